@@ -1,0 +1,284 @@
+package kubetest
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Names of the programs and data files in an assets folder.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kubectl           = "kubectl"
+	kwok              = "kwok"
+	kwokStages        = "kwok-stages.yaml"
+	gatewayAPI        = "gateway-api.yaml"
+)
+
+// BuildAssets returns the folder with the programs of a Kubernetes control
+// plane and the data files beside them, building it first when this machine has
+// none of that version. Builders in other processes are waited for.
+//
+// The folder lies in TRUEUP_KUBE_CACHE, or else in the user's cache folder.
+// Progress of a build is written to progress, a line every ten seconds. The
+// working directory must lie inside the trueup repository.
+func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
+	source, err := findSource()
+	if err != nil {
+		return "", err
+	}
+	version, key, err := sourceVersion(source)
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "kube-"+version+"-"+key)
+	if isDir(dir) {
+		return dir, nil
+	}
+	unlock, err := lockFile(ctx, dir+".lock")
+	if err != nil {
+		return "", fmt.Errorf("kubetest: waiting for another build of %s: %w", dir, err)
+	}
+	defer unlock()
+	if isDir(dir) {
+		return dir, nil
+	}
+	work, err := os.MkdirTemp(cache, "building-")
+	if err != nil {
+		return "", fmt.Errorf("kubetest: cache folder: %w", err)
+	}
+	defer os.RemoveAll(work) //nolint:errcheck // after the rename there is nothing left to remove
+	b := builder{source: source, version: version, work: work, progress: progress}
+	if err := b.build(ctx); err != nil {
+		return "", fmt.Errorf("kubetest: building Kubernetes %s: %w", version, err)
+	}
+	if err := os.Rename(work, dir); err != nil {
+		return "", fmt.Errorf("kubetest: cache folder: %w", err)
+	}
+	return dir, nil
+}
+
+type builder struct {
+	source, version, work string
+	progress              io.Writer
+}
+
+func (b builder) build(ctx context.Context) error {
+	start := time.Now()
+	fmt.Fprintf(b.progress, "kubetest: building Kubernetes %s from Go modules; the first time takes 4 to 8 minutes on 2 cores\n", b.version)
+	if err := b.compile(ctx, "kube", "-X k8s.io/component-base/version.gitVersion="+b.version, "."); err != nil {
+		return err
+	}
+	for _, name := range []string{etcd, apiServer, controllerManager, scheduler, kubectl} {
+		if err := os.Symlink("kube", filepath.Join(b.work, name)); err != nil {
+			return err
+		}
+	}
+	if err := b.compile(ctx, kwok, "", "sigs.k8s.io/kwok/cmd/kwok"); err != nil {
+		return err
+	}
+	if err := b.join(ctx, kwokStages, "sigs.k8s.io/kwok",
+		"kustomize/stage/node/fast/*.yaml", "kustomize/stage/node/heartbeat-with-lease/*.yaml", "kustomize/stage/pod/fast/*.yaml"); err != nil {
+		return err
+	}
+	if err := b.join(ctx, gatewayAPI, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_*.yaml"); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.progress, "kubetest: built in %s\n", time.Since(start).Round(time.Second))
+	return nil
+}
+
+// compile runs go build with the package count as progress.
+func (b builder) compile(ctx context.Context, name, ldflags, pkg string) error {
+	cmd := b.goCommand(ctx, "build", "-v", "-trimpath", "-ldflags", strings.TrimSpace("-s -w "+ldflags), "-o", filepath.Join(b.work, name), pkg)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var compiled atomic.Int64
+	done := make(chan struct{})
+	go b.report(name, &compiled, done)
+	var last []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		compiled.Add(1)
+		last = append(last, lines.Text())
+		last = last[max(0, len(last)-20):]
+	}
+	err = cmd.Wait()
+	close(done)
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, strings.Join(last, "\n"))
+	}
+	return nil
+}
+
+func (b builder) report(name string, compiled *atomic.Int64, done <-chan struct{}) {
+	start := time.Now()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			fmt.Fprintf(b.progress, "kubetest: building %s: %d packages compiled, %s\n", name, compiled.Load(), time.Since(start).Round(time.Second))
+		}
+	}
+}
+
+// join writes the YAML files that the patterns match inside a module into one.
+// A pattern that matches nothing is an error: the module has changed its layout.
+func (b builder) join(ctx context.Context, name, module string, patterns ...string) error {
+	out, err := b.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", module, withStderr(err))
+	}
+	var joined strings.Builder
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), pattern))
+		if err != nil || len(files) == 0 {
+			return errors.Join(err, fmt.Errorf("%s: no file matches %s", module, pattern))
+		}
+		for _, file := range files {
+			if filepath.Base(file) == "kustomization.yaml" {
+				continue
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			joined.WriteString("\n---\n")
+			joined.Write(data)
+		}
+	}
+	return os.WriteFile(filepath.Join(b.work, name), []byte(joined.String()), 0o600)
+}
+
+func (b builder) goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = b.source
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	return cmd
+}
+
+// findSource returns the folder of the internal/kube module, looking upwards
+// from the working directory.
+func findSource() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		source := filepath.Join(at, "internal", "kube")
+		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
+			return source, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("kubetest: no internal/kube/go.mod at or above %s; run inside the trueup repository or set KUBEBUILDER_ASSETS", dir)
+		}
+	}
+}
+
+// sourceVersion returns the Kubernetes version that the module pins, and a key
+// that changes with anything that could change the build.
+func sourceVersion(source string) (version, key string, err error) {
+	digest := sha256.New()
+	fmt.Fprintln(digest, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
+		data, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", "", fmt.Errorf("kubetest: %w", err)
+		}
+		if name == "go.mod" {
+			found := regexp.MustCompile(`k8s\.io/kubernetes (v\S+)`).FindSubmatch(data)
+			if found == nil {
+				return "", "", fmt.Errorf("kubetest: %s/go.mod does not require k8s.io/kubernetes", source)
+			}
+			version = string(found[1])
+		}
+		digest.Write(data)
+	}
+	return version, hex.EncodeToString(digest.Sum(nil))[:12], nil
+}
+
+func cacheDir() (string, error) {
+	dir := os.Getenv("TRUEUP_KUBE_CACHE")
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("kubetest: no cache folder: %w; set TRUEUP_KUBE_CACHE", err)
+		}
+		dir = filepath.Join(user, "trueup")
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", fmt.Errorf("kubetest: cache folder: %w", err)
+	}
+	return dir, nil
+}
+
+// programs finds each program, in KUBEBUILDER_ASSETS first.
+type programs struct {
+	preferred, built string
+}
+
+// findPrograms builds the assets only if the preferred folder lacks one of the
+// names.
+func findPrograms(ctx context.Context, progress io.Writer, names ...string) (programs, error) {
+	found := programs{preferred: os.Getenv("KUBEBUILDER_ASSETS")}
+	for _, name := range names {
+		if found.preferred != "" && exists(filepath.Join(found.preferred, name)) {
+			continue
+		}
+		built, err := BuildAssets(ctx, progress)
+		found.built = built
+		return found, err
+	}
+	return found, nil
+}
+
+func (p programs) path(name string) string {
+	if path := filepath.Join(p.preferred, name); p.preferred != "" && exists(path) {
+		return path
+	}
+	return filepath.Join(p.built, name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// withStderr adds what the command wrote to its standard error.
+func withStderr(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}

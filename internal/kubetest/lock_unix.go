@@ -1,0 +1,55 @@
+//go:build unix
+
+package kubetest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockFile takes the exclusive lock of a file, which it creates, and returns
+// how to give it back. The kernel gives it back when the process dies.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil //nolint:errcheck // nothing was written
+		}
+		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
+			file.Close() //nolint:errcheck // nothing was written
+			return nil, &os.PathError{Op: "flock", Path: path, Err: err}
+		}
+		select {
+		case <-ctx.Done():
+			file.Close() //nolint:errcheck // nothing was written
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// removeAbandoned removes the cluster folders whose owner no longer runs: those
+// whose lock is free.
+func removeAbandoned(parent string) {
+	locks, err := filepath.Glob(filepath.Join(parent, "*", lockName))
+	if err != nil {
+		return
+	}
+	for _, path := range locks {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(filepath.Dir(path)) //nolint:errcheck // best effort; the next start tries again
+		}
+		file.Close() //nolint:errcheck // nothing was written
+	}
+}

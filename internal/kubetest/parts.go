@@ -1,0 +1,70 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func (c *Cluster) startControllers() error {
+	if c.options.Controllers {
+		if _, err := c.processes.run(controllerManager, c.programs.path(controllerManager),
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0",
+			"--service-account-private-key-file", "service-account.key", "--use-service-account-credentials"); err != nil {
+			return err
+		}
+	}
+	if c.options.Scheduler {
+		if _, err := c.processes.run(scheduler, c.programs.path(scheduler),
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startNodes(ctx context.Context) error {
+	if _, err := c.processes.run(kwok, c.programs.path(kwok),
+		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "-c", c.programs.path(kwokStages)); err != nil {
+		return err
+	}
+	var nodes strings.Builder
+	for i := range c.options.Nodes {
+		fmt.Fprintf(&nodes, nodeTemplate, i, i)
+	}
+	return c.Apply(ctx, nodes.String())
+}
+
+const nodeTemplate = `---
+apiVersion: v1
+kind: Node
+metadata:
+  name: node-%d
+  labels: {kubernetes.io/hostname: node-%d, kubernetes.io/os: linux, kubernetes.io/arch: amd64}
+  annotations: {node.alpha.kubernetes.io/ttl: "0"}
+status:
+  allocatable: {cpu: "32", memory: 256Gi, pods: "110"}
+  capacity: {cpu: "32", memory: 256Gi, pods: "110"}
+`
+
+func (c *Cluster) installGatewayAPI(ctx context.Context) error {
+	definitions, err := os.ReadFile(c.programs.path(gatewayAPI))
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, string(definitions)); err != nil {
+		return err
+	}
+	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	return err
+}
+
+func exitError(p *process) error {
+	tail := p.tail()
+	if strings.Contains(tail, "address already in use") {
+		return fmt.Errorf("%s: %w", p.name, errPortTaken)
+	}
+	return fmt.Errorf("%s ended: %w\n%s", filepath.Base(p.cmd.Path), p.err, tail)
+}

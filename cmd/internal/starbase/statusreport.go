@@ -1,0 +1,119 @@
+package starbase
+
+import "fmt"
+
+// Limits of a [StatusReport]; a server refuses what is beyond.
+const (
+	// MaxStatusServices is the number of services in one report.
+	MaxStatusServices = 5000
+	// MaxStatusMessage is the length of a message in bytes. Senders cut it.
+	MaxStatusMessage = 1024
+	// maxStatusName is the length in bytes of any other text of a report.
+	maxStatusName = 253
+)
+
+// StatusReport is what an agent says about its last pass: the body of
+// POST /api/v1/clusters/{cluster_id}/status.
+type StatusReport struct {
+	// Epoch is the epoch of the body the pass applied.
+	Epoch string `json:"epoch"`
+	// Generation is the generation of the body the pass applied.
+	Generation int64 `json:"generation"`
+	// InstanceID names the running agent process.
+	InstanceID string `json:"instance_id"`
+	// Services has one entry for each service that changed its status, or
+	// for all.
+	Services []ServiceStatus `json:"services"`
+}
+
+// ServiceStatus is the state of one service in its cluster.
+type ServiceStatus struct {
+	// ProjectID is as in the desired state, well-formed or not.
+	ProjectID string `json:"project_id"`
+	// Environment is as in the desired state, well-formed or not.
+	Environment string `json:"environment"`
+	// ServiceID is as in the desired state, well-formed or not.
+	ServiceID string `json:"service_id"`
+	// ObservedGeneration is the newest generation of the desired state that
+	// is in effect for the service.
+	ObservedGeneration int64 `json:"observed_generation"`
+	// Phase is one of the constants of type [Phase].
+	Phase Phase `json:"phase"`
+	// Ready is the number of pods that are ready.
+	Ready int `json:"ready"`
+	// Desired is the number of pods that are wanted.
+	Desired int `json:"desired"`
+	// ImageDigest is the digest that runs, where known.
+	ImageDigest string `json:"image_digest,omitempty"`
+	// ErrorClass is one word for programs, such as [ClassNameTaken]. Empty:
+	// no error.
+	ErrorClass string `json:"error_class,omitempty"`
+	// Message is for people and at most [MaxStatusMessage] bytes. It must
+	// carry no secret value.
+	Message string `json:"message,omitempty"`
+}
+
+// Phase is where a service stands.
+type Phase string
+
+// The phases of a service.
+const (
+	// PhaseApplying is a service whose objects are being written.
+	PhaseApplying Phase = "Applying"
+	// PhaseProgressing is a service whose pods are not yet all as wanted.
+	PhaseProgressing Phase = "Progressing"
+	// PhaseHealthy is a service that runs as wanted.
+	PhaseHealthy Phase = "Healthy"
+	// PhaseFailed is a service that could not be applied or does not run.
+	PhaseFailed Phase = "Failed"
+	// PhaseRejected is a service that must not be applied as it was sent.
+	PhaseRejected Phase = "Rejected"
+)
+
+// Error classes that the contract names. Others may be added by agents.
+const (
+	// ClassNameTaken is a foreign object that has the name of one of ours.
+	ClassNameTaken = "NameTaken"
+	// ClassDeletionHeld is a deletion that waits for allow_mass_delete.
+	ClassDeletionHeld = "DeletionHeld"
+)
+
+// Identity returns the identity of the service the status is about.
+func (s *ServiceStatus) Identity() Identity {
+	return Identity{ProjectID: s.ProjectID, Environment: s.Environment, ServiceID: s.ServiceID}
+}
+
+// Validate returns what is wrong with the report, in the order of its fields.
+// Identities need not be well-formed: a service that was rejected for its
+// name is reported under that name.
+func (r *StatusReport) Validate() []FieldError {
+	var v violations
+	v.bounded("epoch", r.Epoch, 1, maxStatusName)
+	v.require("generation", r.Generation, r.Generation >= 1, "1 or more")
+	v.bounded("instance_id", r.InstanceID, 1, maxStatusName)
+	for i := range r.Services {
+		status := &r.Services[i]
+		in := func(field string) string { return fmt.Sprintf("services[%d].%s", i, field) }
+		v.bounded(in("project_id"), status.ProjectID, 1, maxStatusName)
+		v.bounded(in("environment"), status.Environment, 1, maxStatusName)
+		v.bounded(in("service_id"), status.ServiceID, 1, maxStatusName)
+		v.require(in("observed_generation"), status.ObservedGeneration, status.ObservedGeneration >= 0, "0 or more")
+		v.require(in("phase"), status.Phase, status.Phase.known(), "one of Applying, Progressing, Healthy, Failed, Rejected")
+		v.require(in("ready"), status.Ready, status.Ready >= 0, "0 or more")
+		v.require(in("desired"), status.Desired, status.Desired >= 0, "0 or more")
+		v.bounded(in("image_digest"), status.ImageDigest, 0, maxStatusName)
+		v.bounded(in("error_class"), status.ErrorClass, 0, maxStatusName)
+		if len(status.Message) > MaxStatusMessage {
+			v.add(in("message"), fmt.Sprintf("%d bytes", len(status.Message)), fmt.Sprintf("at most %d bytes", MaxStatusMessage))
+		}
+	}
+	return v
+}
+
+func (p Phase) known() bool {
+	switch p {
+	case PhaseApplying, PhaseProgressing, PhaseHealthy, PhaseFailed, PhaseRejected:
+		return true
+	}
+	return false
+}

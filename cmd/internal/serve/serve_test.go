@@ -1,0 +1,167 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+)
+
+// start runs the server and returns its base URL and a function that ends it
+// and returns what Start returned.
+func start(t *testing.T, server *serve.Server) (string, func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	address, ended := make(chan net.Addr, 1), make(chan error, 1)
+	server.OnListen = func(a net.Addr) { address <- a }
+	go func() { ended <- server.Start(ctx) }()
+	stop := func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + (<-address).String(), stop
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(body)
+}
+
+func TestTheZeroServerIsHealthyAndReady(t *testing.T) {
+	url, stop := start(t, &serve.Server{})
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 404, "/": 404} {
+		status, _ := get(t, url+path)
+		require.Equal(t, want, status, path)
+	}
+	require.NoError(t, stop())
+}
+
+func TestReadinessSaysWhatIsMissing(t *testing.T) {
+	var filled atomic.Bool
+	url, _ := start(t, &serve.Server{Checks: []serve.Check{
+		{Name: "database", Func: func(context.Context) error { return nil }},
+		{Name: "cache", Func: func(context.Context) error {
+			if !filled.Load() {
+				return errors.New("2 of 3 kinds listed")
+			}
+			return nil
+		}},
+	}})
+	status, body := get(t, url+"/readyz")
+	require.Equal(t, 503, status)
+	require.Equal(t, "database: ok\ncache: not ready: 2 of 3 kinds listed\n", body)
+	status, _ = get(t, url+"/healthz")
+	require.Equal(t, 200, status)
+	filled.Store(true)
+	status, body = get(t, url+"/readyz")
+	require.Equal(t, 200, status)
+	require.Equal(t, "database: ok\ncache: ok\n", body)
+}
+
+func TestMetricsAndTheHandlerAreServed(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "answers_total"})
+	registry.MustRegister(counter)
+	counter.Add(42)
+	url, _ := start(t, &serve.Server{Gatherer: registry, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	})})
+	_, body := get(t, url+"/metrics")
+	require.Contains(t, body, "answers_total 42")
+	status, _ := get(t, url+"/api")
+	require.Equal(t, http.StatusTeapot, status)
+}
+
+func TestStopWaitsForTheRequestUnderWay(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	url, stop := start(t, &serve.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(entered)
+		<-release
+	})})
+	answered, stopped := make(chan int, 1), make(chan error, 1)
+	go func() {
+		status, _ := get(t, url+"/slow")
+		answered <- status
+	}()
+	<-entered
+	go func() { stopped <- stop() }()
+	select {
+	case <-stopped:
+		t.Fatal("stopped in the middle of a request")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	require.Equal(t, 200, <-answered)
+	require.NoError(t, <-stopped)
+}
+
+func TestStopIsBounded(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	url, stop := start(t, &serve.Server{StopTimeout: 50 * time.Millisecond, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(entered)
+		<-release
+	})})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	cut := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		cut <- err
+	}()
+	<-entered
+	before := time.Now()
+	require.NoError(t, stop())
+	require.Less(t, time.Since(before), 5*time.Second)
+	require.Error(t, <-cut)
+}
+
+func TestAnAddressInUseIsAnErrorWithTheAddress(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	err = (&serve.Server{Address: taken.Addr().String()}).Start(t.Context())
+	require.ErrorContains(t, err, taken.Addr().String())
+}
+
+func TestTheLoggerWritesJSONFromItsLevelUp(t *testing.T) {
+	var out bytes.Buffer
+	logger, err := serve.NewLogger(&out, "warn")
+	require.NoError(t, err)
+	logger.InfoContext(t.Context(), "quiet")
+	logger.WarnContext(t.Context(), "loud", slog.Int("n", 1))
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+	require.Equal(t, "loud", line["msg"])
+	_, err = serve.NewLogger(&out, "chatty")
+	require.ErrorContains(t, err, `"chatty"`)
+}
+
+func TestTheVersionNamesTheToolchain(t *testing.T) {
+	require.Contains(t, serve.Version(), "go1.")
+}

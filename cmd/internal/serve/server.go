@@ -1,0 +1,159 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Server is one HTTP listener. It answers
+//
+//	/healthz  200 for as long as the server runs
+//	/readyz   200 when every check passes, else 503 with one line a check
+//	/metrics  the metrics of Gatherer
+//
+// and hands every other path to Handler. The zero value listens on a free
+// port of 127.0.0.1. The fields must not be changed after Start.
+type Server struct {
+	// Address is host:port. Empty: 127.0.0.1:0.
+	Address string
+	// Handler answers the paths that the server does not answer itself. Nil:
+	// 404.
+	Handler http.Handler
+	// Checks decide readiness, in this order. None: ready at once.
+	Checks []Check
+	// Gatherer is what /metrics shows. Nil: /metrics goes to Handler.
+	Gatherer prometheus.Gatherer
+	// TLS turns on HTTPS. Nil: plain HTTP.
+	TLS *tls.Config
+	// Logger gets the complaints of net/http and an overlong stop. Nil: none
+	// are logged.
+	Logger *slog.Logger
+	// OnListen is called once with the address that is listened on, before
+	// the first request is answered. Nil: not called.
+	OnListen func(net.Addr)
+	// StopTimeout bounds how long requests may go on after ctx ended; then
+	// their connections are closed. Zero: 15 s.
+	StopTimeout time.Duration
+}
+
+// Check is one condition of readiness.
+type Check struct {
+	// Name is what /readyz calls the check.
+	Name string
+	// Func returns nil when the condition holds. Its error is shown to
+	// anybody who asks, so it must carry no secret. It must be safe for
+	// concurrent use and return when ctx ends, after 5 s at the latest.
+	Func func(ctx context.Context) error
+}
+
+const (
+	readHeaderTimeout  = 10 * time.Second
+	readTimeout        = time.Minute
+	writeTimeout       = time.Minute
+	idleTimeout        = 2 * time.Minute
+	checkTimeout       = 5 * time.Second
+	defaultStopTimeout = 15 * time.Second
+	maxHeaderBytes     = 64 << 10
+)
+
+// Start listens and answers until ctx ends; then it takes no new connections,
+// waits for the requests under way, and returns nil. An address that cannot
+// be listened on is an error.
+func (s *Server) Start(ctx context.Context) error {
+	address := cmp.Or(s.Address, "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	logger := cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
+	var stopping atomic.Bool
+	server := &http.Server{
+		Handler:           s.handler(&stopping),
+		TLSConfig:         s.TLS,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	if s.OnListen != nil {
+		s.OnListen(listener.Addr())
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if s.TLS != nil {
+			ended <- server.ServeTLS(listener, "", "")
+			return
+		}
+		ended <- server.Serve(listener)
+	}()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping.Store(true)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(s.StopTimeout, defaultStopTimeout))
+	defer cancel()
+	if err := server.Shutdown(stopCtx); err != nil {
+		logger.WarnContext(ctx, "requests were cut off at the end of the stop timeout", slog.Any("error", errors.Join(err, server.Close())))
+	}
+	<-ended
+	return nil
+}
+
+func (s *Server) handler(stopping *atomic.Bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, "ok\n")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		s.ready(w, r, stopping.Load())
+	})
+	if s.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+	}
+	if s.Handler != nil {
+		mux.Handle("/", s.Handler)
+	}
+	return mux
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request, stopping bool) {
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	status, body := http.StatusOK, ""
+	if stopping {
+		status, body = http.StatusServiceUnavailable, "stopping\n"
+	}
+	for _, check := range s.Checks {
+		if err := check.Func(ctx); err != nil {
+			status = http.StatusServiceUnavailable
+			body += fmt.Sprintf("%s: not ready: %v\n", check.Name, err)
+			continue
+		}
+		body += check.Name + ": ok\n"
+	}
+	writeText(w, status, cmp.Or(body, "ok\n"))
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	// A client that went away is nobody's error.
+	_, _ = w.Write([]byte(text))
+}

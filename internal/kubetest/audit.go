@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s %d", r.Verb, r.URI, r.Code)
 }
 
-// Requests returns the requests of one user since the cluster's start, in the
+// Requests returns the requests of one user, impersonated or real, since the cluster's start, in the
 // order of their answers, from the API server's own audit log: what a client
 // really sent, whatever it says of itself.
 func (c *Cluster) Requests(user string) ([]Request, error) {
@@ -78,7 +79,7 @@ func (c *Cluster) Requests(user string) ([]Request, error) {
 
 type auditEvent struct {
 	Stage, Verb, RequestURI string
-	User                    struct{ Username string }
+	User, ImpersonatedUser  struct{ Username string }
 	ObjectRef               struct{ Resource, Subresource, Namespace, Name string }
 	ResponseStatus          struct{ Code int }
 }
@@ -86,7 +87,11 @@ type auditEvent struct {
 // counts reports whether the event stands for one request of the user: a watch
 // has two stages, of which the first counts.
 func (e auditEvent) counts(user string) bool {
-	return e.User.Username == user && (e.Verb == "watch") == (e.Stage == "ResponseStarted")
+	return e.username() == user && (e.Verb == "watch") == (e.Stage == "ResponseStarted")
+}
+
+func (e auditEvent) username() string {
+	return cmp.Or(e.ImpersonatedUser.Username, e.User.Username)
 }
 
 func (e auditEvent) request() Request {
@@ -95,7 +100,7 @@ func (e auditEvent) request() Request {
 		resource += "/" + e.ObjectRef.Subresource
 	}
 	return Request{
-		User: e.User.Username, Verb: e.Verb, Resource: resource, Namespace: e.ObjectRef.Namespace,
+		User: e.username(), Verb: e.Verb, Resource: resource, Namespace: e.ObjectRef.Namespace,
 		Name: e.ObjectRef.Name, URI: e.RequestURI, Code: e.ResponseStatus.Code,
 	}
 }

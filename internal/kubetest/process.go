@@ -48,7 +48,7 @@ func (p *processes) run(name, path string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()                 //nolint:errcheck // the child has its own descriptor
+	defer log.Close()                       //nolint:errcheck // the child has its own descriptor
 	child.cmd = exec.Command(path, args...) //nolint:noctx // ended by stop, in the cluster's order
 	child.cmd.Dir = p.dir
 	child.cmd.Stdout, child.cmd.Stderr = log, log

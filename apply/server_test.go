@@ -1,0 +1,210 @@
+package apply_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+)
+
+// TestOnARealServer runs what needs one on a single API server: each subtest
+// has its own namespace, owner and user.
+func TestOnARealServer(t *testing.T) {
+	t.Parallel()
+	cluster := kubetest.Start(t, kubetest.Options{GatewayAPI: true, Controllers: true})
+	for name, test := range map[string]func(*testing.T, *bench){
+		"objects are created once and then cost no request":          createdOnceThenSilent,
+		"a restart sends nothing but lists and watches":              silentAfterRestart,
+		"a foreign edit is repaired and foreign fields stay":         foreignEdit,
+		"a deleted object comes back":                                deletedComesBack,
+		"a stripped label is put back":                               strippedLabel,
+		"a foreign object of the same name is refused":               foreignName,
+		"another owner's object is never taken":                      anotherOwner,
+		"an invalid object holds back no other":                      invalidObject,
+		"an unknown kind holds back no other":                        unknownKind,
+		"a terminating namespace is waited for":                      terminatingNamespace,
+		"a desired change is one request":                            desiredChange,
+		"wiped managedFields are noticed once":                       wipedManagedFields,
+		"an apply whose answer was lost is recognised":               lostAnswer,
+		"replicas left to an autoscaler are not touched":             autoscaledReplicas,
+		"prune deletes what is absent, in reverse order":             pruneAbsent,
+		"prune deletes nothing beyond its limit":                     pruneLimit,
+		"prune deletes nothing without a complete and non-empty set": pruneGuards,
+		"prune waits out the grace":                                  pruneGrace,
+		"prune spares what we did not apply":                         pruneCopies,
+		"prune spares a successor":                                   pruneSuccessor,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBench(t, cluster))
+		})
+	}
+}
+
+// bench is one owner with its own user and namespace.
+type bench struct {
+	cluster *kubetest.Cluster
+	user    string
+	ns      string
+	config  *rest.Config
+	owner   apply.Owner
+}
+
+func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
+	t.Helper()
+	words := strings.FieldsFunc(strings.ToLower(t.Name()), func(r rune) bool { return r < 'a' || r > 'z' })
+	id := strings.Join(words, "-")
+	id = strings.Trim(id[max(0, len(id)-40):], "-")
+	b := &bench{cluster: cluster, user: id, ns: id, config: rest.CopyConfig(cluster.Config)}
+	b.config.Impersonate = rest.ImpersonationConfig{UserName: b.user, Groups: []string{"system:masters"}}
+	b.owner = apply.Owner{Manager: "bench", Labels: map[string]string{"example.com/owner": b.ns}, Domain: "example.com"}
+	b.kubectl(t, "create", "namespace", b.ns)
+	return b
+}
+
+func (b *bench) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := b.cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err)
+	return out
+}
+
+var kinds = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "Namespace"},
+	{Version: "v1", Kind: "ServiceAccount"},
+	{Version: "v1", Kind: "ConfigMap"},
+	{Version: "v1", Kind: "Secret"},
+	{Version: "v1", Kind: "Service"},
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"},
+}
+
+// agent is one start of a program: a live view and an applier.
+type agent struct {
+	*apply.Applier
+	drifts atomic.Int64
+	woken  chan apply.ID
+	stop   func()
+}
+
+func (b *bench) start(t *testing.T, extra ...schema.GroupVersionKind) *agent {
+	t.Helper()
+	a := b.startUnsynced(t, extra...)
+	synced, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, a.Live.WaitSynced(synced))
+	return a
+}
+
+func (b *bench) startUnsynced(t *testing.T, extra ...schema.GroupVersionKind) *agent {
+	t.Helper()
+	client, err := metadata.NewForConfig(b.config)
+	require.NoError(t, err)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	watched := append(extra, kinds...)
+	for _, kind := range watched {
+		scope := meta.RESTScopeNamespace
+		if kind.Kind == "Namespace" {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(kind, scope)
+	}
+	a := &agent{woken: make(chan apply.ID, 1000)}
+	live := &apply.Live{Client: client, Mapper: mapper, Owner: b.owner, Kinds: watched, OnDrift: func(id apply.ID) {
+		a.drifts.Add(1)
+		a.woken <- id
+	}}
+	a.Applier = &apply.Applier{Live: live}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- live.Start(ctx) }()
+	a.stop = func() {
+		cancel()
+		require.NoError(t, <-done)
+		done <- nil
+	}
+	t.Cleanup(a.stop)
+	return a
+}
+
+// waitWoken waits until the view has called for a pass because of the object.
+func (a *agent) waitWoken(t *testing.T, kind, name string) {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case id := <-a.woken:
+			if id.Kind == kind && id.Name == name {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("no wake-up for %s %s", kind, name)
+		}
+	}
+}
+
+// writes returns the requests of the user other than list and watch.
+func (b *bench) requests(t *testing.T) []string {
+	t.Helper()
+	all, err := b.cluster.Requests(b.user)
+	require.NoError(t, err)
+	var found []string
+	for _, r := range all {
+		if r.Verb != "list" && r.Verb != "watch" {
+			found = append(found, r.Verb+" "+r.Resource+"/"+r.Name)
+		}
+	}
+	return found
+}
+
+func (b *bench) set(t *testing.T, manifests ...string) *apply.Set {
+	t.Helper()
+	set, err := apply.NewSet(b.owner, b.objects(t, manifests...))
+	require.NoError(t, err)
+	return set
+}
+
+func (b *bench) objects(t *testing.T, manifests ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for _, manifest := range manifests {
+		for _, document := range strings.Split(strings.ReplaceAll(manifest, "NAMESPACE", b.ns), "\n---\n") {
+			object := &unstructured.Unstructured{}
+			require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+func (b *bench) mixed(t *testing.T) *apply.Set {
+	t.Helper()
+	data, err := os.ReadFile("testdata/mixed.yaml")
+	require.NoError(t, err)
+	return b.set(t, string(data))
+}
+
+func configMap(name, value string) string {
+	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", namespace: NAMESPACE}, data: {key: '" + value + "'}}"
+}
+
+func apply1(t *testing.T, a *agent, set *apply.Set) apply.Report {
+	t.Helper()
+	report, err := a.Apply(t.Context(), set)
+	require.NoError(t, err)
+	return report
+}

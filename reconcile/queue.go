@@ -12,10 +12,12 @@ import (
 
 // Queue reconciles many keys with a few workers. A key is given to one worker
 // at a time; keys that fail are retried each on their own. A Queue holds keys,
-// not events: any number of events for a key that waits are one. All methods
-// are safe for concurrent use, never block, and work whether or not the Queue
-// is running: what is added before Start or after its end waits for the next
-// Start. A Queue must not be copied after first use.
+// not events: any number of events for a key that waits are one, and nothing is
+// kept of a key that is done.
+//
+// All methods but Start are safe for concurrent use, never block, and work
+// whether or not the Queue is running: what is added before Start or after its
+// end waits for the next Start. A Queue must not be copied after first use.
 type Queue[K comparable] struct {
 	// Name stands in logs and errors. Default "queue".
 	Name string

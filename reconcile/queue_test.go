@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -90,26 +91,6 @@ func TestFreshEventsGoBeforeResyncs(t *testing.T) {
 	})
 }
 
-func TestRetriesKeepTheRankOfTheirEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := 0
-		queue, runs := queueOf(func(ctx context.Context, key string) (reconcile.Result, error) {
-			if (key == "fresh" || key == "sweep") && failures < 2 {
-				failures++
-				return reconcile.Result{}, errBoom
-			}
-			return slow(ctx, key)
-		})
-		queue.Backoff = reconcile.Backoff{Min: 100 * time.Millisecond}
-		queue.Add("fresh")
-		queue.Resync("sweep", "a", "b")
-		stop := start(t, queue)
-		time.Sleep(time.Minute)
-		stopped(t, stop)
-		same(t, "passes", keys(runs), "fresh sweep a fresh b sweep")
-	})
-}
-
 func TestOneKeyHasOneWorkerAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -158,178 +139,6 @@ func TestAnAddDuringAPassCausesOneMoreAfterIt(t *testing.T) {
 			stopped(t, stop)
 			same(t, name, times(runs), seconds(0, 1))
 		}
-	})
-}
-
-func TestAFailingKeyIsRetriedOnItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue, runs := queueOf(func(_ context.Context, key string) (reconcile.Result, error) {
-			if key == "bad" {
-				return reconcile.Result{}, errBoom
-			}
-			return reconcile.Result{}, nil
-		})
-		var good []time.Duration
-		stop := start(t, queue)
-		queue.Add("bad")
-		time.Sleep(50 * time.Millisecond)
-		for range 100 { // with one worker, others never wait for the bad one
-			queue.Add("good")
-			begun := runs.elapsed()
-			synctest.Wait()
-			if all := runs.read(); all[len(all)-1] != (run{"good", begun}) {
-				t.Fatalf("good waited at %v", begun)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		stopped(t, stop)
-		var bad []time.Duration
-		for _, r := range runs.read() {
-			if r.key == "bad" {
-				bad = append(bad, r.at)
-			} else {
-				good = append(good, r.at)
-			}
-		}
-		same(t, "passes of bad", bad, seconds(0, 1, 3, 7))
-		same(t, "number of passes of good", len(good), 100)
-	})
-}
-
-func TestKeysCountTheirRetriesApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue, runs := queueOf(failing(errBoom))
-		stop := start(t, queue)
-		queue.Add("a")
-		time.Sleep(2500 * time.Millisecond)
-		queue.Add("b")
-		time.Sleep(3100 * time.Millisecond)
-		stopped(t, stop)
-		second := time.Second
-		same(t, "passes", runs.read(), []run{
-			{"a", 0}, {"a", second}, {"b", 5 * second / 2}, {"a", 3 * second}, {"b", 7 * second / 2}, {"b", 11 * second / 2},
-		})
-	})
-}
-
-func TestAKeyIsParkedWhenRetriesCannotHelp(t *testing.T) {
-	terminal := reconcile.Terminal(errBoom)
-	for _, row := range []struct {
-		name    string
-		err     error
-		backoff reconcile.Backoff
-		want    []time.Duration
-	}{
-		{"terminal", fmt.Errorf("pod: %w", terminal), reconcile.Backoff{}, seconds(0)},
-		{"retries used up", errBoom, reconcile.Backoff{Retries: 2}, seconds(0, 1, 3)},
-		{"no retries", errBoom, reconcile.Backoff{Retries: -1}, seconds(0)},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			for name, revive := range map[string]func(q *reconcile.Queue[string]){
-				"Add":      func(q *reconcile.Queue[string]) { q.Add("a") },
-				"Resync":   func(q *reconcile.Queue[string]) { q.Resync("a") },
-				"AddAfter": func(q *reconcile.Queue[string]) { q.AddAfter("a", time.Nanosecond) },
-			} {
-				synctest.Test(t, func(t *testing.T) {
-					queue, runs := queueOf(failing(row.err))
-					queue.Backoff = row.backoff
-					stop := start(t, queue)
-					queue.Add("a")
-					time.Sleep(time.Hour)
-					same(t, "passes", times(runs), row.want)
-					same(t, "parked", queue.Parked(), map[string]error{"a": row.err})
-					same(t, "waiting", queue.Len(), 0)
-					revive(queue) // counts its retries anew
-					time.Sleep(time.Hour)
-					same(t, "passes after "+name, len(runs.read()), 2*len(row.want))
-					same(t, "parked after "+name, len(queue.Parked()), 1)
-					stopped(t, stop)
-				})
-			}
-		})
-	}
-}
-
-func TestAParkedKeyThatSucceedsIsForgiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		errs := []error{reconcile.Terminal(errBoom), nil, errBoom, errBoom, nil}
-		queue, runs := queueOf(func(context.Context, string) (reconcile.Result, error) {
-			err := errs[0]
-			errs = errs[1:]
-			return reconcile.Result{}, err
-		})
-		stop := start(t, queue)
-		queue.Add("a")
-		time.Sleep(10 * time.Second)
-		queue.Add("a")
-		time.Sleep(10 * time.Second)
-		same(t, "parked", queue.Parked(), map[string]error{})
-		queue.Add("a")
-		time.Sleep(time.Minute)
-		stopped(t, stop)
-		same(t, "passes", times(runs), seconds(0, 10, 20, 21, 23))
-	})
-}
-
-func TestAnAddDuringAPassThatEndsTerminalIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, add := range map[string]func(*reconcile.Queue[string]){
-			"Add":    func(q *reconcile.Queue[string]) { q.Add("a") },
-			"Resync": func(q *reconcile.Queue[string]) { q.Resync("a") },
-		} {
-			first := true
-			queue, runs := queueOf(func(context.Context, string) (reconcile.Result, error) {
-				time.Sleep(time.Second)
-				if !first {
-					return reconcile.Result{}, nil
-				}
-				first = false
-				return reconcile.Result{}, reconcile.Terminal(errBoom)
-			})
-			queue.Add("a")
-			stop := start(t, queue)
-			time.Sleep(500 * time.Millisecond)
-			add(queue)
-			time.Sleep(time.Minute)
-			same(t, name+": parked", len(queue.Parked()), 0)
-			stopped(t, stop)
-			same(t, name, times(runs), seconds(0, 1))
-		}
-	})
-}
-
-func TestAnAddCutsTheWaitForARetryShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue, runs := queueOf(failing(errBoom))
-		stop := start(t, queue)
-		queue.Add("a")
-		time.Sleep(5 * time.Second)
-		queue.Resync("a") // leaves it to the retry at 7s
-		time.Sleep(5 * time.Second)
-		queue.Add("a")
-		time.Sleep(4 * time.Second)
-		stopped(t, stop)
-		same(t, "passes", times(runs), seconds(0, 1, 3, 7, 10, 11, 13))
-	})
-}
-
-func TestRequeueAfterMakesOneMorePass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		results := []time.Duration{10 * time.Second, 5 * time.Second, 0, 20 * time.Second, 0}
-		queue, runs := queueOf(func(context.Context, string) (reconcile.Result, error) {
-			after := results[0]
-			results = results[1:]
-			return reconcile.Result{RequeueAfter: after}, nil
-		})
-		stop := start(t, queue)
-		queue.Add("a") // wants 10s
-		time.Sleep(2 * time.Second)
-		queue.Resync("a") // wants 5s, counted from now; the 10s are void
-		time.Sleep(18 * time.Second)
-		queue.Add("a")
-		time.Sleep(time.Minute)
-		stopped(t, stop)
-		same(t, "passes", times(runs), seconds(0, 2, 7, 20, 40))
 	})
 }
 
@@ -386,26 +195,6 @@ func TestForgetDropsEverythingAboutAKey(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		stopped(t, stop)
 		same(t, "passes in the end", keys(runs), "terminal active active active")
-	})
-}
-
-func TestAPanicCostsOneKeyOnePass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queue, runs := queueOf(func(_ context.Context, key string) (reconcile.Result, error) {
-			if key == "bad" {
-				panic("boom")
-			}
-			return reconcile.Result{}, nil
-		})
-		queue.Backoff = reconcile.Backoff{Retries: 1}
-		queue.Add("bad", "good")
-		stop := start(t, queue)
-		time.Sleep(time.Minute)
-		same(t, "passes", keys(runs), "bad good bad")
-		says(t, queue.Parked()["bad"], "panic: boom")
-		_, ok := errors.AsType[*reconcile.PanicError](queue.Parked()["bad"])
-		same(t, "is a PanicError", ok, true)
-		stopped(t, stop)
 	})
 }
 
@@ -541,5 +330,28 @@ func TestQueueLogsFailuresToItsLogger(t *testing.T) {
 		stopped(t, stop)
 		says(t, errors.New(log.String()),
 			`level=ERROR msg="pass failed" queue=pods key=a attempt=1 duration=0s parked=true error=boom`)
+	})
+}
+
+func TestNothingIsKeptOfAKeyThatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type big [1 << 10]byte
+		queue := &reconcile.Queue[*big]{
+			Reconcile: func(context.Context, *big) (reconcile.Result, error) { return reconcile.Result{}, nil },
+		}
+		stop := start(t, queue)
+		defer func() { stopped(t, stop) }()
+		key := new(big)
+		left := weak.Make(key)
+		queue.Resync(key)
+		queue.Add(key)
+		queue.AddAfter(key, time.Second)
+		time.Sleep(time.Minute)
+		queue.Add(new(big)) // takes the place of key in the worker's hand
+		synctest.Wait()
+		runtime.GC()
+		if left.Value() != nil {
+			t.Errorf("the queue still holds the key")
+		}
 	})
 }

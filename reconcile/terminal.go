@@ -1,6 +1,9 @@
 package reconcile
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // ErrTerminal is in the chain of every error made by [Terminal]:
 // errors.Is(err, ErrTerminal) tells whether err, or any part of it, is terminal.
@@ -37,12 +40,9 @@ func hopeless(err error) bool {
 	case interface{ Unwrap() error }:
 		return hopeless(e.Unwrap())
 	case interface{ Unwrap() []error }:
-		for _, part := range e.Unwrap() {
-			if !hopeless(part) {
-				return false
-			}
-		}
-		return true
+		parts := e.Unwrap()
+		curable := func(part error) bool { return !hopeless(part) }
+		return len(parts) > 0 && !slices.ContainsFunc(parts, curable)
 	default:
 		return false
 	}

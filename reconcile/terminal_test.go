@@ -26,6 +26,12 @@ func TestTerminalOfNilIsNil(t *testing.T) {
 	same(t, "other errors are terminal", errors.Is(errBoom, reconcile.ErrTerminal), false)
 }
 
+// none is an error that has several parts, namely no part.
+type none struct{}
+
+func (none) Error() string   { return "none" }
+func (none) Unwrap() []error { return nil }
+
 func TestAnErrorIsRetriedUnlessAllItsPartsAreTerminal(t *testing.T) {
 	terminal := reconcile.Terminal(errBoom)
 	for _, row := range []struct {
@@ -38,6 +44,7 @@ func TestAnErrorIsRetriedUnlessAllItsPartsAreTerminal(t *testing.T) {
 		{"wrapped terminal", fmt.Errorf("pod: %w", terminal), 1},
 		{"terminal around plain ones", reconcile.Terminal(errors.Join(errBoom, errBoom)), 1},
 		{"all joined are terminal", errors.Join(terminal, terminal), 1},
+		{"no parts", none{}, 3},
 		{"one joined is not terminal", errors.Join(terminal, errBoom), 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,0 +1,187 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// Cluster is what an administrator sees of a cluster.
+type Cluster struct {
+	// ClusterID is a UUID.
+	ClusterID string `json:"cluster_id"`
+	// Region is where the cluster runs, such as nyc3.
+	Region string `json:"region"`
+	// Epoch and Generation name the state that is served now.
+	Epoch      string `json:"epoch"`
+	Generation int64  `json:"generation"`
+	// LBSizeUnits is the size of the load balancer.
+	LBSizeUnits int `json:"lb_size_units"`
+	// AllowMassDelete is the generation that may delete without a cap. It is
+	// zero once that generation has passed.
+	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
+	// CreatedAt is the time of registration.
+	CreatedAt time.Time `json:"created_at"`
+	// LastPullAt is when the agent last asked for its desired state; zero
+	// for never.
+	LastPullAt time.Time `json:"last_pull_at,omitzero"`
+	// LastPullVersion is the version it was answered.
+	LastPullVersion string `json:"last_pull_version,omitempty"`
+}
+
+// newClusterLBSize is the size of the load balancer of a new cluster.
+const newClusterLBSize = 1
+
+const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version`
+
+func scanCluster(scan func(...any) error, c *Cluster) error {
+	var created, pulled int64
+	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion)
+	if err != nil {
+		return err
+	}
+	c.CreatedAt = time.UnixMilli(created).UTC()
+	if pulled != 0 {
+		c.LastPullAt = time.UnixMilli(pulled).UTC()
+	}
+	if c.AllowMassDelete != c.Generation {
+		c.AllowMassDelete = 0
+	}
+	return nil
+}
+
+func clusterByID(ctx context.Context, tx *sql.Tx, clusterID string) (Cluster, error) {
+	var c Cluster
+	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`, clusterID)
+	return c, unknown(scanCluster(row.Scan, &c), ErrUnknownCluster)
+}
+
+// RegisterCluster makes the cluster known and returns its token, which is
+// shown this once. For a cluster that is known already it returns no token,
+// and sets the region.
+func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
+	token, hash := newToken()
+	epoch := make([]byte, 8)
+	// Read never fails and fills the whole slice; see crypto/rand.
+	_, _ = rand.Read(epoch)
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
+			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, hex.EncodeToString(epoch), newClusterLBSize, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		inserted, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		change.Created, change.Changed = inserted == 1, inserted == 1
+		if inserted == 0 {
+			token = ""
+			// The region is not served, so the generation stays.
+			result, err := tx.ExecContext(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
+			if err != nil {
+				return err
+			}
+			updated, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			change.Changed = updated == 1
+		}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		change.Generation = cluster.Generation
+		return err
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("register cluster %s: %w", clusterID, err)
+	}
+	return token, change, nil
+}
+
+// Clusters returns every cluster, sorted by id.
+func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
+	err = s.read(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
+		clusters, err = collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	return clusters, nil
+}
+
+// SetConfig sets the configuration of the cluster. It must be valid.
+func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		if cluster.LBSizeUnits == config.LBSizeUnits {
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET lb_size_units = ? WHERE id = ?`, config.LBSizeUnits, clusterID)
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("configure cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// AllowMassDelete raises the generation and lets the cluster delete without a
+// cap in the raised generation; see the package documentation. If the current
+// generation has that permission already, nothing changes. With a condition
+// other than zero, the current generation must be the condition, so that what
+// is permitted is what was looked at; otherwise the error is
+// [ErrGenerationMoved].
+func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		switch {
+		case condition != 0 && condition != cluster.Generation:
+			return fmt.Errorf("%w: it is %d", ErrGenerationMoved, cluster.Generation)
+		case cluster.AllowMassDelete == cluster.Generation:
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID)
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// RecordPull notes that the agent of the cluster was answered the version.
+func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
+			time.Now().UnixMilli(), version, clusterID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record pull of cluster %s: %w", clusterID, err)
+	}
+	return nil
+}

@@ -53,8 +53,8 @@ func New(c Config) *http.Client {
 	}
 	client := &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Timeout:   cmp.Or(c.Timeout, 30*time.Second),
-			Transport: observed{transport, c.OnAttempt},
+			Timeout:       cmp.Or(c.Timeout, 30*time.Second),
+			Transport:     observed{transport, c.OnAttempt},
 			CheckRedirect: stay,
 		},
 		RetryMax:     cmp.Or(c.Attempts, 3) - 1,

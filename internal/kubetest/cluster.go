@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/internal/process"
 )
 
 // Options say what runs beside etcd and kube-apiserver. The zero value is a
@@ -49,7 +51,7 @@ type Cluster struct {
 
 	options   Options
 	programs  programs
-	processes *processes
+	processes *process.Group
 	ports     ports
 	token     string
 	unlock    func()
@@ -103,7 +105,7 @@ func Run(ctx context.Context, options Options) (*Cluster, error) {
 // Stop ends the cluster's processes and removes its folder.
 func (c *Cluster) Stop() {
 	if c.processes != nil {
-		c.processes.close()
+		c.processes.Close()
 	}
 	if c.unlock != nil {
 		os.RemoveAll(c.Dir) //nolint:errcheck // the next start tries again
@@ -147,7 +149,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.unlock, err = lockFile(ctx, filepath.Join(dir, lockName)); err != nil {
 		return err
 	}
-	c.processes = newProcesses(dir)
+	c.processes = process.NewGroup(dir)
 
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -185,14 +187,14 @@ func (c *Cluster) choosePorts() error {
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	client := fmt.Sprintf("http://127.0.0.1:%d", c.ports.client)
 	peer := fmt.Sprintf("http://127.0.0.1:%d", c.ports.peer)
-	store, err := c.processes.run(etcd, c.programs.path(etcd),
+	store, err := c.processes.Run(etcd, c.programs.path(etcd), nil,
 		"--data-dir", filepath.Join(c.Dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	if err != nil {
 		return err
 	}
-	server, err := c.processes.run(apiServer, c.programs.path(apiServer),
+	server, err := c.processes.Run(apiServer, c.programs.path(apiServer), nil,
 		"--etcd-servers", client, "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(c.ports.api), "--cert-dir", c.Dir,
 		"--service-account-key-file", "service-account.key", "--service-account-signing-key-file", "service-account.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16",
@@ -210,7 +212,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 
 // waitReady polls /readyz, and gives up when the context ends or one of the
 // processes does.
-func (c *Cluster) waitReady(ctx context.Context, needed ...*process) error {
+func (c *Cluster) waitReady(ctx context.Context, needed ...*process.Process) error {
 	c.Config = &rest.Config{
 		Host:            fmt.Sprintf("https://127.0.0.1:%d", c.ports.api),
 		BearerToken:     c.token,
@@ -222,14 +224,14 @@ func (c *Cluster) waitReady(ctx context.Context, needed ...*process) error {
 	for last := errors.New("not asked yet"); ; {
 		for _, p := range needed {
 			select {
-			case <-p.exited:
+			case <-p.Exited():
 				return exitError(p)
 			default:
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (%w)\n%s", apiServer, ctx.Err(), last, needed[len(needed)-1].tail())
+			return fmt.Errorf("%s is not ready: %w (%w)\n%s", apiServer, ctx.Err(), last, needed[len(needed)-1].Tail())
 		case <-tick.C:
 		}
 		if last = c.ready(ctx); last == nil {

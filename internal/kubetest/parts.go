@@ -4,20 +4,21 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/internal/process"
 )
 
 func (c *Cluster) startControllers() error {
 	if c.options.Controllers {
-		if _, err := c.processes.run(controllerManager, c.programs.path(controllerManager),
+		if _, err := c.processes.Run(controllerManager, c.programs.path(controllerManager), nil,
 			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0",
 			"--service-account-private-key-file", "service-account.key", "--use-service-account-credentials"); err != nil {
 			return err
 		}
 	}
 	if c.options.Scheduler {
-		if _, err := c.processes.run(scheduler, c.programs.path(scheduler),
+		if _, err := c.processes.Run(scheduler, c.programs.path(scheduler), nil,
 			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"); err != nil {
 			return err
 		}
@@ -26,7 +27,7 @@ func (c *Cluster) startControllers() error {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
-	if _, err := c.processes.run(kwok, c.programs.path(kwok),
+	if _, err := c.processes.Run(kwok, c.programs.path(kwok), nil,
 		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "-c", c.programs.path(kwokStages)); err != nil {
 		return err
 	}
@@ -61,10 +62,10 @@ func (c *Cluster) installGatewayAPI(ctx context.Context) error {
 	return err
 }
 
-func exitError(p *process) error {
-	tail := p.tail()
+func exitError(p *process.Process) error {
+	tail := p.Tail()
 	if strings.Contains(tail, "address already in use") {
-		return fmt.Errorf("%s: %w", p.name, errPortTaken)
+		return fmt.Errorf("%s: %w", p.Name, errPortTaken)
 	}
-	return fmt.Errorf("%s ended: %w\n%s", filepath.Base(p.cmd.Path), p.err, tail)
+	return fmt.Errorf("%s ended: %w\n%s", p.Name, p.Err(), tail)
 }

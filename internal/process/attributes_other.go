@@ -1,11 +1,11 @@
 //go:build unix && !linux
 
-package kubetest
+package process
 
 import "syscall"
 
 // childAttributes keeps the terminal's Ctrl-C from the child. There is no
-// parent-death signal here: a killed test leaves its processes running.
+// parent-death signal here: a killed parent leaves its children running.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

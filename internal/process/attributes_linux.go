@@ -1,4 +1,4 @@
-package kubetest
+package process
 
 import "syscall"
 

@@ -1,0 +1,117 @@
+package shuttle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// converger makes the cluster match the accepted state.
+type converger struct {
+	applier *apply.Applier
+	desired *desired
+	limit   int // percent
+	metrics *metrics
+	logger  *slog.Logger
+	status  *reporter
+}
+
+// syncWait is how long a pass waits for the live view to be complete before it
+// does what it can.
+const syncWait = 5 * time.Second
+
+// Reconcile implements reconcile.Reconciler: one pass over the whole state.
+func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	current, confirmed := c.desired.take()
+	if current == nil {
+		return reconcile.Result{}, nil // nothing is known, so nothing is changed
+	}
+	c.metrics.passes.Inc()
+	synced, cancel := context.WithTimeout(ctx, syncWait)
+	err := c.applier.Live.WaitSynced(synced)
+	cancel()
+	if err != nil {
+		c.logger.WarnContext(ctx, "going on without a part of the live view", slog.Any("error", err))
+	}
+	report, err := c.applier.Apply(ctx, current.set)
+	c.log(ctx, report.Results)
+	if err == nil {
+		c.metrics.generation.Set(float64(current.state.Generation))
+	}
+	var pruned apply.PruneReport
+	if confirmed {
+		var pruneErr error
+		pruned, pruneErr = c.prune(ctx, current)
+		err = errors.Join(err, pruneErr)
+	}
+	c.status.update(current, report, c.heldServices(pruned.Held))
+	if err != nil {
+		c.metrics.reconcileError.Inc()
+	}
+	return reconcile.Result{}, err
+}
+
+func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
+	keep := &current.rendered.keep
+	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
+		Complete:   true,
+		AllowEmpty: true, // the grace and the limit guard it
+		Keep:       keep.keeps,
+		Gone:       keep.isGone,
+		Grace:      grace,
+		Limit: apply.Limit{
+			Count: 5, Percent: c.limit,
+			Off: current.state.AllowMassDelete != 0 && current.state.AllowMassDelete == current.state.Generation,
+		},
+	})
+	c.log(ctx, report.Results)
+	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held)))
+	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
+	if over, ok := errors.AsType[*apply.LimitError](err); ok {
+		c.logger.WarnContext(ctx, "deletions held", slog.Int("wanted", over.Wanted), slog.Int("limit", over.Limit), slog.Int("owned", over.Owned))
+		return report, nil // the guard worked; a retry would not cure it
+	}
+	return report, err
+}
+
+// grace is how long absence must last: it is weaker than a tombstone.
+func grace(kind schema.GroupKind) apply.Grace {
+	if kind.Kind == "Namespace" {
+		return apply.Grace{Passes: 2, Age: 10 * time.Minute}
+	}
+	return apply.Grace{Passes: 2, Age: time.Minute}
+}
+
+// heldServices finds the services whose deletion is held.
+func (c *converger) heldServices(held []apply.ID) map[labelled]int {
+	if len(held) == 0 {
+		return nil
+	}
+	ids := make(map[apply.ID]bool, len(held))
+	for _, id := range held {
+		ids[id] = true
+	}
+	services := map[labelled]int{}
+	for o := range c.applier.Live.All() {
+		if at := identityOf(o); ids[o.ID] && at.service != "" {
+			services[at]++
+		}
+	}
+	return services
+}
+
+func (c *converger) log(ctx context.Context, results []apply.Result) {
+	for _, r := range results {
+		if r.Err != nil {
+			c.logger.WarnContext(ctx, "object not converged", slog.String("object", r.ID.String()), slog.String("action", string(r.Action)), slog.Any("error", r.Err))
+			continue
+		}
+		c.logger.InfoContext(ctx, "object converged", slog.String("object", r.ID.String()), slog.String("action", string(r.Action)))
+	}
+}

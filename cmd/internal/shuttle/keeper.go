@@ -1,0 +1,61 @@
+package shuttle
+
+import (
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// keeper says of a live object that the desired state does not state whether it
+// is named as deleted, or must stay because what was said of it was rejected.
+// The zero keeper knows of neither.
+type keeper struct {
+	goneServices, rejectedServices map[labelled]bool
+	goneProjects, rejectedProjects map[string]bool
+	rejectedEnvironments           map[labelled]bool // without a service
+}
+
+// labelled is an identity as the labels carry it.
+type labelled struct{ project, environment, service string }
+
+func labelsOf(id starbase.Identity) labelled {
+	return labelled{hex32(id.ProjectID), id.Environment, hex32(id.ServiceID)}
+}
+
+func put[K comparable](m *map[K]bool, key K) {
+	if *m == nil {
+		*m = map[K]bool{}
+	}
+	(*m)[key] = true
+}
+
+func (k *keeper) gone(id starbase.Identity) { put(&k.goneServices, labelsOf(id)) }
+func (k *keeper) goneProject(id string)     { put(&k.goneProjects, hex32(id)) }
+func (k *keeper) rejectProject(id string)   { put(&k.rejectedProjects, hex32(id)) }
+func (k *keeper) reject(id starbase.Identity) {
+	at := labelsOf(id)
+	put(&k.rejectedServices, at)
+	at.service = ""
+	put(&k.rejectedEnvironments, at)
+	at.environment = ""
+	put(&k.rejectedEnvironments, at)
+}
+
+func identityOf(o apply.Observed) labelled {
+	return labelled{o.Label(labelProjectID), o.Label(labelEnvironment), o.Label(labelServiceID)}
+}
+
+// keeps reports that an object must stay: it is one of a rejected service or
+// project, or one that these share.
+func (k *keeper) keeps(o apply.Observed) bool {
+	at := identityOf(o)
+	if k.rejectedProjects[at.project] || k.rejectedServices[at] {
+		return true
+	}
+	return at.service == "" && k.rejectedEnvironments[at]
+}
+
+// isGone reports that the desired state names the object as deleted.
+func (k *keeper) isGone(o apply.Observed) bool {
+	at := identityOf(o)
+	return k.goneProjects[at.project] || at.service != "" && k.goneServices[at]
+}

@@ -1,0 +1,114 @@
+package shuttle
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+)
+
+// metrics are the agent's own.
+type metrics struct {
+	registry       *prometheus.Registry
+	reconcileError prometheus.Counter
+	starbase       *prometheus.HistogramVec
+	rejected       *prometheus.CounterVec
+	held           *prometheus.GaugeVec
+	writes         *prometheus.CounterVec
+	generation     prometheus.Gauge
+	passes         prometheus.Counter
+	requests       *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry:       prometheus.NewRegistry(),
+		reconcileError: prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_reconcile_errors_total", Help: "Passes that failed, wholly or for some objects."}),
+		starbase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "starform_starbase_request_duration_seconds", Help: "Duration of the requests to Starbase, each attempt counted.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
+		}, []string{"endpoint", "code"}),
+		rejected:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_desired_state_rejected_total", Help: "Answers with a desired state that were refused whole."}, []string{"reason"}),
+		held:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "starform_deletions_held", Help: "Objects that are to be deleted and are not, because of a limit or a grace."}, []string{"reason"}),
+		writes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_writes_total", Help: "Write requests to the API server."}, []string{"resource", "verb"}),
+		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "starform_applied_generation", Help: "Generation of the desired state that was last applied without an error."}),
+		passes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_passes_total", Help: "Passes over the whole desired state."}),
+		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total", Help: "Requests to the API server, by verb, resource and code."}, []string{"verb", "resource", "code"}),
+	}
+	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.passes, m.requests,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) observeStarbase(endpoint, code string, duration time.Duration) {
+	m.starbase.WithLabelValues(endpoint, code).Observe(duration.Seconds())
+}
+
+func (m *metrics) observeWrite(w apply.Write) {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: w.ID.Group, Kind: w.ID.Kind})
+	m.writes.WithLabelValues(resource.Resource, w.Verb).Inc()
+}
+
+// countRequests wraps the transport to the API server.
+func (m *metrics) countRequests(next http.RoundTripper) http.RoundTripper {
+	return counting{next, m.requests}
+}
+
+type counting struct {
+	http.RoundTripper
+	requests *prometheus.CounterVec
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.RoundTripper.RoundTrip(request)
+	code := "error"
+	if response != nil {
+		code = strconv.Itoa(response.StatusCode)
+	}
+	c.requests.WithLabelValues(verbOf(request), resourceOf(request.URL.Path), code).Inc()
+	return response, err
+}
+
+// verbOf returns the verb in the words of the API server.
+func verbOf(request *http.Request) string {
+	_, named := splitPath(request.URL.Path)
+	switch {
+	case request.Method != http.MethodGet:
+		return strings.ToLower(request.Method)
+	case request.URL.Query().Has("watch"):
+		return "watch"
+	case named:
+		return "get"
+	default:
+		return "list"
+	}
+}
+
+func resourceOf(path string) string {
+	resource, _ := splitPath(path)
+	return resource
+}
+
+// splitPath takes a path of the API server apart: .../<version>/[namespaces/<ns>/]<resource>[/<name>].
+func splitPath(path string) (resource string, named bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return "other", false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return parts[0], len(parts) > 1
+}

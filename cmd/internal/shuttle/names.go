@@ -1,0 +1,76 @@
+package shuttle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// Labels and annotations of the contract.
+const (
+	prefix = "starform.io/"
+
+	labelManagedBy     = prefix + "managed-by"
+	labelClusterID     = prefix + "cluster-id"
+	labelWorkspaceID   = prefix + "workspace-id"
+	labelProjectID     = prefix + "project-id"
+	labelEnvironment   = prefix + "environment"
+	labelServiceID     = prefix + "service-id"
+	labelServiceName   = prefix + "service-name"
+	labelTier          = prefix + "tier"
+	labelNamespaceRole = prefix + "namespace-role"
+
+	annotationConfigChecksum = prefix + "config-checksum"
+	annotationRestartNonce   = prefix + "restart-nonce"
+
+	manager     = "shuttle"
+	roleGateway = "gateway"
+)
+
+// The one shared Gateway that every route attaches to.
+const (
+	gatewayNamespace = "starform-gateway"
+	gatewayName      = "starform-gateway"
+)
+
+// Names of the objects that a namespace has once.
+const (
+	serviceAccountName = "workload"
+	quotaName          = "project-quota"
+	limitRangeName     = "project-limits"
+	roleName           = "workload-config-reader"
+)
+
+// hex32 returns a UUID as its 32 hexadecimal digits.
+func hex32(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
+
+// serviceName is the service's name for people. In basic mode the id serves.
+func serviceName(s *starbase.Service) string {
+	if s.ServiceName != "" {
+		return s.ServiceName
+	}
+	return s.ServiceID
+}
+
+// workloadName names the objects of a service in an environment: at most 22
+// characters of the service's name, the environment, and 8 digits that tell
+// services apart whose names begin alike. It is at most 62 characters.
+func workloadName(s *starbase.Service) string {
+	const most = 22
+	name := serviceName(s)
+	if name[0] >= '0' && name[0] <= '9' {
+		name = "s-" + name // a Service is named by a label of RFC 1035
+	}
+	name = strings.TrimRight(name[:min(len(name), most)], "-")
+	sum := sha256.Sum256([]byte(s.ServiceID))
+	return name + "-" + s.Environment + "-" + hex.EncodeToString(sum[:4])
+}
+
+// routeName names the HTTPRoute of a service in an environment.
+func routeName(s *starbase.Service) string {
+	return hex32(s.ProjectID) + hex32(s.ServiceID) + "-" + s.Environment
+}
+
+func policyName(environment string) string { return "env-isolation-" + environment }

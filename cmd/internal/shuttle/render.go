@@ -1,0 +1,260 @@
+package shuttle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// Kinds are the kinds that the agent writes, and so those that it watches.
+func Kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Namespace"},
+		{Version: "v1", Kind: "ResourceQuota"},
+		{Version: "v1", Kind: "LimitRange"},
+		{Version: "v1", Kind: "ServiceAccount"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "Service"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"},
+	}
+}
+
+// Rendered is a desired state as Kubernetes objects.
+type Rendered struct {
+	Objects []*unstructured.Unstructured
+	// Services are the services to run, with the IDs of their own objects.
+	Services []RenderedService
+	// Rejected are the services that must not be applied as they were sent.
+	Rejected []Rejection
+
+	keep keeper
+}
+
+// RenderedService is a service and the objects it alone has.
+type RenderedService struct {
+	Identity starbase.Identity
+	Replicas int
+	Objects  []apply.ID
+	// Shared are the namespace and the environment's objects, which it needs.
+	Shared []apply.ID
+}
+
+// Rejection is a service that is left as it is.
+type Rejection struct {
+	Identity starbase.Identity
+	Class    string
+	Message  string
+}
+
+// Classes of a Rejection.
+const (
+	classInvalid   = "Invalid"
+	classDuplicate = "DuplicateIdentity"
+	classNoProject = "NoProject"
+)
+
+// Render turns a desired state of a cluster into objects. It is pure: one state
+// gives one result, whatever the cluster holds. What is wrong with one service, or one
+// project, rejects that one and touches no other.
+func Render(state *starbase.DesiredState, cluster string, dns DNSSelector) Rendered {
+	r := renderer{
+		state: state, cluster: cluster, dns: dns,
+		projects: map[string]*starbase.Project{}, refused: map[string]string{},
+	}
+	r.readProjects()
+	duplicates := state.Duplicates()
+	rejected := map[starbase.Identity]bool{}
+	services := make([]*starbase.Service, 0, len(state.Services))
+	for i := range state.Services {
+		s := &state.Services[i]
+		id := s.Identity()
+		switch class, message := r.judge(s, duplicates); {
+		case s.Deleted && class == "":
+			r.out.keep.gone(id)
+		case class == "":
+			services = append(services, s)
+		case !rejected[id]:
+			rejected[id] = true
+			r.out.Rejected = append(r.out.Rejected, Rejection{id, class, message})
+			r.out.keep.reject(id)
+		}
+	}
+	slices.SortFunc(services, func(a, b *starbase.Service) int { return a.Identity().Compare(b.Identity()) })
+	r.render(services)
+	return r.out
+}
+
+type renderer struct {
+	state    *starbase.DesiredState
+	cluster  string
+	dns      DNSSelector
+	projects map[string]*starbase.Project
+	refused  map[string]string // project id -> why its services are rejected
+	out      Rendered
+}
+
+// readProjects finds the projects by id; in basic mode it makes one for each
+// project id that a service names.
+func (r *renderer) readProjects() {
+	if r.state.Basic() {
+		for i := range r.state.Services {
+			s := &r.state.Services[i]
+			r.projects[s.ProjectID] = &starbase.Project{
+				ProjectID: s.ProjectID, WorkspaceID: s.WorkspaceID, Slug: s.ProjectID, Namespace: "proj-" + s.ProjectID,
+			}
+		}
+		return
+	}
+	namespaces := map[string]string{}
+	for i := range r.state.Projects {
+		p := &r.state.Projects[i]
+		switch other, taken := namespaces[p.Namespace]; {
+		case r.projects[p.ProjectID] != nil || r.refused[p.ProjectID] != "":
+			r.refuse(p.ProjectID, "the project is stated more than once")
+		case taken && !p.Deleted:
+			r.refuse(p.ProjectID, fmt.Sprintf("namespace %s is also that of project %s", p.Namespace, other))
+		default:
+			if problems := p.Validate(); len(problems) > 0 {
+				r.refuse(p.ProjectID, "the project is invalid: "+join(problems))
+				continue
+			}
+			r.projects[p.ProjectID] = p
+			if !p.Deleted {
+				namespaces[p.Namespace] = p.ProjectID
+			} else {
+				r.out.keep.goneProject(p.ProjectID)
+			}
+		}
+	}
+}
+
+func (r *renderer) refuse(project, why string) {
+	r.refused[project] = why
+	delete(r.projects, project)
+	r.out.keep.rejectProject(project)
+}
+
+// judge returns the class of a service's rejection, "" when it may be applied.
+func (r *renderer) judge(s *starbase.Service, duplicates []starbase.Identity) (class, message string) {
+	if problems := s.Validate(); len(problems) > 0 {
+		return classInvalid, join(problems)
+	}
+	if _, twice := slices.BinarySearchFunc(duplicates, s.Identity(), starbase.Identity.Compare); twice {
+		return classDuplicate, "the identity " + s.Identity().String() + " is stated more than once; none of them is applied"
+	}
+	if s.Deleted {
+		return "", ""
+	}
+	switch p := r.projects[s.ProjectID]; {
+	case r.refused[s.ProjectID] != "":
+		return classInvalid, r.refused[s.ProjectID]
+	case p == nil:
+		return classNoProject, "project " + s.ProjectID + " is not in the desired state"
+	case p.Deleted:
+		return classNoProject, "project " + s.ProjectID + " is deleted"
+	case s.Hostname != "" && routedPort(s) == 0:
+		return classInvalid, fmt.Sprintf("hostname: %q; want a TCP port to route it to, or no hostname", s.Hostname)
+	default:
+		return "", ""
+	}
+}
+
+func join(problems []starbase.FieldError) string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// render emits the objects of the projects, of the environments and of the
+// services.
+func (r *renderer) render(services []*starbase.Service) {
+	type environment struct{ project, name string }
+	seen := map[environment]bool{}
+	projects := make([]*starbase.Project, 0, len(r.projects))
+	for _, p := range r.projects {
+		projects = append(projects, p)
+	}
+	slices.SortFunc(projects, func(a, b *starbase.Project) int { return cmp.Compare(a.ProjectID, b.ProjectID) })
+	for _, p := range projects {
+		if !p.Deleted {
+			r.project(p)
+		}
+	}
+	for _, s := range services {
+		p := r.projects[s.ProjectID]
+		if at := (environment{s.ProjectID, s.Environment}); !seen[at] {
+			seen[at] = true
+			r.add(networkPolicy(p, s.Environment, r.dns))
+		}
+		first := len(r.out.Objects)
+		r.service(p, s)
+		rendered := RenderedService{
+			Identity: s.Identity(), Replicas: s.Replicas,
+			Shared: []apply.ID{
+				{Kind: "Namespace", Name: p.Namespace},
+				{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
+				{Group: "networking.k8s.io", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: policyName(s.Environment)},
+			},
+		}
+		for _, object := range r.out.Objects[first:] {
+			kind := object.GroupVersionKind()
+			rendered.Objects = append(rendered.Objects, apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		}
+		r.out.Services = append(r.out.Services, rendered)
+	}
+}
+
+func (r *renderer) add(objects ...*unstructured.Unstructured) {
+	r.out.Objects = append(r.out.Objects, objects...)
+}
+
+func (r *renderer) project(p *starbase.Project) {
+	r.add(namespace(p), serviceAccount(p))
+	r.add(tenantRole(p)...)
+	if len(p.Quota) > 0 {
+		r.add(resourceQuota(p))
+	}
+	if limits := limitRange(p); limits != nil {
+		r.add(limits)
+	}
+}
+
+func (r *renderer) service(p *starbase.Project, s *starbase.Service) {
+	r.add(configMap(p, s))
+	if len(s.Ports) > 0 {
+		r.add(service(p, s))
+	}
+	r.add(deployment(p, s, r.cluster), disruptionBudget(p, s))
+	if s.Autoscaling != (starbase.Autoscaling{}) {
+		r.add(autoscaler(p, s))
+	}
+	if s.Hostname != "" {
+		r.add(httpRoute(p, s))
+	}
+}
+
+// routedPort is the port that a hostname leads to: the first TCP one, 0 when
+// there is none.
+func routedPort(s *starbase.Service) int {
+	for _, p := range s.Ports {
+		if p.Protocol == starbase.ProtocolTCP {
+			return p.ContainerPort
+		}
+	}
+	return 0
+}

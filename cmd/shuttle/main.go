@@ -1,0 +1,134 @@
+// Command shuttle is the cluster agent: it pulls the wanted state of one
+// cluster from Starbase and makes the cluster match it. Its configuration is in
+// environment variables; "shuttle --help" lists them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+)
+
+// Exit statuses.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := command().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "shuttle:", err)
+	if _, ok := errors.AsType[*failure](err); ok {
+		os.Exit(exitFailure) //nolint:gocritic // nothing is left to stop
+	}
+	os.Exit(exitUsage)
+}
+
+// failure is an error of the run, not of the call.
+type failure struct{ error }
+
+func command() *cobra.Command {
+	var kubeconfig string
+	root := &cobra.Command{
+		Use:           "shuttle",
+		Short:         "Pull the wanted state of this cluster from Starbase and keep the cluster that way",
+		Long:          help,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return run(c.Context(), kubeconfig)
+		},
+	}
+	root.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
+	root.AddCommand(
+		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), serve.Version())
+			return err
+		}},
+		manifestsCommand(),
+	)
+	return root
+}
+
+func manifestsCommand() *cobra.Command {
+	m := shuttle.Manifests{}
+	c := &cobra.Command{
+		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			yaml, err := m.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
+			return err
+		},
+	}
+	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/shuttle:latest", "container image")
+	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
+	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
+	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")
+	return c
+}
+
+func run(ctx context.Context, kubeconfig string) error {
+	config, err := shuttle.ReadConfig(os.Getenv)
+	if err != nil {
+		return err
+	}
+	var access *rest.Config
+	if kubeconfig == "" {
+		access, err = rest.InClusterConfig()
+	} else {
+		access, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return fmt.Errorf("access to Kubernetes: %w (--kubeconfig names a file for use outside a cluster)", err)
+	}
+	logger, err := serve.NewLogger(os.Stderr, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	agent := shuttle.Agent{Config: config, Kubernetes: access, Logger: logger}
+	if err := agent.Start(ctx); err != nil {
+		return &failure{err}
+	}
+	return nil
+}
+
+const help = `Pull the wanted state of this cluster from Starbase and keep the cluster that way.
+
+Environment:
+  STARFORM_STARBASE_URL        base URL of Starbase (required)
+  STARFORM_CLUSTER_ID          UUID of this cluster (required)
+  STARFORM_REGION              region of this cluster, like nyc3 (required)
+  STARFORM_AUTH_TOKEN_FILE     file that holds the cluster's token (required); read anew for each request
+  STARFORM_RECONCILE_INTERVAL  time between passes (30s)
+  STARFORM_SNAPSHOT_INTERVAL   time between snapshots (60s; this build sends none yet)
+  STARFORM_CAPACITY_INTERVAL   time between capacity reports (60s; this build sends none yet)
+  STARFORM_WAKE_ON_DRIFT       start a pass when somebody else changes an object (true)
+  STARFORM_MAX_DELETE_PERCENT  share of the owned objects that one pass may delete (10; at least 5 objects)
+  STARFORM_DNS_SELECTOR        pods that answer DNS (kube-system/k8s-app=kube-dns)
+  STARFORM_GATEWAY_SERVICE     namespace/name of the gateway's Service (none; this build does not size it yet)
+  STARFORM_SOFT_LIMIT          pods that the cluster should hold (1000)
+  STARFORM_SNAPSHOT_WAL_DIR    folder for snapshots that could not be sent (none)
+  STARFORM_LEADER_ELECTION     run only while holding a Lease (false)
+  STARFORM_METRICS_ADDR        listener of /healthz, /readyz and /metrics (:8080)
+  STARFORM_LOG_LEVEL           debug, info, warn or error (info)
+
+A variable that is missing or wrong ends the program with status 2.`

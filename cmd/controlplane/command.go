@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+)
+
+const envPrefix = "TRUEUP_CONTROLPLANE_"
+
+func newRootCommand(lookupEnv func(string) (string, bool)) *cobra.Command {
+	var opts options
+	command := &cobra.Command{
+		Use:   "controlplane",
+		Short: "Serve the desired state of every cluster to its agent",
+		Long: `Serve the desired state of every cluster to its agent.
+
+The API, /healthz and /readyz are on --listen; /metrics is on --metrics-listen.
+Each flag has an environment variable as fallback: ` + envPrefix + `<FLAG>, such
+as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
+		Args:          noArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			var err error
+			if opts.fromEnv, err = fromEnv(command.Flags(), lookupEnv); err != nil {
+				return err
+			}
+			return opts.run(command.Context(), command.ErrOrStderr())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&opts.listen, "listen", "127.0.0.1:8080", "address of the API, host:port")
+	flags.StringVar(&opts.metricsListen, "metrics-listen", "127.0.0.1:9090", "address of /metrics, host:port; empty for none")
+	flags.StringVar(&opts.database, "database", "trueup.db", "path of the SQLite file, or sqlite://path; made if it is not there")
+	flags.StringVar(&opts.adminTokenFile, "admin-token-file", "", "file with the token of the administrators, at least 16 bytes (required)")
+	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
+	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
+	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	command.AddCommand(newVersionCommand(), newManifestsCommand())
+	command.CompletionOptions.DisableDefaultCmd = true
+	return command
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(command.OutOrStdout(), "controlplane "+serve.Version())
+			return err
+		},
+	}
+}
+
+func noArgs(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%q is not a command of %s", args[0], command.CommandPath())
+	}
+	return nil
+}
+
+// fromEnv sets each flag that was not given from its environment variable, and
+// returns the flags it has set. A variable that is empty counts as not set.
+func fromEnv(flags *pflag.FlagSet, lookupEnv func(string) (string, bool)) (map[string]bool, error) {
+	set := map[string]bool{}
+	var failure error
+	flags.VisitAll(func(flag *pflag.Flag) {
+		value, ok := lookupEnv(envName(flag.Name))
+		if flag.Changed || !ok || value == "" {
+			return
+		}
+		if err := flags.Set(flag.Name, value); err != nil && failure == nil {
+			failure = usagef("%s: %w", envName(flag.Name), err)
+		}
+		set[flag.Name] = true
+	})
+	return set, failure
+}
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}

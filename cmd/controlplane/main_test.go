@@ -1,0 +1,290 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	adminToken = "the-admin-token-of-the-tests"
+	clusterID  = "aaaaaaaa-0000-4000-8000-000000000001"
+)
+
+// binary builds the program.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "controlplane")
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return path
+}
+
+// outcome is how a process ended.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func execute(t *testing.T, binary string, env []string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Env, command.Dir = env, t.TempDir()
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil {
+		require.True(t, errors.As(err, &exit), "%v", err)
+	}
+	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// process is the program while it serves.
+type process struct {
+	command *exec.Cmd
+	address string
+	metrics string
+	ended   chan outcome
+}
+
+func serveProcess(t *testing.T, binary string, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	command := exec.CommandContext(ctx, binary, args...)
+	command.Env, command.Dir = []string{}, t.TempDir()
+	stderr, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	p := &process{command: command, ended: make(chan outcome, 1)}
+	found := make(chan struct{})
+	go func() {
+		var log strings.Builder
+		told := false
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			log.WriteString(lines.Text() + "\n")
+			var line struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) != nil {
+				continue
+			}
+			switch line.Msg {
+			case "listening":
+				p.address = line.Address
+			case "serving metrics":
+				p.metrics = line.Address
+			}
+			if p.address != "" && p.metrics != "" && !told {
+				told = true
+				close(found)
+			}
+		}
+		_ = command.Wait()
+		p.ended <- outcome{code: command.ProcessState.ExitCode(), stderr: log.String()}
+	}()
+	select {
+	case <-found:
+		return p
+	case end := <-p.ended:
+		t.Fatalf("ended with %d: %s", end.code, end.stderr)
+	case <-time.After(30 * time.Second):
+		t.Fatal("does not listen")
+	}
+	return nil
+}
+
+func request(t *testing.T, client *http.Client, method, url, token, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text)
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func TestTheProgramSaysWhatItIs(t *testing.T) {
+	program := binary(t)
+	help := execute(t, program, nil, "--help")
+	require.Zero(t, help.code)
+	for _, flag := range []string{"--listen", "--metrics-listen", "--database", "--admin-token-file", "--tls-cert-file", "--tls-private-key-file", "--log-level", "version", "manifests"} {
+		require.Contains(t, help.stdout, flag)
+	}
+	version := execute(t, program, nil, "version")
+	require.Zero(t, version.code)
+	require.Contains(t, version.stdout, "go1.")
+
+	printed := execute(t, program, nil, "manifests", "--namespace", "elsewhere", "--image", "registry.example.com/cp:1")
+	require.Zero(t, printed.code, printed.stderr)
+	var kinds []string
+	for document := range strings.SplitSeq(printed.stdout, "\n---\n") {
+		require.YAMLEq(t, document, document)
+		for line := range strings.Lines(document) {
+			if kind, ok := strings.CutPrefix(line, "kind: "); ok {
+				kinds = append(kinds, strings.TrimSpace(kind))
+			}
+		}
+	}
+	require.Equal(t, []string{"Namespace", "ServiceAccount", "PersistentVolumeClaim", "Deployment", "Service"}, kinds)
+	for _, part := range []string{"runAsNonRoot: true", "readinessProbe:", "livenessProbe:", "image: registry.example.com/cp:1", "namespace: elsewhere"} {
+		require.Contains(t, printed.stdout, part)
+	}
+}
+
+func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
+	program := binary(t)
+	token, short := writeFile(t, adminToken), writeFile(t, "short\n")
+	for name, test := range map[string]struct {
+		env, args []string
+		says      string
+	}{
+		"no admin token":          {nil, nil, "--admin-token-file or TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE is required"},
+		"no token file":           {nil, []string{"--admin-token-file", "/nowhere"}, "--admin-token-file: open /nowhere"},
+		"a short token":           {nil, []string{"--admin-token-file", short}, "5 bytes"},
+		"a short token by env":    {[]string{"TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE=" + short}, nil, "TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE: "},
+		"a token of two words":    {nil, []string{"--admin-token-file", writeFile(t, adminToken+" "+adminToken)}, "spaces"},
+		"an unknown flag":         {nil, []string{"--colour"}, "--colour"},
+		"an unknown command":      {nil, []string{"dance"}, `"dance"`},
+		"an argument too many":    {nil, []string{"version", "please"}, `"please"`},
+		"a log level":             {nil, []string{"--log-level", "loud"}, "--log-level"},
+		"a log level by env":      {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},
+		"PostgreSQL":              {nil, []string{"--database", "postgres://user:pass-word@host/db", "--admin-token-file", token}, "not in this build yet"},
+		"another database":        {nil, []string{"--database", "mysql://user:pass-word@host/db", "--admin-token-file", token}, "--database"},
+		"an address":              {nil, []string{"--listen", "8080"}, "--listen"},
+		"a metrics address":       {nil, []string{"--metrics-listen", "localhost"}, "--metrics-listen"},
+		"a certificate alone":     {nil, []string{"--admin-token-file", token, "--tls-cert-file", token}, "--tls-private-key-file"},
+		"a key alone":             {nil, []string{"--admin-token-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
+		"a certificate that's no": {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
+		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := execute(t, program, test.env, test.args...)
+			require.Equal(t, 2, got.code, got.stderr)
+			require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
+			require.Contains(t, got.stderr, test.says)
+			require.NotContains(t, got.stderr, "pass-word")
+			require.NotContains(t, got.stderr, adminToken)
+			require.Empty(t, got.stdout)
+		})
+	}
+}
+
+func TestTheProgramServesUntilSIGTERMAndKeepsItsData(t *testing.T) {
+	program, token := binary(t), writeFile(t, "\n  "+adminToken+"\n")
+	database := filepath.Join(t.TempDir(), "a b%41?.db")
+	flags := []string{"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", "sqlite://" + database, "--admin-token-file", token, "--log-level", "debug"}
+	p := serveProcess(t, program, flags...)
+	base := "http://" + p.address
+	client := &http.Client{}
+	status, body := request(t, client, "PUT", base+"/api/v1/admin/clusters/"+clusterID, adminToken, `{"region":"nyc3"}`)
+	require.Equal(t, 201, status, body)
+	var created struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(body), &created))
+	status, body = request(t, client, "GET", base+"/api/v1/clusters/"+clusterID+"/desired-state", created.Token, "")
+	require.Equal(t, 200, status, body)
+	for url, want := range map[string]string{
+		base + "/healthz":                  "ok",
+		base + "/readyz":                   "database: ok",
+		"http://" + p.metrics + "/metrics": `trueup_controlplane_requests_total{code="200",method="GET",route="/api/v1/clusters/{cluster_id}/desired-state"} 1`,
+	} {
+		status, body := request(t, client, "GET", url, "", "")
+		require.Equal(t, 200, status, url)
+		require.Contains(t, body, want)
+	}
+	info, err := os.Stat(database)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the file holds values of customers")
+
+	begin := time.Now()
+	require.NoError(t, p.command.Process.Signal(syscall.SIGTERM))
+	end := <-p.ended
+	require.Zero(t, end.code, end.stderr)
+	require.Less(t, time.Since(begin), 5*time.Second)
+	require.NotContains(t, end.stderr, adminToken)
+	require.NotContains(t, end.stderr, created.Token)
+
+	p = serveProcess(t, program, flags...)
+	status, _ = request(t, client, "GET", "http://"+p.address+"/api/v1/clusters/"+clusterID+"/desired-state", created.Token, "")
+	require.Equal(t, 200, status, "the cluster is still known after a restart")
+	// Killed without notice, the file is still sound.
+	require.NoError(t, p.command.Process.Kill())
+	<-p.ended
+	p = serveProcess(t, program, flags...)
+	status, _ = request(t, client, "GET", "http://"+p.address+"/readyz", "", "")
+	require.Equal(t, 200, status)
+}
+
+func TestADatabaseThatCannotServeEndsWithCodeOneAndOneLine(t *testing.T) {
+	program, token := binary(t), writeFile(t, adminToken)
+	path := writeFile(t, strings.Repeat("this is a letter, not a database\n", 200))
+	got := execute(t, program, nil, "--listen", "127.0.0.1:0", "--database", path, "--admin-token-file", token)
+	require.Equal(t, 1, got.code)
+	require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
+	require.Contains(t, got.stderr, path)
+	require.Contains(t, got.stderr, "choose another file")
+	missing := execute(t, program, nil, "--database", "/no/such/folder/x.db", "--admin-token-file", token)
+	require.Equal(t, 1, missing.code)
+	require.Contains(t, missing.stderr, "/no/such/folder/x.db")
+}
+
+func TestAnAddressInUseEndsWithCodeOne(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	got := execute(t, binary(t), nil, "--listen", taken.Addr().String(), "--metrics-listen", "127.0.0.1:0", "--admin-token-file", writeFile(t, adminToken))
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, taken.Addr().String())
+}
+
+func TestTheAPISpeaksTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--admin-token-file", writeFile(t, adminToken),
+		"--tls-cert-file", writeFile(t, string(certPEM)),
+		"--tls-private-key-file", writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}))))
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(certPEM))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	status, body := request(t, client, "GET", "https://"+p.address+"/api/v1/admin/clusters", adminToken, "")
+	require.Equal(t, 200, status, body)
+}

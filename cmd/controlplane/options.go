@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+)
+
+const minAdminToken = 16
+
+// options are the flags of the server.
+type options struct {
+	listen, metricsListen string
+	database              string
+	adminTokenFile        string
+	certFile, keyFile     string
+	logLevel              string
+	// fromEnv has the names of the flags that came from the environment.
+	fromEnv map[string]bool
+}
+
+// wrong returns a usage error that names the flag, or the environment variable
+// that its value came from.
+func (o options) wrong(flag, format string, args ...any) error {
+	name := "--" + flag
+	if o.fromEnv[flag] {
+		name = envName(flag)
+	}
+	return usagef("%s: %w", name, fmt.Errorf(format, args...))
+}
+
+// run serves until ctx ends.
+func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
+	logger, err := serve.NewLogger(stderr, o.logLevel)
+	if err != nil {
+		return o.wrong("log-level", "%w", err)
+	}
+	if err := o.checkAddresses(); err != nil {
+		return err
+	}
+	path, err := o.databasePath()
+	if err != nil {
+		return err
+	}
+	token, err := o.adminToken()
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := o.tls()
+	if err != nil {
+		return err
+	}
+	store, err := controlplane.SQLite{Path: path}.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	api, err := controlplane.NewServer(controlplane.Config{Store: store, AdminToken: token, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", path))
+	servers := []*serve.Server{{
+		Address: o.listen, Handler: api, TLS: tlsConfig, Logger: logger,
+		Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
+			if err := store.Ping(ctx); err != nil {
+				// The error may name paths; the log has it.
+				logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
+				return errors.New("cannot be read")
+			}
+			return nil
+		}}},
+		OnListen: func(address net.Addr) {
+			logger.InfoContext(ctx, "listening", slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
+		},
+	}}
+	if o.metricsListen != "" {
+		servers = append(servers, &serve.Server{
+			Address: o.metricsListen, Gatherer: registry, Logger: logger,
+			OnListen: func(address net.Addr) {
+				logger.InfoContext(ctx, "serving metrics", slog.String("address", address.String()))
+			},
+		})
+	}
+	defer logger.InfoContext(ctx, "stopped")
+	return startAll(ctx, servers)
+}
+
+// startAll runs the servers until ctx ends or one of them fails, and waits
+// for all.
+func startAll(ctx context.Context, servers []*serve.Server) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error)
+	for _, server := range servers {
+		go func() { ended <- server.Start(ctx) }()
+	}
+	var failures error
+	for range servers {
+		failures = errors.Join(failures, <-ended)
+		cancel()
+	}
+	return failures
+}
+
+func (o options) checkAddresses() error {
+	for _, flag := range []struct{ name, value string }{{"listen", o.listen}, {"metrics-listen", o.metricsListen}} {
+		if flag.value == "" && flag.name == "metrics-listen" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(flag.value); err != nil {
+			return o.wrong(flag.name, "%q is not host:port", flag.value)
+		}
+	}
+	return nil
+}
+
+// databasePath returns the file of the database. Its errors do not repeat a
+// value that may carry a password.
+func (o options) databasePath() (string, error) {
+	scheme, rest, isURL := strings.Cut(o.database, "://")
+	switch {
+	case !isURL:
+		rest = o.database
+	case scheme == "postgres" || scheme == "postgresql":
+		return "", o.wrong("database", "PostgreSQL is not in this build yet; give the path of a SQLite file")
+	case scheme != "sqlite":
+		return "", o.wrong("database", "%q is not a kind of database this program knows; give the path of a SQLite file", scheme)
+	}
+	if rest == "" {
+		return "", o.wrong("database", "the path is empty")
+	}
+	return rest, nil
+}
+
+func (o options) adminToken() (string, error) {
+	if o.adminTokenFile == "" {
+		return "", usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+	}
+	content, err := os.ReadFile(o.adminTokenFile)
+	if err != nil {
+		return "", o.wrong("admin-token-file", "%w", err)
+	}
+	token := strings.TrimSpace(string(content))
+	if len(token) < minAdminToken {
+		return "", o.wrong("admin-token-file", "%s has a token of %d bytes, at least %d are needed", o.adminTokenFile, len(token), minAdminToken)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", o.wrong("admin-token-file", "%s has a token with spaces or characters outside ASCII", o.adminTokenFile)
+	}
+	return token, nil
+}
+
+func (o options) tls() (*tls.Config, error) {
+	switch {
+	case o.certFile == "" && o.keyFile == "":
+		return nil, nil //nolint:nilnil // no TLS is not an error
+	case o.keyFile == "":
+		return nil, o.wrong("tls-private-key-file", "required with --tls-cert-file")
+	case o.certFile == "":
+		return nil, o.wrong("tls-cert-file", "required with --tls-private-key-file")
+	}
+	if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
+		return nil, o.wrong("tls-cert-file", "%w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// Read anew for each connection, so that a renewed certificate is
+		// used without a restart.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
+			if err != nil {
+				return nil, fmt.Errorf("certificate: %w", err)
+			}
+			return &pair, nil
+		},
+	}, nil
+}

@@ -1,0 +1,3 @@
+module github.com/seed-9e1ffd66/trueup/cloud/aws
+
+go 1.26.0

@@ -1,0 +1,50 @@
+// Package trueup is the front page of an SDK for programs that make the world
+// match a desired state: a control plane decides, agents and operators
+// converge. It holds no code. Import the packages below it, each for itself;
+// each brings only what it needs.
+//
+// # Packages
+//
+//   - [github.com/seed-9e1ffd66/trueup/reconcile]: loops, keyed queues, ordered
+//     steps, backoff and lifecycle. Standard library only.
+//   - [github.com/seed-9e1ffd66/trueup/diff]: whether a Kubernetes object is
+//     still as its owner applied it, and whether it is as wanted now. Pure.
+//   - [github.com/seed-9e1ffd66/trueup/apply]: makes a cluster match a set of
+//     objects, repairs drift, and deletes what no longer belongs.
+//
+// The programs under cmd and examples put them together into systems that run.
+//
+// # Ideas
+//
+// Everything here follows from seven of them.
+//
+//  1. Level-driven. Every pass compares the whole desired state with the whole
+//     actual state. An event only makes a pass start early; nothing is correct
+//     only because an event arrived.
+//  2. Nothing changed, nothing sent. At rest a pass makes no request and no
+//     write, whatever the number of objects.
+//  3. Deletion is the dangerous verb. It needs proof that the desired state is
+//     complete, a cap, and a UID precondition. An error, an empty answer, a cut
+//     stream or an unknown identity never deletes anything.
+//  4. Plans are pure, executors are thin. Deciding takes values and returns
+//     values: no context, clock, I/O or goroutine.
+//  5. Killed anywhere, rerun, same end. Every step can be repeated and resumed.
+//  6. One failure stays one failure. A poison object never blocks its
+//     neighbours; work on many things returns what happened to each.
+//  7. The consumer stays in control. Configuration is a struct whose zero value
+//     works. No globals, no init, no logging that was not asked for, and a bound
+//     on what each import drags in.
+//
+// # Modules
+//
+// The module github.com/seed-9e1ffd66/trueup is the SDK. What needs a cloud SDK,
+// a SQL driver or a command-line library lies in a module of its own, so that
+// nobody else downloads it: cloud/aws, statesync/sqlstore, cmd and examples.
+// The root module never requires one of them.
+//
+// # Stability
+//
+// Nothing is released yet, and the API may change with every commit.
+// CHANGELOG.md names each incompatible change with the old and the new call.
+// Packages under internal and the module cmd make no promise at all.
+package trueup

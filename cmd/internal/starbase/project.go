@@ -46,6 +46,11 @@ type Limits struct {
 	Min map[string]string `json:"min,omitempty"`
 }
 
+// IsZero reports whether nothing is stated; it is then left out of the JSON.
+func (l Limits) IsZero() bool {
+	return len(l.Default)+len(l.DefaultRequest)+len(l.Max)+len(l.Min) == 0
+}
+
 // Egress is one destination that the pods of a project may reach.
 type Egress struct {
 	// CIDR is a network in prefix notation with no bits set behind the

@@ -80,6 +80,9 @@ type Resources struct {
 	Limits map[string]string `json:"limits,omitempty"`
 }
 
+// IsZero reports whether nothing is stated; it is then left out of the JSON.
+func (r Resources) IsZero() bool { return len(r.Requests)+len(r.Limits) == 0 }
+
 // Probes are the health checks of a container. A probe that is zero is not
 // set.
 type Probes struct {

@@ -1,0 +1,168 @@
+package controlplane_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+)
+
+// filled returns the path of a closed database with some thousand rows.
+func filled(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trueup.db")
+	store, err := controlplane.SQLite{Path: path}.Open(t.Context())
+	require.NoError(t, err)
+	for i := range 300 {
+		_, _, err := store.RegisterCluster(t.Context(), fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), "nyc3")
+		require.NoError(t, err)
+	}
+	require.NoError(t, store.Close())
+	return path
+}
+
+// raw opens the file past the store.
+func raw(t *testing.T, path string, statements ...string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() })
+	for _, statement := range statements {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	return db
+}
+
+func requireNotOpened(t *testing.T, path string, condition error, advice string) {
+	t.Helper()
+	_, err := controlplane.SQLite{Path: path, BusyTimeout: 200 * time.Millisecond}.Open(t.Context())
+	require.ErrorIs(t, err, condition)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, advice)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+func TestADatabaseIsOpenedAgainWithWhatItHad(t *testing.T) {
+	path := filled(t)
+	clusters, err := openStore(t, path).Clusters(t.Context())
+	require.NoError(t, err)
+	require.Len(t, clusters, 300)
+	require.NoError(t, raw(t, path).QueryRowContext(t.Context(), "SELECT count(*) FROM clusters").Err())
+}
+
+func TestTheDatabaseUsesAWriteAheadLogAndItsOwnMark(t *testing.T) {
+	path := filled(t)
+	db := raw(t, path)
+	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": "1", "PRAGMA application_id": "1414681936"} {
+		var got string
+		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&got))
+		require.Equal(t, want, got, query)
+	}
+}
+
+func TestTokensAreKeptOnlyAsHashes(t *testing.T) {
+	w := newWorld(t)
+	var kept string
+	require.NoError(t, raw(t, w.path).QueryRowContext(t.Context(), "SELECT token_hash FROM clusters WHERE id = ?", clusterA).Scan(&kept))
+	sum := sha256.Sum256([]byte(w.tokens[clusterA]))
+	require.Equal(t, hex.EncodeToString(sum[:]), kept)
+	files, err := filepath.Glob(w.path + "*")
+	require.NoError(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotContains(t, string(content), w.tokens[clusterA], file)
+	}
+}
+
+func TestAForeignDatabaseIsLeftAlone(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.db")
+	require.NoError(t, raw(t, other, "CREATE TABLE clusters (id TEXT)").Close())
+	marked := filepath.Join(t.TempDir(), "marked.db")
+	require.NoError(t, raw(t, marked, "PRAGMA application_id = 7").Close())
+	letter := filepath.Join(t.TempDir(), "letter.txt")
+	require.NoError(t, os.WriteFile(letter, []byte(strings.Repeat("Dear Sir, ", 1000)), 0o600))
+	for _, path := range []string{other, marked, letter} {
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+		requireNotOpened(t, path, controlplane.ErrForeign, "choose another file")
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(before, after), "%s was changed", path)
+	}
+}
+
+func TestADatabaseOfANewerVersionIsLeftAlone(t *testing.T) {
+	path := filled(t)
+	require.NoError(t, raw(t, path, "PRAGMA user_version = 99").Close())
+	requireNotOpened(t, path, controlplane.ErrNewerSchema, "run the newer version")
+}
+
+func TestADamagedDatabaseIsNotOpened(t *testing.T) {
+	path := filled(t)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Greater(t, len(content), 40000)
+	for i := 20000; i < 36000; i++ {
+		content[i] ^= 0x5a
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	requireNotOpened(t, path, controlplane.ErrCorrupt, "restore it from a backup")
+
+	cut := filled(t)
+	require.NoError(t, os.Truncate(cut, 20000))
+	requireNotOpened(t, cut, controlplane.ErrCorrupt, "restore it from a backup")
+}
+
+func TestALockedDatabaseIsNotOpened(t *testing.T) {
+	path := filled(t)
+	lock := raw(t, path, "BEGIN EXCLUSIVE")
+	requireNotOpened(t, path, controlplane.ErrBusy, "another process holds it")
+	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	openStore(t, path)
+}
+
+func TestAFolderThatIsNotThereIsNamed(t *testing.T) {
+	_, err := controlplane.SQLite{Path: "/no/such/folder/x.db"}.Open(t.Context())
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "/no/such/folder/x.db")
+}
+
+func TestWhileAnotherProcessHoldsTheLockReadsGoOnAndWritesAreToldToRetry(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	lock := raw(t, w.path, "BEGIN IMMEDIATE")
+	require.EqualValues(t, 3, w.pull(clusterA).Generation, "agents are still served")
+	got := w.admin("PUT", servicePath, strings.Replace(serviceBody, "shop:1", "shop:2", 1))
+	require.Equal(t, 503, got.status, got.body)
+	require.Equal(t, "busy", got.failure(t).Code)
+	require.NotEmpty(t, got.header.Get("Retry-After"))
+	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	require.EqualValues(t, 4, w.must("PUT", servicePath, strings.Replace(serviceBody, "shop:1", "shop:2", 1)))
+}
+
+func TestAClosedDatabaseIsAnErrorAndNeverAnEmptyState(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	require.NoError(t, w.store.Close())
+	got := w.do("GET", statePath(clusterA), w.tokens[clusterA], "")
+	require.Equal(t, 500, got.status)
+	require.Equal(t, "internal", got.failure(t).Code)
+	require.NotContains(t, got.body, "sql", "the client is not told about the inside")
+	require.Contains(t, w.log.String(), "request failed")
+	require.Error(t, w.store.Ping(t.Context()))
+}

@@ -155,6 +155,25 @@ func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request) error {
+	clusterID, err := pathUUID(r, "cluster_id")
+	if err != nil {
+		return err
+	}
+	if err := decodeOptional(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	epoch, change, err := s.store.StartEpoch(r.Context(), clusterID)
+	if err != nil {
+		return err
+	}
+	s.writeJSON(w, r, http.StatusOK, struct {
+		Change
+		Epoch string `json:"epoch"`
+	}{change, epoch})
+	return nil
+}
+
 func (s *Server) putProject(w http.ResponseWriter, r *http.Request) error {
 	projectID, err := pathUUID(r, "project_id")
 	if err != nil {

@@ -241,6 +241,31 @@ func TestPermissionForAMassDeletionReachesTheAgentAndLapses(t *testing.T) {
 	require.Zero(t, state.AllowMassDelete, "the permission was for generation 4")
 }
 
+func TestANewEpochAfterARestoreIsServedAndReplacesOldReports(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	report := func(epoch string, generation int64, phase string) int {
+		return w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i",
+			"services":[{"project_id":%q,"environment":"production","service_id":%q,"phase":%q}]}`, epoch, generation, projectX, serviceX, phase)).status
+	}
+	old := w.pull(clusterA)
+	require.Equal(t, 204, report(old.Epoch, 3, "Failed"))
+	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", "")
+	got := w.admin("POST", clustersPath+"/"+clusterA+"/new-epoch", "")
+	require.Equal(t, 200, got.status, got.body)
+	state := w.pull(clusterA)
+	require.NotEqual(t, old.Epoch, state.Epoch)
+	require.Equal(t, got.text("epoch"), state.Epoch)
+	require.EqualValues(t, 5, state.Generation)
+	require.Zero(t, state.AllowMassDelete)
+
+	// The kept report is of the old epoch, so a lower generation replaces it.
+	require.Equal(t, 204, report(state.Epoch, 2, "Healthy"))
+	require.Equal(t, 204, report(old.Epoch, 3, "Failed"))
+	require.Equal(t, map[string]any{"Healthy": 1.0}, w.admin("GET", clustersPath+"/"+clusterA, "").member("phases"))
+	require.Equal(t, 404, w.admin("POST", clustersPath+"/"+clusterC+"/new-epoch", "").status)
+}
+
 func TestNamespacesAreDecidedOnceAndNeverShared(t *testing.T) {
 	w := newWorld(t)
 	put := func(id, cluster, workspaceSlug, slug string) string {

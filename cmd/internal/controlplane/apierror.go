@@ -39,7 +39,7 @@ var storeErrors = []struct {
 	{ErrProjectMoved, apiError{status: http.StatusConflict, code: "project_moved", message: "the project lives on another cluster and stays there"}},
 	{ErrProjectDeleted, apiError{status: http.StatusConflict, code: "project_deleted", message: "the project is deleted; put it again first"}},
 	{ErrGenerationMoved, apiError{status: http.StatusConflict, code: "generation_moved", message: "the generation is no longer the one that was looked at"}},
-	{ErrGenerationAhead, apiError{status: http.StatusBadRequest, code: "generation_ahead", message: "the report is about a generation that does not exist; was the database restored without a new epoch?"}},
+	{ErrGenerationAhead, apiError{status: http.StatusBadRequest, code: "generation_ahead", message: "the report is about a generation that does not exist; if the database was restored, start a new epoch"}},
 	{ErrTooManyStatuses, apiError{status: http.StatusRequestEntityTooLarge, code: "too_large", message: "more services reported than are kept for a cluster"}},
 	{ErrBusy, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 	{context.DeadlineExceeded, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},

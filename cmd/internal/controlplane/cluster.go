@@ -66,13 +66,10 @@ func clusterByID(ctx context.Context, tx *sql.Tx, clusterID string) (Cluster, er
 // and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
 	token, hash := newToken()
-	epoch := make([]byte, 8)
-	// Read never fails and fills the whole slice; see crypto/rand.
-	_, _ = rand.Read(epoch)
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			clusterID, region, hash, hex.EncodeToString(epoch), newClusterLBSize, time.Now().UnixMilli())
+			clusterID, region, hash, newEpoch(), newClusterLBSize, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -171,6 +168,32 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
 	}
 	return change, nil
+}
+
+// StartEpoch gives the cluster a new epoch, which is to be done after its
+// database was restored from a backup: agents may have seen generations that
+// the backup does not have. It raises the generation and withdraws permission
+// for a mass deletion.
+func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
+	epoch, change.Changed = newEpoch(), true
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID)
+		return err
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("start epoch of cluster %s: %w", clusterID, err)
+	}
+	return epoch, change, nil
+}
+
+func newEpoch() string {
+	epoch := make([]byte, 8)
+	// Read never fails and fills the whole slice; see crypto/rand.
+	_, _ = rand.Read(epoch)
+	return hex.EncodeToString(epoch)
 }
 
 // RecordPull notes that the agent of the cluster was answered the version.

@@ -17,6 +17,10 @@
 // the generation again, and with that the permission has lapsed; it is then
 // no longer served.
 //
+// An epoch is one unbroken history of generations. After a database was
+// restored from a backup an administrator starts a new one for each cluster;
+// agents refuse to go back inside an epoch.
+//
 // # Tombstones
 //
 // A deleted service or project stays in the database and is served with

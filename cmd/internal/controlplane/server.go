@@ -97,6 +97,7 @@ func NewServer(config Config) (*Server, error) {
 		{http.MethodPut, cluster + "/config", s.putConfig},
 		{http.MethodPost, cluster + "/allow-mass-delete", s.allowMassDelete},
 		{http.MethodPost, cluster + "/rotate-token", s.rotateToken},
+		{http.MethodPost, cluster + "/new-epoch", s.startEpoch},
 		{http.MethodPut, project, s.putProject},
 		{http.MethodDelete, project, s.deleteProject},
 		{http.MethodPut, service, s.putService},

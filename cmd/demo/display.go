@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// display shows the steps of the demo: on a terminal a line that changes in
+// place while the step runs, elsewhere a line for each change.
+type display struct {
+	out      io.Writer
+	terminal bool
+
+	mu    sync.Mutex
+	name  string
+	start time.Time
+	last  string
+}
+
+func newDisplay(out *os.File) *display {
+	return &display{out: out, terminal: term.IsTerminal(int(out.Fd()))}
+}
+
+// step begins a step.
+func (d *display) step(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.name, d.start, d.last = name, time.Now(), ""
+	d.draw("")
+}
+
+// progress says how far the step is.
+func (d *display) progress(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.draw(fmt.Sprintf(format, args...))
+}
+
+// done ends the step.
+func (d *display) done(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	if d.terminal {
+		fmt.Fprintf(d.out, "\r\033[K\033[32m✓\033[0m %s: %s (%s)\n", d.name, text, d.elapsed())
+		return
+	}
+	fmt.Fprintf(d.out, "%s: %s (%s)\n", d.name, text, d.elapsed())
+}
+
+func (d *display) draw(text string) {
+	switch {
+	case d.terminal:
+		spin := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+		at := int(time.Since(d.start)/(100*time.Millisecond)) % len(spin)
+		fmt.Fprintf(d.out, "\r\033[K%c %s %s", spin[at], d.name, text)
+	case text != d.last && text != "":
+		fmt.Fprintf(d.out, "%s: %s\n", d.name, text)
+	}
+	d.last = text
+}
+
+func (d *display) elapsed() time.Duration {
+	return time.Since(d.start).Round(10 * time.Millisecond)
+}
+
+// print writes lines that stay.
+func (d *display) print(lines ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintln(d.out, strings.Join(lines, "\n"))
+}
+
+// Write takes the progress of a build.
+func (d *display) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		d.progress("%s", strings.TrimPrefix(strings.TrimSpace(line), "kubetest: "))
+	}
+	return len(p), nil
+}

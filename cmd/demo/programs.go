@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/process"
+)
+
+// buildPrograms compiles the programs that the demo runs.
+func (d *demo) buildPrograms(ctx context.Context) error {
+	d.display.step("Programs")
+	for _, name := range []string{"controlplane", "shuttle"} {
+		d.display.progress("compiling %s", name)
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(d.dir, name), "github.com/seed-9e1ffd66/trueup/cmd/"+name)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("compiling %s: %w\n%s", name, err, out)
+		}
+	}
+	d.display.done("controlplane and shuttle compiled")
+	return nil
+}
+
+// startControlPlane starts the control plane on a SQLite file.
+func (d *demo) startControlPlane(ctx context.Context) error {
+	d.display.step("Control plane")
+	d.admin.token = randomToken()
+	tokenFile := filepath.Join(d.dir, "admin.token")
+	if err := os.WriteFile(tokenFile, []byte(d.admin.token), 0o600); err != nil {
+		return err
+	}
+	p, err := d.processes.Run("controlplane", filepath.Join(d.dir, "controlplane"), nil,
+		"--listen", "127.0.0.1:0", "--metrics-listen", "", "--database", filepath.Join(d.dir, "trueup.db"), "--admin-token-file", tokenFile)
+	if err != nil {
+		return err
+	}
+	address, err := listening(ctx, p)
+	if err != nil {
+		return err
+	}
+	d.admin.base = "http://" + address
+	d.display.done("on %s, database %s", d.admin.base, filepath.Join(d.dir, "trueup.db"))
+	return nil
+}
+
+// sweep is the interval of the agent in the demo, short so that three quiet
+// sweeps take seconds. The default is 30 s.
+const sweep = 2 * time.Second
+
+// startAgent registers the cluster and starts the agent with its own service
+// account.
+func (d *demo) startAgent(ctx context.Context) error {
+	d.display.step("Agent")
+	token, err := d.admin.register(ctx, d.clusterID)
+	if err != nil {
+		return err
+	}
+	tokenFile := filepath.Join(d.dir, "cluster.token")
+	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
+		return err
+	}
+	kubeconfig, err := d.kube.agentAccess(ctx, filepath.Join(d.dir, "shuttle"), d.dir)
+	if err != nil {
+		return err
+	}
+	d.agent, err = d.processes.Run("shuttle", filepath.Join(d.dir, "shuttle"), []string{
+		"STARFORM_STARBASE_URL=" + d.admin.base, "STARFORM_CLUSTER_ID=" + d.clusterID, "STARFORM_REGION=demo1",
+		"STARFORM_AUTH_TOKEN_FILE=" + tokenFile, "STARFORM_METRICS_ADDR=127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL=" + sweep.String(),
+	}, "--kubeconfig", kubeconfig)
+	if err != nil {
+		return err
+	}
+	address, err := listening(ctx, d.agent)
+	if err != nil {
+		return err
+	}
+	d.metrics = "http://" + address + "/metrics"
+	d.display.done("cluster %s registered, shuttle runs as %s", d.clusterID, agentUser)
+	return nil
+}
+
+// listening waits for the log line in which a program says where it listens.
+func listening(ctx context.Context, p *process.Process) (string, error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-p.Exited():
+			return "", fmt.Errorf("%s ended: %w\n%s", p.Name, p.Err(), p.Tail())
+		case <-tick.C:
+		}
+		data, err := os.ReadFile(p.Log)
+		if err != nil {
+			return "", err
+		}
+		for line := range strings.Lines(string(data)) {
+			var entry struct{ Msg, Address string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
+				return entry.Address, nil
+			}
+		}
+	}
+}
+
+// admin speaks to the control plane's admin API.
+type admin struct{ base, token string }
+
+func (a *admin) do(ctx context.Context, method, path string, body, answer any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, a.base+"/api/v1/admin/"+path, strings.NewReader(string(data)))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(text, answer)
+}
+
+func (a *admin) register(ctx context.Context, cluster string) (token string, err error) {
+	var answer struct{ Token string }
+	err = a.do(ctx, http.MethodPut, "clusters/"+cluster, object{"region": "demo1"}, &answer)
+	return answer.Token, err
+}

@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +23,18 @@ func TestANewClusterIsServedAnEmptyCompleteState(t *testing.T) {
 	require.Empty(t, state.Services)
 	require.Equal(t, 1, state.ClusterConfig.LBSizeUnits)
 	require.NotEqual(t, state.Epoch, w.pull(clusterB).Epoch)
+}
+
+func TestAServedBodyCutAtAnyByteIsRefusedByTheAgent(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	got := w.do("GET", statePath(clusterA), w.tokens[clusterA], "")
+	require.Equal(t, strconv.Itoa(len(got.body)), got.header.Get("Content-Length"))
+	require.Equal(t, "no-store", got.header.Get("Cache-Control"))
+	for cut := range got.body {
+		_, err := starbase.Decode(strings.NewReader(got.body[:cut]), clusterA)
+		require.Error(t, err, "%d of %d bytes", cut, len(got.body))
+	}
 }
 
 func TestAnUnchangedStateIsAnsweredWithoutABody(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +154,32 @@ func TestWhileAnotherProcessHoldsTheLockReadsGoOnAndWritesAreToldToRetry(t *test
 	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
 	require.EqualValues(t, 4, w.must("PUT", servicePath, strings.Replace(serviceBody, "shop:1", "shop:2", 1)))
+}
+
+func TestTwoProcessesOnOneFileWaitForEachOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trueup.db")
+	stores := []*controlplane.Store{openStore(t, path), openStore(t, path)}
+	_, _, err := stores[0].RegisterCluster(t.Context(), clusterA, "nyc3")
+	require.NoError(t, err)
+	const each = 50
+	var group sync.WaitGroup
+	for i, store := range stores {
+		group.Go(func() {
+			for n := range each {
+				_, err := store.PutProject(t.Context(), fmt.Sprintf("33333333-3333-4333-8333-%06d%06d", i, n), controlplane.Project{
+					ClusterID: clusterA, WorkspaceID: workspace, WorkspaceSlug: "acme", Slug: "shop",
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	state, err := stores[0].DesiredState(t.Context(), clusterA)
+	require.NoError(t, err)
+	require.EqualValues(t, 1+2*each, state.Generation)
+	require.Len(t, state.Projects, 2*each)
 }
 
 func TestAClosedDatabaseIsAnErrorAndNeverAnEmptyState(t *testing.T) {

@@ -1,0 +1,148 @@
+package apply
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// The view is tested from within: what matters is the order in which the watch
+// and our own writes tell of an object, which no server can be made to produce.
+
+func told(uid, version, fields string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "x", UID: types.UID(uid), ResourceVersion: version}}
+	if fields != "" {
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		}}
+	}
+	return m
+}
+
+const (
+	ours   = `{"f:data":{"f:a":{},"f:b":{}}}`
+	theirs = `{"f:data":{"f:a":{}}}`
+)
+
+func newView(t *testing.T) (v *view, drifts *int) {
+	t.Helper()
+	drifts = new(int)
+	v = &view{owner: &Owner{Manager: "me", Domain: "example.com"}, drift: func(name) { *drifts++ }}
+	require.NoError(t, v.Replace(nil, "10"))
+	return v, drifts
+}
+
+func (v *view) held() *record { return v.records[name{"x", "a"}] }
+
+func write1(v *view, answer *metav1.PartialObjectMetadata, meanwhile ...func()) {
+	n := name{"x", "a"}
+	v.began(n)
+	for _, f := range meanwhile {
+		f()
+	}
+	v.wrote(answer, diff.Sum{1}, 0)
+	v.ended(n, false)
+}
+
+func TestOurOwnWriteIsNoDriftWhicheverComesFirst(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Add(told("u", "11", ours))) })
+	require.False(t, v.held().foreign())
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.False(t, v.held().foreign())
+	require.Zero(t, *drifts)
+}
+
+func TestAnOlderWordNeverReplacesANewer(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Update(told("u", "11", theirs)))
+	require.EqualValues(t, 12, v.held().version)
+	require.NoError(t, v.Delete(told("gone", "11", "")))
+	require.NotNil(t, v.held(), "the end of a predecessor is not ours")
+	require.NoError(t, v.Replace(nil, "11"))
+	require.NotNil(t, v.held(), "the list was taken before our write")
+	require.Zero(t, *drifts)
+
+	require.NoError(t, v.Replace(nil, "13"))
+	require.Nil(t, v.held())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours), func() {
+		require.NoError(t, v.Add(told("u", "11", ours)))
+		require.NoError(t, v.Update(told("u", "12", theirs)))
+	})
+	require.True(t, v.held().foreign())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestADeletionDuringOurWriteIsNotUndoneByItsAnswer(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours))
+	write1(v, told("u", "12", ours), func() { require.NoError(t, v.Delete(told("u", "13", ours))) })
+	require.Nil(t, v.held())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours))
+	changed := told("u", "12", ours)
+	changed.Labels = map[string]string{"foreign": "x"}
+	require.NoError(t, v.Update(changed))
+	require.Zero(t, *drifts)
+	require.Equal(t, "x", v.held().label("foreign"))
+
+	// Nor is what was never applied by us, however often it changes.
+	v.records = nil
+	require.NoError(t, v.Replace([]any{told("u", "20", theirs)}, "20"))
+	before := *drifts
+	require.NoError(t, v.Update(told("u", "21", theirs)))
+	require.Equal(t, before, *drifts)
+}
+
+func TestAFightStopsWakingUntilTheWindowEnds(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "1000", ours))
+	r := v.held()
+	for range fightLimit {
+		r.repaired(100)
+	}
+	require.True(t, r.fighting(100+fightWindow-1))
+	require.False(t, r.fighting(100+fightWindow))
+	r.repaired(100 + fightWindow)
+	require.Equal(t, 1, r.repairs)
+	require.Zero(t, *drifts)
+}
+
+func TestAnUnreadableResourceVersionTrustsTheNewestWord(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.NoError(t, v.Add(told("u", "abc", ours)))
+	require.NoError(t, v.Update(told("u", "abd", theirs)))
+	require.Equal(t, uint64(0), v.held().version)
+	require.NoError(t, v.Delete(told("u", "abe", theirs)))
+	require.Nil(t, v.held())
+}
+
+func TestTheViewTakesMetadataOnly(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.EqualError(t, v.Add("x"), "apply: the watch delivered a string; want *metav1.PartialObjectMetadata")
+	require.Error(t, errors.Join(v.Delete("x"), v.Replace([]any{"x"}, "1")))
+}

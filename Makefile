@@ -1,0 +1,89 @@
+# Needs Go and make, nothing else. "make" lists the targets.
+
+SHELL = /bin/sh
+GO ?= go
+# Flags of every go test: "make test V=" prints a line for each package only.
+V ?= -v
+FUZZTIME ?= 30s
+BENCH ?= .
+
+WORK = GOWORK=$(CURDIR)/go.work
+ALONE = GOWORK=off
+# The modules of go.work beside the root. While one has no package yet, it is
+# passed over.
+NESTED = cmd cloud/aws statesync/sqlstore examples
+# The race detector needs a C compiler; without one the tests run without it.
+RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+# What must keep its promises under concurrency runs with the race detector.
+RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
+# What starts a Kubernetes, a minute's work, is not tested twice.
+SLOW = /(apply|internal/kubetest)(/|$$)
+
+.DEFAULT_GOAL = help
+.PHONY: help kube test test-root test-alone test-nested demo bench lint tidy fuzz consumer-cost
+
+help: ## List the targets
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
+
+kube: ## Build the Kubernetes for tests and demo, with progress (minutes the first time, then nothing)
+	$(WORK) $(GO) run ./internal/kubetest/kubebuild
+
+# internal/kube is compiled by the target kube. Vetting it means analysing all of
+# Kubernetes for one file.
+test: kube ## Vet and test every module; V= for less output
+	@set -e; for step in test-root test-alone test-nested; do \
+		start=$$(date +%s); \
+		$(MAKE) --no-print-directory $$step; \
+		echo "step $$step took $$(($$(date +%s) - start)) s"; \
+	done
+
+test-root: ## The root module as part of the workspace
+	$(WORK) $(GO) vet ./...
+	$(WORK) $(GO) test $(V) $(RACE) $$($(WORK) $(GO) list ./... | grep -E '$(RACED)')
+	$(WORK) $(GO) test $(V) $$($(WORK) $(GO) list ./... | grep -Ev '$(RACED)')
+
+# go.work raises the versions that the root module is built with; its users get
+# those of its go.mod.
+test-alone: ## The root module as its users get it, outside the workspace
+	$(ALONE) $(GO) vet ./...
+	$(ALONE) $(GO) test $(V) $$($(ALONE) $(GO) list ./... | grep -Ev '$(SLOW)')
+
+test-nested: ## The other modules of the workspace
+	@set -e; for m in $(NESTED); do \
+		if [ -z "$$($(WORK) $(GO) list ./$$m/... 2>/dev/null)" ]; then echo "$$m has no packages yet"; continue; fi; \
+		echo "$$m: vet, test"; \
+		$(WORK) $(GO) vet ./$$m/...; \
+		$(WORK) $(GO) test $(V) $(RACE) ./$$m/...; \
+	done
+
+demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
+	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')
+
+bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
+	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
+
+# Built, not run by "go tool": that would need GOWORK=off, which the linter
+# would inherit.
+bin/golangci-lint: go.tools.mod go.tools.sum
+	$(ALONE) $(GO) build -modfile=go.tools.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# Not internal/kube, as above.
+lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first time: a minute or two)
+	@failed=0; for m in . $(NESTED); do \
+		if [ -z "$$($(WORK) $(GO) list ./$$m/... 2>/dev/null)" ]; then continue; fi; \
+		echo "lint $$m"; \
+		(cd $$m && $(WORK) $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
+	done; exit $$failed
+
+tidy: ## Run go mod tidy in every module
+	$(WORK) $(GO) run ./internal/tidy
+	cd internal/kube && $(ALONE) $(GO) mod tidy
+
+fuzz: ## Fuzz every target for FUZZTIME (30s)
+	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \
+		echo "fuzz $$dir $$target"; \
+		$(WORK) $(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) $$dir || exit 1; \
+	done
+
+consumer-cost: ## Count the go.sum lines that importing a package costs, beside a peer
+	$(WORK) $(GO) run ./internal/consumercost

@@ -7,7 +7,7 @@ V ?= -v
 FUZZTIME ?= 30s
 BENCH ?= .
 
-WORK = GOWORK=$(CURDIR)/go.work
+WORK = GOWORK='$(CURDIR)/go.work'
 ALONE = GOWORK=off
 # The modules of go.work beside the root. While one has no package yet, it is
 # passed over.
@@ -16,11 +16,12 @@ NESTED = cmd cloud/aws statesync/sqlstore examples
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # What must keep its promises under concurrency runs with the race detector.
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
+STEPS = vet test-race test-root test-alone test-nested
 # What starts a Kubernetes, a minute's work, is not tested twice.
 SLOW = /(apply|internal/kubetest)(/|$$)
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test test-root test-alone test-nested demo bench lint tidy fuzz consumer-cost
+.PHONY: help kube test vet test-race test-root test-alone test-nested demo bench lint tidy fuzz consumer-cost
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -30,22 +31,27 @@ kube: ## Build the Kubernetes for tests and demo, with progress (minutes the fir
 
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
-test: kube ## Vet and test every module; V= for less output
-	@set -e; for step in test-root test-alone test-nested; do \
+test: kube ## Vet and test every module, to the end also when a step fails; V= for less output
+	@failed=; for step in $(STEPS); do \
 		start=$$(date +%s); \
-		$(MAKE) --no-print-directory $$step; \
+		$(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
 		echo "step $$step took $$(($$(date +%s) - start)) s"; \
-	done
+	done; \
+	if [ -n "$$failed" ]; then echo "FAIL:$$failed"; exit 1; fi
 
-test-root: ## The root module as part of the workspace
+vet: ## Vet the root module, in the workspace and outside
 	$(WORK) $(GO) vet ./...
+	$(ALONE) $(GO) vet ./...
+
+test-race: ## The packages of the root module that promise something under concurrency
 	$(WORK) $(GO) test $(V) $(RACE) $$($(WORK) $(GO) list ./... | grep -E '$(RACED)')
+
+test-root: ## The other packages of the root module
 	$(WORK) $(GO) test $(V) $$($(WORK) $(GO) list ./... | grep -Ev '$(RACED)')
 
 # go.work raises the versions that the root module is built with; its users get
 # those of its go.mod.
 test-alone: ## The root module as its users get it, outside the workspace
-	$(ALONE) $(GO) vet ./...
 	$(ALONE) $(GO) test $(V) $$($(ALONE) $(GO) list ./... | grep -Ev '$(SLOW)')
 
 test-nested: ## The other modules of the workspace
@@ -72,7 +78,7 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 	@failed=0; for m in . $(NESTED); do \
 		if [ -z "$$($(WORK) $(GO) list ./$$m/... 2>/dev/null)" ]; then continue; fi; \
 		echo "lint $$m"; \
-		(cd $$m && $(WORK) $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
+		(cd $$m && $(WORK) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
 
 tidy: ## Run go mod tidy in every module

@@ -29,6 +29,7 @@ type demo struct {
 	clusterID string
 	services  []service
 	figures   []figure
+	restless  bool // requests were sent although nothing had changed
 }
 
 // service is one that the demo puts in.
@@ -80,6 +81,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.explain()
 		<-ctx.Done()
 	}
+	if d.restless {
+		return errors.New("the agent sent requests although nothing had changed")
+	}
 	return nil
 }
 
@@ -117,19 +121,12 @@ func (d *demo) fill(ctx context.Context) error {
 	d.display.done("%d projects x 2 environments x 2 services, %d pods wanted", projects, want)
 
 	d.display.step("Pods")
-	running := 0
-	err := until(ctx, func() (bool, error) {
-		var err error
-		running, _, err = d.kube.running(ctx, d.selector())
-		d.display.progress("%d of %d running", running, want)
-		return running == want, err
-	})
-	if err != nil {
-		return fmt.Errorf("%d of %d pods run: %w", running, want, err)
+	if err := d.settled(ctx, want); err != nil {
+		return err
 	}
 	seconds := time.Since(start).Seconds()
-	d.display.done("%d of %d running", running, want)
-	d.note("pods_running", float64(running), "pods", "pods run of %d wanted", want)
+	d.display.done("%d of %d running", want, want)
+	d.note("pods_running", float64(want), "pods", "pods run of %d wanted", want)
 	d.note("seconds_to_running", seconds, "s", "seconds from the first write to the control plane until all pods run")
 	return nil
 }

@@ -130,23 +130,37 @@ func (d damage) do(ctx context.Context, resource dynamic.ResourceInterface, targ
 	return damaged.GetResourceVersion(), nil
 }
 
-// remove takes one service out of the desired state and waits until all of it
-// is gone, and until the rest runs as before.
+// settled waits until exactly the pods that are wanted run.
+func (d *demo) settled(ctx context.Context, want int) error {
+	running, all := 0, 0
+	err := until(ctx, func() (bool, error) {
+		var err error
+		running, all, err = d.kube.running(ctx, d.selector())
+		d.display.progress("%d of %d pods running", running, want)
+		return running == want && all == want, err
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d pods run, %d wanted: %w", running, all, want, err)
+	}
+	return nil
+}
+
+// remove takes one service out of the desired state and waits until its pods
+// are gone and the others run as before.
 func (d *demo) remove(ctx context.Context) error {
 	d.display.step("Removal")
+	if err := d.settled(ctx, len(d.services)*replicas); err != nil {
+		return err
+	}
+	start := time.Now()
 	gone := d.services[len(d.services)-1]
 	if err := d.admin.do(ctx, http.MethodDelete, "projects/"+gone.project+"/services/"+gone.id+"/"+gone.environment, nil, nil); err != nil {
 		return err
 	}
-	want := (len(d.services) - 1) * replicas
-	err := until(ctx, func() (bool, error) {
-		running, all, err := d.kube.running(ctx, d.selector())
-		d.display.progress("%d pods, %d wanted", all, want)
-		return running == want && all == want, err
-	})
-	if err != nil {
+	if err := d.settled(ctx, (len(d.services)-1)*replicas); err != nil {
 		return err
 	}
-	d.display.done("service %s/%s and its pods are gone, %d pods run", gone.name, gone.environment, want)
+	d.display.done("service %s/%s and its pods are gone %s after the call, %d pods run",
+		gone.name, gone.environment, time.Since(start).Round(10*time.Millisecond), (len(d.services)-1)*replicas)
 	return nil
 }

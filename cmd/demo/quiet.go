@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
 // quietSweeps is over how many sweeps the demo counts requests.
@@ -31,7 +34,26 @@ func (d *demo) quiet(ctx context.Context) error {
 		return err
 	}
 	d.display.done("%d requests to the API server in %d sweeps", sent, quietSweeps)
+	if sent > 0 && d.kube.cluster != nil {
+		if err := d.showLastRequests(sent); err != nil {
+			return err
+		}
+	}
 	d.note("requests_at_rest", float64(sent), "requests", "requests to the API server in %d quiet sweeps", quietSweeps)
+	d.restless = sent > 0
+	return nil
+}
+
+// showLastRequests prints what was sent although nothing had changed.
+func (d *demo) showLastRequests(n int) error {
+	all, err := d.kube.cluster.Requests(agentUser)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(r kubetest.Request) bool { return r.Verb == "watch" })
+	for _, r := range all[max(0, len(all)-n):] {
+		d.display.print("  " + r.String())
+	}
 	return nil
 }
 

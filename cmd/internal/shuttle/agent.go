@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -46,9 +47,13 @@ func (a *Agent) Start(ctx context.Context) error {
 	client := newClient(&a.Config, metrics.observeStarbase)
 	wanted := &desired{}
 
-	status := &reporter{client: client, instance: instanceID()}
+	pods, err := a.readiness(owner, metrics)
+	if err != nil {
+		return err
+	}
+	status := &reporter{client: client, readiness: pods, instance: instanceID()}
 	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
-	status.changed = statusLoop.Trigger
+	status.trigger, pods.changed = statusLoop.Trigger, status.changed
 
 	converge := &converger{
 		applier: &apply.Applier{Live: live, OnWrite: metrics.observeWrite},
@@ -80,7 +85,7 @@ func (a *Agent) Start(ctx context.Context) error {
 		{Name: "server", Starter: server},
 		{Name: "live view", Starter: live},
 		{Name: "desired state", Starter: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
-			{Name: "pull", Starter: pullLoop}, {Name: "converge", Starter: convergeLoop}, {Name: "status", Starter: statusLoop},
+			{Name: "pull", Starter: pullLoop}, {Name: "converge", Starter: convergeLoop}, {Name: "status", Starter: statusLoop}, {Name: "readiness", Starter: pods},
 		}}},
 	}}
 	return group.Start(ctx)
@@ -104,12 +109,25 @@ func Owner(clusterID string) apply.Owner {
 	}
 }
 
-func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
+// access returns how the agent reaches the API server.
+func (a *Agent) access(metrics *metrics) *rest.Config {
 	config := rest.CopyConfig(a.Kubernetes)
 	config.UserAgent = "shuttle/" + serve.Version()
 	config.QPS = -1 // the server's fairness decides
 	config.Wrap(metrics.countRequests)
-	client, err := clientmetadata.NewForConfig(config)
+	return config
+}
+
+func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, error) {
+	client, err := dynamic.NewForConfig(a.access(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &readiness{client: client, owner: owner.Labels}, nil
+}
+
+func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
+	client, err := clientmetadata.NewForConfig(a.access(metrics))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}

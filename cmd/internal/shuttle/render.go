@@ -45,9 +45,10 @@ type Rendered struct {
 
 // RenderedService is a service and the objects it alone has.
 type RenderedService struct {
-	Identity starbase.Identity
-	Replicas int
-	Objects  []apply.ID
+	Identity   starbase.Identity
+	Replicas   int
+	Deployment NamespacedName
+	Objects    []apply.ID
 	// Shared are the namespace and the environment's objects, which it needs.
 	Shared []apply.ID
 }
@@ -204,7 +205,7 @@ func (r *renderer) render(services []*starbase.Service) {
 		first := len(r.out.Objects)
 		r.service(p, s)
 		rendered := RenderedService{
-			Identity: s.Identity(), Replicas: s.Replicas,
+			Identity: s.Identity(), Replicas: s.Replicas, Deployment: NamespacedName{p.Namespace, workloadName(s)},
 			Shared: []apply.ID{
 				{Kind: "Namespace", Name: p.Namespace},
 				{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -14,78 +16,108 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// reporter tells Starbase where each service stands: after a pass in which that
-// changed, and from time to time.
+// reporter tells Starbase where each service stands: soon after that changed,
+// and from time to time.
 type reporter struct {
-	client   *client
-	instance string
-	changed  func()
+	client    *client
+	readiness *readiness
+	instance  string
+	trigger   func() // makes Reconcile run
 
-	mu     sync.Mutex
-	report *starbase.StatusReport
+	soon atomic.Bool // a trigger is on its way
+
+	// Of Reconcile alone:
+	sent   *starbase.StatusReport
+	sentAt time.Time
+
+	mu   sync.Mutex
+	last *outcome
 }
 
-// Reconcile implements reconcile.Reconciler: one report.
-func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
+// outcome is what a pass found.
+type outcome struct {
+	current *accepted
+	results map[apply.ID]apply.Result
+	held    map[labelled]int
+}
+
+// settle is how long changes are collected before they are reported.
+const settle = 500 * time.Millisecond
+
+// changed makes a report follow.
+func (r *reporter) changed() {
+	if r.soon.CompareAndSwap(false, true) {
+		time.AfterFunc(settle, r.trigger)
+	}
+}
+
+// update takes the outcome of a pass.
+func (r *reporter) update(current *accepted, report apply.Report, held map[labelled]int) {
+	next := &outcome{current: current, results: make(map[apply.ID]apply.Result, len(report.Results)), held: held}
+	for _, result := range report.Results {
+		next.results[result.ID] = result
+	}
 	r.mu.Lock()
-	report := r.report
+	r.last = next
 	r.mu.Unlock()
-	if report == nil {
+	r.changed()
+}
+
+// Reconcile implements reconcile.Reconciler: one report, unless the last one
+// said the same not long ago.
+func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	r.soon.Store(false)
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last == nil || last.current.state.Basic() {
+		return reconcile.Result{}, nil // nothing is known, or that server has no ear for it
+	}
+	next := &starbase.StatusReport{
+		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
+		Services: r.statuses(last),
+	}
+	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation &&
+		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
-	for services := range slices.Chunk(report.Services, starbase.MaxStatusServices) {
-		part := *report
+	for services := range slices.Chunk(next.Services, starbase.MaxStatusServices) {
+		part := *next
 		part.Services = services
 		if err := r.client.report(ctx, &part); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
+	r.sent, r.sentAt = next, time.Now()
 	return reconcile.Result{}, nil
 }
 
-// update takes the outcome of a pass.
-func (r *reporter) update(current *accepted, report apply.Report, held map[labelled]int) {
-	if current.state.Basic() {
-		return // that server has no ear for it
-	}
-	next := &starbase.StatusReport{
-		Epoch: current.state.Epoch, Generation: current.state.Generation, InstanceID: r.instance,
-		Services: statuses(current, report, held),
-	}
-	r.mu.Lock()
-	same := r.report != nil && r.report.Epoch == next.Epoch && r.report.Generation == next.Generation &&
-		slices.Equal(r.report.Services, next.Services)
-	if !same {
-		r.report = next
-	}
-	r.mu.Unlock()
-	if !same {
-		r.changed()
-	}
-}
-
-func statuses(current *accepted, report apply.Report, held map[labelled]int) []starbase.ServiceStatus {
-	results := make(map[apply.ID]apply.Result, len(report.Results))
-	for _, result := range report.Results {
-		results[result.ID] = result
-	}
-	list := make([]starbase.ServiceStatus, 0, len(current.rendered.Services)+len(current.rendered.Rejected))
-	for i := range current.rendered.Services {
-		s := &current.rendered.Services[i]
-		status := newStatus(s.Identity, current.state.Generation)
+func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
+	generation := o.current.state.Generation
+	rendered := &o.current.rendered
+	list := make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
+	for i := range rendered.Services {
+		s := &rendered.Services[i]
+		status := newStatus(s.Identity, generation)
 		status.Desired = s.Replicas
-		status.Phase, status.ErrorClass, status.Message = stand(s, results)
+		status.Phase, status.ErrorClass, status.Message = stand(s, o.results)
+		if pods, ok := r.readiness.of(s.Deployment); ok {
+			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
+			if status.Phase == starbase.PhaseProgressing {
+				status.Phase, status.ErrorClass, status.Message = progress(pods)
+			}
+		}
 		list = append(list, status)
 	}
-	for _, rejection := range current.rendered.Rejected {
-		status := newStatus(rejection.Identity, current.state.Generation)
+	for _, rejection := range rendered.Rejected {
+		status := newStatus(rejection.Identity, generation)
 		status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, rejection.Class, shorten(rejection.Message)
 		list = append(list, status)
 	}
-	for i := range current.state.Services {
-		s := &current.state.Services[i]
-		if n := held[labelsOf(s.Identity())]; s.Deleted && n > 0 {
-			status := newStatus(s.Identity(), current.state.Generation)
+	for i := range o.current.state.Services {
+		s := &o.current.state.Services[i]
+		if n := o.held[labelsOf(s.Identity())]; s.Deleted && n > 0 {
+			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseFailed, starbase.ClassDeletionHeld
 			status.Message = fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", n)
 			list = append(list, status)
@@ -95,12 +127,24 @@ func statuses(current *accepted, report apply.Report, held map[labelled]int) []s
 	return list
 }
 
+// progress judges a service whose objects are as wanted by its pods.
+func progress(pods rollout) (phase starbase.Phase, class, message string) {
+	switch {
+	case pods.complete():
+		return starbase.PhaseHealthy, "", ""
+	case pods.stuck != "":
+		return starbase.PhaseFailed, "RolloutStuck", shorten(pods.stuck)
+	default:
+		return starbase.PhaseProgressing, "", ""
+	}
+}
+
 func newStatus(id starbase.Identity, generation int64) starbase.ServiceStatus {
 	return starbase.ServiceStatus{ProjectID: id.ProjectID, Environment: id.Environment, ServiceID: id.ServiceID, ObservedGeneration: generation}
 }
 
 // stand judges a service by what happened to its objects and to those it needs.
-// That its pods run is not claimed here.
+// Without a failure it is Progressing: that its pods run is not known here.
 func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbase.Phase, class, message string) {
 	var failures []string
 	phase = starbase.PhaseProgressing

@@ -77,7 +77,7 @@ func deployment(p *starbase.Project, s *starbase.Service, cluster string) *unstr
 	spec := object{
 		"selector": object{"matchLabels": selector(s)},
 		"template": object{
-			"metadata": object{"labels": labels, "annotations": rollout(s)},
+			"metadata": object{"labels": labels, "annotations": rolloutTriggers(s)},
 			"spec": object{
 				"serviceAccountName":           serviceAccountName,
 				"automountServiceAccountToken": false,
@@ -91,8 +91,8 @@ func deployment(p *starbase.Project, s *starbase.Service, cluster string) *unstr
 	return newServiceObject("apps/v1", "Deployment", workloadName(s), p, s, object{"spec": spec})
 }
 
-// rollout holds what makes the pods roll when it changes.
-func rollout(s *starbase.Service) map[string]any {
+// rolloutTriggers holds what makes the pods roll when it changes.
+func rolloutTriggers(s *starbase.Service) map[string]any {
 	annotations := object{annotationConfigChecksum: configChecksum(s)}
 	if s.RestartNonce != "" {
 		annotations[annotationRestartNonce] = s.RestartNonce

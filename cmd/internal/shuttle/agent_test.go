@@ -1,0 +1,323 @@
+package shuttle_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+)
+
+// TestAgent runs the agent against a real Kubernetes, each subtest as a cluster
+// of its own with its own service account, and with RBAC on.
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true})
+	manifests, err := shuttle.Manifests{Image: "shuttle", StarbaseURL: "https://starbase", ClusterID: clusterID, Region: "nyc3"}.YAML()
+	require.NoError(t, err)
+	require.NoError(t, cluster.Apply(t.Context(), manifests))
+	for name, test := range map[string]func(*testing.T, *bench){
+		"builds everything and then is silent":                  buildsEverything,
+		"repairs what others change":                            repairsDrift,
+		"removes what has a tombstone":                          removesTombstones,
+		"holds a mass delete until it is allowed":               holdsMassDelete,
+		"refuses a cut or inconsistent body whole":              refusesBadBodies,
+		"goes on repairing while starbase is down":              repairsInOutage,
+		"changes nothing after a restart in an outage":          restartInOutage,
+		"rejects one bad service and converges the others":      rejectsOne,
+		"reports a name that is taken":                          reportsNameTaken,
+		"deletes nothing when services vanish from the answer":  vanishedServices,
+		"uses a changed token with the next request":            rotatesToken,
+		"two agents agree":                                      twoAgents,
+		"deletes nothing in a new epoch before a second answer": newEpoch,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBench(t, cluster))
+		})
+	}
+}
+
+// bench is one cluster id with its Starbase and its service account.
+type bench struct {
+	cluster  *kubetest.Cluster
+	id       string
+	slug     string // unique, so that namespaces are
+	config   *rest.Config
+	user     string
+	starbase *fakeStarbase
+	token    string // file
+}
+
+var benches struct {
+	sync.Mutex
+	n int
+}
+
+func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
+	t.Helper()
+	benches.Lock()
+	benches.n++
+	n := benches.n
+	benches.Unlock()
+	account := fmt.Sprintf("shuttle-%d", n)
+	b := &bench{cluster: cluster, id: uuid(900 + n), slug: fmt.Sprintf("t%d", n), user: "system:serviceaccount:starform-system:" + account}
+	b.kubectl(t, "create", "serviceaccount", "-n", "starform-system", account)
+	b.kubectl(t, "create", "clusterrolebinding", account, "--clusterrole=shuttle", "--serviceaccount=starform-system:"+account)
+	var err error
+	b.config, _, err = cluster.ServiceAccount(t.Context(), "starform-system", account)
+	require.NoError(t, err)
+	b.starbase = newFakeStarbase(t, b.id)
+	b.token = filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(b.token, []byte("token-1"), 0o600))
+	return b
+}
+
+func (b *bench) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := b.cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err)
+	return out
+}
+
+func (b *bench) project(n int) starbase.Project {
+	return project(n, fmt.Sprintf("%s-p%d", b.slug, n))
+}
+
+// agent is one running agent.
+type agent struct {
+	stop    func()
+	address string
+	log     *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (b *bench) start(t *testing.T) *agent {
+	t.Helper()
+	env := map[string]string{
+		"STARFORM_STARBASE_URL": b.starbase.URL, "STARFORM_CLUSTER_ID": b.id, "STARFORM_REGION": "nyc3",
+		"STARFORM_AUTH_TOKEN_FILE": b.token, "STARFORM_METRICS_ADDR": "127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL": "1s",
+	}
+	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	require.NoError(t, err)
+	a := &agent{log: &lockedBuffer{}}
+	listening := make(chan string, 1)
+	program := shuttle.Agent{
+		Config: config, Kubernetes: b.config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),
+		OnListen: func(address net.Addr) { listening <- address.String() },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- program.Start(ctx) }()
+	a.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(20 * time.Second):
+			t.Error("the agent did not stop within 20 s")
+		}
+		if t.Failed() {
+			t.Log(a.log.String())
+		}
+	})
+	t.Cleanup(a.stop)
+	a.address = <-listening
+	return a
+}
+
+func (a *agent) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	response, err := http.Get("http://" + a.address + path)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode, string(body)
+}
+
+// eventually waits for what holds within a minute.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, time.Minute, 50*time.Millisecond, what)
+}
+
+// healthy waits until starbase has heard that so many services are healthy.
+func (b *bench) healthy(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, "services are healthy", func() bool { return b.starbase.count(starbase.PhaseHealthy) == n })
+}
+
+// writes returns what the agent has sent to the API server other than reads.
+func (b *bench) writes(t *testing.T) []string {
+	t.Helper()
+	all, err := b.cluster.Requests(b.user)
+	require.NoError(t, err)
+	var found []string
+	for _, r := range all {
+		if r.Verb != "list" && r.Verb != "watch" && r.Verb != "get" {
+			found = append(found, r.String())
+		}
+	}
+	return found
+}
+
+// passes waits until the agent has asked starbase n more times, and so swept.
+func (b *bench) passes(t *testing.T, n int) {
+	t.Helper()
+	from := b.starbase.pulls()
+	eventually(t, "the agent asks again", func() bool { return b.starbase.pulls() >= from+n })
+}
+
+// fakeStarbase serves whatever a test wants to be served.
+type fakeStarbase struct {
+	*httptest.Server
+	cluster string
+
+	mu       sync.Mutex
+	answer   http.HandlerFunc
+	asked    int
+	tokens   []string
+	statuses map[starbase.Identity]starbase.ServiceStatus
+}
+
+func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
+	t.Helper()
+	f := &fakeStarbase{cluster: cluster}
+	f.fail(http.StatusServiceUnavailable)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/clusters/"+cluster+"/desired-state", func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.asked++
+		f.tokens = append(f.tokens, r.Header.Get("Authorization"))
+		answer := f.answer
+		f.mu.Unlock()
+		answer(w, r)
+	})
+	mux.HandleFunc("POST /api/v1/clusters/"+cluster+"/status", func(w http.ResponseWriter, r *http.Request) {
+		var report starbase.StatusReport
+		if err := json.NewDecoder(r.Body).Decode(&report); err != nil || len(report.Validate()) > 0 {
+			t.Errorf("status report: %v, %v", err, report.Validate())
+		}
+		statuses := map[starbase.Identity]starbase.ServiceStatus{}
+		for _, s := range report.Services {
+			statuses[s.Identity()] = s
+		}
+		f.mu.Lock()
+		f.statuses = statuses
+		f.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeStarbase) set(answer http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// fail answers with a status; 0 breaks the connection.
+func (f *fakeStarbase) fail(status int) {
+	f.set(func(w http.ResponseWriter, _ *http.Request) {
+		if status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(status)
+	})
+}
+
+// serve answers with a state, and with 304 as long as the agent has it.
+func (f *fakeStarbase) serve(t *testing.T, s *starbase.DesiredState) []byte {
+	t.Helper()
+	s.ClusterID = f.cluster
+	require.NoError(t, s.Seal())
+	body, err := json.Marshal(s)
+	require.NoError(t, err)
+	f.set(func(w http.ResponseWriter, r *http.Request) {
+		etag := `"` + s.Version + `"`
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("ETag", etag)
+		w.Write(body) //nolint:errcheck,gosec // the agent may have gone
+	})
+	return body
+}
+
+// serveRaw answers with a body, whatever it is.
+func (f *fakeStarbase) serveRaw(body []byte) {
+	f.set(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(body) //nolint:errcheck,gosec // the agent may have gone
+	})
+}
+
+func (f *fakeStarbase) pulls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+func (f *fakeStarbase) count(phase starbase.Phase) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, s := range f.statuses {
+		if s.Phase == phase {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fakeStarbase) status(id starbase.Identity) starbase.ServiceStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.statuses[id]
+}
+
+func (f *fakeStarbase) lastToken() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.tokens) == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(f.tokens[len(f.tokens)-1], "Bearer ")
+}

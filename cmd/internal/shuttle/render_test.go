@@ -1,0 +1,173 @@
+package shuttle_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var dns = shuttle.DNSSelector{Namespace: "kube-system", Labels: map[string]string{"k8s-app": "kube-dns"}}
+
+// uuid returns a UUID that ends in n.
+func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+func project(n int, slug string) starbase.Project {
+	return starbase.Project{ProjectID: uuid(n), WorkspaceID: uuid(1000 + n), Slug: slug, Namespace: "proj-" + slug}
+}
+
+func service(project, n int, environment, name string) starbase.Service {
+	return starbase.Service{
+		WorkspaceID: uuid(1000 + project), ProjectID: uuid(project), ServiceID: uuid(n), Environment: environment, ServiceName: name,
+		Tier: "nova", Image: "example.com/" + name + ":1", Replicas: 2, Env: map[string]string{"GREETING": "hello"},
+		Ports: []starbase.Port{{ContainerPort: 8080, Protocol: "TCP"}},
+	}
+}
+
+func state(t *testing.T, generation int64, projects []starbase.Project, services ...starbase.Service) *starbase.DesiredState {
+	t.Helper()
+	s := &starbase.DesiredState{
+		ClusterID: clusterID, Epoch: "e1", Generation: generation, ClusterConfig: starbase.ClusterConfig{LBSizeUnits: 1},
+		Projects: projects, Services: services,
+	}
+	require.NoError(t, s.Seal())
+	return s
+}
+
+func TestAServiceWithEverythingIsRenderedAsTheContractSays(t *testing.T) {
+	t.Parallel()
+	p := project(1, "shop")
+	p.Quota = map[string]string{"pods": "50"}
+	p.Limits = starbase.Limits{Default: map[string]string{"memory": "256Mi"}}
+	p.Egress = []starbase.Egress{{CIDR: "203.0.113.0/24", Port: 5432, Protocol: "TCP"}}
+	s := service(1, 2, "production", "storefront-with-a-very-long-name")
+	s.Hostname = "shop.example.com"
+	s.Ports = append(s.Ports, starbase.Port{ContainerPort: 8080, Protocol: "UDP"})
+	s.Resources = starbase.Resources{Requests: map[string]string{"cpu": "0.1"}, Limits: map[string]string{"memory": "1024Mi"}}
+	s.Probes = starbase.Probes{Readiness: starbase.Probe{Path: "/ready", Port: 8080}, Liveness: starbase.Probe{Port: 8080, PeriodSeconds: 5}}
+	s.Autoscaling = starbase.Autoscaling{Min: 2, Max: 5, CPUPercent: 80}
+	s.RestartNonce = uuid(77)
+	s.Deployment = starbase.Deployment{ID: "d1", GitSHA: "abc", DeployedAt: "2026-11-20T00:00:00Z", DeployedBy: "ada", ChangeCause: "first"}
+	rendered := shuttle.Render(state(t, 1, []starbase.Project{p}, s), clusterID, dns)
+	require.Empty(t, rendered.Rejected)
+
+	var got strings.Builder
+	for _, o := range rendered.Objects {
+		data, err := yaml.Marshal(o.Object)
+		require.NoError(t, err)
+		got.WriteString("---\n" + string(data))
+	}
+	golden := filepath.Join("testdata", "everything.yaml")
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(string(want), got.String()), "run with -update to accept")
+
+	_, err = apply.NewSet(shuttle.Owner(clusterID), rendered.Objects)
+	require.NoError(t, err)
+}
+
+func TestRenderingDependsOnTheStateAlone(t *testing.T) {
+	t.Parallel()
+	projects := []starbase.Project{project(1, "one"), project(2, "two")}
+	services := []starbase.Service{service(1, 3, "production", "web"), service(2, 4, "staging", "api"), service(1, 3, "staging", "web")}
+	want, err := json.Marshal(shuttle.Render(state(t, 1, projects, services...), clusterID, dns).Objects)
+	require.NoError(t, err)
+	projects[0], projects[1] = projects[1], projects[0]
+	services[0], services[2] = services[2], services[0]
+	got, err := json.Marshal(shuttle.Render(state(t, 1, projects, services...), clusterID, dns).Objects)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), string(got))
+	require.Equal(t, string(want), string(got))
+}
+
+func TestABadServiceIsRejectedAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	good := service(1, 2, "production", "good")
+	for name, test := range map[string]struct {
+		class, message string
+		broken         func(*starbase.Service)
+	}{
+		"replicas":    {"Invalid", "replicas is -1: want 0 to 1000", func(s *starbase.Service) { s.Replicas = -1 }},
+		"environment": {"Invalid", "environment", func(s *starbase.Service) { s.Environment = strings.Repeat("x", 40) }},
+		"port":        {"Invalid", "ports[0].container_port is 70000: want 1 to 65535", func(s *starbase.Service) { s.Ports[0].ContainerPort = 70000 }},
+		"image":       {"Invalid", "image", func(s *starbase.Service) { s.Image = "two words" }},
+		"no project":  {"NoProject", "is not in the desired state", func(s *starbase.Service) { s.ProjectID = uuid(9) }},
+		"route":       {"Invalid", `hostname: "a.example.com"; want a TCP port`, func(s *starbase.Service) { s.Hostname, s.Ports = "a.example.com", nil }},
+		"duplicate":   {"DuplicateIdentity", "none of them is applied", func(s *starbase.Service) { s.ServiceID = uuid(4) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad, other := service(1, 3, "production", "bad"), service(1, 4, "production", "other")
+			bad.Ports = []starbase.Port{{ContainerPort: 80, Protocol: "TCP"}}
+			test.broken(&bad)
+			rendered := shuttle.Render(state(t, 1, []starbase.Project{project(1, "shop")}, good, bad, other), clusterID, dns)
+			require.Len(t, rendered.Rejected, 1)
+			require.Equal(t, test.class, rendered.Rejected[0].Class)
+			require.Contains(t, rendered.Rejected[0].Message, test.message)
+			want := 2
+			if name == "duplicate" {
+				want = 1 // neither of the two
+			}
+			require.Len(t, rendered.Services, want)
+			require.Equal(t, good.Identity(), rendered.Services[0].Identity)
+		})
+	}
+}
+
+func TestABadProjectRejectsItsServicesAlone(t *testing.T) {
+	t.Parallel()
+	bad := project(1, "shop")
+	bad.Quota = map[string]string{"pods": "many"}
+	twin := project(3, "two") // with the namespace of project 2
+	rendered := shuttle.Render(state(t, 1, []starbase.Project{bad, project(2, "two"), twin},
+		service(1, 5, "production", "a"), service(2, 6, "production", "b"), service(3, 7, "production", "c")), clusterID, dns)
+	require.Len(t, rendered.Services, 1)
+	require.Equal(t, uuid(2), rendered.Services[0].Identity.ProjectID)
+	require.Len(t, rendered.Rejected, 2)
+	require.Contains(t, rendered.Rejected[0].Message, `quota.pods is "many"`)
+	require.Contains(t, rendered.Rejected[1].Message, "namespace proj-two is also that of project "+uuid(2))
+}
+
+func TestBasicModeNeedsNoProjects(t *testing.T) {
+	t.Parallel()
+	s := service(1, 2, "production", "")
+	body := &starbase.DesiredState{Version: "v1", Services: []starbase.Service{s}}
+	rendered := shuttle.Render(body, clusterID, dns)
+	require.Empty(t, rendered.Rejected)
+	require.Equal(t, "proj-"+uuid(1), rendered.Objects[0].GetName())
+	set, err := apply.NewSet(shuttle.Owner(clusterID), rendered.Objects)
+	require.NoError(t, err)
+	require.True(t, set.Has(apply.ID{Group: "apps", Kind: "Deployment", Namespace: "proj-" + uuid(1), Name: rendered.Services[0].Deployment.Name}))
+	require.LessOrEqual(t, len(rendered.Services[0].Deployment.Name), 63)
+}
+
+func TestTombstonesAreNotRendered(t *testing.T) {
+	t.Parallel()
+	gone := service(1, 2, "production", "web")
+	gone.Deleted = true
+	dead := project(2, "dead")
+	dead.Deleted = true
+	rendered := shuttle.Render(state(t, 1, []starbase.Project{project(1, "shop"), dead}, gone), clusterID, dns)
+	require.Empty(t, rendered.Services)
+	require.Empty(t, rendered.Rejected)
+	for _, o := range rendered.Objects {
+		require.Equal(t, uuid(1), "00000000-0000-4000-8000-"+o.GetLabels()["starform.io/project-id"][20:])
+		require.NotEqual(t, "Deployment", o.GetKind())
+	}
+}

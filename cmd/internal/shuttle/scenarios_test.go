@@ -1,0 +1,313 @@
+package shuttle_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+const selected = "starform.io/cluster-id="
+
+// one is a project with two services in production and one in staging.
+func (b *bench) one(t *testing.T, generation int64) *starbase.DesiredState {
+	t.Helper()
+	web := service(1, 11, "production", "web")
+	web.Hostname = "web." + b.slug + ".example.com"
+	return state(t, generation, []starbase.Project{b.project(1)}, web, service(1, 12, "production", "api"), service(1, 11, "staging", "web"))
+}
+
+func (b *bench) deployment(t *testing.T, name, environment string) string {
+	t.Helper()
+	return b.kubectl(t, "get", "deployments", "-n", b.project(1).Namespace, "-o", "name",
+		"-l", "starform.io/service-name="+name+",starform.io/environment="+environment)
+}
+
+func (b *bench) count(t *testing.T, resource string) int {
+	t.Helper()
+	return len(strings.Fields(b.kubectl(t, "get", resource, "-A", "-l", selected+b.id, "-o", "name")))
+}
+
+func buildsEverything(t *testing.T, b *bench) {
+	a := b.start(t)
+	code, _ := a.get(t, "/healthz")
+	require.Equal(t, http.StatusOK, code)
+	code, body := a.get(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, body, "starbase: not ready: no answer yet")
+
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	eventually(t, "readyz", func() bool { code, _ := a.get(t, "/readyz"); return code == http.StatusOK })
+	for resource, want := range map[string]int{
+		"namespaces": 1, "serviceaccounts": 1, "roles": 1, "rolebindings": 1, "networkpolicies": 2, "configmaps": 3,
+		"services": 3, "deployments": 3, "poddisruptionbudgets": 3, "httproutes": 1, "pods": 6,
+	} {
+		require.Equal(t, want, b.count(t, resource), resource)
+	}
+	for _, label := range []string{"managed-by=shuttle", "project-id", "workspace-id", "environment", "service-id", "service-name", "tier=nova"} {
+		require.Len(t, strings.Fields(b.kubectl(t, "get", "pods,deployments,services,configmaps", "-A", "-o", "name",
+			"-l", selected+b.id+",starform.io/"+label)), 6+3+3+3, label)
+	}
+	b.passes(t, 3)
+	before := b.writes(t)
+	b.passes(t, 20)
+	require.Equal(t, before, b.writes(t), "twenty quiet passes write nothing")
+	_, metrics := a.get(t, "/metrics")
+	require.Contains(t, metrics, "starform_applied_generation 1\n")
+	require.Contains(t, metrics, `starform_writes_total{resource="deployments",verb="patch"} 3`)
+	require.NotContains(t, a.log.String(), "token-1")
+	require.NotContains(t, a.log.String(), "hello", "the values of variables are not logged")
+}
+
+func repairsDrift(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns := b.project(1).Namespace
+	web, api := strings.TrimSpace(b.deployment(t, "web", "production")), strings.TrimSpace(b.deployment(t, "api", "production"))
+	b.kubectl(t, "delete", "-n", ns, api)
+	b.kubectl(t, "set", "image", "-n", ns, web, "main=example.com/wrong")
+	b.kubectl(t, "annotate", "-n", ns, web, "someone.example.com/note=theirs")
+	b.kubectl(t, "label", "-n", ns, "serviceaccount", "workload", "starform.io/managed-by-")
+	eventually(t, "all of it is back", func() bool {
+		image := b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+		return image == "example.com/web:1" && b.count(t, "deployments") == 3 && b.count(t, "serviceaccounts") == 1
+	})
+	require.Equal(t, "theirs", b.kubectl(t, "get", "-n", ns, web, "-o", `jsonpath={.metadata.annotations.someone\.example\.com/note}`))
+	b.healthy(t, 3)
+}
+
+func removesTombstones(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	s = b.one(t, 2)
+	s.Services[1].Deleted = true
+	b.starbase.serve(t, s)
+	eventually(t, "the service is gone", func() bool {
+		return b.count(t, "deployments") == 2 && b.count(t, "configmaps") == 2 && b.count(t, "services") == 2 && b.count(t, "pods") == 4
+	})
+	require.Equal(t, 1, b.count(t, "namespaces"), "the shared namespace stays")
+	require.Equal(t, 2, b.count(t, "networkpolicies"))
+	b.healthy(t, 2)
+}
+
+func holdsMassDelete(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	s = b.one(t, 2)
+	for i := range s.Services {
+		s.Services[i].Deleted = true
+	}
+	b.starbase.serve(t, s)
+	eventually(t, "the hold is reported", func() bool {
+		return b.starbase.status(s.Services[0].Identity()).ErrorClass == starbase.ClassDeletionHeld
+	})
+	b.passes(t, 3)
+	require.Equal(t, 3, b.count(t, "deployments"))
+
+	s.Generation, s.AllowMassDelete = 3, 3
+	b.starbase.serve(t, s)
+	eventually(t, "all are gone", func() bool { return b.count(t, "deployments") == 0 && b.count(t, "pods") == 0 })
+	require.Equal(t, 1, b.count(t, "namespaces"))
+}
+
+func refusesBadBodies(t *testing.T, b *bench) {
+	a := b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	b.passes(t, 2)
+	before := b.writes(t)
+	s := b.one(t, 2)
+	s.Services = s.Services[:1]
+	s.Services[0].Image = "example.com/evil"
+	whole := b.starbase.serve(t, s)
+	other := b.one(t, 3)
+	other.ClusterID = uuid(1)
+	refused := 0.0
+	for name, body := range map[string][]byte{
+		"cut":            whole[:len(whole)/2],
+		"empty":          {},
+		"an error":       []byte(`{"error":{"code":"x"}}`),
+		"not complete":   bytes.Replace(whole, []byte(`"complete":true`), []byte(`"complete":false`), 1),
+		"other counts":   bytes.Replace(whole, []byte(`"services":1`), []byte(`"services":2`), 1),
+		"other digest":   bytes.Replace(whole, []byte(`example.com/evil`), []byte(`example.com/ivel`), 1),
+		"other cluster":  bytes.Replace(whole, []byte(b.id), []byte(uuid(1)), 1),
+		"older":          b.starbase.serve(t, b.one(t, 0+1)),
+		"other schema":   bytes.Replace(whole, []byte(`"schema":1`), []byte(`"schema":9`), 1),
+		"basic no basis": []byte(`{}`),
+	} {
+		if name == "older" {
+			continue // served with its own version below
+		}
+		require.NotEqual(t, string(whole), string(body), name)
+		b.starbase.serveRaw(body)
+		refused++
+		eventually(t, name, func() bool { return metric(t, a, "starform_desired_state_rejected_total") >= refused })
+	}
+	older := b.one(t, 1)
+	older.Services = older.Services[:1]
+	newer := b.one(t, 5)
+	b.starbase.serve(t, newer)
+	eventually(t, "the newer is applied", func() bool { return metric(t, a, "starform_applied_generation") == 5 })
+	count := metric(t, a, "starform_desired_state_rejected_total")
+	b.starbase.serve(t, older)
+	eventually(t, "the older is refused", func() bool { return metric(t, a, "starform_desired_state_rejected_total") > count })
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, 0} {
+		b.starbase.fail(status)
+		b.passes(t, 2)
+	}
+	require.Equal(t, before, b.writes(t), "nothing of it was applied, nothing was deleted")
+	require.Contains(t, a.log.String(), "starbase answered 401")
+}
+
+func repairsInOutage(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	b.starbase.fail(0)
+	b.kubectl(t, "delete", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
+	require.Equal(t, 3, b.count(t, "services"))
+}
+
+func restartInOutage(t *testing.T, b *bench) {
+	a := b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	a.stop()
+	b.starbase.fail(http.StatusServiceUnavailable)
+	b.kubectl(t, "delete", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	before := b.writes(t)
+
+	again := b.start(t)
+	b.passes(t, 5)
+	require.Equal(t, before, b.writes(t), "nothing is known, so nothing is changed")
+	code, _ := again.get(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	code, _ = again.get(t, "/healthz")
+	require.Equal(t, http.StatusOK, code)
+
+	b.starbase.serve(t, b.one(t, 1))
+	eventually(t, "it converges", func() bool { return b.count(t, "deployments") == 3 })
+	require.Len(t, b.writes(t)[len(before):], 1, "one object was missing, one was written")
+}
+
+func rejectsOne(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	s = b.one(t, 2)
+	s.Services[1].Replicas = -1
+	s.Services[2].Image = "example.com/web:2"
+	b.starbase.serve(t, s)
+	eventually(t, "the rejection is reported", func() bool {
+		status := b.starbase.status(s.Services[1].Identity())
+		return status.Phase == starbase.PhaseRejected && status.ErrorClass == "Invalid" && strings.Contains(status.Message, "replicas is -1: want 0 to 1000")
+	})
+	b.healthy(t, 2)
+	image := b.kubectl(t, "get", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	require.Equal(t, "example.com/web:2", image)
+	b.passes(t, 3)
+	require.Equal(t, 3, b.count(t, "deployments"), "what the rejected service had stays")
+}
+
+func reportsNameTaken(t *testing.T, b *bench) {
+	ns := b.project(1).Namespace
+	b.kubectl(t, "create", "namespace", ns+"-x") // a bystander
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	a := b.start(t)
+	b.healthy(t, 3)
+	a.stop()
+	web := strings.TrimSpace(b.deployment(t, "web", "production"))
+	name := strings.TrimPrefix(web, "deployment.apps/")
+	b.kubectl(t, "delete", "-n", ns, "configmap", name)
+	b.kubectl(t, "create", "-n", ns, "configmap", name, "--from-literal=theirs=1")
+	before := b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml")
+	b.start(t)
+	eventually(t, "NameTaken is reported", func() bool {
+		status := b.starbase.status(s.Services[0].Identity())
+		return status.Phase == starbase.PhaseRejected && status.ErrorClass == starbase.ClassNameTaken
+	})
+	b.passes(t, 3)
+	require.Equal(t, before, b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml"))
+	require.Equal(t, 2, b.starbase.count(starbase.PhaseHealthy), "the others go on")
+}
+
+func vanishedServices(t *testing.T, b *bench) {
+	a := b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	s := b.one(t, 2)
+	s.Services, s.Projects = nil, nil
+	b.starbase.serve(t, s)
+	eventually(t, "the absence is counted", func() bool { return metric(t, a, `starform_deletions_held{reason="grace"}`) > 0 })
+	b.passes(t, 5)
+	require.Equal(t, 3, b.count(t, "deployments"))
+	require.Equal(t, 1, b.count(t, "namespaces"))
+}
+
+func rotatesToken(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	require.Equal(t, "token-1", b.starbase.lastToken())
+	require.NoError(t, os.WriteFile(b.token, []byte("token-2\n"), 0o600))
+	b.passes(t, 2)
+	require.Equal(t, "token-2", b.starbase.lastToken())
+}
+
+func twoAgents(t *testing.T, b *bench) {
+	b.starbase.serve(t, b.one(t, 1))
+	b.start(t)
+	b.start(t)
+	b.healthy(t, 3)
+	b.passes(t, 6)
+	before := b.writes(t)
+	b.passes(t, 10)
+	require.Equal(t, before, b.writes(t), "neither writes over the other")
+}
+
+func newEpoch(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 9))
+	b.healthy(t, 3)
+	s := b.one(t, 2)
+	s.Epoch = "e2"
+	s.Services[1].Deleted = true
+	s.Services[2].Image = "example.com/web:2"
+	b.starbase.serve(t, s)
+	body := fmt.Sprint(s.Version)
+	require.NotEmpty(t, body)
+	eventually(t, "the new epoch is applied, and after a second answer its tombstone, too", func() bool {
+		return b.count(t, "deployments") == 2
+	})
+}
+
+// metric reads a metric of the agent, the sum over its labels.
+func metric(t *testing.T, a *agent, name string) float64 {
+	t.Helper()
+	_, text := a.get(t, "/metrics")
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			var v float64
+			_, err := fmt.Sscan(rest[strings.LastIndexByte(rest, ' ')+1:], &v)
+			require.NoError(t, err)
+			sum += v
+		}
+	}
+	return sum
+}

@@ -8,6 +8,7 @@ const (
 	stageDefinitions = iota
 	stageNamespaces
 	stagePolicies
+	stageBindings // a binding is refused while its role does not exist
 	stageConfiguration
 	stageServices
 	stageWorkloads
@@ -18,6 +19,10 @@ const (
 
 // stageOf returns the stage of a kind.
 func stageOf(kind schema.GroupKind) int {
+	switch kind.Kind {
+	case "RoleBinding", "ClusterRoleBinding":
+		return stageBindings
+	}
 	switch kind.Group {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io":
 		return stageDefinitions

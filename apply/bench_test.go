@@ -1,4 +1,4 @@
-package apply
+package apply //nolint:testpackage // fills the live view without a server
 
 import (
 	"fmt"

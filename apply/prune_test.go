@@ -47,7 +47,7 @@ func pruneAbsent(t *testing.T, b *bench) {
 func pruneLimit(t *testing.T, b *bench) {
 	a := b.start(t)
 	var all []string
-	for _, name := range strings.Split("abcdefgh", "") {
+	for name := range strings.SplitSeq("abcdefgh", "") {
 		all = append(all, configMap(name, "1"))
 	}
 	apply1(t, a, b.set(t, all...))

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,9 +102,9 @@ type agent struct {
 	stop   func()
 }
 
-func (b *bench) start(t *testing.T, extra ...schema.GroupVersionKind) *agent {
+func (b *bench) start(t *testing.T) *agent {
 	t.Helper()
-	a := b.startUnsynced(t, extra...)
+	a := b.startUnsynced(t)
 	synced, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, a.Live.WaitSynced(synced))
@@ -115,7 +116,7 @@ func (b *bench) startUnsynced(t *testing.T, extra ...schema.GroupVersionKind) *a
 	client, err := metadata.NewForConfig(b.config)
 	require.NoError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
-	watched := append(extra, kinds...)
+	watched := slices.Concat(extra, kinds)
 	for _, kind := range watched {
 		scope := meta.RESTScopeNamespace
 		if kind.Kind == "Namespace" {
@@ -182,7 +183,7 @@ func (b *bench) objects(t *testing.T, manifests ...string) []*unstructured.Unstr
 	t.Helper()
 	var objects []*unstructured.Unstructured
 	for _, manifest := range manifests {
-		for _, document := range strings.Split(strings.ReplaceAll(manifest, "NAMESPACE", b.ns), "\n---\n") {
+		for document := range strings.SplitSeq(strings.ReplaceAll(manifest, "NAMESPACE", b.ns), "\n---\n") {
 			object := &unstructured.Unstructured{}
 			require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 			objects = append(objects, object)

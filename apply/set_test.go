@@ -1,7 +1,6 @@
 package apply_test
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -100,19 +99,4 @@ func TestAnApplierNamesWhatItLacks(t *testing.T) {
 	_, err = (&apply.Applier{Live: &apply.Live{}}).Apply(t.Context(), set)
 	require.EqualError(t, err, "apply: Live.Client: required")
 	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client: required")
-}
-
-func manyConfigMaps(tb testing.TB, b *bench, n int) *apply.Set {
-	tb.Helper()
-	objects := make([]*unstructured.Unstructured, n)
-	for i := range objects {
-		objects[i] = &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": map[string]any{"name": fmt.Sprintf("m-%05d", i), "namespace": b.ns},
-			"data":     map[string]any{"key": fmt.Sprint(i)},
-		}}
-	}
-	set, err := apply.NewSet(b.owner, objects)
-	require.NoError(tb, err)
-	return set
 }

@@ -1,4 +1,4 @@
-package apply
+package apply //nolint:testpackage // plays the watch, in orders that no server can be made to produce
 
 import (
 	"errors"

@@ -195,14 +195,14 @@ func (d *demo) explain() {
 
 func randomToken() string {
 	b := make([]byte, 32)
-	rand.Read(b) //nolint:errcheck,gosec // never fails
+	rand.Read(b) //nolint:gosec // never fails
 	return hex.EncodeToString(b)
 }
 
 // randomUUID returns a UUID of version 4.
 func randomUUID() string {
 	b := make([]byte, 16)
-	rand.Read(b) //nolint:errcheck,gosec // never fails
+	rand.Read(b) //nolint:gosec // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	h := hex.EncodeToString(b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]

@@ -48,10 +48,10 @@ func (d *display) done(format string, args ...any) {
 	defer d.mu.Unlock()
 	text := fmt.Sprintf(format, args...)
 	if d.terminal {
-		fmt.Fprintf(d.out, "\r\033[K\033[32m✓\033[0m %s: %s (%s)\n", d.name, text, d.elapsed())
+		d.write("\r\033[K\033[32m✓\033[0m %s: %s (%s)\n", d.name, text, d.elapsed())
 		return
 	}
-	fmt.Fprintf(d.out, "%s: %s (%s)\n", d.name, text, d.elapsed())
+	d.write("%s: %s (%s)\n", d.name, text, d.elapsed())
 }
 
 func (d *display) draw(text string) {
@@ -59,9 +59,9 @@ func (d *display) draw(text string) {
 	case d.terminal:
 		spin := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 		at := int(time.Since(d.start)/(100*time.Millisecond)) % len(spin)
-		fmt.Fprintf(d.out, "\r\033[K%c %s %s", spin[at], d.name, text)
+		d.write("\r\033[K%c %s %s", spin[at], d.name, text)
 	case text != d.last && text != "":
-		fmt.Fprintf(d.out, "%s: %s\n", d.name, text)
+		d.write("%s: %s\n", d.name, text)
 	}
 	d.last = text
 }
@@ -70,11 +70,16 @@ func (d *display) elapsed() time.Duration {
 	return time.Since(d.start).Round(10 * time.Millisecond)
 }
 
+// write puts text out. That nobody can read it stops no demo.
+func (d *display) write(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, format, args...)
+}
+
 // print writes lines that stay.
 func (d *display) print(lines ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	fmt.Fprintln(d.out, strings.Join(lines, "\n"))
+	d.write("%s\n", strings.Join(lines, "\n"))
 }
 
 // Write takes the progress of a build.

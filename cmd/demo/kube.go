@@ -39,6 +39,7 @@ type kube struct {
 
 const agentUser = "system:serviceaccount:starform-system:shuttle"
 
+//nolint:gochecknoglobals // a table
 var (
 	podResource        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodeResource       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}

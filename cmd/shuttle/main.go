@@ -27,14 +27,14 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := command().ExecuteContext(ctx)
+	stop()
 	if err == nil {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "shuttle:", err)
 	if _, ok := errors.AsType[*failure](err); ok {
-		os.Exit(exitFailure) //nolint:gocritic // nothing is left to stop
+		os.Exit(exitFailure)
 	}
 	os.Exit(exitUsage)
 }

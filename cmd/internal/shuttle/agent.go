@@ -73,7 +73,7 @@ func (a *Agent) Start(ctx context.Context) error {
 
 	server := &serve.Server{
 		Address: a.Config.MetricsAddr, Gatherer: metrics.registry, Logger: a.Logger, StopTimeout: stopTimeout,
-		Checks: []serve.Check{{Name: "live view", Func: func(context.Context) error { return syncedNow(live) }}, {Name: "starbase", Func: wanted.ready}},
+		Checks: []serve.Check{{Name: "live view", Func: func(ctx context.Context) error { return syncedNow(ctx, live) }}, {Name: "starbase", Func: wanted.ready}},
 		OnListen: func(address net.Addr) {
 			a.Logger.InfoContext(ctx, "listening", slog.String("address", address.String()))
 			if a.OnListen != nil {
@@ -152,10 +152,10 @@ func (d *desired) ready(context.Context) error {
 }
 
 // syncedNow is nil when the live view is complete, without waiting for it.
-func syncedNow(live *apply.Live) error {
-	now, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended already
+func syncedNow(ctx context.Context, live *apply.Live) error {
+	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	return live.WaitSynced(now)
+	return live.WaitSynced(ended)
 }
 
 // instanceID tells two running agents of one cluster apart.

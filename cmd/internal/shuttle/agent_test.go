@@ -97,8 +97,8 @@ func (b *bench) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-func (b *bench) project(n int) starbase.Project {
-	return project(n, fmt.Sprintf("%s-p%d", b.slug, n))
+func (b *bench) project() starbase.Project {
+	return project(1, b.slug)
 }
 
 // agent is one running agent.
@@ -161,7 +161,9 @@ func (b *bench) start(t *testing.T) *agent {
 
 func (a *agent) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	response, err := http.Get("http://" + a.address + path)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address+path, http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)

@@ -20,12 +20,12 @@ func (b *bench) one(t *testing.T, generation int64) *starbase.DesiredState {
 	t.Helper()
 	web := service(1, 11, "production", "web")
 	web.Hostname = "web." + b.slug + ".example.com"
-	return state(t, generation, []starbase.Project{b.project(1)}, web, service(1, 12, "production", "api"), service(1, 11, "staging", "web"))
+	return state(t, generation, []starbase.Project{b.project()}, web, service(1, 12, "production", "api"), service(1, 11, "staging", "web"))
 }
 
 func (b *bench) deployment(t *testing.T, name, environment string) string {
 	t.Helper()
-	return b.kubectl(t, "get", "deployments", "-n", b.project(1).Namespace, "-o", "name",
+	return b.kubectl(t, "get", "deployments", "-n", b.project().Namespace, "-o", "name",
 		"-l", "starform.io/service-name="+name+",starform.io/environment="+environment)
 }
 
@@ -70,7 +70,7 @@ func repairsDrift(t *testing.T, b *bench) {
 	b.start(t)
 	b.starbase.serve(t, b.one(t, 1))
 	b.healthy(t, 3)
-	ns := b.project(1).Namespace
+	ns := b.project().Namespace
 	web, api := strings.TrimSpace(b.deployment(t, "web", "production")), strings.TrimSpace(b.deployment(t, "api", "production"))
 	b.kubectl(t, "delete", "-n", ns, api)
 	b.kubectl(t, "set", "image", "-n", ns, web, "main=example.com/wrong")
@@ -176,7 +176,7 @@ func repairsInOutage(t *testing.T, b *bench) {
 	b.starbase.serve(t, b.one(t, 1))
 	b.healthy(t, 3)
 	b.starbase.fail(0)
-	b.kubectl(t, "delete", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
 	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
 	require.Equal(t, 3, b.count(t, "services"))
 }
@@ -187,7 +187,7 @@ func restartInOutage(t *testing.T, b *bench) {
 	b.healthy(t, 3)
 	a.stop()
 	b.starbase.fail(http.StatusServiceUnavailable)
-	b.kubectl(t, "delete", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
 	before := b.writes(t)
 
 	again := b.start(t)
@@ -217,14 +217,14 @@ func rejectsOne(t *testing.T, b *bench) {
 		return status.Phase == starbase.PhaseRejected && status.ErrorClass == "Invalid" && strings.Contains(status.Message, "replicas is -1: want 0 to 1000")
 	})
 	b.healthy(t, 2)
-	image := b.kubectl(t, "get", "-n", b.project(1).Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	require.Equal(t, "example.com/web:2", image)
 	b.passes(t, 3)
 	require.Equal(t, 3, b.count(t, "deployments"), "what the rejected service had stays")
 }
 
 func reportsNameTaken(t *testing.T, b *bench) {
-	ns := b.project(1).Namespace
+	ns := b.project().Namespace
 	b.kubectl(t, "create", "namespace", ns+"-x") // a bystander
 	s := b.one(t, 1)
 	b.starbase.serve(t, s)

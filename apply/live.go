@@ -40,6 +40,10 @@ type Live struct {
 	// again stops calling for a minute after five repairs: the pass at the
 	// regular interval sees everything.
 	OnDrift func(ID)
+	// OnSynced is called, if set, when the state of a kind has become known for
+	// the first time: the moment for a pass that found it unknown. It must not
+	// block.
+	OnSynced func(schema.GroupKind)
 	// Logger receives failures to list or watch. Nil: they are only returned by
 	// Synced.
 	Logger *slog.Logger
@@ -85,6 +89,9 @@ func (l *Live) prepare() error {
 				l.invalid = fmt.Errorf("apply: Live.Kinds: %s is listed twice", kind.GroupKind())
 			}
 			l.views[kind.GroupKind()] = &view{owner: &l.Owner, drift: func(n name) { l.drifted(kind.GroupKind(), n) }}
+			if l.OnSynced != nil {
+				l.views[kind.GroupKind()].known = func() { l.OnSynced(kind.GroupKind()) }
+			}
 		}
 	})
 	return l.invalid

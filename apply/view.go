@@ -19,6 +19,7 @@ type view struct {
 	owner   *Owner
 	mapping *meta.RESTMapping
 	drift   func(name) // called without the lock
+	known   func()     // called without the lock after the first list, unless nil
 
 	mu      sync.RWMutex
 	records map[name]*record
@@ -151,6 +152,9 @@ func (v *view) Replace(objects []any, version string) error {
 	v.mu.Unlock()
 	for _, n := range touched {
 		v.drift(n)
+	}
+	if !relist && v.known != nil {
+		v.known()
 	}
 	return nil
 }

@@ -146,3 +146,12 @@ func TestTheViewTakesMetadataOnly(t *testing.T) {
 	require.EqualError(t, v.Add("x"), "apply: the watch delivered a string; want *metav1.PartialObjectMetadata")
 	require.Error(t, errors.Join(v.Delete("x"), v.Replace([]any{"x"}, "1")))
 }
+
+func TestTheFirstListIsAnnouncedOnce(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	v := &view{owner: &Owner{Manager: "me", Domain: "example.com"}, drift: func(name) {}, known: func() { calls++ }}
+	require.NoError(t, v.Replace(nil, "10"))
+	require.NoError(t, v.Replace(nil, "11"))
+	require.Equal(t, 1, calls)
+}

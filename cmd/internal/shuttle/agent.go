@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -60,6 +61,7 @@ func (a *Agent) Start(ctx context.Context) error {
 		desired: wanted, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
 	}
 	convergeLoop := a.loop("converge", converge)
+	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
 	if a.Config.WakeOnDrift {
 		live.OnDrift = func(apply.ID) { convergeLoop.Trigger() }
 	}

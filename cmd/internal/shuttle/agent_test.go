@@ -127,16 +127,21 @@ func (l *lockedBuffer) String() string {
 
 func (b *bench) start(t *testing.T) *agent {
 	t.Helper()
+	return b.startOn(t, b.config)
+}
+
+func (b *bench) startOn(t *testing.T, config *rest.Config) *agent {
+	t.Helper()
 	env := map[string]string{
 		"STARFORM_STARBASE_URL": b.starbase.URL, "STARFORM_CLUSTER_ID": b.id, "STARFORM_REGION": "nyc3",
 		"STARFORM_AUTH_TOKEN_FILE": b.token, "STARFORM_METRICS_ADDR": "127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL": "1s",
 	}
-	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	read, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	a := &agent{log: &lockedBuffer{}}
 	listening := make(chan string, 1)
 	program := shuttle.Agent{
-		Config: config, Kubernetes: b.config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),
+		Config: read, Kubernetes: config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),
 		OnListen: func(address net.Addr) { listening <- address.String() },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

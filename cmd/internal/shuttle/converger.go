@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,11 +21,11 @@ type converger struct {
 	metrics *metrics
 	logger  *slog.Logger
 	status  *reporter
+	settle  sync.Once
 }
 
-// syncWait is how long a pass waits for the live view to be complete before it
-// does what it can.
-const syncWait = 5 * time.Second
+// settleWait is how long the first pass waits for the live view.
+const settleWait = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
 func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
@@ -33,12 +34,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // nothing is known, so nothing is changed
 	}
 	c.metrics.passes.Inc()
-	synced, cancel := context.WithTimeout(ctx, syncWait)
-	err := c.applier.Live.WaitSynced(synced)
-	cancel()
-	if err != nil {
-		c.logger.WarnContext(ctx, "going on without a part of the live view", slog.Any("error", err))
-	}
+	c.settle.Do(func() { c.waitSettled(ctx) })
 	report, err := c.applier.Apply(ctx, current.set)
 	c.log(ctx, report.Results)
 	if err == nil {
@@ -55,6 +51,32 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		c.metrics.reconcileError.Inc()
 	}
 	return reconcile.Result{}, err
+}
+
+// waitSettled waits until each kind of the live view is known or has failed, so
+// that the first pass does not find everything unknown. A kind that becomes
+// known later starts a pass then.
+func (c *converger) waitSettled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !c.settled() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *converger) settled() bool {
+	for _, kind := range c.applier.Live.Kinds {
+		if synced, err := c.applier.Live.Synced(kind.GroupKind()); !synced && err == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {

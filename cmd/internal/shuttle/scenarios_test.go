@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
 const selected = "starform.io/cluster-id="
@@ -310,4 +312,28 @@ func metric(t *testing.T, a *agent, name string) float64 {
 		}
 	}
 	return sum
+}
+
+// TestAMissingKindDelaysNothing runs on a cluster without the Gateway API: its
+// routes cannot be applied, and that holds up nothing else, until it is there.
+func TestAMissingKindDelaysNothing(t *testing.T) {
+	t.Parallel()
+	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
+	b := &bench{cluster: cluster, id: uuid(999), slug: "plain", config: cluster.Config, user: "admin", starbase: newFakeStarbase(t, uuid(999))}
+	b.token = filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(b.token, []byte("token"), 0o600))
+	a := b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 2)
+	web := b.starbase.status(s.Services[0].Identity())
+	require.Equal(t, starbase.PhaseApplying, web.Phase)
+	require.Contains(t, web.Message, "live view is not complete")
+	code, body := a.get(t, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, body, "HTTPRoute.gateway.networking.k8s.io: live view is not complete")
+
+	api := strings.TrimSpace(b.deployment(t, "api", "production"))
+	b.kubectl(t, "delete", "-n", b.project().Namespace, api)
+	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
 }

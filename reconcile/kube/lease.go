@@ -1,0 +1,219 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// ErrLeaseLost is the cause, as context.Cause tells it, for which the ctx of the
+// work ends when the lease is lost: another elector has taken it, or it could
+// not be renewed in time.
+var ErrLeaseLost = errors.New("lease lost")
+
+// Lease runs a Starter in one of several processes at a time: in the one that
+// holds the Lease object. It is itself a Starter, and so fits into a
+// reconcile.Group, or into a controller-runtime manager whose own election is
+// off.
+//
+// The access that it needs is get, create, update and watch on
+// leases.coordination.k8s.io. Without watch, a standby sees a lease that was
+// given back at its next look instead of at once.
+//
+// A Lease must not be copied after first use.
+type Lease struct {
+	// Client reaches the API server. Its own limits on requests delay renewals,
+	// so a busy program gives the Lease a client of its own. Required.
+	Client dynamic.Interface
+
+	// Namespace and Name are those of the Lease object. It is created when
+	// missing and never deleted. Required.
+	Namespace string
+	Name      string
+
+	// Identity names this process in the record. It is for people: a record is
+	// recognised as ours by what we wrote, so that two processes with one
+	// Identity do not run at the same time, and a process that was restarted
+	// waits for the lease of its predecessor to run out. Default the host name
+	// and something random.
+	Identity string
+
+	// Duration is how long others wait, from the last renewal that they have
+	// seen, before they take the lease. The record holds it in whole seconds,
+	// rounded up. Default 15s.
+	Duration time.Duration
+
+	// RenewDeadline is the age of the last renewal at which we give up the
+	// lease. Duration less this is the time that the work has to stop. Default
+	// two thirds of Duration.
+	RenewDeadline time.Duration
+
+	// RetryPeriod is the time between two renewals, or two looks at a lease that
+	// another holds, 20 % more or less. Default two fifteenths of Duration.
+	RetryPeriod time.Duration
+
+	// Starter is the work. It is started anew each time the lease is taken, never
+	// twice at a time. If it returns while the lease is held, with an error or
+	// without, the lease is given back and Start returns the same. A panic in it
+	// becomes a reconcile.PanicError. Required.
+	Starter reconcile.Starter
+
+	// OnChange is called when the holder changes, as far as it is seen here, and
+	// right before and after the work runs. Calls come one at a time, on the
+	// goroutine of Start. Its panic is logged and stops nothing. Default nil,
+	// which is none.
+	OnChange func(LeaseState)
+
+	// Logger gets lost and taken leases at level info, failed requests at level
+	// warn. Default nil, which is silent.
+	Logger *slog.Logger
+
+	mu      sync.Mutex
+	running bool
+}
+
+// LeaseState is what an elector knows of its lease.
+type LeaseState struct {
+	// Holder is the identity in the record, empty if nobody holds the lease.
+	Holder string
+	// Held tells that the work runs here. It is false only after the work has
+	// returned.
+	Held bool
+}
+
+// Start waits for the lease and runs the work while it is held, again and again
+// until ctx ends. It then waits for the work, gives the lease back and returns
+// nil, or the error of the work. It fails at once if a field is out of range or
+// the Lease is running already.
+//
+// Failing requests are no error, however long they fail. Work that cannot be
+// stopped (a reconcile.StuckError) is: Start returns it and leaves the lease to
+// run out, because what still runs here must not begin elsewhere.
+func (l *Lease) Start(ctx context.Context) error {
+	e, err := l.elector()
+	if err != nil {
+		return err
+	}
+	if !l.enter() {
+		return fmt.Errorf("kube: lease %s/%s is running already", l.Namespace, l.Name)
+	}
+	defer l.leave()
+	for e.acquire(ctx) {
+		lost, err := l.lead(ctx, e)
+		if _, stuck := errors.AsType[*reconcile.StuckError](err); stuck {
+			e.report(ctx, false)
+			return err
+		}
+		if err != nil || !lost {
+			e.release(ctx)
+			return err
+		}
+		e.report(ctx, false)
+	}
+	e.release(ctx)
+	return nil
+}
+
+// lead runs the work for one term, and returns when it has returned.
+func (l *Lease) lead(ctx context.Context, e *elector) (lost bool, err error) {
+	t := newTerm(ctx, e.deadline, e.renewed)
+	defer t.end(nil)
+	e.logger.InfoContext(ctx, "lease taken", e.attrs()...)
+	e.report(ctx, true)
+
+	// The lease is renewed until the work has returned, whatever told it to stop.
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var renewer sync.WaitGroup
+	renewer.Go(func() { e.keep(renewing, t) })
+	err = work(t, l.Starter) //nolint:contextcheck // t is made from ctx
+	stop()
+	renewer.Wait()
+
+	if lost = t.lost(); lost {
+		e.logger.InfoContext(ctx, "lease lost, work stopped", e.attrs()...)
+	}
+	return lost, err
+}
+
+func work(ctx context.Context, starter reconcile.Starter) error {
+	return contain(func() error { return starter.Start(ctx) })
+}
+
+// contain calls code of the caller and turns its panic into an error.
+func contain(call func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &reconcile.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return call()
+}
+
+// elector validates the configuration and makes the state of one Start.
+func (l *Lease) elector() (*elector, error) {
+	duration := cmp.Or(l.Duration, 15*time.Second)
+	e := &elector{
+		name:     l.Name,
+		identity: cmp.Or(l.Identity, identity()),
+		duration: duration,
+		deadline: cmp.Or(l.RenewDeadline, duration*2/3),
+		retry:    cmp.Or(l.RetryPeriod, duration*2/15),
+		logger:   cmp.Or(l.Logger, slog.New(slog.DiscardHandler)),
+		onChange: l.OnChange,
+	}
+	switch {
+	case l.Client == nil:
+		return nil, errors.New("kube: Lease.Client: required")
+	case l.Starter == nil:
+		return nil, errors.New("kube: Lease.Starter: required")
+	case l.Duration < 0:
+		return nil, fmt.Errorf("kube: Lease.Duration: %v is negative; want 0 (15s default) or more", l.Duration)
+	case e.deadline < 0 || e.deadline >= duration:
+		return nil, fmt.Errorf("kube: Lease.RenewDeadline: %v; want less than Duration, %v, and 0 (two thirds of it) or more", e.deadline, duration)
+	case e.retry <= 0 || e.longestRetry() >= e.deadline:
+		return nil, fmt.Errorf("kube: Lease.RetryPeriod: %v; want so much less than RenewDeadline, %v, that 20 %% more is less, and 0 (two fifteenths of Duration) or more", e.retry, e.deadline)
+	}
+	for _, problem := range validation.IsDNS1123Label(l.Namespace) {
+		return nil, fmt.Errorf("kube: Lease.Namespace: %q: %s", l.Namespace, problem)
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(l.Name) {
+		return nil, fmt.Errorf("kube: Lease.Name: %q: %s", l.Name, problem)
+	}
+	e.namespace, e.leases = l.Namespace, l.Client.Resource(leaseResource()).Namespace(l.Namespace)
+	return e, nil
+}
+
+func identity() string {
+	random := strings.ToLower(rand.Text()[:10])
+	if host, err := os.Hostname(); err == nil {
+		return host + "_" + random
+	}
+	return random
+}
+
+func (l *Lease) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entered := !l.running
+	l.running = true
+	return entered
+}
+
+func (l *Lease) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+}

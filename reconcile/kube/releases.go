@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// releases tells as soon as a lease is given back. It only makes the next look
+// early: without it, the lease is looked at every retry period.
+type releases struct {
+	leases dynamic.ResourceInterface
+	name   string
+	retry  time.Duration
+
+	found   chan struct{}
+	cancel  context.CancelFunc
+	watcher sync.WaitGroup
+}
+
+// seen starts the watch, at the first call, and returns the channel that
+// receives when the lease is free.
+func (r *releases) seen(ctx context.Context) <-chan struct{} {
+	if r.found == nil {
+		r.found = make(chan struct{}, 1)
+		ctx, r.cancel = context.WithCancel(ctx)
+		r.watcher.Go(func() { r.run(ctx) })
+	}
+	return r.found
+}
+
+// stop ends the watch and waits for it.
+func (r *releases) stop() {
+	if r.cancel != nil {
+		r.cancel()
+		r.watcher.Wait()
+	}
+}
+
+func (r *releases) run(ctx context.Context) {
+	backoff := reconcile.Backoff{Min: r.retry, Max: max(time.Minute, 2*r.retry), Jitter: 0.2}
+	for failures := 1; ctx.Err() == nil; failures++ {
+		// Without a resourceVersion the watch begins with the present state, so
+		// that nothing is missed between a look and it.
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", r.name).String()}
+		if w, err := r.leases.Watch(ctx, options); err == nil {
+			if r.follow(ctx, w) {
+				failures = 1
+			}
+			w.Stop()
+		}
+		delay, _ := backoff.Next(failures)
+		pause(ctx, delay, nil)
+	}
+}
+
+// follow reads the watch until it ends, and tells whether it showed anything.
+func (r *releases) follow(ctx context.Context, w watch.Interface) (some bool) {
+	for {
+		select {
+		case <-ctx.Done():
+			return some
+		case event, ok := <-w.ResultChan():
+			if !ok || event.Type == watch.Error {
+				return some
+			}
+			some = true
+			lease, ok := event.Object.(*unstructured.Unstructured)
+			if !ok || event.Type == watch.Deleted {
+				continue // what it says of a deleted record, an elector has seen
+			}
+			if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder == "" {
+				select {
+				case r.found <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+}

@@ -42,7 +42,8 @@ type Config struct {
 // New returns a client that repeats a request whose attempt failed on the way
 // or was answered with 408, 425, 429, 500, 502, 503 or 504. After the last
 // attempt the answer or error of that attempt is returned as it is. Redirects
-// are returned, not followed. A request ends with its context, in the middle of a wait too.
+// are returned, not followed. A request ends with its context, in the middle of a
+// wait too. Closing the client's idle connections closes those of the transport.
 //
 // Requests must be made with a body that can be read again: http.NewRequest
 // sees to that for a bytes.Reader, a bytes.Buffer and a strings.Reader.
@@ -62,11 +63,35 @@ func New(c Config) *http.Client {
 		RetryWaitMax: cmp.Or(c.Cap, 8*time.Second),
 		CheckRetry:   passes,
 		Backoff:      wait,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		ErrorHandler: either,
 	}
-	outer := client.StandardClient()
-	outer.CheckRedirect = stay
-	return outer
+	return &http.Client{
+		Transport:     retrying{&retryablehttp.RoundTripper{Client: client}, transport},
+		CheckRedirect: stay,
+	}
+}
+
+// retrying repeats requests on the attempts' transport.
+type retrying struct {
+	http.RoundTripper
+	attempts http.RoundTripper
+}
+
+// CloseIdleConnections is what http.Client looks for in its transport.
+func (r retrying) CloseIdleConnections() {
+	(&http.Client{Transport: r.attempts}).CloseIdleConnections()
+}
+
+// either returns the last answer or the last error: net/http takes no answer
+// beside an error. There are both when the context ended during the attempt.
+func either(response *http.Response, err error, _ int) (*http.Response, error) {
+	if err == nil {
+		return response, nil
+	}
+	if response != nil {
+		response.Body.Close() //nolint:errcheck // the error is the context's
+	}
+	return nil, err
 }
 
 // stay keeps a request, and the bearer token in it, from following a redirect.
@@ -106,7 +131,7 @@ func wait(base, most time.Duration, attempt int, response *http.Response) time.D
 	if asked, ok := retryAfter(response); ok {
 		return min(asked, most)
 	}
-	bound := min(base<<min(attempt, 20), most)
+	bound := max(0, min(base<<min(attempt, 20), most))
 	return rand.N(bound + 1)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,15 +43,19 @@ func (a *answers) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: a.header, Body: io.NopCloser(strings.NewReader("answer")), Request: request}, nil
 }
 
-func post(ctx context.Context, t *testing.T, client *http.Client) (*http.Response, error) {
+const url = "http://starbase/x"
+
+// post returns the status of the answer.
+func post(ctx context.Context, t *testing.T, client *http.Client, url string) (int, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://starbase/x", strings.NewReader("body"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("body"))
 	require.NoError(t, err)
 	response, err := client.Do(request)
-	if response != nil {
-		require.NoError(t, response.Body.Close())
+	if err != nil {
+		return 0, err
 	}
-	return response, err
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode, nil
 }
 
 func TestWhatPassesIsRepeatedWithItsBody(t *testing.T) {
@@ -58,9 +63,9 @@ func TestWhatPassesIsRepeatedWithItsBody(t *testing.T) {
 	for _, status := range []int{0, 408, 425, 429, 500, 502, 503, 504} {
 		synctest.Test(t, func(t *testing.T) {
 			transport := &answers{statuses: []int{status, status, 200}}
-			response, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}))
+			got, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}), url)
 			require.NoError(t, err)
-			require.Equal(t, 200, response.StatusCode)
+			require.Equal(t, 200, got)
 			require.Equal(t, []string{"body", "body", "body"}, transport.bodies)
 			require.LessOrEqual(t, transport.at[1].Sub(transport.at[0]), 500*time.Millisecond)
 			require.LessOrEqual(t, transport.at[2].Sub(transport.at[1]), time.Second)
@@ -72,9 +77,9 @@ func TestWhatDoesNotPassFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 204, 301, 304, 400, 401, 403, 404, 409, 413, 422, 501} {
 		transport := &answers{statuses: []int{status, 500}}
-		response, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}))
+		got, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}), url)
 		require.NoError(t, err)
-		require.Equal(t, status, response.StatusCode)
+		require.Equal(t, status, got)
 		require.Len(t, transport.at, 1)
 	}
 }
@@ -83,12 +88,12 @@ func TestTheLastAnswerIsReturnedAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		transport := &answers{statuses: []int{500, 502, 503}}
-		response, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}))
+		status, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}), url)
 		require.NoError(t, err)
-		require.Equal(t, 503, response.StatusCode)
+		require.Equal(t, 503, status)
 
 		broken := &answers{statuses: []int{0, 0}}
-		_, err = post(t.Context(), t, httpretry.New(httpretry.Config{Transport: broken, Attempts: 2}))
+		_, err = post(t.Context(), t, httpretry.New(httpretry.Config{Transport: broken, Attempts: 2}), url)
 		require.ErrorContains(t, err, "connection reset")
 		require.Len(t, broken.at, 2)
 	})
@@ -99,7 +104,7 @@ func TestRetryAfterIsObeyedUpToTheCap(t *testing.T) {
 	for value, want := range map[string]time.Duration{"3": 3 * time.Second, "3600": 8 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			transport := &answers{statuses: []int{429, 200}, header: http.Header{"Retry-After": {value}}}
-			_, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}))
+			_, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}), url)
 			require.NoError(t, err)
 			require.Equal(t, want, transport.at[1].Sub(transport.at[0]))
 		})
@@ -107,7 +112,7 @@ func TestRetryAfterIsObeyedUpToTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(5 * time.Second).UTC().Format(http.TimeFormat)
 		transport := &answers{statuses: []int{503, 200}, header: http.Header{"Retry-After": {at}}}
-		_, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}))
+		_, err := post(t.Context(), t, httpretry.New(httpretry.Config{Transport: transport}), url)
 		require.NoError(t, err)
 		require.Equal(t, 5*time.Second, transport.at[1].Sub(transport.at[0]))
 	})
@@ -120,10 +125,62 @@ func TestTheContextEndsAWait(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		transport := &answers{statuses: []int{503, 503, 503}, header: http.Header{"Retry-After": {"8"}}}
-		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: transport}))
+		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: transport}), url)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 	})
+}
+
+// TestAnAnswerAfterTheContextIsClosed: net/http would drop an answer that comes
+// with an error unclosed, and say so in the standard log.
+func TestAnAnswerAfterTheContextIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 503} {
+		ctx, cancel := context.WithCancel(t.Context())
+		body := &closing{Reader: strings.NewReader("answer")}
+		_, err := post(ctx, t, httpretry.New(httpretry.Config{Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+			cancel()
+			return &http.Response{StatusCode: status, Body: body, Request: request}, nil
+		})}), url)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, body.closed, status)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
+func TestItsOwnIdleConnectionsCanBeClosed(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	client := httpretry.New(httpretry.Config{})
+	_, err := post(t.Context(), t, client, server.URL)
+	require.NoError(t, err)
+	client.CloseIdleConnections()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection is still open")
+	}
 }
 
 func TestATokenFollowsNoRedirect(t *testing.T) {
@@ -134,10 +191,9 @@ func TestATokenFollowsNoRedirect(t *testing.T) {
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
-	response, err := httpretry.New(httpretry.Config{}).Get(server.URL)
+	status, err := post(t.Context(), t, httpretry.New(httpretry.Config{}), server.URL)
 	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusTemporaryRedirect, response.StatusCode)
+	require.Equal(t, http.StatusTemporaryRedirect, status)
 }
 
 func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
@@ -148,7 +204,7 @@ func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
 	defer server.Close()
 	attempts := 0
 	client := httpretry.New(httpretry.Config{OnAttempt: func(*http.Request, int, time.Duration) { attempts++ }})
-	_, err := client.Get(server.URL) //nolint:bodyclose // there is no response
+	_, err := post(t.Context(), t, client, server.URL)
 	require.ErrorContains(t, err, "certificate")
 	require.Equal(t, 1, attempts)
 }

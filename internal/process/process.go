@@ -5,6 +5,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,9 +24,13 @@ type Group struct {
 	start chan func()
 	done  sync.WaitGroup
 
-	mu   sync.Mutex
-	live []*Process
+	mu     sync.Mutex
+	live   []*Process
+	closed bool
 }
+
+// errClosed says that the group starts nothing any more.
+var errClosed = errors.New("the group is closed")
 
 // NewGroup returns a group whose children run in the folder dir and log there.
 // The caller must Close it.
@@ -56,7 +61,7 @@ type Process struct {
 }
 
 // Run starts the program at path, with its output appended to <dir>/<name>.log
-// and env added to this process's environment.
+// and env added to this process's environment. After Close it is an error.
 func (g *Group) Run(name, path string, env []string, args ...string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(g.dir, name+".log"), exited: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -70,28 +75,41 @@ func (g *Group) Run(name, path string, env []string, args ...string) (*Process, 
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = childAttributes()
 
+	if err := g.run(p); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+func (g *Group) run(p *Process) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosed
+	}
 	started := make(chan error)
 	g.start <- func() { started <- p.cmd.Start() }
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	g.mu.Lock()
 	g.live = append(g.live, p)
-	g.mu.Unlock()
 	g.done.Go(func() {
 		p.err = p.cmd.Wait()
 		close(p.exited)
 	})
-	return p, nil
+	return nil
 }
 
-// Close kills the children, last started first, and waits for them.
+// Close kills the children, last started first, and waits for them. Calling it
+// again does nothing.
 func (g *Group) Close() {
 	g.mu.Lock()
-	live := g.live
-	g.live = nil
-	g.mu.Unlock()
-	for _, p := range slices.Backward(live) {
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.closed = true
+	for _, p := range slices.Backward(g.live) {
 		p.Kill()
 	}
 	close(g.start)
@@ -107,14 +125,15 @@ func (p *Process) Err() error { return p.err }
 
 // Kill ends the process at once and waits for it.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill() //nolint:errcheck,gosec // it may have ended by itself
+	p.cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
 	<-p.exited
 }
 
-// Stop asks the process to end (SIGTERM), waits at most so long, and then kills
-// it, which is an error.
+// Stop asks the process to end (SIGTERM), waits at most so long, and returns how
+// it ended, as Err does. A process that does not end in time is killed, which is
+// an error.
 func (p *Process) Stop(most time.Duration) error {
-	p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck,gosec // it may have ended by itself
+	p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by itself
 	select {
 	case <-p.exited:
 		return p.err

@@ -2,10 +2,13 @@ package process_test
 
 import (
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/internal/process"
@@ -56,6 +59,27 @@ func TestCloseEndsEveryChild(t *testing.T) {
 		<-p.Exited()
 		require.ErrorContains(t, p.Err(), "killed")
 	}
+}
+
+func TestAClosedGroupStartsNothing(t *testing.T) {
+	t.Parallel()
+	g := process.NewGroup(t.TempDir())
+	var runs sync.WaitGroup
+	for i := range 8 {
+		runs.Go(func() {
+			p, err := g.Run(strconv.Itoa(i), "/bin/sleep", nil, "1000")
+			if err == nil {
+				<-p.Exited()
+				return
+			}
+			assert.EqualError(t, err, strconv.Itoa(i)+": the group is closed")
+		})
+	}
+	g.Close()
+	runs.Wait()
+	_, err := g.Run("late", "/bin/sleep", nil, "1000")
+	require.EqualError(t, err, "late: the group is closed")
+	g.Close()
 }
 
 func TestAMissingProgramIsNamed(t *testing.T) {

@@ -89,8 +89,10 @@ func TestRetriesStartAnewAfterATrigger(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		stopped(t, stop)
 		same(t, "passes", beats.read(), []beat{
-			{0, reconcile.Started}, {1 * time.Second, reconcile.Retried},
-			{5 * time.Second, reconcile.Triggered}, {6 * time.Second, reconcile.Retried},
+			{0, reconcile.Started},
+			{1 * time.Second, reconcile.Retried},
+			{5 * time.Second, reconcile.Triggered},
+			{6 * time.Second, reconcile.Retried},
 			{36 * time.Second, reconcile.Ticked},
 		})
 	})

@@ -204,7 +204,8 @@ func (m *model) settle(k *modelKey, o outcome, backoff reconcile.Backoff, events
 	if came("Forget") {
 		o = outcome{}
 	}
-	delay, retry := backoff.Delay(k.failures+1), o.err == errBoom && k.failures < backoff.Retries
+	transient := o.err == errBoom //nolint:errorlint // a terminal error wraps it
+	delay, retry := backoff.Delay(k.failures+1), transient && k.failures < backoff.Retries
 	switch {
 	case came("Add"):
 		k.failures = 0

@@ -43,9 +43,21 @@ func TestDifferentContentHasDifferentHashes(t *testing.T) {
 	t.Parallel()
 	seen := map[diff.Sum]int{}
 	values := []any{
-		nil, true, false, "", "1", 1, -1, 1.5, []any{}, []any{nil}, []any{[]any{}}, map[string]any{}, map[string]any{"a": nil},
-		map[string]any{"a": "b"}, map[string]any{"b": "a"}, []any{"a", "b"}, []any{"b", "a"}, []any{"ab"}, []any{"a", []any{"b"}},
-		map[string]any{"a": map[string]any{"b": "c"}}, map[string]any{"a": "b", "c": "d"}, 1e300, math.MaxInt64, math.MinInt64,
+		nil, true, false, "", "1", 1, -1, 1.5,
+		[]any{},
+		[]any{nil},
+		[]any{[]any{}},
+		map[string]any{},
+		map[string]any{"a": nil},
+		map[string]any{"a": "b"},
+		map[string]any{"b": "a"},
+		[]any{"a", "b"},
+		[]any{"b", "a"},
+		[]any{"ab"},
+		[]any{"a", []any{"b"}},
+		map[string]any{"a": map[string]any{"b": "c"}},
+		map[string]any{"a": "b", "c": "d"},
+		1e300, math.MaxInt64, math.MinInt64,
 	}
 	for i, v := range values {
 		sum := hash(t, v)

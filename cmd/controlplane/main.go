@@ -37,7 +37,7 @@ func main() {
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
-	command := newRootCommand(lookupEnv)
+	command := newRootCommand(lookupEnv) //nolint:contextcheck // ExecuteContext passes it
 	command.SetArgs(args)
 	command.SetOut(stdout)
 	command.SetErr(stderr)

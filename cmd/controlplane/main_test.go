@@ -261,7 +261,7 @@ func TestADatabaseThatCannotServeEndsWithCodeOneAndOneLine(t *testing.T) {
 }
 
 func TestAnAddressInUseEndsWithCodeOne(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
 	got := execute(t, binary(t), nil, "--listen", taken.Addr().String(), "--metrics-listen", "127.0.0.1:0", "--admin-token-file", writeFile(t, adminToken))

@@ -23,10 +23,9 @@ type registration struct {
 // clusterView is one cluster as GET shows it.
 type clusterView struct {
 	Cluster
-	// Phases counts the services by phase; "Unknown" are those that were
-	// never reported.
-	Phases   map[string]int `json:"phases"`
-	Services []ServiceState `json:"services"`
+	// Standings counts the services by where they stand.
+	Standings map[Standing]int `json:"standings"`
+	Services  []ServiceState   `json:"services"`
 }
 
 func (s *Server) putCluster(w http.ResponseWriter, r *http.Request) error {
@@ -73,16 +72,12 @@ func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := clusterView{Phases: map[string]int{}}
+	view := clusterView{Standings: map[Standing]int{}}
 	if view.Cluster, view.Services, err = s.store.Cluster(r.Context(), clusterID); err != nil {
 		return err
 	}
 	for i := range view.Services {
-		phase := string(view.Services[i].Phase)
-		if phase == "" {
-			phase = "Unknown"
-		}
-		view.Phases[phase]++
+		view.Standings[view.Services[i].Standing]++
 	}
 	if view.Services == nil {
 		view.Services = []ServiceState{}

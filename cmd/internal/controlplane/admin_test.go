@@ -38,10 +38,16 @@ func TestAClusterShowsItsTokenOnce(t *testing.T) {
 func TestTheAdministrationNeedsItsToken(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range [][2]string{
-		{"GET", clustersPath}, {"PUT", clustersPath + "/" + clusterC}, {"GET", clustersPath + "/" + clusterA},
-		{"PUT", clustersPath + "/" + clusterA + "/config"}, {"POST", clustersPath + "/" + clusterA + "/allow-mass-delete"},
-		{"POST", clustersPath + "/" + clusterA + "/rotate-token"}, {"PUT", projectsPath + projectX}, {"DELETE", projectsPath + projectX},
-		{"PUT", servicePath}, {"DELETE", servicePath},
+		{"GET", clustersPath},
+		{"PUT", clustersPath + "/" + clusterC},
+		{"GET", clustersPath + "/" + clusterA},
+		{"PUT", clustersPath + "/" + clusterA + "/config"},
+		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete"},
+		{"POST", clustersPath + "/" + clusterA + "/rotate-token"},
+		{"PUT", projectsPath + projectX},
+		{"DELETE", projectsPath + projectX},
+		{"PUT", servicePath},
+		{"DELETE", servicePath},
 	} {
 		for _, token := range []string{"", "wrong", adminToken + "x", adminToken[1:], w.tokens[clusterA]} {
 			got := w.do(path[0], path[1], token, "")
@@ -262,7 +268,7 @@ func TestANewEpochAfterARestoreIsServedAndReplacesOldReports(t *testing.T) {
 	// The kept report is of the old epoch, so a lower generation replaces it.
 	require.Equal(t, 204, report(state.Epoch, 2, "Healthy"))
 	require.Equal(t, 204, report(old.Epoch, 3, "Failed"))
-	require.Equal(t, map[string]any{"Healthy": 1.0}, w.admin("GET", clustersPath+"/"+clusterA, "").member("phases"))
+	require.Equal(t, map[string]any{"Healthy": 1.0}, w.admin("GET", clustersPath+"/"+clusterA, "").member("standings"))
 	require.Equal(t, 404, w.admin("POST", clustersPath+"/"+clusterC+"/new-epoch", "").status)
 }
 

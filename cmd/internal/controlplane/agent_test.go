@@ -104,8 +104,13 @@ func TestATokenOfAnAgentNeverReachesTheAdministration(t *testing.T) {
 func TestAuthenticationComesBeforeEverythingElse(t *testing.T) {
 	w := newWorld(t)
 	for _, request := range [][2]string{
-		{"DELETE", statePath(clusterA)}, {"GET", statusPath(clusterA)}, {"POST", statusPath("no-uuid")},
-		{"PATCH", clustersPath}, {"GET", "/api/v1/admin/nothing"}, {"PUT", clustersPath + "/no-uuid"}, {"GET", "/api/v1/clusters/" + clusterA + "/nothing"},
+		{"DELETE", statePath(clusterA)},
+		{"GET", statusPath(clusterA)},
+		{"POST", statusPath("no-uuid")},
+		{"PATCH", clustersPath},
+		{"GET", "/api/v1/admin/nothing"},
+		{"PUT", clustersPath + "/no-uuid"},
+		{"GET", "/api/v1/clusters/" + clusterA + "/nothing"},
 	} {
 		got := w.do(request[0], request[1], "wrong", "{", "Content-Type", "text/plain")
 		require.Equal(t, 401, got.status, request)
@@ -125,7 +130,7 @@ func TestStatusIsKeptAndShown(t *testing.T) {
 	shown := w.admin("GET", clustersPath+"/"+clusterA, "")
 	require.Equal(t, 200, shown.status)
 	require.EqualValues(t, 3, shown.number("generation"))
-	require.Equal(t, map[string]any{"Failed": 1.0}, shown.member("phases"))
+	require.Equal(t, map[string]any{"Failed": 1.0}, shown.member("standings"))
 	require.Equal(t, epoch+"-3", shown.text("last_pull_version"))
 	require.NotEmpty(t, shown.text("last_pull_at"))
 	for _, part := range []string{`"phase":"Failed"`, `"ready":1`, `"desired":2`, `"observed_generation":3`, `"error_class":"NameTaken"`, `"message":"held by hand"`, `"wanted_generation":3`, `"instance_id":"agent-1"`} {
@@ -144,14 +149,14 @@ func TestStatusIsKeptAndShown(t *testing.T) {
 	epoch = "gone"
 	require.Equal(t, 204, report(3, "Failed", "").status)
 	shown = w.admin("GET", clustersPath+"/"+clusterA, "")
-	require.Equal(t, map[string]any{"Healthy": 1.0}, shown.member("phases"))
+	require.Equal(t, map[string]any{"Healthy": 1.0}, shown.member("standings"))
 }
 
 func TestAServiceThatWasNeverReportedIsShownAsUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.seed()
 	shown := w.admin("GET", clustersPath+"/"+clusterA, "")
-	require.Equal(t, map[string]any{"Unknown": 1.0}, shown.member("phases"))
+	require.Equal(t, map[string]any{"Unknown": 1.0}, shown.member("standings"))
 	require.Nil(t, shown.member("last_pull_at"))
 }
 

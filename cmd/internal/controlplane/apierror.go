@@ -29,7 +29,7 @@ func errInvalid(fields ...starbase.FieldError) *apiError {
 }
 
 // storeErrors says how the conditions of the store are answered.
-var storeErrors = []struct {
+var storeErrors = []struct { //nolint:gochecknoglobals // a table, never written to
 	condition error
 	answer    apiError
 }{

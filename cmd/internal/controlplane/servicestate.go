@@ -27,6 +27,42 @@ type ServiceState struct {
 	ReportedAt time.Time `json:"reported_at,omitzero"`
 	// InstanceID is the agent process that reported.
 	InstanceID string `json:"instance_id,omitempty"`
+	// Standing is where the service stands as of what is wanted now: the
+	// reported phase if the report is about that or newer, else one of the
+	// constants of type [Standing].
+	Standing Standing `json:"standing"`
+}
+
+// Standing is a [starbase.Phase], or what can be said without a report that is
+// about the wanted state.
+type Standing string
+
+// The standings that no agent reports.
+const (
+	// StandingUnknown is a service of which nothing was ever reported.
+	StandingUnknown Standing = "Unknown"
+	// StandingPending is a service whose wanted state is newer than the last
+	// report.
+	StandingPending Standing = "Pending"
+	// StandingDeleted is a tombstone that the agent has worked off: it has
+	// reported on that state or a newer one, and had nothing to say of it.
+	StandingDeleted Standing = "Deleted"
+)
+
+// stand sets the standing, given the newest generation of the current epoch
+// that the cluster's agent has reported on.
+func (s *ServiceState) stand(epoch string, newest int64) {
+	known := s.ReportedEpoch == epoch && s.ReportedGeneration >= s.WantedGeneration
+	switch {
+	case s.Deleted && newest >= s.WantedGeneration && s.ReportedGeneration < newest:
+		s.Standing = StandingDeleted
+	case s.Phase == "":
+		s.Standing = StandingUnknown
+	case !known:
+		s.Standing = StandingPending
+	default:
+		s.Standing = Standing(s.Phase)
+	}
 }
 
 // maxStatusRows bounds what one agent can make the database keep.
@@ -101,8 +137,19 @@ func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster,
 		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		states, err = serviceStates(ctx, tx, clusterID)
-		return err
+		if states, err = serviceStates(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		var newest int64
+		for i := range states {
+			if states[i].ReportedEpoch == cluster.Epoch {
+				newest = max(newest, states[i].ReportedGeneration)
+			}
+		}
+		for i := range states {
+			states[i].stand(cluster.Epoch, newest)
+		}
+		return nil
 	})
 	if err != nil {
 		return Cluster{}, nil, fmt.Errorf("cluster %s: %w", clusterID, err)

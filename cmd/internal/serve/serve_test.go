@@ -142,7 +142,7 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 func TestAnAddressInUseIsAnErrorWithTheAddress(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
 	err = (&serve.Server{Address: taken.Addr().String()}).Start(t.Context())

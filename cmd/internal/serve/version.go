@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"runtime/debug"
+	"strings"
 )
 
 // Version returns the version of the running program as the Go toolchain
@@ -12,11 +13,11 @@ func Version() string {
 	if !ok {
 		return "unknown"
 	}
-	version := cmp.Or(info.Main.Version, "(devel)")
+	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			version += " " + setting.Value
+			parts = append(parts, setting.Value)
 		}
 	}
-	return version + " " + info.GoVersion
+	return strings.Join(append(parts, info.GoVersion), " ")
 }

@@ -15,14 +15,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-func requireRefused(t *testing.T, reason starbase.Reason, body string) *starbase.RefusedError {
+func requireRefused(t *testing.T, reason starbase.Reason, body string) {
 	t.Helper()
 	state, err := starbase.Decode(strings.NewReader(body), clusterID)
 	var refused *starbase.RefusedError
 	require.ErrorAs(t, err, &refused, "body: %.200s", body)
 	require.Equal(t, reason, refused.Reason, "%v", err)
 	require.Nil(t, state)
-	return refused
 }
 
 func TestASealedBodyIsReadBackWhole(t *testing.T) {

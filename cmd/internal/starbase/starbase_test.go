@@ -46,8 +46,8 @@ func fullProject() starbase.Project {
 }
 
 // sealed returns a body as a server writes it, and its text.
-func sealed(t testing.TB) (*starbase.DesiredState, []byte) {
-	t.Helper()
+func sealed(tb testing.TB) (*starbase.DesiredState, []byte) {
+	tb.Helper()
 	second := fullService()
 	second.Environment, second.Deleted = "staging", true
 	state := &starbase.DesiredState{
@@ -60,8 +60,8 @@ func sealed(t testing.TB) (*starbase.DesiredState, []byte) {
 			Entries: map[string]string{"PASSWORD": "hunter2"}, Checksum: "sha256:00",
 		}},
 	}
-	require.NoError(t, state.Seal())
+	require.NoError(tb, state.Seal())
 	body, err := json.Marshal(state)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return state, body
 }

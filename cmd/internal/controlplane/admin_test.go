@@ -268,6 +268,10 @@ func TestANewEpochAfterARestoreIsServedAndReplacesOldReports(t *testing.T) {
 	// The kept report is of the old epoch, so a lower generation replaces it.
 	require.Equal(t, 204, report(state.Epoch, 2, "Healthy"))
 	require.Equal(t, 204, report(old.Epoch, 3, "Failed"))
+	shown := w.admin("GET", clustersPath+"/"+clusterA, "")
+	require.Contains(t, shown.body, `"phase":"Healthy"`)
+	require.Equal(t, map[string]any{"Pending": 1.0}, shown.member("standings"), "the report is older than what is wanted")
+	require.Equal(t, 204, report(state.Epoch, 5, "Healthy"))
 	require.Equal(t, map[string]any{"Healthy": 1.0}, w.admin("GET", clustersPath+"/"+clusterA, "").member("standings"))
 	require.Equal(t, 404, w.admin("POST", clustersPath+"/"+clusterC+"/new-epoch", "").status)
 }

@@ -152,6 +152,29 @@ func TestStatusIsKeptAndShown(t *testing.T) {
 	require.Equal(t, map[string]any{"Healthy": 1.0}, shown.member("standings"))
 }
 
+func TestADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	const other = "dddddddd-0000-4000-8000-00000000000f"
+	w.must("PUT", strings.Replace(servicePath, serviceX, other, 1), `{"image":"other:1","replicas":1}`)
+	report := func(services ...string) {
+		state := w.pull(clusterA)
+		entries := make([]string, len(services))
+		for i, id := range services {
+			entries[i] = fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":"Healthy"}`, projectX, id)
+		}
+		require.Equal(t, 204, w.do("POST", statusPath(clusterA), w.tokens[clusterA],
+			fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","services":[%s]}`, state.Epoch, state.Generation, strings.Join(entries, ","))).status)
+	}
+	standings := func() any { return w.admin("GET", clustersPath+"/"+clusterA, "").member("standings") }
+	report(serviceX, other)
+	require.Equal(t, map[string]any{"Healthy": 2.0}, standings())
+	w.must("DELETE", servicePath, "")
+	require.Equal(t, map[string]any{"Healthy": 1.0, "Pending": 1.0}, standings())
+	report(other)
+	require.Equal(t, map[string]any{"Healthy": 1.0, "Deleted": 1.0}, standings())
+}
+
 func TestAServiceThatWasNeverReportedIsShownAsUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.seed()

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -35,6 +36,8 @@ func (c *Cluster) kubectl(ctx context.Context, stdin io.Reader, args ...string) 
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		// What a context ended is reported as killed.
+		err = cmp.Or(context.Cause(ctx), err)
 		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
@@ -49,7 +52,8 @@ func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (*
 	}
 	config := rest.CopyConfig(c.Config)
 	config.BearerToken = strings.TrimSpace(token)
-	path := filepath.Join(c.Dir, namespace+"-"+name+".kubeconfig")
+	// No namespace has a dot in its name.
+	path := filepath.Join(c.Dir, namespace+"."+name+".kubeconfig")
 	return config, path, c.writeKubeconfig(path, config)
 }
 

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -34,8 +35,8 @@ const (
 // plane and the data files beside them, building it first when this machine has
 // none of that version. Builders in other processes are waited for.
 //
-// The folder lies in TRUEUP_KUBE_CACHE, or else in the user's cache folder.
-// Progress of a build is written to progress, a line every ten seconds. The
+// The folder lies in TRUEUP_KUBE_CACHE, an absolute path, or else in the user's
+// cache folder. Progress of a build is written to progress, a line every ten seconds. The
 // working directory must lie inside the trueup repository.
 func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
 	source, err := findSource()
@@ -62,7 +63,7 @@ func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
 	if isDir(dir) {
 		return dir, nil
 	}
-	work, err := os.MkdirTemp(cache, "building-")
+	work, err := workDir(dir)
 	if err != nil {
 		return "", fmt.Errorf("kubetest: cache folder: %w", err)
 	}
@@ -77,6 +78,22 @@ func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
 	return dir, nil
 }
 
+// workDir makes the folder that a build fills, and removes what killed builds
+// of the same left. The caller holds the lock.
+func workDir(dir string) (string, error) {
+	prefix := dir + ".building-"
+	left, err := filepath.Glob(prefix + "*")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return "", err
+		}
+	}
+	return os.MkdirTemp(filepath.Dir(dir), filepath.Base(prefix)+"*")
+}
+
 type builder struct {
 	source, version, work string
 	progress              io.Writer
@@ -84,7 +101,7 @@ type builder struct {
 
 func (b builder) build(ctx context.Context) error {
 	start := time.Now()
-	fmt.Fprintf(b.progress, "kubetest: building Kubernetes %s from Go modules; the first time takes 4 to 8 minutes on 2 cores\n", b.version)
+	b.say("building Kubernetes %s from Go modules; the first time takes 4 to 8 minutes on 2 cores", b.version)
 	if err := b.compile(ctx, "kube", "-X k8s.io/component-base/version.gitVersion="+b.version, "."); err != nil {
 		return err
 	}
@@ -103,8 +120,13 @@ func (b builder) build(ctx context.Context) error {
 	if err := b.join(ctx, gatewayAPI, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_*.yaml"); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.progress, "kubetest: built in %s\n", time.Since(start).Round(time.Second))
+	b.say("built in %s", time.Since(start).Round(time.Second))
 	return nil
+}
+
+func (b builder) say(format string, args ...any) {
+	// A build does not fail for want of a reader.
+	_, _ = fmt.Fprintf(b.progress, "kubetest: "+format+"\n", args...)
 }
 
 // compile runs go build with the package count as progress.
@@ -119,7 +141,8 @@ func (b builder) compile(ctx context.Context, name, ldflags, pkg string) error {
 	}
 	var compiled atomic.Int64
 	done := make(chan struct{})
-	go b.report(name, &compiled, done)
+	var reporter sync.WaitGroup
+	reporter.Go(func() { b.report(name, &compiled, done) })
 	var last []string
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		compiled.Add(1)
@@ -128,6 +151,7 @@ func (b builder) compile(ctx context.Context, name, ldflags, pkg string) error {
 	}
 	err = cmd.Wait()
 	close(done)
+	reporter.Wait()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, strings.Join(last, "\n"))
 	}
@@ -143,7 +167,7 @@ func (b builder) report(name string, compiled *atomic.Int64, done <-chan struct{
 		case <-done:
 			return
 		case <-tick.C:
-			fmt.Fprintf(b.progress, "kubetest: building %s: %d packages compiled, %s\n", name, compiled.Load(), time.Since(start).Round(time.Second))
+			b.say("building %s: %d packages compiled, %s", name, compiled.Load(), time.Since(start).Round(time.Second))
 		}
 	}
 }
@@ -205,7 +229,7 @@ func findSource() (string, error) {
 // that changes with anything that could change the build.
 func sourceVersion(source string) (version, key string, err error) {
 	digest := sha256.New()
-	fmt.Fprintln(digest, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	digest.Write([]byte(runtime.Version() + " " + runtime.GOOS + " " + runtime.GOARCH + "\n"))
 	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
 		data, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
@@ -224,7 +248,10 @@ func sourceVersion(source string) (version, key string, err error) {
 }
 
 func cacheDir() (string, error) {
-	dir := os.Getenv("TRUEUP_KUBE_CACHE")
+	dir, err := folderVariable("TRUEUP_KUBE_CACHE")
+	if err != nil {
+		return "", err
+	}
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -243,10 +270,24 @@ type programs struct {
 	preferred, built string
 }
 
+// folderVariable reads an environment variable that names a folder, or is empty.
+// A relative path is an error: go test runs each package in a folder of its own.
+func folderVariable(name string) (string, error) {
+	dir := os.Getenv(name)
+	if dir != "" && !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("kubetest: %s must be an absolute path, not %q", name, dir)
+	}
+	return dir, nil
+}
+
 // findPrograms builds the assets only if the preferred folder lacks one of the
 // names.
 func findPrograms(ctx context.Context, progress io.Writer, names ...string) (programs, error) {
-	found := programs{preferred: os.Getenv("KUBEBUILDER_ASSETS")}
+	preferred, err := folderVariable("KUBEBUILDER_ASSETS")
+	if err != nil {
+		return programs{}, err
+	}
+	found := programs{preferred: preferred}
 	for _, name := range names {
 		if found.preferred != "" && exists(filepath.Join(found.preferred, name)) {
 			continue

@@ -43,9 +43,9 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s %d", r.Verb, r.URI, r.Code)
 }
 
-// Requests returns the requests of one user, impersonated or real, since the cluster's start, in the
-// order of their answers, from the API server's own audit log: what a client
-// really sent, whatever it says of itself.
+// Requests returns the requests of one user, impersonated or real, since the
+// cluster's start, in the order of their answers, from the API server's own
+// audit log: what a client really sent, whatever it says of itself.
 func (c *Cluster) Requests(user string) ([]Request, error) {
 	file, err := os.Open(filepath.Join(c.Dir, auditLog))
 	if errors.Is(err, os.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -63,11 +64,20 @@ type ports struct{ client, peer, api int }
 // its use.
 var errPortTaken = errors.New("port taken")
 
+// errFolderTaken says that another start took the new folder for an abandoned
+// one, before it was locked.
+var errFolderTaken = errors.New("folder removed")
+
 const lockName = "lock"
 
-// Run starts a cluster and returns once everything that the options ask for is
-// ready. The caller must call Stop. The context bounds the start, not the life
-// of the cluster.
+// readyLimit bounds a start after the first build, so that a test fails with a
+// reason before go test's own limit ends it without one.
+const readyLimit = 3 * time.Minute
+
+// Run starts a cluster and returns once its API server is ready, the Gateway API
+// is established, the nodes exist, and the other processes have begun. The
+// caller must call Stop. The context bounds the start, not the life of the
+// cluster; a start that takes over three minutes fails.
 func Run(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
@@ -89,6 +99,8 @@ func Run(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
 	for {
 		c := &Cluster{options: options, programs: found}
 		err := c.start(ctx)
@@ -96,13 +108,14 @@ func Run(ctx context.Context, options Options) (*Cluster, error) {
 			return c, nil
 		}
 		c.Stop()
-		if !errors.Is(err, errPortTaken) {
+		if !errors.Is(err, errPortTaken) && !errors.Is(err, errFolderTaken) {
 			return nil, fmt.Errorf("kubetest: %w", err)
 		}
 	}
 }
 
-// Stop ends the cluster's processes and removes its folder.
+// Stop ends the cluster's processes and removes its folder. Calling it again does
+// nothing.
 func (c *Cluster) Stop() {
 	if c.processes != nil {
 		c.processes.Close()
@@ -147,7 +160,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	c.Dir = dir
 	if c.unlock, err = lockFile(ctx, filepath.Join(dir, lockName)); err != nil {
-		return err
+		return lockError(dir, err)
 	}
 	c.processes = process.NewGroup(dir)
 
@@ -157,7 +170,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	encoded := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	secret := make([]byte, 16)
-	rand.Read(secret) //nolint:errcheck // never fails
+	rand.Read(secret)
 	c.token = hex.EncodeToString(secret)
 	return errors.Join(
 		c.write("service-account.key", string(encoded)),
@@ -167,21 +180,30 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	)
 }
 
+// lockError removes the folder, which is not ours without its lock.
+func lockError(dir string, err error) error {
+	os.RemoveAll(dir) //nolint:errcheck // it may be gone
+	if errors.Is(err, fs.ErrNotExist) {
+		return errFolderTaken
+	}
+	return err
+}
+
 func (c *Cluster) write(name, content string) error {
 	return os.WriteFile(filepath.Join(c.Dir, name), []byte(content), 0o600)
 }
 
 func (c *Cluster) choosePorts() error {
-	var errs []error
 	for _, port := range []*int{&c.ports.client, &c.ports.peer, &c.ports.api} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a local bind
 		if err != nil {
 			return err
 		}
 		*port = listener.Addr().(*net.TCPAddr).Port
-		defer func() { errs = append(errs, listener.Close()) }()
+		// Not before all are chosen, or the next might be the same.
+		defer listener.Close() //nolint:errcheck // nobody has connected
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (c *Cluster) startControlPlane(ctx context.Context) error {
@@ -199,7 +221,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		"--service-account-key-file", "service-account.key", "--service-account-signing-key-file", "service-account.key",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16",
 		"--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC",
-		"--audit-policy-file", "audit-policy.yaml", "--audit-log-path", filepath.Join(c.Dir, auditLog), "--audit-log-mode", "blocking")
+		"--audit-policy-file", "audit-policy.yaml", "--audit-log-path", filepath.Join(c.Dir, auditLog), "--audit-log-mode", "blocking",
+		// In MB. The default is 100, and what is rotated away would be missed.
+		"--audit-log-maxsize", "1000000")
 	if err != nil {
 		return err
 	}

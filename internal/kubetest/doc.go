@@ -3,8 +3,8 @@
 // manager, the scheduler and simulated nodes (kwok), as child processes on free
 // loopback ports.
 //
-// The programs come from the folder that KUBEBUILDER_ASSETS names, when set.
-// What that folder lacks is built from the Go modules that internal/kube pins,
+// The programs come from the folder that KUBEBUILDER_ASSETS names by its
+// absolute path, when set. What that folder lacks is built from the Go modules that internal/kube pins,
 // once, into a cache folder keyed by version ([BuildAssets]); the first build
 // takes minutes, later ones find it done.
 //

@@ -11,7 +11,8 @@ import (
 )
 
 // lockFile takes the exclusive lock of a file, which it creates, and returns
-// how to give it back. The kernel gives it back when the process dies.
+// how to give it back. The kernel gives it back when the process dies. When the
+// file's folder is removed before the lock is taken, the error is fs.ErrNotExist.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -20,6 +21,12 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
+			// removeAbandoned may have been first, and the lock be of a file
+			// that is gone.
+			if _, err := os.Stat(path); err != nil {
+				file.Close() //nolint:errcheck // nothing was written
+				return nil, err
+			}
 			return func() { file.Close() }, nil //nolint:errcheck // nothing was written
 		}
 		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {

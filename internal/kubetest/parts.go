@@ -1,7 +1,9 @@
 package kubetest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -62,10 +64,13 @@ func (c *Cluster) installGatewayAPI(ctx context.Context) error {
 	return err
 }
 
+// errStatusZero says how a process ended that does not call it a failure.
+var errStatusZero = errors.New("exit status 0")
+
 func exitError(p *process.Process) error {
 	tail := p.Tail()
 	if strings.Contains(tail, "address already in use") {
 		return fmt.Errorf("%s: %w", p.Name, errPortTaken)
 	}
-	return fmt.Errorf("%s ended: %w\n%s", p.Name, p.Err(), tail)
+	return fmt.Errorf("%s ended: %w\n%s", p.Name, cmp.Or(p.Err(), errStatusZero), tail)
 }

@@ -11,14 +11,14 @@ const startLimit = 30 * time.Minute
 
 // Start starts a cluster that ends with the test. A failure to start fails the
 // test at once.
-func Start(t testing.TB, options Options) *Cluster {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+func Start(tb testing.TB, options Options) *Cluster {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), startLimit)
 	defer cancel()
 	c, err := Run(ctx, options)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(c.Stop)
+	tb.Cleanup(c.Stop)
 	return c
 }

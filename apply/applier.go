@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -237,7 +238,7 @@ func (p *pass) write(ctx context.Context, it *item) (Action, error) {
 	v.began(n)
 	defer v.ended(n, false)
 	err := p.send(ctx, v, it, must)
-	if !apierrors.IsConflict(err) {
+	if !unmet(err) {
 		return outcome(must, err)
 	}
 	// The view was behind: the object exists, or is another one by now.
@@ -252,6 +253,20 @@ func (p *pass) write(ctx context.Context, it *item) (Action, error) {
 		return Failed, err
 	}
 	return outcome(must, p.send(ctx, v, it, must))
+}
+
+// unmet reports that a precondition did not hold: the object exists, or it does
+// not, or it is another one. The server calls a foreign UID a conflict where the
+// name is free, and an invalid field where another object has it.
+func unmet(err error) bool {
+	if apierrors.IsConflict(err) {
+		return true
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 func outcome(must precondition, err error) (Action, error) {

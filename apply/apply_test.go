@@ -242,3 +242,29 @@ func autoscaledReplicas(t *testing.T, b *bench) {
 	require.Zero(t, a.drifts.Load())
 	require.Equal(t, "3", b.kubectl(t, "get", "-n", b.ns+"-more", "deployment/web", "-o", "jsonpath={.spec.replicas}"))
 }
+
+func foreignSuccessor(t *testing.T, b *bench) {
+	a := b.start(t)
+	apply1(t, a, b.set(t, configMap("a", "1")))
+	a.stop() // the view no longer hears of anything
+	b.kubectl(t, "delete", "-n", b.ns, "configmap", "a")
+	b.kubectl(t, "create", "-n", b.ns, "configmap", "a", "--from-literal=theirs=1")
+	before := b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml")
+	report, err := a.Apply(t.Context(), b.set(t, configMap("a", "2")))
+	require.ErrorIs(t, err, apply.ErrNotOurs)
+	require.Equal(t, 1, report.Count(apply.Refused))
+	require.Equal(t, before, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml"))
+}
+
+func staleView(t *testing.T, b *bench) {
+	a := b.start(t)
+	b.start(t).stop()
+	a.stop()
+	set := b.set(t, configMap("a", "1"), configMap("b", "1"))
+	require.Equal(t, 2, apply1(t, a, set).Count(apply.Created))
+	require.Equal(t, 2, apply1(t, a, set).Unchanged, "what we wrote is known, although the watch never told")
+	b.kubectl(t, "delete", "-n", b.ns, "configmap", "a")
+	report := apply1(t, a, b.set(t, configMap("a", "2"), configMap("b", "1")))
+	require.Equal(t, 1, report.Count(apply.Created), "it is gone, as the server says")
+	require.Equal(t, 1, report.Unchanged)
+}

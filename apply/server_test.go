@@ -41,6 +41,8 @@ func TestOnARealServer(t *testing.T) {
 		"wiped managedFields are noticed once":                       wipedManagedFields,
 		"an apply whose answer was lost is recognised":               lostAnswer,
 		"replicas left to an autoscaler are not touched":             autoscaledReplicas,
+		"a foreign successor is not taken over":                      foreignSuccessor,
+		"a stale view neither creates twice nor surfaces":            staleView,
 		"prune deletes what is absent, in reverse order":             pruneAbsent,
 		"prune deletes nothing beyond its limit":                     pruneLimit,
 		"prune deletes nothing without a complete and non-empty set": pruneGuards,

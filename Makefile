@@ -16,12 +16,15 @@ NESTED = cmd cloud/aws statesync/sqlstore examples
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # What must keep its promises under concurrency runs with the race detector.
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
-STEPS = vet test-race test-root test-alone test-nested
+STEPS = vet test-race test-root test-alone test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
 SLOW = /(apply|internal/kubetest)(/|$$)
+# go.mod requires the oldest minor of client-go that upstream supports; this is
+# the newest, of which the last patch is taken.
+NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested demo bench lint tidy fuzz consumer-cost
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench lint tidy fuzz consumer-cost
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -61,6 +64,17 @@ test-nested: ## The other modules of the workspace
 		$(WORK) $(GO) vet ./$$m/...; \
 		$(WORK) $(GO) test $(V) $(RACE) ./$$m/...; \
 	done
+
+# With a go.mod of its own, in a folder that it removes: the checkout stays as it
+# is. A minor that needs a newer Go is an error of go get.
+test-newest: kube ## The packages that use client-go, with its newest minor (NEWEST=v0.37)
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; trap 'exit 1' HUP INT TERM; \
+	cp go.mod go.sum "$$dir"; \
+	export GOWORK=off GOTOOLCHAIN=$$($(GO) env GOVERSION); \
+	$(GO) get -modfile="$$dir/go.mod" k8s.io/client-go@$(NEWEST) k8s.io/apimachinery@$(NEWEST); \
+	$(GO) list -modfile="$$dir/go.mod" -mod=mod -m k8s.io/client-go k8s.io/apimachinery; \
+	$(GO) vet -modfile="$$dir/go.mod" -mod=mod ./diff/... ./apply/... ./reconcile/...; \
+	$(GO) test $(V) -modfile="$$dir/go.mod" -mod=mod ./diff/... ./apply/... ./reconcile/...
 
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')

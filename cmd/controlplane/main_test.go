@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -220,9 +221,12 @@ func TestTheProgramServesUntilSIGTERMAndKeepsItsData(t *testing.T) {
 		base + "/readyz":                   "database: ok",
 		"http://" + p.metrics + "/metrics": `trueup_controlplane_requests_total{code="200",method="GET",route="/api/v1/clusters/{cluster_id}/desired-state"} 1`,
 	} {
-		status, body := request(t, client, "GET", url, "", "")
-		require.Equal(t, 200, status, url)
-		require.Contains(t, body, want)
+		// A request is counted when its answer is already on the way.
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			status, body := request(t, client, "GET", url, "", "")
+			assert.Equal(c, 200, status, url)
+			assert.Contains(c, body, want)
+		}, 10*time.Second, 10*time.Millisecond)
 	}
 	info, err := os.Stat(database)
 	require.NoError(t, err)

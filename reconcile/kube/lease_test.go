@@ -183,6 +183,49 @@ func TestWorkThatCannotReachTheServerIsStoppedBeforeAnotherStarts(t *testing.T) 
 	})
 }
 
+// A renewal counts from when it was sent: others may have seen it long before
+// its answer comes.
+func TestSlowAnswersDoNotMakeALeaseLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, st := newServer(), &stage{}
+		a := s.client()
+		la := st.lease(a, "a")
+		la.Starter = st.work("a", 4900*time.Millisecond)
+		stopA := start(t, la)
+		time.Sleep(time.Second)
+		stopB := start(t, st.lease(s.client(), "b"))
+		a.breaks(func(c *client) { c.latency = 2400 * time.Millisecond })
+		for range 20 {
+			time.Sleep(30*time.Second + 700*time.Millisecond)
+			a.breaks(func(c *client) { c.down = true })
+			time.Sleep(40 * time.Second)
+			a.breaks(func(c *client) { c.down = false })
+			require.Zero(t, st.overlap())
+			require.NoError(t, stopB())
+			stopB = start(t, st.lease(s.client(), "b"))
+		}
+		require.NoError(t, stopA())
+		require.NoError(t, stopB())
+		require.Greater(t, len(st.all()), 20)
+	})
+}
+
+func TestALeaseTakenWhileStoppingIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, st := newServer(), &stage{}
+		a := s.client()
+		a.latency = 1500 * time.Millisecond
+		stopA := start(t, st.lease(a, "a"))
+		time.Sleep(3500 * time.Millisecond) // the request that takes it is on its way
+		require.NoError(t, stopA())
+		require.Contains(t, s.spec(), "holderIdentity")
+		require.Empty(t, s.spec()["holderIdentity"])
+		require.Empty(t, st.who())
+	})
+}
+
 func TestFailuresShorterThanTheDeadlineDisturbNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -425,7 +468,7 @@ func TestALeaseThatRunsCannotBeStartedTwice(t *testing.T) {
 	})
 }
 
-// TestNoTwoWorkAtOnceWhateverFails lets five electors live for two virtual days
+// TestNoTwoWorkAtOnceWhateverFails lets five electors live for eight virtual hours
 // among failing, slow and unanswered requests, outages and restarts.
 func TestNoTwoWorkAtOnceWhateverFails(t *testing.T) {
 	t.Parallel()
@@ -449,7 +492,7 @@ func TestNoTwoWorkAtOnceWhateverFails(t *testing.T) {
 					clients, stops = append(clients, c), append(stops, nil)
 					launch(i)
 				}
-				for range 2000 {
+				for range 1000 {
 					time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
 					i := random.IntN(len(clients))
 					switch random.IntN(8) {
@@ -476,7 +519,7 @@ func TestNoTwoWorkAtOnceWhateverFails(t *testing.T) {
 					}
 				}
 				require.Equal(t, 1, running, "somebody works once the faults are over")
-				require.Greater(t, before, 100)
+				require.Greater(t, before, 50)
 				t.Logf("seed %d: %d turns", seed, before)
 				for _, stop := range stops {
 					require.NoError(t, stop())

@@ -1,0 +1,80 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+)
+
+const shop = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web, resources: {requests: {cpu: "0.1"}}}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+`
+
+func settings(names ...string) (yaml string) {
+	for _, name := range names {
+		yaml += fmt.Sprintf("---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: shop}}\n", name)
+	}
+	return yaml
+}
+
+func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
+	t.Parallel()
+	cluster := kubetest.Start(t, kubetest.Options{})
+	folder := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		next := filepath.Join(folder, name+".next")
+		require.NoError(t, os.WriteFile(next, []byte(content), 0o600))
+		require.NoError(t, os.Rename(next, filepath.Join(folder, name)))
+	}
+	becomes := func(want string, args ...string) {
+		t.Helper()
+		var have string
+		require.Eventually(t, func() bool {
+			have, _ = cluster.Kubectl(t.Context(), args...)
+			return have == want
+		}, 30*time.Second, 50*time.Millisecond, "want %q", want)
+	}
+	replicas := []string{"get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.replicas}"}
+	live := []string{"get", "configmap", "-n", "shop", "-l", "converge.example.com/set", "-o", "jsonpath={.items[*].metadata.name}"}
+
+	write("shop.yaml", shop)
+	write("few.yaml", settings("c0", "c1"))
+	write("many.yaml", settings("c2", "c3", "c4", "c5", "c6", "c7"))
+	p, stop := programtest.Start(t, programtest.Build(t), "--kubeconfig", cluster.Kubeconfig, "--folder", folder, "--interval", "200ms", "--max-deletions", "3")
+	becomes("2", replicas...)
+	becomes("c0 c1 c2 c3 c4 c5 c6 c7", live...)
+	_, err := cluster.Kubectl(t.Context(), "scale", "deployment", "web", "-n", "shop", "--replicas=7")
+	require.NoError(t, err)
+	becomes("2", replicas...)
+
+	require.NoError(t, os.Remove(filepath.Join(folder, "few.yaml")))
+	becomes("c2 c3 c4 c5 c6 c7", live...)
+	require.NoError(t, os.Remove(filepath.Join(folder, "many.yaml")))
+	require.Eventually(t, func() bool {
+		log, err := os.ReadFile(p.Log)
+		return err == nil && strings.Contains(string(log), "the limit is 3")
+	}, 20*time.Second, 50*time.Millisecond)
+	becomes("c2 c3 c4 c5 c6 c7", live...)
+	require.NoError(t, stop(), p.Tail())
+}

@@ -268,3 +268,18 @@ func staleView(t *testing.T, b *bench) {
 	require.Equal(t, 1, report.Count(apply.Created), "it is gone, as the server says")
 	require.Equal(t, 1, report.Unchanged)
 }
+
+func driftWhileDown(t *testing.T, b *bench) {
+	a := b.start(t)
+	set := b.mixed(t)
+	apply1(t, a, set)
+	a.stop()
+	b.kubectl(t, "patch", "-n", b.ns+"-more", "service", "dns", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"}}}`)
+	before := len(b.requests(t))
+	again := b.start(t)
+	report := apply1(t, again, set)
+	require.Equal(t, 1, report.Count(apply.Updated))
+	require.Equal(t, set.Len()-1, report.Unchanged)
+	require.Len(t, b.requests(t), before+1)
+	require.Equal(t, "web", b.kubectl(t, "get", "-n", b.ns+"-more", "service", "dns", "-o", "jsonpath={.spec.selector.app}"))
+}

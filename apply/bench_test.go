@@ -77,9 +77,15 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 func TestAFirstPassRecallsWhatWasAppliedWithoutARequest(t *testing.T) {
 	t.Parallel()
 	set := benchmarkSet(t, 10)
-	report, err := benchmarkApplier(t, set).Apply(t.Context(), set) // a request would panic: there is no client
+	a := benchmarkApplier(t, set)
+	report, err := a.Apply(t.Context(), set) // a request would panic: there is no client
 	require.NoError(t, err)
 	require.Equal(t, 10, report.Unchanged)
+	for _, v := range a.Live.views {
+		for _, r := range v.records {
+			require.Zero(t, r.owned, "the field set has served its purpose")
+		}
+	}
 }
 
 func TestASweepOverUnchangedObjectsAllocatesNothingForEach(t *testing.T) { //nolint:paralleltest // counts allocations

@@ -29,6 +29,7 @@ func TestOnARealServer(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *bench){
 		"objects are created once and then cost no request":          createdOnceThenSilent,
 		"a restart sends nothing but lists and watches":              silentAfterRestart,
+		"drift while we were down is repaired after a restart":       driftWhileDown,
 		"a foreign edit is repaired and foreign fields stay":         foreignEdit,
 		"a deleted object comes back":                                deletedComesBack,
 		"a stripped label is put back":                               strippedLabel,

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -18,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // Agent is the program. Set the fields and Start it once.
@@ -40,42 +41,38 @@ const (
 // Start runs the agent until ctx ends; then it returns nil within 20 s.
 func (a *Agent) Start(ctx context.Context) error {
 	metrics := newMetrics()
-	owner := Owner(a.Config.ClusterID)
-	live, err := a.live(owner, metrics)
-	if err != nil {
-		return err
+	var current atomic.Pointer[term]
+	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
+		t, err := a.newTerm(metrics)
+		if err != nil {
+			return err
+		}
+		current.Store(t)
+		defer current.Store(nil)
+		return t.group.Start(ctx)
+	})
+	if a.Config.LeaderElection {
+		lease, err := a.lease(metrics, work)
+		if err != nil {
+			return err
+		}
+		work = lease
 	}
-	client := newClient(&a.Config, metrics.observeStarbase)
-	wanted := &desired{}
-
-	pods, err := a.readiness(owner, metrics)
-	if err != nil {
-		return err
+	check := func(ready func(*term, context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			switch t := current.Load(); {
+			case t != nil:
+				return ready(t, ctx)
+			case a.Config.LeaderElection:
+				return nil // standing by is all that is asked of it
+			default:
+				return errors.New("starting")
+			}
+		}
 	}
-	status := &reporter{client: client, readiness: pods, instance: instanceID()}
-	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
-	status.trigger, pods.changed = statusLoop.Trigger, status.changed
-
-	converge := &converger{
-		applier: &apply.Applier{Live: live, OnWrite: metrics.observeWrite},
-		desired: wanted, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
-	}
-	convergeLoop := a.loop("converge", converge)
-	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
-	if a.Config.WakeOnDrift {
-		live.OnDrift = func(apply.ID) { convergeLoop.Trigger() }
-	}
-
-	pull := &puller{
-		client: client, owner: owner, cluster: a.Config.ClusterID, dns: a.Config.DNS,
-		desired: wanted, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
-	}
-	pullLoop := a.loop("pull", pull)
-	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
-
 	server := &serve.Server{
 		Address: a.Config.MetricsAddr, Gatherer: metrics.registry, Logger: a.Logger, StopTimeout: stopTimeout,
-		Checks: []serve.Check{{Name: "live view", Func: func(ctx context.Context) error { return syncedNow(ctx, live) }}, {Name: "starbase", Func: wanted.ready}},
+		Checks: []serve.Check{{Name: "live view", Func: check((*term).synced)}, {Name: "starbase", Func: check((*term).answered)}},
 		OnListen: func(address net.Addr) {
 			a.Logger.InfoContext(ctx, "listening", slog.String("address", address.String()))
 			if a.OnListen != nil {
@@ -84,13 +81,21 @@ func (a *Agent) Start(ctx context.Context) error {
 		},
 	}
 	group := reconcile.Group{StopTimeout: stopTimeout + 2*time.Second, Members: []reconcile.Member{
-		{Name: "server", Starter: server},
-		{Name: "live view", Starter: live},
-		{Name: "desired state", Starter: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
-			{Name: "pull", Starter: pullLoop}, {Name: "converge", Starter: convergeLoop}, {Name: "status", Starter: statusLoop}, {Name: "readiness", Starter: pods},
-		}}},
+		{Name: "server", Starter: server}, {Name: "agent", Starter: work},
 	}}
 	return group.Start(ctx)
+}
+
+// leaseName is the Lease that a term is held by, in the agent's namespace.
+const leaseName = "shuttle"
+
+// lease runs the work only while this process holds the Lease.
+func (a *Agent) lease(metrics *metrics, work reconcile.Starter) (*kube.Lease, error) {
+	client, err := dynamic.NewForConfig(a.access(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &kube.Lease{Client: client, Namespace: agentNamespace, Name: leaseName, Starter: work, Logger: a.Logger}, nil
 }
 
 func (a *Agent) loop(name string, r reconcile.Reconciler) *reconcile.Loop {
@@ -143,21 +148,6 @@ func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
 		mapper.Add(kind, scope)
 	}
 	return &apply.Live{Client: client, Mapper: mapper, Owner: owner, Kinds: Kinds(), Logger: a.Logger}, nil
-}
-
-// ready is nil once Starbase has answered.
-func (d *desired) ready(context.Context) error {
-	if _, answered := d.peek(); !answered {
-		return errors.New("no answer yet")
-	}
-	return nil
-}
-
-// syncedNow is nil when the live view is complete, without waiting for it.
-func syncedNow(ctx context.Context, live *apply.Live) error {
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	return live.WaitSynced(ended)
 }
 
 // instanceID tells two running agents of one cluster apart.

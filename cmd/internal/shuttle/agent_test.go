@@ -45,6 +45,10 @@ func TestAgent(t *testing.T) {
 		"reports a name that is taken":                          reportsNameTaken,
 		"deletes nothing when services vanish from the answer":  vanishedServices,
 		"uses a changed token with the next request":            rotatesToken,
+		"uses a token that changed after a 401 at once":         rereadsToken,
+		"is woken by drift":                                     wokenByDrift,
+		"a standby takes over":                                  standbyTakesOver,
+		"applies what a service needs in order":                 appliesInOrder,
 		"two agents agree":                                      twoAgents,
 		"deletes nothing in a new epoch before a second answer": newEpoch,
 	} {
@@ -80,6 +84,7 @@ func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
 	account := fmt.Sprintf("shuttle-%d", n)
 	b := &bench{cluster: cluster, id: uuid(900 + n), slug: fmt.Sprintf("t%d", n), user: "system:serviceaccount:starform-system:" + account}
 	b.kubectl(t, "create", "serviceaccount", "-n", "starform-system", account)
+	b.kubectl(t, "create", "rolebinding", "-n", "starform-system", account, "--role=shuttle", "--serviceaccount=starform-system:"+account)
 	b.kubectl(t, "create", "clusterrolebinding", account, "--clusterrole=shuttle", "--serviceaccount=starform-system:"+account)
 	var err error
 	b.config, _, err = cluster.ServiceAccount(t.Context(), "starform-system", account)
@@ -125,23 +130,23 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func (b *bench) start(t *testing.T) *agent {
-	t.Helper()
-	return b.startOn(t, b.config)
-}
-
-func (b *bench) startOn(t *testing.T, config *rest.Config) *agent {
+// start starts an agent; settings are more environment variables, NAME=value.
+func (b *bench) start(t *testing.T, settings ...string) *agent {
 	t.Helper()
 	env := map[string]string{
 		"STARFORM_STARBASE_URL": b.starbase.URL, "STARFORM_CLUSTER_ID": b.id, "STARFORM_REGION": "nyc3",
 		"STARFORM_AUTH_TOKEN_FILE": b.token, "STARFORM_METRICS_ADDR": "127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL": "1s",
 	}
-	read, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	for _, setting := range settings {
+		variable, value, _ := strings.Cut(setting, "=")
+		env[variable] = value
+	}
+	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	a := &agent{log: &lockedBuffer{}}
 	listening := make(chan string, 1)
 	program := shuttle.Agent{
-		Config: read, Kubernetes: config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),
+		Config: config, Kubernetes: b.config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),
 		OnListen: func(address net.Addr) { listening <- address.String() },
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -84,8 +84,8 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
 		Complete:   true,
 		AllowEmpty: true, // the grace and the limit guard it
-		Keep:       keep.keeps,
-		Gone:       keep.isGone,
+		Keep:       func(o apply.Observed) bool { return keep.keeps(identityOf(o)) },
+		Gone:       func(o apply.Observed) bool { return keep.isGone(identityOf(o)) },
 		Grace:      grace,
 		Limit: apply.Limit{
 			Count: 5, Percent: c.limit,

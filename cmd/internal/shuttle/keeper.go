@@ -46,8 +46,7 @@ func identityOf(o apply.Observed) labelled {
 
 // keeps reports that an object must stay: it is one of a rejected service or
 // project, or one that these share.
-func (k *keeper) keeps(o apply.Observed) bool {
-	at := identityOf(o)
+func (k *keeper) keeps(at labelled) bool {
 	if k.rejectedProjects[at.project] || k.rejectedServices[at] {
 		return true
 	}
@@ -55,7 +54,6 @@ func (k *keeper) keeps(o apply.Observed) bool {
 }
 
 // isGone reports that the desired state names the object as deleted.
-func (k *keeper) isGone(o apply.Observed) bool {
-	at := identityOf(o)
+func (k *keeper) isGone(at labelled) bool {
 	return k.goneProjects[at.project] || at.service != "" && k.goneServices[at]
 }

@@ -70,7 +70,7 @@ func clusterRules() []any {
 }
 
 func leaseRules() []any {
-	return []any{rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "patch"})}
+	return []any{rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"})}
 }
 
 func binding(kind, role, namespace string) object {

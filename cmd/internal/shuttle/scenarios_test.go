@@ -271,6 +271,57 @@ func rotatesToken(t *testing.T, b *bench) {
 	require.Equal(t, "token-2", b.starbase.lastToken())
 }
 
+func rereadsToken(t *testing.T, b *bench) {
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	serve := b.starbase.answer
+	b.starbase.set(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer token-1" {
+			if err := os.WriteFile(b.token, []byte("token-2"), 0o600); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		serve(w, r)
+	})
+	a := b.start(t)
+	b.healthy(t, 3)
+	require.NotContains(t, a.log.String(), "401", "the same call has succeeded")
+}
+
+func wokenByDrift(t *testing.T, b *bench) {
+	b.starbase.serve(t, b.one(t, 1))
+	b.start(t, "STARFORM_RECONCILE_INTERVAL=1h")
+	b.healthy(t, 3)
+	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	eventually(t, "it is back long before the ticker", func() bool { return b.count(t, "deployments") == 3 })
+}
+
+func standbyTakesOver(t *testing.T, b *bench) {
+	b.starbase.serve(t, b.one(t, 1))
+	first := b.start(t, "STARFORM_LEADER_ELECTION=true")
+	b.healthy(t, 3)
+	second := b.start(t, "STARFORM_LEADER_ELECTION=true")
+	code, _ := second.get(t, "/readyz")
+	require.Equal(t, http.StatusOK, code, "standing by is all that is asked of it")
+	b.passes(t, 3)
+	require.Zero(t, metric(t, second, "starform_passes_total"))
+	first.stop()
+	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
+	eventually(t, "the standby repairs it", func() bool { return b.count(t, "deployments") == 3 })
+	require.NotZero(t, metric(t, second, "starform_passes_total"))
+}
+
+func appliesInOrder(t *testing.T, b *bench) {
+	b.starbase.serve(t, b.one(t, 1))
+	b.start(t)
+	b.healthy(t, 3)
+	for _, write := range b.writes(t) {
+		require.True(t, strings.HasSuffix(write, " 201"), "%s: each object is created by the first try", write)
+	}
+}
+
 func twoAgents(t *testing.T, b *bench) {
 	b.starbase.serve(t, b.one(t, 1))
 	b.start(t)

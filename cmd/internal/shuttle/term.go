@@ -1,0 +1,73 @@
+package shuttle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// term is the agent's work from its start, or from taking the lease, to its
+// end. It remembers nothing of an earlier one.
+type term struct {
+	live  *apply.Live
+	state *desired
+	group *reconcile.Group
+}
+
+func (a *Agent) newTerm(metrics *metrics) (*term, error) {
+	owner := Owner(a.Config.ClusterID)
+	live, err := a.live(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := a.readiness(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	client := newClient(&a.Config, metrics.observeStarbase)
+	state := &desired{}
+
+	status := &reporter{client: client, readiness: pods, instance: instanceID()}
+	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
+	status.trigger, pods.changed = statusLoop.Trigger, status.changed
+
+	convergeLoop := a.loop("converge", &converger{
+		applier: &apply.Applier{Live: live, OnWrite: metrics.observeWrite},
+		desired: state, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
+	})
+	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
+	if a.Config.WakeOnDrift {
+		live.OnDrift = func(apply.ID) { convergeLoop.Trigger() }
+	}
+
+	pullLoop := a.loop("pull", &puller{
+		client: client, owner: owner, cluster: a.Config.ClusterID, dns: a.Config.DNS,
+		desired: state, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
+	})
+	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
+
+	return &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+		{Name: "live view", Starter: live}, {Name: "readiness", Starter: pods},
+		{Name: "pull", Starter: pullLoop}, {Name: "converge", Starter: convergeLoop}, {Name: "status", Starter: statusLoop},
+	}}}, nil
+}
+
+// synced is nil when the live view is complete, without waiting for it.
+func (t *term) synced(ctx context.Context) error {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	return t.live.WaitSynced(ended)
+}
+
+// answered is nil once Starbase has answered.
+func (t *term) answered(context.Context) error {
+	if _, answered := t.state.peek(); !answered {
+		return errors.New("no answer yet")
+	}
+	return nil
+}

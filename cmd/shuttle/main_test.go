@@ -223,7 +223,7 @@ func spoil(t *testing.T, database string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", database)
 	require.NoError(t, err)
-	defer db.Close() //nolint:errcheck // nothing is left to write
+	defer db.Close()
 	result, err := db.ExecContext(context.WithoutCancel(t.Context()), `UPDATE services SET spec = json_set(spec, '$.replicas', -1) WHERE service_id = ?`, badID)
 	require.NoError(t, err)
 	n, err := result.RowsAffected()

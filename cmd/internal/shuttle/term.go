@@ -52,8 +52,11 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
 	return &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
-		{Name: "live view", Starter: live}, {Name: "readiness", Starter: pods},
-		{Name: "pull", Starter: pullLoop}, {Name: "converge", Starter: convergeLoop}, {Name: "status", Starter: statusLoop},
+		{Name: "live view", Starter: live},
+		{Name: "readiness", Starter: pods},
+		{Name: "pull", Starter: pullLoop},
+		{Name: "converge", Starter: convergeLoop},
+		{Name: "status", Starter: statusLoop},
 	}}}, nil
 }
 

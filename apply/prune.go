@@ -46,7 +46,8 @@ type Grace struct {
 }
 
 // Limit is the greater of a number of objects and a share of the owned ones. Its
-// zero value means 5 objects or 10 percent.
+// zero value means 5 objects or 10 percent; a negative Count with no Percent
+// lets nothing be deleted.
 type Limit struct {
 	Count   int
 	Percent int
@@ -61,7 +62,7 @@ func (l Limit) of(owned int) int {
 	case l == Limit{}:
 		return max(5, owned*10/100)
 	default:
-		return max(l.Count, owned*l.Percent/100)
+		return max(0, l.Count, owned*l.Percent/100)
 	}
 }
 

@@ -68,6 +68,11 @@ func pruneLimit(t *testing.T, b *bench) {
 	require.Len(t, report.Results, 5)
 	require.Equal(t, "a b c", b.names(t))
 
+	none := complete
+	none.Limit = apply.Limit{Count: -1}
+	_, err = a.Prune(t.Context(), keep, none)
+	require.ErrorContains(t, err, "the limit is 0, so none was")
+
 	lifted := complete
 	lifted.Limit = apply.Limit{Count: 0, Percent: 33}
 	_, err = a.Prune(t.Context(), keep, lifted)

@@ -31,7 +31,7 @@ func main() {
 	flag.StringVar(&c.folder, "folder", ".", "folder with *.yaml files")
 	flag.StringVar(&c.name, "name", "converge", "name of this set of objects")
 	flag.StringVar(&c.kinds, "kinds", "Namespace.v1.,ServiceAccount.v1.,ConfigMap.v1.,Secret.v1.,Service.v1.,Deployment.v1.apps", "all kinds that the folder holds or ever held")
-	flag.IntVar(&c.limit.Count, "max-deletions", 5, "most objects that one pass may delete; or else")
+	flag.IntVar(&c.limit.Count, "max-deletions", 5, "most objects that one pass may delete, or -1 for none; or else, if more,")
 	flag.IntVar(&c.limit.Percent, "max-percent", 10, "most percent of its objects that one pass may delete")
 	flag.DurationVar(&c.interval, "interval", 30*time.Second, "time between two looks at the folder")
 	flag.Parse()
@@ -51,6 +51,14 @@ type converge struct {
 	interval            time.Duration
 	logger              *slog.Logger
 	applier             apply.Applier
+}
+
+// The zero Limit would mean the default; whoever says 0 and 0 wants none.
+func limit(l apply.Limit) apply.Limit {
+	if l == (apply.Limit{}) {
+		l.Count = -1
+	}
+	return l
 }
 
 func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
@@ -89,7 +97,7 @@ func (c *converge) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, invalid
 	}
 	applied, failed := c.applier.Apply(ctx, set)
-	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Limit: c.limit})
+	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Limit: limit(c.limit)})
 	for _, r := range append(applied.Results, pruned.Results...) {
 		c.logger.InfoContext(ctx, "object", slog.String("id", r.ID.String()), slog.String("action", string(r.Action)))
 	}

@@ -32,7 +32,8 @@ type Applier struct {
 	// goroutines at once.
 	OnWrite func(Write)
 
-	missing map[string]absence // by UID, for Prune
+	missing  map[string]absence // by UID, for Prune
+	setbacks map[ID]setback
 }
 
 // Write is one write request as it ended.
@@ -56,7 +57,8 @@ func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
 	if err := a.prepare(set); err != nil {
 		return Report{}, err
 	}
-	p := pass{Applier: a, closed: map[string]error{}}
+	a.forget(set)
+	p := pass{Applier: a, now: time.Now(), closed: map[string]error{}}
 	for start := 0; start < len(set.items); {
 		end := start + 1
 		for end < len(set.items) && set.items[end].stage == set.items[start].stage {
@@ -88,35 +90,48 @@ func (a *Applier) prepare(set *Set) error {
 // pass is one call of Apply.
 type pass struct {
 	*Applier
+	now    time.Time
 	report Report
 	closed map[string]error // namespaces that take nothing in this pass, and why
 }
 
 func (p *pass) stage(ctx context.Context, items []item) {
 	first := len(p.report.Results)
-	var writes []int
+	var writes []attempt
 	for i := range items {
-		switch action, err := p.decide(&items[i]); action {
+		switch action, seen, err := p.decide(&items[i]); action {
 		case unchanged:
 			p.report.Unchanged++
 		case write:
-			writes = append(writes, i)
+			if result, ok := p.standing(&items[i], seen, p.now); ok {
+				p.report.Results = append(p.report.Results, result)
+				continue
+			}
+			writes = append(writes, attempt{item: &items[i], seen: seen})
 		default:
 			p.report.Results = append(p.report.Results, Result{items[i].id, action, err})
 		}
 	}
-	results := make([]Result, len(writes))
 	each(len(writes), p.Concurrency, func(i int) {
-		it := &items[writes[i]]
-		action, err := p.write(ctx, it)
-		results[i] = Result{it.id, action, err}
+		action, err := p.write(ctx, writes[i].item)
+		writes[i].result = Result{writes[i].item.id, action, err}
 	})
-	p.report.Results = append(p.report.Results, results...)
+	for _, w := range writes {
+		p.settle(w.item, w.seen, w.result, p.now)
+		p.report.Results = append(p.report.Results, w.result)
+	}
 	for _, r := range p.report.Results[first:] {
 		if r.Err != nil && r.ID.Kind == "Namespace" && r.ID.Group == "" {
 			p.closed[r.ID.Name] = r.Err
 		}
 	}
+}
+
+// attempt is a request that a stage makes, and how it ended.
+type attempt struct {
+	item   *item
+	seen   diff.Sum
+	result Result
 }
 
 // Two more outcomes of decide: nothing to do, and a request to send.
@@ -125,20 +140,23 @@ const (
 	write     Action = "write"
 )
 
-// decide compares a wanted object with its record. It sends nothing.
-func (p *pass) decide(it *item) (Action, error) {
+// decide compares a wanted object with its record and returns what we own of
+// it, as seen. It sends nothing.
+func (p *pass) decide(it *item) (action Action, seen diff.Sum, err error) {
 	v, err := p.viewOf(it)
 	if err != nil {
-		return Refused, err
+		return Refused, seen, err
 	}
 	if cause := p.closed[it.id.Namespace]; cause != nil {
-		return Waiting, fmt.Errorf("%w: namespace %s: %w", ErrBlocked, it.id.Namespace, cause)
+		return Waiting, seen, fmt.Errorf("%w: namespace %s: %w", ErrBlocked, it.id.Namespace, cause)
 	}
-	var action Action
 	compare := false // with what the server says that we own
 	v.mu.RLock()
 	synced, reason, mapping := v.synced, v.err, v.mapping
 	r := v.records[name{it.id.Namespace, it.id.Name}]
+	if r != nil {
+		seen = r.observed
+	}
 	switch {
 	case !synced:
 		action, err = Waiting, errors.Join(ErrNotSynced, reason)
@@ -157,13 +175,13 @@ func (p *pass) decide(it *item) (Action, error) {
 	v.mu.RUnlock()
 	if mapping != nil && (action == write || action == unchanged) {
 		if err := scopeError(it, mapping); err != nil {
-			return Refused, err
+			return Refused, seen, err
 		}
 	}
 	if compare && p.recall(v, it) {
-		return unchanged, nil
+		return unchanged, seen, nil
 	}
-	return action, err
+	return action, seen, err
 }
 
 // recall restores, after a restart, the memory of what was applied: it holds if

@@ -96,6 +96,10 @@ func foreignName(t *testing.T, b *bench) {
 	require.Equal(t, 1, report.Count(apply.Refused))
 	require.Equal(t, 1, report.Count(apply.Created))
 	require.Equal(t, before, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml"))
+	sent := len(b.requests(t))
+	_, err = a.Apply(t.Context(), set)
+	require.ErrorIs(t, err, apply.ErrNotOurs)
+	require.Len(t, b.requests(t), sent, "it is not asked again at once")
 
 	a.Adopt = true
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
@@ -126,6 +130,16 @@ func invalidObject(t *testing.T, b *bench) {
 	require.ErrorContains(t, err, "Worse")
 	require.Equal(t, 2, report.Count(apply.Created))
 	require.Equal(t, 2, report.Count(apply.Failed))
+
+	// They stay reported, and are not sent again until something changes.
+	before := len(b.requests(t))
+	again, err := a.Apply(t.Context(), set)
+	require.ErrorContains(t, err, "spec.ports[0].port: Invalid value: 70000")
+	require.Equal(t, 2, again.Count(apply.Failed))
+	require.Equal(t, 2, again.Unchanged)
+	require.Len(t, b.requests(t), before)
+	good := "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 7000}]}}"
+	require.Equal(t, 1, apply1(t, a, b.set(t, configMap("a", "1"), good, configMap("b", "1"))).Count(apply.Created))
 }
 
 func unknownKind(t *testing.T, b *bench) {

@@ -36,6 +36,9 @@
 //     nor a repair of what is right.
 //   - One object's failure is its own result. It holds back only what lives in it,
 //     a namespace its objects.
+//   - An object that the server finds invalid, or whose name is taken, stays
+//     reported, and is tried again when it changes, or after 30 seconds, then a
+//     minute, up to five.
 //   - An object that is changed again and again stops waking passes early, and is
 //     repaired at the regular interval.
 //

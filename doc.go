@@ -7,6 +7,8 @@
 //
 //   - [github.com/seed-9e1ffd66/trueup/reconcile]: loops, keyed queues, ordered
 //     steps, backoff and lifecycle. Standard library only.
+//   - [github.com/seed-9e1ffd66/trueup/reconcile/kube]: leader election on a
+//     Lease, and names that fit and never collide.
 //   - [github.com/seed-9e1ffd66/trueup/diff]: whether a Kubernetes object is
 //     still as its owner applied it, and whether it is as wanted now. Pure.
 //   - [github.com/seed-9e1ffd66/trueup/apply]: makes a cluster match a set of

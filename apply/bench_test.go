@@ -2,6 +2,7 @@ package apply //nolint:testpackage // fills the live view without a server
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -137,4 +138,29 @@ func BenchmarkFirstPassAfterRestart(b *testing.B) {
 	perObject := float64(b.Elapsed().Microseconds()) / float64(b.N) / n
 	b.ReportMetric(perObject, "us/object")
 	fmt.Printf("figure apply_first_pass_us_per_object %.1f us\n", perObject)
+}
+
+// BenchmarkLiveMemory measures what a watched object keeps in memory once it has
+// been compared with the desired state.
+func BenchmarkLiveMemory(b *testing.B) {
+	const n = 100_000
+	set := benchmarkSet(b, n)
+	held := func() float64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	var perObject float64
+	for b.Loop() {
+		before := held()
+		a := benchmarkApplier(b, set)
+		if report, err := a.Apply(b.Context(), set); err != nil || report.Unchanged != n {
+			b.Fatal(report.Unchanged, err)
+		}
+		perObject = (held() - before) / n
+		runtime.KeepAlive(a)
+	}
+	b.ReportMetric(perObject, "B/object")
+	fmt.Printf("figure apply_live_bytes_per_object %.0f bytes\n", perObject)
 }

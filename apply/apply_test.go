@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -296,4 +297,29 @@ func driftWhileDown(t *testing.T, b *bench) {
 	require.Equal(t, set.Len()-1, report.Unchanged)
 	require.Len(t, b.requests(t), before+1)
 	require.Equal(t, "web", b.kubectl(t, "get", "-n", b.ns+"-more", "service", "dns", "-o", "jsonpath={.spec.selector.app}"))
+}
+
+func reportedConflict(t *testing.T, b *bench) {
+	a := b.start(t)
+	a.Conflicts = apply.ReportConflicts
+	set := b.set(t, configMap("a", "1"), configMap("b", "1"))
+	apply1(t, a, set)
+	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
+	a.waitWoken(t, "ConfigMap", "a")
+	report, err := a.Apply(t.Context(), set)
+	require.ErrorContains(t, err, `ConfigMap/`+b.ns+`/a: owned with another value: .data.key by "somebody"`)
+	conflict, ok := errors.AsType[*apply.ConflictError](err)
+	require.True(t, ok)
+	require.Equal(t, []apply.Conflict{{Field: ".data.key", Manager: "somebody"}}, conflict.Conflicts)
+	require.Equal(t, 1, report.Count(apply.Refused))
+	require.Equal(t, 1, report.Unchanged)
+	require.Equal(t, "theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
+	sent := len(b.requests(t))
+	_, err = a.Apply(t.Context(), set)
+	require.Error(t, err)
+	require.Len(t, b.requests(t), sent, "it is not tried again at once")
+
+	a.Conflicts = apply.ForceConflicts
+	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
+	require.Equal(t, "1", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
 }

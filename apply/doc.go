@@ -50,7 +50,7 @@
 //
 // # What it does not do yet
 //
-// Conflicts are always forced, immutable fields are not recreated, kinds whose
+// Immutable fields are not recreated, kinds whose
 // server keeps no managedFields are applied on every pass, and the limits of
 // Prune know no ApplySet.
 package apply

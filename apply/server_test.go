@@ -31,6 +31,7 @@ func TestOnARealServer(t *testing.T) {
 		"a restart sends nothing but lists and watches":              silentAfterRestart,
 		"drift while we were down is repaired after a restart":       driftWhileDown,
 		"a foreign edit is repaired and foreign fields stay":         foreignEdit,
+		"a conflict is reported and not forced when asked so":        reportedConflict,
 		"a deleted object comes back":                                deletedComesBack,
 		"a stripped label is put back":                               strippedLabel,
 		"a foreign object of the same name is refused":               foreignName,

@@ -16,7 +16,7 @@ type setback struct {
 	result Result
 	hash   diff.Sum // of the object wanted
 	seen   diff.Sum // of what we owned of the live one
-	adopt  bool
+	policy policy
 	delay  time.Duration
 	until  time.Time
 }
@@ -30,7 +30,7 @@ const (
 // standing returns the setback of an object if it still stands.
 func (a *Applier) standing(it *item, seen diff.Sum, now time.Time) (Result, bool) {
 	s, ok := a.setbacks[it.id]
-	if !ok || s.hash != it.hash || s.seen != seen || s.adopt != a.Adopt || !now.Before(s.until) {
+	if !ok || s.hash != it.hash || s.seen != seen || s.policy != a.policy() || !now.Before(s.until) {
 		return Result{}, false
 	}
 	return s.result, true
@@ -49,12 +49,21 @@ func (a *Applier) settle(it *item, seen diff.Sum, result Result, now time.Time) 
 	if last, ok := a.setbacks[it.id]; ok && last.hash == it.hash && last.seen == seen {
 		delay = min(2*last.delay, mostDelay)
 	}
-	a.setbacks[it.id] = setback{result: result, hash: it.hash, seen: seen, adopt: a.Adopt, delay: delay, until: now.Add(delay)}
+	a.setbacks[it.id] = setback{result: result, hash: it.hash, seen: seen, policy: a.policy(), delay: delay, until: now.Add(delay)}
 }
+
+// policy is what the caller decides about objects of others.
+type policy struct {
+	adopt     bool
+	conflicts ConflictPolicy
+}
+
+func (a *Applier) policy() policy { return policy{a.Adopt, a.Conflicts} }
 
 // lasting reports an error that is about the object, not about the moment.
 func lasting(err error) bool {
-	return errors.Is(err, ErrNotOurs) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	_, conflict := errors.AsType[*ConflictError](err)
+	return conflict || errors.Is(err, ErrNotOurs) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // forget drops the setbacks of objects that are no longer wanted.

@@ -306,7 +306,7 @@ func (p *pass) send(ctx context.Context, v *view, it *item, must precondition) e
 	if err != nil {
 		return err
 	}
-	v.wrote(answer, it.hash, time.Now().Unix())
+	v.wrote(answer, it.hash)
 	return nil
 }
 

@@ -28,9 +28,7 @@ type record struct {
 
 	deleting bool // it has a deletionTimestamp
 	pruned   bool // we have asked for its deletion
-
-	repairs  int   // repairs of foreign changes since window
-	windowAt int64 // Unix seconds
+	written  bool // known from our own write alone, not yet from the watch
 }
 
 type label struct{ key, value unique.Handle[string] }
@@ -61,7 +59,7 @@ func (r *record) succeed(old *record) {
 		return
 	}
 	r.applied, r.appliedHash = old.applied, old.appliedHash
-	r.pruned, r.repairs, r.windowAt = old.pruned, old.repairs, old.windowAt
+	r.pruned = old.pruned
 	if !r.unknown() {
 		r.owned = unique.Handle[string]{}
 	}
@@ -97,25 +95,6 @@ func parseVersion(version string) uint64 {
 		return 0
 	}
 	return n
-}
-
-// fightLimit and fightWindow bound how often a foreign change to the same
-// object starts a pass early; past that it waits for the regular one.
-const (
-	fightLimit  = 5
-	fightWindow = 60 // seconds
-)
-
-// repaired counts a repair.
-func (r *record) repaired(now int64) {
-	if now-r.windowAt >= fightWindow {
-		r.repairs, r.windowAt = 0, now
-	}
-	r.repairs++
-}
-
-func (r *record) fighting(now int64) bool {
-	return r.repairs >= fightLimit && now-r.windowAt < fightWindow
 }
 
 // unowned reports whether the server knows nothing that we apply to the object.

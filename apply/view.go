@@ -24,6 +24,7 @@ type view struct {
 	mu      sync.RWMutex
 	records map[name]*record
 	writing map[name]*writing
+	wakes   wakes
 	synced  bool
 	err     error // the last failure to list or watch; nil once it works again
 }
@@ -78,8 +79,12 @@ func (v *view) Update(object any) error {
 	n := name{m.Namespace, m.Name}
 	v.mu.Lock()
 	old := v.records[n]
-	r, newer := v.merge(n, newRecord(m, v.owner))
-	touched := newer && v.synced && v.touched(n, old, r)
+	word := newRecord(m, v.owner)
+	r, newer := v.merge(n, word)
+	if word.version >= r.version {
+		r.written = false // the watch has caught up
+	}
+	touched := newer && v.synced && v.touched(n, old, r) && v.wake(n)
 	v.mu.Unlock()
 	if touched {
 		v.drift(n)
@@ -106,7 +111,7 @@ func (v *view) Delete(object any) error {
 	if w != nil {
 		w.deleted = string(m.UID)
 	}
-	touched := gone && v.synced && !old.pruned && w == nil && !old.fighting(time.Now().Unix())
+	touched := gone && v.synced && !old.pruned && w == nil && v.wake(n)
 	v.mu.Unlock()
 	if touched {
 		v.drift(n)
@@ -132,10 +137,13 @@ func (v *view) Replace(objects []any, version string) error {
 	for n, known := range old {
 		r := records[n]
 		switch {
-		case known.version > at, r != nil && known.version > r.version:
-			records[n] = known // written by us after the list was taken
+		case known.written && known.version > at:
+			// Written by us after the list was taken. Only once: a server that was
+			// restored counts from a lower version, and what it says then holds.
+			known.written = false
+			records[n] = known
 		case r == nil:
-			if relist && !known.pruned {
+			if relist && !known.pruned && v.wake(n) {
 				touched = append(touched, n)
 			}
 		default:
@@ -144,7 +152,7 @@ func (v *view) Replace(objects []any, version string) error {
 	}
 	if relist {
 		for n, r := range records {
-			if v.touched(n, old[n], r) {
+			if v.touched(n, old[n], r) && v.wake(n) {
 				touched = append(touched, n)
 			}
 		}
@@ -163,7 +171,7 @@ func (v *view) Replace(objects []any, version string) error {
 func (v *view) Resync() error { return nil }
 
 // wrote takes the server's answer to our apply of the object.
-func (v *view) wrote(m *metav1.PartialObjectMetadata, hash diff.Sum, now int64) {
+func (v *view) wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	n := name{m.Namespace, m.Name}
 	answer := newRecord(m, v.owner)
 	applied := answer.observed
@@ -172,17 +180,15 @@ func (v *view) wrote(m *metav1.PartialObjectMetadata, hash diff.Sum, now int64) 
 	if w := v.writing[n]; w != nil && w.deleted == answer.uid {
 		return // it is gone already
 	}
-	old := v.records[n]
-	repair := old != nil && old.uid == answer.uid && !old.unknown() && old.appliedHash == hash
-	r, _ := v.merge(n, answer)
+	r, newer := v.merge(n, answer)
+	if newer {
+		r.written = true
+	}
 	if r.uid == answer.uid {
 		// The view may be ahead of the answer: then what it has observed since
 		// differs from what was applied, and stands as a foreign change.
 		r.remember(hash)
 		r.applied = applied
-		if repair {
-			r.repaired(now)
-		}
 	}
 }
 
@@ -208,8 +214,8 @@ func (v *view) ended(n name, deletion bool) {
 		delete(v.writing, n)
 	}
 	r := v.records[n]
-	touched := r != nil && !r.unknown() && v.touched(n, nil, r) ||
-		r == nil && w.deleted != "" && !deletion
+	touched := (r != nil && !r.unknown() && v.touched(n, nil, r) ||
+		r == nil && w.deleted != "" && !deletion) && v.wake(n)
 	v.mu.Unlock()
 	if touched {
 		v.drift(n)
@@ -236,7 +242,15 @@ func (v *view) merge(n name, r *record) (holds *record, newer bool) {
 // by us.
 func (v *view) touched(n name, old, r *record) bool {
 	news := old == nil || old.uid != r.uid || old.observed != r.observed
-	return news && r.foreign() && v.writing[n] == nil && !r.deleting && !r.pruned && !r.fighting(time.Now().Unix())
+	return news && r.foreign() && v.writing[n] == nil && !r.deleting && !r.pruned
+}
+
+// wake reports whether a change to the object may start a pass, and counts it.
+func (v *view) wake(n name) bool {
+	if v.wakes == nil {
+		v.wakes = wakes{}
+	}
+	return v.wakes.allow(n, time.Now())
 }
 
 func metadata(object any) (*metav1.PartialObjectMetadata, error) {

@@ -2,7 +2,10 @@ package apply //nolint:testpackage // plays the watch, in orders that no server 
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +48,7 @@ func write1(v *view, answer *metav1.PartialObjectMetadata, meanwhile ...func()) 
 	for _, f := range meanwhile {
 		f()
 	}
-	v.wrote(answer, diff.Sum{1}, 0)
+	v.wrote(answer, diff.Sum{1})
 	v.ended(n, false)
 }
 
@@ -117,17 +120,43 @@ func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
 
 func TestAFightStopsWakingUntilTheWindowEnds(t *testing.T) {
 	t.Parallel()
-	v, drifts := newView(t)
-	write1(v, told("u", "1000", ours))
-	r := v.held()
-	for range fightLimit {
-		r.repaired(100)
+	for name, round := range map[string]func(v *view, version int){
+		"edits": func(v *view, version int) {
+			require.NoError(t, v.Update(told("u", fmt.Sprint(version), theirs)))
+			write1(v, told("u", fmt.Sprint(version+1), ours))
+		},
+		"deletions": func(v *view, version int) {
+			require.NoError(t, v.Delete(told(v.held().uid, fmt.Sprint(version), "")))
+			write1(v, told(fmt.Sprint("u", version), fmt.Sprint(version+1), ours))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v, drifts := newView(t)
+			write1(v, told("u", "1000", ours))
+			for i := range 20 {
+				round(v, 1001+2*i)
+			}
+			require.Equal(t, wakeLimit, *drifts, name)
+			time.Sleep(wakeWindow)
+			round(v, 2000)
+			require.Equal(t, wakeLimit+1, *drifts, name)
+		})
 	}
-	require.True(t, r.fighting(100+fightWindow-1))
-	require.False(t, r.fighting(100+fightWindow))
-	r.repaired(100 + fightWindow)
-	require.Equal(t, 1, r.repairs)
-	require.Zero(t, *drifts)
+}
+
+func TestARestoredServerIsBelieved(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	write1(v, told("u", "5000", ours))
+	require.NoError(t, v.Update(told("u", "5000", ours))) // the watch has told of it, too
+	require.NoError(t, v.Replace(nil, "100"))
+	require.Nil(t, v.held(), "what the restore lost is gone")
+
+	write1(v, told("u2", "5000", ours)) // the watch has not
+	require.NoError(t, v.Replace(nil, "100"))
+	require.NotNil(t, v.held(), "the list may be from before the write")
+	require.NoError(t, v.Replace(nil, "101"))
+	require.Nil(t, v.held(), "the next one is not")
 }
 
 func TestAnUnreadableResourceVersionTrustsTheNewestWord(t *testing.T) {

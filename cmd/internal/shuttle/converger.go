@@ -22,6 +22,7 @@ type converger struct {
 	logger  *slog.Logger
 	status  *reporter
 	settle  sync.Once
+	held    map[labelled]int // services whose deletion the last prune has held
 }
 
 // settleWait is how long the first pass waits for the live view.
@@ -40,13 +41,12 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if err == nil {
 		c.metrics.generation.Set(float64(current.state.Generation))
 	}
-	var pruned apply.PruneReport
 	if confirmed {
-		var pruneErr error
-		pruned, pruneErr = c.prune(ctx, current)
+		pruned, pruneErr := c.prune(ctx, current)
+		c.held = c.heldServices(pruned.Held)
 		err = errors.Join(err, pruneErr)
 	}
-	c.status.update(current, report, c.heldServices(pruned.Held))
+	c.status.update(current, report, c.held)
 	if err != nil {
 		c.metrics.reconcileError.Inc()
 	}

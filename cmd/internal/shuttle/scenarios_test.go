@@ -118,6 +118,11 @@ func holdsMassDelete(t *testing.T, b *bench) {
 	b.passes(t, 3)
 	require.Equal(t, 3, b.count(t, "deployments"))
 
+	// A pass that no answer of starbase started says nothing else.
+	b.starbase.fail(http.StatusServiceUnavailable)
+	b.passes(t, 9) // three attempts each
+	require.Equal(t, starbase.ClassDeletionHeld, b.starbase.status(s.Services[0].Identity()).ErrorClass)
+
 	s.Generation, s.AllowMassDelete = 3, 3
 	b.starbase.serve(t, s)
 	eventually(t, "all are gone", func() bool { return b.count(t, "deployments") == 0 && b.count(t, "pods") == 0 })

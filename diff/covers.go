@@ -28,8 +28,9 @@ func Owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 // that is itself a member is atomic. A key field that the desired item leaves
 // out (a defaulted protocol) matches if one candidate only is left.
 //
-// A field that the server dropped (unknown to a pruning CRD, say) is not owned,
-// so Covers is false then, and an apply settles it.
+// A field that the server takes from nobody who applies, such as status where it
+// is a subresource, is not owned, so Covers is never true for an object that
+// states one. (Fields that the schema does not know are refused.)
 func Covers(owned *fieldpath.Set, desired map[string]any) bool {
 	root := tree(owned)
 	c := coverage{}
@@ -100,12 +101,8 @@ type coverage struct{ members int }
 // metadata leaves out what the server never counts as owned.
 func (c *coverage) metadata(owned *node, metadata map[string]any) bool {
 	for key, v := range metadata {
-		switch key {
-		case "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink":
-		default:
-			if owned == nil || !c.element(owned.fields[key], v) {
-				return false
-			}
+		if !unowned(key) && (owned == nil || !c.element(owned.fields[key], v)) {
+			return false
 		}
 	}
 	return true

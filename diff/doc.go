@@ -1,21 +1,13 @@
 // Package diff tells whether a live Kubernetes object still is what its owner
-// applied, without a schema, a dry run or a copy of the object.
+// applied, without a schema, a dry run or a copy of the object; and, for people,
+// what is different and who did it.
 //
 // # The idea
 //
 // A server that supports server-side apply keeps, for each field manager, the
 // set of fields that the manager owns (metadata.managedFields). That set is a
-// record of everybody else's writes, too:
-//
-//   - A repeated apply of the same object changes neither the object's
-//     resourceVersion nor the time of the manager's entry.
-//   - What the server does to values (cpu "0.1" becomes "100m", a defaulted
-//     protocol appears) does not change the set.
-//   - Any other writer that changes, removes or scales a field takes it out of
-//     the set, and writing the old value back does not return it.
-//   - Fields that others add, and status updates, leave the set as it was.
-//
-// So two questions have exact and cheap answers:
+// record of everybody else's writes, too. So two questions have exact and cheap
+// answers:
 //
 //   - Has anyone touched what we own? No, as long as our entry is the one that
 //     the server answered to our last apply: [Digest].
@@ -27,16 +19,66 @@
 // desired object states. Together with a hash kept in an annotation (which we
 // own as well, so nobody changes it unnoticed) this carries the answer over.
 //
-// # When it is not exact
+// # Why the digest is exact
 //
+// A field leaves or enters a manager's set through four operations only. Each
+// line is held against a real server by a test in internal/servertest.
+//
+//   - Our own apply sets our set to the fields that the applied object states,
+//     whatever the server makes of the values: cpu "0.1" becomes "100m", false
+//     and null vanish, a protocol or a probe's threshold appears, admission
+//     overwrites. Applied again, the object changes neither its resourceVersion
+//     nor the time of our entry.
+//   - Any other write (update, patch, an apply by force, through a subresource
+//     such as scale, under our own name but by update) that leaves a field of
+//     ours with another value, or without one, takes it out of our set. It does
+//     not matter whether others owned it as well.
+//   - Writing the old value back does not return it: an update never adds to
+//     the set of an apply. Only our next apply does.
+//   - A write that leaves our values as they are leaves our set as it is: what
+//     others add, the same value applied by a co-owner, an update that changes
+//     nothing, status.
+//
+// So the set after our apply, if it is still there, proves that no field of it
+// has been written with another value since; and if it is not, our next apply
+// has something to do, be it only to own the field again. An atomic list or map
+// is one field: a change of any part takes it whole. A set in an older version
+// of the API, after a served version was bumped, counts as before.
+//
+// The same is checked by replaying writers on a real server: sequences from the
+// tests of structured-merge-diff, by whose code servers merge, and random ones.
+// After each, the digest must tell whether an apply would change something, and
+// the fields that [Fields] returns must lead to what that apply leaves.
+//
+// # When it is not
+//
+//   - The order of a list that is merged by item belongs to nobody. Digest and
+//     Covers do not see that somebody reordered the ports of a Service; Fields
+//     does ([Reordered]), and the next apply restores it. Nor is an empty list
+//     that is merged by item anybody's: whether it is there or absent.
+//   - What the desired object leaves to a default is not ours: another value in
+//     its place is not seen, nor should it be.
+//   - The stringData of a Secret is owned under that name, while its values are
+//     kept under data: a foreign change is not seen by Digest and Covers (Fields
+//     compares the values). Apply it as data: [SecretData].
+//   - Another program that applies under our manager's name is us. Its apply
+//     shows by the fields or the time of the entry, which has a resolution of
+//     one second: within the second of our own apply, another value of the same
+//     fields is not seen. Covers cannot tell it at all. Give each program a name.
+//   - A desired object that states what the server takes from nobody who
+//     applies, such as a status that is a subresource, is never covered: leave it
+//     out. A field unknown to the schema is no such case: the apply is refused.
+//   - Who wipes managedFields wipes the proof. [Digest] says that we own nothing;
+//     the server does not track the object again before somebody applies, and
+//     then holds what was there for the property of "before-first-apply".
 //   - A kind whose server keeps no managedFields (some aggregated APIs) has no
-//     digest; [Digest] says so.
-//   - Another program that applies with our field manager's name is us, as far
-//     as the server can tell. Its apply is noticed by a digest (the time and
-//     usually the set differ), but Covers cannot tell it from our own.
-//   - The entry's time has a resolution of one second. A foreign change and our
-//     own repair within the same second leave the digest that our last apply
-//     left, which is right: the last apply is what holds.
+//     digest. [Tracked] tells, and [States] compares contents, with limits.
+//   - A field that nobody owns, because it was defaulted, gets no owner when it
+//     is scaled: Fields then cannot say who did it.
+//
+// Fields left to others (the replicas to an autoscaler) are taken out of the
+// desired object before it is hashed and applied: [Ignore]. What is to be done
+// to a set of objects is a [Plan], which can be shown, approved and compared.
 //
 // Everything here is a pure function: no I/O, no clock, no goroutine, safe for
 // concurrent use.

@@ -1,6 +1,9 @@
 package diff
 
-import "encoding/hex"
+import (
+	"encoding/hex"
+	"fmt"
+)
 
 // Sum is 128 bits of a SHA-256: the result of [Digest] and [Hash]. Sums are
 // comparable; the zero Sum stands for "none" and is never the result of
@@ -23,4 +26,19 @@ func ParseSum(text string) (Sum, bool) {
 		return Sum{}, false
 	}
 	return s, true
+}
+
+// MarshalText writes the form of [Sum.String].
+func (s Sum) MarshalText() ([]byte, error) {
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText reads it.
+func (s *Sum) UnmarshalText(text []byte) error {
+	sum, ok := ParseSum(string(text))
+	if !ok {
+		return fmt.Errorf("sum %q: want %d hexadecimal digits", text, hex.EncodedLen(len(s)))
+	}
+	*s = sum
+	return nil
 }

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,26 @@ func foreignEdit(t *testing.T, b *bench) {
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
 }
 
+func editedSecret(t *testing.T, b *bench) {
+	a := b.start(t)
+	secret := "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: NAMESPACE}, stringData: {password: hunter2, other: x}, data: {more: eA==}}"
+	set := b.set(t, secret)
+	apply1(t, a, set)
+	b.kubectl(t, "patch", "-n", b.ns, "secret", "s", "--type=merge", "-p", `{"stringData":{"password":"theirs"}}`)
+	a.waitWoken(t, "Secret", "s")
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	require.Equal(t, ".data.password", plan.Changes[0].Fields[0].Path)
+	require.NotContains(t, plan.String(), "aHVudGVyMg", "what is secret is not shown")
+	require.NotContains(t, plan.String(), "dGhlaXJz")
+	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
+	require.Equal(t, "aHVudGVyMg== eA== eA==", b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other} {.data.more}"))
+	require.Equal(t, 1, apply1(t, a, set).Unchanged)
+	// A key that is no longer stated goes away.
+	apply1(t, a, b.set(t, strings.Replace(secret, ", other: x", "", 1)))
+	require.Equal(t, "aHVudGVyMg== eA==", b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other}{.data.more}"))
+}
+
 func deletedComesBack(t *testing.T, b *bench) {
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"))
@@ -102,14 +123,14 @@ func foreignName(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, apply.ErrNotOurs)
 	require.Len(t, b.requests(t), sent, "it is not asked again at once")
 
-	a.Adopt = true
+	a.Adoption = apply.AdoptForeign
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
 	require.Equal(t, "1 1", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key} {.data.theirs}"))
 }
 
 func anotherOwner(t *testing.T, b *bench) {
 	a := b.start(t)
-	a.Adopt = true
+	a.Adoption = apply.AdoptForeign
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, a, set)
 	b.kubectl(t, "label", "--overwrite", "-n", b.ns, "configmap", "a", "example.com/owner=another")

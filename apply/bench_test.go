@@ -3,6 +3,7 @@ package apply //nolint:testpackage // fills the live view without a server
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,8 +64,9 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 	list := make([]any, len(set.items))
 	for i, it := range set.items {
 		list[i] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: it.id.Name, Namespace: it.id.Namespace, UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)), ResourceVersion: fmt.Sprint(1000 + i),
-			Labels:      map[string]string{"app": "web", "example.com/owner": "me"},
+			// Strings of their own, as from a decoder, and a label that no other has.
+			Name: strings.Clone(it.id.Name), Namespace: strings.Clone(it.id.Namespace), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)), ResourceVersion: fmt.Sprint(1000 + i),
+			Labels:      map[string]string{"app": "web", "example.com/owner": "me", "app.kubernetes.io/instance": fmt.Sprintf("web-%05d", i)},
 			Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(deploymentOwned)},

@@ -8,16 +8,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Live is the actual state of an owner's objects: a watch, for each kind, of
@@ -34,6 +31,15 @@ type Live struct {
 	Owner Owner
 	// Kinds are the kinds to watch: all that are applied or pruned. Required.
 	Kinds []schema.GroupVersionKind
+	// Namespaces, if set, limits the watches of namespaced kinds to these, for a
+	// program that may not list a kind in the whole cluster. An object wanted in
+	// another namespace is refused.
+	Namespaces []string
+	// Selector, if set, returns a label selector that narrows the watch of a kind
+	// further than the owner's labels, "" for none: for one of several programs
+	// that share the objects of an owner. An object that it does not select is
+	// refused.
+	Selector func(schema.GroupKind) string
 	// OnDrift is called, if set, when somebody else has changed, deleted or
 	// unlabelled one of our objects: the moment to start a pass. It must not
 	// block. A call may be spurious, and one object that is changed again and
@@ -63,6 +69,8 @@ type Observed struct {
 	version uint64
 	owned   bool
 	pruned  bool
+	made    bool
+	after   string
 	label   func(string) string
 }
 
@@ -88,10 +96,17 @@ func (l *Live) prepare() error {
 			if _, twice := l.views[kind.GroupKind()]; twice && l.invalid == nil {
 				l.invalid = fmt.Errorf("apply: Live.Kinds: %s is listed twice", kind.GroupKind())
 			}
-			l.views[kind.GroupKind()] = &view{owner: &l.Owner, drift: func(n name) { l.drifted(kind.GroupKind(), n) }}
-			if l.OnSynced != nil {
-				l.views[kind.GroupKind()].known = func() { l.OnSynced(kind.GroupKind()) }
+			if _, err := l.selector(kind.GroupKind()); err != nil && l.invalid == nil {
+				l.invalid = err
 			}
+			v := &view{owner: &l.Owner, drift: func(n name) { l.drifted(kind.GroupKind(), n) }, nudge: make(chan struct{}, 1)}
+			if l.OnSynced != nil {
+				v.known = func() { l.OnSynced(kind.GroupKind()) }
+			}
+			if kind.GroupKind() == definitions() {
+				v.changed = l.defined
+			}
+			l.views[kind.GroupKind()] = v
 		}
 	})
 	return l.invalid
@@ -115,7 +130,7 @@ func (l *Live) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	for _, kind := range l.Kinds {
-		watches.Go(func() { l.watch(ctx, kind) })
+		watches.Go(func() { l.watchKind(ctx, kind) })
 	}
 	<-ctx.Done()
 	return nil
@@ -189,78 +204,24 @@ func (l *Live) All() iter.Seq[Observed] {
 func (v *view) each(kind schema.GroupKind, yield func(Observed) bool) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	if !v.synced {
+		return true
+	}
 	for n, r := range v.records {
-		if !yield(r.observe(ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.namespace, Name: n.name})) {
+		if !yield(r.observe(ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.namespace, Name: n.name}, v.owner)) {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *record) observe(id ID) Observed {
-	return Observed{
-		ID: id, UID: types.UID(r.uid), Deleting: r.deleting,
-		version: r.version, owned: !r.unowned(), pruned: r.pruned, label: r.label,
+func (r *record) observe(id ID, owner *Owner) Observed {
+	o := Observed{
+		ID: id, UID: types.UID(r.uid.String()), Deleting: r.deleting,
+		version: r.version, owned: !r.unowned(), pruned: r.pruned, made: r.made, label: func(key string) string { return r.labels.value(key, owner.Labels) },
 	}
-}
-
-// watch keeps the view of one kind until ctx ends.
-func (l *Live) watch(ctx context.Context, kind schema.GroupVersionKind) {
-	v := l.views[kind.GroupKind()]
-	mapping := l.resolve(ctx, kind, v)
-	if mapping == nil {
-		return
+	if r.after != (unique.Handle[string]{}) {
+		o.after = r.after.Value()
 	}
-	resource := l.Client.Resource(mapping.Resource)
-	selector := l.Owner.selector()
-	failed := func(err error) error {
-		if err != nil && ctx.Err() == nil {
-			v.setErr(err)
-			l.log(ctx, kind, err)
-		}
-		return err
-	}
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
-			list, err := resource.List(ctx, options)
-			return list, failed(err)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
-			w, err := resource.Watch(ctx, options)
-			if err == nil {
-				v.setErr(nil)
-			}
-			return w, failed(err)
-		},
-	}
-	cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, v,
-		cache.ReflectorOptions{Name: kind.String()}).RunWithContext(ctx)
-}
-
-// resolve asks the mapper until it knows the kind. Nil: ctx ended.
-func (l *Live) resolve(ctx context.Context, kind schema.GroupVersionKind, v *view) *meta.RESTMapping {
-	for delay := time.Second; ; delay = min(2*delay, 30*time.Second) {
-		mapping, err := l.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err == nil {
-			v.mu.Lock()
-			v.mapping = mapping
-			v.mu.Unlock()
-			return mapping
-		}
-		v.setErr(err)
-		l.log(ctx, kind, err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(delay):
-		}
-	}
-}
-
-func (l *Live) log(ctx context.Context, kind schema.GroupVersionKind, err error) {
-	if l.Logger != nil {
-		l.Logger.WarnContext(ctx, "watch failed", slog.String("kind", kind.GroupKind().String()), slog.Any("error", err))
-	}
+	return o
 }

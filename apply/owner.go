@@ -1,11 +1,16 @@
 package apply
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // Owner is the identity under which a program applies objects, and by which it
@@ -22,6 +27,16 @@ type Owner struct {
 	// Domain is the prefix of the annotation <Domain>/desired-hash, a DNS
 	// subdomain. Required.
 	Domain string
+	// ApplySet, if set, names the object that stands for everything we apply, so
+	// that kubectl and other tools see what belongs together (KEP-3659): members
+	// carry its ID as a label. It is a ConfigMap or Secret, which is then made, or
+	// any object that the set states. It is never pruned while it is named here.
+	ApplySet ID
+}
+
+// equal reports whether two owners are one.
+func (o Owner) equal(other Owner) bool {
+	return o.Manager == other.Manager && o.Domain == other.Domain && o.ApplySet == other.ApplySet && maps.Equal(o.Labels, other.Labels)
 }
 
 // validate returns an error that names the field.
@@ -42,6 +57,9 @@ func (o Owner) validate() error {
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.Domain) {
 		return fmt.Errorf("apply: Owner.Domain: %q: %s", o.Domain, problem)
+	}
+	if o.ApplySet != (ID{}) && (o.ApplySet.Kind == "" || o.ApplySet.Name == "") {
+		return fmt.Errorf("apply: Owner.ApplySet: %q: want a kind and a name", o.ApplySet)
 	}
 	return nil
 }
@@ -82,4 +100,37 @@ func (o Owner) standing(have map[string]string) standing {
 		}
 	}
 	return found
+}
+
+// digest returns the digest of what our writes own of an object, be they applies
+// or, in upsert mode, updates. Where the server keeps no managedFields it is one
+// of the object's version, which any change changes.
+func (o *Owner) digest(m metav1.Object) diff.Sum {
+	entries := m.GetManagedFields()
+	if len(entries) == 0 {
+		return sum(string(m.GetUID()), m.GetResourceVersion())
+	}
+	applied, _ := diff.Digest(m, o.Manager)
+	for i := range entries {
+		e := &entries[i]
+		if e.Manager == o.Manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil {
+			return sum(applied.String(), fmt.Sprint(e.Time), string(e.FieldsV1.Raw))
+		}
+	}
+	return applied
+}
+
+// wrote reports whether fields of the object are ours.
+func (o *Owner) wrote(m metav1.Object) bool {
+	return len(m.GetManagedFields()) > 0 && o.digest(m) != diff.Sum{}
+}
+
+// sum hashes parts so that no two lists of them collide by joining.
+func sum(parts ...string) diff.Sum {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return diff.Sum(h.Sum(nil)[:len(diff.Sum{})])
 }

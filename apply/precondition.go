@@ -8,13 +8,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // precondition is what must hold for an apply: that the object does not exist,
-// or that it is the one with this UID.
-type precondition struct{ uid string }
+// or that it is the one with this UID and, if given, in this version.
+type precondition struct{ uid, version string }
 
 // neverVersion is a resourceVersion that no object can have. An apply that
 // carries it creates, or fails with a conflict if the object exists: a server
@@ -46,25 +44,32 @@ func (p *pass) lookUp(ctx context.Context, v *view, it *item) (precondition, err
 	if err != nil {
 		return precondition{}, fmt.Errorf("looking up what holds the name: %w", err)
 	}
-	owner := &p.Live.Owner
-	_, applied := diff.Digest(found, owner.Manager)
-	switch standing := owner.standing(found.Labels); {
+	if err := p.claim(found); err != nil {
+		return precondition{}, err
+	}
+	return precondition{uid: string(found.UID)}, nil
+}
+
+// claim decides whether a live object may be written.
+func (a *Applier) claim(found metav1.Object) error {
+	owner := &a.Live.Owner
+	switch standing := owner.standing(found.GetLabels()); {
 	case standing == others:
-		return precondition{}, fmt.Errorf("%w: its labels name another owner", ErrNotOurs)
-	case standing == unlabelled && !applied && !p.Adopt:
-		return precondition{}, fmt.Errorf("%w: it was made by %s", ErrNotOurs, managers(found))
-	case found.DeletionTimestamp != nil:
-		return precondition{}, ErrTerminating
+		return fmt.Errorf("%w: its labels name another owner", ErrNotOurs)
+	case standing == unlabelled && !owner.wrote(found) && a.Adoption != AdoptForeign:
+		return fmt.Errorf("%w: it was made by %s", ErrNotOurs, managers(found))
+	case found.GetDeletionTimestamp() != nil:
+		return ErrTerminating
 	default:
-		return precondition{uid: string(found.UID)}, nil
+		return nil
 	}
 }
 
 // managers names who has written an object.
-func managers(m *metav1.PartialObjectMetadata) string {
+func managers(m metav1.Object) string {
 	names := map[string]bool{}
 	var list []string
-	for _, entry := range m.ManagedFields {
+	for _, entry := range m.GetManagedFields() {
 		if !names[entry.Manager] {
 			names[entry.Manager] = true
 			list = append(list, fmt.Sprintf("%q", entry.Manager))

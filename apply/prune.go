@@ -1,10 +1,11 @@
 package apply
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,13 @@ type PruneOptions struct {
 	Grace func(schema.GroupKind) Grace
 	// Limit bounds the deletions of one call.
 	Limit Limit
+	// Orphan, if set, says which objects are not deleted but released: they stay
+	// as they are, without the owner's labels. They count as deletions for the
+	// limit.
+	Orphan func(Observed) bool
+	// Propagation says what happens to the objects that a deleted one owns. Empty
+	// means background: the garbage collector deletes them afterwards.
+	Propagation metav1.DeletionPropagation
 }
 
 // Grace is how long an object must be absent: in at least Passes consecutive
@@ -78,12 +86,17 @@ func (e *LimitError) Error() string {
 
 // PruneReport is what one call of Prune did.
 type PruneReport struct {
-	// Results holds what was deleted, and what could not be.
+	// Results holds what was deleted or released, and what could not be.
 	Results []Result
 	// Held holds what would be deleted if the limit allowed it.
 	Held []ID
 	// Pending counts the objects that are absent and still in their grace.
 	Pending int
+	// Unproven holds objects that carry the owner's labels, are not wanted, and
+	// are left, because nothing shows that we applied them: copies of ours, or
+	// those of a kind whose server keeps no managedFields. What a controller made
+	// for another object, and which got the labels by inheritance, is none.
+	Unproven []ID
 }
 
 // absence is how long an object has been absent.
@@ -94,10 +107,11 @@ type absence struct {
 
 // Prune deletes the objects of the owner that the set does not state. An object
 // is deleted only if it carries all the owner's labels and fields that our
-// manager applied, if the view of its kind is complete, and if it still is the
-// very object that the view shows: the request carries its UID and
-// resourceVersion. Deletion is in reverse order of the stages, and a failed one
-// stops no other.
+// manager applied, if the view of its kind is complete, if nothing that is wanted
+// or kept lives in it or is defined by it, nor anything of a kind whose view is
+// not complete might, and if it still is the very object that the view shows: the
+// request carries its UID and resourceVersion. Deletion is in reverse order, and a
+// failed one stops no other.
 //
 // The report is valid with an error: [ErrIncomplete], [ErrKeepNothing] or a
 // [*LimitError] when nothing was deleted at all, or the joined errors of the
@@ -106,101 +120,93 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	if err := a.prepare(set); err != nil {
 		return PruneReport{}, err
 	}
-	switch {
-	case !options.Complete || set.nameless:
-		return PruneReport{}, ErrIncomplete
-	case len(set.ids) == 0 && !options.AllowEmpty:
-		return PruneReport{}, ErrKeepNothing
+	if err := options.permit(set); err != nil {
+		return PruneReport{}, err
 	}
-	plan := a.planPrune(set, options, time.Now())
-	report := PruneReport{Pending: plan.pending}
-	if limit := options.Limit.of(plan.owned); len(plan.doomed) > limit {
-		for _, d := range plan.doomed {
+	doom := a.planPrune(set, options, time.Now())
+	a.missing = doom.missing
+	report := PruneReport{Results: doom.refused, Pending: doom.pending, Unproven: doom.unproven}
+	if err := doom.over(options.Limit); err != nil {
+		for _, d := range doom.doomed {
 			report.Held = append(report.Held, d.ID)
 		}
-		return report, &LimitError{Wanted: len(plan.doomed), Limit: limit, Owned: plan.owned}
+		return report, errors.Join(err, Report{Results: report.Results}.Err())
 	}
-	for len(plan.doomed) > 0 {
-		stage := stageOf(plan.doomed[0].ID.GroupKind())
-		end := slices.IndexFunc(plan.doomed, func(o Observed) bool { return stageOf(o.ID.GroupKind()) != stage })
-		if end < 0 {
-			end = len(plan.doomed)
-		}
-		results := make([]Result, end)
-		each(end, a.Concurrency, func(i int) { results[i] = a.delete(ctx, plan.doomed[i]) })
+	for doomed := range doom.ranks() {
+		results := make([]Result, len(doomed))
+		each(len(doomed), a.Concurrency, func(i int) {
+			results[i] = a.discard(ctx, doomed[i], precondition{string(doomed[i].UID), fmt.Sprint(doomed[i].version)}, options)
+		})
 		report.Results = append(report.Results, results...)
-		plan.doomed = plan.doomed[end:]
 	}
 	return report, errors.Join(Report{Results: report.Results}.Err(), context.Cause(ctx))
 }
 
-// prunePlan is what a call of Prune is about to do.
-type prunePlan struct {
-	doomed  []Observed // in the order of deletion
-	owned   int
-	pending int
-}
-
-func (a *Applier) planPrune(set *Set, options PruneOptions, now time.Time) prunePlan {
-	var plan prunePlan
-	missing := map[string]absence{}
-	for o := range a.Live.All() {
-		if !o.owned || o.pruned || o.Deleting {
-			continue
-		}
-		plan.owned++
-		if set.Has(o.ID) || options.Keep != nil && options.Keep(o) {
-			continue
-		}
-		gone := a.missing[string(o.UID)]
-		if gone.passes == 0 {
-			gone.since = now
-		}
-		gone.passes++
-		missing[string(o.UID)] = gone
-		var grace Grace
-		if options.Grace != nil {
-			grace = options.Grace(o.ID.GroupKind())
-		}
-		due := gone.passes >= grace.Passes && now.Sub(gone.since) >= grace.Age
-		if due || options.Gone != nil && options.Gone(o) {
-			plan.doomed = append(plan.doomed, o)
-		} else {
-			plan.pending++
-		}
+// permit returns why nothing may be deleted at all.
+func (o PruneOptions) permit(set *Set) error {
+	switch {
+	case !o.Complete || set.nameless:
+		return ErrIncomplete
+	case set.empty && !o.AllowEmpty:
+		return ErrKeepNothing
+	default:
+		return nil
 	}
-	a.missing = missing
-	slices.SortFunc(plan.doomed, func(x, y Observed) int {
-		if d := stageOf(y.ID.GroupKind()) - stageOf(x.ID.GroupKind()); d != 0 {
-			return d
-		}
-		return x.ID.Compare(y.ID)
-	})
-	return plan
 }
 
-func (a *Applier) delete(ctx context.Context, o Observed) Result {
+// discard deletes or releases one object.
+func (a *Applier) discard(ctx context.Context, o Observed, must precondition, options PruneOptions) Result {
 	v := a.Live.views[o.ID.GroupKind()]
-	version := fmt.Sprint(o.version)
 	n := name{o.ID.Namespace, o.ID.Name}
 	v.began(n)
 	defer v.ended(n, true)
-	background := metav1.DeletePropagationBackground
-	start := time.Now()
-	err := a.resource(v, o.ID).Delete(ctx, o.ID.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &o.UID, ResourceVersion: &version},
-		PropagationPolicy: &background,
-	})
-	a.wrote(Write{ID: o.ID, Verb: "delete", Duration: time.Since(start), Err: err})
+	action, send := Deleted, func() error { return a.remove(ctx, v, o.ID, must, options.Propagation) }
+	if options.Orphan != nil && options.Orphan(o) {
+		action, send = Released, func() error { return a.release(ctx, v, o.ID, must) }
+	}
+	err := send()
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Result{o.ID, Failed, err}
 	}
 	v.change(n, func(r *record) {
-		if r != nil && r.uid == string(o.UID) {
+		if r != nil && r.uid == packUID(o.UID) {
 			r.pruned = true
 		}
 	})
-	return Result{ID: o.ID, Action: Deleted}
+	return Result{ID: o.ID, Action: action}
+}
+
+// remove sends one deletion.
+func (a *Applier) remove(ctx context.Context, v *view, id ID, must precondition, propagation metav1.DeletionPropagation) error {
+	propagation = cmp.Or(propagation, metav1.DeletePropagationBackground)
+	uid := types.UID(must.uid)
+	conditions := &metav1.Preconditions{UID: &uid}
+	if must.version != "" {
+		conditions.ResourceVersion = &must.version
+	}
+	start := time.Now()
+	err := a.resource(v, id).Delete(ctx, id.Name, metav1.DeleteOptions{Preconditions: conditions, PropagationPolicy: &propagation})
+	a.wrote(Write{ID: id, Verb: "delete", Duration: time.Since(start), Err: err})
+	return err
+}
+
+// release takes our marks off an object.
+func (a *Applier) release(ctx context.Context, v *view, id ID, must precondition) error {
+	labels := map[string]any{applySetPartOf: nil}
+	for key := range a.Live.Owner.Labels {
+		labels[key] = nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": must.uid, "resourceVersion": must.version, "labels": labels,
+		"annotations": map[string]any{a.Live.Owner.hashAnnotation(): nil, a.Live.Owner.dependsOnAnnotation(): nil},
+	}})
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	_, err = a.resource(v, id).Patch(ctx, id.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: a.Live.Owner.Manager})
+	a.wrote(Write{ID: id, Verb: "patch", Duration: time.Since(start), Err: err})
+	return err
 }
 
 // resource reaches the resource of an object's kind, in its namespace.

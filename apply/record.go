@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"slices"
 	"strconv"
 	"unique"
 
@@ -10,45 +9,46 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// record is what is remembered of one live object: some hundred bytes.
+// record is what is remembered of one live object: some hundred bytes. There may
+// be 100,000 of them, so each field is as small as it can be.
 type record struct {
-	uid     string
+	uid     uid
 	version uint64 // resourceVersion
-	labels  []label
+	labels  labelSet
 
 	observed diff.Sum // digest of what we own, as the server last told
-	stated   diff.Sum // content hash in the annotation, as the server last told
-
-	applied     diff.Sum // digest that the server answered to our last apply; zero: unknown
-	appliedHash diff.Sum // content hash of that apply
+	applied  diff.Sum // digest that the server answered to our last apply; zero: unknown
+	hash     diff.Sum // content hash of that apply; while that is unknown, the one in the annotation
 
 	// owned is our field set, kept only until the first comparison with the
 	// desired object makes applied known. Objects of one shape share it.
 	owned unique.Handle[string]
 
-	deleting bool // it has a deletionTimestamp
-	pruned   bool // we have asked for its deletion
-	written  bool // known from our own write alone, not yet from the watch
+	after    unique.Handle[string] // what it depends on, as annotated; zero: nothing
+	bare     bool                  // it has no managedFields
+	made     bool                  // a controller made it for another object
+	deleting bool                  // it has a deletionTimestamp
+	pruned   bool                  // we have asked for its deletion
+	written  bool                  // known from our own write alone, not yet from the watch
 }
-
-type label struct{ key, value unique.Handle[string] }
 
 // newRecord reads what the server tells of an object.
 func newRecord(meta *metav1.PartialObjectMetadata, owner *Owner) *record {
 	r := &record{
-		uid:      string(meta.UID),
+		uid:      packUID(meta.UID),
 		version:  parseVersion(meta.ResourceVersion),
 		deleting: meta.DeletionTimestamp != nil,
-		labels:   make([]label, 0, len(meta.Labels)),
+		labels:   packLabels(meta.Labels, owner.Labels),
 	}
-	for key, v := range meta.Labels {
-		r.labels = append(r.labels, label{unique.Make(key), unique.Make(v)})
+	r.made = metav1.GetControllerOfNoCopy(meta) != nil
+	r.observed, r.bare = owner.digest(meta), len(meta.ManagedFields) == 0
+	if entry := diff.Entry(meta.ManagedFields, owner.Manager); entry != nil {
+		r.owned = unique.Make(string(entry.FieldsV1.Raw))
 	}
-	if digest, ok := diff.Digest(meta, owner.Manager); ok {
-		r.observed = digest
-		r.owned = unique.Make(string(diff.Entry(meta.ManagedFields, owner.Manager).FieldsV1.Raw))
+	if after, ok := meta.Annotations[owner.dependsOnAnnotation()]; ok {
+		r.after = unique.Make(after)
 	}
-	r.stated, _ = diff.ParseSum(meta.Annotations[owner.hashAnnotation()])
+	r.hash, _ = diff.ParseSum(meta.Annotations[owner.hashAnnotation()])
 	return r
 }
 
@@ -58,9 +58,9 @@ func (r *record) succeed(old *record) {
 	if old == nil || old.uid != r.uid {
 		return
 	}
-	r.applied, r.appliedHash = old.applied, old.appliedHash
 	r.pruned = old.pruned
-	if !r.unknown() {
+	if !old.unknown() {
+		r.applied, r.hash = old.applied, old.hash
 		r.owned = unique.Handle[string]{}
 	}
 }
@@ -73,17 +73,8 @@ func (r *record) foreign() bool { return r.observed != r.applied }
 
 // remember takes the observed state as the answer to our last apply.
 func (r *record) remember(hash diff.Sum) {
-	r.applied, r.appliedHash = r.observed, hash
+	r.applied, r.hash = r.observed, hash
 	r.owned = unique.Handle[string]{}
-}
-
-func (r *record) label(key string) string {
-	k := unique.Make(key)
-	i := slices.IndexFunc(r.labels, func(l label) bool { return l.key == k })
-	if i < 0 {
-		return ""
-	}
-	return r.labels[i].value.Value()
 }
 
 // parseVersion reads a resourceVersion. Kubernetes promises that those of one
@@ -98,4 +89,4 @@ func parseVersion(version string) uint64 {
 }
 
 // unowned reports whether the server knows nothing that we apply to the object.
-func (r *record) unowned() bool { return r.observed == diff.Sum{} }
+func (r *record) unowned() bool { return r.bare || r.observed == diff.Sum{} }

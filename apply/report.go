@@ -14,8 +14,14 @@ const (
 	Created Action = "Created"
 	// Updated: it existed, and now is as desired again, or differently desired.
 	Updated Action = "Updated"
+	// Recreated: it was deleted, because a field is immutable, and created anew.
+	Recreated Action = "Recreated"
 	// Deleted: its deletion was accepted; finalizers may still hold it.
 	Deleted Action = "Deleted"
+	// Released: it is no longer wanted and no longer ours, and was left alive.
+	Released Action = "Released"
+	// Skipped: it belongs to somebody else, and the caller wants that left so.
+	Skipped Action = "Skipped"
 	// Failed: the request failed; Err is the server's or the transport's.
 	Failed Action = "Failed"
 	// Refused: nothing was sent, because it would not be right: the object
@@ -31,7 +37,7 @@ const (
 type Result struct {
 	ID     ID
 	Action Action
-	// Err is nil for Created, Updated and Deleted.
+	// Err is nil for Created, Updated, Recreated, Deleted, Released and Skipped.
 	Err error
 }
 
@@ -78,6 +84,10 @@ var (
 	// ErrIncomplete: the desired state is not known to be complete, so nothing
 	// may be called absent from it.
 	ErrIncomplete = errors.New("desired state is not known to be complete")
+	// ErrStalePlan: a planned change is no longer what is to be done.
+	ErrStalePlan = errors.New("the plan no longer holds")
+	// ErrNeeded: an object is not wanted, and something that stays needs it.
+	ErrNeeded = errors.New("is still needed")
 	// ErrKeepNothing: the desired state is empty, which is more often a mistake
 	// than a wish.
 	ErrKeepNothing = errors.New("desired state is empty")

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +39,7 @@ func (a *Applier) standing(it *item, seen diff.Sum, now time.Time) (Result, bool
 
 // settle remembers how an attempt ended.
 func (a *Applier) settle(it *item, seen diff.Sum, result Result, now time.Time) {
-	if !lasting(result.Err) {
+	if !lasting(result) {
 		delete(a.setbacks, it.id)
 		return
 	}
@@ -54,23 +55,32 @@ func (a *Applier) settle(it *item, seen diff.Sum, result Result, now time.Time) 
 
 // policy is what the caller decides about objects of others.
 type policy struct {
-	adopt     bool
+	adoption  AdoptionPolicy
 	conflicts ConflictPolicy
 }
 
-func (a *Applier) policy() policy { return policy{a.Adopt, a.Conflicts} }
+func (a *Applier) policy() policy { return policy{a.Adoption, a.Conflicts} }
 
-// lasting reports an error that is about the object, not about the moment.
-func lasting(err error) bool {
-	_, conflict := errors.AsType[*ConflictError](err)
-	return conflict || errors.Is(err, ErrNotOurs) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+// lasting reports an outcome that is about the object, not about the moment.
+func lasting(r Result) bool {
+	_, conflict := errors.AsType[*ConflictError](r.Err)
+	return conflict || r.Action == Skipped || errors.Is(r.Err, ErrNotOurs) || apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || tooLarge(r.Err)
 }
 
-// forget drops the setbacks of objects that are no longer wanted.
+// tooLarge reports that the server cannot take so much, or its store cannot. For
+// the latter there is no code: it is said by etcd, or by the connection to it.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
+		(strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "message larger than max"))
+}
+
+// forget drops what is remembered of objects that are no longer wanted.
 func (a *Applier) forget(set *Set) {
 	for id := range a.setbacks {
 		if !set.Has(id) {
 			delete(a.setbacks, id)
 		}
 	}
+	a.fights.forget(time.Now(), set)
+	a.statuses.forget(set)
 }

@@ -34,9 +34,9 @@ func TestASetbackStandsUntilSomethingChangesOrItsDelayIsOver(t *testing.T) {
 	}
 	require.True(t, stands(it, seen, mostDelay-1))
 	require.False(t, stands(it, seen, mostDelay))
-	a.Adopt = true
+	a.Adoption = AdoptForeign
 	require.False(t, stands(it, seen, 0))
-	a.Adopt = false
+	a.Adoption = RefuseForeign
 
 	a.settle(it, seen, Result{it.id, Failed, errors.New("connection reset")}, now)
 	require.False(t, stands(it, seen, 0), "that may pass at any moment")

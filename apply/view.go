@@ -1,12 +1,16 @@
 package apply
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -20,13 +24,19 @@ type view struct {
 	mapping *meta.RESTMapping
 	drift   func(name) // called without the lock
 	known   func()     // called without the lock after the first list, unless nil
+	changed func(name) // called without the lock on each event, unless nil
+	nudge   chan struct{}
 
 	mu      sync.RWMutex
 	records map[name]*record
 	writing map[name]*writing
 	wakes   wakes
-	synced  bool
-	err     error // the last failure to list or watch; nil once it works again
+	awaited map[name]bool // others wait until these are ready
+	managed bool          // the server keeps managedFields for this kind
+	sources []string      // namespaces that are watched one by one; nil: everything at once
+	listed  map[string]bool
+	synced  bool             // every source was listed
+	errs    map[string]error // the last failure to list or watch, by source, until it works again
 }
 
 // writing is what happens to an object while writes of ours are under way.
@@ -55,16 +65,56 @@ func (v *view) change(n name, f func(*record)) {
 	f(v.records[n])
 }
 
+// resolved reports whether the resource of the kind is known.
+func (v *view) resolved() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.mapping != nil
+}
+
+// kind returns the kind as it is watched.
+func (v *view) kind() schema.GroupVersionKind {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.mapping.GroupVersionKind
+}
+
+// plural returns <plural>.<group>, the name of the kind's definition if it has one.
+func (v *view) plural() string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.mapping == nil {
+		return ""
+	}
+	return v.mapping.Resource.Resource + "." + v.mapping.Resource.Group
+}
+
 func (v *view) status() (synced bool, err error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.synced, v.err
+	return v.synced, v.failure()
 }
 
-func (v *view) setErr(err error) {
+// failure joins the errors of the sources.
+func (v *view) failure() error {
+	var errs []error
+	for _, source := range slices.Sorted(maps.Keys(v.errs)) {
+		errs = append(errs, v.errs[source])
+	}
+	return errors.Join(errs...)
+}
+
+func (v *view) setErr(source string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.err = err
+	if err == nil {
+		delete(v.errs, source)
+		return
+	}
+	if v.errs == nil {
+		v.errs = map[string]error{}
+	}
+	v.errs[source] = err
 }
 
 // Add implements cache.ReflectorStore.
@@ -85,11 +135,22 @@ func (v *view) Update(object any) error {
 		r.written = false // the watch has caught up
 	}
 	touched := newer && v.synced && v.touched(n, old, r) && v.wake(n)
+	if newer && v.awaited[n] {
+		delete(v.awaited, n)
+		touched = true
+	}
 	v.mu.Unlock()
+	v.announce(n, touched)
+	return nil
+}
+
+func (v *view) announce(n name, touched bool) {
 	if touched {
 		v.drift(n)
 	}
-	return nil
+	if v.changed != nil {
+		v.changed(n)
+	}
 }
 
 // Delete implements cache.ReflectorStore.
@@ -103,7 +164,7 @@ func (v *view) Delete(object any) error {
 	old := v.records[n]
 	// An object that left the selector is deleted, too, for a watch. What we
 	// know to be newer, or a successor of that name, stays.
-	gone := old != nil && old.uid == string(m.UID) && old.version <= parseVersion(m.ResourceVersion)
+	gone := old != nil && old.uid == packUID(m.UID) && old.version <= parseVersion(m.ResourceVersion)
 	if gone {
 		delete(v.records, n)
 	}
@@ -113,30 +174,35 @@ func (v *view) Delete(object any) error {
 	}
 	touched := gone && v.synced && !old.pruned && w == nil && v.wake(n)
 	v.mu.Unlock()
-	if touched {
-		v.drift(n)
-	}
+	v.announce(n, touched)
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: the result of a list.
-func (v *view) Replace(objects []any, version string) error {
+// Replace implements cache.ReflectorStore: the result of a list of everything.
+func (v *view) Replace(objects []any, version string) error { return v.replace("", objects, version) }
+
+// replace takes the result of a list of one source.
+func (v *view) replace(source string, objects []any, version string) error {
 	records := make(map[name]*record, len(objects))
 	for _, object := range objects {
 		m, err := metadata(object)
 		if err != nil {
 			return err
 		}
-		records[name{m.Namespace, m.Name}] = newRecord(m, v.owner)
+		records[nameOf(m.Namespace, m.Name)] = newRecord(m, v.owner)
 	}
 	at := parseVersion(version)
 	var touched []name
 	v.mu.Lock()
-	old, relist := v.records, v.synced
-	v.records, v.synced, v.err = records, true, nil
+	old, relist := v.records, v.listed[source]
+	for _, r := range records {
+		v.managed = v.managed || !r.bare
+	}
 	for n, known := range old {
 		r := records[n]
 		switch {
+		case source != "" && n.namespace != source:
+			records[n] = known
 		case known.written && known.version > at:
 			// Written by us after the list was taken. Only once: a server that was
 			// restored counts from a lower version, and what it says then holds.
@@ -150,21 +216,46 @@ func (v *view) Replace(objects []any, version string) error {
 			r.succeed(known)
 		}
 	}
+	v.records = records
+	known := v.list(source)
 	if relist {
 		for n, r := range records {
 			if v.touched(n, old[n], r) && v.wake(n) {
 				touched = append(touched, n)
 			}
 		}
+		for n := range v.awaited {
+			touched = append(touched, n)
+		}
+		v.awaited = nil
 	}
 	v.mu.Unlock()
 	for _, n := range touched {
 		v.drift(n)
 	}
-	if !relist && v.known != nil {
+	if v.changed != nil {
+		for _, object := range objects {
+			m, _ := metadata(object)
+			v.changed(name{m.Namespace, m.Name})
+		}
+	}
+	if known && v.known != nil {
 		v.known()
 	}
 	return nil
+}
+
+// list notes that a source was listed, and reports whether the view has become
+// complete by that.
+func (v *view) list(source string) bool {
+	if v.listed == nil {
+		v.listed = map[string]bool{}
+	}
+	v.listed[source] = true
+	delete(v.errs, source)
+	before := v.synced
+	v.synced = len(v.sources) == 0 || len(v.listed) == len(v.sources)
+	return v.synced && !before
 }
 
 // Resync implements cache.ReflectorStore. There is nothing to do.
@@ -177,7 +268,7 @@ func (v *view) wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	applied := answer.observed
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if w := v.writing[n]; w != nil && w.deleted == answer.uid {
+	if w := v.writing[n]; w != nil && w.deleted == answer.uid.String() {
 		return // it is gone already
 	}
 	r, newer := v.merge(n, answer)
@@ -189,6 +280,35 @@ func (v *view) wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 		// differs from what was applied, and stands as a foreign change.
 		r.remember(hash)
 		r.applied = applied
+	}
+}
+
+// remember takes what is observed of an object, if it still is what was seen, as
+// the answer to an apply of the hash.
+func (v *view) remember(n name, seen, hash diff.Sum) (held bool) {
+	v.change(n, func(r *record) {
+		if held = r != nil && r.observed == seen; held {
+			r.remember(hash)
+		}
+	})
+	return held
+}
+
+// await makes the next change of an object start a pass, unless it already is in
+// another version.
+func (v *view) await(n name, version uint64) {
+	v.mu.Lock()
+	r := v.records[n]
+	late := r != nil && r.version > version
+	if !late {
+		if v.awaited == nil {
+			v.awaited = map[name]bool{}
+		}
+		v.awaited[n] = true
+	}
+	v.mu.Unlock()
+	if late {
+		v.drift(n)
 	}
 }
 
@@ -230,8 +350,12 @@ func (v *view) merge(n name, r *record) (holds *record, newer bool) {
 		return old, false
 	}
 	r.succeed(old)
+	v.managed = v.managed || !r.bare
 	if v.records == nil {
 		v.records = map[name]*record{}
+	}
+	if old == nil {
+		n = nameOf(n.namespace, n.name)
 	}
 	v.records[n] = r
 	return r, true

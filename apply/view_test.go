@@ -108,7 +108,7 @@ func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
 	changed.Labels = map[string]string{"foreign": "x"}
 	require.NoError(t, v.Update(changed))
 	require.Zero(t, *drifts)
-	require.Equal(t, "x", v.held().label("foreign"))
+	require.Equal(t, "x", v.held().labels.value("foreign", nil))
 
 	// Nor is what was never applied by us, however often it changes.
 	v.records = nil
@@ -126,7 +126,7 @@ func TestAFightStopsWakingUntilTheWindowEnds(t *testing.T) {
 			write1(v, told("u", fmt.Sprint(version+1), ours))
 		},
 		"deletions": func(v *view, version int) {
-			require.NoError(t, v.Delete(told(v.held().uid, fmt.Sprint(version), "")))
+			require.NoError(t, v.Delete(told(v.held().uid.String(), fmt.Sprint(version), "")))
 			write1(v, told(fmt.Sprint("u", version), fmt.Sprint(version+1), ours))
 		},
 	} {

@@ -1,0 +1,273 @@
+package applytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrCrashed is what every request gets after a crash.
+var ErrCrashed = errors.New("applytest: the program has crashed")
+
+// ErrLost is what a request gets that was lost, or whose answer was.
+var ErrLost = errors.New("applytest: connection lost")
+
+// Transport stands between a client and an API server. The zero value passes
+// everything and keeps a list of it.
+type Transport struct {
+	// Fault, if set, is asked before each request what happens to it. It may be
+	// called from several goroutines at once, and must not be set while requests
+	// are under way.
+	Fault func(Request) Fault
+	// OnCrash is called, if set, when a fault has crashed the program, with the
+	// request behind it sent or not: the moment to end the program's context.
+	OnCrash func()
+
+	mu       sync.Mutex
+	requests []*Request
+	writes   int
+	crashed  bool
+	watches  map[*stream]struct{}
+	frozen   bool
+	expired  int // watches opened before this generation get 410 on their next start
+}
+
+// Fault is what happens to a request. The zero value is nothing.
+type Fault struct {
+	// Delay holds the request back, or until its context ends.
+	Delay time.Duration
+	// Status answers in the server's place, with a metav1.Status of that code. 429
+	// and 503 carry RetryAfter, in whole seconds.
+	Status     int
+	RetryAfter time.Duration
+	// Lose fails the request without sending it; LoseAnswer sends it and fails it
+	// nevertheless.
+	Lose, LoseAnswer bool
+	// Crash lets nothing through from now on, this request included; with
+	// LoseAnswer this one is sent before.
+	Crash bool
+}
+
+// Wrap puts the Transport before another one. It is made for rest.Config.Wrap.
+func (t *Transport) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &wrapped{t, next}
+}
+
+type wrapped struct {
+	*Transport
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
+	request, number, err := w.begin(r)
+	if err != nil {
+		return nil, err
+	}
+	var fault Fault
+	if w.Fault != nil {
+		fault = w.Fault(request)
+	}
+	if err := pause(r, fault.Delay); err != nil {
+		return nil, err
+	}
+	if fault.Crash {
+		w.crash()
+		if w.OnCrash != nil {
+			defer w.OnCrash()
+		}
+	}
+	switch {
+	case fault.Lose, fault.Crash && !fault.LoseAnswer:
+		return nil, w.lost(r)
+	case fault.Status != 0:
+		drain(r.Body)
+		w.answered(number, fault.Status)
+		return stand(r, fault), nil
+	}
+	if w.stale(request) {
+		return stand(r, Fault{Status: http.StatusGone}), nil
+	}
+	answer, err := w.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if fault.LoseAnswer {
+		w.answered(number, answer.StatusCode)
+		if request.Verb != "watch" {
+			_, err = io.Copy(io.Discard, answer.Body) // until it is carried out
+		}
+		return nil, errors.Join(w.lost(r), err, answer.Body.Close())
+	}
+	w.answered(number, answer.StatusCode)
+	if request.Verb == "watch" && answer.StatusCode == http.StatusOK {
+		answer.Body = w.follow(answer)
+	}
+	return answer, nil
+}
+
+// begin counts a request.
+func (t *Transport) begin(r *http.Request) (Request, *Request, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.crashed {
+		drain(r.Body)
+		return Request{}, nil, ErrCrashed
+	}
+	request := parse(r)
+	request.Number = len(t.requests) + 1
+	if request.Writes() {
+		t.writes++
+		request.WriteNumber = t.writes
+	}
+	kept := request
+	t.requests = append(t.requests, &kept)
+	return request, &kept, nil
+}
+
+func (t *Transport) answered(r *Request, status int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Status = status
+}
+
+func (t *Transport) crash() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.crashed = true
+	for s := range t.watches {
+		s.cut()
+	}
+}
+
+func (t *Transport) lost(r *http.Request) error {
+	drain(r.Body)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.crashed {
+		return ErrCrashed
+	}
+	return ErrLost
+}
+
+// Crashed reports whether a fault has crashed the program.
+func (t *Transport) Crashed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.crashed
+}
+
+// Requests returns what has been sent since the start or the last Reset, in
+// order, with the answers so far.
+func (t *Transport) Requests() []Request {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Request, len(t.requests))
+	for i, r := range t.requests {
+		all[i] = *r
+	}
+	return all
+}
+
+// Writes returns the requests that write.
+func (t *Transport) Writes() []Request {
+	return slices.DeleteFunc(t.Requests(), func(r Request) bool { return !r.Writes() })
+}
+
+// Count returns how many requests had the verb.
+func (t *Transport) Count(verb string) int {
+	n := 0
+	for _, r := range t.Requests() {
+		if r.Verb == verb {
+			n++
+		}
+	}
+	return n
+}
+
+// Reset forgets the requests so far, and counts from 1 again.
+func (t *Transport) Reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.requests, t.writes = nil, 0
+}
+
+// Reporter is the part of testing.TB that the assertions need.
+type Reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// NoWrites fails the test for each write since the start or the last Reset.
+func (t *Transport) NoWrites(r Reporter) {
+	r.Helper()
+	for _, w := range t.Writes() {
+		r.Errorf("a write where none was due: %s", w)
+	}
+}
+
+// NoRequests fails the test for each request since the start or the last Reset,
+// but for lists and watches, by which a program keeps its view up to date.
+func (t *Transport) NoRequests(r Reporter) {
+	r.Helper()
+	for _, request := range t.Requests() {
+		if request.Verb != "list" && request.Verb != "watch" {
+			r.Errorf("a request where none was due: %s", request)
+		}
+	}
+}
+
+// pause waits, or until the request's context ends.
+func pause(r *http.Request, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.Context().Done():
+		drain(r.Body)
+		return r.Context().Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// drain closes the body of a request that is not sent, as a RoundTripper must.
+func drain(body io.Closer) {
+	if body != nil {
+		_ = body.Close() // of a request that nobody reads
+	}
+}
+
+// stand answers in the server's place.
+func stand(r *http.Request, fault Fault) *http.Response {
+	reason := map[int]string{
+		http.StatusTooManyRequests: "TooManyRequests", http.StatusServiceUnavailable: "ServiceUnavailable",
+		http.StatusInternalServerError: "InternalError", http.StatusConflict: "Conflict", http.StatusGone: "Expired",
+		http.StatusForbidden: "Forbidden", http.StatusUnauthorized: "Unauthorized", http.StatusNotFound: "NotFound",
+		http.StatusGatewayTimeout: "Timeout", http.StatusUnprocessableEntity: "Invalid",
+	}[fault.Status]
+	body, err := json.Marshal(map[string]any{
+		"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.Status, "reason": reason,
+		"message": fmt.Sprintf("applytest: answered %d in the server's place", fault.Status),
+	})
+	if err != nil {
+		body = nil // of strings and a number: it cannot fail
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if fault.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
+	}
+	return &http.Response{
+		Status: http.StatusText(fault.Status), StatusCode: fault.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+}

@@ -1,0 +1,34 @@
+package apply //nolint:testpackage // no server stores such a record
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+func TestARecordOfOwnershipThatCannotBeReadIsSettledByAnApply(t *testing.T) {
+	t.Parallel()
+	set := benchmarkSet(t, 6)
+	a := benchmarkApplier(t, set)
+	v := a.Live.views[set.items[0].id.GroupKind()]
+	for i, corrupt := range []string{`{`, `[]`, `{"f:spec":1}`, `{"k:{":{}}`, ``} {
+		it := set.items[i]
+		require.NoError(t, v.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: it.id.Name, Namespace: it.id.Namespace, UID: "u", ResourceVersion: "200000", Labels: set.owner.Labels,
+			Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(corrupt)},
+			}},
+		}}))
+	}
+	for i := range set.items {
+		action, _, err := a.pass(set).decide(&set.items[i])
+		require.NoError(t, err)
+		require.Equal(t, map[bool]Action{true: write, false: unchanged}[i < 5], action, "item %d", i)
+	}
+	_, err := diff.Owned(&metav1.ManagedFieldsEntry{Manager: "me", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{`)}})
+	require.ErrorContains(t, err, `managedFields of "me"`)
+}

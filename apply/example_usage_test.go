@@ -1,0 +1,171 @@
+package apply_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+)
+
+// An object states by an annotation what it depends on, by IDs. It is applied
+// after that, and not before it is ready.
+func ExampleNewSet_dependsOn() {
+	object := func(name, after string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
+		o.SetNamespace("shop")
+		o.SetName(name)
+		o.SetAnnotations(map[string]string{"example.com/depends-on": after})
+		return o
+	}
+	_, err := apply.NewSet(apply.Owner{
+		Manager: "my-operator",
+		Labels:  map[string]string{"app.kubernetes.io/managed-by": "my-operator"},
+		Domain:  "example.com",
+	}, []*unstructured.Unstructured{object("migrate", "Job.batch/shop/seed"), object("seed", "Job.batch/shop/migrate")})
+	fmt.Println(err)
+	// Output:
+	// Job.batch/shop/migrate: depends on Job.batch/shop/seed: depends on itself: Job.batch/shop/migrate -> Job.batch/shop/seed -> Job.batch/shop/migrate
+	// Job.batch/shop/seed: depends on Job.batch/shop/migrate: depends on itself: Job.batch/shop/seed -> Job.batch/shop/migrate -> Job.batch/shop/seed
+}
+
+// IDs are written as Kind.group/namespace/name.
+func ExampleParseID() {
+	for _, s := range []string{"Deployment.apps/shop/web", "Namespace/shop", "web"} {
+		id, err := apply.ParseID(s)
+		fmt.Printf("%q in %q: %v\n", id.Name, id.Namespace, err)
+	}
+	// Output:
+	// "web" in "shop": <nil>
+	// "shop" in "": <nil>
+	// "" in "": "web": want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object
+}
+
+// Readiness is read off an object as the server gave it.
+func ExampleReadinessOf() {
+	web := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "web", "generation": int64(2)},
+		"spec":     map[string]any{"replicas": int64(3)},
+		"status":   map[string]any{"observedGeneration": int64(2), "replicas": int64(3), "updatedReplicas": int64(1)},
+	}}
+	r := apply.ReadinessOf(web)
+	fmt.Println(r.Status)
+	fmt.Println(r.Message)
+	// Output:
+	// InProgress
+	// updated replicas: 1 of 3
+}
+
+// A budget is shared by all clients of one API server. It yields when that is
+// busy, and then grows again.
+func ExampleBudget() {
+	busy := true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if busy {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	budget := &apply.Budget{Most: 16}
+	client := server.Client()
+	client.Transport = budget.Wrap(client.Transport) // for client-go: config.Wrap(budget.Wrap)
+	get := func() {
+		answer, err := client.Get(server.URL) //nolint:noctx // a server of its own
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+	}
+	fmt.Println("at first:", budget.Limit())
+	get()
+	fmt.Println("once it was busy:", budget.Limit())
+	busy = false
+	for range 4 {
+		get()
+	}
+	fmt.Println("after four successes:", budget.Limit())
+	// Output:
+	// at first: 8
+	// once it was busy: 4
+	// after four successes: 5
+}
+
+// An owner may name an ApplySet (KEP-3659), so that kubectl and other tools see
+// which objects belong together: all carry its ID as a label.
+func ExampleID_ApplySetID() {
+	owner := apply.Owner{
+		Manager:  "my-operator",
+		Labels:   map[string]string{"app.kubernetes.io/managed-by": "my-operator"},
+		Domain:   "example.com",
+		ApplySet: apply.ID{Kind: "ConfigMap", Namespace: "shop", Name: "everything"},
+	}
+	set, err := apply.NewSet(owner, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("made for it:", set.Has(owner.ApplySet))
+	fmt.Println("kubectl get all -l applyset.kubernetes.io/part-of=" + owner.ApplySet.ApplySetID())
+	// Output:
+	// made for it: true
+	// kubectl get all -l applyset.kubernetes.io/part-of=applyset--KpI7EvS5P-ABXxwz90XIqalXAR3hHTqGrMLRruakyk-v1
+}
+
+// When another program changes an object back after each repair, the report
+// names it.
+func ExampleFightError() {
+	// As Applier.Apply returns it.
+	report := apply.Report{Results: []apply.Result{{
+		ID:     apply.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"},
+		Action: apply.Refused,
+		Err:    &apply.FightError{Repairs: 5, Conflicts: []apply.Conflict{{Field: ".data.color", Manager: "other-team"}}},
+	}}}
+	for _, r := range report.Results {
+		if fight, ok := errors.AsType[*apply.FightError](r.Err); ok {
+			for _, c := range fight.Conflicts {
+				fmt.Printf("tell %s to leave %s of %s alone\n", c.Manager, c.Field, r.ID)
+			}
+		}
+	}
+	// Output:
+	// tell other-team to leave .data.color of ConfigMap/shop/settings alone
+}
+
+// With ReportConflicts, a field that somebody else owns is named and left.
+func ExampleConflictError() {
+	// As Applier.Apply returns it.
+	err := fmt.Errorf("Deployment.apps/shop/web: %w", &apply.ConflictError{
+		Conflicts: []apply.Conflict{{Field: ".spec.replicas", Manager: "autoscaler"}},
+	})
+	fmt.Println(err)
+	if conflict, ok := errors.AsType[*apply.ConflictError](err); ok {
+		fmt.Println("leave out", conflict.Conflicts[0].Field)
+	}
+	// Output:
+	// Deployment.apps/shop/web: owned with another value: .spec.replicas by "autoscaler"
+	// leave out .spec.replicas
+}
+
+// A prune that would delete more than its limit deletes nothing, and says what it
+// would delete. PruneOptions.Limit sets it: 5 objects or 10 percent by default.
+func ExampleLimitError() {
+	options := apply.PruneOptions{Complete: true, Limit: apply.Limit{Count: 20, Percent: 25}}
+	fmt.Println("complete:", options.Complete, "- at most", options.Limit.Count, "objects or", options.Limit.Percent, "percent")
+	// As Applier.Prune returns it.
+	var err error = &apply.LimitError{Wanted: 40, Limit: 20, Owned: 64}
+	if over, ok := errors.AsType[*apply.LimitError](err); ok {
+		fmt.Println(over)
+		fmt.Println("ask a person about", over.Wanted, "objects")
+	}
+	// Output:
+	// complete: true - at most 20 objects or 25 percent
+	// 40 of 64 objects are to be deleted; the limit is 20, so none was
+	// ask a person about 40 objects
+}

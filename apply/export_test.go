@@ -1,0 +1,4 @@
+package apply
+
+// NewVigil is for tests.
+var NewVigil = newVigil

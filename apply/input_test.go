@@ -1,0 +1,81 @@
+package apply_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+)
+
+func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}
+
+func versionBump(t *testing.T, b *bench) {
+	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
+	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1alpha1")))
+	b.kubectl(t, "wait", "--for=condition=Established", "crd/widgets."+group)
+	widget := func(version string) string {
+		return "{apiVersion: " + group + "/" + version + ", kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1, list: [{a: 1}]}}"
+	}
+	old := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: "Widget"})
+	waitSynced(t, old)
+	apply1(t, old, b.set(t, widget("v1alpha1")))
+	require.Equal(t, 1, apply1(t, old, b.set(t, widget("v1alpha1"))).Unchanged)
+
+	// A new version is served and stored, and the program speaks it.
+	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1alpha1", "v1")))
+	require.Eventually(t, func() bool {
+		_, err := b.cluster.Kubectl(t.Context(), "get", "-n", b.ns, "widgets.v1."+group, "a")
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Equal(t, 1, apply1(t, old, b.set(t, widget("v1alpha1"))).Unchanged, "the old one goes on as before")
+	old.stop()
+	next := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"})
+	waitSynced(t, next)
+	set := b.set(t, widget("v1"))
+	require.Equal(t, 1, apply1(t, next, set).Count(apply.Updated), "the wish has changed, by its version")
+	require.Len(t, next.net.Writes(), 1)
+	require.Equal(t, 1, apply1(t, next, set).Unchanged)
+	b.kubectl(t, "patch", "-n", b.ns, "widgets.v1alpha1."+group, "a", "--type=merge", "-p", `{"spec":{"size":2}}`)
+	next.waitWoken(t, "Widget", "a")
+	require.Equal(t, 1, apply1(t, next, set).Count(apply.Updated))
+	require.Equal(t, 1, apply1(t, next, set).Unchanged)
+}
+
+func waitSynced(t *testing.T, a *agent) {
+	t.Helper()
+	ctx, cancel := contextWithTimeout(t, 30*time.Second)
+	defer cancel()
+	require.NoError(t, a.Live.WaitSynced(ctx))
+}
+
+func oversized(t *testing.T, b *bench) {
+	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
+	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1")))
+	b.kubectl(t, "wait", "--for=condition=Established", "crd/widgets."+group)
+	a := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"})
+	waitSynced(t, a)
+	widget := func(name string, size int) string {
+		return "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: " + name + ", namespace: NAMESPACE}, spec: {fill: " + strings.Repeat("x", size) + "}}"
+	}
+	_, err := apply.NewSet(b.owner, b.objects(t, widget("huge", 3<<20), configMap("a", "1")))
+	require.ErrorContains(t, err, "Widget."+group+"/"+b.ns+"/huge: has 3146")
+	require.ErrorContains(t, err, "bytes as JSON; an API server reads at most 3145728")
+
+	set := b.set(t, widget("large", 1600<<10), widget("larger", 2<<20), configMap("a", "1"))
+	report, err := a.Apply(t.Context(), set)
+	require.ErrorContains(t, err, "Widget."+group+"/"+b.ns+"/large: the object has 1638")
+	require.ErrorContains(t, err, "Widget."+group+"/"+b.ns+"/larger: the object has 2097")
+	require.Equal(t, 1, report.Count(apply.Created))
+	sent := len(a.net.Requests())
+	_, err = a.Apply(t.Context(), set)
+	require.Error(t, err)
+	require.Len(t, a.net.Requests(), sent, "they are not sent again at once")
+}

@@ -1,0 +1,141 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rank is an object's place in the order: those of a lower rank come first,
+// those of one rank go in parallel.
+type rank struct {
+	stage int // of its kind, or the latest of what it depends on
+	depth int // within the stage: one more than what it depends on there
+}
+
+func (r rank) compare(other rank) int {
+	if r.stage != other.stage {
+		return r.stage - other.stage
+	}
+	return r.depth - other.depth
+}
+
+// ParseID reads the form that [ID.String] writes. An object without a namespace
+// is cluster-scoped: Namespace/shop, Deployment.apps/shop/web.
+func ParseID(s string) (ID, error) {
+	parts := strings.Split(s, "/")
+	kind, group, _ := strings.Cut(parts[0], ".")
+	id := ID{Group: group, Kind: kind}
+	switch len(parts) {
+	case 2:
+		id.Name = parts[1]
+	case 3:
+		id.Namespace, id.Name = parts[1], parts[2]
+	}
+	if id.Kind == "" || id.Name == "" || len(parts) == 3 && id.Namespace == "" {
+		return ID{}, fmt.Errorf("%q: want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object", s)
+	}
+	return id, nil
+}
+
+// dependsOnAnnotation is the annotation that names what an object depends on.
+func (o Owner) dependsOnAnnotation() string {
+	return o.Domain + "/depends-on"
+}
+
+// dependencies reads the annotation of an object, a comma-separated list of IDs.
+func (o Owner) dependencies(annotations map[string]string) ([]ID, error) {
+	stated, ok := annotations[o.dependsOnAnnotation()]
+	if !ok {
+		return nil, nil
+	}
+	var ids []ID
+	for part := range strings.SplitSeq(stated, ",") {
+		id, err := ParseID(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("metadata.annotations: %s: %w", o.dependsOnAnnotation(), err)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// order gives each item its rank and sorts the items. Those that depend on
+// themselves, or on what the set does not state, are taken out and named.
+func (s *Set) order() error {
+	byID := make(map[ID]*item, len(s.items))
+	for i := range s.items {
+		byID[s.items[i].id] = &s.items[i]
+	}
+	o := ordering{byID: byID, known: s.Has, visiting: map[ID]bool{}}
+	var errs []error
+	for i := range s.items {
+		if err := o.place(&s.items[i]); err != nil {
+			s.ids[s.items[i].id] = false
+			errs = append(errs, fmt.Errorf("%s: %w", s.items[i].id, err))
+		}
+	}
+	s.items = slices.DeleteFunc(s.items, func(it item) bool { return !s.ids[it.id] })
+	slices.SortFunc(s.items, func(a, b item) int {
+		if c := a.rank.compare(b.rank); c != 0 {
+			return c
+		}
+		return a.id.Compare(b.id)
+	})
+	return errors.Join(errs...)
+}
+
+// ordering is a walk along the dependencies.
+type ordering struct {
+	byID     map[ID]*item
+	known    func(ID) bool // stated, applicable or not
+	visiting map[ID]bool
+	path     []ID
+}
+
+func (o *ordering) place(it *item) error {
+	if it.placed || len(it.after) == 0 {
+		it.placed = true
+		return nil
+	}
+	o.visiting[it.id] = true
+	o.path = append(o.path, it.id)
+	defer func() {
+		delete(o.visiting, it.id)
+		o.path = o.path[:len(o.path)-1]
+	}()
+	at := it.rank
+	for _, id := range it.after {
+		need := o.byID[id]
+		switch {
+		case o.visiting[id]:
+			return fmt.Errorf("depends on itself: %s", o.cycle(id))
+		case need == nil && o.known(id):
+			continue // stated and not applicable: the pass holds this one back
+		case need == nil:
+			return fmt.Errorf("depends on %s, which the set does not state", id)
+		}
+		if err := o.place(need); err != nil {
+			return fmt.Errorf("depends on %s: %w", id, err)
+		}
+		switch {
+		case need.rank.stage > at.stage:
+			at = rank{stage: need.rank.stage, depth: need.rank.depth + 1}
+		case need.rank.stage == at.stage:
+			at.depth = max(at.depth, need.rank.depth+1)
+		}
+	}
+	it.rank, it.placed = at, true
+	return nil
+}
+
+func (o *ordering) cycle(id ID) string {
+	var b strings.Builder
+	for _, at := range o.path[slices.Index(o.path, id):] {
+		b.WriteString(at.String() + " -> ")
+	}
+	return b.String() + id.String()
+}

@@ -1,0 +1,145 @@
+package apply_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+func planIsDone(t *testing.T, b *bench) {
+	a := b.start(t)
+	apply1(t, a, b.set(t, configMap("same", "1"), configMap("changed", "1"), configMap("gone", "1"), configMap("drifted", "1")))
+	b.kubectl(t, "patch", "-n", b.ns, "configmap", "drifted", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
+	a.waitWoken(t, "ConfigMap", "drifted")
+	b.kubectl(t, "create", "-n", b.ns, "configmap", "foreign")
+	next := b.set(t, configMap("same", "1"), configMap("changed", "2"), configMap("drifted", "1"), configMap("new", "1"), configMap("foreign", "1"))
+	a.net.Reset()
+	plan, err := a.Plan(t.Context(), next, complete)
+	require.ErrorIs(t, err, apply.ErrNotOurs, "what cannot be done is named")
+	a.net.NoWrites(t)
+	require.Equal(t, 4, a.net.Count("get"), "one look at each object that is not as it was left")
+	var actions []string
+	for _, c := range plan.Changes {
+		actions = append(actions, string(c.Action)+" "+c.Name)
+	}
+	require.Equal(t, []string{"update changed", "update drifted", "create new", "delete gone"}, actions)
+	drifted := plan.Changes[1].Fields
+	require.Len(t, drifted, 1)
+	require.Equal(t, `.data.key`, drifted[0].Path)
+	require.Equal(t, "somebody", drifted[0].By[0].Manager)
+
+	// It goes through JSON, to be approved elsewhere.
+	data, err := json.Marshal(plan)
+	require.NoError(t, err)
+	var approved diff.Plan
+	require.NoError(t, json.Unmarshal(data, &approved))
+	require.Equal(t, plan.Hash(), approved.Hash())
+	a.net.Reset()
+	report, err := a.Execute(t.Context(), next, complete, approved)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Created))
+	require.Equal(t, 2, report.Count(apply.Updated))
+	require.Equal(t, 1, report.Count(apply.Deleted))
+	require.Len(t, a.net.Writes(), 4)
+	require.Equal(t, "changed drifted foreign new same", b.names(t))
+	plan, err = a.Plan(t.Context(), b.set(t, configMap("same", "1"), configMap("changed", "2"), configMap("drifted", "1"), configMap("new", "1")), complete)
+	require.NoError(t, err)
+	require.Empty(t, plan.Changes)
+}
+
+func stalePlan(t *testing.T, b *bench) {
+	a := b.start(t)
+	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
+	next := b.set(t, configMap("a", "2"), configMap("b", "2"), configMap("new", "1"))
+	plan, err := a.Plan(t.Context(), next, complete)
+	require.NoError(t, err)
+	require.Len(t, plan.Changes, 4)
+
+	// Another wish, another live object, a name taken, another successor.
+	b.kubectl(t, "patch", "-n", b.ns, "configmap", "b", "--type=merge", "-p", `{"data":{"key":"theirs"}}`)
+	b.kubectl(t, "create", "-n", b.ns, "configmap", "new")
+	b.kubectl(t, "delete", "-n", b.ns, "configmap", "c")
+	b.kubectl(t, "create", "-n", b.ns, "configmap", "c")
+	a.waitWoken(t, "ConfigMap", "c")
+	a.net.Reset()
+	report, err := a.Execute(t.Context(), b.set(t, configMap("a", "3"), configMap("b", "2"), configMap("new", "1")), complete, plan)
+	require.ErrorIs(t, err, apply.ErrStalePlan)
+	require.Equal(t, 4, report.Count(apply.Refused), "%v", report.Results)
+	a.net.NoWrites(t)
+
+	// A status update of a controller is no other truth.
+	web := selecting("one")
+	apply1(t, a, b.set(t, web))
+	changed := b.set(t, selectingImage("example.com/web:2"))
+	plan, err = a.Plan(t.Context(), changed, apply.PruneOptions{})
+	require.NoError(t, err)
+	require.Len(t, plan.Changes, 1)
+	b.kubectl(t, "annotate", "-n", b.ns, "deployment", "web", "theirs=1")
+	report, err = a.Execute(t.Context(), changed, apply.PruneOptions{}, plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Updated))
+}
+
+func selectingImage(image string) string {
+	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: one" +
+		"}}, template: {metadata: {labels: {app: one}}, spec: {containers: [{name: main, image: '" + image + "'}]}}}}"
+}
+
+func planRecreation(t *testing.T, b *bench) {
+	a := b.start(t)
+	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}}
+	apply1(t, a, b.set(t, selecting("one")))
+	before := b.uid(t, "deployment")
+	next := b.set(t, selecting("two"))
+	a.net.Reset()
+	plan, err := a.Plan(t.Context(), next, apply.PruneOptions{})
+	require.NoError(t, err)
+	a.net.NoWrites(t)
+	require.Equal(t, diff.Recreate, plan.Changes[0].Action)
+	require.Contains(t, plan.Changes[0].Note, "field is immutable")
+	require.Equal(t, before, b.uid(t, "deployment"))
+	report, err := a.Execute(t.Context(), next, apply.PruneOptions{}, plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Recreated))
+	require.NotEqual(t, before, b.uid(t, "deployment"))
+
+	a.Conflicts = apply.ReportConflicts
+	b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=merge", "-p", `{"spec":{"replicas":2}}`, "--field-manager=somebody")
+	a.waitWoken(t, "Deployment", "web")
+	plan, err = a.Plan(t.Context(), next, apply.PruneOptions{})
+	require.ErrorContains(t, err, `.spec.replicas by "somebody"`)
+	require.Empty(t, plan.Changes)
+}
+
+func waitForTheAbsent(t *testing.T, b *bench) {
+	a := b.start(t)
+	soon, cancel := contextWithTimeout(t, 500*time.Millisecond)
+	defer cancel()
+	err := a.WaitReady(soon, b.set(t, configMap("a", "1")))
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/a is Unknown: it does not exist")
+	require.Equal(t, 1, a.net.Count("get"), "it is not asked for all the time")
+}
+
+func waitReady(t *testing.T, b *bench) {
+	a := b.start(t)
+	set := b.set(t, selecting("one"), configMap("a", "1"))
+	apply1(t, a, set)
+	require.NoError(t, a.WaitReady(t.Context(), set))
+	b.kubectl(t, "scale", "-n", b.ns, "deployment/web", "--replicas=1") // nobody schedules the pod
+	require.Eventually(t, func() bool {
+		b.kubectl(t, "wait", "-n", b.ns, "--for=jsonpath={.status.observedGeneration}=2", "deployment/web")
+		return a.drifts.Load() > 0
+	}, 20*time.Second, 10*time.Millisecond)
+	soon, cancel := contextWithTimeout(t, 500*time.Millisecond)
+	defer cancel()
+	a.net.Reset()
+	err := a.WaitReady(soon, set)
+	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/web is InProgress: ")
+	require.LessOrEqual(t, a.net.Count("get"), 3, "it is read when the watch tells of a change, not all the time")
+}

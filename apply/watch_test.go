@@ -1,0 +1,192 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+)
+
+// silentServer serves empty lists and watches that say nothing by themselves, in
+// a time that tests can let pass.
+type silentServer struct {
+	metadata.Getter
+
+	mu      sync.Mutex
+	watches map[string][]*watch.FakeWatcher
+}
+
+func (s *silentServer) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return &resourceOf{silentServer: s, name: r.Resource}
+}
+
+type resourceOf struct {
+	*silentServer
+	name string
+}
+
+func (r *resourceOf) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+}
+
+func (r *resourceOf) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if options.SendInitialEvents != nil { // as a server that cannot stream a list
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := watch.NewFake()
+	if r.watches == nil {
+		r.watches = map[string][]*watch.FakeWatcher{}
+	}
+	r.watches[r.name] = append(r.watches[r.name], w)
+	return w, nil
+}
+
+func (s *silentServer) opened(resource string) []*watch.FakeWatcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches[resource]
+}
+
+// lateMapper knows a kind only after its definition.
+type lateMapper struct {
+	meta.RESTMapper
+
+	mu      sync.Mutex
+	down    error
+	defined bool
+	asked   int
+	resets  int
+}
+
+func (m *lateMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.down != nil {
+		return nil, m.down
+	}
+	if kind.Kind == "Widget" {
+		m.asked++
+		if !m.defined {
+			return nil, &meta.NoKindMatchError{GroupKind: kind}
+		}
+	}
+	return m.RESTMapper.RESTMapping(kind, versions...)
+}
+
+func (m *lateMapper) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resets++
+}
+
+func startSilent(t *testing.T, kinds ...schema.GroupVersionKind) (*silentServer, *lateMapper, *apply.Live, func()) {
+	t.Helper()
+	known := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range kinds {
+		known.Add(kind, meta.RESTScopeRoot)
+	}
+	server, mapper := &silentServer{}, &lateMapper{RESTMapper: known}
+	live := &apply.Live{Client: server, Mapper: mapper, Owner: owner, Kinds: kinds}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- live.Start(ctx) }()
+	return server, mapper, live, func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func TestASilentWatchOfALiveIsBegunAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, _, live, stop := startSilent(t, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+		defer stop()
+		require.NoError(t, live.WaitSynced(t.Context()))
+		synctest.Wait()
+		require.Len(t, server.opened("configmaps"), 1)
+		time.Sleep(3*time.Minute - time.Second)
+		require.Len(t, server.opened("configmaps"), 1)
+		time.Sleep(10 * time.Second)
+		require.Len(t, server.opened("configmaps"), 2)
+		require.True(t, server.opened("configmaps")[0].IsStopped())
+		synced, err := live.Synced(schema.GroupKind{Kind: "ConfigMap"})
+		require.True(t, synced, "what was known stays known")
+		require.NoError(t, err)
+	})
+}
+
+func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+		server, mapper, live, stop := startSilent(t, definitionKind, widget)
+		defer stop()
+		time.Sleep(time.Hour) // by now it is asked for every 30 seconds
+		synctest.Wait()
+		synced, err := live.Synced(widget.GroupKind())
+		require.False(t, synced)
+		require.True(t, meta.IsNoMatchError(err))
+		asked := mapper.asked
+		require.Less(t, asked, 150)
+		require.Positive(t, mapper.resets, "a mapper that remembers what there is has to look again")
+
+		mapper.mu.Lock()
+		mapper.defined = true
+		mapper.mu.Unlock()
+		event := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gadgets.other.example.org", UID: "u", ResourceVersion: "11", Labels: owner.Labels}}
+		open := server.opened("customresourcedefinitions")
+		open[len(open)-1].Add(event)
+		synctest.Wait()
+		require.Equal(t, asked, mapper.asked, "another group's definition is none of its business")
+		mine := event.DeepCopy()
+		mine.Name, mine.ResourceVersion = "widgets.example.com", "12"
+		open[len(open)-1].Add(mine)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		synced, err = live.Synced(widget.GroupKind())
+		require.NoError(t, err)
+		require.True(t, synced)
+	})
+}
+
+func TestDiscoveryThatIsDownIsNamedAndOvercome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		known := meta.NewDefaultRESTMapper(nil)
+		known.Add(kind, meta.RESTScopeNamespace)
+		mapper := &lateMapper{RESTMapper: known, down: errors.New("discovery is down")}
+		live := &apply.Live{Client: &silentServer{}, Mapper: mapper, Owner: owner, Kinds: []schema.GroupVersionKind{kind}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- live.Start(ctx) }()
+		synctest.Wait()
+		set, err := apply.NewSet(owner, parsed(t, configMap("a", "1")))
+		require.NoError(t, err)
+		report, err := (&apply.Applier{Live: live}).Apply(t.Context(), set)
+		require.ErrorIs(t, err, apply.ErrNotSynced)
+		require.ErrorContains(t, err, "ConfigMap/x/a: live view is not complete\ndiscovery is down")
+		require.Equal(t, 1, report.Count(apply.Waiting))
+
+		mapper.mu.Lock()
+		mapper.down = nil
+		mapper.mu.Unlock()
+		require.NoError(t, live.WaitSynced(t.Context()))
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

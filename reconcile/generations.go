@@ -11,7 +11,7 @@ import "sync"
 // called when the object goes.
 //
 // The zero Generations is ready to use and safe for concurrent use. It keeps
-// one entry for each key until Forget.
+// one entry for each key until Forget or Reset.
 type Generations[K comparable] struct {
 	mu   sync.Mutex
 	done map[K]int64
@@ -46,4 +46,12 @@ func (g *Generations[K]) Forget(key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.done, key)
+}
+
+// Reset drops all keys: everything has changed. It is called when what others
+// did meanwhile is not known, as when leadership is taken over.
+func (g *Generations[K]) Reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.done)
 }

@@ -17,6 +17,11 @@ func TestGenerationsRemembersOnlyWhatIsDone(t *testing.T) {
 	same(t, "another key", generations.Changed("node", 0), true)
 	generations.Forget("pod")
 	same(t, "forgotten", generations.Changed("pod", 0), true)
+	generations.Done("pod", 3)
+	generations.Done("node", 3)
+	generations.Reset()
+	same(t, "reset", generations.Changed("pod", 3), true)
+	same(t, "another key, reset", generations.Changed("node", 3), true)
 }
 
 func TestAnOlderGenerationNeverOverwritesANewerOne(t *testing.T) {

@@ -1,5 +1,56 @@
-// Package kube is the Kubernetes side of package reconcile: who may run
-// (Lease), and what things are called (Name).
+// Package kube is the Kubernetes side of package reconcile: what starts a pass
+// ([Controller]), how an object waits for what was made for it ([Finalizer]),
+// what people see of it ([Status]), who may run ([Lease]), and what things are
+// called ([Name]).
+//
+// The parts know nothing of each other and fit together by plain functions. All
+// use the dynamic client; none needs generated code, a scheme or a REST mapper.
+//
+// # Passes
+//
+// A [Controller] watches the objects of one kind, their children and what they
+// refer to, and calls one function for each object for which something may have
+// to be done. What it promises:
+//
+//   - Nothing runs before the state of every kind is known. A kind that is
+//     missing or forbidden is said, by the log and by Synced, and tried again.
+//   - Each change is followed by a pass that sees it, or something newer, however
+//     often watches break, expire or are listed anew. Changes during a pass cause
+//     one more. A pass is never run twice at a time for one key.
+//   - Absence is told only when a list or a watch has shown it, never because of
+//     an error. Each Start begins with a consistent list, so that a new leader is
+//     not behind what its predecessor wrote.
+//   - A pass does not decide on a state that is older than what was written for
+//     its key and told to Wrote or WroteChild. That wait is bounded.
+//   - One object that fails, hangs (given a second worker, or a Timeout), panics
+//     or does not fit the type delays no other.
+//   - What a pass gets, and what the cache returns, is a copy that it may change.
+//
+// At rest it costs no request beside the open watches, one for each kind, which
+// the server ends and which are opened again every 5 to 10 minutes. A start costs
+// one list, or one watch that begins with the state, for each kind. The cache
+// holds JSON without managedFields for whole objects and for metadata alike,
+// decoded at each read: for children and references it is metadata unless Whole
+// is asked for.
+//
+// Events that do not differ, such as those of a repeated list, start no pass.
+// Those of our own writes do: by then the pass finds nothing to do. IgnoreStatus
+// avoids it for writes of the status.
+//
+// What it does not do: it writes nothing, records no Events, follows no owner of
+// an owner and no reference of a reference, maps no other kind to keys (a second
+// Controller can, with Add), and shares no cache between Controllers.
+//
+// # Finalizers and status
+//
+// [Finalizer] and [Status] send one merge patch for each change and nothing
+// without one. Each patch carries the resourceVersion that it was made for: what
+// somebody else writes at the same time is never lost, but read and merged, and
+// the write repeated, five times at most within one call. Neither needs a
+// Controller, and both work in a pass of controller-runtime as they are.
+//
+// The conditions are those of kstatus, Ready, Reconciling and Stalled, set by
+// [SetState].
 //
 // # One at a time
 //
@@ -14,7 +65,9 @@
 //     when the program is told to stop.
 //   - Losing the lease ends the work's ctx with the cause [ErrLeaseLost], and
 //     nothing else is done before the work has returned. Taking the lease
-//     starts the work anew, so that it looks at everything again.
+//     starts the work anew, so that it looks at everything again: a Controller
+//     lists, and starts a pass for each object. What the work itself remembers,
+//     such as reconcile.Generations, it must Reset.
 //   - A graceful stop gives the lease back, and a waiting elector takes it at
 //     once. After a crash it takes it when the record has not changed for its
 //     duration.

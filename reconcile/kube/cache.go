@@ -1,0 +1,149 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What the readers of the cache report.
+var (
+	// ErrAbsent: the state of the kind is known, and the object is not there.
+	ErrAbsent = errors.New("absent")
+	// ErrNotSynced: nothing is known of the kind yet, so that nothing can be said
+	// of absence.
+	ErrNotSynced = errors.New("not synced yet")
+	// ErrNotWatched: the resource is not among those of the Controller.
+	ErrNotWatched = errors.New("not watched by this controller")
+)
+
+// Get returns an object of the Controller's kind as of the last event. It is a
+// copy that belongs to the caller. The error wraps [ErrAbsent] if there is none,
+// [ErrNotSynced] before the first list of a Start, or else says why T cannot
+// hold the object.
+func (c *Controller[T]) Get(key types.NamespacedName) (T, error) {
+	var none T
+	if err := c.prepare(); err != nil {
+		return none, err
+	}
+	data, err := c.mirror.own.read(key)
+	if err != nil {
+		return none, c.mirror.own.describe(key, err)
+	}
+	object, err := decode[T](data)
+	if err != nil {
+		return none, c.mirror.own.describe(key, err)
+	}
+	return object, nil
+}
+
+// List returns copies of the objects of a namespace, or of all for "", in the
+// order of namespace and name. Objects that T cannot hold are left out, and the
+// error joins the reasons; the others are valid beside it. So a list with an
+// error proves no absence. Each call decodes each object: to look at few of
+// many, use [Controller.Keys] and [Controller.Get].
+func (c *Controller[T]) List(namespace string) ([]T, error) {
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	if !c.mirror.own.known() {
+		return nil, c.mirror.own.describe(types.NamespacedName{}, ErrNotSynced)
+	}
+	var errs []error
+	var objects []T
+	for _, key := range c.mirror.keys(namespace) {
+		object, err := c.Get(key)
+		switch {
+		case err == nil:
+			objects = append(objects, object)
+		case !errors.Is(err, ErrAbsent): // or deleted since
+			errs = append(errs, err)
+		}
+	}
+	return objects, errors.Join(errs...)
+}
+
+// Keys returns the keys of the objects of a namespace, or of all for "", in the
+// order of namespace and name: none before the first list of a Start.
+func (c *Controller[T]) Keys(namespace string) []types.NamespacedName {
+	if c.prepare() != nil || !c.mirror.own.known() {
+		return nil
+	}
+	return c.mirror.keys(namespace)
+}
+
+// Children returns copies of the objects of an owned kind whose controller is
+// the object of that UID, in the order of namespace and name. Of a kind that is
+// not Whole they hold only metadata, and are of the kind PartialObjectMetadata.
+// The error wraps [ErrNotSynced] or [ErrNotWatched].
+func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+	s, err := c.store(resource)
+	if err != nil {
+		return nil, err
+	}
+	var children []*unstructured.Unstructured
+	for _, data := range s.owned(owner) {
+		child, err := decode[*unstructured.Unstructured](data)
+		if err != nil {
+			return nil, s.describe(types.NamespacedName{}, err)
+		}
+		children = append(children, child)
+	}
+	return children, nil
+}
+
+// Lookup returns a copy of the object that a reference names, of a referenced or
+// an owned kind. Of a kind that is not Whole it holds only metadata, and is of
+// the kind PartialObjectMetadata. The error wraps [ErrAbsent], [ErrNotSynced] or
+// [ErrNotWatched].
+func (c *Controller[T]) Lookup(reference Reference) (*unstructured.Unstructured, error) {
+	s, err := c.store(reference.Resource)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.read(reference.key())
+	if err != nil {
+		return nil, s.describe(reference.key(), err)
+	}
+	return decode[*unstructured.Unstructured](data)
+}
+
+// Users returns the keys of the objects that refer to the object of reference,
+// in the order of namespace and name.
+func (c *Controller[T]) Users(reference Reference) []types.NamespacedName {
+	if c.prepare() != nil {
+		return nil
+	}
+	return c.mirror.usersOf(reference)
+}
+
+// store returns that of a resource once it is synced.
+func (c *Controller[T]) store(resource schema.GroupVersionResource) (*store, error) {
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	s := c.mirror.store(resource)
+	if s == nil {
+		return nil, fmt.Errorf("kube: %s: %w", resource.GroupResource(), ErrNotWatched)
+	}
+	if !s.known() {
+		return nil, s.describe(types.NamespacedName{}, ErrNotSynced)
+	}
+	return s, nil
+}
+
+// decode makes a new T of its JSON form.
+func decode[T metav1.Object](data []byte) (T, error) {
+	object, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if err := json.Unmarshal(data, object); err != nil {
+		var none T
+		return none, err
+	}
+	return object, nil
+}

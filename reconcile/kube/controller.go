@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	clientmetadata "k8s.io/client-go/metadata"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// Controller calls a function for each object of a kind whenever something may
+// have to be done for it: it, an object that it owns, or one that it refers to
+// has changed. T is a pointer to the struct of the kind, which embeds
+// metav1.TypeMeta and metav1.ObjectMeta, or *unstructured.Unstructured. The struct
+// may leave out what is not needed, as long as what is written is a patch.
+//
+// Set the fields, then Start it. Fields are read when a method is first called
+// and must not change afterwards. All methods are safe for concurrent use. A
+// Controller must not be copied after first use.
+type Controller[T metav1.Object] struct {
+	// Name stands in logs and errors. Default the resource of Kind.
+	Name string
+
+	// Client reaches the API server. It is only used to list and watch. Required.
+	Client dynamic.Interface
+
+	// Metadata watches the kinds of which only metadata is kept. Default nil:
+	// Client does, and what it transfers in vain is dropped.
+	Metadata clientmetadata.Interface
+
+	// Kind is what is reconciled. It is always kept whole. Kind.Resource is
+	// required.
+	Kind Kind
+
+	// Reconcile does one pass for one object, never twice at a time for one key.
+	// The object is a copy that belongs to the pass, as of the last event; it is
+	// nil when it is gone, or selected no more. Absence is reported once for each
+	// time that an object goes, unless it is back by then, and is repeated until
+	// a pass for it succeeds. It is never reported because of an error. Required.
+	Reconcile func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error)
+
+	// Owned are the kinds of the children. A change of an object of such a kind
+	// starts a pass for the object that its controller ownerReference names, by
+	// UID. Default none.
+	Owned []Kind
+
+	// Referenced are the kinds that References may name. A change of an object
+	// of such a kind, its creation and its deletion start a pass for the objects
+	// that refer to it. A resource may be listed here or in Owned or, with the
+	// same other fields, in both. Default none.
+	Referenced []Kind
+
+	// References returns what an object refers to. It is called with a copy of
+	// its own on each change of an object, and must not block. Its panic is the
+	// error of the passes for that object. A resource that is not watched may be
+	// named too, and even one that does not exist: it wakes nobody, and Users
+	// finds by it, as by an index. Default nil, which is nothing.
+	References func(object T) []Reference
+
+	// IgnoreStatus starts no pass for a change of an object that leaves its
+	// generation and its metadata as they were: for kinds with a status
+	// subresource a change of the status alone. Default false: every change
+	// starts one.
+	IgnoreStatus bool
+
+	// KeepManagedFields keeps metadata.managedFields in the cache, which is often
+	// more than the rest of an object. Default false: they are dropped.
+	KeepManagedFields bool
+
+	// WatchLag is how long a key waits at most, after what [Controller.Wrote] was
+	// told, for the watch to show it. Default one minute.
+	WatchLag time.Duration
+
+	// Resync starts a pass for each object this often, after those that have a
+	// reason. Default 0, which is never: events are not lost, and what is outside
+	// Kubernetes is better looked at with Result.RequeueAfter.
+	Resync time.Duration
+
+	// Workers, Timeout and Backoff are those of the reconcile.Queue: how many
+	// objects are reconciled at a time (default 1), what bounds a pass (default
+	// nothing), and when one that failed is repeated. An event does not wait for
+	// that: a pass that fails, and each time writes something else, such as a
+	// status with the time in it, is repeated at once by its own event.
+	Workers int
+	Timeout time.Duration
+	Backoff reconcile.Backoff
+
+	// OnPass is called after every pass, as by reconcile.Queue. Default nil,
+	// which is none.
+	OnPass func(reconcile.KeyPass[types.NamespacedName])
+
+	// Logger gets failed lists and watches, and writes that a watch did not show
+	// within WatchLag, at level warn, and the passes as reconcile.Queue logs
+	// them. Default nil, which is silent.
+	Logger *slog.Logger
+
+	once    sync.Once
+	invalid error
+	mirror  *mirror
+	queue   reconcile.Queue[types.NamespacedName]
+	running sync.Mutex // held by Start
+}
+
+// Start watches, and once the state of every kind is known starts a pass for
+// each object and goes on with events, until ctx ends. It then returns nil,
+// after its passes and all else that it started have returned.
+//
+// A kind that cannot be listed or watched, because it is missing or forbidden or
+// the API server is away, is tried again with backoff of up to 30 seconds.
+// That is logged, and [Controller.Synced] tells it. The error is about the
+// configuration, or says that the Controller is running already. A Controller
+// that has stopped can be started again: it then begins anew with lists, and a
+// pass for each object. Objects that went meanwhile are reported absent.
+func (c *Controller[T]) Start(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if !c.running.TryLock() {
+		return fmt.Errorf("kube: controller %s is running already", c.name())
+	}
+	defer c.running.Unlock()
+
+	// A Queue whose ctx has ended does nothing but look at its fields.
+	ended, end := context.WithCancel(ctx)
+	end()
+	if err := c.queue.Start(ended); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	synced := c.mirror.restart()
+	// client-go logs what it retries; Synced and Logger say it instead.
+	quiet := logr.NewContext(watching, logr.Discard())
+	for _, s := range c.mirror.stores {
+		parts.Go(func() { s.watch(quiet, c.Client, c.Metadata) })
+	}
+	select {
+	case <-synced:
+	case <-ctx.Done():
+		return nil
+	}
+	parts.Go(func() { c.resync(watching) })
+	return c.queue.Start(ctx)
+}
+
+// Add starts a pass for each of keys, for a reason that is not in the watched
+// kinds: a timer, another controller, an event of a cloud. It never blocks. Keys
+// that are added before Start wait for it.
+func (c *Controller[T]) Add(keys ...types.NamespacedName) {
+	if c.prepare() == nil {
+		c.queue.Add(keys...)
+	}
+}
+
+// Synced reports whether the state of every kind is known, since the last Start,
+// so that passes run. The error names each kind that cannot be listed or
+// watched at the moment, with the reason, and those of which nothing is known
+// yet; they wrap [ErrNotSynced]. Both can be: a state that was known and cannot
+// be refreshed now.
+func (c *Controller[T]) Synced() (bool, error) {
+	if err := c.prepare(); err != nil {
+		return false, err
+	}
+	return c.mirror.status()
+}
+
+// Parked returns the objects whose last pass failed and that are not looked at
+// again before their next event, each with the error of that pass. The caller
+// owns the map.
+func (c *Controller[T]) Parked() map[types.NamespacedName]error { return c.queue.Parked() }
+
+// pass is the Reconcile of the queue.
+func (c *Controller[T]) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	wait, overdue := c.mirror.postpone(key, time.Now())
+	if wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	for _, resource := range overdue {
+		c.logger().WarnContext(ctx, "write not seen by the watch", slog.String("controller", c.name()),
+			slog.Any("key", key), slog.String("kind", resource))
+	}
+	object, err := c.Get(key)
+	switch {
+	case errors.Is(err, ErrAbsent):
+		// It is nil.
+	case err != nil:
+		// The same object decodes no better next time.
+		return reconcile.Result{}, reconcile.Terminal(err)
+	}
+	return c.Reconcile(ctx, key, object)
+}
+
+func (c *Controller[T]) resync(ctx context.Context) {
+	if c.Resync == 0 {
+		return
+	}
+	for pause(ctx, c.Resync, nil) {
+		c.queue.Resync(c.mirror.keys("")...)
+	}
+}
+
+// prepare validates the configuration once.
+func (c *Controller[T]) prepare() error {
+	c.once.Do(func() {
+		if c.invalid = c.validate(); c.invalid != nil {
+			return
+		}
+		c.queue.Name = c.name()
+		c.queue.Reconcile = c.pass
+		c.queue.Workers, c.queue.Timeout, c.queue.Backoff = c.Workers, c.Timeout, c.Backoff
+		c.queue.Logger = c.Logger
+		c.queue.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) {
+			if !c.mirror.postponed(pass.Key) && c.OnPass != nil {
+				c.OnPass(pass)
+			}
+		}
+		c.mirror = &mirror{
+			controller: c.name(), lag: cmp.Or(c.WatchLag, time.Minute), logger: c.logger(), wake: c.queue.Add,
+			ignoreStatus: c.IgnoreStatus, keepManagedFields: c.KeepManagedFields,
+		}
+		if c.References != nil {
+			c.mirror.references = func(data []byte) (references []Reference, err error) {
+				object, err := decode[T](data)
+				if err != nil {
+					return nil, err
+				}
+				err = contain(func() error { references = c.References(object); return nil })
+				return references, err
+			}
+		}
+		c.invalid = c.mirror.open(c.Kind, c.Owned, c.Referenced)
+	})
+	return c.invalid
+}
+
+func (c *Controller[T]) validate() error {
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("kube: Controller[%s]: want a pointer to a struct", t)
+	}
+	switch {
+	case c.Client == nil:
+		return errors.New("kube: Controller.Client: required")
+	case c.Reconcile == nil:
+		return errors.New("kube: Controller.Reconcile: required")
+	case c.WatchLag < 0:
+		return fmt.Errorf("kube: Controller.WatchLag: %v is negative; want 0 (1m default) or more", c.WatchLag)
+	case c.Resync < 0:
+		return fmt.Errorf("kube: Controller.Resync: %v is negative; want 0 (never) or more", c.Resync)
+	}
+	return nil
+}
+
+func (c *Controller[T]) name() string {
+	return cmp.Or(c.Name, c.Kind.Resource.GroupResource().String())
+}
+
+func (c *Controller[T]) logger() *slog.Logger {
+	return cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+}

@@ -1,0 +1,86 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kind says which objects a [Controller] watches beside its own.
+type Kind struct {
+	// Resource is what is watched, by its plural: {Version: "v1", Resource:
+	// "secrets"}. Required.
+	Resource schema.GroupVersionResource
+
+	// Namespace restricts the watch to one namespace. Default all, which is also
+	// right for kinds without a namespace.
+	Namespace string
+
+	// LabelSelector and FieldSelector restrict the watch to the objects that they
+	// select, in the form of kubectl's flags. An object that is not selected is
+	// absent here. A label on all children keeps the rest of a cluster out of the
+	// cache. Default all.
+	LabelSelector string
+	FieldSelector string
+
+	// Whole keeps the whole objects, so that a pass can read them without a
+	// request. Default only their metadata, which is enough to be woken by any
+	// change and to know what is there; what a Secret holds then never reaches
+	// this process.
+	Whole bool
+}
+
+// Reference names an object that another object uses, whether or not it exists.
+type Reference struct {
+	// Resource is the kind, one of Controller.Referenced or the Controller's own.
+	Resource schema.GroupVersionResource
+	// Namespace is empty for kinds without one.
+	Namespace string
+	// Name of the object.
+	Name string
+}
+
+func (r Reference) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// KeyOf returns the key of an object: its namespace and name.
+func KeyOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// validate names the field that is wrong as a field of owner.
+func (k *Kind) validate(owner string) error {
+	if k.Resource.Version == "" || k.Resource.Resource == "" {
+		return fmt.Errorf("kube: %s.Resource: %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
+	}
+	if _, err := labels.Parse(k.LabelSelector); err != nil {
+		return fmt.Errorf("kube: %s.LabelSelector: %w", owner, err)
+	}
+	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
+		return fmt.Errorf("kube: %s.FieldSelector: %w", owner, err)
+	}
+	return nil
+}
+
+// describe says which object, or with an empty key which kind, err is about.
+func describe(resource schema.GroupVersionResource, key types.NamespacedName, err error) error {
+	switch {
+	case key.Name == "":
+		return fmt.Errorf("kube: %s: %w", resource.GroupResource(), err)
+	case key.Namespace == "":
+		return fmt.Errorf("kube: %s %s: %w", resource.GroupResource(), key.Name, err)
+	default:
+		return fmt.Errorf("kube: %s %s: %w", resource.GroupResource(), key, err)
+	}
+}

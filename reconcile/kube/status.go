@@ -1,0 +1,220 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// Status writes the status of objects of one kind, which has a status
+// subresource, and only when it changes. T is that of [Controller]. It holds no
+// state, and is safe for concurrent use. It needs get on the resource and patch
+// on its status.
+//
+// It sends a merge patch of what differs, bound to the resourceVersion that it
+// was made for. (Server-side apply would need conditions to be a map by type in
+// the schema, and would replace those of others where they are not.)
+type Status[T metav1.Object] struct {
+	// Client reaches the API server. Required.
+	Client dynamic.Interface
+
+	// Resource is the kind of the objects. Required.
+	Resource schema.GroupVersionResource
+
+	// Conditions are the types that are ours alone: one that an update leaves out
+	// is removed, and one of another type is never changed, whatever an update
+	// does. Default nil: an update may set any and removes none.
+	Conditions []string
+
+	// OnWrite is called with the object after each write: [Controller.Wrote] fits.
+	// Default nil, which is none.
+	OnWrite func(object metav1.Object)
+}
+
+// Update calls update with the object, and writes what that has changed of its
+// status; when it has changed nothing, no request is made. Changes outside the
+// status are not written. Beside what update does:
+//
+//   - status.observedGeneration becomes the generation of the object, if T has the
+//     field; so does that of each condition that is ours or was changed.
+//   - The lastTransitionTime of a condition stays while its status does, also if
+//     update made the list anew, and is now where it is missing.
+//   - Conditions stand in the order of their types, one each, and none is lost
+//     that update left out; see Status.Conditions.
+//
+// When somebody else has written in between, the object is read again, and
+// update is called once more with that state: it must take what it writes from
+// elsewhere, and only set it. An object that is gone, has a successor of its name
+// or a status that observed a later generation is left alone, without an error.
+//
+// The object must be the caller's own, as a [Controller] gives it: it becomes
+// what the server answered, or read. The error is that of a request, or says
+// that the server dropped what was written because its schema has no such field.
+func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
+	switch {
+	case s.Client == nil:
+		return errors.New("kube: Status.Client: required")
+	case s.Resource.Resource == "":
+		return errors.New("kube: Status.Resource: required")
+	}
+	resource := s.Client.Resource(s.Resource).Namespace(object.GetNamespace())
+	generation, uid, name := object.GetGeneration(), object.GetUID(), object.GetName()
+	for attempt := 1; ; attempt++ {
+		changes, err := s.changes(object, generation, update)
+		if err != nil || len(changes) == 0 {
+			return s.describe(object, err)
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": uid, "resourceVersion": object.GetResourceVersion()}, "status": changes,
+		})
+		if err != nil {
+			return s.describe(object, err)
+		}
+		written, err := resource.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err == nil {
+			return s.wrote(object, written, changes)
+		}
+		if !apierrors.IsNotFound(err) && (attempt == attempts || !apierrors.IsConflict(err)) {
+			return s.describe(object, err)
+		}
+		current, getErr := resource.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(getErr), getErr == nil && current.GetUID() != uid:
+			return nil
+		case getErr != nil:
+			return s.describe(object, getErr)
+		case apierrors.IsNotFound(err):
+			return s.describe(object, fmt.Errorf("the resource has no status subresource: %w", err))
+		}
+		if observed, _, _ := unstructured.NestedInt64(current.Object, "status", "observedGeneration"); observed > generation {
+			return nil
+		}
+		if err := become(object, current); err != nil {
+			return s.describe(object, err)
+		}
+	}
+}
+
+// changes returns the merge patch of the status.
+func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[string]any, error) {
+	before, err := statusOf(object)
+	if err != nil {
+		return nil, err
+	}
+	update(object)
+	after, err := statusOf(object)
+	if err != nil {
+		return nil, err
+	}
+	if after == nil {
+		after = map[string]any{}
+	}
+	s.settle(before, after, generation, time.Now())
+	// By way of T, so that a field which it does not have is not written again
+	// and again.
+	whole, err := toMap(object)
+	if err != nil {
+		return nil, err
+	}
+	whole["status"] = after
+	if err := become(object, whole); err != nil {
+		return nil, err
+	}
+	if after, err = statusOf(object); err != nil {
+		return nil, err
+	}
+	return mergePatch(before, after), nil
+}
+
+func (s *Status[T]) wrote(object T, written *unstructured.Unstructured, changes map[string]any) error {
+	if written.GetResourceVersion() == object.GetResourceVersion() {
+		fields, _ := json.Marshal(changes)
+		return s.describe(object, fmt.Errorf("the server kept none of what was written; its schema may lack it: %s", fields))
+	}
+	if err := become(object, written); err != nil {
+		return s.describe(object, err)
+	}
+	if s.OnWrite != nil {
+		s.OnWrite(object)
+	}
+	return nil
+}
+
+func (s *Status[T]) describe(object T, err error) error {
+	if err == nil {
+		return nil
+	}
+	return describe(s.Resource, KeyOf(object), fmt.Errorf("status: %w", err))
+}
+
+// statusOf returns the status in the form that JSON has, nil if there is none.
+func statusOf(object any) (map[string]any, error) {
+	whole, err := toMap(object)
+	if err != nil {
+		return nil, err
+	}
+	status, _ := whole["status"].(map[string]any)
+	return status, nil
+}
+
+func toMap(object any) (map[string]any, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	var whole map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber() // a float64 does not hold every int64
+	return whole, decoder.Decode(&whole)
+}
+
+// become makes object what current is.
+func become[T metav1.Object](object T, current any) error {
+	data, err := json.Marshal(current)
+	if err != nil {
+		return err
+	}
+	fresh, err := decode[T](data)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(fresh).Elem())
+	return nil
+}
+
+// mergePatch returns what makes before to after, as of RFC 7386.
+func mergePatch(before, after map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			patch[name] = nil
+		}
+	}
+	for name, value := range after {
+		old, had := before[name]
+		inner, isMap := value.(map[string]any)
+		oldInner, wasMap := old.(map[string]any)
+		switch {
+		case isMap && wasMap:
+			if deeper := mergePatch(oldInner, inner); len(deeper) > 0 {
+				patch[name] = deeper
+			}
+		case !had && value == nil:
+			// A merge patch cannot write null.
+		case !had || !reflect.DeepEqual(old, value):
+			patch[name] = value
+		}
+	}
+	return patch
+}

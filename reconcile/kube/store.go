@@ -1,0 +1,311 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store is what the watch of one kind shows. A reflector writes it.
+type store struct {
+	*mirror
+
+	kind                  Kind
+	isOwned, isReferenced bool
+	calls                 calls
+
+	// The lock of the mirror guards the rest.
+	objects  map[types.NamespacedName]*objectState
+	children map[types.UID]map[types.NamespacedName]bool // by the UID of their controller
+	synced   bool
+	err      error  // the last failure to list or watch, nil once that works again
+	version  uint64 // how far the watch has come
+}
+
+// objectState is one object. It is not changed once it is in the store.
+type objectState struct {
+	uid, owner types.UID // owner is that of the controller, if any
+	version    string
+	generation int64
+	data       []byte // JSON
+	references []Reference
+	err        error // of References
+}
+
+var (
+	_ cache.TransformingStore      = (*store)(nil)
+	_ cache.ResourceVersionUpdater = (*store)(nil)
+)
+
+func newStore(m *mirror, kind Kind) *store {
+	return &store{mirror: m, kind: kind, objects: map[types.NamespacedName]*objectState{}}
+}
+
+// Add implements cache.ReflectorStore.
+func (s *store) Add(seen any) error { return s.Update(seen) }
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(seen any) error {
+	key, state, err := s.state(seen)
+	if err != nil {
+		return err
+	}
+	keys := map[types.NamespacedName]bool{}
+	s.mu.Lock()
+	s.set(keys, key, state)
+	s.mu.Unlock()
+	s.wakeAll(keys)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore. An object that left the selector is
+// deleted, too, for a watch.
+func (s *store) Delete(seen any) error {
+	m, ok := seen.(metav1.Object)
+	if !ok {
+		return s.unexpected(seen)
+	}
+	keys := map[types.NamespacedName]bool{}
+	s.mu.Lock()
+	s.set(keys, KeyOf(m), nil)
+	s.mu.Unlock()
+	s.wakeAll(keys)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the result of a list.
+func (s *store) Replace(list []any, version string) error {
+	states := make(map[types.NamespacedName]*objectState, len(list))
+	for _, seen := range list {
+		key, state, err := s.state(seen)
+		if err != nil {
+			return err
+		}
+		states[key] = state
+	}
+	keys := map[types.NamespacedName]bool{}
+	s.mu.Lock()
+	first := !s.synced
+	if first && s == s.own {
+		for key := range states { // changed or not
+			keys[key] = true
+		}
+	}
+	for key := range s.objects {
+		if states[key] == nil {
+			s.set(keys, key, nil)
+		}
+	}
+	for key, state := range states {
+		s.set(keys, key, state)
+	}
+	s.synced, s.err = true, nil
+	released := s.advance(parseVersion(version))
+	if first {
+		s.settled()
+	}
+	s.mu.Unlock()
+	s.wakeAll(keys)
+	s.wake(released...)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. There is nothing to do.
+func (s *store) Resync() error { return nil }
+
+// Transformer implements cache.TransformingStore: a first state that is streamed
+// is collected without what is dropped anyway.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(seen any) (any, error) {
+		s.slim(seen)
+		return seen, nil
+	}
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: the watch has
+// come to version, by an event or without.
+func (s *store) UpdateResourceVersion(version string) {
+	s.mu.Lock()
+	released := s.advance(parseVersion(version))
+	s.mu.Unlock()
+	s.wake(released...)
+}
+
+// advance takes note of how far the watch has come, and returns the keys that
+// waited for it. The lock is held. A server that was restored from a backup
+// counts from a lower version.
+func (s *store) advance(version uint64) []types.NamespacedName {
+	s.version = version
+	return s.writes.seen(s, version)
+}
+
+// set stores the state of an object, nil when it is gone, and adds the keys that
+// this concerns. The lock is held.
+func (s *store) set(keys map[types.NamespacedName]bool, key types.NamespacedName, state *objectState) {
+	old := s.objects[key]
+	if old == nil && state == nil || old != nil && state != nil && old.uid == state.uid && old.version == state.version {
+		return
+	}
+	// Before the indexes change: they must lead from both states.
+	quiet := s.ignoreStatus && s == s.own && old.sameButStatus(state)
+	if !quiet {
+		s.affected(keys, s, key, old, state)
+	}
+	if old != nil {
+		s.unindex(key, old)
+	}
+	if state == nil {
+		delete(s.objects, key)
+		return
+	}
+	s.objects[key] = state
+	s.index(key, state)
+}
+
+func (s *store) unindex(key types.NamespacedName, old *objectState) {
+	if s == s.own {
+		delete(s.keyOf, old.uid)
+		s.refer(key, old.references, nil)
+	}
+	if delete(s.children[old.owner], key); len(s.children[old.owner]) == 0 {
+		delete(s.children, old.owner)
+	}
+}
+
+func (s *store) index(key types.NamespacedName, state *objectState) {
+	if s == s.own {
+		if s.keyOf == nil {
+			s.keyOf = map[types.UID]types.NamespacedName{}
+		}
+		s.keyOf[state.uid] = key
+		s.refer(key, nil, state.references)
+	}
+	if s.isOwned && state.owner != "" {
+		if s.children == nil {
+			s.children = map[types.UID]map[types.NamespacedName]bool{}
+		}
+		if s.children[state.owner] == nil {
+			s.children[state.owner] = map[types.NamespacedName]bool{}
+		}
+		s.children[state.owner][key] = true
+	}
+}
+
+func (s *store) wakeAll(keys map[types.NamespacedName]bool) {
+	s.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
+}
+
+// state makes what is kept of an object that the watch delivered, which it may
+// change.
+func (s *store) state(seen any) (types.NamespacedName, *objectState, error) {
+	m, ok := seen.(metav1.Object)
+	if !ok {
+		return types.NamespacedName{}, nil, s.unexpected(seen)
+	}
+	key := KeyOf(m)
+	state := &objectState{uid: m.GetUID(), version: m.GetResourceVersion(), generation: m.GetGeneration()}
+	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
+		state.owner = controller.UID
+	}
+	s.slim(seen)
+	data, err := json.Marshal(seen)
+	if err != nil {
+		return key, nil, s.describe(key, err)
+	}
+	state.data = data
+	if s == s.own && s.references != nil {
+		if state.references, err = s.references(data); err != nil {
+			state.err = fmt.Errorf("references: %w", err)
+		}
+	}
+	return key, state, nil
+}
+
+// slim drops what is not kept of an object that the watch delivered.
+func (s *store) slim(seen any) {
+	if m, ok := seen.(metav1.Object); ok && !s.keepManagedFields {
+		m.SetManagedFields(nil)
+	}
+	partial := metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}
+	switch object := seen.(type) {
+	case *metav1.PartialObjectMetadata:
+		object.TypeMeta = partial
+	case *unstructured.Unstructured:
+		if !s.kind.Whole {
+			object.Object = map[string]any{"apiVersion": partial.APIVersion, "kind": partial.Kind, "metadata": object.Object["metadata"]}
+		}
+	}
+}
+
+// read returns the JSON of an object.
+func (s *store) read(key types.NamespacedName) ([]byte, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	state := s.objects[key]
+	switch {
+	case !s.synced:
+		return nil, ErrNotSynced
+	case state == nil:
+		return nil, ErrAbsent
+	}
+	return state.data, state.err
+}
+
+// owned returns the JSON of the objects whose controller is owner.
+func (s *store) owned(owner types.UID) [][]byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list [][]byte
+	for _, key := range slices.SortedFunc(maps.Keys(s.children[owner]), compareKeys) {
+		list = append(list, s.objects[key].data)
+	}
+	return list
+}
+
+func (s *store) known() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.synced
+}
+
+// describe says which object or kind err is about.
+func (s *store) describe(key types.NamespacedName, err error) error {
+	return describe(s.kind.Resource, key, err)
+}
+
+func (s *store) unexpected(seen any) error {
+	return fmt.Errorf("kube: the watch of %s delivered a %T; want an object", s.kind.Resource.GroupResource(), seen)
+}
+
+// sameButStatus tells that of two states of one object only the status differs,
+// as far as generation and metadata show it.
+func (o *objectState) sameButStatus(other *objectState) bool {
+	if o == nil || other == nil || o.uid != other.uid || o.generation == 0 || o.generation != other.generation {
+		return false
+	}
+	var a, b metav1.PartialObjectMetadata
+	if json.Unmarshal(o.data, &a) != nil || json.Unmarshal(other.data, &b) != nil {
+		return false
+	}
+	for _, m := range []*metav1.PartialObjectMetadata{&a, &b} {
+		m.ResourceVersion, m.ManagedFields = "", nil
+	}
+	return o.err == nil && other.err == nil && equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta)
+}
+
+// parseVersion returns the number that a resourceVersion is, 0 for what is none.
+func parseVersion(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

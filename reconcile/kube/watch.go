@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	clientmetadata "k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// watch keeps the store until ctx ends.
+func (s *store) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
+	api := s.through(client, metadata)
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if !s.calls.enter(ctx) {
+				return nil, ctx.Err()
+			}
+			defer s.calls.leave()
+			if options.ResourceVersion == "0" {
+				// That is any state, however old. A new leader must not begin
+				// behind what its predecessor wrote.
+				options.ResourceVersion = ""
+			}
+			s.selecting(&options)
+			found, err := api.list(ctx, options)
+			s.failed(ctx, err)
+			return found, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			s.selecting(&options)
+			w, err := api.watch(ctx, options)
+			s.failed(ctx, err)
+			return w, err
+		},
+	}, api.client)
+	reflector := cache.NewReflectorWithOptions(source, api.example, s, cache.ReflectorOptions{Name: s.kind.Resource.String()})
+	// Not RunWithContext, which hands errors to a handler that all of the process
+	// shares, and that sleeps.
+	backoff := reconcile.Backoff{Max: 30 * time.Second, Jitter: 0.5}
+	for failures := 1; ctx.Err() == nil; failures++ {
+		start := time.Now()
+		// The error is that of a list or watch, and noted already.
+		_ = reflector.ListAndWatchWithContext(ctx)
+		if time.Since(start) > time.Minute {
+			failures = 1
+		}
+		delay, _ := backoff.Next(failures)
+		pause(ctx, delay, nil)
+	}
+	// A reflector does not wait for its last list.
+	s.calls.wait()
+}
+
+// api is how a kind is listed and watched.
+type api struct {
+	client  any
+	example any // of what it delivers
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// through chooses the client.
+func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
+	if !s.kind.Whole && metadata != nil {
+		resource := metadata.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+		return api{
+			client: metadata, example: &metav1.PartialObjectMetadata{}, watch: resource.Watch,
+			list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return resource.List(ctx, options)
+			},
+		}
+	}
+	resource := client.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+	return api{
+		client: client, example: &unstructured.Unstructured{}, watch: resource.Watch,
+		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, options)
+		},
+	}
+}
+
+func (s *store) selecting(options *metav1.ListOptions) {
+	options.LabelSelector, options.FieldSelector = s.kind.LabelSelector, s.kind.FieldSelector
+}
+
+// failed takes note of whether lists and watches work.
+func (s *store) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+	if err != nil {
+		s.logger.WarnContext(ctx, "watch failed", slog.String("controller", s.controller),
+			slog.String("kind", s.kind.Resource.GroupResource().String()), slog.Any("error", err))
+	}
+}
+
+// calls counts the lists under way. Unlike a sync.WaitGroup, it lets one begin
+// while it is waited for.
+type calls struct {
+	mu    sync.Mutex
+	count int
+	none  chan struct{} // closed when count falls to 0
+}
+
+// enter is false when ctx has ended.
+func (c *calls) enter(ctx context.Context) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	if c.count++; c.count == 1 {
+		c.none = make(chan struct{})
+	}
+	return true
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count--; c.count == 0 {
+		close(c.none)
+	}
+}
+
+func (c *calls) wait() {
+	c.mu.Lock()
+	none, count := c.none, c.count
+	c.mu.Unlock()
+	if count > 0 {
+		<-none
+	}
+}

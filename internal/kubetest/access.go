@@ -31,7 +31,8 @@ func (c *Cluster) Apply(ctx context.Context, yaml string) error {
 
 func (c *Cluster) kubectl(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.programs.path(kubectl), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "HOME="+c.Dir)
+	// ApplySets are behind a gate in kubectl.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "HOME="+c.Dir, "KUBECTL_APPLYSET=true")
 	cmd.Stdin = stdin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

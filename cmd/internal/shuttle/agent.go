@@ -30,6 +30,8 @@ type Agent struct {
 	Logger *slog.Logger
 	// OnListen is called, if set, with the address of the metrics listener.
 	OnListen func(net.Addr)
+
+	budget apply.Budget // of the requests for the work; the Lease is not held back by it
 }
 
 const (
@@ -125,8 +127,15 @@ func (a *Agent) access(metrics *metrics) *rest.Config {
 	return config
 }
 
+// budgeted is access that yields when the API server is busy.
+func (a *Agent) budgeted(metrics *metrics) *rest.Config {
+	config := a.access(metrics)
+	config.Wrap(a.budget.Wrap)
+	return config
+}
+
 func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, error) {
-	client, err := dynamic.NewForConfig(a.access(metrics))
+	client, err := dynamic.NewForConfig(a.budgeted(metrics))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
@@ -134,7 +143,7 @@ func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, erro
 }
 
 func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
-	client, err := clientmetadata.NewForConfig(a.access(metrics))
+	client, err := clientmetadata.NewForConfig(a.budgeted(metrics))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}

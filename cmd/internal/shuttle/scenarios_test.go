@@ -40,9 +40,11 @@ func buildsEverything(t *testing.T, b *bench) {
 	a := b.start(t)
 	code, _ := a.get(t, "/healthz")
 	require.Equal(t, http.StatusOK, code)
-	code, body := a.get(t, "/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Contains(t, body, "starbase: not ready: no answer yet")
+	eventually(t, "readyz says what is missing", func() bool {
+		code, body := a.get(t, "/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		return strings.Contains(body, "starbase: not ready: no answer yet")
+	})
 
 	b.starbase.serve(t, b.one(t, 1))
 	b.healthy(t, 3)

@@ -6,6 +6,7 @@ GO ?= go
 V ?= -v
 FUZZTIME ?= 30s
 BENCH ?= .
+BENCHFLAGS ?=
 
 WORK = GOWORK='$(CURDIR)/go.work'
 ALONE = GOWORK=off
@@ -18,13 +19,13 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
 STEPS = vet test-race test-root test-alone test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
-SLOW = /(apply|reconcile/kube|internal/kubetest)(/|$$)
+SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
 # the newest, of which the last patch is taken.
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench lint tidy fuzz consumer-cost
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-vet lint tidy fuzz consumer-cost
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -74,13 +75,28 @@ test-newest: kube ## The packages that use client-go, with its newest minor (NEW
 	$(GO) get -modfile="$$dir/go.mod" k8s.io/client-go@$(NEWEST) k8s.io/apimachinery@$(NEWEST); \
 	$(GO) list -modfile="$$dir/go.mod" -mod=mod -m k8s.io/client-go k8s.io/apimachinery; \
 	$(GO) vet -modfile="$$dir/go.mod" -mod=mod ./diff/... ./apply/... ./reconcile/...; \
-	$(GO) test $(V) -modfile="$$dir/go.mod" -mod=mod ./diff/... ./apply/... ./reconcile/...
+	$(GO) test $(V) -short -modfile="$$dir/go.mod" -mod=mod ./diff/... ./apply/... ./reconcile/...
 
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
+
+# Modules of their own: what the peers require must not decide what we are built
+# with.
+bench-build: kube ## Build the comparison of package apply with its peers (minutes the first time)
+	cd internal/bench && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
+	cd internal/bench/wrangler && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-wrangler' .
+
+bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
+	bin/bench -wrangler bin/bench-wrangler $(BENCHFLAGS)
+
+bench-vet: bin/golangci-lint ## Vet and lint that comparison
+	@failed=0; for m in internal/bench internal/bench/wrangler; do \
+		echo "vet, lint $$m"; \
+		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
+	done; exit $$failed
 
 # Built, not run by "go tool": that would need GOWORK=off, which the linter
 # would inherit.
@@ -98,6 +114,8 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/tidy
 	cd internal/kube && $(ALONE) $(GO) mod tidy
+	cd internal/bench && $(ALONE) $(GO) mod tidy
+	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

@@ -7,12 +7,16 @@
 //
 //   - [github.com/seed-9e1ffd66/trueup/reconcile]: loops, keyed queues, ordered
 //     steps, backoff and lifecycle. Standard library only.
-//   - [github.com/seed-9e1ffd66/trueup/reconcile/kube]: leader election on a
-//     Lease, and names that fit and never collide.
+//   - [github.com/seed-9e1ffd66/trueup/reconcile/kube]: the Kubernetes side of
+//     an operator: a controller with read-your-writes, finalizers, status, leader
+//     election on a Lease, and names that fit and never collide.
 //   - [github.com/seed-9e1ffd66/trueup/diff]: whether a Kubernetes object is
-//     still as its owner applied it, and whether it is as wanted now. Pure.
+//     still as its owner applied it, and whether it is as wanted now; what differs
+//     and who did it; plans. Pure.
 //   - [github.com/seed-9e1ffd66/trueup/apply]: makes a cluster match a set of
 //     objects, repairs drift, and deletes what no longer belongs.
+//   - [github.com/seed-9e1ffd66/trueup/apply/applytest]: stands between a program
+//     and an API server, counts what is sent and makes it go wrong. For tests.
 //
 // The programs under cmd and examples put them together into systems that run.
 //

@@ -214,8 +214,8 @@ func TestBudgetsCatchWhatIsPlanted(t *testing.T) {
 			want:  "snapshot: reaches what internal/httpretry does not: example.com/dep",
 		},
 		"a new package states its budget": {
-			file: "apply/applytest/transport.go",
-			want: "apply/applytest: has no row in budgets",
+			file: "apply/another/transport.go",
+			want: "apply/another: has no row in budgets",
 		},
 		"a package that go list cannot load is named": {
 			reach: map[string][]string{"diff": nil},

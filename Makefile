@@ -36,10 +36,16 @@ kube: ## Build the Kubernetes for tests and demo, with progress (minutes the fir
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
 test: kube ## Vet and test every module, to the end also when a step fails; V= for less output
-	@failed=; for step in $(STEPS); do \
+	@failed=; logs=$$(mktemp -d); trap 'rm -rf "$$logs"' EXIT; trap 'exit 1' HUP INT TERM; \
+	for step in $(STEPS); do \
 		start=$$(date +%s); \
-		$(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
+		{ $(MAKE) --no-print-directory $$step 2>&1; echo $$? >"$$logs/status"; } | tee "$$logs/$$step"; \
+		[ "$$(cat "$$logs/status")" = 0 ] || failed="$$failed $$step"; \
 		echo "step $$step took $$(($$(date +%s) - start)) s"; \
+	done; \
+	for step in $$failed; do \
+		echo "what failed in $$step:"; \
+		grep -E -B 6 '^ *--- FAIL|^panic:|DATA RACE|: error:|^[^ ]+\.go:[0-9]+:' "$$logs/$$step" | tail -n 40; \
 	done; \
 	if [ -n "$$failed" ]; then echo "FAIL:$$failed"; exit 1; fi
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -175,13 +176,13 @@ func (b builder) report(name string, compiled *atomic.Int64, done <-chan struct{
 // join writes the YAML files that the patterns match inside a module into one.
 // A pattern that matches nothing is an error: the module has changed its layout.
 func (b builder) join(ctx context.Context, name, module string, patterns ...string) error {
-	out, err := b.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module).Output()
+	dir, err := b.moduleDir(ctx, module)
 	if err != nil {
-		return fmt.Errorf("%s: %w", module, withStderr(err))
+		return err
 	}
 	var joined strings.Builder
 	for _, pattern := range patterns {
-		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), pattern))
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(files) == 0 {
 			return errors.Join(err, fmt.Errorf("%s: no file matches %s", module, pattern))
 		}
@@ -198,6 +199,17 @@ func (b builder) join(ctx context.Context, name, module string, patterns ...stri
 		}
 	}
 	return os.WriteFile(filepath.Join(b.work, name), []byte(joined.String()), 0o600)
+}
+
+// moduleDir returns the folder of the module, which it downloads if need be: of
+// a module that is used for its files alone, nothing was compiled before.
+func (b builder) moduleDir(ctx context.Context, module string) (string, error) {
+	out, err := b.goCommand(ctx, "mod", "download", "-json", module).Output()
+	var downloaded struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &downloaded); jsonErr != nil || downloaded.Dir == "" {
+		return "", fmt.Errorf("%s: %w", module, errors.Join(withStderr(err), jsonErr, errors.New("not downloaded: "+downloaded.Error)))
+	}
+	return downloaded.Dir, nil
 }
 
 func (b builder) goCommand(ctx context.Context, args ...string) *exec.Cmd {

@@ -1,0 +1,89 @@
+package statesync
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// Digest is the sum of the hashes of a set of items: the same items give the
+// same digest in whatever order they came and whatever was there between. So a
+// server can say at any moment what a reader must have, and both keep it up to
+// date at the price of one hash for each change.
+//
+// An item's hash is SHA-256 over its collection, ID and version, and hashes are
+// added as four 64-bit words each. A digest finds lost, doubled and outdated
+// items; it is no protection against somebody who forges them.
+type Digest [4]uint64
+
+// add and remove are inverse, and work in any order.
+func (d *Digest) add(i Item) {
+	for n, word := range hash(i) {
+		d[n] += word
+	}
+}
+
+func (d *Digest) remove(i Item) {
+	for n, word := range hash(i) {
+		d[n] -= word
+	}
+}
+
+// merge adds all that other has.
+func (d *Digest) merge(other Digest) {
+	for n, word := range other {
+		d[n] += word
+	}
+}
+
+func hash(i Item) (words [4]uint64) {
+	var space [128]byte
+	text := append(space[:0], i.Collection...)
+	text = append(append(text, 0), i.ID...)
+	text = binary.BigEndian.AppendUint64(append(text, 0), i.Version)
+	sum := sha256.Sum256(text)
+	for n := range words {
+		words[n] = binary.BigEndian.Uint64(sum[8*n:])
+	}
+	return words
+}
+
+// DigestOf returns the digest of those of items that are not deleted, and how
+// many they are.
+func DigestOf(items []Item) (d Digest, count int) {
+	for _, i := range items {
+		if !i.Deleted {
+			d.add(i)
+			count++
+		}
+	}
+	return d, count
+}
+
+// String returns 64 hexadecimal digits.
+func (d Digest) String() string {
+	var bytes [32]byte
+	for n, word := range d {
+		binary.BigEndian.PutUint64(bytes[8*n:], word)
+	}
+	return hex.EncodeToString(bytes[:])
+}
+
+// MarshalText returns what String returns.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText takes what MarshalText returned.
+func (d *Digest) UnmarshalText(text []byte) error {
+	var bytes [32]byte
+	if len(text) != hex.EncodedLen(len(bytes)) {
+		return fmt.Errorf("digest: has %d characters, not %d", len(text), hex.EncodedLen(len(bytes)))
+	}
+	if _, err := hex.Decode(bytes[:], text); err != nil {
+		return fmt.Errorf("digest: %w", err)
+	}
+	for n := range d {
+		d[n] = binary.BigEndian.Uint64(bytes[8*n:])
+	}
+	return nil
+}

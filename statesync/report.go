@@ -1,0 +1,95 @@
+package statesync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Report is what a reader says of itself: how far it has applied the log, and
+// whatever else its program reports.
+type Report struct {
+	// Reader is the identity of the reader, unique in its scope.
+	Reader string `json:"reader"`
+	// Session rises with every start of the reader. The nanoseconds since 1970
+	// at its start do.
+	Session uint64 `json:"session"`
+	// Sequence rises with every report of a session.
+	Sequence uint64 `json:"sequence"`
+	// Applied is the acknowledged cursor: everything up to it is applied.
+	Applied Cursor `json:"applied"`
+	// Body is one JSON value of at most [MaxValue] bytes, or nil.
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// Validate returns an error, an ErrInvalid, that names every field of r out of
+// its limits, and nil if a store can take r.
+func (r Report) Validate() error {
+	errs := []error{validName("reader", r.Reader)}
+	if r.Session == 0 {
+		errs = append(errs, errors.New("session: must be above 0"))
+	}
+	if len(r.Applied.Epoch) > MaxName {
+		errs = append(errs, fmt.Errorf("applied.epoch: has %d bytes, more than %d", len(r.Applied.Epoch), MaxName))
+	}
+	switch {
+	case r.Body == nil:
+	case len(r.Body) > MaxValue:
+		errs = append(errs, fmt.Errorf("body: has %d bytes, more than %d", len(r.Body), MaxValue))
+	case !json.Valid(r.Body):
+		errs = append(errs, errors.New("body: must be one JSON value"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: report: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// After tells whether r was made after other by the same reader. What the
+// network delivers late is not after what came before it.
+func (r Report) After(other Report) bool {
+	if r.Session != other.Session {
+		return r.Session > other.Session
+	}
+	return r.Sequence > other.Sequence
+}
+
+// Reader is the last that is known of a reader.
+type Reader struct {
+	Report
+	// At is when the report came in, by the clock of the store.
+	At time.Time
+}
+
+// Alive tells whether the reader's lease of the given length still runs at now.
+// What a reader reported whose lease ran out is unknown, not gone.
+func (r Reader) Alive(now time.Time, lease time.Duration) bool {
+	return now.Sub(r.At) < lease
+}
+
+// Readers keeps the reports of readers. A store that implements it beside [Log]
+// binds its retention to the readers that are alive.
+type Readers interface {
+	// Report stores r unless a report is stored that is not older: then stored
+	// is false and nothing changes. It returns ErrUnknownScope, wrapped, for a
+	// scope that does not exist.
+	Report(ctx context.Context, scope string, r Report) (stored bool, err error)
+	// Readers returns the last report of every reader of scope, sorted by
+	// Reader.
+	Readers(ctx context.Context, scope string) ([]Reader, error)
+}
+
+// Horizon returns the greatest version up to which tombstones of a log at p may
+// be forgotten: every reader that is alive has applied them. A reader of
+// another epoch has to begin anew whatever is kept, so it holds back nothing.
+func Horizon(p Position, readers []Reader, now time.Time, lease time.Duration) uint64 {
+	horizon := p.Head
+	for _, r := range readers {
+		if r.Alive(now, lease) && r.Applied.Epoch == p.Epoch {
+			horizon = min(horizon, r.Applied.Version)
+		}
+	}
+	return max(horizon, p.Floor)
+}

@@ -1,0 +1,179 @@
+package statesync
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// feed is the one reader of a scope's log. It keeps the scope's state in memory
+// and any number of streams read it from there.
+type feed struct {
+	log   Log
+	scope string
+	page  int
+
+	mu sync.RWMutex
+	// state is what was read so far: complete if read is its Head.
+	state state
+	read  uint64
+	// err is why the log cannot be read at the moment.
+	err error
+	// changed is closed, and replaced, when anything above changes.
+	changed chan struct{}
+
+	// The rest is guarded by the server's mutex.
+	streams int
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// errBroken is a log that does not keep what Log promises.
+var errBroken = errors.New("log breaks its promise")
+
+// run reads the log until ctx ends. It returns ctx.Err() or what the log said.
+func (f *feed) run(ctx context.Context) error {
+	for {
+		f.mu.RLock()
+		at, read := f.state.Position, f.read
+		f.mu.RUnlock()
+		page, err := f.log.Read(ctx, f.scope, read, f.page)
+		if err != nil {
+			return err
+		}
+		again, err := f.take(page, at)
+		if err != nil {
+			return err
+		}
+		if again {
+			continue
+		}
+		if err := f.log.Wait(ctx, f.scope, page.Position); err != nil {
+			return err
+		}
+	}
+}
+
+// take adds page to the state and reports whether to read on at once.
+func (f *feed) take(page Page, at Position) (again bool, err error) {
+	if at.Epoch != "" && page.Epoch != at.Epoch {
+		f.update(func() { f.state, f.read = state{Position: Position{Epoch: page.Epoch}}, 0 })
+		return true, nil
+	}
+	through := page.Head
+	if page.More {
+		if len(page.Items) == 0 {
+			return false, fmt.Errorf("%w: a page without items has more", errBroken)
+		}
+		through = page.Items[len(page.Items)-1].Version
+	}
+	entries := make([]*entry, len(page.Items))
+	last := f.read
+	for n, i := range page.Items {
+		if i.Version <= last || i.Version > page.Head {
+			return false, fmt.Errorf("%w: version %d of %s after %d, with head %d", errBroken, i.Version, i.Key, last, page.Head)
+		}
+		last = i.Version
+		entries[n] = encoded(i)
+	}
+	if page.Head < f.read {
+		return false, fmt.Errorf("%w: head fell from %d to %d in one epoch", errBroken, f.read, page.Head)
+	}
+	f.update(func() {
+		for _, e := range entries {
+			f.state.put(e)
+		}
+		if page.Floor > f.state.Floor {
+			f.state.forget(page.Floor)
+		}
+		f.state.Position, f.read, f.err = page.Position, through, nil
+	})
+	return page.More, nil
+}
+
+func (f *feed) update(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// fail tells the streams that the log cannot be read. What was read stays: it
+// is no less true, but nobody is told that it is all.
+func (f *feed) fail(err error) { f.update(func() { f.err = err }) }
+
+// view is what a stream sees of a feed at one moment.
+type view struct {
+	Position
+	entries []*entry
+	// through is the version up to which the entries are complete.
+	through uint64
+	// more tells that there is more than that.
+	more    bool
+	total   tally
+	err     error
+	changed <-chan struct{}
+}
+
+// look returns what follows version. A stream that reads from zero has nothing
+// to lose by a floor that rises meanwhile; one that is above zero has.
+func (f *feed) look(version uint64, limit, size int, want filter) view {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	v := view{Position: f.state.Position, err: f.err, changed: f.changed}
+	if version < f.read {
+		v.entries, v.through, v.more = f.state.page(version, limit, size, want)
+	} else {
+		v.through = version
+	}
+	// The log's head is known before all up to it is read.
+	v.through = min(v.through, max(f.read, version))
+	v.more = v.more || f.read < f.state.Head
+	if !v.more {
+		v.total = f.state.total(want)
+	}
+	return v
+}
+
+// encoded makes an entry with the item as one line of JSON. The value was
+// checked when it was committed, so only line breaks are looked for.
+func encoded(i Item) *entry {
+	if i.Value != nil && bytes.IndexByte(i.Value, '\n') >= 0 {
+		var line bytes.Buffer
+		if json.Compact(&line, i.Value) == nil {
+			i.Value = line.Bytes()
+		}
+	}
+	line := make([]byte, 0, 64+len(i.Collection)+len(i.ID)+len(i.Value))
+	line = append(line, `{"version":`...)
+	line = strconv.AppendUint(line, i.Version, 10)
+	line = append(line, `,"collection":`...)
+	line = appendString(line, i.Collection)
+	line = append(line, `,"id":`...)
+	line = appendString(line, i.ID)
+	if i.Deleted {
+		line = append(line, `,"deleted":true`...)
+	}
+	if i.Value != nil {
+		line = append(line, `,"value":`...)
+		from := len(line)
+		line = append(line, i.Value...)
+		// One copy of the value, not two, for as long as the entry lives.
+		i.Value = line[from:len(line):len(line)]
+	}
+	return &entry{Item: i, encoded: append(line, '}')}
+}
+
+func appendString(line []byte, text string) []byte {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		// Strings cannot fail.
+		return strconv.AppendQuote(line, text)
+	}
+	return append(line, quoted...)
+}

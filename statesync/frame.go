@@ -1,0 +1,115 @@
+package statesync
+
+import (
+	"context"
+	"time"
+)
+
+// Source is where frames come from: a [Server] in the same process, a [Client]
+// on the other side of a network, or another transport's client.
+type Source interface {
+	// Watch calls receive with the frames of one stream, one after another,
+	// until the stream ends. It always returns an error, which says why:
+	//
+	//   - what receive returned: the reader wanted no more;
+	//   - an EndError: the other side ended it, and says when to come back;
+	//   - ErrResync, ErrUnknownScope, ErrUnauthenticated or ErrInvalid, wrapped;
+	//   - ctx.Err();
+	//   - anything else: a failure that may pass.
+	//
+	// What receive is given is shared and must not be changed; the slice of
+	// items is its own only until it returns.
+	Watch(ctx context.Context, w Watch, receive func(Frame) error) error
+}
+
+// Watch asks for one stream.
+type Watch struct {
+	// Scope is what to read. Required.
+	Scope string
+	// Cursor is what the reader has already. The zero Cursor asks for
+	// everything.
+	Cursor Cursor
+	// Collections are those wanted. None means all.
+	Collections []string
+}
+
+// FrameType says what a Frame means.
+type FrameType string
+
+// The types of frames, in the order of a stream.
+const (
+	// FrameHeader begins every stream. It tells where the log stands and how
+	// often to expect a frame.
+	FrameHeader FrameType = "header"
+	// FrameItems carries a part of the whole state, in a stream that began
+	// with the zero Cursor and has not synced. What is not among the items is
+	// not yet known.
+	FrameItems FrameType = "items"
+	// FrameSynced ends the items: the reader now has everything up to Version,
+	// and what it does not have is absent. It does so only if it has Count live
+	// items with Digest.
+	FrameSynced FrameType = "synced"
+	// FrameChanges carries what happened after the reader's cursor.
+	FrameChanges FrameType = "changes"
+	// FrameBookmark moves the cursor past changes that the reader does not
+	// want, says what it must have, and is the heartbeat of an idle stream.
+	FrameBookmark FrameType = "bookmark"
+)
+
+// Frame is one message of a stream. Each frame but the header moves the reader
+// from After to Version, and After is where the frame before it ended: a frame
+// that begins elsewhere is a proven loss.
+type Frame struct {
+	Type FrameType `json:"type"`
+	// Epoch is that of the log, the same in all frames of a stream.
+	Epoch string `json:"epoch"`
+	// After and Version are where the reader was and where it is now.
+	After   uint64 `json:"after"`
+	Version uint64 `json:"version"`
+	// Head is how far the log is. Head less Version is the reader's lag.
+	Head uint64 `json:"head"`
+	// More tells that Version is no consistent point: a part of a commit may be
+	// yet to come.
+	More bool `json:"more,omitempty"`
+	// Heartbeat, in the header, is the longest time between two frames, in
+	// nanoseconds. A stream silent for twice as long is dead.
+	Heartbeat time.Duration `json:"heartbeat,omitempty"`
+	// Count and Digest, in synced and bookmark, are what the reader's live
+	// items of the wanted collections come to at Version.
+	Count  int    `json:"count,omitempty"`
+	Digest Digest `json:"digest,omitzero"`
+	// Items, in items and changes, ascend by version.
+	Items []Item `json:"items,omitempty"`
+}
+
+// EndReason is why a server ended a stream that it could have gone on with.
+type EndReason string
+
+// The reasons of an EndError.
+const (
+	// EndOfAge is a stream that got old. Coming back is a daily path, not an
+	// accident, so that it works on the day it must.
+	EndOfAge EndReason = "age"
+	// EndOfServer is a server that shuts down.
+	EndOfServer EndReason = "shutdown"
+	// EndOfLog is a log that cannot be read at the moment.
+	EndOfLog EndReason = "log"
+)
+
+// EndError is a stream that the server ended and said so.
+type EndError struct {
+	Reason EndReason
+	// Cause is what the server says about it, if anything.
+	Cause error
+}
+
+// Error says why the stream ended.
+func (e *EndError) Error() string {
+	if e.Cause != nil {
+		return "stream ended: " + string(e.Reason) + ": " + e.Cause.Error()
+	}
+	return "stream ended: " + string(e.Reason)
+}
+
+// Unwrap returns the cause.
+func (e *EndError) Unwrap() error { return e.Cause }

@@ -1,0 +1,189 @@
+package statesync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// Server tells any number of readers what is in a [Log]. Each scope that is
+// read has one reader of the log, whose findings are kept in memory and shared
+// by all streams: the load of the log does not depend on the number of streams.
+// A slow stream costs a position: when it comes back it gets the newest state of
+// what changed meanwhile.
+//
+// A Server is a [Source], and serves HTTP by [Server.Handler]. Its fields must
+// not change once Start was called. It must not be copied.
+type Server struct {
+	// Log is what is told. Required.
+	Log Log
+	// Heartbeat is the longest time between two frames of a stream. Default
+	// 5 s.
+	Heartbeat time.Duration
+	// MaxAge is when a stream is ended, 20 % more or less. Default 30 minutes.
+	MaxAge time.Duration
+	// Batch is the most items in a frame. Default 500.
+	Batch int
+	// Linger is how long a scope stays in memory after its last stream. Default
+	// one minute.
+	Linger time.Duration
+	// Backoff says when to read a log again that could not be read. Default
+	// 0.5 s doubled up to 30 s, each half as much more or less.
+	Backoff reconcile.Backoff
+	// Logger gets what goes wrong. Default nil, which is silent.
+	Logger *slog.Logger
+
+	mu    sync.Mutex
+	feeds map[string]*feed
+	// launch runs a feed until its context or that of Start ends. It is nil
+	// while Start does not run.
+	launch func(*feed)
+	// stopping is closed when Start ends.
+	stopping chan struct{}
+}
+
+// frameBytes is about how many bytes of values a frame carries, so that a few
+// large items do not make a frame that no reader takes.
+const frameBytes = 256 << 10
+
+// Start serves until ctx ends, then ends all streams and returns nil. Streams
+// that are asked for while it does not run end at once.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	var feeds sync.WaitGroup
+	s.mu.Lock()
+	if s.launch != nil {
+		s.mu.Unlock()
+		return errors.New("statesync: the Server runs already")
+	}
+	s.feeds, s.stopping = map[string]*feed{}, make(chan struct{})
+	s.launch = func(f *feed) {
+		ctx, stop := context.WithCancel(ctx)
+		f.stop = stop
+		feeds.Go(func() {
+			defer stop()
+			s.keep(ctx, f)
+		})
+	}
+	s.mu.Unlock()
+
+	<-ctx.Done()
+	s.mu.Lock()
+	close(s.stopping)
+	s.launch, s.feeds = nil, nil
+	s.mu.Unlock()
+	feeds.Wait()
+	return nil
+}
+
+func (s *Server) validate() error {
+	var errs []error
+	if s.Log == nil {
+		errs = append(errs, errors.New("Log: is required"))
+	}
+	for name, value := range map[string]time.Duration{"Heartbeat": s.Heartbeat, "MaxAge": s.MaxAge, "Linger": s.Linger} {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("%s: is %v, must not be negative", name, value))
+		}
+	}
+	if s.Batch < 0 {
+		errs = append(errs, fmt.Errorf("Batch: is %d, must not be negative", s.Batch))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("statesync: Server: %w", err)
+	}
+	return nil
+}
+
+// keep runs f, again and again if the log fails, until ctx ends or the scope
+// turns out not to exist.
+func (s *Server) keep(ctx context.Context, f *feed) {
+	backoff := s.Backoff
+	backoff.Min = cmp.Or(backoff.Min, 500*time.Millisecond)
+	backoff.Max = cmp.Or(backoff.Max, 30*time.Second)
+	backoff.Jitter = cmp.Or(backoff.Jitter, 0.5)
+	for retry := 1; ; retry++ {
+		began := time.Now()
+		err := f.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.fail(err)
+		if errors.Is(err, ErrUnknownScope) {
+			s.drop(f)
+			return
+		}
+		if time.Since(began) > backoff.Max {
+			retry = 1
+		}
+		delay, _ := backoff.Next(retry)
+		if s.Logger != nil {
+			s.Logger.LogAttrs(ctx, slog.LevelError, "log cannot be read", slog.String("scope", f.scope), slog.Any("error", err), slog.Duration("retry_in", delay))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+	}
+}
+
+// drop forgets f, so that the next stream reads the log anew.
+func (s *Server) drop(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feeds[f.scope] == f {
+		delete(s.feeds, f.scope)
+	}
+}
+
+// join returns the feed of scope, which runs until leave was called.
+func (s *Server) join(scope string) (f *feed, stopping <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.launch == nil {
+		return nil, nil, &EndError{Reason: EndOfServer}
+	}
+	f = s.feeds[scope]
+	if f == nil {
+		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{})}
+		s.feeds[scope] = f
+		s.launch(f)
+	}
+	f.streams++
+	return f, s.stopping, nil
+}
+
+func (s *Server) leave(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.streams--
+	if f.streams > 0 {
+		return
+	}
+	time.AfterFunc(cmp.Or(s.Linger, time.Minute), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f.streams == 0 {
+			f.stop()
+			if s.feeds[f.scope] == f {
+				delete(s.feeds, f.scope)
+			}
+		}
+	})
+}
+
+// age returns how long a stream may last.
+func (s *Server) age() time.Duration {
+	// The spread keeps streams that began together from ending together.
+	return time.Duration((0.8 + 0.4*rand.Float64()) * float64(cmp.Or(s.MaxAge, 30*time.Minute))) //nolint:gosec // no secret
+}

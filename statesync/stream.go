@@ -1,0 +1,220 @@
+package statesync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// batch is a frame whose items are still entries, which transports that write
+// JSON have encoded already.
+type batch struct {
+	Frame
+	entries []*entry
+}
+
+// ready is a channel that always has something.
+var ready = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Watch is what [Source] says.
+func (s *Server) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
+	return s.watch(ctx, w, func(b batch) error {
+		b.Items = items(b.entries)
+		return receive(b.Frame)
+	})
+}
+
+// Validate returns an ErrInvalid that names every field of w that no source can
+// take.
+func (w Watch) Validate() error {
+	errs := []error{ValidScope(w.Scope)}
+	for _, c := range w.Collections {
+		errs = append(errs, validName("collections", c))
+	}
+	if w.Cursor.Version > 0 && w.Cursor.Epoch == "" {
+		errs = append(errs, errors.New("epoch: is required beside a version above 0"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+func (s *Server) watch(ctx context.Context, w Watch, send func(batch) error) error {
+	if err := w.Validate(); err != nil {
+		return err
+	}
+	feed, stopping, err := s.join(w.Scope)
+	if err != nil {
+		return err
+	}
+	defer s.leave(feed)
+	stream := stream{
+		feed: feed, send: send, want: w.Collections, stopping: stopping,
+		version: w.Cursor.Version, bootstrap: w.Cursor.Version == 0,
+		heartbeat: cmp.Or(s.Heartbeat, 5*time.Second), limit: cmp.Or(s.Batch, 500),
+	}
+	age := time.NewTimer(s.age())
+	defer age.Stop()
+	return stream.run(ctx, w.Cursor, age.C)
+}
+
+// stream is one reader's way through a feed.
+type stream struct {
+	feed      *feed
+	send      func(batch) error
+	want      filter
+	stopping  <-chan struct{}
+	heartbeat time.Duration
+	limit     int
+
+	epoch string
+	// version is up to where everything was sent.
+	version uint64
+	// bootstrap is true until the whole state was sent, for a stream that
+	// began without any.
+	bootstrap bool
+	// partial is true after a frame that ended inside a commit.
+	partial bool
+}
+
+func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) error {
+	v, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	s.epoch = v.Epoch
+	if err := v.Resumable(cursor); err != nil {
+		return err
+	}
+	if err := s.tell(FrameHeader, v, nil); err != nil {
+		return err
+	}
+	idle := time.NewTimer(s.heartbeat)
+	defer idle.Stop()
+	for {
+		v := s.feed.look(s.version, s.limit, frameBytes, s.want)
+		if err := s.broken(v); err != nil {
+			return err
+		}
+		sent, err := s.step(v)
+		if err != nil {
+			return err
+		}
+		changed := v.changed
+		if sent {
+			idle.Reset(s.heartbeat)
+			// There may be more, but an end must be heard between two frames.
+			changed = ready
+		}
+		select {
+		case <-changed:
+		case <-idle.C:
+			if err := s.tell(FrameBookmark, v, nil); err != nil {
+				return err
+			}
+			idle.Reset(s.heartbeat)
+		case <-age:
+			return &EndError{Reason: EndOfAge}
+		case <-s.stopping:
+			return &EndError{Reason: EndOfServer}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// open waits until it is known where the log stands.
+func (s *stream) open(ctx context.Context) (view, error) {
+	for {
+		v := s.feed.look(s.version, s.limit, 0, s.want)
+		if v.err != nil {
+			return v, ended(v.err)
+		}
+		if v.Epoch != "" {
+			return v, nil
+		}
+		select {
+		case <-v.changed:
+		case <-s.stopping:
+			return v, &EndError{Reason: EndOfServer}
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
+// broken returns why the stream cannot go on.
+func (s *stream) broken(v view) error {
+	switch at := (Cursor{Epoch: s.epoch, Version: s.version}); {
+	case v.err != nil:
+		return ended(v.err)
+	case v.Epoch != s.epoch:
+		return &ResyncError{Reason: OtherEpoch, Cursor: at, Position: v.Position}
+	case s.version > 0 && s.version < v.Floor:
+		// Tombstones that the reader needs are forgotten; at version 0 it has
+		// nothing that they would take away.
+		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
+	}
+	return nil
+}
+
+func ended(err error) error {
+	if errors.Is(err, ErrUnknownScope) {
+		return err
+	}
+	return &EndError{Reason: EndOfLog, Cause: err}
+}
+
+// step sends what v has, and reports whether it sent anything.
+func (s *stream) step(v view) (sent bool, err error) {
+	switch {
+	case s.bootstrap:
+		return s.load(v)
+	case len(v.entries) > 0:
+		return true, s.tell(FrameChanges, v, v.entries)
+	case v.through > s.version || s.partial && !v.more:
+		return true, s.tell(FrameBookmark, v, nil)
+	}
+	return false, nil
+}
+
+// load is step until the whole state was sent.
+func (s *stream) load(v view) (sent bool, err error) {
+	if len(v.entries) > 0 || v.through > s.version {
+		sent = true
+		if err := s.tell(FrameItems, v, v.entries); err != nil {
+			return sent, err
+		}
+	}
+	if v.more {
+		return sent, nil
+	}
+	s.bootstrap = false
+	return true, s.tell(FrameSynced, v, nil)
+}
+
+// tell sends one frame and moves on to where v ends.
+func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
+	f := Frame{Type: kind, Epoch: v.Epoch, After: s.version, Version: v.through, Head: v.Head, More: v.more}
+	switch kind {
+	case FrameHeader:
+		f.Version, f.More, f.Heartbeat = s.version, false, s.heartbeat
+	case FrameSynced, FrameBookmark:
+		if !v.more {
+			f.Count, f.Digest = v.total.count, v.total.digest
+		}
+	case FrameItems, FrameChanges:
+	}
+	if err := s.send(batch{Frame: f, entries: entries}); err != nil {
+		return err
+	}
+	s.version, s.partial = f.Version, f.More
+	return nil
+}

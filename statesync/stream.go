@@ -15,13 +15,6 @@ type batch struct {
 	entries []*entry
 }
 
-// ready is a channel that always has something.
-var ready = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
 // Watch is what [Source] says.
 func (s *Server) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
 	return s.watch(ctx, w, func(b batch) error {
@@ -96,6 +89,8 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	if err := s.tell(FrameHeader, v, nil); err != nil {
 		return err
 	}
+	ready := make(chan struct{})
+	close(ready)
 	idle := time.NewTimer(s.heartbeat)
 	defer idle.Stop()
 	for {
@@ -217,4 +212,58 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 	}
 	s.version, s.partial = f.Version, f.More
 	return nil
+}
+
+// FramePage is a frame that came by [Client.Page]: a part of the log as of one
+// moment, without a stream.
+const FramePage FrameType = "page"
+
+// page returns what follows the cursor of w, at most limit items. If there is
+// nothing yet, it waits that long for it.
+func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duration) (batch, error) {
+	if err := w.Validate(); err != nil {
+		return batch{}, err
+	}
+	feed, stopping, err := s.join(w.Scope)
+	if err != nil {
+		return batch{}, err
+	}
+	defer s.leave(feed)
+	stream := stream{feed: feed, want: w.Collections, stopping: stopping, version: w.Cursor.Version, limit: limit}
+	v, err := stream.open(ctx)
+	if err != nil {
+		return batch{}, err
+	}
+	stream.epoch = v.Epoch
+	if err := v.Resumable(w.Cursor); err != nil {
+		return batch{}, err
+	}
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	for {
+		v := feed.look(stream.version, limit, frameBytes, stream.want)
+		if err := stream.broken(v); err != nil {
+			return batch{}, err
+		}
+		b := batch{entries: v.entries, Frame: Frame{
+			Type: FramePage, Epoch: v.Epoch, After: stream.version, Version: v.through, Head: v.Head, More: v.more,
+			Count: v.total.count, Digest: v.total.digest,
+		}}
+		// While the log is being read for the first time, its end is no end.
+		loading := v.more && len(v.entries) == 0
+		if len(b.entries) > 0 || wait <= 0 && !loading {
+			return b, nil
+		}
+		select {
+		case <-v.changed:
+		case <-deadline.C:
+			if !loading {
+				return b, nil
+			}
+		case <-stopping:
+			return batch{}, &EndError{Reason: EndOfServer}
+		case <-ctx.Done():
+			return batch{}, ctx.Err()
+		}
+	}
 }

@@ -1,0 +1,241 @@
+package statesync
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
+)
+
+// Client reads a [Server] over HTTP, from where a [Handler] is mounted. It is a
+// [Source]. It is safe for concurrent use; its fields must not change after the
+// first use.
+type Client struct {
+	// URL is where the Handler is mounted, as https://control.example/sync.
+	// Required.
+	URL string
+	// Authorize, if set, adds the credential to each request, attempts that are
+	// repeated excepted. Default nil: none.
+	Authorize func(*http.Request) error
+	// Transport carries requests. Default: one of its own with the settings of
+	// http.DefaultTransport, which also speaks HTTP/2 without TLS to an http
+	// URL if UnencryptedHTTP2 is set.
+	Transport http.RoundTripper
+	// UnencryptedHTTP2 makes the default transport speak HTTP/2 to an http URL.
+	UnencryptedHTTP2 bool
+	// Patience is how long to wait for the first answer of a stream. Default
+	// 10 s. After that the heartbeat that the server tells decides.
+	Patience time.Duration
+
+	once    sync.Once
+	streams http.Client
+	calls   *http.Client
+}
+
+// maxLine is the longest frame that a Client takes: more than a Server sends.
+const maxLine = 16 << 20
+
+func (c *Client) start() {
+	c.once.Do(func() {
+		transport := c.Transport
+		if transport == nil {
+			transport = c.transport()
+		}
+		c.streams = http.Client{
+			Transport: transport,
+			// A redirect could carry the credential elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		c.calls = httpretry.New(httpretry.Config{Transport: transport, Timeout: maxWait + 10*time.Second})
+	})
+}
+
+func (c *Client) transport() http.RoundTripper {
+	own := &http.Transport{}
+	if standard, ok := http.DefaultTransport.(*http.Transport); ok {
+		own = standard.Clone()
+	}
+	// A connection that died without a word is found by asking.
+	own.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}
+	if c.UnencryptedHTTP2 {
+		own.Protocols = new(http.Protocols)
+		own.Protocols.SetHTTP2(true)
+		own.Protocols.SetUnencryptedHTTP2(true)
+	}
+	return own
+}
+
+// Close closes connections that are not in use.
+func (c *Client) Close() {
+	c.start()
+	c.streams.CloseIdleConnections()
+}
+
+// errSilent is a stream that sends nothing, not even a heartbeat.
+var errSilent = errors.New("stream is silent")
+
+// Watch is what [Source] says. A stream that is silent for two of the server's
+// heartbeats, or for Patience before its header, ends with an error.
+func (c *Client) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
+	if err := w.Validate(); err != nil {
+		return err
+	}
+	c.start()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := cmp.Or(c.Patience, 10*time.Second)
+	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer silent.Stop()
+
+	query := w.query()
+	query.Set("watch", "true")
+	response, err := c.do(ctx, &c.streams, http.MethodGet, w.Scope, "items?"+query.Encode(), nil)
+	if err != nil {
+		return because(ctx, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing was written
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
+	for lines.Scan() {
+		frame, err := decodeLine(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("frame: %w", err)
+		}
+		if frame.Type == FrameHeader && frame.Heartbeat > 0 {
+			patience = silence(frame.Heartbeat)
+		}
+		// What the reader does with the frame is not the server's silence.
+		silent.Stop()
+		if err := receive(frame); err != nil {
+			return err
+		}
+		silent.Reset(patience)
+	}
+	// A stream that ends without saying why was cut.
+	return because(ctx, cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+}
+
+// because returns why ctx was cancelled, if it was, instead of err.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (w Watch) query() url.Values {
+	query := url.Values{"collection": w.Collections}
+	if w.Cursor.Version > 0 {
+		query.Set("after", strconv.FormatUint(w.Cursor.Version, 10))
+	}
+	if w.Cursor.Epoch != "" {
+		query.Set("epoch", w.Cursor.Epoch)
+	}
+	return query
+}
+
+// Page returns a part of the log, at most limit items (1 to 1000), of which the
+// frame's Version is the end. If there is nothing after the cursor, it waits
+// that long, at most a minute, and then returns a frame without items. Requests
+// that fail in a way that passes are repeated.
+func (c *Client) Page(ctx context.Context, w Watch, limit int, wait time.Duration) (Frame, error) {
+	if err := w.Validate(); err != nil {
+		return Frame{}, err
+	}
+	query := w.query()
+	query.Set("limit", strconv.Itoa(limit))
+	query.Set("wait", wait.String())
+	body, err := c.call(ctx, http.MethodGet, w.Scope, "items?"+query.Encode(), nil)
+	if err != nil {
+		return Frame{}, err
+	}
+	return decodeLine(body)
+}
+
+// Report sends r, and returns whether it was stored: one that is older than what
+// the server has is not. Requests that fail in a way that passes are repeated.
+func (c *Client) Report(ctx context.Context, scope string, r Report) (stored bool, err error) {
+	if err := errors.Join(ValidScope(scope), r.Validate()); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return false, err
+	}
+	body, err := c.call(ctx, http.MethodPost, scope, "reports", text)
+	if err != nil {
+		return false, err
+	}
+	var answer struct{ Stored bool }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return false, fmt.Errorf("answer to a report: %w", err)
+	}
+	return answer.Stored, nil
+}
+
+// call returns the body of the answer to one request.
+func (c *Client) call(ctx context.Context, method, scope, rest string, body []byte) ([]byte, error) {
+	c.start()
+	response, err := c.do(ctx, c.calls, method, scope, rest, body)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing was written
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxLine))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return text, nil
+}
+
+// do sends one request and turns an answer that is none into the error that the
+// server meant.
+func (c *Client) do(ctx context.Context, client *http.Client, method, scope, rest string, body []byte) (*http.Response, error) {
+	target := strings.TrimSuffix(c.URL, "/") + "/scopes/" + url.PathEscape(scope) + "/" + rest
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.Authorize != nil {
+		if err := c.Authorize(request); err != nil {
+			return nil, fmt.Errorf("credential: %w", err)
+		}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing was written
+	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer %s: %w", response.Status, err)
+	}
+	var told failure
+	if json.Unmarshal(text, &told) != nil || told.Error.Code == "" {
+		// Something else answers there, as a proxy. Its 404 is no word of the
+		// server about the scope.
+		if response.StatusCode == http.StatusUnauthorized {
+			return nil, fmt.Errorf("%w: %s", ErrUnauthenticated, response.Status)
+		}
+		return nil, fmt.Errorf("unexpected answer %s", response.Status)
+	}
+	return nil, told.Error.err()
+}

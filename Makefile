@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-vet lint tidy fuzz consumer-cost
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-vet lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -122,6 +122,11 @@ tidy: ## Run go mod tidy in every module
 	cd internal/kube && $(ALONE) $(GO) mod tidy
 	cd internal/bench && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
+
+# The test that finds stale code writes it when asked to. The generators are
+# those of the versions in go.work.
+generate: ## Generate the code of the .proto files
+	$(WORK) $(GO) test -count=1 ./cmd/controlplane/ctrl -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

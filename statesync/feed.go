@@ -60,8 +60,10 @@ func (f *feed) run(ctx context.Context) error {
 
 // take adds page to the state and reports whether to read on at once.
 func (f *feed) take(page Page, at Position) (again bool, err error) {
-	if at.Epoch != "" && page.Epoch != at.Epoch {
-		f.update(func() { f.state, f.read = state{Position: Position{Epoch: page.Epoch}}, 0 })
+	// What was read is worth nothing in another epoch, nor once tombstones
+	// above it are forgotten.
+	if at.Epoch != "" && page.Epoch != at.Epoch || f.read > 0 && f.read < page.Floor {
+		f.update(func() { f.state, f.read = state{Position: Position{Epoch: page.Epoch, Floor: page.Floor}}, 0 })
 		return true, nil
 	}
 	through := page.Head
@@ -131,13 +133,30 @@ func (f *feed) look(version uint64, limit, size int, want filter) view {
 	} else {
 		v.through = version
 	}
-	// The log's head is known before all up to it is read.
+	// The log's head is known before all up to it is read, and a reader that
+	// comes from another server may know more than this one.
 	v.through = min(v.through, max(f.read, version))
-	v.more = v.more || f.read < f.state.Head
+	v.more = v.more || f.read < max(v.Head, version)
 	if !v.more {
 		v.total = f.state.total(want)
 	}
 	return v
+}
+
+// resumable returns nil if a stream can go on from cursor. What seems to be from
+// the future may be from another server of the same log, which read it a moment
+// earlier: then the log itself is asked.
+func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error {
+	err := at.Resumable(cursor)
+	var resync *ResyncError
+	if !errors.As(err, &resync) || resync.Reason != FromTheFuture {
+		return err
+	}
+	page, readErr := f.log.Read(ctx, f.scope, cursor.Version, 1)
+	if readErr != nil {
+		return ended(readErr)
+	}
+	return page.Resumable(cursor)
 }
 
 // encoded makes an entry with the item as one line of JSON. The value was

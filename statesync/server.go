@@ -45,27 +45,29 @@ type Server struct {
 	// launch runs a feed until its context or that of Start ends. It is nil
 	// while Start does not run.
 	launch func(*feed)
-	// stopping is closed when Start ends.
-	stopping chan struct{}
+	// started is closed when Start begins, stopping when it ends.
+	started, stopping chan struct{}
 }
 
 // frameBytes is about how many bytes of values a frame carries, so that a few
 // large items do not make a frame that no reader takes.
 const frameBytes = 256 << 10
 
-// Start serves until ctx ends, then ends all streams and returns nil. Streams
-// that are asked for while it does not run end at once.
+// Start serves until ctx ends, then ends all streams and returns nil. It is
+// called once. Streams that are asked for earlier wait for it; those that are
+// asked for later end at once.
 func (s *Server) Start(ctx context.Context) error {
 	if err := s.validate(); err != nil {
 		return err
 	}
 	var feeds sync.WaitGroup
 	s.mu.Lock()
-	if s.launch != nil {
+	if s.feeds != nil {
 		s.mu.Unlock()
-		return errors.New("statesync: the Server runs already")
+		return errors.New("statesync: Server: Start was called before")
 	}
-	s.feeds, s.stopping = map[string]*feed{}, make(chan struct{})
+	s.feeds = map[string]*feed{}
+	s.init()
 	s.launch = func(f *feed) {
 		ctx, stop := context.WithCancel(ctx)
 		f.stop = stop
@@ -74,15 +76,23 @@ func (s *Server) Start(ctx context.Context) error {
 			s.keep(ctx, f)
 		})
 	}
+	close(s.started)
 	s.mu.Unlock()
 
 	<-ctx.Done()
 	s.mu.Lock()
 	close(s.stopping)
-	s.launch, s.feeds = nil, nil
+	s.launch = nil
 	s.mu.Unlock()
 	feeds.Wait()
 	return nil
+}
+
+// init makes the channels. The mutex is held.
+func (s *Server) init() {
+	if s.started == nil {
+		s.started, s.stopping = make(chan struct{}), make(chan struct{})
+	}
 }
 
 func (s *Server) validate() error {
@@ -147,7 +157,16 @@ func (s *Server) drop(f *feed) {
 }
 
 // join returns the feed of scope, which runs until leave was called.
-func (s *Server) join(scope string) (f *feed, stopping <-chan struct{}, err error) {
+func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-chan struct{}, err error) {
+	s.mu.Lock()
+	s.init()
+	started := s.started
+	s.mu.Unlock()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.launch == nil {

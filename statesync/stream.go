@@ -43,7 +43,7 @@ func (s *Server) watch(ctx context.Context, w Watch, send func(batch) error) err
 	if err := w.Validate(); err != nil {
 		return err
 	}
-	feed, stopping, err := s.join(w.Scope)
+	feed, stopping, err := s.join(ctx, w.Scope)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 		return err
 	}
 	s.epoch = v.Epoch
-	if err := v.Resumable(cursor); err != nil {
+	if err := s.feed.resumable(ctx, v.Position, cursor); err != nil {
 		return err
 	}
 	if err := s.tell(FrameHeader, v, nil); err != nil {
@@ -207,6 +207,7 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 		}
 	case FrameItems, FrameChanges:
 	}
+	f.Head = max(f.Head, f.Version)
 	if err := s.send(batch{Frame: f, entries: entries}); err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	if err := w.Validate(); err != nil {
 		return batch{}, err
 	}
-	feed, stopping, err := s.join(w.Scope)
+	feed, stopping, err := s.join(ctx, w.Scope)
 	if err != nil {
 		return batch{}, err
 	}
@@ -235,7 +236,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 		return batch{}, err
 	}
 	stream.epoch = v.Epoch
-	if err := v.Resumable(w.Cursor); err != nil {
+	if err := feed.resumable(ctx, v.Position, w.Cursor); err != nil {
 		return batch{}, err
 	}
 	deadline := time.NewTimer(wait)

@@ -1,0 +1,188 @@
+package statesync
+
+import (
+	"errors"
+	"fmt"
+)
+
+// errBroken tells apart what a stream did wrong from what a log did.
+var (
+	errChain  = errors.New("stream breaks its promise")
+	errBehind = errors.New("server is behind what it told before")
+	errDigest = errors.New("state is not what the server says it is")
+)
+
+// pending is an item that waits to be handled, and where it was found.
+type pending struct {
+	Item
+	at Cursor
+}
+
+// mirror is a reader's copy of the state of one scope, and proves it right as it
+// grows. It is not safe for concurrent use.
+type mirror struct {
+	// cursor is where the copy stands. Its version is 0 until the first list
+	// has synced.
+	cursor Cursor
+	items  map[Key]Item
+	tally  tally
+	// pending has the newest item of each key that is not handled. It outlives
+	// the list that brought it: what was begun with a newer item must not end
+	// with an older one.
+	pending map[Key]pending
+	// head is how far the log is known to be.
+	head uint64
+	// complete is false when what is missing from items may still be wanted.
+	complete bool
+
+	// The rest is about the stream: at is where it stands, next is the list
+	// that it brings, nil once that has synced.
+	epoch string
+	at    uint64
+	next  map[Key]Item
+	sum   tally
+}
+
+// begin prepares for a stream. A list asks for everything anew; what is known
+// stays until it has synced.
+func (m *mirror) begin(list bool) (from Cursor) {
+	if list || m.cursor.Version == 0 {
+		m.next, m.sum = map[Key]Item{}, tally{}
+		return Cursor{}
+	}
+	m.next = nil
+	return m.cursor
+}
+
+// take adds one frame and returns the keys whose items are to be handled. With
+// an error the stream is worth no more; what was taken before stays true.
+func (m *mirror) take(f Frame) (changed []Key, err error) {
+	if f.Type == FrameHeader {
+		return nil, m.open(f)
+	}
+	if f.Epoch != m.epoch || f.After != m.at || f.Version < f.After {
+		return nil, fmt.Errorf("%w: %s frame from %d to %d in epoch %q, expected from %d in epoch %q", errChain, f.Type, f.After, f.Version, f.Epoch, m.at, m.epoch)
+	}
+	last := f.After
+	for _, i := range f.Items {
+		if i.Version <= last || i.Version > f.Version {
+			return nil, fmt.Errorf("%w: %s at version %d, after %d, in a frame to %d", errChain, i.Key, i.Version, last, f.Version)
+		}
+		last = i.Version
+	}
+	switch {
+	case f.Type == FrameItems && m.next != nil:
+		for _, i := range f.Items {
+			replace(m.next, &m.sum, i)
+			changed = m.offer(changed, i)
+		}
+	case f.Type == FrameSynced && m.next != nil:
+		err = m.sync(f)
+	case f.Type == FrameChanges && m.next == nil:
+		for _, i := range f.Items {
+			replace(m.items, &m.tally, i)
+			changed = m.offer(changed, i)
+		}
+	case f.Type == FrameBookmark:
+		if m.next == nil && !f.More {
+			err = agree(f, m.tally)
+		}
+	default:
+		err = fmt.Errorf("%w: a %s frame while the list is complete: %t", errChain, f.Type, m.next == nil)
+	}
+	if err != nil {
+		m.complete = m.complete && !errors.Is(err, errDigest)
+		return changed, err
+	}
+	m.at, m.head = f.Version, f.Head
+	if m.next == nil {
+		m.cursor.Version = f.Version
+	}
+	return changed, nil
+}
+
+func (m *mirror) open(f Frame) error {
+	if f.Epoch == m.cursor.Epoch && f.Head < m.cursor.Version {
+		m.complete = false
+		return fmt.Errorf("%w: head %d, was %d: restored without a new epoch?", errBehind, f.Head, m.cursor.Version)
+	}
+	want := m.cursor
+	if m.next != nil {
+		want = Cursor{Epoch: f.Epoch}
+	}
+	if f.Epoch == "" || f.Epoch != want.Epoch || f.Version != want.Version {
+		return fmt.Errorf("%w: header at %d@%s, expected %s", errChain, f.Version, f.Epoch, want)
+	}
+	m.epoch, m.at, m.head = f.Epoch, f.Version, f.Head
+	return nil
+}
+
+// sync makes the list the state, if it is what the server says it is.
+func (m *mirror) sync(f Frame) error {
+	if err := agree(f, m.sum); err != nil {
+		return err
+	}
+	for key := range m.pending {
+		// What the list lacks is wanted no more, and nobody said that it is to
+		// be deleted.
+		if _, wanted := m.next[key]; !wanted {
+			delete(m.pending, key)
+		}
+	}
+	m.items, m.tally, m.next = m.next, m.sum, nil
+	m.cursor = Cursor{Epoch: m.epoch}
+	m.complete = true
+	return nil
+}
+
+func agree(f Frame, have tally) error {
+	if f.Count != have.count || f.Digest != have.digest {
+		return fmt.Errorf("%w at version %d: %d items with digest %s, expected %d with %s", errDigest, f.Version, have.count, have.digest, f.Count, f.Digest)
+	}
+	return nil
+}
+
+// offer adds the key of i to changed unless i was handled before.
+func (m *mirror) offer(changed []Key, i Item) []Key {
+	at := Cursor{Epoch: m.epoch, Version: i.Version}
+	if _, waits := m.pending[i.Key]; !waits && m.next != nil {
+		if known, ok := m.items[i.Key]; ok && m.cursor.Epoch == m.epoch && known.Version == i.Version {
+			return changed
+		}
+	}
+	if m.pending == nil {
+		m.pending = map[Key]pending{}
+	}
+	m.pending[i.Key] = pending{i, at}
+	return append(changed, i.Key)
+}
+
+// handled tells that the item of key at that cursor was handled.
+func (m *mirror) handled(key Key, at Cursor) {
+	if m.pending[key].at == at {
+		delete(m.pending, key)
+	}
+}
+
+// applied returns the cursor up to which everything is handled.
+func (m *mirror) applied() Cursor {
+	at := m.cursor
+	for _, p := range m.pending {
+		if p.at.Epoch == at.Epoch && p.Version <= at.Version {
+			at.Version = p.Version - 1
+		}
+	}
+	return at
+}
+
+func replace(items map[Key]Item, t *tally, i Item) {
+	if old, ok := items[i.Key]; ok && !old.Deleted {
+		t.count--
+		t.digest.remove(old)
+	}
+	items[i.Key] = i
+	if !i.Deleted {
+		t.count++
+		t.digest.add(i)
+	}
+}

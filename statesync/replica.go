@@ -1,0 +1,314 @@
+package statesync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// Replica keeps a copy of a scope and has each change of it handled: in order
+// for each key, many keys at a time, again until it succeeds. A key that fails
+// holds back no other.
+//
+// It begins with a list of everything, proves that list and every later bookmark
+// by count and digest, resumes streams where they broke, and lists anew every
+// Relist. An unknown scope, an end without a word, a list that was cut, a digest
+// that does not fit, a server that fell behind: after each of them nothing is
+// handled that the server did not say, and Complete says no until a list was
+// proven again.
+//
+// Its fields must not change once Start was called. It must not be copied.
+type Replica struct {
+	// Source is where the state comes from. Required.
+	Source Source
+	// Scope is what to read. Required.
+	Scope string
+	// Collections are those wanted. None means all.
+	Collections []string
+	// Handle makes the world match one item: a tombstone means that the key is
+	// to be absent. Required. It must be idempotent: after a restart, a relist
+	// in a new epoch, or an error it is called again. It is called from Workers
+	// goroutines, never twice at a time for one key, and always with the newest
+	// item of its key.
+	Handle func(ctx context.Context, item Item) error
+	// Workers is how many keys are handled at a time. Default 8.
+	Workers int
+	// Retry says when a key that failed is handled again. The zero Backoff
+	// never gives up; a key that is given up is tried again after each list.
+	Retry reconcile.Backoff
+	// Relist is how often everything is listed anew, 20 % more or less. Default
+	// 10 minutes.
+	Relist time.Duration
+	// OnSynced is called when a list was proven, before its stream goes on.
+	// Default nil, which is none.
+	OnSynced func(Snapshot)
+	// OnStream is called at the end of each stream. Default nil, which is none.
+	OnStream func(Stream)
+	// OnHandled is called after each call of Handle. Default nil, which is
+	// none.
+	OnHandled func(reconcile.KeyPass[Key])
+	// Logger gets ends of streams and keys that fail. Default nil, which is
+	// silent.
+	Logger *slog.Logger
+
+	mu     sync.Mutex
+	mirror mirror
+	// due is when the next list is.
+	due time.Time
+	// live tells that a stream is open and says nothing wrong.
+	live   bool
+	lists  uint64
+	listed time.Time
+	// interrupt ends the stream in order to list anew; relist calls it when
+	// that is due. Both are nil while there is no stream.
+	interrupt context.CancelFunc
+	relist    *time.Timer
+	queue     *reconcile.Queue[Key]
+}
+
+// Snapshot is the state that a list proved, as far as it is known now.
+type Snapshot struct {
+	// Cursor is where the copy stands.
+	Cursor Cursor
+	// Lists counts the lists that were proven, and Listed is when the last was.
+	// What is absent from two of them is not wanted.
+	Lists  uint64
+	Listed time.Time
+	// Items are the newest item of each key, tombstones included.
+	Items map[Key]Item
+}
+
+// Stream is the account of one stream that ended.
+type Stream struct {
+	// List tells that it began with a list.
+	List bool
+	// Began is when it was opened, and Frames counts what came.
+	Began  time.Time
+	Frames uint64
+	// Err is why it ended.
+	Err error
+	// Retry is how long after that the next is opened.
+	Retry time.Duration
+}
+
+// Status is how far a Replica is.
+type Status struct {
+	// Cursor is what was received, Applied what was handled: everything up to
+	// there. Head is how far the log is known to be.
+	Cursor, Applied Cursor
+	Head            uint64
+	// Pending counts the keys that are not handled yet, Parked those that were
+	// given up.
+	Pending, Parked int
+	// Complete is what Complete says.
+	Complete bool
+}
+
+// Start keeps the copy until ctx ends and then returns nil, when every call of
+// Handle has returned.
+func (r *Replica) Start(ctx context.Context) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.queue = &reconcile.Queue[Key]{
+		Name: "statesync " + r.Scope, Reconcile: r.handle, Workers: cmp.Or(r.Workers, 8),
+		Backoff: r.Retry, Logger: r.Logger, OnPass: r.OnHandled,
+	}
+	r.mu.Unlock()
+	group := reconcile.Group{Members: []reconcile.Member{
+		{Name: "handlers", Starter: r.queue},
+		{Name: "streams", Starter: reconcile.StarterFunc(r.follow)},
+	}}
+	return group.Start(ctx)
+}
+
+func (r *Replica) validate() error {
+	errs := []error{}
+	if r.Source == nil {
+		errs = append(errs, errors.New("Source: is required"))
+	}
+	if r.Handle == nil {
+		errs = append(errs, errors.New("Handle: is required"))
+	}
+	if r.Relist < 0 {
+		errs = append(errs, fmt.Errorf("Relist: is %v, must not be negative", r.Relist))
+	}
+	if r.Workers < 0 {
+		errs = append(errs, fmt.Errorf("Workers: is %d, must not be negative", r.Workers))
+	}
+	errs = append(errs, Watch{Scope: r.Scope, Collections: r.Collections}.Validate())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("statesync: Replica: %w", err)
+	}
+	return nil
+}
+
+// Complete returns the state, and whether it is all there is: a list was proven,
+// and a stream that has said nothing wrong since is open. Only then may what is
+// absent from the state be removed.
+func (r *Replica) Complete() (Snapshot, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.snapshot(), r.complete()
+}
+
+func (r *Replica) complete() bool { return r.live && r.mirror.complete && r.mirror.next == nil }
+
+func (r *Replica) snapshot() Snapshot {
+	s := Snapshot{Cursor: r.mirror.cursor, Lists: r.lists, Listed: r.listed, Items: make(map[Key]Item, len(r.mirror.items))}
+	for key, item := range r.mirror.items {
+		s.Items[key] = item
+	}
+	return s
+}
+
+// Status returns how far the Replica is.
+func (r *Replica) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Status{
+		Cursor: r.mirror.cursor, Applied: r.mirror.applied(), Head: r.mirror.head,
+		Pending: len(r.mirror.pending), Complete: r.complete(),
+	}
+	if r.queue != nil {
+		s.Parked = len(r.queue.Parked())
+	}
+	return s
+}
+
+// List lists everything anew, now.
+func (r *Replica) List() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due = time.Time{}
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+}
+
+// handle handles the newest item of key.
+func (r *Replica) handle(ctx context.Context, key Key) (reconcile.Result, error) {
+	r.mu.Lock()
+	next, waits := r.mirror.pending[key]
+	r.mu.Unlock()
+	if !waits {
+		return reconcile.Result{}, nil
+	}
+	if err := r.Handle(ctx, next.Item); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mirror.handled(key, next.at)
+	return reconcile.Result{}, nil
+}
+
+// follow opens one stream after another until ctx ends.
+func (r *Replica) follow(ctx context.Context) error {
+	var pause pause
+	for ctx.Err() == nil {
+		stream := r.stream(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		stream.Retry = pause.after(stream)
+		if r.Logger != nil {
+			r.Logger.LogAttrs(ctx, level(stream.Err), "stream ended", slog.String("scope", r.Scope), slog.Any("reason", stream.Err), slog.Duration("retry_in", stream.Retry))
+		}
+		if r.OnStream != nil {
+			r.OnStream(stream)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(stream.Retry):
+		}
+	}
+	return nil
+}
+
+// errRelist is a stream that was ended because it is time to list anew.
+var errRelist = errors.New("time to list anew")
+
+func level(err error) slog.Level {
+	var end *EndError
+	if errors.Is(err, errRelist) || errors.As(err, &end) && end.Reason != EndOfLog {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
+// stream reads one stream to its end.
+func (r *Replica) stream(ctx context.Context) Stream {
+	ctx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	r.mu.Lock()
+	s := Stream{Began: time.Now(), List: !time.Now().Before(r.due)}
+	from := r.mirror.begin(s.List)
+	s.List = from.Version == 0
+	r.interrupt = interrupt
+	if !s.List {
+		r.relist = time.AfterFunc(time.Until(r.due), interrupt)
+	}
+	r.mu.Unlock()
+
+	s.Err = r.Source.Watch(ctx, Watch{Scope: r.Scope, Cursor: from, Collections: r.Collections}, func(f Frame) error {
+		s.Frames++
+		if err := r.receive(f); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.relist != nil {
+		r.relist.Stop()
+	}
+	r.interrupt, r.relist, r.live = nil, nil, false
+	switch {
+	case errors.Is(s.Err, ErrUnknownScope):
+		r.mirror.complete = false
+	case errors.Is(s.Err, ErrResync), errors.Is(s.Err, errDigest), errors.Is(s.Err, errChain):
+		r.mirror.complete = false
+		r.due = time.Time{}
+	case errors.Is(s.Err, context.Canceled) && ctx.Err() != nil:
+		s.Err = errRelist
+	}
+	// The list that was not finished is worth nothing.
+	r.mirror.next = nil
+	return s
+}
+
+// receive takes one frame and has what it changed handled.
+func (r *Replica) receive(f Frame) error {
+	r.mu.Lock()
+	changed, err := r.mirror.take(f)
+	if err == nil && f.Type != FrameHeader {
+		r.live = true
+	}
+	var proven Snapshot
+	if err == nil && f.Type == FrameSynced {
+		r.lists++
+		r.listed = time.Now()
+		// The spread keeps readers that began together from listing together.
+		r.due = r.listed.Add(time.Duration((0.8 + 0.4*rand.Float64()) * float64(cmp.Or(r.Relist, 10*time.Minute)))) //nolint:gosec // no secret
+		r.relist = time.AfterFunc(time.Until(r.due), r.interrupt)
+		if r.OnSynced != nil {
+			proven = r.snapshot()
+		}
+	}
+	queue := r.queue
+	r.mu.Unlock()
+	queue.Add(changed...)
+	if proven.Lists > 0 {
+		r.OnSynced(proven)
+	}
+	return err
+}

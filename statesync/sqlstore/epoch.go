@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// NewEpoch gives every scope another epoch, so that all readers begin anew. Call
+// it after the database was restored from a backup. At other times it does no
+// harm beside that work.
+func (s *Store) NewEpoch(ctx context.Context) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	err := s.retry(ctx, func() error {
+		return s.transact(ctx, func(tx *sql.Tx) error {
+			if _, _, err := s.exclude(ctx, tx, s.sql.lock); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, s.sql.newEpochs)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("new epoch: %w", err)
+	}
+	s.watcher.stale(nil)
+	return nil
+}
+
+// renew gives the scope another epoch if its head in this one is below version,
+// which somebody has seen: the log has lost what came after.
+func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch string, version uint64) (renewed bool, err error) {
+	result, err := tx.ExecContext(ctx, s.sql.staleEpoch, scope, epoch, int64(version)) //nolint:gosec // a version
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	if n > 0 {
+		s.logger().ErrorContext(ctx, "the log has lost what was read from it: was the database restored? The scope has another epoch now",
+			"scope", scope, "epoch", epoch, "version", version)
+	}
+	return n > 0, err
+}
+
+// exclude makes tx the only one that sequences, by the given statement, and
+// returns the origin of the log and the timeline that the server is on.
+func (s *Store) exclude(ctx context.Context, tx *sql.Tx, lock string) (origin, timeline string, err error) {
+	var ignored any
+	if err := tx.QueryRowContext(ctx, lock).Scan(&origin, &timeline, &ignored); err != nil {
+		return "", "", fmt.Errorf("lock: %w", err)
+	}
+	return origin, timeline, nil
+}
+
+// origin is where a session's database comes from. A restored backup and a
+// promoted standby are of another origin than the log that they hold. The zero
+// origin does not know.
+type origin struct {
+	known bool
+	// base is the cluster, database and table; the timeline may change while a
+	// session lasts, when there is a pooler between.
+	base string
+}
+
+func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
+	if s.Dialect != PostgreSQL {
+		return origin{}, nil
+	}
+	var o origin
+	var timeline string
+	err := on.QueryRowContext(ctx, s.sql.origin).Scan(&o.base, &timeline)
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && slices.Contains([]string{"0A000", "42501", "42883"}, state.SQLState()) {
+		s.logger().WarnContext(ctx, "this server does not tell its origin: call NewEpoch after each restore and failover", "error", err)
+		return origin{}, nil
+	}
+	if err != nil {
+		return origin{}, fmt.Errorf("origin: %w", err)
+	}
+	o.known = true
+	return o, nil
+}
+
+// lockBatch makes tx the only one that sequences. If the log comes from another
+// origin, all scopes get another epoch before anything gets a version.
+func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin) (changed bool, err error) {
+	if !from.known {
+		_, _, err := s.exclude(ctx, tx, s.sql.lock)
+		return false, err
+	}
+	before, timeline, err := s.exclude(ctx, tx, s.sql.lockOrigin)
+	if err != nil {
+		return false, err
+	}
+	now := from.base + "/" + timeline
+	if now == before {
+		return false, nil
+	}
+	if _, err := tx.ExecContext(ctx, s.sql.setOrigin, now); err != nil {
+		return false, err
+	}
+	if before == "" {
+		return true, nil
+	}
+	s.logger().ErrorContext(ctx, "the database was restored, moved or failed over: all scopes have another epoch now", "before", before, "now", now)
+	_, err = tx.ExecContext(ctx, s.sql.newEpochs)
+	return true, err
+}

@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// longestPayload is below the 8000 bytes that PostgreSQL takes.
+const longestPayload = 7000
+
+func (s *Store) wakeChannel() string { return s.prefix() + "wake" }
+func (s *Store) logChannel() string  { return s.prefix() + "log" }
+
+// announce tells of new heads, in this process at once, in others by way of the
+// notifier.
+func (r *running) announce(heads []moved) {
+	names := make([]string, 0, len(heads))
+	for _, m := range heads {
+		r.watcher.rise(m.scope, m.head)
+		names = append(names, m.scope)
+	}
+	if r.Dialect != PostgreSQL || r.Listen == nil || len(names) == 0 {
+		return
+	}
+	for {
+		select {
+		case r.notify <- names:
+			return
+		case waiting := <-r.notify: // the notifier is slow: one more at once
+			if waiting == nil || len(waiting) > 1000 {
+				names = nil
+			} else if names != nil {
+				names = append(waiting, names...)
+			}
+		}
+	}
+}
+
+// notifier sends notifications. They are transactions of their own: one that
+// notifies and writes would make all others that notify wait for its disk.
+func (r *running) notifier(ctx context.Context) error {
+	return r.supervise(ctx, "notifier", func(ctx context.Context) error {
+		for {
+			channel, payload := r.wakeChannel(), ""
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-r.notifyWake:
+			case scopes := <-r.notify:
+				channel, payload = r.logChannel(), scopeList(scopes)
+			}
+			if _, err := r.DB.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
+				return fmt.Errorf("notify: %w", err)
+			}
+		}
+	})
+}
+
+// scopeList is empty for all scopes.
+func scopeList(scopes []string) string {
+	seen := map[string]bool{}
+	short := make([]string, 0, len(scopes))
+	for _, scope := range scopes {
+		if !seen[scope] {
+			short = append(short, scope)
+		}
+		seen[scope] = true
+	}
+	list, err := json.Marshal(short)
+	if err != nil || len(list) > longestPayload || len(short) == 0 {
+		return ""
+	}
+	return string(list)
+}
+
+// listen hears what other processes notify. While it does not, polling goes on.
+func (r *running) listen(ctx context.Context) error {
+	return r.supervise(ctx, "listener", func(ctx context.Context) error {
+		channels := []string{r.wakeChannel(), r.logChannel()}
+		err := r.Listen(ctx, channels, func() {
+			r.watcher.stale(nil)
+			signal(r.wake)
+		}, func(channel, payload string) {
+			if channel == r.wakeChannel() {
+				signal(r.wake)
+				return
+			}
+			var scopes []string // nil if it cannot be read: all
+			_ = json.Unmarshal([]byte(payload), &scopes)
+			r.watcher.stale(scopes)
+		})
+		return fmt.Errorf("listen: %w", err)
+	})
+}
+
+// keepPruned prunes now and then. Of several processes that do, each finds less.
+func (r *running) keepPruned(ctx context.Context) error {
+	return r.supervise(ctx, "pruning", func(ctx context.Context) error {
+		every := time.NewTicker(r.pruneEvery())
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-every.C:
+			}
+			if err := r.Prune(ctx); err != nil {
+				return err
+			}
+		}
+	})
+}

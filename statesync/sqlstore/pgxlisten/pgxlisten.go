@@ -1,0 +1,54 @@
+// Package pgxlisten hears PostgreSQL's notifications on a connection of
+// github.com/jackc/pgx/v5/stdlib, for the field Listen of a sqlstore.Store.
+package pgxlisten
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// On returns a function for the field Listen. It takes one connection of db,
+// which must have been opened by the driver "pgx", and must not go through a
+// pooler that hands out a connection for a transaction only.
+func On(db *sql.DB) func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error {
+	return func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // it is gone already: see below
+		var failure error
+		// ErrBadConn closes the connection instead of giving it back with its
+		// subscriptions.
+		_ = conn.Raw(func(raw any) error {
+			if c, ok := raw.(*stdlib.Conn); ok {
+				failure = listen(ctx, c.Conn(), channels, listening, heard)
+			} else {
+				failure = fmt.Errorf("the driver is %T, not that of pgx", raw)
+			}
+			return driver.ErrBadConn
+		})
+		return failure
+	}
+}
+
+func listen(ctx context.Context, conn *pgx.Conn, channels []string, listening func(), heard func(channel, payload string)) error {
+	for _, channel := range channels {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	listening()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		heard(n.Channel, n.Payload)
+	}
+}

@@ -1,0 +1,76 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Start numbers what is committed, as the only one of all processes or as the
+// standby of another, and wakes those that Wait in this process. It blocks until
+// ctx ends, then returns nil. It returns an error only for what no retry cures:
+// tables that are not there, a right that is missing, a damaged file. Whatever
+// else goes wrong is logged and tried again.
+//
+// A Store is started once.
+func (s *Store) Start(ctx context.Context) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	run := func(what string, do func(context.Context) error) {
+		all.Go(func() {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	r := &running{Store: s, notify: make(chan []string, 1), notifyWake: make(chan struct{}, 1)}
+	run("sequencer", r.sequence)
+	run("watcher", r.watch)
+	run("pruning", r.keepPruned)
+	if s.Dialect == PostgreSQL && s.Listen != nil {
+		run("listener", r.listen)
+		run("notifier", r.notifier)
+	}
+	all.Wait()
+	if err := context.Cause(ctx); err != ctx.Err() { //nolint:errorlint // the same value, if ctx just ended
+		return err
+	}
+	return nil
+}
+
+// running is a started store.
+type running struct {
+	*Store
+	// notify holds the scopes that other processes are to hear of; nil stands
+	// for all of them.
+	notify chan []string
+	// notifyWake holds a Wake for the process that sequences.
+	notifyWake chan struct{}
+}
+
+// supervise calls do until ctx ends or do's error is permanent, with growing
+// pauses unless do has run well for a while.
+func (r *running) supervise(ctx context.Context, what string, do func(context.Context) error) error {
+	var pause backoff
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := do(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case permanent(err):
+			return err
+		}
+		r.logger().WarnContext(ctx, "database: trying again", "what", what, "error", err)
+		if time.Since(began) > time.Minute {
+			pause = backoff{}
+		}
+		pause.wait(ctx)
+	}
+	return nil
+}

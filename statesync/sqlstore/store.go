@@ -1,0 +1,257 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// Defaults of a [Store].
+const (
+	defaultPrefix    = "trueup_"
+	defaultPoll      = 250 * time.Millisecond
+	defaultRetention = 7 * 24 * time.Hour
+	defaultLease     = 24 * time.Hour
+	defaultPrune     = time.Hour
+)
+
+// Store is a [statesync.Log] in tables of the caller's database, and its
+// [statesync.Readers]. See the package for how it works. Its fields must not be
+// changed after first use. It is safe for concurrent use.
+//
+// Call Migrate first, and run Start in every process that uses the store: it
+// numbers what was committed, wakes those that Wait, and prunes.
+type Store struct {
+	// DB is the database. Required. On SQLite it may be limited to one
+	// connection, which spares its writers from failing on each other's locks.
+	// On PostgreSQL Start keeps up to three connections for itself.
+	DB *sql.DB
+	// ReadDB is where Read, Readers and Wait ask. Nil: DB. On SQLite, a second
+	// pool on the same file lets readers go on while there is a writer. It must
+	// not be a replica that lags behind.
+	ReadDB *sql.DB
+	// Dialect says what kind of database it is. Required.
+	Dialect Dialect
+	// Prefix begins the name of each table: a lower-case letter or _, then up to
+	// 30 of those and digits. Empty: "trueup_".
+	Prefix string
+	// Listen receives PostgreSQL's notifications until ctx ends or the
+	// connection fails: it calls listening once it is sure to miss none, and
+	// heard for each. Package pgxlisten has one for pgx. Nil: what another
+	// process did is seen by polling alone. Set it in all processes or in none.
+	Listen func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error
+	// Poll is how often the database is asked for what no Wake or notification
+	// told. Zero: 250 ms.
+	Poll time.Duration
+	// Retention is how long a tombstone is kept at least. Zero: 7 days.
+	Retention time.Duration
+	// Lease is how long after its last report a reader holds back the pruning
+	// of tombstones that it has not applied. Zero: 24 h.
+	Lease time.Duration
+	// PruneEvery is how often Start prunes. Zero: 1 h.
+	PruneEvery time.Duration
+	// Logger receives what went wrong and was retried. Nil: nothing is logged.
+	Logger *slog.Logger
+	// OnBatch, if not nil, is called after each batch that moved something or
+	// failed, by one goroutine at a time. It must return soon.
+	OnBatch func(Batch)
+
+	setup    sync.Once
+	setupErr error
+	sql      statements
+	wake     chan struct{}
+	watcher  watcher
+}
+
+// Batch is what the sequencer did in one transaction.
+type Batch struct {
+	// Changes is how many got a version.
+	Changes int
+	// Scopes is how many scopes they belong to.
+	Scopes int
+	// Took is the duration of the transaction.
+	Took time.Duration
+	// Err is why nothing was moved. It is retried.
+	Err error
+}
+
+var validPrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}$`)
+
+// ready checks the configuration once.
+func (s *Store) ready() error {
+	s.setup.Do(func() {
+		var errs []error
+		if s.DB == nil {
+			errs = append(errs, errors.New("field DB: is required"))
+		}
+		if s.Dialect != SQLite && s.Dialect != PostgreSQL {
+			errs = append(errs, fmt.Errorf("field Dialect: is %d, must be SQLite or PostgreSQL", int(s.Dialect)))
+		}
+		if !validPrefix.MatchString(s.prefix()) {
+			errs = append(errs, fmt.Errorf("field Prefix: %q does not match %s", s.Prefix, validPrefix))
+		}
+		for _, field := range []struct {
+			name  string
+			value time.Duration
+		}{{"Poll", s.Poll}, {"Retention", s.Retention}, {"Lease", s.Lease}, {"PruneEvery", s.PruneEvery}} {
+			if field.value < 0 {
+				errs = append(errs, fmt.Errorf("field %s: is %s, must not be negative", field.name, field.value))
+			}
+		}
+		s.sql = s.Dialect.statements(s.prefix())
+		s.wake = make(chan struct{}, 1)
+		s.watcher = newWatcher()
+		if err := errors.Join(errs...); err != nil {
+			s.setupErr = fmt.Errorf("sqlstore.Store: %w", err)
+		}
+	})
+	return s.setupErr
+}
+
+func (s *Store) prefix() string           { return cmp.Or(s.Prefix, defaultPrefix) }
+func (s *Store) poll() time.Duration      { return cmp.Or(s.Poll, defaultPoll) }
+func (s *Store) retention() time.Duration { return cmp.Or(s.Retention, defaultRetention) }
+func (s *Store) lease() time.Duration     { return cmp.Or(s.Lease, defaultLease) }
+func (s *Store) readDB() *sql.DB          { return cmp.Or(s.ReadDB, s.DB) }
+
+func (s *Store) logger() *slog.Logger {
+	return cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
+}
+
+// Append records the changes in the caller's transaction. They become readable,
+// all at once, soon after that has committed, and never if it does not. The
+// first change of a scope makes the scope. It returns [statesync.ErrInvalid],
+// wrapped, before it has written anything, if a change cannot be taken.
+//
+// Two transactions that change one key are numbered in the order in which they
+// called Append. Where the newest of them must win, lock the row that holds the
+// key's state first, by UPDATE or SELECT FOR UPDATE; a program that keeps such a
+// row does so anyway.
+//
+// Append takes no lock that another Append waits for. Call Wake after the commit.
+func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Change) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range changes {
+		if err := c.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return invalid(err)
+	}
+	// Powers of two keep the number of different statements small, for those
+	// that prepare and remember them.
+	for size := maxRows; len(changes) > 0; {
+		if size > len(changes) {
+			size /= 2
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, s.sql.enqueue[size], rows(changes[:size])...); err != nil {
+			return fmt.Errorf("append %d changes: %w", size, err)
+		}
+		changes = changes[size:]
+	}
+	return nil
+}
+
+func rows(changes []statesync.Change) []any {
+	args := make([]any, 0, columns*len(changes))
+	for _, c := range changes {
+		var value []byte // NULL in a tombstone
+		if !c.Deleted {
+			value = c.Value
+		}
+		args = append(args, c.Scope, c.Collection, c.ID, c.Deleted, value)
+	}
+	return args
+}
+
+// AddScope makes the scopes that do not exist, soon after the caller's
+// transaction has committed. A scope that shall be empty needs it; another is
+// made by its first change.
+func (s *Store) AddScope(ctx context.Context, tx *sql.Tx, scopes ...string) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		if err := statesync.ValidScope(scope); err != nil {
+			return invalid(err)
+		}
+	}
+	for _, scope := range scopes {
+		// A row without a collection asks for the scope alone. It goes through
+		// the queue, because a row of the scopes table would make the sequencer
+		// wait for this transaction.
+		if _, err := tx.ExecContext(ctx, s.sql.enqueue[1], scope, "", "", false, nil); err != nil {
+			return fmt.Errorf("add scope %q: %w", scope, err)
+		}
+	}
+	return nil
+}
+
+// Commit appends the changes in a transaction of their own. It is for programs
+// whose state is the log itself: there is no state row whose lock decides the
+// order of two that change one key at the same time.
+func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.Append(ctx, tx, changes...) }); err != nil {
+		return err
+	}
+	s.Wake()
+	return nil
+}
+
+// Wake tells the sequencer that something was committed. It is a hint: it never
+// blocks, costs nothing when repeated, and without it Poll finds the change.
+// The process must run Start.
+func (s *Store) Wake() {
+	if s.ready() == nil {
+		signal(s.wake)
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// transact runs do in a transaction and commits it unless do returns an error.
+func (s *Store) transact(ctx context.Context, do func(*sql.Tx) error) error {
+	return transact(ctx, s.DB, do)
+}
+
+// beginner is a *sql.DB or *sql.Conn.
+type beginner interface {
+	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
+}
+
+func transact(ctx context.Context, on beginner, do func(*sql.Tx) error) error {
+	tx, err := on.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := do(tx); err != nil {
+		// The cause matters more than what a rollback may add.
+		_ = tx.Rollback()
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const (
+	folder   = "trueup-pg-"
+	lockName = "lock"
+)
+
+// lock marks the folder as in use until this process ends.
+func lock(dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close() //nolint:errcheck // nothing was written
+		return nil, &os.PathError{Op: "flock", Path: file.Name(), Err: err}
+	}
+	return func() { file.Close() }, nil //nolint:errcheck // nothing was written
+}
+
+// removeAbandoned removes the folders of tests that were killed: those whose
+// lock is free.
+func removeAbandoned() {
+	locks, err := filepath.Glob(filepath.Join(os.TempDir(), folder+"*", lockName))
+	if err != nil {
+		return
+	}
+	for _, path := range locks {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(filepath.Dir(path)) //nolint:errcheck // best effort; the next start tries again
+		}
+		file.Close() //nolint:errcheck // nothing was written
+	}
+}

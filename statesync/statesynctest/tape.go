@@ -54,7 +54,7 @@ func (t *Tape) Add(f statesync.Frame) error {
 	if f.Type == statesync.FrameSynced {
 		t.Synced, t.Consistent = true, true
 	}
-	if f.Type == statesync.FrameSynced || f.Type == statesync.FrameBookmark && t.Consistent {
+	if t.Consistent && f.Type != statesync.FrameHeader {
 		digest, count := statesync.DigestOf(slices.Collect(maps.Values(t.Items)))
 		if count != f.Count || digest != f.Digest {
 			return fmt.Errorf("reliable: at version %d the reader has %d items with digest %s, the %s frame says %d with %s", f.Version, count, digest, f.Type, f.Count, f.Digest)

@@ -1,0 +1,273 @@
+package statesynctest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// History knows what was written to one scope of a log, and checks what readers
+// get of it. Make it with NewHistory. It is safe for concurrent use.
+//
+// Writers tell with Begin, for each key in the order in which the changes are to
+// take effect: before they commit, while they hold whatever decides that order.
+// Two changes of one key should have different values, for a repeated value hides
+// what is wrong with it.
+type History struct {
+	scope string
+
+	mu      sync.Mutex
+	keys    map[statesync.Key][]*written // in their order
+	commits []*Commit
+	readers []*Reader
+}
+
+// written is one change.
+type written struct {
+	statesync.Change
+	commit *Commit
+	at     int // its place in its key's order
+}
+
+type outcome int
+
+const (
+	unknownOutcome outcome = iota
+	committed
+	rolledBack
+)
+
+// Commit is one transaction of a History. Until Committed or RolledBack says so,
+// it may have happened or not: that is how it stays when a writer is killed.
+type Commit struct {
+	history *History
+	changes []*written
+	outcome outcome
+}
+
+// NewHistory returns the empty history of scope.
+func NewHistory(scope string) *History {
+	return &History{scope: scope, keys: map[statesync.Key][]*written{}}
+}
+
+// Begin tells of changes that are about to be committed together.
+func (h *History) Begin(changes ...statesync.Change) *Commit {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &Commit{history: h}
+	for _, change := range changes {
+		w := &written{Change: change, commit: c, at: len(h.keys[change.Key])}
+		h.keys[change.Key] = append(h.keys[change.Key], w)
+		c.changes = append(c.changes, w)
+	}
+	h.commits = append(h.commits, c)
+	return c
+}
+
+// Committed tells that the commit has succeeded.
+func (c *Commit) Committed() { c.end(committed) }
+
+// RolledBack tells that the changes must never be seen.
+func (c *Commit) RolledBack() { c.end(rolledBack) }
+
+func (c *Commit) end(o outcome) {
+	c.history.mu.Lock()
+	defer c.history.mu.Unlock()
+	c.outcome = o
+}
+
+// Reader checks the pages that one reader gets, from the empty state on.
+type Reader struct {
+	history *History
+	name    string
+	at      statesync.Position
+	after   uint64
+	// seen is the place of the newest change that was seen of each key.
+	seen map[statesync.Key]int
+	// touched are commits of which something was seen since the reader last had
+	// everything.
+	touched map[*Commit]bool
+}
+
+// Reader returns a reader that has nothing yet. Its methods are called by one
+// goroutine at a time.
+func (h *History) Reader(name string) *Reader {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &Reader{history: h, name: name, seen: map[statesync.Key]int{}, touched: map[*Commit]bool{}}
+	h.readers = append(h.readers, r)
+	return r
+}
+
+// After is the version after which the reader has to read on.
+func (r *Reader) After() uint64 { return r.after }
+
+// Page takes the page that a read after r.After returned.
+func (r *Reader) Page(page statesync.Page) error {
+	r.history.mu.Lock()
+	defer r.history.mu.Unlock()
+	if err := r.page(page); err != nil {
+		return fmt.Errorf("reader %s after %d: %w", r.name, r.after, err)
+	}
+	return nil
+}
+
+func (r *Reader) page(page statesync.Page) error {
+	switch {
+	case r.at.Epoch != "" && page.Epoch != r.at.Epoch:
+		return fmt.Errorf("the epoch was %q and is %q", r.at.Epoch, page.Epoch)
+	case page.Head < r.at.Head:
+		return fmt.Errorf("the head was %d and is %d", r.at.Head, page.Head)
+	case page.Floor < r.at.Floor:
+		return fmt.Errorf("the floor was %d and is %d", r.at.Floor, page.Floor)
+	}
+	if err := ascending(page, r.after); err != nil {
+		return err
+	}
+	r.at = page.Position
+	for _, i := range page.Items {
+		w, err := r.match(i)
+		if err != nil {
+			return fmt.Errorf("version %d: %w", i.Version, err)
+		}
+		r.seen[i.Key] = w.at
+		r.touched[w.commit] = true
+		r.after = i.Version
+	}
+	switch {
+	case page.More && r.after >= page.Head:
+		return fmt.Errorf("there is more above the head, %d", page.Head)
+	case page.More:
+		return nil
+	case r.after < page.Head && page.Floor < page.Head:
+		return fmt.Errorf("nothing more, and the head is %d: versions were skipped", page.Head)
+	}
+	r.after = page.Head // even if its item is a tombstone that was pruned
+	for c := range r.touched {
+		if err := r.whole(c); err != nil {
+			return err
+		}
+	}
+	clear(r.touched)
+	return nil
+}
+
+// match finds the change that the item shows.
+func (r *Reader) match(i statesync.Item) (*written, error) {
+	all := r.history.keys[i.Key]
+	last, ok := r.seen[i.Key]
+	if !ok {
+		last = -1
+	}
+	same := func(w *written) bool { return w.Deleted == i.Deleted && bytes.Equal(w.Value, i.Value) }
+	var undone bool
+	for _, w := range all[last+1:] {
+		switch {
+		case same(w) && w.commit.outcome != rolledBack:
+			return w, nil
+		case same(w):
+			undone = true
+		}
+	}
+	switch {
+	case undone:
+		return nil, fmt.Errorf("%s is what was rolled back", list([]statesync.Item{i}))
+	case slices.ContainsFunc(all[:last+1], same):
+		return nil, fmt.Errorf("%s is not newer than what came before it of that key: %.60s", list([]statesync.Item{i}), all[last].Value)
+	default:
+		return nil, fmt.Errorf("%s was never written", list([]statesync.Item{i}))
+	}
+}
+
+// whole checks that a reader which has everything up to a head has everything of
+// the commit, or what came after it.
+func (r *Reader) whole(c *Commit) error {
+	for _, w := range c.changes {
+		if w.Deleted && r.at.Floor > 0 {
+			continue // it may be pruned
+		}
+		if last, ok := r.seen[w.Key]; !ok || last < w.at {
+			return fmt.Errorf("half a commit: at head %d there is something of it, but not %s=%.60s", r.at.Head, w.Key, w.Value)
+		}
+	}
+	return nil
+}
+
+// Follow reads and waits, limit items at a time, until a reader that has
+// everything is at a position of which done returns true.
+func (r *Reader) Follow(ctx context.Context, log statesync.Log, limit int, done func(statesync.Position) bool) error {
+	for {
+		page, err := log.Read(ctx, r.history.scope, r.after, limit)
+		if err != nil {
+			return fmt.Errorf("reader %s: %w", r.name, err)
+		}
+		if err := r.Page(page); err != nil {
+			return err
+		}
+		switch {
+		case page.More:
+			continue
+		case done(page.Position):
+			return nil
+		}
+		if err := log.Wait(ctx, r.history.scope, page.Position); err != nil {
+			return fmt.Errorf("reader %s: %w", r.name, err)
+		}
+	}
+}
+
+// Check compares the whole log with the history, when nobody writes any more and
+// everything that was committed is readable: every key is at its last change,
+// the head is the number of changes, and every reader that has read up to the
+// head has the same. Tombstones that were pruned are not missed.
+func (h *History) Check(ctx context.Context, log statesync.Log) error {
+	fresh := h.Reader("fresh")
+	if err := fresh.Follow(ctx, log, 1000, func(statesync.Position) bool { return true }); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var least, most uint64
+	for _, c := range h.commits {
+		switch c.outcome {
+		case committed:
+			least += uint64(len(c.changes))
+			most += uint64(len(c.changes))
+		case unknownOutcome:
+			most += uint64(len(c.changes))
+		case rolledBack:
+		}
+	}
+	var errs []error
+	if head := fresh.at.Head; head < least || head > most {
+		errs = append(errs, fmt.Errorf("the head is %d, and %d to %d changes were committed: versions are missing or given twice", head, least, most))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(h.keys), func(a, b statesync.Key) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) }) {
+		for _, r := range h.readers {
+			if r.after == fresh.at.Head {
+				errs = append(errs, h.final(r, key, fresh.at.Floor))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// final checks that the reader has seen the last change of a key.
+func (h *History) final(r *Reader, key statesync.Key, floor uint64) error {
+	last, ok := r.seen[key]
+	if !ok {
+		last = -1
+	}
+	for _, w := range slices.Backward(h.keys[key][last+1:]) {
+		if w.commit.outcome == committed && (!w.Deleted || floor == 0) {
+			return fmt.Errorf("reader %s has skipped %s=%.60s (change %d of that key; it saw %d)", r.name, key, w.Value, w.at, last)
+		}
+	}
+	return nil
+}

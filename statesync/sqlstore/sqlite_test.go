@@ -3,15 +3,18 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
 )
 
 // openSQLite returns a migrated store on a file of its own, that of path if
@@ -81,4 +84,53 @@ func TestSlice(t *testing.T) {
 		p = page.Position
 		t.Log(page)
 	}
+}
+
+// driven is a started store as the conformance suite drives it.
+func driven(tb testing.TB, s *sqlstore.Store) statesynctest.Store {
+	tb.Helper()
+	s.Retention = time.Nanosecond
+	s.Poll = 20 * time.Millisecond
+	start(tb, s)
+	return statesynctest.Store{
+		Log: s,
+		AddScope: func(ctx context.Context, scope string) error {
+			tx, err := s.DB.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.AddScope(ctx, tx, scope), tx.Commit())
+		},
+		Commit:    func(ctx context.Context, changes []statesync.Change) error { return s.Commit(ctx, changes...) },
+		Begin:     func(ctx context.Context) (statesynctest.Tx, error) { return begin(ctx, s) },
+		Exclusive: s.Dialect == sqlstore.SQLite,
+		Readers:   s,
+		Lease:     24 * time.Hour,
+		Prune:     func(ctx context.Context, _ string) error { return s.Prune(ctx) },
+		NewEpoch:  func(ctx context.Context, _ string) error { return s.NewEpoch(ctx) },
+	}
+}
+
+type openTx struct {
+	*sql.Tx
+	store *sqlstore.Store
+}
+
+func begin(ctx context.Context, s *sqlstore.Store) (*openTx, error) {
+	tx, err := s.DB.BeginTx(ctx, nil)
+	return &openTx{tx, s}, err
+}
+
+func (tx *openTx) Append(ctx context.Context, changes ...statesync.Change) error {
+	return tx.store.Append(ctx, tx.Tx, changes...)
+}
+
+func (tx *openTx) Commit() error {
+	defer tx.store.Wake()
+	return tx.Tx.Commit()
+}
+
+func TestSQLiteConforms(t *testing.T) {
+	t.Parallel()
+	statesynctest.Run(t, func(t *testing.T) statesynctest.Store { return driven(t, openSQLite(t, "", &sqlstore.Store{})) })
 }

@@ -31,7 +31,7 @@ func (d Dialect) String() string {
 
 const (
 	columns = 5   // of the queue that Append fills
-	maxRows = 512 // in one statement: 2,560 of the 32,766 parameters that SQLite takes
+	maxRows = 64 // in one statement; SQLite takes 32,766 parameters, but drivers look each up
 )
 
 // statements are what a store says to its database. Parameters are $1, $2, ...

@@ -17,8 +17,8 @@ import (
 //
 // Writers tell with Begin, for each key in the order in which the changes are to
 // take effect: before they commit, while they hold whatever decides that order.
-// Two changes of one key should have different values, for a repeated value hides
-// what is wrong with it.
+// Each value should be used once: of what looks the same, as tombstones do, no
+// one can tell which it is, and then only what is wrong in any case is found.
 type History struct {
 	scope string
 
@@ -88,19 +88,25 @@ type Reader struct {
 	name    string
 	at      statesync.Position
 	after   uint64
-	// seen is the place of the newest change that was seen of each key.
-	seen map[statesync.Key]int
+	// seen is what was last seen of each key.
+	seen map[statesync.Key]places
 	// touched are commits of which something was seen since the reader last had
 	// everything.
 	touched map[*Commit]bool
 }
+
+// places are the first and the last change of a key that may be the one that was
+// seen.
+type places struct{ first, last int }
+
+var nowhere = places{-1, -1}
 
 // Reader returns a reader that has nothing yet. Its methods are called by one
 // goroutine at a time.
 func (h *History) Reader(name string) *Reader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &Reader{history: h, name: name, seen: map[statesync.Key]int{}, touched: map[*Commit]bool{}}
+	r := &Reader{history: h, name: name, seen: map[statesync.Key]places{}, touched: map[*Commit]bool{}}
 	h.readers = append(h.readers, r)
 	return r
 }
@@ -132,12 +138,14 @@ func (r *Reader) page(page statesync.Page) error {
 	}
 	r.at = page.Position
 	for _, i := range page.Items {
-		w, err := r.match(i)
+		at, err := r.match(i)
 		if err != nil {
 			return fmt.Errorf("version %d: %w", i.Version, err)
 		}
-		r.seen[i.Key] = w.at
-		r.touched[w.commit] = true
+		r.seen[i.Key] = at
+		if at.first == at.last {
+			r.touched[r.history.keys[i.Key][at.first].commit] = true
+		}
 		r.after = i.Version
 	}
 	switch {
@@ -158,30 +166,38 @@ func (r *Reader) page(page statesync.Page) error {
 	return nil
 }
 
-// match finds the change that the item shows.
-func (r *Reader) match(i statesync.Item) (*written, error) {
-	all := r.history.keys[i.Key]
-	last, ok := r.seen[i.Key]
-	if !ok {
-		last = -1
+func (r *Reader) saw(key statesync.Key) places {
+	if at, ok := r.seen[key]; ok {
+		return at
 	}
+	return nowhere
+}
+
+// match finds the changes that the item may show.
+func (r *Reader) match(i statesync.Item) (places, error) {
+	all, before := r.history.keys[i.Key], r.saw(i.Key)
 	same := func(w *written) bool { return w.Deleted == i.Deleted && bytes.Equal(w.Value, i.Value) }
-	var undone bool
-	for _, w := range all[last+1:] {
+	found, undone := nowhere, false
+	for _, w := range all[before.first+1:] {
 		switch {
-		case same(w) && w.commit.outcome != rolledBack:
-			return w, nil
-		case same(w):
+		case !same(w):
+		case w.commit.outcome == rolledBack:
 			undone = true
+		case found == nowhere:
+			found = places{w.at, w.at}
+		default:
+			found.last = w.at
 		}
 	}
 	switch {
+	case found != nowhere:
+		return found, nil
 	case undone:
-		return nil, fmt.Errorf("%s is what was rolled back", list([]statesync.Item{i}))
-	case slices.ContainsFunc(all[:last+1], same):
-		return nil, fmt.Errorf("%s is not newer than what came before it of that key: %.60s", list([]statesync.Item{i}), all[last].Value)
+		return found, fmt.Errorf("%s is what was rolled back", list([]statesync.Item{i}))
+	case slices.ContainsFunc(all[:before.first+1], same):
+		return found, fmt.Errorf("%s is not newer than what came before it of that key: %.60s", list([]statesync.Item{i}), all[before.first].Value)
 	default:
-		return nil, fmt.Errorf("%s was never written", list([]statesync.Item{i}))
+		return found, fmt.Errorf("%s was never written", list([]statesync.Item{i}))
 	}
 }
 
@@ -192,7 +208,7 @@ func (r *Reader) whole(c *Commit) error {
 		if w.Deleted && r.at.Floor > 0 {
 			continue // it may be pruned
 		}
-		if last, ok := r.seen[w.Key]; !ok || last < w.at {
+		if r.saw(w.Key).last < w.at {
 			return fmt.Errorf("half a commit: at head %d there is something of it, but not %s=%.60s", r.at.Head, w.Key, w.Value)
 		}
 	}
@@ -260,10 +276,7 @@ func (h *History) Check(ctx context.Context, log statesync.Log) error {
 
 // final checks that the reader has seen the last change of a key.
 func (h *History) final(r *Reader, key statesync.Key, floor uint64) error {
-	last, ok := r.seen[key]
-	if !ok {
-		last = -1
-	}
+	last := r.saw(key).last
 	for _, w := range slices.Backward(h.keys[key][last+1:]) {
 		if w.commit.outcome == committed && (!w.Deleted || floor == 0) {
 			return fmt.Errorf("reader %s has skipped %s=%.60s (change %d of that key; it saw %d)", r.name, key, w.Value, w.at, last)

@@ -140,6 +140,9 @@ func (w Watch) query() url.Values {
 	if w.Cursor.Version > 0 {
 		query.Set("after", strconv.FormatUint(w.Cursor.Version, 10))
 	}
+	if w.Cursor.Floor > 0 {
+		query.Set("floor", strconv.FormatUint(w.Cursor.Floor, 10))
+	}
 	if w.Cursor.Epoch != "" {
 		query.Set("epoch", w.Cursor.Epoch)
 	}

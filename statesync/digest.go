@@ -15,7 +15,12 @@ import (
 // An item's hash is SHA-256 over its collection, ID and version, and hashes are
 // added as four 64-bit words each. A digest finds lost, doubled and outdated
 // items; it is no protection against somebody who forges them.
+//
+// The zero Digest is that of nothing said, not that of the empty set.
 type Digest [4]uint64
+
+// empty is the digest of no items: SHA-256 of "trueup statesync".
+var empty = sha256.Sum256([]byte("trueup statesync")) //nolint:gochecknoglobals // a constant
 
 // add and remove are inverse, and work in any order.
 func (d *Digest) add(i Item) {
@@ -37,12 +42,21 @@ func (d *Digest) merge(other Digest) {
 	}
 }
 
-func hash(i Item) (words [4]uint64) {
+// sealed returns the digest of what was added.
+func (d Digest) sealed() Digest {
+	d.merge(words(empty))
+	return d
+}
+
+func hash(i Item) [4]uint64 {
 	var space [128]byte
 	text := append(space[:0], i.Collection...)
 	text = append(append(text, 0), i.ID...)
 	text = binary.BigEndian.AppendUint64(append(text, 0), i.Version)
-	sum := sha256.Sum256(text)
+	return words(sha256.Sum256(text))
+}
+
+func words(sum [sha256.Size]byte) (words [4]uint64) {
 	for n := range words {
 		words[n] = binary.BigEndian.Uint64(sum[8*n:])
 	}
@@ -58,7 +72,7 @@ func DigestOf(items []Item) (d Digest, count int) {
 			count++
 		}
 	}
-	return d, count
+	return d.sealed(), count
 }
 
 // String returns 64 hexadecimal digits.
@@ -82,8 +96,6 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	if _, err := hex.Decode(bytes[:], text); err != nil {
 		return fmt.Errorf("digest: %w", err)
 	}
-	for n := range d {
-		d[n] = binary.BigEndian.Uint64(bytes[8*n:])
-	}
+	*d = words(bytes)
 	return nil
 }

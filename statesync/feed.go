@@ -61,8 +61,8 @@ func (f *feed) run(ctx context.Context) error {
 // take adds page to the state and reports whether to read on at once.
 func (f *feed) take(page Page, at Position) (again bool, err error) {
 	// What was read is worth nothing in another epoch, nor once tombstones
-	// above it are forgotten.
-	if at.Epoch != "" && page.Epoch != at.Epoch || f.read > 0 && f.read < page.Floor {
+	// above it are forgotten that were there when the reading began.
+	if at.Epoch != "" && page.Epoch != at.Epoch || page.Floor > at.Floor && f.read > 0 && f.read < page.Floor {
 		f.update(func() { f.state, f.read = state{Position: Position{Epoch: page.Epoch, Floor: page.Floor}}, 0 })
 		return true, nil
 	}
@@ -81,6 +81,11 @@ func (f *feed) take(page Page, at Position) (again bool, err error) {
 		}
 		last = i.Version
 		entries[n] = encoded(i)
+	}
+	// The change that made the head is the newest of its key, so it is there
+	// unless it was forgotten. A store that lost rows shows here.
+	if !page.More && page.Head > max(last, page.Floor) {
+		return false, fmt.Errorf("%w: head is %d, but nothing follows version %d", errBroken, page.Head, last)
 	}
 	if page.Head < f.read {
 		return false, fmt.Errorf("%w: head fell from %d to %d in one epoch", errBroken, f.read, page.Head)

@@ -56,6 +56,9 @@ const (
 	FrameBookmark FrameType = "bookmark"
 )
 
+// Next returns the cursor with which to go on after f.
+func (f Frame) Next() Cursor { return Cursor{Epoch: f.Epoch, Version: f.Version, Floor: f.Floor} }
+
 // Frame is one message of a stream. Each frame but the header moves the reader
 // from After to Version, and After is where the frame before it ended: a frame
 // that begins elsewhere is a proven loss.
@@ -68,14 +71,17 @@ type Frame struct {
 	Version uint64 `json:"version"`
 	// Head is how far the log is. Head less Version is the reader's lag.
 	Head uint64 `json:"head"`
-	// More tells that Version is no consistent point: a part of a commit may be
-	// yet to come.
+	// More tells that Version is no consistent point: a part of a commit, or of
+	// a list, may be yet to come.
 	More bool `json:"more,omitempty"`
+	// Floor, in a page with more, goes into the cursor of the next.
+	Floor uint64 `json:"floor,omitempty"`
 	// Heartbeat, in the header, is the longest time between two frames, in
 	// nanoseconds. A stream silent for twice as long is dead.
 	Heartbeat time.Duration `json:"heartbeat,omitempty"`
-	// Count and Digest, in synced and bookmark, are what the reader's live
-	// items of the wanted collections come to at Version.
+	// Count and Digest are what the reader's live items of the wanted
+	// collections come to at Version, in synced and wherever else Version is a
+	// consistent point: whatever was lost on the way is found at once.
 	Count  int    `json:"count,omitempty"`
 	Digest Digest `json:"digest,omitzero"`
 	// Items, in items and changes, ascend by version.

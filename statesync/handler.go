@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -28,11 +29,11 @@ const (
 //	GET  /scopes/{scope}/items?watch    a stream of frames, one JSON a line
 //	POST /scopes/{scope}/reports        a [Report]
 //
-// Parameters of GET are after and epoch (the cursor), limit (of a page, 1 to
+// Parameters of GET are after, epoch and floor (the cursor), limit (of a page, 1 to
 // 1000, default 500), wait (how long to wait for a page that has something, as
 // 30s, at most 60s) and collection (any number of them; default all). A page
-// says with more whether another follows, which is asked for with after set to
-// its version.
+// says with more whether another follows, which is asked for with after, epoch
+// and floor set to its version, epoch and floor.
 //
 // An answer other than 200 has a body {"error":{"code","message"}}, and a stream
 // that the server ends has it as its last line. Codes are invalid (400),
@@ -213,24 +214,30 @@ type ask struct {
 	wait   time.Duration
 }
 
+var parameters = []string{"after", "epoch", "floor", "limit", "wait", "watch", "collection"} //nolint:gochecknoglobals // a table
+
 func parseAsk(scope string, query url.Values) (ask, error) {
 	a := ask{Watch: Watch{Scope: scope, Collections: query["collection"]}, limit: 500}
 	var errs []error
 	for name, values := range query {
 		switch {
-		case !slices.Contains([]string{"after", "epoch", "limit", "wait", "watch", "collection"}, name):
-			errs = append(errs, fmt.Errorf("%s: is no parameter; these are: after, epoch, limit, wait, watch, collection", name))
+		case !slices.Contains(parameters, name):
+			errs = append(errs, fmt.Errorf("%s: is no parameter; these are: %s", name, strings.Join(parameters, ", ")))
 		case len(values) > 1 && name != "collection":
 			errs = append(errs, fmt.Errorf("%s: is given %d times", name, len(values)))
 		}
 	}
 	a.Cursor.Epoch = query.Get("epoch")
-	if text := query.Get("after"); text != "" {
+	for name, to := range map[string]*uint64{"after": &a.Cursor.Version, "floor": &a.Cursor.Floor} {
+		text := query.Get(name)
+		if text == "" {
+			continue
+		}
 		version, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("after: is %q, must be a version, a number from 0", text))
+			errs = append(errs, fmt.Errorf("%s: is %q, must be a version, a number from 0", name, text))
 		}
-		a.Cursor.Version = version
+		*to = version
 	}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)

@@ -14,7 +14,8 @@ import (
 // at the version of its last change. Versions of a scope are consecutive: the
 // n-th committed change has version n, so a head that rises by more than the
 // changes that were committed, or by less, is a proven defect. All changes of
-// one commit become readable at once.
+// one commit become readable at once. The item at the head is there unless the
+// floor has reached it, so a log with a head and nothing there has lost it.
 //
 // Implementations are safe for concurrent use.
 type Log interface {
@@ -59,6 +60,9 @@ type Page struct {
 type Cursor struct {
 	Epoch   string `json:"epoch,omitempty"`
 	Version uint64 `json:"version"`
+	// Floor is the log's floor when the list began of which this is the middle.
+	// It is 0 for a reader that has finished its list.
+	Floor uint64 `json:"floor,omitempty"`
 }
 
 // String returns version@epoch.
@@ -74,7 +78,7 @@ func (p Position) Resumable(c Cursor) error {
 		return &ResyncError{Reason: OtherEpoch, Cursor: c, Position: p}
 	case c.Version > p.Head:
 		return &ResyncError{Reason: FromTheFuture, Cursor: c, Position: p}
-	case c.Version < p.Floor:
+	case c.Version < p.Floor && c.Floor < p.Floor:
 		return &ResyncError{Reason: BelowFloor, Cursor: c, Position: p}
 	}
 	return nil

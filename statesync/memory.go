@@ -112,6 +112,8 @@ func (m *Memory) Restore(scope string, items []Item) error {
 		s.put(&entry{Item: i})
 		s.Head = i.Version
 	}
+	// Tombstones that a backup does not hold are forgotten.
+	s.Floor = s.Head
 	s.announce()
 	return nil
 }

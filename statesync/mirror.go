@@ -26,12 +26,18 @@ type mirror struct {
 	cursor Cursor
 	items  map[Key]Item
 	tally  tally
+	// proven is the last consistent point, where count and digest were right.
+	proven Cursor
 	// pending has the newest item of each key that is not handled. It outlives
 	// the list that brought it: what was begun with a newer item must not end
 	// with an older one.
 	pending map[Key]pending
-	// head is how far the log is known to be.
+	// head is how far the log is known to be. seen is the furthest that any
+	// stream came, also one that broke off, and past are the epochs before its:
+	// a server that lags behind the log tells what is no longer true.
 	head uint64
+	seen Cursor
+	past map[string]bool
 	// complete is false when what is missing from items may still be wanted.
 	complete bool
 
@@ -39,8 +45,10 @@ type mirror struct {
 	// that it brings, nil once that has synced.
 	epoch string
 	at    uint64
-	next  map[Key]Item
-	sum   tally
+	// partial tells that it stands inside a commit.
+	next    map[Key]Item
+	sum     tally
+	partial bool
 }
 
 // begin prepares for a stream. A list asks for everything anew; what is known
@@ -70,13 +78,14 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 		}
 		last = i.Version
 	}
+	m.see(Cursor{Epoch: m.epoch, Version: f.Version})
 	switch {
 	case f.Type == FrameItems && m.next != nil:
 		for _, i := range f.Items {
 			replace(m.next, &m.sum, i)
 			changed = m.offer(changed, i)
 		}
-	case f.Type == FrameSynced && m.next != nil:
+	case f.Type == FrameSynced && m.next != nil && f.Version == f.After && !f.More:
 		err = m.sync(f)
 	case f.Type == FrameChanges && m.next == nil:
 		for _, i := range f.Items {
@@ -84,11 +93,11 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 			changed = m.offer(changed, i)
 		}
 	case f.Type == FrameBookmark:
-		if m.next == nil && !f.More {
-			err = agree(f, m.tally)
-		}
 	default:
 		err = fmt.Errorf("%w: a %s frame while the list is complete: %t", errChain, f.Type, m.next == nil)
+	}
+	if m.partial = f.More; err == nil && m.next == nil && !f.More {
+		err = agree(f, m.tally)
 	}
 	if err != nil {
 		m.complete = m.complete && !errors.Is(err, errDigest)
@@ -97,14 +106,17 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 	m.at, m.head = f.Version, f.Head
 	if m.next == nil {
 		m.cursor.Version = f.Version
+		if !f.More {
+			m.proven = m.cursor
+		}
 	}
 	return changed, nil
 }
 
 func (m *mirror) open(f Frame) error {
-	if f.Epoch == m.cursor.Epoch && f.Head < m.cursor.Version {
+	if f.Epoch == m.seen.Epoch && f.Head < m.seen.Version || m.past[f.Epoch] {
 		m.complete = false
-		return fmt.Errorf("%w: head %d, was %d: restored without a new epoch?", errBehind, f.Head, m.cursor.Version)
+		return fmt.Errorf("%w: head %d@%s, was %s: restored without a new epoch?", errBehind, f.Head, f.Epoch, m.seen)
 	}
 	want := m.cursor
 	if m.next != nil {
@@ -115,6 +127,16 @@ func (m *mirror) open(f Frame) error {
 	}
 	m.epoch, m.at, m.head = f.Epoch, f.Version, f.Head
 	return nil
+}
+
+func (m *mirror) see(at Cursor) {
+	if m.seen.Epoch != "" && m.seen.Epoch != at.Epoch {
+		if m.past == nil {
+			m.past = map[string]bool{}
+		}
+		m.past[m.seen.Epoch] = true
+	}
+	m.seen = at
 }
 
 // sync makes the list the state, if it is what the server says it is.
@@ -136,8 +158,8 @@ func (m *mirror) sync(f Frame) error {
 }
 
 func agree(f Frame, have tally) error {
-	if f.Count != have.count || f.Digest != have.digest {
-		return fmt.Errorf("%w at version %d: %d items with digest %s, expected %d with %s", errDigest, f.Version, have.count, have.digest, f.Count, f.Digest)
+	if digest := have.digest.sealed(); f.Count != have.count || f.Digest != digest {
+		return fmt.Errorf("%w at version %d: %d items with digest %s, expected %d with %s", errDigest, f.Version, have.count, digest, f.Count, f.Digest)
 	}
 	return nil
 }
@@ -164,9 +186,9 @@ func (m *mirror) handled(key Key, at Cursor) {
 	}
 }
 
-// applied returns the cursor up to which everything is handled.
+// applied returns the cursor up to which everything is proven and handled.
 func (m *mirror) applied() Cursor {
-	at := m.cursor
+	at := m.proven
 	for _, p := range m.pending {
 		if p.at.Epoch == at.Epoch && p.Version <= at.Version {
 			at.Version = p.Version - 1

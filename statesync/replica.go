@@ -100,8 +100,9 @@ type Stream struct {
 
 // Status is how far a Replica is.
 type Status struct {
-	// Cursor is what was received, Applied what was handled: everything up to
-	// there. Head is how far the log is known to be.
+	// Cursor is what was received. Applied is the acknowledged cursor:
+	// everything up to there was handled, and proven to be everything. Head is
+	// how far the log is known to be.
 	Cursor, Applied Cursor
 	Head            uint64
 	// Pending counts the keys that are not handled yet, Parked those that were
@@ -160,7 +161,9 @@ func (r *Replica) Complete() (Snapshot, bool) {
 	return r.snapshot(), r.complete()
 }
 
-func (r *Replica) complete() bool { return r.live && r.mirror.complete && r.mirror.next == nil }
+func (r *Replica) complete() bool {
+	return r.live && r.mirror.complete && r.mirror.next == nil && !r.mirror.partial
+}
 
 func (r *Replica) snapshot() Snapshot {
 	s := Snapshot{Cursor: r.mirror.cursor, Lists: r.lists, Listed: r.listed, Items: make(map[Key]Item, len(r.mirror.items))}

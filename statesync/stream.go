@@ -68,8 +68,9 @@ type stream struct {
 	limit     int
 
 	epoch string
-	// version is up to where everything was sent.
-	version uint64
+	// version is up to where everything was sent. floor is the log's floor when
+	// the stream began.
+	version, floor uint64
 	// bootstrap is true until the whole state was sent, for a stream that
 	// began without any.
 	bootstrap bool
@@ -82,7 +83,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	if err != nil {
 		return err
 	}
-	s.epoch = v.Epoch
+	s.epoch, s.floor = v.Epoch, v.Floor
 	if err := s.feed.resumable(ctx, v.Position, cursor); err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func (s *stream) broken(v view) error {
 		return ended(v.err)
 	case v.Epoch != s.epoch:
 		return &ResyncError{Reason: OtherEpoch, Cursor: at, Position: v.Position}
-	case s.version > 0 && s.version < v.Floor:
-		// Tombstones that the reader needs are forgotten; at version 0 it has
+	case s.version > 0 && s.version < v.Floor && s.floor < v.Floor:
+		// Tombstones are forgotten that the reader needs; at version 0 it has
 		// nothing that they would take away.
 		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
 	}
@@ -201,11 +202,11 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 	switch kind {
 	case FrameHeader:
 		f.Version, f.More, f.Heartbeat = s.version, false, s.heartbeat
-	case FrameSynced, FrameBookmark:
+	case FrameSynced, FrameBookmark, FrameChanges:
 		if !v.more {
-			f.Count, f.Digest = v.total.count, v.total.digest
+			f.Count, f.Digest = v.total.count, v.total.digest.sealed()
 		}
-	case FrameItems, FrameChanges:
+	case FrameItems, FramePage:
 	}
 	f.Head = max(f.Head, f.Version)
 	if err := s.send(batch{Frame: f, entries: entries}); err != nil {
@@ -235,7 +236,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	if err != nil {
 		return batch{}, err
 	}
-	stream.epoch = v.Epoch
+	stream.epoch, stream.floor = v.Epoch, v.Floor
 	if err := feed.resumable(ctx, v.Position, w.Cursor); err != nil {
 		return batch{}, err
 	}
@@ -248,8 +249,12 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 		}
 		b := batch{entries: v.entries, Frame: Frame{
 			Type: FramePage, Epoch: v.Epoch, After: stream.version, Version: v.through, Head: v.Head, More: v.more,
-			Count: v.total.count, Digest: v.total.digest,
 		}}
+		if v.more {
+			b.Floor = cmp.Or(w.Cursor.Floor, v.Floor)
+		} else {
+			b.Count, b.Digest = v.total.count, v.total.digest.sealed()
+		}
 		// While the log is being read for the first time, its end is no end.
 		loading := v.more && len(v.entries) == 0
 		if len(b.entries) > 0 || wait <= 0 && !loading {

@@ -27,6 +27,10 @@ func (b batch) appendJSON(text []byte) []byte {
 	if b.More {
 		text = append(text, `,"more":true`...)
 	}
+	if b.Floor != 0 {
+		text = append(text, `,"floor":`...)
+		text = strconv.AppendUint(text, b.Floor, 10)
+	}
 	if b.Heartbeat != 0 {
 		text = append(text, `,"heartbeat":`...)
 		text = strconv.AppendInt(text, int64(b.Heartbeat), 10)

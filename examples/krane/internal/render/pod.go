@@ -1,0 +1,119 @@
+package render
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// pod returns the spec of a pod with one container, with all that every pod has.
+func (c Cell) pod(selector, container object) object {
+	spec := object{
+		"automountServiceAccountToken": false,
+		"enableServiceLinks":           false,
+		"nodeSelector":                 object{nodeClass: untrusted},
+		"tolerations":                  []any{object{"key": nodeClass, "operator": "Equal", "value": untrusted, "effect": "NoSchedule"}},
+		"topologySpreadConstraints": []any{
+			spread("kubernetes.io/hostname", selector), spread("topology.kubernetes.io/zone", selector),
+		},
+		"containers": []any{container},
+	}
+	if c.RuntimeClass != "" {
+		spec["runtimeClassName"] = c.RuntimeClass
+	}
+	if c.Registry != (Registry{}) {
+		spec["imagePullSecrets"] = []any{object{"name": pullSecretName}}
+	}
+	return spec
+}
+
+func spread(topology string, selector object) object {
+	return object{
+		"maxSkew": int64(1), "topologyKey": topology, "whenUnsatisfiable": "ScheduleAnyway",
+		"labelSelector": object{"matchLabels": selector},
+	}
+}
+
+// environment returns the variables that are not empty, and those with which the
+// kubelet tells every container where the API server is, blanked. Variables that
+// are stated so go before those of envFrom.
+func environment(variables [][2]string) []any {
+	var env []any
+	for _, v := range variables {
+		if v[1] != "" {
+			env = append(env, object{"name": v[0], "value": escape(v[1])})
+		}
+	}
+	for _, name := range []string{
+		"KUBERNETES_PORT", "KUBERNETES_PORT_443_TCP", "KUBERNETES_PORT_443_TCP_ADDR", "KUBERNETES_PORT_443_TCP_PORT",
+		"KUBERNETES_PORT_443_TCP_PROTO", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_SERVICE_PORT_HTTPS",
+	} {
+		env = append(env, object{"name": name}) // the server drops an empty value
+	}
+	return env
+}
+
+// escape keeps the kubelet from expanding references to other variables, as it
+// does in values and in the commands of probes.
+func escape(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// resources limits a container, and requests half of that, rounded up.
+func resources(millicores, mebi int64) object {
+	return object{
+		"limits":   quantities(millicores, mebi, rootStorageMiB),
+		"requests": quantities(half(millicores), half(mebi), half(rootStorageMiB)),
+	}
+}
+
+func quantities(millicores, mebi, rootMebi int64) object {
+	return object{
+		"cpu": strconv.FormatInt(millicores, 10) + "m", "memory": mebibytes(mebi), "ephemeral-storage": mebibytes(rootMebi),
+	}
+}
+
+func half(n int64) int64 { return (n + 1) / 2 }
+
+func mebibytes(n int64) string { return strconv.FormatInt(n, 10) + "Mi" }
+
+// postScript asks with what the image has, curl or wget. Its arguments are the
+// URL and the seconds it may take, so that nothing of them is read by the shell.
+const postScript = `if command -v curl >/dev/null 2>&1; then exec curl -gfsS -o /dev/null -m "$2" -X POST "$1"; fi
+exec wget -q -O /dev/null -T "$2" --post-data= "$1"`
+
+// probe is the one probe of a container.
+func probe(check *healthcheck, port int32) object {
+	p := object{
+		"periodSeconds": int64(check.IntervalSeconds), "timeoutSeconds": int64(check.TimeoutSeconds),
+		"failureThreshold": int64(check.FailureThreshold), "initialDelaySeconds": int64(check.InitialDelaySeconds),
+	}
+	if check.Method == http.MethodGet {
+		p["httpGet"] = object{"path": check.Path, "port": int64(port)}
+		return p
+	}
+	url := "http://127.0.0.1:" + strconv.Itoa(int(port)) + escape(check.Path)
+	p["exec"] = object{"command": []any{"/bin/sh", "-c", postScript, "probe", url, strconv.Itoa(int(check.TimeoutSeconds))}}
+	return p
+}
+
+const signalKill = "SIGKILL"
+
+// stopSignal returns how kill names a signal that a deployment asks for, when it
+// is sent before Kubernetes sends its SIGTERM, and whether the signal is known.
+// SIGKILL cannot be sent: the kernel protects the first process of a container
+// from its own. There a grace of one second comes closest.
+func stopSignal(name string) (kill string, ok bool) {
+	switch name {
+	case "", "SIGTERM", signalKill:
+		return "", true
+	case "SIGINT":
+		return "INT", true
+	case "SIGQUIT":
+		return "QUIT", true
+	default:
+		return "", false
+	}
+}
+
+// stopScript sends the signal and then waits, so that the SIGTERM comes only when
+// the grace is used up.
+const stopScript = `kill -s "$1" 1 && while kill -0 1 2>/dev/null; do sleep 1; done`

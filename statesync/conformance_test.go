@@ -19,7 +19,7 @@ func world(t *testing.T) (*statesync.Memory, *statesync.Server) {
 	t.Helper()
 	log := &statesync.Memory{}
 	require.NoError(t, log.AddScope("eu"))
-	server := &statesync.Server{Log: log, Heartbeat: 50 * time.Millisecond}
+	server := &statesync.Server{Log: log, Heartbeat: 3 * time.Second}
 	run(t, server.Start)
 	return log, server
 }

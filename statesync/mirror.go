@@ -3,6 +3,7 @@ package statesync
 import (
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // errBroken tells apart what a stream did wrong from what a log did.
@@ -38,6 +39,9 @@ type mirror struct {
 	head uint64
 	seen Cursor
 	past map[string]bool
+	// newest is the version of each key's newest item in the epoch of seen. A
+	// list may bring an older one first, and then the newer again.
+	newest map[Key]uint64
 	// complete is false when what is missing from items may still be wanted.
 	complete bool
 
@@ -135,6 +139,7 @@ func (m *mirror) see(at Cursor) {
 			m.past = map[string]bool{}
 		}
 		m.past[m.seen.Epoch] = true
+		m.newest = nil
 	}
 	m.seen = at
 }
@@ -152,6 +157,7 @@ func (m *mirror) sync(f Frame) error {
 		}
 	}
 	m.items, m.tally, m.next = m.next, m.sum, nil
+	maps.DeleteFunc(m.newest, func(key Key, _ uint64) bool { _, wanted := m.items[key]; return !wanted })
 	m.cursor = Cursor{Epoch: m.epoch}
 	m.complete = true
 	return nil
@@ -172,6 +178,13 @@ func (m *mirror) offer(changed []Key, i Item) []Key {
 			return changed
 		}
 	}
+	if i.Version < m.newest[i.Key] {
+		return changed
+	}
+	if m.newest == nil {
+		m.newest = map[Key]uint64{}
+	}
+	m.newest[i.Key] = i.Version
 	if m.pending == nil {
 		m.pending = map[Key]pending{}
 	}

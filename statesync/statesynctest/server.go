@@ -1,6 +1,7 @@
 package statesynctest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,10 +28,10 @@ type Server struct {
 	// Restore gives the log another epoch, with the state it has. Nil leaves
 	// out what needs it.
 	Restore func(ctx context.Context) error
-}
 
-// patience is how long to wait for a frame that must come.
-const patience = time.Minute
+	// patience is how long to wait for a frame that must come. Default Limit.
+	patience time.Duration
+}
 
 // RunServer checks that a source of frames keeps what [statesync.Source] and
 // [statesync.Frame] promise. It calls open for each check.
@@ -38,8 +39,9 @@ func RunServer(t *testing.T, open func(t *testing.T) Server) {
 	t.Helper()
 	for _, check := range serverChecks {
 		t.Run(check.name, func(t *testing.T) {
+			t.Parallel()
 			s := open(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*Limit)
 			defer cancel()
 			err := check.run(ctx, s)
 			if errors.Is(err, errors.ErrUnsupported) {
@@ -63,6 +65,7 @@ var serverChecks = []serverCheck{ //nolint:gochecknoglobals // a table
 	{"a change during a list is not lost", checkChangeDuringList},
 	{"a long list comes in order", checkLongList},
 	{"a commit is whole", checkWholeCommits},
+	{"a large commit is whole", checkLargeCommit},
 	{"a stream resumes where it stood", checkResume},
 	{"a bookmark passes what is not wanted", checkCollections},
 	{"an idle stream is alive", checkHeartbeat},
@@ -95,7 +98,7 @@ var errEnough = errors.New("enough")
 
 // read plays a stream onto the tape until enough says so.
 func (s Server) read(ctx context.Context, w statesync.Watch, tape *Tape, enough func(statesync.Frame) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()
 	err := s.Source.Watch(ctx, w, func(f statesync.Frame) error {
 		if err := tape.Add(f); err != nil {
@@ -113,7 +116,7 @@ func (s Server) read(ctx context.Context, w statesync.Watch, tape *Tape, enough 
 	case err == nil:
 		return errors.New("stream ended without a reason")
 	case ctx.Err() != nil:
-		return fmt.Errorf("reliable: what should come did not within %v, at version %d: %w", patience, tape.Cursor.Version, err)
+		return fmt.Errorf("reliable: what should come did not come in time, at version %d: %w", tape.Cursor.Version, err)
 	}
 	return err
 }
@@ -248,4 +251,33 @@ func checkWholeCommits(ctx context.Context, s Server) error {
 		err = committedErr
 	}
 	return err
+}
+
+// checkLargeCommit changes more keys together than fit into a frame.
+func checkLargeCommit(ctx context.Context, s Server) error {
+	const n, rounds = 1500, 3
+	tape, round := &Tape{}, 0
+	return s.read(ctx, s.watch(), tape, func(statesync.Frame) (bool, error) {
+		if !tape.Consistent {
+			return false, nil
+		}
+		values := map[string]int{}
+		for _, i := range tape.Items {
+			values[string(i.Value)]++
+		}
+		if len(values) > 1 || len(tape.Items) != 0 && len(tape.Items) != n {
+			return false, fmt.Errorf("atomic: at version %d a commit is there in part: %v", tape.Cursor.Version, values)
+		}
+		if tape.Cursor.Version != uint64(n*round) { //nolint:gosec // a small number
+			return false, nil
+		}
+		if round++; round > rounds {
+			return true, nil
+		}
+		changes := make([]statesync.Change, n)
+		for id := range changes {
+			changes[id] = s.item("a", id, round)
+		}
+		return false, s.Commit(ctx, changes...)
+	})
 }

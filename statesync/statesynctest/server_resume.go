@@ -1,6 +1,7 @@
 package statesynctest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func checkTombstone(ctx context.Context, s Server) error {
 // mustList returns nil if the stream that w asks for ends with that reason to
 // list anew before it tells anything of the state.
 func (s Server) mustList(ctx context.Context, w statesync.Watch, reason statesync.ResyncReason) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()
 	err := s.Source.Watch(ctx, w, func(f statesync.Frame) error {
 		return fmt.Errorf("a stream from %s is taken up with a %s frame", w.Cursor, f.Type)
@@ -126,7 +127,7 @@ func checkFloor(ctx context.Context, s Server) error {
 		return err
 	}
 	// The server may be a moment behind the log.
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()
 	for {
 		err := s.mustList(ctx, s.resume(tape), statesync.BelowFloor)

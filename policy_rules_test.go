@@ -34,6 +34,8 @@ var budgets = map[string]budget{
 	"cloud":           {},
 	"snapshot":        {like: "internal/httpretry"},
 	"statesync":       {like: "internal/httpretry"},
+	// For tests of any store and server, whatever they are built on.
+	"statesync/statesynctest": {like: "internal/httpretry"},
 }
 
 // bans are imports that production code of the root module must not reach, by

@@ -10,9 +10,9 @@ import (
 )
 
 // waits calls Wait until the position differs from at, since Wait may return
-// early; it says so if Wait does nothing but that.
+// early.
 func waits(ctx context.Context, s Store, at statesync.Position) error {
-	for range 10_000 {
+	for {
 		if err := s.Log.Wait(ctx, scope, at); err != nil {
 			return fmt.Errorf("wait: %w", err)
 		}
@@ -21,7 +21,6 @@ func waits(ctx context.Context, s Store, at statesync.Position) error {
 			return err
 		}
 	}
-	return errors.New("wait returns although nothing has changed, over and over")
 }
 
 func positioned(ctx context.Context, s Store) (statesync.Position, error) {
@@ -109,9 +108,12 @@ func waitEnds(ctx context.Context, s Store) error {
 	if err := s.Log.Wait(ended, scope, at); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("wait with a context that has ended: %w, not its error", orNone(err))
 	}
-	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	for short.Err() == nil {
+	for n := 0; short.Err() == nil; n++ {
+		if n == 20 {
+			return errors.New("wait returns although nothing has changed, over and over")
+		}
 		err = s.Log.Wait(short, scope, at)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) && err != nil {

@@ -1,0 +1,237 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+)
+
+const benchWriters = 16
+
+// outbox is what a program does in its transaction beside its own writing.
+type outbox struct {
+	insert func(ctx context.Context, tx *sql.Tx, id int, value []byte) error
+	after  func()
+}
+
+// hammer has writers commit, each a row of its own with a value of 200 bytes,
+// and returns how many there were in a second.
+func hammer(tb testing.TB, db *sql.DB, o outbox, think, most time.Duration) float64 {
+	tb.Helper()
+	ctx := tb.Context()
+	value := []byte(`"` + strings.Repeat("x", 200) + `"`)
+	var done atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for w := range benchWriters {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(w)))
+			for time.Since(began) < most {
+				err := func() error {
+					tx, err := db.BeginTx(ctx, nil)
+					if err != nil {
+						return err
+					}
+					defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+					id := w*100 + r.IntN(100)
+					if _, err := tx.ExecContext(ctx, `UPDATE state SET n = n + 1 WHERE id = $1`, id); err != nil {
+						return err
+					}
+					if think > 0 {
+						time.Sleep(think/2 + time.Duration(r.Int64N(int64(think))))
+					}
+					if err := o.insert(ctx, tx, id, value); err != nil {
+						return err
+					}
+					return tx.Commit()
+				}()
+				if err != nil {
+					tb.Error(err)
+					return
+				}
+				done.Add(1)
+				o.after()
+			}
+		})
+	}
+	all.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds()
+}
+
+func benchDatabase(tb testing.TB) (*sqlstore.Store, *sql.DB) {
+	tb.Helper()
+	url := database(tb)
+	db := connect(tb, url)
+	db.SetMaxOpenConns(benchWriters)
+	for _, statement := range []string{
+		`CREATE TABLE state (id integer PRIMARY KEY, n integer NOT NULL) WITH (fillfactor = 50)`,
+		`INSERT INTO state SELECT n, 0 FROM generate_series(0, 10000) n`,
+		`CREATE TABLE naive (id bigserial PRIMARY KEY, key text NOT NULL, value bytea)`,
+	} {
+		_, err := db.ExecContext(tb.Context(), statement)
+		require.NoError(tb, err)
+	}
+	return openPostgreSQL(tb, url, &sqlstore.Store{}), db
+}
+
+func naiveOutbox(tb testing.TB, db *sql.DB) (o outbox, stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	var reader naiveReader
+	var reading sync.WaitGroup
+	reading.Go(func() { reader.follow(ctx, db) })
+	return outbox{
+		insert: func(ctx context.Context, tx *sql.Tx, id int, value []byte) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO naive (key, value) VALUES ($1, $2)`, strconv.Itoa(id), value)
+			return err
+		},
+		after: func() {},
+	}, func() { cancel(); reading.Wait() }
+}
+
+func sequenced(tb testing.TB, s *sqlstore.Store) (o outbox, stop func()) {
+	tb.Helper()
+	stopStore := starts(tb, s)
+	ctx, cancel := context.WithCancel(tb.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() { tail(ctx, s, func(string, time.Time) {}) })
+	return outbox{
+		insert: func(ctx context.Context, tx *sql.Tx, id int, value []byte) error {
+			c := change("bench", strconv.Itoa(id), "0")
+			c.Value = value
+			return s.Append(ctx, tx, c)
+		},
+		after: s.Wake,
+	}, func() { cancel(); reading.Wait(); stopStore() }
+}
+
+// tail reads the log as an agent's server does and tells of each item.
+func tail(ctx context.Context, s *sqlstore.Store, got func(value string, at time.Time)) {
+	var after uint64
+	for ctx.Err() == nil {
+		page, err := s.Read(ctx, "bench", after, 1000)
+		now := time.Now()
+		if err != nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		for _, item := range page.Items {
+			got(string(item.Value), now)
+			after = item.Version
+		}
+		if !page.More {
+			_ = s.Wait(ctx, "bench", page.Position)
+		}
+	}
+}
+
+// BenchmarkCommits compares the commits of 16 writers that fill a naive outbox
+// with those that fill the queue, each with one reader, in turns.
+func BenchmarkCommits(b *testing.B) {
+	book := benchfigures.Book{Out: os.Stdout}
+	for _, think := range []time.Duration{0, 2 * time.Millisecond} {
+		name := "commits"
+		if think > 0 {
+			name = "commits_thinking"
+		}
+		b.Run(name, func(b *testing.B) {
+			s, db := benchDatabase(b)
+			var ours, theirs float64
+			const rounds, most = 4, 3 * time.Second
+			for b.Loop() {
+				ours, theirs = 0, 0
+				for range rounds {
+					o, stop := naiveOutbox(b, db)
+					theirs += hammer(b, db, o, think, most)
+					stop()
+					o, stop = sequenced(b, s)
+					ours += hammer(b, db, o, think, most)
+					stop()
+				}
+			}
+			book.Add("naive."+name, theirs/rounds, "1/s")
+			book.Add("sqlstore."+name, ours/rounds, "1/s")
+			book.Add("sqlstore."+name+".ratio", 100*ours/theirs, "%")
+		})
+	}
+}
+
+// BenchmarkLatency measures from before a commit to the return of the read that
+// has it: with 16 writers, and with a stranger's transaction open for 4 s.
+func BenchmarkLatency(b *testing.B) {
+	book := benchfigures.Book{Out: os.Stdout}
+	for _, foreign := range []bool{false, true} {
+		name := "latency"
+		if foreign {
+			name = "latency_foreign"
+		}
+		b.Run(name, func(b *testing.B) {
+			s, db := benchDatabase(b)
+			for b.Loop() {
+				sample, rate := latencies(b, s, db, foreign)
+				book.Add("sqlstore."+name+".p50", benchfigures.Percentile(sample, 0.5), "ms")
+				book.Add("sqlstore."+name+".p99", benchfigures.Percentile(sample, 0.99), "ms")
+				book.Add("sqlstore."+name+".max", benchfigures.Percentile(sample, 1), "ms")
+				book.Add("sqlstore."+name+".rate", rate, "1/s")
+			}
+		})
+	}
+}
+
+func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign bool) (millis []float64, rate float64) {
+	b.Helper()
+	const most = 5 * time.Second
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	stop := starts(b, s)
+	defer stop()
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	began := time.Now()
+	reading.Go(func() {
+		tail(ctx, s, func(value string, at time.Time) {
+			nanos, err := strconv.ParseInt(value, 10, 64)
+			if err == nil && nanos > began.UnixNano() {
+				mu.Lock()
+				millis = append(millis, float64(at.UnixNano()-nanos)/1e6)
+				mu.Unlock()
+			}
+		})
+	})
+	if foreign {
+		tx, err := connect(b, server.URL("db"+dbNumber(b, db))).BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(b, err)
+		defer tx.Rollback() //nolint:errcheck // it only reads and writes a temporary row
+		_, err = tx.ExecContext(ctx, `UPDATE state SET n = n + 1 WHERE id = 9999`)
+		require.NoError(b, err)
+	}
+	rate = hammer(b, db, outbox{
+		insert: func(ctx context.Context, tx *sql.Tx, id int, _ []byte) error {
+			return s.Append(ctx, tx, change("bench", strconv.Itoa(id)+"-"+strconv.Itoa(rand.Int()), strconv.FormatInt(time.Now().UnixNano(), 10)))
+		},
+		after: s.Wake,
+	}, 10*time.Millisecond, most)
+	pause(ctx, 50*time.Millisecond)
+	cancel()
+	reading.Wait()
+	return millis, rate
+}
+
+func dbNumber(tb testing.TB, db *sql.DB) string {
+	tb.Helper()
+	var name string
+	require.NoError(tb, db.QueryRowContext(tb.Context(), `SELECT current_database()`).Scan(&name))
+	return name[len("db"):]
+}

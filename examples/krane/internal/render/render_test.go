@@ -67,7 +67,7 @@ const policyJSON = `{
 	"apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy",
 	"metadata": {
 		"name": "egress", "namespace": "ws-acme", "uid": "1", "resourceVersion": "7", "managedFields": [],
-		"labels": {"team": "shop", "unkey.com/region": "us", "app.kubernetes.io/managed-by": "hand"},
+		"labels": {"team": "shop", "unkey.com/region": "us", "unkey.com/sentinel.id": "s_1", "app.kubernetes.io/managed-by": "hand"},
 		"annotations": {"why": "egress to the database", "unkey.com/desired-hash": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
 	},
 	"spec": {"endpointSelector": {"matchLabels": {"unkey.com/app.id": "app_web"}},
@@ -260,9 +260,11 @@ func TestVariablesAreInTheSecretAndNowhereElse(t *testing.T) {
 
 func TestWholeNumbersInAPolicyStaySo(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(must(t)(cell.Policy(policy()))[0])
+	m := policy()
+	m.Policy = []byte(strings.Replace(policyJSON, "5433", "9007199254740993", 1))
+	data, err := json.Marshal(must(t)(cell.Policy(m))[0])
 	require.NoError(t, err)
-	require.Contains(t, string(data), `"endPort":5433`)
+	require.Contains(t, string(data), `"endPort":9007199254740993`)
 	keys := slices.Sorted(func(yield func(string) bool) {
 		for key := range must(t)(cell.Policy(policy()))[0].Object {
 			if !yield(key) {

@@ -69,14 +69,14 @@ func (s *Service) Decrypt(ctx context.Context, keyring string, ciphertext []byte
 	default: // its body is not shown: it is not ours
 		return nil, fmt.Errorf("vault: keyring %s: status %d", keyring, response.StatusCode)
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	data, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("vault: answer: %w", err)
 	}
 	var answer struct {
 		Plaintext *[]byte `json:"plaintext"`
 	}
-	if len(data) > mostAnswer || json.Unmarshal(data, &answer) != nil || answer.Plaintext == nil {
+	if json.Unmarshal(data, &answer) != nil || answer.Plaintext == nil {
 		return nil, fmt.Errorf("vault: keyring %s: the answer is not what was asked for", keyring)
 	}
 	return *answer.Plaintext, nil

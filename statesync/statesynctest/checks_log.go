@@ -90,7 +90,7 @@ func largeCommit(ctx context.Context, s Store) error {
 	if err := addScope(ctx, s, scope); err != nil {
 		return err
 	}
-	const many = 3001
+	const many = 1001
 	var changes []statesync.Change
 	for n := range many {
 		changes = append(changes, put(strconv.Itoa(n), n))
@@ -121,7 +121,7 @@ func atomic(ctx context.Context, s Store) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	const width, rounds = 40, 60
+	const width, rounds = 30, 40
 	failure := make(chan error, 1)
 	var reader sync.WaitGroup
 	reader.Go(func() {

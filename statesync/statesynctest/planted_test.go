@@ -176,7 +176,7 @@ var planted = []struct {
 		return right(changes...)
 	})},
 	{"cuts a large commit", "a large commit is complete", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		return right(changes[:min(len(changes), 1000)]...)
+		return right(changes[:min(len(changes), 500)]...)
 	})},
 	{"numbers keys, not changes", "only the newest state of a key is kept", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
 		var newest []statesync.Change

@@ -1,0 +1,311 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/statesync"
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+)
+
+// within is how long a test waits for what must happen.
+const within = time.Minute
+
+// each runs a test on both databases: open returns stores on one database.
+func each(t *testing.T, test func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "log.db")
+		test(t, func(s *sqlstore.Store) *sqlstore.Store { return openSQLite(t, path, s) })
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		url := database(t)
+		test(t, func(s *sqlstore.Store) *sqlstore.Store { return openPostgreSQL(t, url, s) })
+	})
+}
+
+// head waits until the scope has that many versions, and returns where it is.
+func head(t *testing.T, s *sqlstore.Store, scope string, want uint64) statesync.Position {
+	t.Helper()
+	var page statesync.Page
+	require.Eventually(t, func() bool {
+		var err error
+		page, err = s.Read(t.Context(), scope, 0, 1)
+		return err == nil && page.Head >= want
+	}, within, 2*time.Millisecond)
+	require.Equal(t, want, page.Head)
+	return page.Position
+}
+
+func TestManyMayMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := open(&sqlstore.Store{})
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				other := &sqlstore.Store{DB: s.DB, Dialect: s.Dialect, Prefix: "other_"}
+				if err := other.Migrate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		_, err := s.DB.ExecContext(t.Context(), `INSERT INTO other_schema VALUES (99)`)
+		require.NoError(t, err)
+		require.ErrorIs(t, (&sqlstore.Store{DB: s.DB, Dialect: s.Dialect, Prefix: "other_"}).Migrate(t.Context()), sqlstore.ErrNewerSchema)
+	})
+}
+
+func TestStoresWithOtherPrefixesShareADatabase(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		one, two := start(t, open(&sqlstore.Store{Prefix: "one_"})), start(t, open(&sqlstore.Store{Prefix: "two_"}))
+		require.NoError(t, one.Commit(t.Context(), change("s", "a", `1`)))
+		head(t, one, "s", 1)
+		_, err := two.Read(t.Context(), "s", 0, 1)
+		require.ErrorIs(t, err, statesync.ErrUnknownScope)
+		scopes, err := one.Scopes(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"s"}, scopes)
+	})
+}
+
+func TestAnotherProcessWakesThoseThatWait(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		// Polling alone would take longer than the test.
+		poll := time.Hour
+		if open(&sqlstore.Store{}).Dialect == sqlstore.SQLite {
+			poll = 10 * time.Millisecond // its processes have no other way
+		}
+		one, two := start(t, open(&sqlstore.Store{Poll: poll})), open(&sqlstore.Store{Poll: poll})
+		require.NoError(t, one.Commit(t.Context(), change("s", "a", `1`)))
+		at := head(t, one, "s", 1)
+		start(t, two)
+		for n := range uint64(20) {
+			writer, reader := one, two
+			if n%2 == 0 {
+				writer, reader = two, one
+			}
+			require.NoError(t, writer.Commit(t.Context(), change("s", "a", `2`)))
+			// The hint of a process that does not listen yet is lost: a program
+			// has its Poll for that, and this test repeats it.
+			done := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(100 * time.Millisecond):
+						writer.Wake()
+					}
+				}
+			}()
+			for at.Head < n+2 {
+				require.NoError(t, reader.Wait(t.Context(), "s", at))
+				page, err := reader.Read(t.Context(), "s", 0, 1)
+				require.NoError(t, err)
+				at = page.Position
+			}
+			close(done)
+		}
+	})
+}
+
+func TestAReaderFromTheFutureProvesARestore(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		var log bytes.Buffer
+		s := start(t, open(&sqlstore.Store{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("other", "a", `1`)))
+		before, other := head(t, s, "s", 1), head(t, s, "other", 1)
+		report := func(version uint64) {
+			stored, err := s.Report(t.Context(), "s", statesync.Report{Reader: "r", Session: 1, Sequence: version, Applied: statesync.Cursor{Epoch: before.Epoch, Version: version}})
+			require.NoError(t, err)
+			require.True(t, stored)
+		}
+		report(1)
+		require.Equal(t, before, head(t, s, "s", 1))
+		report(2)
+		require.NotEqual(t, before.Epoch, head(t, s, "s", 1).Epoch)
+		require.Equal(t, other, head(t, s, "other", 1))
+		require.Contains(t, log.String(), "restored")
+	})
+}
+
+func TestALogThatFallsBackUnderItsReadersGetsAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := start(t, open(&sqlstore.Store{Poll: 5 * time.Millisecond}))
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("s", "b", `1`)))
+		at := head(t, s, "s", 2)
+		waits := make(chan error, 1)
+		go func() { waits <- s.Wait(t.Context(), "s", at) }()
+		// Once the watcher knows of version 2, it is lost.
+		require.NoError(t, s.Commit(t.Context(), change("s", "c", `1`)))
+		require.NoError(t, <-waits)
+		at = head(t, s, "s", 3)
+		_, err := s.DB.ExecContext(t.Context(), `DELETE FROM trueup_log WHERE version > 1`)
+		require.NoError(t, err)
+		require.NoError(t, s.Wait(t.Context(), "s", at))
+		require.NotEqual(t, at.Epoch, head(t, s, "s", 1).Epoch)
+	})
+}
+
+func TestADatabaseWithAnotherOriginGetsAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	s := openPostgreSQL(t, url, &sqlstore.Store{})
+	stop := starts(t, s)
+	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
+	before := head(t, s, "s", 1)
+	stop()
+	start := func() *sqlstore.Store { return openPostgreSQL(t, url, &sqlstore.Store{}) }
+	again := start()
+	stop = starts(t, again)
+	require.NoError(t, again.Commit(t.Context(), change("s", "a", `2`)))
+	require.Equal(t, before.Epoch, head(t, again, "s", 2).Epoch, "a restart is no restore")
+	stop()
+	var origin string
+	require.NoError(t, s.DB.QueryRowContext(t.Context(), `SELECT origin FROM trueup_meta`).Scan(&origin))
+	require.Regexp(t, `^\d+/\d+/\d+/[0-9A-F]{8}$`, origin)
+	// As if the data came from another cluster.
+	_, err := s.DB.ExecContext(t.Context(), `UPDATE trueup_meta SET origin = '1/2/3/00000001'`)
+	require.NoError(t, err)
+	third := start()
+	defer starts(t, third)()
+	require.NoError(t, third.Commit(t.Context(), change("s", "a", `3`)))
+	require.NotEqual(t, before.Epoch, head(t, third, "s", 3).Epoch)
+}
+
+func TestAStandbyTakesOverFromALeaderThatIsStuck(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	// Whoever holds the lock, as another's session behind a pooler, does nothing.
+	s := openPostgreSQL(t, url, &sqlstore.Store{Poll: 10 * time.Millisecond})
+	first := openPostgreSQL(t, url, &sqlstore.Store{})
+	stop := starts(t, first)
+	var id, classid, objid int64
+	require.Eventually(t, func() bool {
+		return s.DB.QueryRowContext(t.Context(), `SELECT objsubid, classid, objid FROM pg_locks
+			WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&id, &classid, &objid) == nil
+	}, within, time.Millisecond)
+	stop()
+	conn, err := connect(t, url).Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.Eventually(t, func() bool {
+		var got bool
+		require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT pg_try_advisory_lock($1)`, classid<<32|objid).Scan(&got))
+		return got
+	}, within, time.Millisecond)
+	start(t, s)
+	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
+	head(t, s, "s", 1)
+}
+
+func TestStartReturnsWhatNoRetryCures(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := open(&sqlstore.Store{})
+		require.Error(t, (&sqlstore.Store{DB: s.DB, Dialect: s.Dialect, Prefix: "missing_"}).Start(t.Context()))
+	})
+	require.EqualError(t, (&sqlstore.Store{Prefix: "A", Poll: -1}).Start(t.Context()),
+		"sqlstore.Store: field DB: is required\nfield Dialect: is 0, must be SQLite or PostgreSQL\nfield Prefix: \"A\" does not match ^[a-z_][a-z0-9_]{0,30}$\nfield Poll: is -1ns, must not be negative")
+}
+
+func TestBatchesAreToldOf(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		var mu sync.Mutex
+		var changes, scopes int
+		s := open(&sqlstore.Store{OnBatch: func(b sqlstore.Batch) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes += b.Changes
+			scopes += b.Scopes
+		}})
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("s", "a", `2`), change("t", "a", `3`)))
+		stop := starts(t, s)
+		head(t, s, "s", 2)
+		stop()
+		require.Equal(t, 3, changes)
+		require.Equal(t, 2, scopes)
+	})
+}
+
+func TestAnAbandonedTransactionMakesNobodyWait(t *testing.T) {
+	t.Parallel()
+	s := start(t, openPostgreSQL(t, database(t), &sqlstore.Store{}))
+	open := func() *sql.Tx {
+		tx, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, s.AddScope(t.Context(), tx, "s"))
+		require.NoError(t, s.Append(t.Context(), tx, change("s", "a", `1`)))
+		return tx
+	}
+	abandoned, second := open(), open()
+	require.NoError(t, second.Commit())
+	s.Wake()
+	head(t, s, "s", 1)
+	require.NoError(t, abandoned.Commit())
+	head(t, s, "s", 2)
+}
+
+func TestOldTombstonesAreKeptForTheirTime(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := start(t, open(&sqlstore.Store{}))
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", ""), change("s", "b", ""), change("s", "c", `1`)))
+		head(t, s, "s", 3)
+		require.NoError(t, s.Prune(t.Context()))
+		require.Zero(t, head(t, s, "s", 3).Floor, "they are younger than 7 days")
+		_, err := s.DB.ExecContext(t.Context(), `UPDATE trueup_log SET at = at - 604800001 WHERE version = 2`)
+		require.NoError(t, err)
+		require.NoError(t, s.Prune(t.Context()))
+		require.Equal(t, uint64(2), head(t, s, "s", 3).Floor)
+	})
+}
+
+func TestAReaderWhoseLeaseRanOutHoldsBackNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := start(t, open(&sqlstore.Store{Retention: time.Nanosecond, PruneEvery: 5 * time.Millisecond}))
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
+		at := head(t, s, "s", 1)
+		_, err := s.Report(t.Context(), "s", statesync.Report{Reader: "r", Session: 1, Applied: statesync.Cursor{Epoch: at.Epoch}})
+		require.NoError(t, err)
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", ""), change("s", "c", `1`)))
+		require.NoError(t, s.Prune(t.Context()))
+		require.Zero(t, head(t, s, "s", 3).Floor)
+		_, err = s.DB.ExecContext(t.Context(), `UPDATE trueup_readers SET at = at - 86400001`)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			page, err := s.Read(t.Context(), "s", 0, 1)
+			return err == nil && page.Floor == 2
+		}, within, time.Millisecond, "Start prunes")
+	})
+}
+
+func TestNothingIsLostWhenPostgreSQLIsKilled(t *testing.T) {
+	t.Parallel()
+	crash(t)
+}
+
+func ctxWithin(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	t.Cleanup(cancel)
+	return ctx
+}

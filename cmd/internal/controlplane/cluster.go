@@ -55,7 +55,7 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	return nil
 }
 
-func clusterByID(ctx context.Context, tx *sql.Tx, clusterID string) (Cluster, error) {
+func clusterByID(ctx context.Context, tx *tx, clusterID string) (Cluster, error) {
 	var c Cluster
 	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`, clusterID)
 	return c, unknown(scanCluster(row.Scan, &c), ErrUnknownCluster)
@@ -65,8 +65,9 @@ func clusterByID(ctx context.Context, tx *sql.Tx, clusterID string) (Cluster, er
 // shown this once. For a cluster that is known already it returns no token,
 // and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
-	token, hash := newToken()
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	fresh, hash := newToken()
+	err = s.write(ctx, func(tx *tx) error {
+		token, change = fresh, Change{}
 		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
 			clusterID, region, hash, newEpoch(), newClusterLBSize, time.Now().UnixMilli())
@@ -103,7 +104,7 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 
 // Clusters returns every cluster, sorted by id.
 func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
-	err = s.read(ctx, func(tx *sql.Tx) error {
+	err = s.read(ctx, func(tx *tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
 		clusters, err = collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 		return err
@@ -116,7 +117,8 @@ func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
 
 // SetConfig sets the configuration of the cluster. It must be valid.
 func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
 			return err
@@ -145,7 +147,8 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 // is permitted is what was looked at; otherwise the error is
 // [ErrGenerationMoved].
 func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
 			return err
@@ -175,8 +178,9 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 // the backup does not have. It raises the generation and withdraws permission
 // for a mass deletion.
 func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
-	epoch, change.Changed = newEpoch(), true
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	epoch = newEpoch()
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{Changed: true}
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
@@ -198,7 +202,7 @@ func newEpoch() string {
 
 // RecordPull notes that the agent of the cluster was answered the version.
 func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
 			time.Now().UnixMilli(), version, clusterID)
 		return err

@@ -12,7 +12,7 @@ import (
 // Version returns the version of the cluster's desired state without reading
 // the state.
 func (s *Store) Version(ctx context.Context, clusterID string) (version string, err error) {
-	err = s.read(ctx, func(tx *sql.Tx) error {
+	err = s.read(ctx, func(tx *tx) error {
 		var epoch string
 		var generation int64
 		err := tx.QueryRowContext(ctx, `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterID).Scan(&epoch, &generation)
@@ -29,7 +29,7 @@ func (s *Store) Version(ctx context.Context, clusterID string) (version string, 
 // sealed and sorted.
 func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.DesiredState, error) {
 	var state *starbase.DesiredState
-	err := s.read(ctx, func(tx *sql.Tx) error {
+	err := s.read(ctx, func(tx *tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 	return state, state.Seal()
 }
 
-func servedProjects(ctx context.Context, tx *sql.Tx, clusterID string) ([]starbase.Project, error) {
+func servedProjects(ctx context.Context, tx *tx, clusterID string) ([]starbase.Project, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT id, workspace_id, slug, namespace, settings, deleted FROM projects WHERE cluster_id = ? ORDER BY id`, clusterID)
 	return collect(rows, err, func(rows *sql.Rows, p *starbase.Project) error {
 		var text string
@@ -67,7 +67,7 @@ func servedProjects(ctx context.Context, tx *sql.Tx, clusterID string) ([]starba
 	})
 }
 
-func servedServices(ctx context.Context, tx *sql.Tx, clusterID string) ([]starbase.Service, error) {
+func servedServices(ctx context.Context, tx *tx, clusterID string) ([]starbase.Service, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT p.workspace_id, s.project_id, s.environment, s.service_id, s.spec, s.deleted
 		FROM services s JOIN projects p ON p.id = s.project_id WHERE p.cluster_id = ?
 		ORDER BY s.project_id, s.environment, s.service_id`, clusterID)

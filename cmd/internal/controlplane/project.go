@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -61,7 +60,8 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 		clusterID: project.ClusterID, workspaceID: project.WorkspaceID, workspaceSlug: project.WorkspaceSlug,
 		slug: project.Slug, settings: string(settings),
 	}
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = ProjectChange{}
 		cluster, err := clusterByID(ctx, tx, project.ClusterID)
 		if err != nil {
 			return err
@@ -105,7 +105,8 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 
 // DeleteProject makes tombstones of the project and of all its services.
 func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Change, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{}
 		project, err := projectByID(ctx, tx, projectID)
 		if err != nil {
 			return err
@@ -133,7 +134,7 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 	return change, nil
 }
 
-func projectByID(ctx context.Context, tx *sql.Tx, projectID string) (p projectRow, err error) {
+func projectByID(ctx context.Context, tx *tx, projectID string) (p projectRow, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted FROM projects WHERE id = ?`, projectID).
 		Scan(&p.clusterID, &p.workspaceID, &p.workspaceSlug, &p.slug, &p.namespace, &p.settings, &p.deleted)
 	return p, unknown(err, ErrUnknownProject)
@@ -142,7 +143,7 @@ func projectByID(ctx context.Context, tx *sql.Tx, projectID string) (p projectRo
 // freeNamespace returns the first of the project's possible namespaces that
 // no other project of the cluster has. Tombstones count: their namespace may
 // still be there.
-func freeNamespace(ctx context.Context, tx *sql.Tx, projectID string, project Project) (string, error) {
+func freeNamespace(ctx context.Context, tx *tx, projectID string, project Project) (string, error) {
 	candidates := namespaces(projectID, project)
 	for _, namespace := range candidates {
 		var taken int

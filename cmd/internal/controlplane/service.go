@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,8 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 	if err != nil {
 		return Change{}, fmt.Errorf("put service %s: %w", id, err)
 	}
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{}
 		project, err := projectByID(ctx, tx, id.ProjectID)
 		if err != nil {
 			return err
@@ -56,7 +56,8 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 
 // DeleteService makes a tombstone of the service.
 func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change Change, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
+		change = Change{}
 		project, err := projectByID(ctx, tx, id.ProjectID)
 		if err != nil {
 			return err
@@ -85,7 +86,7 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 	return change, nil
 }
 
-func serviceByID(ctx context.Context, tx *sql.Tx, id starbase.Identity) (spec string, deleted bool, err error) {
+func serviceByID(ctx context.Context, tx *tx, id starbase.Identity) (spec string, deleted bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT spec, deleted FROM services WHERE project_id = ? AND environment = ? AND service_id = ?`,
 		id.ProjectID, id.Environment, id.ServiceID).Scan(&spec, &deleted)
 	return spec, deleted, unknown(err, ErrUnknownService)

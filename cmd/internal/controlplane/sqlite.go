@@ -103,7 +103,10 @@ func (c SQLite) open(ctx context.Context) (*Store, error) {
 		return nil, errors.Join(err, writer.Close())
 	}
 	reader.SetMaxOpenConns(maxReaders)
-	store := &Store{reader: reader, writer: writer, classify: classifySQLite}
+	store := &Store{
+		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
+		reading: sql.TxOptions{ReadOnly: true},
+	}
 	if err := prepareSQLite(ctx, writer); err != nil {
 		return nil, errors.Join(classifySQLite(err), store.Close())
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -42,7 +41,7 @@ func sameHash(a, b string) bool {
 // [ErrUnknownToken].
 func (s *Store) Authenticate(ctx context.Context, token string) (clusterID string, err error) {
 	hash := hashToken(token)
-	err = s.read(ctx, func(tx *sql.Tx) error {
+	err = s.read(ctx, func(tx *tx) error {
 		var current, previous string
 		var until int64
 		err := tx.QueryRowContext(ctx, `SELECT id, token_hash, previous_token_hash, previous_token_until
@@ -67,7 +66,7 @@ func (s *Store) Authenticate(ctx context.Context, token string) (clusterID strin
 // valid from a rotation before is revoked in either case.
 func (s *Store) RotateToken(ctx context.Context, clusterID string, overlap time.Duration) (token string, err error) {
 	token, hash := newToken()
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *tx) error {
 		var old string
 		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM clusters WHERE id = ?`, clusterID).Scan(&old); err != nil {
 			return unknown(err, ErrUnknownCluster)

@@ -1,0 +1,120 @@
+package controlplane
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+)
+
+// PostgreSQL says where the database is. This file holds all that is special to
+// PostgreSQL. Any number of control planes may share one database.
+type PostgreSQL struct {
+	// URL is postgres://user:password@host:port/database and parameters.
+	// Required. The role needs no more than to create and use tables in its
+	// schema.
+	URL string
+}
+
+// maxConnections is how many connections of a pool one control plane opens.
+const maxConnections = 16
+
+// migrationLock is the advisory lock that a migration takes; it spells TRUP.
+const migrationLock = applicationID
+
+// Open checks the database, brings its schema up to date and returns the store.
+// Its errors never repeat the URL, which may carry a password.
+func (c PostgreSQL) Open(ctx context.Context) (*Store, error) {
+	if _, err := pgconn.ParseConfig(c.URL); err != nil {
+		return nil, errors.New("database: the postgres URL is not valid; write postgres://user:password@host:port/database")
+	}
+	db, err := sql.Open("pgx", c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.place(), err)
+	}
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	store := &Store{
+		reader: db, writer: db, classify: classifyPostgreSQL, bind: numbered,
+		reading: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		writing: sql.TxOptions{Isolation: sql.LevelSerializable},
+	}
+	if err := migratePostgreSQL(ctx, db); err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))
+	}
+	return store, nil
+}
+
+// place returns where the database is, without the password.
+func (c PostgreSQL) place() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "postgres"
+	}
+	return u.Redacted()
+}
+
+// migratePostgreSQL runs what is missing, while other control planes wait.
+func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
+	known, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	// After Commit this does nothing.
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS trueup_schema (version INTEGER NOT NULL)`); err != nil {
+		return err
+	}
+	var version int
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM trueup_schema`).Scan(&version); err != nil {
+		return err
+	}
+	if version > len(known) {
+		return fmt.Errorf("%w (schema %d, this program knows %d): run the newer version or choose another database", ErrNewerSchema, version, len(known))
+	}
+	for at, name := range known[version:] {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO trueup_schema (version) VALUES ($1)`, version+at+1); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// classifyPostgreSQL adds ErrBusy to what another transaction or a lost
+// connection caused.
+func classifyPostgreSQL(err error) error {
+	var state *pgconn.PgError
+	var network net.Error
+	switch {
+	case errors.As(err, &state):
+		switch state.Code {
+		// Serialisation failure, deadlock, lock not available, too many
+		// connections, shutdown, crash, start.
+		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03":
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+	case errors.As(err, &network), errors.Is(err, sql.ErrConnDone):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}

@@ -1,0 +1,50 @@
+package controlplane
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+)
+
+// tx is a transaction that takes SQL with ? for parameters, whatever the
+// database calls them.
+type tx struct {
+	*sql.Tx
+	bind func(string) string
+}
+
+// ExecContext is that of [sql.Tx].
+func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.Tx.ExecContext(ctx, t.bind(query), args...)
+}
+
+// QueryContext is that of [sql.Tx].
+func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.Tx.QueryContext(ctx, t.bind(query), args...)
+}
+
+// QueryRowContext is that of [sql.Tx].
+func (t *tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.Tx.QueryRowContext(ctx, t.bind(query), args...)
+}
+
+// PrepareContext is that of [sql.Tx].
+func (t *tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	return t.Tx.PrepareContext(ctx, t.bind(query))
+}
+
+// asIs is the bind of SQLite.
+func asIs(query string) string { return query }
+
+// numbered turns each ? into $1, $2 and so on. Our SQL has no ? elsewhere.
+func numbered(query string) string {
+	parts := strings.Split(query, "?")
+	var text strings.Builder
+	text.WriteString(parts[0])
+	for n, part := range parts[1:] {
+		text.WriteString("$" + strconv.Itoa(n+1))
+		text.WriteString(part)
+	}
+	return text.String()
+}

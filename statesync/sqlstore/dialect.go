@@ -30,7 +30,7 @@ func (d Dialect) String() string {
 }
 
 const (
-	columns = 5   // of the queue that Append fills
+	columns = 5  // of the queue that Append fills
 	maxRows = 64 // in one statement; SQLite takes 32,766 parameters, but drivers look each up
 )
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 )
 
@@ -41,7 +42,7 @@ func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch string, vers
 	n, err := result.RowsAffected()
 	if n > 0 {
 		s.logger().ErrorContext(ctx, "the log has lost what was read from it: was the database restored? The scope has another epoch now",
-			"scope", scope, "epoch", epoch, "version", version)
+			slog.String("scope", scope), slog.String("epoch", epoch), slog.Uint64("version", version))
 	}
 	return n > 0, err
 }
@@ -75,7 +76,7 @@ func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
 	err := on.QueryRowContext(ctx, s.sql.origin).Scan(&o.base, &timeline)
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && slices.Contains([]string{"0A000", "42501", "42883"}, state.SQLState()) {
-		s.logger().WarnContext(ctx, "this server does not tell its origin: call NewEpoch after each restore and failover", "error", err)
+		s.logger().WarnContext(ctx, "this server does not tell its origin: call NewEpoch after each restore and failover", slog.Any("error", err))
 		return origin{}, nil
 	}
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin) (changed
 	if before == "" {
 		return true, nil
 	}
-	s.logger().ErrorContext(ctx, "the database was restored, moved or failed over: all scopes have another epoch now", "before", before, "now", now)
+	s.logger().ErrorContext(ctx, "the database was restored, moved or failed over: all scopes have another epoch now", slog.String("before", before), slog.String("now", now))
 	_, err = tx.ExecContext(ctx, s.sql.newEpochs)
 	return true, err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"syscall"
@@ -79,7 +80,7 @@ func (s *Store) retry(ctx context.Context, do func() error) error {
 		if err == nil || !Retryable(err) || ctx.Err() != nil || pause.n >= 10 {
 			return err
 		}
-		s.logger().WarnContext(ctx, "database: trying again", "error", err)
+		s.logger().WarnContext(ctx, "database: trying again", slog.Any("error", err))
 		if !pause.wait(ctx) {
 			return err
 		}

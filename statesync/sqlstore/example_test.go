@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -17,20 +16,24 @@ import (
 // A program changes its own table and tells of it in the same transaction.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // best effort
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)&_txlock=immediate")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer db.Close()
 
 	store := &sqlstore.Store{DB: db, Dialect: sqlstore.SQLite}
 	if err := store.Migrate(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	started := make(chan error)
 	go func() { started <- store.Start(ctx) }()
@@ -41,7 +44,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback()
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		if _, err := tx.ExecContext(ctx, `CREATE TABLE deployments (id TEXT PRIMARY KEY, image TEXT)`); err != nil {
 			return err
 		}
@@ -56,7 +59,8 @@ func Example() {
 		return tx.Commit()
 	}()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	store.Wake()
 
@@ -64,7 +68,8 @@ func Example() {
 	var page statesync.Page
 	for page.Head == 0 {
 		if page, err = store.Read(ctx, "eu-west", 0, 100); err != nil && ctx.Err() != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	for _, item := range page.Items {
@@ -81,10 +86,11 @@ func Example() {
 func ExampleRetryable() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer db.Close()
-	_, err = db.Exec(`SELECT * FROM missing`)
+	_, err = db.ExecContext(context.Background(), `SELECT * FROM missing`)
 	fmt.Println(sqlstore.Retryable(err))
 	// Output: false
 }

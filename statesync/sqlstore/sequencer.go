@@ -55,8 +55,8 @@ func (r *running) sequenceOnConnection(ctx context.Context) error {
 		_ = conn.Close()
 	}()
 	var leads bool
-	var oldest, since = int64(0), time.Time{}
-	var actsUntil time.Time
+	var oldest int64
+	var since, actsUntil time.Time
 	return r.sequenceOn(ctx, conn, func(ctx context.Context, woken bool) (bool, error) {
 		switch {
 		case leads || time.Now().Before(actsUntil):

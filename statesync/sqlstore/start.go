@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -60,13 +61,12 @@ func (r *running) supervise(ctx context.Context, what string, do func(context.Co
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := do(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case permanent(err):
+		if ctx.Err() == nil && permanent(err) {
 			return err
 		}
-		r.logger().WarnContext(ctx, "database: trying again", "what", what, "error", err)
+		if ctx.Err() == nil {
+			r.logger().WarnContext(ctx, "database: trying again", slog.String("what", what), slog.Any("error", err))
+		}
 		if time.Since(began) > time.Minute {
 			pause = backoff{}
 		}

@@ -31,7 +31,7 @@ const (
 
 // storm is many writers, readers and faults on one log at the same time.
 type storm struct {
-	db      *sql.DB // the writers'
+	db      *sql.DB           // the writers'
 	stores  []*sqlstore.Store // the first is started, the others by faults
 	writers int
 	commits int64
@@ -312,7 +312,7 @@ func cut(conn *sql.Conn) {
 func restarts(tb testing.TB, store *sqlstore.Store, between time.Duration) func(ctx context.Context, r *rand.Rand) {
 	tb.Helper()
 	return func(ctx context.Context, r *rand.Rand) {
-		stop := starts(tb, store)
+		stop := starts(tb, store) //nolint:contextcheck // it ends when it is stopped
 		defer stop()
 		pause(ctx, between/4+time.Duration(r.Int64N(int64(between))))
 	}

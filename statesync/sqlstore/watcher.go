@@ -101,8 +101,8 @@ func (w *watcher) leave(e *watched) {
 func (w *watcher) look(e *watched, at statesync.Position) (same, moved bool, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	comparable := e.known && e.Epoch == at.Epoch && e.Floor == at.Floor
-	return comparable && e.Head <= at.Head, comparable && e.Head > at.Head, e.changed
+	alike := e.known && e.Epoch == at.Epoch && e.Floor == at.Floor
+	return alike && e.Head <= at.Head, alike && e.Head > at.Head, e.changed
 }
 
 // put remembers a position that was read. Heads only rise in an epoch, so one

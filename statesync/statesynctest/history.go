@@ -99,7 +99,7 @@ type Reader struct {
 // seen.
 type places struct{ first, last int }
 
-var nowhere = places{-1, -1}
+func nowhere() places { return places{-1, -1} }
 
 // Reader returns a reader that has nothing yet. Its methods are called by one
 // goroutine at a time.
@@ -170,27 +170,27 @@ func (r *Reader) saw(key statesync.Key) places {
 	if at, ok := r.seen[key]; ok {
 		return at
 	}
-	return nowhere
+	return nowhere()
 }
 
 // match finds the changes that the item may show.
 func (r *Reader) match(i statesync.Item) (places, error) {
 	all, before := r.history.keys[i.Key], r.saw(i.Key)
 	same := func(w *written) bool { return w.Deleted == i.Deleted && bytes.Equal(w.Value, i.Value) }
-	found, undone := nowhere, false
+	found, undone := nowhere(), false
 	for _, w := range all[before.first+1:] {
 		switch {
 		case !same(w):
 		case w.commit.outcome == rolledBack:
 			undone = true
-		case found == nowhere:
+		case found == nowhere():
 			found = places{w.at, w.at}
 		default:
 			found.last = w.at
 		}
 	}
 	switch {
-	case found != nowhere:
+	case found != nowhere():
 		return found, nil
 	case undone:
 		return found, fmt.Errorf("%s is what was rolled back", list([]statesync.Item{i}))

@@ -252,10 +252,10 @@ var planted = []struct {
 		return err
 	})},
 	{"does not wake for a floor", "wait returns when the floor rises", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		return awaits(ctx, scope, log, at, func(p statesync.Position) bool { return p.Head != at.Head || p.Epoch != at.Epoch })
+		return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head || p.Epoch != at.Epoch })
 	})},
 	{"does not wake for an epoch", "wait returns when the epoch changes", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		return awaits(ctx, scope, log, at, func(p statesync.Position) bool { return p.Head != at.Head })
+		return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head })
 	})},
 	{"commits a rollback", "a rollback leaves no trace", func(s *statesynctest.Store) {
 		begin := s.Begin
@@ -347,7 +347,7 @@ func pruning(prune func(m *statesync.Memory, scope string, head uint64) error) f
 	}
 }
 
-func awaits(ctx context.Context, scope string, log statesync.Log, at statesync.Position, moved func(statesync.Position) bool) error {
+func awaits(ctx context.Context, scope string, log statesync.Log, moved func(statesync.Position) bool) error {
 	for {
 		p, err := log.Read(ctx, scope, 0, 1)
 		if err != nil || moved(p.Position) {

@@ -117,6 +117,19 @@ func SumOf(instances []Instance) Sum {
 	return Sum(h.Sum(nil))
 }
 
+// Health returns how a sentinel does of which so many pods are wanted and
+// available.
+func Health(wanted, available int32) ctrlv1.Health {
+	switch {
+	case wanted == 0:
+		return ctrlv1.Health_HEALTH_PAUSED
+	case available > 0:
+		return ctrlv1.Health_HEALTH_HEALTHY
+	default:
+		return ctrlv1.Health_HEALTH_UNHEALTHY
+	}
+}
+
 // Update returns what is reported of the deployment whose ReplicaSet has the name.
 func Update(name string, instances []Instance) *ctrlv1.ReportDeploymentStatusRequest_Update {
 	update := &ctrlv1.ReportDeploymentStatusRequest_Update{K8SName: name}

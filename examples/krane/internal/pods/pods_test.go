@@ -325,4 +325,18 @@ func TestAnUpdateStatesEachInstance(t *testing.T) {
 			K8SName: "a", Address: "10.0.0.7:8080", CpuMillicores: 250, MemoryMib: 512, Status: pods.Running,
 		}},
 	}, got), got)
+	for _, message := range []proto.Message{got, got.GetInstances()[0]} {
+		fields := message.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			require.True(t, message.ProtoReflect().Has(fields.Get(i)), "%s is not reported", fields.Get(i).FullName())
+		}
+	}
+}
+
+func TestASentinelIsPausedHealthyOrUnhealthy(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, ctrlv1.Health_HEALTH_PAUSED, pods.Health(0, 0))
+	require.Equal(t, ctrlv1.Health_HEALTH_PAUSED, pods.Health(0, 2), "they are about to go")
+	require.Equal(t, ctrlv1.Health_HEALTH_HEALTHY, pods.Health(3, 1))
+	require.Equal(t, ctrlv1.Health_HEALTH_UNHEALTHY, pods.Health(1, 0))
 }

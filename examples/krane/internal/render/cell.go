@@ -36,6 +36,7 @@ type Component string
 // The components.
 const (
 	Namespace  Component = "namespace"
+	Account    Component = "account"
 	Deployment Component = "deployment"
 	Sentinel   Component = "sentinel"
 	Policy     Component = "policy"
@@ -93,7 +94,9 @@ func Kinds(component Component) []schema.GroupVersionKind {
 	)
 	switch component {
 	case Namespace:
-		return []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, account, secret}
+		return []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, secret}
+	case Account:
+		return []schema.GroupVersionKind{account}
 	case Deployment:
 		return []schema.GroupVersionKind{
 			secret, account,

@@ -10,10 +10,14 @@
 // [Kinds] of its own, so that each can be complete, applied and pruned by
 // itself:
 //
-//   - namespace: a Namespace, its default ServiceAccount without token, and the
-//     Secret to pull images with. Several deployments share them, so they carry
-//     no more labels. The ServiceAccount is made by Kubernetes as well, whoever
-//     is first: apply this component with apply.AdoptForeign.
+//   - namespace: a Namespace, and the Secret to pull images with. Several
+//     deployments share them, so they carry no more labels. Apply it with
+//     apply.SkipForeign: a namespace that was there before is used, never owned.
+//     To find that out costs a refused request after each restart and every few
+//     minutes, so leave one that is known to be there out of the set.
+//   - account: the default ServiceAccount of a namespace, without a mounted token.
+//     Kubernetes makes it as well, whoever is first: apply it with
+//     apply.AdoptForeign. Should it be deleted, Kubernetes makes it anew.
 //   - deployment: a Secret, a ServiceAccount, a ReplicaSet, and what goes with it.
 //   - sentinel: a Deployment, a Service and a PodDisruptionBudget.
 //   - policy: a CiliumNetworkPolicy as the control plane sent it.

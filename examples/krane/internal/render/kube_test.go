@@ -30,7 +30,7 @@ type agent struct {
 }
 
 func components() []render.Component {
-	return []render.Component{render.Namespace, render.Deployment, render.Sentinel, render.Policy}
+	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}
 }
 
 func startAgent(t *testing.T, cluster *kubetest.Cluster) *agent {
@@ -49,8 +49,12 @@ func startAgent(t *testing.T, cluster *kubetest.Cluster) *agent {
 	for _, c := range components() {
 		live := &apply.Live{Client: client, Mapper: mapper, Owner: render.Owner(c, cell.Region), Kinds: render.Kinds(c)}
 		applier := &apply.Applier{Live: live}
-		if c == render.Namespace {
+		switch c {
+		case render.Namespace:
+			applier.Adoption = apply.SkipForeign
+		case render.Account:
 			applier.Adoption = apply.AdoptForeign
+		default:
 		}
 		a.appliers[c] = applier
 		go func() { ended <- live.Start(ctx) }()
@@ -93,6 +97,7 @@ func (a *agent) pass(t *testing.T) {
 	ok := must(t)
 	full, least, guard := fullDeployment(), leastDeployment(), sentinel()
 	a.apply(t, render.Namespace, ok(cell.Namespace("ws-acme"))...)
+	a.apply(t, render.Account, ok(cell.Account("ws-acme"))...)
 	a.apply(t, render.Deployment, slices.Concat(
 		ok(cell.Deployment(full, variables, a.owner(render.Deployment, "ReplicaSet", full.GetK8SName()))),
 		ok(cell.Deployment(least, nil, a.owner(render.Deployment, "ReplicaSet", least.GetK8SName()))),
@@ -122,7 +127,11 @@ func TestOnARealKubernetes(t *testing.T) {
 	require.NoError(t, cluster.Apply(t.Context(), string(given)))
 	kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
 
+	kubectl("create", "namespace", "theirs")
+
 	a := startAgent(t, cluster)
+	a.apply(t, render.Namespace, must(t)(cell.Namespace("theirs"))...)
+	a.apply(t, render.Account, must(t)(cell.Account("theirs"))...)
 	a.pass(t) // makes everything
 	for _, kind := range []string{"secrets", "serviceaccounts", "horizontalpodautoscalers", "ciliumnetworkpolicies", "poddisruptionbudgets"} {
 		eventually(t, "each of "+kind+" has its owner", func() bool {
@@ -131,7 +140,10 @@ func TestOnARealKubernetes(t *testing.T) {
 				"-o", "jsonpath={range .items[*]}{.metadata.ownerReferences[*].kind} {end}") == "ReplicaSet ReplicaSet"
 		})
 	}
-	require.Equal(t, "false", kubectl("get", "serviceaccount", "default", "-n", "ws-acme", "-o", "jsonpath={.automountServiceAccountToken}"))
+	for _, namespace := range []string{"ws-acme", "theirs"} {
+		require.Equal(t, "false", kubectl("get", "serviceaccount", "default", "-n", namespace, "-o", "jsonpath={.automountServiceAccountToken}"))
+	}
+	require.Equal(t, "namespace/ws-acme", kubectl("get", "namespaces", "-l", "app.kubernetes.io/managed-by=krane", "-o", "name"), "never taken over")
 
 	// The autoscaler asks for two pods of one deployment, one of the other.
 	eventually(t, "pods run on the node for untrusted ones", func() bool {

@@ -6,21 +6,18 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Namespace returns what a namespace has once, for all that lives in it: the
-// Namespace, its default ServiceAccount without a mounted token, and, when the
-// cell has a registry with a password, the Secret to pull images with.
+// Namespace and, when the cell has a registry with a password, the Secret to pull
+// images with.
 func (c Cell) Namespace(name string) ([]*unstructured.Unstructured, error) {
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return nil, fmt.Errorf("namespace: %w", &FieldError{Field: "k8s_namespace", Value: name, Want: wantLabelName})
+	var p problems
+	p.namespace(name)
+	if err := p.err(); err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
 	}
-	labels := func() object { return c.labels(Namespace, nil) }
-	objects := []*unstructured.Unstructured{
-		newObject("v1", "Namespace", "", name, labels(), object{}),
-		newObject("v1", "ServiceAccount", name, "default", labels(), object{"automountServiceAccountToken": false}),
-	}
+	objects := []*unstructured.Unstructured{newObject("v1", "Namespace", "", name, c.labels(Namespace, nil), object{})}
 	if c.Registry == (Registry{}) {
 		return objects, nil
 	}
@@ -31,8 +28,21 @@ func (c Cell) Namespace(name string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	return append(objects, newObject("v1", "Secret", name, pullSecretName, labels(), object{
+	return append(objects, newObject("v1", "Secret", name, pullSecretName, c.labels(Namespace, nil), object{
 		"type": "kubernetes.io/dockerconfigjson",
 		"data": object{".dockerconfigjson": base64.StdEncoding.EncodeToString(login)},
 	})), nil
+}
+
+// Account returns the default ServiceAccount of a namespace, without a mounted
+// token.
+func (c Cell) Account(namespace string) ([]*unstructured.Unstructured, error) {
+	var p problems
+	p.namespace(namespace)
+	if err := p.err(); err != nil {
+		return nil, fmt.Errorf("account: %w", err)
+	}
+	return []*unstructured.Unstructured{
+		newObject("v1", "ServiceAccount", namespace, "default", c.labels(Account, nil), object{"automountServiceAccountToken": false}),
+	}, nil
 }

@@ -28,9 +28,7 @@ const (
 // the rules.
 func (c Cell) Policy(m *ctrlv1.ApplyCiliumNetworkPolicy) ([]*unstructured.Unstructured, error) {
 	var p problems
-	if len(validation.IsDNS1123Label(m.GetK8SNamespace())) > 0 {
-		p.add("k8s_namespace", m.GetK8SNamespace(), wantLabelName)
-	}
+	p.namespace(m.GetK8SNamespace())
 	if len(validation.IsDNS1123Subdomain(m.GetK8SName())) > 0 {
 		p.add("k8s_name", m.GetK8SName(), "the name of an object: lower case letters, digits, - and .")
 	}

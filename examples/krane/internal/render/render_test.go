@@ -79,6 +79,12 @@ func policy() *ctrlv1.ApplyCiliumNetworkPolicy {
 	return &ctrlv1.ApplyCiliumNetworkPolicy{K8SNamespace: "ws-acme", K8SName: "egress", CiliumNetworkPolicyId: "cnp_1", Policy: []byte(policyJSON)}
 }
 
+func leastPolicy() *ctrlv1.ApplyCiliumNetworkPolicy {
+	m := policy()
+	m.Policy = []byte(`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","specs":[]}`)
+	return m
+}
+
 // must takes the results of a rendering that cannot fail.
 func must(t *testing.T) func([]*unstructured.Unstructured, error) []*unstructured.Unstructured {
 	t.Helper()
@@ -110,6 +116,8 @@ func TestObjectsAreAsInTheGoldenFiles(t *testing.T) {
 	}{
 		"namespace":          {render.Namespace, cell.Region, must(t)(cell.Namespace("ws-acme"))},
 		"namespace-least":    {render.Namespace, "eu", must(t)(plain.Namespace("ws-acme"))},
+		"account":            {render.Account, "eu", must(t)(plain.Account("ws-acme"))},
+		"policy-least":       {render.Policy, "eu", must(t)(plain.Policy(leastPolicy()))},
 		"deployment":         {render.Deployment, cell.Region, must(t)(cell.Deployment(fullDeployment(), variables, uid))},
 		"deployment-least":   {render.Deployment, "eu", must(t)(plain.Deployment(leastDeployment(), nil, ""))},
 		"sentinel":           {render.Sentinel, cell.Region, must(t)(cell.Sentinel(sentinel(), uid))},
@@ -150,20 +158,20 @@ func withSignal(signal string) *ctrlv1.ApplyDeployment {
 
 func TestTheOrderIsTheDocumentedOne(t *testing.T) {
 	t.Parallel()
-	objects := append(must(t)(cell.Namespace("ws-acme")), must(t)(cell.Deployment(fullDeployment(), variables, ""))...)
+	objects := slices.Concat(must(t)(cell.Namespace("ws-acme")), must(t)(cell.Account("ws-acme")), must(t)(cell.Deployment(fullDeployment(), variables, "")))
 	kinds := make([]string, len(objects))
 	for i, o := range objects {
 		kinds[i] = o.GetKind()
 	}
 	require.Equal(t, []string{
-		"Namespace", "ServiceAccount", "Secret", "Secret", "ServiceAccount", "ReplicaSet", "HorizontalPodAutoscaler",
+		"Namespace", "Secret", "ServiceAccount", "Secret", "ServiceAccount", "ReplicaSet", "HorizontalPodAutoscaler",
 		"CiliumNetworkPolicy", "PodDisruptionBudget",
 	}, kinds)
 }
 
 func TestEachComponentHasAnOwnerOfItsOwn(t *testing.T) {
 	t.Parallel()
-	components := []render.Component{render.Namespace, render.Deployment, render.Sentinel, render.Policy}
+	components := []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}
 	seen := map[string]bool{}
 	for _, c := range components {
 		for _, region := range []string{"eu", "us"} {
@@ -171,7 +179,7 @@ func TestEachComponentHasAnOwnerOfItsOwn(t *testing.T) {
 		}
 		require.NotEmpty(t, render.Kinds(c))
 	}
-	require.Len(t, seen, 8)
+	require.Len(t, seen, 10)
 	require.Empty(t, render.Kinds("other"))
 }
 

@@ -52,9 +52,7 @@ type ids [][2]string
 
 // common checks what deployments and sentinels both state.
 func (p *problems) common(namespace, image string, millicores, mebi int64, ids ids) {
-	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		p.add("k8s_namespace", namespace, wantLabelName)
-	}
+	p.namespace(namespace)
 	for _, id := range ids {
 		p.label(id[0], id[1])
 	}
@@ -67,6 +65,13 @@ func (p *problems) common(namespace, image string, millicores, mebi int64, ids i
 	}
 	if mebi < 1 || mebi > math.MaxInt32 {
 		p.add("memory_mib", mebi, "1 or more, in MiB")
+	}
+}
+
+// namespace takes any but those of Kubernetes itself.
+func (p *problems) namespace(name string) {
+	if len(validation.IsDNS1123Label(name)) > 0 || strings.HasPrefix(name, "kube-") {
+		p.add("k8s_namespace", name, wantLabelName+", not kube- first")
 	}
 }
 

@@ -95,8 +95,12 @@ func TestAnInvalidSentinelIsRefusedWithEachFieldNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Zero(t, replicas)
-	_, err = cell.Namespace("Shop")
-	require.ErrorContains(t, err, `k8s_namespace is "Shop"`)
+	for _, name := range []string{"Shop", "", "kube-system"} {
+		_, err := cell.Namespace(name)
+		require.ErrorContains(t, err, `namespace: k8s_namespace is "`+name+`"`)
+		_, err = cell.Account(name)
+		require.ErrorContains(t, err, `account: k8s_namespace is "`+name+`"`)
+	}
 }
 
 func TestAPolicyThatIsNoneOfOursIsRefusedWithoutItsRules(t *testing.T) {

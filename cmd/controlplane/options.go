@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 )
 
@@ -50,10 +51,6 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
-	path, err := o.databasePath()
-	if err != nil {
-		return err
-	}
 	token, err := o.adminToken()
 	if err != nil {
 		return err
@@ -62,23 +59,23 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := controlplane.SQLite{Path: path}.Open(ctx)
+	database, err := o.openDatabase(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, database.Close()) }()
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api, err := controlplane.NewServer(controlplane.Config{Store: store, AdminToken: token, Logger: logger, Registerer: registry})
+	api, err := controlplane.NewServer(controlplane.Config{Store: &controlplane.Store{Database: database}, AdminToken: token, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
-	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", path))
+	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", database.Name()))
 	servers := []*serve.Server{{
 		Address: o.listen, Handler: api, TLS: tlsConfig, Logger: logger,
 		Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
-			if err := store.Ping(ctx); err != nil {
+			if err := database.Ping(ctx); err != nil {
 				// The error may name paths; the log has it.
 				logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
 				return errors.New("cannot be read")
@@ -130,22 +127,26 @@ func (o options) checkAddresses() error {
 	return nil
 }
 
-// databasePath returns the file of the database. Its errors do not repeat a
-// value that may carry a password.
-func (o options) databasePath() (string, error) {
+// openDatabase opens what --database says. Its errors do not repeat a value
+// that may carry a password.
+func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	scheme, rest, isURL := strings.Cut(o.database, "://")
 	switch {
 	case !isURL:
 		rest = o.database
 	case scheme == "postgres" || scheme == "postgresql":
-		return "", o.wrong("database", "PostgreSQL is not in this build yet; give the path of a SQLite file")
+		store, err := db.PostgreSQL{URL: o.database}.Open(ctx)
+		if errors.Is(err, db.ErrBadURL) {
+			return nil, o.wrong("database", "%w", err)
+		}
+		return store, err
 	case scheme != "sqlite":
-		return "", o.wrong("database", "%q is not a kind of database this program knows; give the path of a SQLite file", scheme)
+		return nil, o.wrong("database", "%q is not a kind of database this program knows; give the path of a SQLite file or postgres://user:password@host:port/database", scheme)
 	}
 	if rest == "" {
-		return "", o.wrong("database", "the path is empty")
+		return nil, o.wrong("database", "the path is empty")
 	}
-	return rest, nil
+	return db.SQLite{Path: rest}.Open(ctx)
 }
 
 func (o options) adminToken() (string, error) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -41,7 +42,7 @@ var storeErrors = []struct { //nolint:gochecknoglobals // a table, never written
 	{ErrGenerationMoved, apiError{status: http.StatusConflict, code: "generation_moved", message: "the generation is no longer the one that was looked at"}},
 	{ErrGenerationAhead, apiError{status: http.StatusBadRequest, code: "generation_ahead", message: "the report is about a generation that does not exist; if the database was restored, start a new epoch"}},
 	{ErrTooManyStatuses, apiError{status: http.StatusRequestEntityTooLarge, code: "too_large", message: "more services reported than are kept for a cluster"}},
-	{ErrBusy, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
+	{db.ErrBusy, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 	{context.DeadlineExceeded, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 }
 

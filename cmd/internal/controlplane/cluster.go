@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -55,9 +56,9 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	return nil
 }
 
-func clusterByID(ctx context.Context, tx *tx, clusterID string) (Cluster, error) {
+func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, error) {
 	var c Cluster
-	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`, clusterID)
+	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`+tx.Lock, clusterID)
 	return c, unknown(scanCluster(row.Scan, &c), ErrUnknownCluster)
 }
 
@@ -66,7 +67,7 @@ func clusterByID(ctx context.Context, tx *tx, clusterID string) (Cluster, error)
 // and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
 	fresh, hash := newToken()
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
 		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
@@ -104,7 +105,7 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 
 // Clusters returns every cluster, sorted by id.
 func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
-	err = s.read(ctx, func(tx *tx) error {
+	err = s.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
 		clusters, err = collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 		return err
@@ -117,7 +118,7 @@ func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
 
 // SetConfig sets the configuration of the cluster. It must be valid.
 func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
@@ -147,7 +148,7 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 // is permitted is what was looked at; otherwise the error is
 // [ErrGenerationMoved].
 func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
@@ -179,7 +180,7 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 // for a mass deletion.
 func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
 	epoch = newEpoch()
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		change = Change{Changed: true}
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
@@ -202,7 +203,7 @@ func newEpoch() string {
 
 // RecordPull notes that the agent of the cluster was answered the version.
 func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
-	err := s.write(ctx, func(tx *tx) error {
+	err := s.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
 			time.Now().UnixMilli(), version, clusterID)
 		return err

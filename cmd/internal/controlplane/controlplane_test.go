@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -59,7 +60,7 @@ type answer struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "trueup.db"), log: &syncBuffer{}, registry: prometheus.NewRegistry(), tokens: map[string]string{}}
-	w.store = openStore(t, w.path)
+	w.store = openEither(t, w.path)
 	server, err := controlplane.NewServer(controlplane.Config{
 		Store: w.store, AdminToken: adminToken, Registerer: w.registry,
 		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -78,10 +79,10 @@ func newWorld(t *testing.T) *world {
 
 func openStore(t *testing.T, path string) *controlplane.Store {
 	t.Helper()
-	store, err := controlplane.SQLite{Path: path}.Open(t.Context())
+	store, err := db.SQLite{Path: path}.Open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return store
+	return &controlplane.Store{Database: store}
 }
 
 func (w *world) do(method, path, token, body string, header ...string) answer {

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
 // Version returns the version of the cluster's desired state without reading
 // the state.
 func (s *Store) Version(ctx context.Context, clusterID string) (version string, err error) {
-	err = s.read(ctx, func(tx *tx) error {
+	err = s.Read(ctx, func(tx *db.Tx) error {
 		var epoch string
 		var generation int64
 		err := tx.QueryRowContext(ctx, `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterID).Scan(&epoch, &generation)
@@ -29,7 +30,7 @@ func (s *Store) Version(ctx context.Context, clusterID string) (version string, 
 // sealed and sorted.
 func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.DesiredState, error) {
 	var state *starbase.DesiredState
-	err := s.read(ctx, func(tx *tx) error {
+	err := s.Read(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
 			return err
@@ -51,7 +52,7 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 	return state, state.Seal()
 }
 
-func servedProjects(ctx context.Context, tx *tx, clusterID string) ([]starbase.Project, error) {
+func servedProjects(ctx context.Context, tx *db.Tx, clusterID string) ([]starbase.Project, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT id, workspace_id, slug, namespace, settings, deleted FROM projects WHERE cluster_id = ? ORDER BY id`, clusterID)
 	return collect(rows, err, func(rows *sql.Rows, p *starbase.Project) error {
 		var text string
@@ -67,7 +68,7 @@ func servedProjects(ctx context.Context, tx *tx, clusterID string) ([]starbase.P
 	})
 }
 
-func servedServices(ctx context.Context, tx *tx, clusterID string) ([]starbase.Service, error) {
+func servedServices(ctx context.Context, tx *db.Tx, clusterID string) ([]starbase.Service, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT p.workspace_id, s.project_id, s.environment, s.service_id, s.spec, s.deleted
 		FROM services s JOIN projects p ON p.id = s.project_id WHERE p.cluster_id = ?
 		ORDER BY s.project_id, s.environment, s.service_id`, clusterID)

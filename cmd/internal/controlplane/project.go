@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -60,7 +61,7 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 		clusterID: project.ClusterID, workspaceID: project.WorkspaceID, workspaceSlug: project.WorkspaceSlug,
 		slug: project.Slug, settings: string(settings),
 	}
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		change = ProjectChange{}
 		cluster, err := clusterByID(ctx, tx, project.ClusterID)
 		if err != nil {
@@ -105,7 +106,7 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 
 // DeleteProject makes tombstones of the project and of all its services.
 func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Change, err error) {
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		project, err := projectByID(ctx, tx, projectID)
 		if err != nil {
@@ -134,8 +135,8 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 	return change, nil
 }
 
-func projectByID(ctx context.Context, tx *tx, projectID string) (p projectRow, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted FROM projects WHERE id = ?`, projectID).
+func projectByID(ctx context.Context, tx *db.Tx, projectID string) (p projectRow, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted FROM projects WHERE id = ?`+tx.Lock, projectID).
 		Scan(&p.clusterID, &p.workspaceID, &p.workspaceSlug, &p.slug, &p.namespace, &p.settings, &p.deleted)
 	return p, unknown(err, ErrUnknownProject)
 }
@@ -143,7 +144,7 @@ func projectByID(ctx context.Context, tx *tx, projectID string) (p projectRow, e
 // freeNamespace returns the first of the project's possible namespaces that
 // no other project of the cluster has. Tombstones count: their namespace may
 // still be there.
-func freeNamespace(ctx context.Context, tx *tx, projectID string, project Project) (string, error) {
+func freeNamespace(ctx context.Context, tx *db.Tx, projectID string, project Project) (string, error) {
 	candidates := namespaces(projectID, project)
 	for _, namespace := range candidates {
 		var taken int

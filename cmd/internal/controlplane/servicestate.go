@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -73,7 +74,7 @@ const maxStatusRows = 20_000
 // dropped. A report about another epoch than the current one is dropped whole:
 // it is about a state that no longer exists.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) error {
-	err := s.write(ctx, func(tx *tx) error {
+	err := s.Write(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		switch {
 		case err != nil:
@@ -101,7 +102,7 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 	return nil
 }
 
-func saveStatuses(ctx context.Context, tx *tx, clusterID string, report starbase.StatusReport) error {
+func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport) error {
 	statement, err := tx.PrepareContext(ctx, `INSERT INTO service_status
 		(cluster_id, project_id, environment, service_id, epoch, generation, instance_id,
 		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at)
@@ -133,7 +134,7 @@ func saveStatuses(ctx context.Context, tx *tx, clusterID string, report starbase
 // Cluster returns the cluster and the state of every service that is wanted in
 // it or was reported from it, sorted by identity.
 func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster, states []ServiceState, err error) {
-	err = s.read(ctx, func(tx *tx) error {
+	err = s.Read(ctx, func(tx *db.Tx) error {
 		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster,
 	return cluster, states, nil
 }
 
-func serviceStates(ctx context.Context, tx *tx, clusterID string) ([]ServiceState, error) {
+func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceState, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT project_id, environment, service_id, epoch, generation, instance_id,
 		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at
 		FROM service_status WHERE cluster_id = ?`, clusterID)

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
 // filled returns the path of a closed database with some thousand rows.
 func filled(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trueup.db")
-	store, err := controlplane.SQLite{Path: path}.Open(t.Context())
-	require.NoError(t, err)
+	store := openStore(t, path)
 	for i := range 300 {
 		_, _, err := store.RegisterCluster(t.Context(), fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), "nyc3")
 		require.NoError(t, err)
@@ -35,20 +35,20 @@ func filled(t *testing.T) string {
 // raw opens the file past the store.
 func raw(t *testing.T, path string, statements ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
+	file, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
-	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { _ = db.Close() })
+	file.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = file.Close() })
 	for _, statement := range statements {
-		_, err := db.ExecContext(t.Context(), statement)
+		_, err := file.ExecContext(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
-	return db
+	return file
 }
 
 func requireNotOpened(t *testing.T, path string, condition error, advice string) {
 	t.Helper()
-	_, err := controlplane.SQLite{Path: path, BusyTimeout: 200 * time.Millisecond}.Open(t.Context())
+	_, err := db.SQLite{Path: path, BusyTimeout: 200 * time.Millisecond}.Open(t.Context())
 	require.ErrorIs(t, err, condition)
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, advice)
@@ -65,10 +65,10 @@ func TestADatabaseIsOpenedAgainWithWhatItHad(t *testing.T) {
 
 func TestTheDatabaseUsesAWriteAheadLogAndItsOwnMark(t *testing.T) {
 	path := filled(t)
-	db := raw(t, path)
+	file := raw(t, path)
 	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": "1", "PRAGMA application_id": "1414681936"} {
 		var got string
-		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&got))
+		require.NoError(t, file.QueryRowContext(t.Context(), query).Scan(&got))
 		require.Equal(t, want, got, query)
 	}
 }
@@ -98,7 +98,7 @@ func TestAForeignDatabaseIsLeftAlone(t *testing.T) {
 	for _, path := range []string{other, marked, letter} {
 		before, err := os.ReadFile(path)
 		require.NoError(t, err)
-		requireNotOpened(t, path, controlplane.ErrForeign, "choose another file")
+		requireNotOpened(t, path, db.ErrForeign, "choose another file")
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(before, after), "%s was changed", path)
@@ -108,7 +108,7 @@ func TestAForeignDatabaseIsLeftAlone(t *testing.T) {
 func TestADatabaseOfANewerVersionIsLeftAlone(t *testing.T) {
 	path := filled(t)
 	require.NoError(t, raw(t, path, "PRAGMA user_version = 99").Close())
-	requireNotOpened(t, path, controlplane.ErrNewerSchema, "run the newer version")
+	requireNotOpened(t, path, db.ErrNewerSchema, "run the newer version")
 }
 
 func TestADamagedDatabaseIsNotOpened(t *testing.T) {
@@ -120,24 +120,24 @@ func TestADamagedDatabaseIsNotOpened(t *testing.T) {
 		content[i] ^= 0x5a
 	}
 	require.NoError(t, os.WriteFile(path, content, 0o600))
-	requireNotOpened(t, path, controlplane.ErrCorrupt, "restore it from a backup")
+	requireNotOpened(t, path, db.ErrCorrupt, "restore it from a backup")
 
 	cut := filled(t)
 	require.NoError(t, os.Truncate(cut, 20000))
-	requireNotOpened(t, cut, controlplane.ErrCorrupt, "restore it from a backup")
+	requireNotOpened(t, cut, db.ErrCorrupt, "restore it from a backup")
 }
 
 func TestALockedDatabaseIsNotOpened(t *testing.T) {
 	path := filled(t)
 	lock := raw(t, path, "BEGIN EXCLUSIVE")
-	requireNotOpened(t, path, controlplane.ErrBusy, "another process holds it")
+	requireNotOpened(t, path, db.ErrBusy, "another process holds it")
 	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
 	openStore(t, path)
 }
 
 func TestAFolderThatIsNotThereIsNamed(t *testing.T) {
-	_, err := controlplane.SQLite{Path: "/no/such/folder/x.db"}.Open(t.Context())
+	_, err := db.SQLite{Path: "/no/such/folder/x.db"}.Open(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "/no/such/folder/x.db")
 }

@@ -9,6 +9,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
 const tokenBytes = 32
@@ -41,7 +43,7 @@ func sameHash(a, b string) bool {
 // [ErrUnknownToken].
 func (s *Store) Authenticate(ctx context.Context, token string) (clusterID string, err error) {
 	hash := hashToken(token)
-	err = s.read(ctx, func(tx *tx) error {
+	err = s.Read(ctx, func(tx *db.Tx) error {
 		var current, previous string
 		var until int64
 		err := tx.QueryRowContext(ctx, `SELECT id, token_hash, previous_token_hash, previous_token_until
@@ -66,9 +68,9 @@ func (s *Store) Authenticate(ctx context.Context, token string) (clusterID strin
 // valid from a rotation before is revoked in either case.
 func (s *Store) RotateToken(ctx context.Context, clusterID string, overlap time.Duration) (token string, err error) {
 	token, hash := newToken()
-	err = s.write(ctx, func(tx *tx) error {
+	err = s.Write(ctx, func(tx *db.Tx) error {
 		var old string
-		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM clusters WHERE id = ?`, clusterID).Scan(&old); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM clusters WHERE id = ?`+tx.Lock, clusterID).Scan(&old); err != nil {
 			return unknown(err, ErrUnknownCluster)
 		}
 		var until int64

@@ -1,4 +1,4 @@
-package controlplane
+package db
 
 import (
 	"context"
@@ -7,30 +7,33 @@ import (
 	"strings"
 )
 
-// tx is a transaction that takes SQL with ? for parameters, whatever the
+// Tx is a transaction that takes SQL with ? for parameters, whatever the
 // database calls them.
-type tx struct {
+type Tx struct {
 	*sql.Tx
 	bind func(string) string
+	// Lock ends a SELECT of what is going to be changed, so that others wait
+	// who want to change it too.
+	Lock string
 }
 
 // ExecContext is that of [sql.Tx].
-func (t *tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return t.Tx.ExecContext(ctx, t.bind(query), args...)
 }
 
 // QueryContext is that of [sql.Tx].
-func (t *tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return t.Tx.QueryContext(ctx, t.bind(query), args...)
 }
 
 // QueryRowContext is that of [sql.Tx].
-func (t *tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return t.Tx.QueryRowContext(ctx, t.bind(query), args...)
 }
 
 // PrepareContext is that of [sql.Tx].
-func (t *tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	return t.Tx.PrepareContext(ctx, t.bind(query))
 }
 

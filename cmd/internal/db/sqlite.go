@@ -1,4 +1,4 @@
-package controlplane
+package db
 
 import (
 	"cmp"
@@ -54,7 +54,7 @@ type SQLite struct {
 // A file that is locked, damaged, foreign or newer is left as it is; the error
 // then wraps [ErrBusy], [ErrCorrupt], [ErrForeign] or [ErrNewerSchema], names
 // the path and says in one line what to do.
-func (c SQLite) Open(ctx context.Context) (*Store, error) {
+func (c SQLite) Open(ctx context.Context) (*Database, error) {
 	store, err := c.open(ctx)
 	if err == nil {
 		return store, nil
@@ -73,7 +73,7 @@ func (c SQLite) Open(ctx context.Context) (*Store, error) {
 	return nil, fmt.Errorf("database %s: %w%s", c.Path, err, advice)
 }
 
-func (c SQLite) open(ctx context.Context) (*Store, error) {
+func (c SQLite) open(ctx context.Context) (*Database, error) {
 	path, err := filepath.Abs(c.Path)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,8 @@ func (c SQLite) open(ctx context.Context) (*Store, error) {
 		return nil, errors.Join(err, writer.Close())
 	}
 	reader.SetMaxOpenConns(maxReaders)
-	store := &Store{
+	store := &Database{
+		name:   path,
 		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
 		reading: sql.TxOptions{ReadOnly: true},
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package db
 
 import (
 	"context"
@@ -22,6 +22,9 @@ type PostgreSQL struct {
 	URL string
 }
 
+// ErrBadURL is a URL of a database that cannot be one.
+var ErrBadURL = errors.New("the URL is not valid; write postgres://user:password@host:port/database")
+
 // maxConnections is how many connections of a pool one control plane opens.
 const maxConnections = 16
 
@@ -30,9 +33,10 @@ const migrationLock = applicationID
 
 // Open checks the database, brings its schema up to date and returns the store.
 // Its errors never repeat the URL, which may carry a password.
-func (c PostgreSQL) Open(ctx context.Context) (*Store, error) {
+func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
 	if _, err := pgconn.ParseConfig(c.URL); err != nil {
-		return nil, errors.New("database: the postgres URL is not valid; write postgres://user:password@host:port/database")
+		// The error would repeat the password.
+		return nil, ErrBadURL
 	}
 	db, err := sql.Open("pgx", c.URL)
 	if err != nil {
@@ -40,10 +44,11 @@ func (c PostgreSQL) Open(ctx context.Context) (*Store, error) {
 	}
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
-	store := &Store{
+	store := &Database{
+		name:   c.place(),
 		reader: db, writer: db, classify: classifyPostgreSQL, bind: numbered,
 		reading: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		writing: sql.TxOptions{Isolation: sql.LevelSerializable},
+		lock:    " FOR UPDATE",
 	}
 	if err := migratePostgreSQL(ctx, db); err != nil {
 		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))

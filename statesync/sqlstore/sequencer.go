@@ -1,11 +1,13 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -15,6 +17,11 @@ const (
 	stuck = time.Second
 	// acting is how long it then goes on.
 	acting = 30 * time.Second
+	// longestRest bounds the pause between batches.
+	longestRest = 2 * time.Millisecond
+	// lookAgain is how often the whole queue is looked at, rows of transactions
+	// that were seen included: somebody may have loaded some from a dump.
+	lookAgain = 10 * time.Minute
 )
 
 // session is a *sql.DB or *sql.Conn.
@@ -94,6 +101,7 @@ func (r *running) sequenceOn(ctx context.Context, on session, leads func(ctx con
 	if err != nil {
 		return err
 	}
+	seen, again := nothingSeen, time.Now().Add(lookAgain)
 	poll := time.NewTicker(r.poll())
 	defer poll.Stop()
 	// The first batch looks at the origin, even when there is nothing to move.
@@ -104,15 +112,21 @@ func (r *running) sequenceOn(ctx context.Context, on session, leads func(ctx con
 		}
 		// An idle database is asked, not written to.
 		if active && !woken && !first {
-			if err := on.QueryRowContext(ctx, r.sql.waiting).Scan(&active); err != nil {
+			if err := on.QueryRowContext(ctx, r.sql.waiting, seen).Scan(&active); err != nil {
 				return fmt.Errorf("queue: %w", err)
 			}
 		}
 		if active {
-			if err := r.batch(ctx, on, from); err != nil {
+			if time.Now().After(again) {
+				seen, again = nothingSeen, time.Now().Add(lookAgain)
+			}
+			began := time.Now()
+			if seen, err = r.batch(ctx, on, from, seen); err != nil {
 				return fmt.Errorf("batch: %w", err)
 			}
 			first = false
+			// As long again belongs to the writers, and makes the next batch larger.
+			rest(ctx, min(time.Since(began), longestRest))
 		}
 		select {
 		case <-ctx.Done():
@@ -132,17 +146,28 @@ type moved struct {
 	changes int
 }
 
-// batch gives versions to everything that is committed.
-func (r *running) batch(ctx context.Context, on session, from origin) error {
+// nothingSeen is a snapshot from before the first transaction.
+const nothingSeen = "1:1:"
+
+// batch gives versions to everything that is committed. What the snapshot seen
+// has shown was moved before; it returns the one that this batch has seen.
+func (r *running) batch(ctx context.Context, on session, from origin, seen string) (now string, err error) {
 	began := time.Now()
 	var heads []moved
 	var changed bool
-	err := transact(ctx, on, func(tx *sql.Tx) error {
+	err = transact(ctx, on, func(tx *sql.Tx) error {
 		var err error
 		if changed, err = r.lockBatch(ctx, tx, from); err != nil {
 			return err
 		}
-		heads, err = collect(ctx, tx, func(row *sql.Rows, m *moved) error { return row.Scan(&m.scope, &m.head, &m.changes) }, r.sql.move)
+		// Another server's transactions have other numbers.
+		if changed || !from.known && r.Dialect == PostgreSQL {
+			seen = nothingSeen
+		}
+		heads, err = collect(ctx, tx, func(row *sql.Rows, m *moved) error {
+			return row.Scan(&now, &m.scope, &m.head, &m.changes)
+		}, r.sql.move, seen)
+		heads = slices.DeleteFunc(heads, func(m moved) bool { return m.scope == "" })
 		switch {
 		case err != nil:
 			return err
@@ -158,9 +183,9 @@ func (r *running) batch(ctx context.Context, on session, from origin) error {
 	})
 	switch {
 	case errors.Is(err, errIdle):
-		return nil
+		return cmp.Or(now, seen), nil
 	case err != nil:
-		return err
+		return seen, err
 	}
 	if changed {
 		r.watcher.stale(nil)
@@ -173,9 +198,18 @@ func (r *running) batch(ctx context.Context, on session, from origin) error {
 		}
 		r.OnBatch(b)
 	}
-	return nil
+	return cmp.Or(now, seen), nil
 }
 
 // errIdle ends a transaction that had nothing to do, without a commit that would
 // have to be written.
 var errIdle = errors.New("nothing to do")
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -5,8 +5,9 @@ package sqlstore
 // state of the queue.
 func sqlite(s *statements, in func(string) string) {
 	s.lock = in(`UPDATE {p}meta SET batches = batches + 1 WHERE one = 1 RETURNING origin, '', 0`)
-	s.waiting = in(`SELECT EXISTS (SELECT 1 FROM {p}queue)`)
-	s.move = in(`SELECT q.scope, coalesce((SELECT max(version) FROM {p}log WHERE scope = q.scope), 0) + q.n, q.n
+	// $1, a snapshot, has no meaning here.
+	s.waiting = in(`SELECT EXISTS (SELECT 1 FROM {p}queue WHERE $1 <> '')`)
+	s.move = in(`SELECT $1, q.scope, coalesce((SELECT max(version) FROM {p}log WHERE scope = q.scope), 0) + q.n, q.n
 		FROM (SELECT scope, count(*) FILTER (WHERE collection <> '') AS n FROM {p}queue GROUP BY scope) q`)
 	s.moveAfter = []string{
 		in(`INSERT INTO {p}scopes (scope, epoch) SELECT DISTINCT scope, '' FROM {p}queue WHERE true ON CONFLICT DO NOTHING`),

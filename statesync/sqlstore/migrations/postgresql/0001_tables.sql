@@ -21,8 +21,13 @@ CREATE TABLE {p}queue (
 	collection text COLLATE "C" NOT NULL,
 	id text COLLATE "C" NOT NULL,
 	deleted boolean NOT NULL,
-	value bytea
+	value bytea,
+	-- The transaction that wrote the row. What a snapshot did not show is of one
+	-- that it names as unfinished, or of a later one: so nothing that was moved is
+	-- looked at again, however long its dead rows stay.
+	tx bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint
 );
+CREATE INDEX {p}queue_tx ON {p}queue (tx);
 
 -- The newest state of each key. The head of a scope is its greatest version.
 CREATE TABLE {p}log (

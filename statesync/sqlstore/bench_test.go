@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/internal/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
@@ -70,10 +71,11 @@ func hammer(tb testing.TB, db *sql.DB, o outbox, think, most time.Duration) floa
 	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
-func benchDatabase(tb testing.TB) (*sqlstore.Store, *sql.DB) {
+// benchDatabase has a server of its own, whose commits wait for the disk.
+func benchDatabase(tb testing.TB) (store *sqlstore.Store, db *sql.DB, url string) {
 	tb.Helper()
-	url := database(tb)
-	db := connect(tb, url)
+	url = pgtest.Start(tb, pgtest.Options{Fsync: os.Getenv("TRUEUP_BENCH_FSYNC") != "off", Settings: []string{"autovacuum_naptime=60s"}}).Database(tb)
+	db = connect(tb, url)
 	db.SetMaxOpenConns(benchWriters)
 	for _, statement := range []string{
 		`CREATE TABLE state (id integer PRIMARY KEY, n integer NOT NULL) WITH (fillfactor = 50)`,
@@ -83,7 +85,7 @@ func benchDatabase(tb testing.TB) (*sqlstore.Store, *sql.DB) {
 		_, err := db.ExecContext(tb.Context(), statement)
 		require.NoError(tb, err)
 	}
-	return openPostgreSQL(tb, url, &sqlstore.Store{}), db
+	return openPostgreSQL(tb, url, &sqlstore.Store{}), db, url
 }
 
 func naiveOutbox(tb testing.TB, db *sql.DB) (o outbox, stop func()) {
@@ -147,7 +149,7 @@ func BenchmarkCommits(b *testing.B) {
 			name = "commits_thinking"
 		}
 		b.Run(name, func(b *testing.B) {
-			s, db := benchDatabase(b)
+			s, db, _ := benchDatabase(b)
 			var ours, theirs float64
 			const rounds, most = 4, 3 * time.Second
 			for b.Loop() {
@@ -178,9 +180,13 @@ func BenchmarkLatency(b *testing.B) {
 			name = "latency_foreign"
 		}
 		b.Run(name, func(b *testing.B) {
-			s, db := benchDatabase(b)
+			s, db, url := benchDatabase(b)
 			for b.Loop() {
-				sample, rate := latencies(b, s, db, foreign)
+				strange := ""
+				if foreign {
+					strange = url
+				}
+				sample, rate := latencies(b, s, db, strange)
 				book.Add("sqlstore."+name+".p50", benchfigures.Percentile(sample, 0.5), "ms")
 				book.Add("sqlstore."+name+".p99", benchfigures.Percentile(sample, 0.99), "ms")
 				book.Add("sqlstore."+name+".max", benchfigures.Percentile(sample, 1), "ms")
@@ -190,7 +196,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign bool) (millis []float64, rate float64) {
+func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign string) (millis []float64, rate float64) {
 	b.Helper()
 	const most = 5 * time.Second
 	ctx, cancel := context.WithCancel(b.Context())
@@ -210,8 +216,8 @@ func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign bool) (milli
 			}
 		})
 	})
-	if foreign {
-		tx, err := connect(b, server.URL("db"+dbNumber(b, db))).BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if foreign != "" {
+		tx, err := connect(b, foreign).BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		require.NoError(b, err)
 		defer tx.Rollback() //nolint:errcheck // it only reads and writes a temporary row
 		_, err = tx.ExecContext(ctx, `UPDATE state SET n = n + 1 WHERE id = 9999`)
@@ -229,18 +235,11 @@ func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign bool) (milli
 	return millis, rate
 }
 
-func dbNumber(tb testing.TB, db *sql.DB) string {
-	tb.Helper()
-	var name string
-	require.NoError(tb, db.QueryRowContext(tb.Context(), `SELECT current_database()`).Scan(&name))
-	return name[len("db"):]
-}
-
 // BenchmarkForeignSnapshot measures the batches of the sequencer while a stranger
 // holds a snapshot open, so that every row of the queue stays as a dead one.
 func BenchmarkForeignSnapshot(b *testing.B) {
 	book := benchfigures.Book{Out: os.Stdout}
-	s, db := benchDatabase(b)
+	s, db, url := benchDatabase(b)
 	var mu sync.Mutex
 	var took []float64
 	s.OnBatch = func(batch sqlstore.Batch) {
@@ -248,7 +247,7 @@ func BenchmarkForeignSnapshot(b *testing.B) {
 		defer mu.Unlock()
 		took = append(took, float64(batch.Took.Microseconds())/1000)
 	}
-	stranger, err := connect(b, server.URL("db"+dbNumber(b, db))).BeginTx(b.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	stranger, err := connect(b, url).BeginTx(b.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(b, err)
 	defer stranger.Rollback() //nolint:errcheck // it has only read
 	_, err = stranger.ExecContext(b.Context(), `SELECT count(*) FROM state`)

@@ -4,10 +4,11 @@ package sqlstore
 func postgresql(s *statements, in func(string) string) {
 	// Whoever holds the row and then falls silent, as a host that has vanished,
 	// is thrown out by the server. The planner, which cannot know how many rows of
-	// the queue are dead, is kept from looking at all, and from compiling what
-	// takes a millisecond. All of it ends with the transaction.
+	// the queue are dead, is kept from looking at all, and from planning
+	// or compiling anew what takes a millisecond. All of it ends with the
+	// transaction.
 	const (
-		quiet    = `set_config('idle_in_transaction_session_timeout', '15000', true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true)`
+		quiet    = `set_config('idle_in_transaction_session_timeout', '15000', true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true)`
 		timeline = `left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 	)
 	// What was committed after the snapshot $1 was taken.

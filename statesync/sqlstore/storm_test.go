@@ -174,7 +174,7 @@ func (s *storm) prepare(t *testing.T) {
 	}
 	require.NoError(t, tx.Commit())
 	if s.naive {
-		_, err := s.db.ExecContext(t.Context(), `CREATE TABLE naive (id bigserial PRIMARY KEY, key text NOT NULL)`)
+		_, err := s.db.ExecContext(t.Context(), `CREATE TABLE naive (id bigserial PRIMARY KEY, key text NOT NULL, value bytea)`)
 		require.NoError(t, err)
 	}
 }
@@ -328,18 +328,19 @@ func pause(ctx context.Context, d time.Duration) {
 // naiveReader reads what everybody writes at first: whatever has a greater number
 // than the last.
 type naiveReader struct {
-	seen int
-	last int64
+	seen  int
+	last  int64
+	value []byte
 }
 
 func (n *naiveReader) follow(ctx context.Context, db *sql.DB) {
 	for ctx.Err() == nil {
-		rows, err := db.QueryContext(ctx, `SELECT id FROM naive WHERE id > $1 ORDER BY id`, n.last)
+		rows, err := db.QueryContext(ctx, `SELECT id, value FROM naive WHERE id > $1 ORDER BY id`, n.last)
 		if err != nil {
 			continue
 		}
 		for rows.Next() {
-			if rows.Scan(&n.last) == nil {
+			if rows.Scan(&n.last, &n.value) == nil {
 				n.seen++
 			}
 		}

@@ -93,6 +93,7 @@ func TestAnotherProcessWakesThoseThatWait(t *testing.T) {
 		require.NoError(t, one.Commit(t.Context(), change("s", "a", `1`)))
 		at := head(t, one, "s", 1)
 		start(t, two)
+		ctx := ctxWithin(t)
 		for n := range uint64(20) {
 			writer, reader := one, two
 			if n%2 == 0 {
@@ -113,7 +114,7 @@ func TestAnotherProcessWakesThoseThatWait(t *testing.T) {
 				}
 			}()
 			for at.Head < n+2 {
-				require.NoError(t, reader.Wait(t.Context(), "s", at))
+				require.NoError(t, reader.Wait(ctx, "s", at))
 				page, err := reader.Read(t.Context(), "s", 0, 1)
 				require.NoError(t, err)
 				at = page.Position
@@ -151,14 +152,15 @@ func TestALogThatFallsBackUnderItsReadersGetsAnotherEpoch(t *testing.T) {
 		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("s", "b", `1`)))
 		at := head(t, s, "s", 2)
 		waits := make(chan error, 1)
-		go func() { waits <- s.Wait(t.Context(), "s", at) }()
+		ctx := ctxWithin(t)
+		go func() { waits <- s.Wait(ctx, "s", at) }()
 		// Once the watcher knows of version 2, it is lost.
 		require.NoError(t, s.Commit(t.Context(), change("s", "c", `1`)))
 		require.NoError(t, <-waits)
 		at = head(t, s, "s", 3)
 		_, err := s.DB.ExecContext(t.Context(), `DELETE FROM trueup_log WHERE version > 1`)
 		require.NoError(t, err)
-		require.NoError(t, s.Wait(t.Context(), "s", at))
+		require.NoError(t, s.Wait(ctx, "s", at))
 		require.NotEqual(t, at.Epoch, head(t, s, "s", 1).Epoch)
 	})
 }

@@ -1,0 +1,152 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// unmarkedEpoch stands for the epoch of a server that tells none.
+const unmarkedEpoch = "unmarked"
+
+// batch is the most items in a frame.
+const batch = 500
+
+// reading is one stream on its way from messages to frames.
+type reading struct {
+	*Source
+	receive func(statesync.Frame) error
+	// epoch is empty until a marker has told it. Until then items wait.
+	epoch   string
+	waiting []statesync.Item
+	// at is where the last frame ended, last the version of the last message.
+	at, last, head uint64
+	// list is true until the list is complete.
+	list       bool
+	ledger     *ledger
+	transcript *transcript
+}
+
+// begin tells the header, and what waited for it.
+func (r *reading) begin(epoch string, head uint64) error {
+	r.epoch, r.head = epoch, max(r.head, head)
+	if err := r.receive(statesync.Frame{Type: statesync.FrameHeader, Epoch: epoch, After: r.at, Version: r.at, Head: r.head, Heartbeat: heartbeat}); err != nil {
+		return err
+	}
+	for len(r.waiting) > 0 {
+		n := min(batch, len(r.waiting))
+		if err := r.tell(statesync.FrameItems, r.waiting[n-1].Version, r.waiting[:n]); err != nil {
+			return err
+		}
+		r.waiting = r.waiting[n:]
+	}
+	return nil
+}
+
+// tell sends a frame that moves the reader to version.
+func (r *reading) tell(kind statesync.FrameType, version uint64, items []statesync.Item) error {
+	r.head = max(r.head, version)
+	f := statesync.Frame{Type: kind, Epoch: r.epoch, After: r.at, Version: version, Head: r.head, Items: items}
+	if r.ledger != nil {
+		for _, i := range items {
+			r.ledger.put(i)
+		}
+		// Before the reader has it: should it refuse, the two disagree, and it
+		// has to list anew.
+		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: version}
+		if kind != statesync.FrameItems {
+			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest()
+		}
+	}
+	r.at = version
+	return r.receive(f)
+}
+
+// take deals with one message.
+func (r *reading) take(e event) error {
+	switch {
+	case e.synced != nil:
+		if err := r.transcript.same(e.synced); err != nil {
+			return err
+		}
+		if err := r.mark(e.synced.GetEpoch(), e.synced.GetVersion(), e.synced.GetVersion()); err != nil || !r.list {
+			return err
+		}
+		return r.complete(e.synced.GetVersion())
+	case e.bookmark != nil:
+		return r.mark(e.bookmark.GetEpoch(), e.bookmark.GetVersion(), e.bookmark.GetHead())
+	}
+	if e.version <= r.last {
+		return fmt.Errorf("%w: version %d after %d", ErrBroken, e.version, r.last)
+	}
+	r.last, r.greatest = e.version, max(r.greatest, e.version)
+	var items []statesync.Item
+	if e.id != "" { // else it is of a kind that is not known here: passed over
+		r.transcript.add(e)
+		items = []statesync.Item{{
+			Version: e.version, Key: statesync.Key{Collection: string(r.Collection), ID: e.id}, Deleted: e.deleted, Value: e.value,
+		}}
+	}
+	switch {
+	case r.epoch == "":
+		r.waiting = append(r.waiting, items...)
+		return nil
+	case r.list:
+		return r.tell(statesync.FrameItems, e.version, items)
+	default:
+		return r.tell(statesync.FrameChanges, e.version, items)
+	}
+}
+
+// mark deals with what all markers say: everything up to version was sent or
+// skipped.
+func (r *reading) mark(epoch string, version, head uint64) error {
+	switch {
+	case epoch == "":
+		return fmt.Errorf("%w: a marker without an epoch", ErrBroken)
+	case r.unmarked:
+		r.unmarked, r.greatest = false, 0
+		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
+	case r.epoch == "":
+		if err := r.begin(epoch, head); err != nil {
+			return err
+		}
+	case epoch != r.epoch:
+		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: statesync.Cursor{Epoch: r.epoch, Version: r.at}}
+	}
+	if version < r.last || version < r.at {
+		return fmt.Errorf("%w: a marker at version %d after %d", ErrBroken, version, max(r.last, r.at))
+	}
+	r.last, r.head = version, max(r.head, head)
+	if r.list {
+		if version == r.at {
+			return nil
+		}
+		return r.tell(statesync.FrameItems, version, nil)
+	}
+	return r.tell(statesync.FrameBookmark, version, nil)
+}
+
+// complete ends the list.
+func (r *reading) complete(version uint64) error {
+	r.list = false
+	r.held = r.ledger
+	return r.tell(statesync.FrameSynced, version, nil)
+}
+
+// giveUpMarkers takes the server for one without markers, unless it has shown
+// some.
+func (r *reading) giveUpMarkers(ctx context.Context) error {
+	if r.epoch != "" || !r.list {
+		return nil
+	}
+	r.unmarked, r.ledger = true, nil
+	if !r.told && r.Logger != nil {
+		r.told = true
+		r.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
+			slog.String("collection", string(r.Collection)))
+	}
+	return r.begin(unmarkedEpoch, r.greatest)
+}

@@ -8,15 +8,19 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 const minAdminToken = 16
@@ -26,6 +30,7 @@ type options struct {
 	listen, metricsListen string
 	database              string
 	adminTokenFile        string
+	agentTokenFile        string
 	certFile, keyFile     string
 	logLevel              string
 	// fromEnv has the names of the flags that came from the environment.
@@ -51,7 +56,14 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
-	token, err := o.adminToken()
+	token, err := o.token("admin-token-file", o.adminTokenFile)
+	if err != nil {
+		return err
+	}
+	if token == "" {
+		return usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+	}
+	bearer, err := o.token("agent-token-file", o.agentTokenFile)
 	if err != nil {
 		return err
 	}
@@ -71,9 +83,17 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	feed := &statesync.Server{Log: database.Log, Logger: logger}
+	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(agents.Handler())
+	mux.Handle("/", api)
 	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", database.Name()))
 	servers := []*serve.Server{{
-		Address: o.listen, Handler: api, TLS: tlsConfig, Logger: logger,
+		Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
 		Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
 			if err := database.Ping(ctx); err != nil {
 				// The error may name paths; the log has it.
@@ -95,12 +115,16 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		})
 	}
 	defer logger.InfoContext(ctx, "stopped")
-	return startAll(ctx, servers)
+	starters := []reconcile.Starter{database.Log, feed}
+	for _, server := range servers {
+		starters = append(starters, server)
+	}
+	return startAll(ctx, starters)
 }
 
-// startAll runs the servers until ctx ends or one of them fails, and waits
+// startAll runs them until ctx ends or one of them fails, and waits
 // for all.
-func startAll(ctx context.Context, servers []*serve.Server) error {
+func startAll(ctx context.Context, servers []reconcile.Starter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error)
@@ -149,20 +173,21 @@ func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	return db.SQLite{Path: rest}.Open(ctx)
 }
 
-func (o options) adminToken() (string, error) {
-	if o.adminTokenFile == "" {
-		return "", usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+// token returns the token in the file of that flag, and none without a file.
+func (o options) token(flag, file string) (string, error) {
+	if file == "" {
+		return "", nil
 	}
-	content, err := os.ReadFile(o.adminTokenFile)
+	content, err := os.ReadFile(file)
 	if err != nil {
-		return "", o.wrong("admin-token-file", "%w", err)
+		return "", o.wrong(flag, "%w", err)
 	}
 	token := strings.TrimSpace(string(content))
 	if len(token) < minAdminToken {
-		return "", o.wrong("admin-token-file", "%s has a token of %d bytes, at least %d are needed", o.adminTokenFile, len(token), minAdminToken)
+		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), minAdminToken)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", o.wrong("admin-token-file", "%s has a token with spaces or characters outside ASCII", o.adminTokenFile)
+		return "", o.wrong(flag, "%s has a token with spaces or characters outside ASCII", file)
 	}
 	return token, nil
 }

@@ -19,13 +19,18 @@ func (s *Store) Start(ctx context.Context) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
 	var all sync.WaitGroup
 	run := func(what string, do func(context.Context) error) {
 		all.Go(func() {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%s: %w", what, err))
+				select {
+				case failed <- fmt.Errorf("%s: %w", what, err):
+				default: // the first is enough
+				}
+				cancel()
 			}
 		})
 	}
@@ -38,10 +43,12 @@ func (s *Store) Start(ctx context.Context) error {
 		run("notifier", r.notifier)
 	}
 	all.Wait()
-	if err := context.Cause(ctx); err != ctx.Err() { //nolint:errorlint // the same value, if ctx just ended
+	select {
+	case err := <-failed:
 		return err
+	default:
+		return nil
 	}
-	return nil
 }
 
 // running is a started store.

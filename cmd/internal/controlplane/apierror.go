@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -42,6 +43,9 @@ var storeErrors = []struct { //nolint:gochecknoglobals // a table, never written
 	{ErrGenerationMoved, apiError{status: http.StatusConflict, code: "generation_moved", message: "the generation is no longer the one that was looked at"}},
 	{ErrGenerationAhead, apiError{status: http.StatusBadRequest, code: "generation_ahead", message: "the report is about a generation that does not exist; if the database was restored, start a new epoch"}},
 	{ErrTooManyStatuses, apiError{status: http.StatusRequestEntityTooLarge, code: "too_large", message: "more services reported than are kept for a cluster"}},
+	{cluster.ErrUnknownRegion, apiError{status: http.StatusNotFound, code: "unknown_region", message: "this region is not registered, or its name belongs to another"}},
+	{cluster.ErrUnknownResource, apiError{status: http.StatusNotFound, code: "unknown_resource", message: "the region has no such resource"}},
+	{cluster.ErrNameTaken, apiError{status: http.StatusConflict, code: "name_taken", message: "the name belongs to another region; put it with replace to give it to this one"}},
 	{db.ErrBusy, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 	{context.DeadlineExceeded, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 }

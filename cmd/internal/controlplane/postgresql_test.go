@@ -101,7 +101,7 @@ func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
 	pool, err := sql.Open("pgx", url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	_, err = pool.ExecContext(t.Context(), `INSERT INTO trueup_schema (version) VALUES (99)`)
+	_, err = pool.ExecContext(t.Context(), `INSERT INTO controlplane_schema (version) VALUES (99)`)
 	require.NoError(t, err)
 	_, err = db.PostgreSQL{URL: url}.Open(t.Context())
 	require.ErrorIs(t, err, db.ErrNewerSchema)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 )
 
 const (
@@ -45,6 +47,7 @@ type Config struct {
 // read as a desired state. It is safe for concurrent use.
 type Server struct {
 	store    *Store
+	regions  *cluster.Store
 	admin    string
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
@@ -64,9 +67,10 @@ func NewServer(config Config) (*Server, error) {
 		return nil, errors.New("controlplane.Config: AdminToken must have at least 16 bytes")
 	}
 	s := &Server{
-		store:  config.Store,
-		admin:  config.AdminToken,
-		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		store:   config.Store,
+		regions: &cluster.Store{Database: config.Store.Database},
+		admin:   config.AdminToken,
+		logger:  cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",
 			Help: "Requests answered, by route, method and status code.",
@@ -90,7 +94,7 @@ func NewServer(config Config) (*Server, error) {
 		project = adminPrefix + "projects/{project_id}"
 		service = project + "/services/{service_id}/{environment}"
 	)
-	s.adminMux = s.mux([]route{
+	s.adminMux = s.mux(append(s.regionRoutes(), []route{
 		{http.MethodGet, adminPrefix + "clusters", s.listClusters},
 		{http.MethodPut, cluster, s.putCluster},
 		{http.MethodGet, cluster, s.showCluster},
@@ -102,7 +106,7 @@ func NewServer(config Config) (*Server, error) {
 		{http.MethodDelete, project, s.deleteProject},
 		{http.MethodPut, service, s.putService},
 		{http.MethodDelete, service, s.deleteService},
-	})
+	}...))
 	return s, nil
 }
 

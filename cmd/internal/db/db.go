@@ -36,6 +36,8 @@ type Database struct {
 	// lock ends a SELECT that is to lock its rows, where not every write locks
 	// the whole database.
 	lock string
+	// Log is the change log in this database. Its Start is the caller's to run.
+	Log *sqlstore.Store
 }
 
 // Name returns where the database is: a path, or a URL without its password.

@@ -11,6 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
 )
 
 // PostgreSQL says where the database is. This file holds all that is special to
@@ -53,6 +56,10 @@ func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
 	if err := migratePostgreSQL(ctx, db); err != nil {
 		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))
 	}
+	store.Log = &sqlstore.Store{DB: db, Dialect: sqlstore.PostgreSQL, Listen: pgxlisten.On(db)}
+	if err := store.Log.Migrate(ctx); err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))
+	}
 	return store, nil
 }
 
@@ -80,11 +87,11 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS trueup_schema (version INTEGER NOT NULL)`); err != nil {
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS controlplane_schema (version INTEGER NOT NULL)`); err != nil {
 		return err
 	}
 	var version int
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM trueup_schema`).Scan(&version); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM controlplane_schema`).Scan(&version); err != nil {
 		return err
 	}
 	if version > len(known) {
@@ -98,7 +105,7 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
 		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO trueup_schema (version) VALUES ($1)`, version+at+1); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_schema (version) VALUES ($1)`, version+at+1); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
 // Reasons why a file cannot serve as the database.
@@ -109,6 +111,10 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 		reading: sql.TxOptions{ReadOnly: true},
 	}
 	if err := prepareSQLite(ctx, writer); err != nil {
+		return nil, errors.Join(classifySQLite(err), store.Close())
+	}
+	store.Log = &sqlstore.Store{DB: writer, ReadDB: reader, Dialect: sqlstore.SQLite}
+	if err := store.Log.Migrate(ctx); err != nil {
 		return nil, errors.Join(classifySQLite(err), store.Close())
 	}
 	return store, nil

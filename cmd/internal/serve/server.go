@@ -36,6 +36,8 @@ type Server struct {
 	Gatherer prometheus.Gatherer
 	// TLS turns on HTTPS. Nil: plain HTTP.
 	TLS *tls.Config
+	// UnencryptedHTTP2 lets plain HTTP speak HTTP/2 too.
+	UnencryptedHTTP2 bool
 	// Logger gets the complaints of net/http and an overlong stop. Nil: none
 	// are logged.
 	Logger *slog.Logger
@@ -65,6 +67,8 @@ const (
 	checkTimeout       = 5 * time.Second
 	defaultStopTimeout = 15 * time.Second
 	maxHeaderBytes     = 64 << 10
+	// A connection that died without a word is found within two of these.
+	pingTimeout = 5 * time.Second
 )
 
 // Start listens and answers until ctx ends; then it takes no new connections,
@@ -87,6 +91,8 @@ func (s *Server) Start(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		Protocols:         s.protocols(),
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	if s.OnListen != nil {
@@ -113,6 +119,14 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	<-ended
 	return nil
+}
+
+func (s *Server) protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(s.UnencryptedHTTP2)
+	return &p
 }
 
 func (s *Server) handler(stopping *atomic.Bool) http.Handler {

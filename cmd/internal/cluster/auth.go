@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// The headers of a request.
+const (
+	headerRegion = "X-Krane-Region"
+	headerCell   = "X-Krane-Cell"
+)
+
+// credential is what a request came with.
+type credential struct {
+	// regionID is the region whose token it is; empty for the shared token.
+	regionID string
+	// region and cell are the headers.
+	region, cell string
+}
+
+type credentialKey struct{}
+
+// caller is the region that a request is about.
+type caller struct {
+	Region
+	cell string
+}
+
+// authenticate answers requests without a valid token before anything else of
+// them is read.
+func (s *Service) authenticate(next http.Handler) http.Handler {
+	write := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
+		scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+		token = strings.TrimSpace(token)
+		err := ErrUnknownToken
+		switch {
+		case !ok || !strings.EqualFold(scheme, "Bearer") || token == "":
+		case s.bearer != "" && same(hashToken(token), hashToken(s.bearer)):
+			err = nil
+		default:
+			found.regionID, err = s.db.Authenticate(r.Context(), token)
+		}
+		switch {
+		case err == nil:
+			next.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r.WithContext(context.WithValue(r.Context(), credentialKey{}, found)))
+			return
+		case errors.Is(err, ErrUnknownToken):
+			s.logger.WarnContext(r.Context(), "credential refused", slog.String("path", r.URL.Path), slog.String("from", r.RemoteAddr))
+			err = connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or not valid"))
+		default:
+			err = s.internal(r.Context(), "authenticate", err)
+		}
+		// A client that went away is nobody's error.
+		_ = write.Write(w, r, err)
+	})
+}
+
+// patience is how long an agent may take nothing before it is taken for dead.
+const patience = 30 * time.Second
+
+// patientWriter gives each write its own time instead of one time to the whole
+// answer: a stream has no end.
+type patientWriter struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+}
+
+// Write implements [http.ResponseWriter].
+func (w *patientWriter) Write(p []byte) (int, error) {
+	// Recorders and the like know no deadline.
+	_ = w.control.SetWriteDeadline(time.Now().Add(patience))
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements [http.Flusher]. Whoever flushes may then wait for long.
+func (w *patientWriter) Flush() {
+	_ = w.control.Flush()
+	_ = w.control.SetWriteDeadline(time.Time{})
+	_ = w.control.SetReadDeadline(time.Time{})
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// caller returns the region that the request is about. The header decides; a
+// field of the message may repeat it.
+func (s *Service) caller(ctx context.Context, field string) (caller, error) {
+	found, _ := ctx.Value(credentialKey{}).(credential)
+	if found.region == "" {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
+	}
+	if field != "" && field != found.region {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New("region: must be that of the header "+headerRegion+", or empty"))
+	}
+	region, err := s.db.RegionByName(ctx, found.region)
+	switch {
+	case errors.Is(err, ErrUnknownRegion):
+		return caller{}, s.unknownRegion(ctx, found)
+	case err != nil:
+		return caller{}, s.internal(ctx, "region", err)
+	case found.regionID != "" && found.regionID != region.ID:
+		return caller{}, connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
+	}
+	return caller{Region: region, cell: found.cell}, nil
+}
+
+func (s *Service) unknownRegion(ctx context.Context, found credential) error {
+	s.logger.ErrorContext(ctx, "region is unknown, or not the one that its log was made for", slog.String("region", found.region))
+	return refuse(connect.CodeFailedPrecondition, "unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
+}
+
+// claim notes that the caller is alive.
+func (s *Service) claim(ctx context.Context, c caller) error {
+	err := s.db.Heartbeat(ctx, c.ID, c.cell)
+	if errors.Is(err, ErrClaimed) {
+		s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Name), slog.String("cell", c.cell))
+		return refuse(connect.CodeFailedPrecondition, "region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")
+	}
+	if err != nil {
+		return s.internal(ctx, "heartbeat", err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// Config is what a [Service] needs.
+type Config struct {
+	// Database holds the regions and what they are to run. Required. Its Log
+	// must be started by the caller.
+	Database *db.Database
+	// Feed tells the database's Log. Required, to be started by the caller.
+	Feed *statesync.Server
+	// Bearer is a token that opens every region. Empty: there is none, and each
+	// agent needs the token of its region.
+	Bearer string
+	// Logger gets a line for each refusal and each row that cannot be sent.
+	// Nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: they are not collected anywhere.
+	Registerer prometheus.Registerer
+}
+
+// minBearer is the length in bytes below which a token is a mistake.
+const minBearer = 16
+
+// Service answers ctrl.v1.ClusterService. It is safe for concurrent use.
+type Service struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+
+	db      *Store
+	feed    *statesync.Server
+	bearer  string
+	logger  *slog.Logger
+	sent    *prometheus.CounterVec
+	skipped *prometheus.CounterVec
+	streams *prometheus.GaugeVec
+}
+
+var _ ctrlv1connect.ClusterServiceHandler = (*Service)(nil)
+
+// New returns a service, or an error that names the field of config that is
+// missing or wrong.
+func New(config Config) (*Service, error) {
+	switch {
+	case config.Database == nil:
+		return nil, errors.New("cluster.Config: Database is required")
+	case config.Feed == nil:
+		return nil, errors.New("cluster.Config: Feed is required")
+	case config.Bearer != "" && len(config.Bearer) < minBearer:
+		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
+	}
+	s := &Service{
+		db: &Store{config.Database}, feed: config.Feed, bearer: config.Bearer,
+		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trueup_controlplane_messages_sent_total",
+			Help: "Messages sent to streaming agents, by resource type and kind.",
+		}, []string{"resource_type", "kind"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trueup_controlplane_rows_skipped_total",
+			Help: "Rows that could not be sent to streaming agents, by resource type and reason.",
+		}, []string{"resource_type", "reason"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "trueup_controlplane_streams",
+			Help: "Open streams, by region and resource type.",
+		}, []string{"region", "resource_type"}),
+	}
+	if config.Registerer != nil {
+		if err := errors.Join(config.Registerer.Register(s.sent), config.Registerer.Register(s.skipped), config.Registerer.Register(s.streams)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// maxMessage is the size in bytes above which a request is refused.
+const maxMessage = 4 << 20
+
+// Handler returns where the service is mounted, and what to mount there. It
+// checks the credential of a request before anything else of it is read.
+func (s *Service) Handler() (path string, handler http.Handler) {
+	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithReadMaxBytes(maxMessage))
+	return path, s.authenticate(rpcs)
+}
+
+// GetDesiredDeploymentState answers what is wanted of one deployment.
+func (s *Service) GetDesiredDeploymentState(ctx context.Context, r *connect.Request[ctrlv1.GetDesiredDeploymentStateRequest]) (*connect.Response[ctrlv1.DeploymentState], error) {
+	state := &ctrlv1.DeploymentState{}
+	if err := s.point(ctx, deployments, "deployment_id", r.Msg.GetDeploymentId(), state); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(state), nil
+}
+
+// GetDesiredSentinelState answers what is wanted of one sentinel.
+func (s *Service) GetDesiredSentinelState(ctx context.Context, r *connect.Request[ctrlv1.GetDesiredSentinelStateRequest]) (*connect.Response[ctrlv1.SentinelState], error) {
+	state := &ctrlv1.SentinelState{}
+	if err := s.point(ctx, sentinels, "sentinel_id", r.Msg.GetSentinelId(), state); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(state), nil
+}
+
+// GetDesiredCiliumNetworkPolicyState answers what is wanted of one policy.
+func (s *Service) GetDesiredCiliumNetworkPolicyState(ctx context.Context, r *connect.Request[ctrlv1.GetDesiredCiliumNetworkPolicyStateRequest]) (*connect.Response[ctrlv1.CiliumNetworkPolicyState], error) {
+	state := &ctrlv1.CiliumNetworkPolicyState{}
+	if err := s.point(ctx, policies, "cilium_network_policy_id", r.Msg.GetCiliumNetworkPolicyId(), state); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(state), nil
+}
+
+// point fills message with what is wanted of one resource of the caller's
+// region.
+func (s *Service) point(ctx context.Context, collection, field, id string, message state) error {
+	caller, err := s.caller(ctx, "")
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New(field+": must not be empty"))
+	}
+	var desired, spec string
+	err = s.db.Read(ctx, func(tx *db.Tx) error {
+		var err error
+		desired, spec, err = load(ctx, tx, collection, caller.ID, id)
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrUnknownResource):
+		return connect.NewError(connect.CodeNotFound, errors.New("the region has no such resource, which is no order to delete it"))
+	case err != nil:
+		return s.internal(ctx, "point query", err)
+	}
+	if reason := fill(message, desired, []byte(spec)); reason != "" {
+		s.logger.ErrorContext(ctx, "resource cannot be answered", slog.String("collection", collection), slog.String("id", id), slog.String("reason", reason))
+		return connect.NewError(connect.CodeInternal, errors.New(reason))
+	}
+	return nil
+}
+
+// Heartbeat notes that the region's agent is alive.
+func (s *Service) Heartbeat(ctx context.Context, r *connect.Request[ctrlv1.HeartbeatRequest]) (*connect.Response[ctrlv1.HeartbeatResponse], error) {
+	caller, err := s.caller(ctx, r.Msg.GetRegion())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.claim(ctx, caller); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+}
+
+// internal logs err, which the agent is not told.
+func (s *Service) internal(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return connect.NewError(connect.CodeCanceled, ctx.Err())
+	}
+	s.logger.ErrorContext(ctx, "request failed", slog.String("request", what), slog.Any("error", err))
+	return connect.NewError(connect.CodeInternal, errors.New("the control plane failed; its log says why"))
+}
+
+// refuse returns an error with a reason that agents branch on.
+func refuse(code connect.Code, reason, message string) error {
+	failure := connect.NewError(code, errors.New(message))
+	if detail, err := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: reason}); err == nil {
+		failure.AddDetail(detail)
+	}
+	return failure
+}

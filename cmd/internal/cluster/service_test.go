@@ -1,0 +1,429 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+const (
+	bearer = "the-shared-bearer-of-the-tests"
+	eu, us = "reg_eu", "reg_us"
+)
+
+// world is a service on a real database, with two regions.
+type world struct {
+	t        *testing.T
+	database *db.Database
+	store    *cluster.Store
+	url      string
+	tokens   map[string]string
+}
+
+// each runs test on both databases.
+func each(t *testing.T, test func(w *world)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) {
+		database, err := db.SQLite{Path: filepath.Join(t.TempDir(), "trueup.db")}.Open(t.Context())
+		require.NoError(t, err)
+		test(newWorld(t, database))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		database, err := db.PostgreSQL{URL: pgtest.Start(t, pgtest.Options{}).Database(t)}.Open(t.Context())
+		require.NoError(t, err)
+		test(newWorld(t, database))
+	})
+}
+
+func newWorld(t *testing.T, database *db.Database) *world {
+	t.Helper()
+	t.Cleanup(func() { require.NoError(t, database.Close()) })
+	w := &world{t: t, database: database, store: &cluster.Store{Database: database}, tokens: map[string]string{}}
+	w.url = w.serve(database)
+	for id, name := range map[string]string{eu: "eu-1", us: "us-1"} {
+		token, created, err := w.store.PutRegion(t.Context(), cluster.Region{ID: id, Name: name, Platform: "aws"}, false)
+		require.NoError(t, err)
+		require.True(t, created)
+		w.tokens[id] = token
+	}
+	return w
+}
+
+// serve starts one replica on the database and returns its URL.
+func (w *world) serve(database *db.Database) string {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	feed := &statesync.Server{Log: database.Log, Heartbeat: 100 * time.Millisecond}
+	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(w.t, err)
+	ended := make(chan error, 2)
+	go func() { ended <- database.Log.Start(ctx) }()
+	go func() { ended <- feed.Start(ctx) }()
+	_, handler := service.Handler()
+	web := httptest.NewUnstartedServer(handler)
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetHTTP1(true)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
+	w.t.Cleanup(func() {
+		cancel()
+		require.NoError(w.t, <-ended)
+		require.NoError(w.t, <-ended)
+		web.Close()
+	})
+	return web.URL
+}
+
+// client returns one with these headers.
+func (w *world) client(token, region string, more ...string) ctrlv1connect.ClusterServiceClient {
+	w.t.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	w.t.Cleanup(transport.CloseIdleConnections)
+	headers := append([]string{"Authorization", token, "X-Krane-Region", region}, more...)
+	return ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: headed{transport, headers}}, w.url)
+}
+
+type headed struct {
+	http.RoundTripper
+	headers []string
+}
+
+func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for n := 0; n < len(h.headers); n += 2 {
+		if h.headers[n+1] != "" {
+			r.Header.Set(h.headers[n], h.headers[n+1])
+		}
+	}
+	return h.RoundTripper.RoundTrip(r)
+}
+
+func (w *world) agent() ctrlv1connect.ClusterServiceClient {
+	w.t.Helper()
+	return w.client("Bearer "+w.tokens[eu], "eu-1")
+}
+
+func deployment(name, image string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, name, image))
+}
+
+func (w *world) put(id, state string, spec json.RawMessage) {
+	w.t.Helper()
+	_, err := w.store.PutDeployment(w.t.Context(), eu, id, cluster.Wanted{State: state, Spec: spec})
+	require.NoError(w.t, err)
+	// A client that asks too soon may see what was before: wait for the number.
+	require.Eventually(w.t, func() bool {
+		page, err := w.database.Log.Read(w.t.Context(), "eu-1", 0, 1000)
+		require.NoError(w.t, err)
+		for _, i := range page.Items {
+			if i.ID == id {
+				var value struct {
+					State string
+					Apply json.RawMessage
+				}
+				require.NoError(w.t, json.Unmarshal(i.Value, &value))
+				return value.State == state && (spec == nil || strings.Contains(string(value.Apply), image(spec)))
+			}
+		}
+		return false
+	}, time.Minute, time.Millisecond)
+}
+
+func image(spec json.RawMessage) string {
+	var value struct{ Image string }
+	_ = json.Unmarshal(spec, &value)
+	return fmt.Sprintf("%q", value.Image)
+}
+
+// watch reads deployments until enough says so.
+func (w *world) watch(r *ctrlv1.WatchDeploymentsRequest, enough func(*ctrlv1.DeploymentState) bool) error {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	stream, err := w.agent().WatchDeployments(ctx, connect.NewRequest(r))
+	require.NoError(w.t, err)
+	for stream.Receive() {
+		if enough(stream.Msg()) {
+			cancel()
+			_ = stream.Close()
+			return nil
+		}
+	}
+	return stream.Err()
+}
+
+func TestAStreamBringsWhatIsWantedAndThenWhatChanges(t *testing.T) {
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "one:1"))
+		w.put("d_2", "running", deployment("two", "two:1"))
+		w.put("d_2", "stopped", nil)
+		var seen []string
+		var epoch string
+		var last uint64
+		err := w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true}, func(m *ctrlv1.DeploymentState) bool {
+			switch {
+			case m.GetApply() != nil:
+				seen = append(seen, "apply "+m.GetApply().GetImage())
+			case m.GetDelete() != nil:
+				seen = append(seen, "delete "+m.GetDelete().GetK8SName())
+			case m.GetSynced() != nil:
+				seen, epoch = append(seen, fmt.Sprintf("synced %d", m.GetSynced().GetCount())), m.GetSynced().GetEpoch()
+				w.put("d_1", "running", deployment("one", "one:2"))
+			}
+			last = max(last, m.GetVersion())
+			return len(seen) == 4
+		})
+		require.NoError(w.t, err)
+		require.Equal(w.t, []string{"apply one:1", "delete two", "synced 2", "apply one:2"}, seen)
+
+		// Resume: nothing older is sent again.
+		w.put("d_3", "running", deployment("three", "three:1"))
+		seen = nil
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true, VersionLastSeen: last, Epoch: epoch}, func(m *ctrlv1.DeploymentState) bool {
+			seen = append(seen, m.GetApply().GetImage())
+			return true
+		}))
+		require.Equal(w.t, []string{"three:1"}, seen)
+	})
+}
+
+func TestAnAgentWithoutMarkersSeesNone(t *testing.T) {
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "one:1"))
+		var messages int
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{Region: "eu-1"}, func(m *ctrlv1.DeploymentState) bool {
+			require.Nil(w.t, m.GetSynced())
+			require.Nil(w.t, m.GetBookmark())
+			if messages++; messages == 1 {
+				w.put("d_1", "archived", nil)
+			}
+			return m.GetDelete() != nil
+		}))
+		require.Equal(w.t, 2, messages)
+	})
+}
+
+func TestARowThatCannotBeSentHoldsUpNothing(t *testing.T) {
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "one:1"))
+		err := w.database.Write(w.t.Context(), func(tx *db.Tx) error {
+			if _, err := tx.ExecContext(w.t.Context(), `UPDATE deployment_topology SET desired_state = 'weird'`); err != nil {
+				return err
+			}
+			return w.database.Log.Append(w.t.Context(), tx.Tx, statesync.Change{
+				Scope: "eu-1", Key: statesync.Key{Collection: "deployments", ID: "d_1"}, Value: json.RawMessage(`{"state":"weird","apply":{}}`),
+			})
+		})
+		require.NoError(w.t, err)
+		w.put("d_2", "running", deployment("two", "two:1"))
+		var names []string
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true}, func(m *ctrlv1.DeploymentState) bool {
+			if m.GetApply() != nil {
+				names = append(names, m.GetApply().GetK8SName())
+			}
+			return m.GetSynced() != nil && m.GetSynced().GetCount() == 1
+		}))
+		require.Equal(w.t, []string{"two"}, names)
+		_, err = w.agent().GetDesiredDeploymentState(w.t.Context(), connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: "d_1"}))
+		require.Equal(w.t, connect.CodeInternal, connect.CodeOf(err))
+	})
+}
+
+// TestEveryRPCIsGuarded calls each method of the service by reflection, so that
+// a new one cannot be forgotten.
+func TestEveryRPCIsGuarded(t *testing.T) {
+	each(t, func(w *world) {
+		methods := reflect.TypeFor[ctrlv1connect.ClusterServiceClient]()
+		require.Equal(w.t, 9, methods.NumMethod())
+		for _, c := range []struct {
+			name, token, region string
+			code                connect.Code
+		}{
+			{"no header", "", "eu-1", connect.CodeUnauthenticated},
+			{"another scheme", "Basic " + bearer, "eu-1", connect.CodeUnauthenticated},
+			{"another token", "Bearer nobody-has-this-token", "eu-1", connect.CodeUnauthenticated},
+			{"no region", "Bearer " + bearer, "", connect.CodeInvalidArgument},
+			{"blank region", "Bearer " + bearer, " ", connect.CodeInvalidArgument},
+			{"unknown region", "Bearer " + bearer, "mars-1", connect.CodeFailedPrecondition},
+			{"another's region", "Bearer " + w.tokens[us], "eu-1", connect.CodePermissionDenied},
+		} {
+			client := reflect.ValueOf(w.client(c.token, c.region))
+			for n := range methods.NumMethod() {
+				method := methods.Method(n)
+				err := call(w.t.Context(), client.Method(n))
+				require.Equal(w.t, c.code.String(), connect.CodeOf(err).String(), "%s: %s: %v", method.Name, c.name, err)
+				if c.code == connect.CodeFailedPrecondition {
+					require.Equal(w.t, "unknown-region", reason(err), method.Name)
+				}
+			}
+		}
+	})
+}
+
+// call calls one method of a client with an empty request, and returns how it
+// ended.
+func call(ctx context.Context, method reflect.Value) error {
+	message := reflect.New(method.Type().In(1).Elem().Field(0).Type.Elem())
+	request := reflect.New(method.Type().In(1).Elem())
+	request.Elem().FieldByName("Msg").Set(message)
+	results := method.Call([]reflect.Value{reflect.ValueOf(ctx), request})
+	if err, _ := results[1].Interface().(error); err != nil {
+		return err
+	}
+	stream, ok := results[0].Interface().(interface {
+		Receive() bool
+		Err() error
+		Close() error
+	})
+	if !ok {
+		return nil
+	}
+	stream.Receive()
+	return errors.Join(stream.Err(), stream.Close())
+}
+
+func reason(err error) string {
+	var failure *connect.Error
+	if !errors.As(err, &failure) {
+		return ""
+	}
+	for _, detail := range failure.Details() {
+		value, err := detail.Value()
+		if m, ok := value.(*ctrlv1.ErrorDetail); ok && err == nil {
+			return m.GetReason()
+		}
+	}
+	return ""
+}
+
+func TestACursorThatCannotBeResumedIsToldSo(t *testing.T) {
+	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "one:1"))
+		var epoch string
+		require.NoError(w.t, w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true}, func(m *ctrlv1.DeploymentState) bool {
+			epoch = m.GetSynced().GetEpoch()
+			return epoch != ""
+		}))
+		never := func(*ctrlv1.DeploymentState) bool { return false }
+		for name, r := range map[string]*ctrlv1.WatchDeploymentsRequest{
+			"of the future":    {Markers: true, VersionLastSeen: 99, Epoch: epoch},
+			"of another epoch": {Markers: true, VersionLastSeen: 1, Epoch: "another"},
+			"without markers":  {VersionLastSeen: 99},
+		} {
+			err := w.watch(r, never)
+			require.Equal(w.t, connect.CodeFailedPrecondition, connect.CodeOf(err), "%s: %v", name, err)
+			require.Equal(w.t, "resync-required", reason(err), name)
+		}
+		for name, r := range map[string]*ctrlv1.WatchDeploymentsRequest{
+			"no epoch":       {Markers: true, VersionLastSeen: 1},
+			"another region": {Region: "us-1"},
+		} {
+			require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(w.watch(r, never)), name)
+		}
+		require.NoError(w.t, w.database.Log.NewEpoch(w.t.Context()))
+		require.Equal(w.t, "resync-required", reason(w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true, VersionLastSeen: 1, Epoch: epoch}, never)))
+	})
+}
+
+func TestARegionThatWasMadeAnewIsUnknownAndNotEmpty(t *testing.T) {
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		require.NoError(w.t, w.database.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE regions SET id = 'reg_eu_2' WHERE id = 'reg_eu'`)
+			return err
+		}))
+		_, err := w.client("Bearer "+bearer, "eu-1").Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.Equal(w.t, "unknown-region", reason(err))
+		_, _, err = w.store.PutRegion(ctx, cluster.Region{ID: "reg_eu_3", Name: "eu-1", Platform: "aws"}, false)
+		require.ErrorIs(w.t, err, cluster.ErrNameTaken)
+	})
+}
+
+func TestASecondCellIsRefused(t *testing.T) {
+	each(t, func(w *world) {
+		beat := func(cell string) error {
+			_, err := w.client("Bearer "+bearer, "eu-1", "X-Krane-Cell", cell).Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{Region: "eu-1"}))
+			return err
+		}
+		require.NoError(w.t, beat("cell-a"))
+		require.Equal(w.t, "region-claimed", reason(beat("cell-b")))
+		require.NoError(w.t, beat("cell-a"))
+		require.NoError(w.t, w.database.Write(w.t.Context(), func(tx *db.Tx) error {
+			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*cluster.Silence).UnixMilli())
+			return err
+		}))
+		require.NoError(w.t, beat("cell-b"), "after the lease")
+	})
+}
+
+func TestReportsAreKeptInOrder(t *testing.T) {
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		w.put("d_1", "running", deployment("one", "one:1"))
+		report := func(epoch, sequence uint64, pods ...string) error {
+			update := &ctrlv1.ReportDeploymentStatusRequest_Update{K8SName: "one"}
+			for _, pod := range pods {
+				update.Instances = append(update.Instances, &ctrlv1.ReportDeploymentStatusRequest_Update_Instance{
+					K8SName: pod, Address: "10.0.0.1:8080", Status: ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_RUNNING,
+				})
+			}
+			_, err := w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+				Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: update}, AgentEpoch: epoch, Sequence: sequence,
+			}))
+			return err
+		}
+		pods := func() string {
+			_, resources, err := w.store.Resources(ctx, eu)
+			require.NoError(w.t, err)
+			var names []string
+			for _, i := range resources[0].Instances {
+				names = append(names, i.Name+" "+i.Status)
+			}
+			return strings.Join(names, ", ")
+		}
+		_, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err)
+		require.NoError(w.t, report(1, 1, "a", "b", "c"))
+		require.NoError(w.t, report(1, 2, "a", "b"))
+		require.Equal(w.t, "a running, b running", pods())
+		require.NoError(w.t, report(1, 1, "c"), "late")
+		require.Equal(w.t, "a running, b running", pods())
+		require.NoError(w.t, report(2, 1, "d"), "after a restart")
+		require.Equal(w.t, "d running", pods())
+		_, err = w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+			Change: &ctrlv1.ReportDeploymentStatusRequest_Delete_{Delete: &ctrlv1.ReportDeploymentStatusRequest_Delete{K8SName: "one"}}, AgentEpoch: 2, Sequence: 2,
+		}))
+		require.NoError(w.t, err)
+		require.Empty(w.t, pods())
+		require.NoError(w.t, report(2, 3, "e"))
+		require.NoError(w.t, w.database.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE regions SET heartbeat_at = 1`)
+			return err
+		}))
+		require.Equal(w.t, "e inactive", pods(), "of a silent region")
+		_, err = w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+			Change: &ctrlv1.ReportDeploymentStatusRequest_Delete_{Delete: &ctrlv1.ReportDeploymentStatusRequest_Delete{K8SName: "nobody"}},
+		}))
+		require.Equal(w.t, connect.CodeNotFound, connect.CodeOf(err))
+	})
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// Resource is what is wanted of one resource, and what is known of it.
+type Resource struct {
+	// Collection is deployments, sentinels or policies.
+	Collection string `json:"collection"`
+	ID         string `json:"id"`
+	Namespace  string `json:"k8s_namespace"`
+	Name       string `json:"k8s_name"`
+	// DesiredState is what is wanted.
+	DesiredState string `json:"desired_state"`
+	// Health and AvailableReplicas are what the agent said of a sentinel.
+	Health            string `json:"health,omitempty"`
+	AvailableReplicas int64  `json:"available_replicas,omitempty"`
+	// Instances are those of a deployment.
+	Instances []Instance `json:"instances,omitempty"`
+}
+
+// Instance is one pod of a deployment.
+type Instance struct {
+	Name    string `json:"k8s_name"`
+	Address string `json:"address"`
+	CPU     int64  `json:"cpu_millicores"`
+	Memory  int64  `json:"memory_mib"`
+	// Status is pending, running, failed or inactive. All instances of a region
+	// that is silent read as inactive.
+	Status     string    `json:"status"`
+	ReportedAt time.Time `json:"reported_at"`
+
+	deploymentID string
+}
+
+// Resources returns the region and all that is wanted in it, sorted by
+// collection and id.
+func (s *Store) Resources(ctx context.Context, regionID string) (region Region, resources []Resource, err error) {
+	err = s.Read(ctx, func(tx *db.Tx) error {
+		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)
+		if err := missing(scanRegion(row.Scan, &region), ErrUnknownRegion); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, `SELECT 'deployments', t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
+			FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ?
+			UNION ALL SELECT 'policies', id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
+			FROM cilium_network_policies WHERE region_id = ?
+			UNION ALL SELECT 'sentinels', id, k8s_namespace, k8s_name, desired_state, health, available_replicas
+			FROM sentinels WHERE region_id = ? ORDER BY 1, 2`, regionID, regionID, regionID)
+		resources, err = collect(rows, err, func(rows *sql.Rows, r *Resource) error {
+			return rows.Scan(&r.Collection, &r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
+		})
+		if err != nil {
+			return err
+		}
+		instances, err := instancesOf(ctx, tx, region)
+		for i := range resources {
+			if resources[i].Collection == deployments {
+				resources[i].Instances = instances[resources[i].ID]
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return Region{}, nil, fmt.Errorf("region %s: %w", regionID, err)
+	}
+	return region, resources, nil
+}
+
+func instancesOf(ctx context.Context, tx *db.Tx, region Region) (map[string][]Instance, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reported_at
+		FROM instances WHERE region_id = ? ORDER BY k8s_name`, region.ID)
+	list, err := collect(rows, err, func(rows *sql.Rows, i *Instance) error {
+		var at int64
+		err := rows.Scan(&i.deploymentID, &i.Name, &i.Address, &i.CPU, &i.Memory, &i.Status, &at)
+		i.ReportedAt = time.UnixMilli(at).UTC()
+		if region.Silent {
+			i.Status = "inactive"
+		}
+		return err
+	})
+	byDeployment := map[string][]Instance{}
+	for _, i := range list {
+		byDeployment[i.deploymentID] = append(byDeployment[i.deploymentID], i)
+	}
+	return byDeployment, err
+}

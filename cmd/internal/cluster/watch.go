@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"log/slog"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// WatchDeployments streams what is wanted of the region's deployments.
+func (s *Service) WatchDeployments(ctx context.Context, r *connect.Request[ctrlv1.WatchDeploymentsRequest], stream *connect.ServerStream[ctrlv1.DeploymentState]) error {
+	return watch(ctx, s, deployments, r.Msg, func(set func(state)) error {
+		m := &ctrlv1.DeploymentState{}
+		set(m)
+		return stream.Send(m)
+	})
+}
+
+// WatchSentinels streams what is wanted of the region's sentinels.
+func (s *Service) WatchSentinels(ctx context.Context, r *connect.Request[ctrlv1.WatchSentinelsRequest], stream *connect.ServerStream[ctrlv1.SentinelState]) error {
+	return watch(ctx, s, sentinels, r.Msg, func(set func(state)) error {
+		m := &ctrlv1.SentinelState{}
+		set(m)
+		return stream.Send(m)
+	})
+}
+
+// WatchCiliumNetworkPolicies streams what is wanted of the region's network
+// policies.
+func (s *Service) WatchCiliumNetworkPolicies(ctx context.Context, r *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest], stream *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState]) error {
+	return watch(ctx, s, policies, r.Msg, func(set func(state)) error {
+		m := &ctrlv1.CiliumNetworkPolicyState{}
+		set(m)
+		return stream.Send(m)
+	})
+}
+
+// request is what the three requests have in common.
+type request interface {
+	GetRegion() string
+	GetVersionLastSeen() uint64
+	GetEpoch() string
+	GetMarkers() bool
+}
+
+// told is what was sent of a stream.
+type told struct {
+	count uint64
+	sum   hash.Hash
+}
+
+// watch sends one stream.
+func watch(ctx context.Context, s *Service, collection string, r request, send func(set func(state)) error) error {
+	c, err := s.caller(ctx, r.GetRegion())
+	if err != nil {
+		return err
+	}
+	if r.GetMarkers() && r.GetVersionLastSeen() > 0 && r.GetEpoch() == "" {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("epoch: is required with markers and a version above 0"))
+	}
+	if err := s.claim(ctx, c); err != nil {
+		return err
+	}
+	cursor := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
+	if cursor.Epoch == "" {
+		// Agents without the extension know of no epoch.
+		page, err := s.db.Log.Read(ctx, c.Name, 0, 1)
+		if err != nil {
+			return s.ended(ctx, err)
+		}
+		cursor.Epoch = page.Epoch
+	}
+	open := s.streams.WithLabelValues(c.Name, collection)
+	open.Inc()
+	defer open.Dec()
+	sent := told{sum: sha256.New()}
+	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) error {
+		for _, i := range f.Items {
+			if err := s.tell(ctx, collection, i, &sent, send); err != nil {
+				return err
+			}
+		}
+		if !r.GetMarkers() {
+			return nil
+		}
+		switch f.Type {
+		case statesync.FrameSynced:
+			return send(func(m state) {
+				setMarker(m, &ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil)}, nil)
+			})
+		case statesync.FrameBookmark, statesync.FrameChanges:
+			if f.More {
+				return nil
+			}
+			return send(func(m state) {
+				setMarker(m, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head})
+			})
+		case statesync.FrameHeader, statesync.FrameItems, statesync.FramePage:
+		}
+		return nil
+	})
+	return s.ended(ctx, err)
+}
+
+// tell sends one item. What cannot be sent is said and passed over, so that it
+// holds up nothing.
+func (s *Service) tell(ctx context.Context, collection string, i statesync.Item, sent *told, send func(set func(state)) error) error {
+	if i.Deleted {
+		return nil
+	}
+	var w wanted
+	reason := "not JSON"
+	var message any
+	if err := json.Unmarshal(i.Value, &w); err == nil {
+		message, reason = decode(collection, w.State, w.Apply)
+	}
+	if reason != "" {
+		s.skipped.WithLabelValues(collection, reason).Inc()
+		s.logger.ErrorContext(ctx, "row skipped", slog.String("collection", collection), slog.String("id", i.ID), slog.Uint64("version", i.Version), slog.String("reason", reason))
+		return nil
+	}
+	kind := kindOf(collection, w.State)
+	sent.count++
+	_, _ = fmt.Fprintf(sent.sum, "%s %d %s\n", i.ID, i.Version, kind)
+	s.sent.WithLabelValues(collection, kind).Inc()
+	return send(func(m state) { set(m, message, i.Version) })
+}
+
+// ended turns why a stream ended into what the agent is told.
+func (s *Service) ended(ctx context.Context, err error) error {
+	var end *statesync.EndError
+	var failure *connect.Error
+	switch {
+	case ctx.Err() != nil:
+		return connect.NewError(connect.CodeCanceled, ctx.Err())
+	case errors.As(err, &failure):
+		return failure
+	case errors.Is(err, statesync.ErrResync):
+		return refuse(connect.CodeFailedPrecondition, "resync-required", err.Error())
+	case errors.Is(err, statesync.ErrUnknownScope):
+		return refuse(connect.CodeFailedPrecondition, "unknown-region", "this region has no log: delete nothing")
+	case errors.Is(err, statesync.ErrInvalid):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	case errors.As(err, &end) && end.Reason == statesync.EndOfAge:
+		return nil
+	case errors.As(err, &end) && end.Reason == statesync.EndOfServer:
+		return connect.NewError(connect.CodeUnavailable, errors.New("the control plane is going down; come back with your cursor"))
+	}
+	return s.internal(ctx, "stream", err)
+}
+
+// kindOf returns what a state of a resource means: apply, delete, or nothing
+// that is known.
+func kindOf(collection, state string) string {
+	switch {
+	case state == "running",
+		collection == deployments && (state == "started" || state == "starting"):
+		return "apply"
+	case state == "archived", state == "standby" && collection != policies,
+		collection == deployments && (state == "stopped" || state == "stopping"):
+		return "delete"
+	}
+	return ""
+}
+
+// decode returns the message of a resource in that state, or why there is none.
+func decode(collection, state string, spec []byte) (message any, reason string) {
+	kind := kindOf(collection, state)
+	if kind == "" {
+		return nil, "unhandled state"
+	}
+	unmarshal := protojson.UnmarshalOptions{DiscardUnknown: true}
+	switch collection {
+	case deployments:
+		m := &ctrlv1.ApplyDeployment{}
+		if unmarshal.Unmarshal(spec, m) != nil {
+			return nil, "not a deployment"
+		}
+		if kind == "delete" {
+			return &ctrlv1.DeleteDeployment{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
+		}
+		return m, ""
+	case sentinels:
+		m := &ctrlv1.ApplySentinel{}
+		if unmarshal.Unmarshal(spec, m) != nil {
+			return nil, "not a sentinel"
+		}
+		if kind == "delete" {
+			return &ctrlv1.DeleteSentinel{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
+		}
+		return m, ""
+	case policies:
+		m := &ctrlv1.ApplyCiliumNetworkPolicy{}
+		switch {
+		case unmarshal.Unmarshal(spec, m) != nil:
+			return nil, "not a policy"
+		case kind == "delete":
+			return &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: m.GetK8SNamespace(), K8SName: m.GetK8SName()}, ""
+		case len(m.GetPolicy()) == 0:
+			return nil, "empty policy"
+		}
+		return m, ""
+	}
+	return nil, "unknown collection"
+}

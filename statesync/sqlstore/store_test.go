@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -124,6 +125,26 @@ func TestAnotherProcessWakesThoseThatWait(t *testing.T) {
 	})
 }
 
+func TestAWakeReachesThoseThatWaitInItsProcess(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		// Neither polling nor notifications help.
+		s := open(&sqlstore.Store{Poll: time.Hour})
+		s.Listen = nil
+		start(t, s)
+		ctx := ctxWithin(t)
+		require.NoError(t, s.Commit(ctx, change("s", "a", `0`)))
+		at := head(t, s, "s", 1)
+		for n := range uint64(20) {
+			waits := make(chan error, 1)
+			go func() { waits <- s.Wait(ctx, "s", at) }()
+			require.NoError(t, s.Commit(ctx, change("s", "a", `1`)))
+			require.NoError(t, <-waits)
+			at = head(t, s, "s", n+2)
+		}
+	})
+}
+
 func TestAReaderFromTheFutureProvesARestore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
@@ -225,6 +246,16 @@ func TestStartReturnsWhatNoRetryCures(t *testing.T) {
 	})
 	require.EqualError(t, (&sqlstore.Store{Prefix: "A", Poll: -1}).Start(t.Context()),
 		"sqlstore.Store: field DB: is required\nfield Dialect: is 0, must be SQLite or PostgreSQL\nfield Prefix: \"A\" does not match ^[a-z_][a-z0-9_]{0,30}$\nfield Poll: is -1ns, must not be negative")
+}
+
+func TestStartReturnsNilWhateverEndsItsContext(t *testing.T) {
+	t.Parallel()
+	s := openSQLite(t, "", &sqlstore.Store{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	cancel(errors.New("a neighbour has failed"))
+	require.NoError(t, <-done)
 }
 
 func TestBatchesAreToldOf(t *testing.T) {

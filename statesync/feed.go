@@ -29,7 +29,6 @@ type feed struct {
 	// The rest is guarded by the server's mutex.
 	streams int
 	stop    context.CancelFunc
-	stopped chan struct{}
 }
 
 // errBroken is a log that does not keep what Log promises.

@@ -52,7 +52,7 @@ func send(t *testing.T, method, url, body string) (int, http.Header, string) {
 
 func TestARequestThatCannotBeServedIsToldWhy(t *testing.T) {
 	log, web := served(t)
-	require.NoError(t, log.Commit(put("eu", "a", 1)))
+	require.NoError(t, log.Commit(put("a", 1)))
 	page, err := log.Read(t.Context(), "eu", 0, 1)
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func client(t *testing.T, web *httptest.Server) *statesync.Client {
 
 func TestPagesGoThroughTheWholeLog(t *testing.T) {
 	log, web := served(t)
-	require.NoError(t, log.Commit(put("eu", "a", 1), put("eu", "b", 1), put("eu", "c", 1), put("eu", "d", 1), drop("eu", "c")))
+	require.NoError(t, log.Commit(put("a", 1), put("b", 1), put("c", 1), put("d", 1), drop("c")))
 	require.NoError(t, log.Forget("eu", 4))
 	client := client(t, web)
 	var ids []string
@@ -156,7 +156,7 @@ func TestPagesGoThroughTheWholeLog(t *testing.T) {
 	// A tombstone forgotten in the middle of a list is a reason to begin anew.
 	page, err := client.Page(t.Context(), statesync.Watch{Scope: "eu"}, 1, 0)
 	require.NoError(t, err)
-	require.NoError(t, log.Commit(drop("eu", "a"), put("eu", "e", 1)))
+	require.NoError(t, log.Commit(drop("a"), put("e", 1)))
 	require.NoError(t, log.Forget("eu", 6))
 	require.EventuallyWithT(t, func(c *assertT) {
 		_, err = client.Page(t.Context(), statesync.Watch{Scope: "eu", Cursor: page.Next()}, 1, 0)
@@ -166,7 +166,7 @@ func TestPagesGoThroughTheWholeLog(t *testing.T) {
 
 func TestALongPollEndsWithTheChange(t *testing.T) {
 	log, web := served(t)
-	require.NoError(t, log.Commit(put("eu", "a", 1)))
+	require.NoError(t, log.Commit(put("a", 1)))
 	client := client(t, web)
 	first, err := client.Page(t.Context(), statesync.Watch{Scope: "eu"}, 10, 0)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestALongPollEndsWithTheChange(t *testing.T) {
 		answer <- page
 		failed <- err
 	}()
-	require.NoError(t, log.Commit(put("eu", "b", 1)))
+	require.NoError(t, log.Commit(put("b", 1)))
 	page := <-answer
 	require.NoError(t, <-failed)
 	require.Len(t, page.Items, 1)

@@ -97,3 +97,8 @@ func validName(field, name string) error {
 }
 
 func control(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// wrong is an error about a field of a struct.
+func wrong(field, format string, args ...any) error {
+	return fmt.Errorf(field+": "+format, args...)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ func (r *Replica) Start(ctx context.Context) error {
 	r.mu.Unlock()
 	group := reconcile.Group{Members: []reconcile.Member{
 		{Name: "handlers", Starter: r.queue},
-		{Name: "streams", Starter: reconcile.StarterFunc(r.follow)},
+		{Name: "streams", Starter: reconcile.StarterFunc(func(ctx context.Context) error { r.follow(ctx); return nil })},
 	}}
 	return group.Start(ctx)
 }
@@ -134,16 +135,16 @@ func (r *Replica) Start(ctx context.Context) error {
 func (r *Replica) validate() error {
 	errs := []error{}
 	if r.Source == nil {
-		errs = append(errs, errors.New("Source: is required"))
+		errs = append(errs, wrong("Source", "is required"))
 	}
 	if r.Handle == nil {
-		errs = append(errs, errors.New("Handle: is required"))
+		errs = append(errs, wrong("Handle", "is required"))
 	}
 	if r.Relist < 0 {
-		errs = append(errs, fmt.Errorf("Relist: is %v, must not be negative", r.Relist))
+		errs = append(errs, wrong("Relist", "is %v, must not be negative", r.Relist))
 	}
 	if r.Workers < 0 {
-		errs = append(errs, fmt.Errorf("Workers: is %d, must not be negative", r.Workers))
+		errs = append(errs, wrong("Workers", "is %d, must not be negative", r.Workers))
 	}
 	errs = append(errs, Watch{Scope: r.Scope, Collections: r.Collections}.Validate())
 	if err := errors.Join(errs...); err != nil {
@@ -167,9 +168,7 @@ func (r *Replica) complete() bool {
 
 func (r *Replica) snapshot() Snapshot {
 	s := Snapshot{Cursor: r.mirror.cursor, Lists: r.lists, Listed: r.listed, Items: make(map[Key]Item, len(r.mirror.items))}
-	for key, item := range r.mirror.items {
-		s.Items[key] = item
-	}
+	maps.Copy(s.Items, r.mirror.items)
 	return s
 }
 
@@ -215,12 +214,12 @@ func (r *Replica) handle(ctx context.Context, key Key) (reconcile.Result, error)
 }
 
 // follow opens one stream after another until ctx ends.
-func (r *Replica) follow(ctx context.Context) error {
+func (r *Replica) follow(ctx context.Context) {
 	var pause pause
 	for ctx.Err() == nil {
 		stream := r.stream(ctx)
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		stream.Retry = pause.after(stream)
 		if r.Logger != nil {
@@ -234,7 +233,6 @@ func (r *Replica) follow(ctx context.Context) error {
 		case <-time.After(stream.Retry):
 		}
 	}
-	return nil
 }
 
 // errRelist is a stream that was ended because it is time to list anew.

@@ -98,15 +98,15 @@ func (s *Server) init() {
 func (s *Server) validate() error {
 	var errs []error
 	if s.Log == nil {
-		errs = append(errs, errors.New("Log: is required"))
+		errs = append(errs, wrong("Log", "is required"))
 	}
 	for name, value := range map[string]time.Duration{"Heartbeat": s.Heartbeat, "MaxAge": s.MaxAge, "Linger": s.Linger} {
 		if value < 0 {
-			errs = append(errs, fmt.Errorf("%s: is %v, must not be negative", name, value))
+			errs = append(errs, wrong(name, "is %v, must not be negative", value))
 		}
 	}
 	if s.Batch < 0 {
-		errs = append(errs, fmt.Errorf("Batch: is %d, must not be negative", s.Batch))
+		errs = append(errs, wrong("Batch", "is %d, must not be negative", s.Batch))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("statesync: Server: %w", err)

@@ -64,11 +64,11 @@ func open(ctx context.Context, s statesync.Source, w statesync.Watch) (<-chan st
 	return frames, end
 }
 
-var eu = statesync.Watch{Scope: "eu"} //nolint:gochecknoglobals // a constant
+var eu = statesync.Watch{Scope: "eu"}
 
 func TestThousandStreamsAreOneReaderOfTheLog(t *testing.T) {
 	server := &statesync.Server{}
-	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) {
+	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) { //nolint:thelper // a test
 		ctx, cancel := context.WithCancel(ctx)
 		ends := make([]<-chan error, 1000)
 		for n := range ends {
@@ -77,7 +77,7 @@ func TestThousandStreamsAreOneReaderOfTheLog(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, int64(1), counts.reads.Load())
 		for n := range 10 {
-			require.NoError(t, log.Commit(put("eu", "a", n)))
+			require.NoError(t, log.Commit(put("a", n)))
 			synctest.Wait()
 		}
 		require.Equal(t, int64(11), counts.reads.Load())
@@ -98,7 +98,7 @@ func TestThousandStreamsAreOneReaderOfTheLog(t *testing.T) {
 
 func TestAnIdleStreamHasAHeartbeatAndGetsOld(t *testing.T) {
 	server := &statesync.Server{}
-	virtual(t, server, func(t *testing.T, ctx context.Context, _ *statesync.Memory, _ *counted) {
+	virtual(t, server, func(t *testing.T, ctx context.Context, _ *statesync.Memory, _ *counted) { //nolint:thelper // a test
 		began := time.Now()
 		frames, end := open(ctx, server, eu)
 		var last time.Time
@@ -122,7 +122,7 @@ func TestAnIdleStreamHasAHeartbeatAndGetsOld(t *testing.T) {
 
 func TestASlowReaderGetsTheNewestState(t *testing.T) {
 	server := &statesync.Server{}
-	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, _ *counted) {
+	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, _ *counted) { //nolint:thelper // a test
 		ctx, cancel := context.WithCancel(ctx)
 		var values []string
 		resume := make(chan struct{})
@@ -140,7 +140,7 @@ func TestASlowReaderGetsTheNewestState(t *testing.T) {
 		}()
 		synctest.Wait()
 		for n := range 1000 {
-			require.NoError(t, log.Commit(put("eu", "a", n)))
+			require.NoError(t, log.Commit(put("a", n)))
 		}
 		synctest.Wait()
 		close(resume)
@@ -153,11 +153,11 @@ func TestASlowReaderGetsTheNewestState(t *testing.T) {
 
 func TestALogThatCannotBeReadEndsStreamsAndComesBack(t *testing.T) {
 	server := &statesync.Server{}
-	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) {
+	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) { //nolint:thelper // a test
 		_, end := open(ctx, server, eu)
 		synctest.Wait()
 		counts.down.Store(true)
-		require.NoError(t, log.Commit(put("eu", "a", 1)))
+		require.NoError(t, log.Commit(put("a", 1)))
 		var ended *statesync.EndError
 		require.ErrorAs(t, <-end, &ended)
 		require.Equal(t, statesync.EndOfLog, ended.Reason)
@@ -178,8 +178,8 @@ func TestALogThatCannotBeReadEndsStreamsAndComesBack(t *testing.T) {
 
 func TestALogThatLostItsRowsIsNotBelieved(t *testing.T) {
 	server := &statesync.Server{}
-	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) {
-		require.NoError(t, log.Commit(put("eu", "a", 1)))
+	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) { //nolint:thelper // a test
+		require.NoError(t, log.Commit(put("a", 1)))
 		counts.Log = rowless{log}
 		frames, end := open(ctx, server, eu)
 		var ended *statesync.EndError
@@ -220,10 +220,10 @@ func TestWhatCannotBeIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.ErrorContains(t, (&statesync.Replica{Workers: -1}).Start(t.Context()), "Source: is required")
 }
 
-func put(scope, id string, n int) statesync.Change {
-	return statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: id}, Value: json.RawMessage(strconv.Itoa(n))}
+func put(id string, n int) statesync.Change {
+	return statesync.Change{Scope: "eu", Key: statesync.Key{Collection: "things", ID: id}, Value: json.RawMessage(strconv.Itoa(n))}
 }
 
-func drop(scope, id string) statesync.Change {
-	return statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: id}, Deleted: true}
+func drop(id string) statesync.Change {
+	return statesync.Change{Scope: "eu", Key: statesync.Key{Collection: "things", ID: id}, Deleted: true}
 }

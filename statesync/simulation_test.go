@@ -352,38 +352,49 @@ type broken struct {
 }
 
 func (b *broken) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
-	switch {
-	case b.chance(4):
-		return fmt.Errorf("%w: %s", statesync.ErrUnknownScope, w.Scope)
-	case b.chance(4):
-		return statesync.ErrUnauthenticated
-	case b.chance(10):
-		return errors.New("connection refused")
+	if b.chance(18) {
+		return []error{
+			fmt.Errorf("%w: %s", statesync.ErrUnknownScope, w.Scope),
+			statesync.ErrUnauthenticated,
+			errors.New("connection refused"),
+		}[b.number(3)]
 	}
 	server := b.servers[b.number(len(b.servers))]
 	return server.Watch(ctx, w, func(f statesync.Frame) error {
 		if b.chance(30) {
 			time.Sleep(time.Duration(b.number(2000)) * time.Millisecond)
 		}
-		switch {
-		case b.chance(3):
-			return io.ErrUnexpectedEOF
-		case b.chance(2):
-			// A frame is lost.
-			return nil
-		case b.chance(2):
-			// A frame comes twice.
-			if err := receive(f); err != nil {
-				return err
-			}
-		case b.chance(2) && len(f.Items) > 0 && !f.Items[0].Deleted:
-			// An item is lost within a frame. (The loss of a tombstone shows
-			// only if the reader has what it would delete.)
-			f.Items = slices.Delete(slices.Clone(f.Items), 0, 1)
-		case b.chance(2) && f.Type == statesync.FrameItems:
-			// A list ends early, and says that it was all.
-			f.Type, f.Items = statesync.FrameSynced, nil
+		if b.chance(10) {
+			return b.bend(f, receive)
 		}
 		return receive(f)
 	})
+}
+
+// bend does one thing to a frame that must not be.
+func (b *broken) bend(f statesync.Frame, receive func(statesync.Frame) error) error {
+	switch b.number(5) {
+	case 0:
+		return io.ErrUnexpectedEOF
+	case 1:
+		// It is lost.
+		return nil
+	case 2:
+		// It comes twice.
+		if err := receive(f); err != nil {
+			return err
+		}
+	case 3:
+		// An item of it is lost. (The loss of a tombstone shows only if the
+		// reader has what it would delete.)
+		if len(f.Items) > 0 && !f.Items[0].Deleted {
+			f.Items = slices.Delete(slices.Clone(f.Items), 0, 1)
+		}
+	case 4:
+		// The list ends early, and says that it was all.
+		if f.Type == statesync.FrameItems {
+			f.Type, f.Items = statesync.FrameSynced, nil
+		}
+	}
+	return receive(f)
 }

@@ -3,6 +3,7 @@ package statesynctest
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Check runs one subtest of Run.
@@ -13,4 +14,20 @@ func Check(ctx context.Context, name string, s Store) error {
 		}
 	}
 	return fmt.Errorf("there is no subtest %q", name)
+}
+
+// FirstFailure returns the first check of RunServer that fails, if one does.
+func FirstFailure(ctx context.Context, open func() Server) string {
+	for _, check := range serverChecks {
+		if check.run(ctx, open()) != nil {
+			return check.name
+		}
+	}
+	return ""
+}
+
+// Impatient returns s with checks that wait for a frame no longer than that.
+func Impatient(patience time.Duration, s Server) Server {
+	s.patience = patience
+	return s
 }

@@ -108,7 +108,7 @@ func (s Server) mustList(ctx context.Context, w statesync.Watch, reason statesyn
 
 func checkFloor(ctx context.Context, s Server) error {
 	if s.Forget == nil {
-		return fmt.Errorf("Forget: %w", errors.ErrUnsupported)
+		return fmt.Errorf("no Forget: %w", errors.ErrUnsupported)
 	}
 	if err := s.Commit(ctx, s.item("a", 1, 1), s.item("a", 2, 1)); err != nil {
 		return err
@@ -161,7 +161,7 @@ func checkEpoch(ctx context.Context, s Server) error {
 
 func checkRestore(ctx context.Context, s Server) error {
 	if s.Restore == nil {
-		return fmt.Errorf("Restore: %w", errors.ErrUnsupported)
+		return fmt.Errorf("no Restore: %w", errors.ErrUnsupported)
 	}
 	if err := s.Commit(ctx, s.item("a", 1, 1)); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package statesynctest
+package statesynctest_test
 
 import (
 	"context"
@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
+	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
 )
+
+const bentScope = "eu"
 
 // bent is a source whose frames are bent.
 type bent struct {
@@ -86,13 +89,7 @@ func TestRunServerFindsWhatIsWrongWithAServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			failed := ""
-			for _, check := range serverChecks {
-				if err := check.run(t.Context(), bentServer(t, b)); err != nil {
-					failed = check.name
-					break
-				}
-			}
+			failed := statesynctest.FirstFailure(t.Context(), func() statesynctest.Server { return bentServer(t, b) })
 			if name == "nothing" {
 				require.Empty(t, failed)
 			} else {
@@ -103,10 +100,10 @@ func TestRunServerFindsWhatIsWrongWithAServer(t *testing.T) {
 }
 
 // bentServer serves a new log.
-func bentServer(t *testing.T, b bent) Server {
+func bentServer(t *testing.T, b bent) statesynctest.Server {
 	t.Helper()
 	log := &statesync.Memory{}
-	require.NoError(t, log.AddScope(scope))
+	require.NoError(t, log.AddScope(bentScope))
 	server := &statesync.Server{Log: log, Heartbeat: 20 * time.Millisecond}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -119,19 +116,19 @@ func bentServer(t *testing.T, b bent) Server {
 	patience := 300 * time.Millisecond
 	if b.bend == nil && b.ask == nil && b.end == nil {
 		// What is right may take its time.
-		patience = Limit
+		patience = statesynctest.Limit
 	}
-	head := func(ctx context.Context) (statesync.Page, error) { return log.Read(ctx, scope, 0, 1<<20) }
-	return Server{
-		Source: b, Scope: scope, patience: patience,
+	head := func(ctx context.Context) (statesync.Page, error) { return log.Read(ctx, bentScope, 0, 1<<20) }
+	return statesynctest.Impatient(patience, statesynctest.Server{
+		Source: b, Scope: bentScope,
 		Commit: func(_ context.Context, changes ...statesync.Change) error { return log.Commit(changes...) },
 		Forget: func(ctx context.Context) error {
 			page, err := head(ctx)
-			return errors.Join(err, log.Forget(scope, page.Head))
+			return errors.Join(err, log.Forget(bentScope, page.Head))
 		},
 		Restore: func(ctx context.Context) error {
 			page, err := head(ctx)
-			return errors.Join(err, log.Restore(scope, page.Items))
+			return errors.Join(err, log.Restore(bentScope, page.Items))
 		},
-	}
+	})
 }

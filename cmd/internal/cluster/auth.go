@@ -116,7 +116,7 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 
 func (s *Service) unknownRegion(ctx context.Context, found credential) error {
 	s.logger.ErrorContext(ctx, "region is unknown, or not the one that its log was made for", slog.String("region", found.region))
-	return refuse(connect.CodeFailedPrecondition, "unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
+	return refuse("unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 
 // claim notes that the caller is alive.
@@ -124,7 +124,7 @@ func (s *Service) claim(ctx context.Context, c caller) error {
 	err := s.db.Heartbeat(ctx, c.ID, c.cell)
 	if errors.Is(err, ErrClaimed) {
 		s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Name), slog.String("cell", c.cell))
-		return refuse(connect.CodeFailedPrecondition, "region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")
+		return refuse("region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")
 	}
 	if err != nil {
 		return s.internal(ctx, "heartbeat", err)

@@ -173,9 +173,9 @@ func (s *Service) internal(ctx context.Context, what string, err error) error {
 	return connect.NewError(connect.CodeInternal, errors.New("the control plane failed; its log says why"))
 }
 
-// refuse returns an error with a reason that agents branch on.
-func refuse(code connect.Code, reason, message string) error {
-	failure := connect.NewError(code, errors.New(message))
+// refuse returns a failed precondition with a reason that agents branch on.
+func refuse(reason, message string) error {
+	failure := connect.NewError(connect.CodeFailedPrecondition, errors.New(message))
 	if detail, err := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: reason}); err == nil {
 		failure.AddDetail(detail)
 	}

@@ -145,9 +145,9 @@ func (s *Service) ended(ctx context.Context, err error) error {
 	case errors.As(err, &failure):
 		return failure
 	case errors.Is(err, statesync.ErrResync):
-		return refuse(connect.CodeFailedPrecondition, "resync-required", err.Error())
+		return refuse("resync-required", err.Error())
 	case errors.Is(err, statesync.ErrUnknownScope):
-		return refuse(connect.CodeFailedPrecondition, "unknown-region", "this region has no log: delete nothing")
+		return refuse("unknown-region", "this region has no log: delete nothing")
 	case errors.Is(err, statesync.ErrInvalid):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &end) && end.Reason == statesync.EndOfAge:

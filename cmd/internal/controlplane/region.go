@@ -13,10 +13,10 @@ import (
 )
 
 // regionName is what a region and its platform may be called.
-var regionName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`) //nolint:gochecknoglobals // a table
+var regionName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // resourceID is what a deployment, sentinel or policy may be called.
-var resourceID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?$`) //nolint:gochecknoglobals // a table
+var resourceID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9])?$`)
 
 // regionRoutes are the routes of the administration of regions.
 func (s *Server) regionRoutes() []route {

@@ -1,7 +1,6 @@
 package controlplane_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -11,12 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
 // filled returns the path of a closed database with some thousand rows.
@@ -44,15 +41,6 @@ func raw(t *testing.T, path string, statements ...string) *sql.DB {
 		require.NoError(t, err, statement)
 	}
 	return file
-}
-
-func requireNotOpened(t *testing.T, path string, condition error, advice string) {
-	t.Helper()
-	_, err := db.SQLite{Path: path, BusyTimeout: 200 * time.Millisecond}.Open(t.Context())
-	require.ErrorIs(t, err, condition)
-	require.ErrorContains(t, err, path)
-	require.ErrorContains(t, err, advice)
-	require.NotContains(t, err.Error(), "\n")
 }
 
 func TestADatabaseIsOpenedAgainWithWhatItHad(t *testing.T) {
@@ -86,60 +74,6 @@ func TestTokensAreKeptOnlyAsHashes(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, string(content), w.tokens[clusterA], file)
 	}
-}
-
-func TestAForeignDatabaseIsLeftAlone(t *testing.T) {
-	other := filepath.Join(t.TempDir(), "other.db")
-	require.NoError(t, raw(t, other, "CREATE TABLE clusters (id TEXT)").Close())
-	marked := filepath.Join(t.TempDir(), "marked.db")
-	require.NoError(t, raw(t, marked, "PRAGMA application_id = 7").Close())
-	letter := filepath.Join(t.TempDir(), "letter.txt")
-	require.NoError(t, os.WriteFile(letter, []byte(strings.Repeat("Dear Sir, ", 1000)), 0o600))
-	for _, path := range []string{other, marked, letter} {
-		before, err := os.ReadFile(path)
-		require.NoError(t, err)
-		requireNotOpened(t, path, db.ErrForeign, "choose another file")
-		after, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(before, after), "%s was changed", path)
-	}
-}
-
-func TestADatabaseOfANewerVersionIsLeftAlone(t *testing.T) {
-	path := filled(t)
-	require.NoError(t, raw(t, path, "PRAGMA user_version = 99").Close())
-	requireNotOpened(t, path, db.ErrNewerSchema, "run the newer version")
-}
-
-func TestADamagedDatabaseIsNotOpened(t *testing.T) {
-	path := filled(t)
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Greater(t, len(content), 40000)
-	for i := 20000; i < 36000; i++ {
-		content[i] ^= 0x5a
-	}
-	require.NoError(t, os.WriteFile(path, content, 0o600))
-	requireNotOpened(t, path, db.ErrCorrupt, "restore it from a backup")
-
-	cut := filled(t)
-	require.NoError(t, os.Truncate(cut, 20000))
-	requireNotOpened(t, cut, db.ErrCorrupt, "restore it from a backup")
-}
-
-func TestALockedDatabaseIsNotOpened(t *testing.T) {
-	path := filled(t)
-	lock := raw(t, path, "BEGIN EXCLUSIVE")
-	requireNotOpened(t, path, db.ErrBusy, "another process holds it")
-	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
-	openStore(t, path)
-}
-
-func TestAFolderThatIsNotThereIsNamed(t *testing.T) {
-	_, err := db.SQLite{Path: "/no/such/folder/x.db"}.Open(t.Context())
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "/no/such/folder/x.db")
 }
 
 func TestWhileAnotherProcessHoldsTheLockReadsGoOnAndWritesAreToldToRetry(t *testing.T) {

@@ -28,7 +28,8 @@ type Log interface {
 	// Wait returns nil as soon as something may have changed since at: the
 	// head is above at.Head, or the epoch or floor is another. It may return
 	// early. It returns ctx.Err() when ctx ends, and ErrUnknownScope, wrapped,
-	// for a scope that does not exist.
+	// for a scope that does not exist. A store may need something of its own to
+	// run for that; see there.
 	Wait(ctx context.Context, scope string, at Position) error
 }
 

@@ -99,7 +99,8 @@ func (m *Memory) Forget(scope string, version uint64) error {
 }
 
 // Restore replaces what scope holds by items, as a restored backup would: in an
-// epoch of its own, with the versions that items have.
+// epoch of its own, with the versions that items have. The floor is at the head,
+// as tombstones that are not among items are forgotten.
 func (m *Memory) Restore(scope string, items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -30,6 +31,11 @@ func (r Report) Validate() error {
 	errs := []error{validName("reader", r.Reader)}
 	if r.Session == 0 {
 		errs = append(errs, errors.New("session: must be above 0"))
+	}
+	for field, n := range map[string]uint64{"session": r.Session, "sequence": r.Sequence, "applied.version": r.Applied.Version} {
+		if n > math.MaxInt64 {
+			errs = append(errs, fmt.Errorf("%s: is %d, above %d", field, n, math.MaxInt64))
+		}
 	}
 	if len(r.Applied.Epoch) > MaxName {
 		errs = append(errs, fmt.Errorf("applied.epoch: has %d bytes, more than %d", len(r.Applied.Epoch), MaxName))
@@ -74,7 +80,9 @@ func (r Reader) Alive(now time.Time, lease time.Duration) bool {
 type Readers interface {
 	// Report stores r unless a report is stored that is not older: then stored
 	// is false and nothing changes. It returns ErrUnknownScope, wrapped, for a
-	// scope that does not exist.
+	// scope that does not exist. A reader that has applied more than the log of
+	// its epoch has, proves that the log was restored: a store may begin another
+	// epoch then.
 	Report(ctx context.Context, scope string, r Report) (stored bool, err error)
 	// Readers returns the last report of every reader of scope, sorted by
 	// Reader.

@@ -50,7 +50,7 @@ func (a *agent) stream(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer stream.Close() //nolint:errcheck // it is over
+	defer stream.Close()
 	for stream.Receive() {
 		a.take(stream.Msg())
 	}

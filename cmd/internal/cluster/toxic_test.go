@@ -75,7 +75,7 @@ func newLink(t *testing.T) *link {
 	go func() { ended <- server.Start(ctx) }()
 	go func() { ended <- l.replica.Start(ctx) }()
 	go func() {
-		if err := web.Serve(listener); err != http.ErrServerClosed { //nolint:errorlint // never wrapped
+		if err := web.Serve(listener); err != http.ErrServerClosed {
 			ended <- err
 			return
 		}

@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-vet lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -98,8 +98,16 @@ bench-build: kube ## Build the comparison of package apply with its peers (minut
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
 	bin/bench -wrangler bin/bench-wrangler $(BENCHFLAGS)
 
+bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL
+	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
+	bin/bench-sync $(BENCHFLAGS)
+	$(WORK) $(GO) test -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
+
+soak-sync: ## A million commits on each database, with all faults; SEED=n repeats a run
+	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run NothingIsSkipped ./statesync/sqlstore
+
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench internal/bench/wrangler; do \
+	@failed=0; for m in internal/bench internal/bench/wrangler internal/bench/sync; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -122,6 +130,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/kube && $(ALONE) $(GO) mod tidy
 	cd internal/bench && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
+	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.

@@ -56,8 +56,9 @@ type Handler struct {
 	// Logger gets what goes wrong inside. Default nil, which is silent.
 	Logger *slog.Logger
 
-	once sync.Once
-	mux  *http.ServeMux
+	once    sync.Once
+	mux     *http.ServeMux
+	buffers sync.Pool
 }
 
 // ServeHTTP serves one request. Mount the Handler behind http.StripPrefix to
@@ -99,7 +100,6 @@ func (h *Handler) items(w http.ResponseWriter, r *http.Request) {
 // stream writes frames until the stream ends or the reader takes none.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
 	control := http.NewResponseController(w)
-	var buffer []byte
 	var patience time.Duration
 	write := func(text []byte) error {
 		// A reader that takes nothing for that long is gone, or would be of no
@@ -107,7 +107,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
 		if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
-		if _, err := w.Write(append(text, '\n')); err != nil {
+		if _, err := w.Write(text); err != nil {
 			return err
 		}
 		return control.Flush()
@@ -120,8 +120,14 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
 			// Proxies that collect answers would hold frames back.
 			w.Header().Set("X-Accel-Buffering", "no")
 		}
-		buffer = b.appendJSON(buffer[:0])
-		return write(buffer)
+		// An idle stream must not keep what a frame took.
+		buffer, _ := h.buffers.Get().(*[]byte)
+		if buffer == nil {
+			buffer = new([]byte)
+		}
+		defer h.buffers.Put(buffer)
+		*buffer = append(b.appendJSON((*buffer)[:0]), '\n')
+		return write(*buffer)
 	})
 	switch {
 	case r.Context().Err() != nil:
@@ -132,7 +138,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
 		text, marshalErr := json.Marshal(failure{Type: "end", Error: detail})
 		if marshalErr == nil {
 			// Whoever does not read the reason sees a stream that was cut.
-			_ = write(text)
+			_ = write(append(text, '\n'))
 		}
 	}
 }

@@ -49,9 +49,10 @@ type Server struct {
 	started, stopping chan struct{}
 }
 
-// frameBytes is about how many bytes of values a frame carries, so that a few
-// large items do not make a frame that no reader takes.
-const frameBytes = 256 << 10
+// frameBytes is about how many bytes of values a frame carries: a few large items
+// make no frame that a reader does not take, and many readers at once do not take
+// much memory.
+const frameBytes = 64 << 10
 
 // Start serves until ctx ends, then ends all streams and returns nil. It is
 // called once. Streams that are asked for earlier wait for it; those that are

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// counter counts what came, and tells when more did.
+type counter struct {
+	got   *atomic.Int64
+	moved chan struct{}
+}
+
+func newCounter() counter { return counter{new(atomic.Int64), make(chan struct{}, 1)} }
+
+func (c counter) add(n int) {
+	c.got.Add(int64(n))
+	select {
+	case c.moved <- struct{}{}:
+	default:
+	}
+}
+
+// child serves as one peer, and does what the lines of its input say.
+func child(ctx context.Context, name string, resources int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, p := range peers() {
+		if p.name != name {
+			continue
+		}
+		address, change, err := p.serve(ctx, resources)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(os.Stdout, address)
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			command, argument, _ := strings.Cut(lines.Text(), " ")
+			switch command {
+			case "change":
+				n, err := strconv.Atoi(argument)
+				if err != nil {
+					return err
+				}
+				if err := change(n); err != nil {
+					return err
+				}
+				_, _ = fmt.Fprintln(os.Stdout, "ok")
+			case "stats":
+				_, _ = fmt.Fprintln(os.Stdout, used())
+			}
+		}
+		return lines.Err()
+	}
+	return fmt.Errorf("no peer %q", name)
+}
+
+// used returns the memory in use, what is resident of it now and was at its
+// peak, and the processor time.
+func used() string {
+	resident, peak := status("VmRSS:"), status("VmHWM:")
+	runtime.GC()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	cpu := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return fmt.Sprint(memory.HeapInuse+memory.StackInuse, " ", resident, " ", peak, " ", int64(cpu))
+}
+
+// status returns a line of /proc/self/status, in bytes.
+func status(name string) (bytes int64) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), name)
+	if _, err := fmt.Sscan(rest, &bytes); err != nil {
+		return 0
+	}
+	return bytes * 1024
+}
+
+// value is the n-th version of a resource, a kilobyte of JSON.
+func value(resource, version int) string {
+	head := fmt.Sprintf(`{"resource":%d,"version":%d,"padding":"`, resource, version)
+	return head + strings.Repeat("x", 1022-len(head)) + `"}`
+}

@@ -17,6 +17,11 @@
 //     objects, repairs drift, and deletes what no longer belongs.
 //   - [github.com/seed-9e1ffd66/trueup/apply/applytest]: stands between a program
 //     and an API server, counts what is sent and makes it go wrong. For tests.
+//   - [github.com/seed-9e1ffd66/trueup/statesync]: carries desired state from a
+//     change log to any number of readers, over HTTP or in process. The module
+//     statesync/sqlstore keeps that log in a SQL database.
+//   - [github.com/seed-9e1ffd66/trueup/statesync/statesynctest]: whether a store
+//     or a server keeps what it promises. For tests.
 //
 // The programs under cmd and examples put them together into systems that run.
 //

@@ -42,6 +42,7 @@ type Server struct {
 	streams map[string]int
 	sent    map[string]int
 	beats   int
+	calls   int
 	cut     map[int]context.CancelFunc
 	next    int
 	source  statesync.Server
@@ -188,6 +189,13 @@ func (s *Server) Forget(tb testing.TB, m proto.Message) {
 	}
 }
 
+// Renew begins another history with the same rows, as a restore does: all
+// streams end, and all agents list anew.
+func (s *Server) Renew(tb testing.TB) {
+	tb.Helper()
+	s.Forget(tb, nil)
+}
+
 // Reports returns the reports that were accepted, in their order.
 func (s *Server) Reports() []proto.Message {
 	s.mu.Lock()
@@ -200,18 +208,21 @@ type Counts struct {
 	// Streams and Lists count streams by collection, Sent messages but markers.
 	Streams, Lists, Sent map[string]int
 	Heartbeats           int
+	// Calls counts all, those that were refused too.
+	Calls int
 }
 
 // Counts returns them.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Streams: maps.Clone(s.streams), Lists: maps.Clone(s.lists), Sent: maps.Clone(s.sent), Heartbeats: s.beats}
+	return Counts{Streams: maps.Clone(s.streams), Lists: maps.Clone(s.lists), Sent: maps.Clone(s.sent), Heartbeats: s.beats, Calls: s.calls}
 }
 
 func (s *Server) enter(header http.Header) (Faults, error) {
 	s.mu.Lock()
 	f := s.faults
+	s.calls++
 	s.mu.Unlock()
 	want := f.Token
 	if want == "" {
@@ -250,7 +261,10 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 	case f.Internal:
 		return connect.NewError(connect.CodeInternal, errors.New("database"))
 	}
-	if from.Version > 0 && from.Epoch == "" { // not compared
+	if from.Version > 0 && from.Epoch == "" { // not compared, without markers
+		if !f.NoMarkers {
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("epoch: is required with markers"))
+		}
 		page, err := s.Log.Read(ctx, s.region, from.Version, 1)
 		if err != nil {
 			return err

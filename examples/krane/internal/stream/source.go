@@ -82,7 +82,12 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 		}
 	}
 	r.last = from.Version
-	return r.run(ctx, from)
+	err := r.run(ctx, from)
+	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {
+		// One with markers wants an epoch beside a version: list from it.
+		s.unmarked, s.greatest = false, 0
+	}
+	return err
 }
 
 // run reads the stream to its end.

@@ -1,0 +1,270 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/agent"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/config"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/controltest"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// bench is a region with a control plane, in the cluster that all tests share. Its
+// agents see their own region only.
+type bench struct {
+	t       *testing.T
+	cluster *kubetest.Cluster
+	server  *controltest.Server
+	name    string // of the region and of the namespace
+	agent   agent.Agent
+	net     *applytest.Transport // of the agent that runs
+	address string
+	stop    func()
+}
+
+// eventually waits for what has to come in the end, on however slow a machine.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	waitFor(t, what, 2*time.Minute, holds)
+}
+
+// longest is eventually for what waits for a long pause.
+func longest(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	waitFor(t, what, 5*time.Minute, holds)
+}
+
+func waitFor(t *testing.T, what string, most time.Duration, holds func() bool) {
+	t.Helper()
+	deadline := time.After(most)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			require.Fail(t, "it did not happen in time", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestOnARealKubernetes holds what needs a cluster: they share one.
+func TestOnARealKubernetes(t *testing.T) {
+	t.Parallel()
+	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
+	given, err := os.ReadFile(filepath.Join("..", "render", "testdata", "cluster.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, cluster.Apply(t.Context(), string(given)))
+	_, err = cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
+	require.NoError(t, err)
+	for name, test := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newBench(t, cluster))
+		})
+	}
+}
+
+func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
+	t.Helper()
+	_, name, _ := strings.Cut(t.Name(), "/")
+	name = strings.Trim(strings.ToLower(strings.ReplaceAll(name, "_", "-")), "-")
+	name = name[:min(len(name), 40)]
+	b := &bench{t: t, cluster: cluster, name: strings.Trim(name, "-"), stop: func() {}}
+	b.server = controltest.Start(t, b.name)
+	base, err := url.Parse(b.server.URL)
+	require.NoError(t, err)
+	b.agent = agent.Agent{
+		Config: config.Config{
+			Cluster: config.Cluster{Region: b.name, Platform: "test"}, Control: config.Control{URL: base, Token: "secret"},
+			RuntimeClass: "gvisor", StorageClassName: "ebs-csi-gp3", MaxDeletePercent: 10,
+		},
+		Address: "127.0.0.1:0",
+		Logger:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Periods: agent.Periods{
+			// Lists that come by themselves would blur what causes what.
+			Relist: time.Hour, Absence: time.Millisecond, Resync: 500 * time.Millisecond, Report: 500 * time.Millisecond,
+			Heartbeat: 300 * time.Millisecond, Namespace: time.Hour,
+			Retry: reconcile.Backoff{Min: 50 * time.Millisecond, Max: time.Second, Retries: 9},
+		},
+	}
+	t.Cleanup(func() { b.stop() })
+	return b
+}
+
+// start starts the agent, anew if it runs.
+func (b *bench) start() {
+	b.t.Helper()
+	b.startWith(nil)
+}
+
+// startWith is start with requests that are held back for a while.
+func (b *bench) startWith(delay func(verb, name string) time.Duration) {
+	b.t.Helper()
+	b.stop()
+	b.net = &applytest.Transport{}
+	if delay != nil {
+		b.net.Fault = func(r applytest.Request) applytest.Fault { return applytest.Fault{Delay: delay(r.Verb, r.Name)} }
+	}
+	a := b.agent
+	a.Kubernetes = rest.CopyConfig(b.cluster.Config)
+	a.Kubernetes.Wrap(b.net.Wrap)
+	b.run(&a)
+}
+
+func (b *bench) run(a *agent.Agent) {
+	b.t.Helper()
+	address := make(chan string, 1)
+	a.OnListen = func(at net.Addr) { address <- at.String() }
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- a.Start(ctx) }()
+	var once sync.Once
+	b.stop = func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(b.t, <-done)
+		})
+	}
+	select {
+	case b.address = <-address:
+	case err := <-done:
+		require.NoError(b.t, err)
+	}
+}
+
+func (b *bench) kubectl(args ...string) string {
+	b.t.Helper()
+	out, err := b.cluster.Kubectl(b.t.Context(), args...)
+	require.NoError(b.t, err)
+	return strings.TrimSpace(out)
+}
+
+// count returns how many objects of a kind are in the namespace, with more
+// arguments to kubectl get.
+func (b *bench) count(kind string, more ...string) int {
+	b.t.Helper()
+	return len(strings.Fields(b.kubectl(append([]string{"get", kind, "-n", b.name, "-o", "name"}, more...)...)))
+}
+
+// exists tells whether the object is there and not being deleted.
+func (b *bench) exists(kind, name string) bool {
+	b.t.Helper()
+	out := b.kubectl("get", kind, name, "-n", b.name, "--ignore-not-found", "-o", "jsonpath={.metadata.name}:{.metadata.deletionTimestamp}")
+	return out == name+":"
+}
+
+// metric returns the value of a metric whose line begins so, "" if there is none.
+func (b *bench) metric(prefix string) string {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.address+"/metrics", http.NoBody)
+	require.NoError(b.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(b.t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "unkey_krane_"+prefix); ok {
+			fields := strings.Fields(rest)
+			return fields[len(fields)-1]
+		}
+	}
+	return ""
+}
+
+// synced waits until all three lists were proven n times since the start.
+func (b *bench) synced(n int) {
+	b.t.Helper()
+	for _, collection := range []string{"deployments", "sentinels", "policies"} {
+		eventually(b.t, collection+" are synced", func() bool {
+			return b.metric(fmt.Sprintf("watcher_full_syncs_total{resource_type=%q}", collection)) == fmt.Sprint(n)
+		})
+	}
+}
+
+// calls waits for so many calls of the agent.
+func (b *bench) calls(n int) {
+	b.t.Helper()
+	before := b.server.Counts().Calls
+	eventually(b.t, "the agent calls on", func() bool { return b.server.Counts().Calls >= before+n })
+}
+
+func (b *bench) want(messages ...proto.Message) { b.server.Want(b.t, messages...) }
+
+func (b *bench) deployment(name string) *ctrlv1.ApplyDeployment {
+	return &ctrlv1.ApplyDeployment{
+		K8SNamespace: b.name, K8SName: name, WorkspaceId: "ws_1", ProjectId: "prj_1", EnvironmentId: "env_1", DeploymentId: "d_" + name, AppId: "app_1",
+		Image: "registry.example.com/" + name + ":1", CpuMillicores: 100, MemoryMib: 64, Port: 8080,
+	}
+}
+
+func (b *bench) stopped(name string) *ctrlv1.DeleteDeployment {
+	return &ctrlv1.DeleteDeployment{K8SNamespace: b.name, K8SName: name}
+}
+
+func (b *bench) sentinel(name string) *ctrlv1.ApplySentinel {
+	return &ctrlv1.ApplySentinel{
+		K8SNamespace: b.name, K8SName: name, WorkspaceId: "ws_1", ProjectId: "prj_1", EnvironmentId: "env_1", AppId: "app_1", SentinelId: "s_" + name,
+		Image: "registry.example.com/sentinel:1", Replicas: 1, CpuMillicores: 100, MemoryMib: 64,
+	}
+}
+
+func (b *bench) policy(name string) *ctrlv1.ApplyCiliumNetworkPolicy {
+	return &ctrlv1.ApplyCiliumNetworkPolicy{
+		K8SNamespace: b.name, K8SName: name, CiliumNetworkPolicyId: "p_" + name,
+		Policy: []byte(`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":{"endpointSelector":{}}}`),
+	}
+}
+
+// running tells whether the control plane knows exactly one instance of the
+// deployment, which runs.
+func (b *bench) running(name string) bool {
+	instances := b.server.Instances()[name]
+	for _, i := range instances {
+		if i.GetStatus() != ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_RUNNING || !strings.HasSuffix(i.GetAddress(), ":8080") {
+			return false
+		}
+	}
+	return len(instances) == 1
+}
+
+// gone tells whether it was reported that the deployment is.
+func (b *bench) gone(name string) bool {
+	for _, m := range b.server.Reports() {
+		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok && r.GetDelete().GetK8SName() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// deletes returns the deletions that the running agent has asked for.
+func (b *bench) deletes() []string {
+	var found []string
+	for _, r := range b.net.Requests() {
+		if strings.HasPrefix(r.Verb, "delete") {
+			found = append(found, r.String())
+		}
+	}
+	return found
+}

@@ -1,0 +1,284 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	clientmetadata "k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/breaker"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/config"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/control"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/render"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/stream"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// run is the agent at work.
+type run struct {
+	Agent
+	cell     render.Cell
+	client   ctrlv1connect.ClusterServiceClient
+	metrics  *metrics
+	budget   *apply.Budget
+	book     *book
+	theirs   foreigners
+	parts    map[render.Component]*part
+	replicas map[stream.Collection]*statesync.Replica
+	outage   map[stream.Collection]*atomic.Bool
+	reporter *reporter
+	sweep    *reconcile.Loop
+	repairs  *reconcile.Queue[statesync.Key]
+	queries  *reconcile.Queue[statesync.Key]
+	members  []reconcile.Member
+}
+
+// settleWait is how long the start waits for the live views. What is not known
+// by then is reported as such, and retried.
+const settleWait = 10 * time.Second
+
+func (a *Agent) newRun(m *metrics) (*run, error) {
+	r := &run{
+		Agent: *a, metrics: m, budget: &apply.Budget{}, book: newBook(), client: a.Client,
+		cell: render.Cell{
+			Region: a.Config.Cluster.Region, Platform: a.Config.Cluster.Platform, RuntimeClass: a.Config.RuntimeClass, StorageClass: a.Config.StorageClassName,
+			Registry: render.Registry{URL: a.Config.Registry.URL, Username: a.Config.Registry.Username, Password: a.Config.Registry.Password.Reveal()},
+		},
+		parts: map[render.Component]*part{}, replicas: map[stream.Collection]*statesync.Replica{}, outage: map[stream.Collection]*atomic.Bool{},
+	}
+	r.Periods = a.Periods.complete()
+	if r.client == nil {
+		r.client = control.New(a.Config)
+	}
+	if r.Vault == nil {
+		r.Vault = newVault(a.Config.Vault)
+	}
+	access := rest.CopyConfig(a.Kubernetes)
+	access.UserAgent = "krane"
+	access.QPS, access.Burst = float32(a.Config.Kubernetes.QPS), a.Config.Kubernetes.Burst
+	if access.QPS == 0 {
+		access.QPS = -1 // the server's fairness decides
+	}
+	access.Wrap(r.budget.Wrap)
+	metadata, err := clientmetadata.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	r.addParts(metadata)
+	r.addReporter(client)
+	r.addReplicas()
+	r.addLoops(client.Discovery(), metadata)
+	return r, nil
+}
+
+func newVault(c config.Vault) vault.Decrypter {
+	switch {
+	case c.URL != nil:
+		return vault.NewService(c.URL, c.Token.Reveal())
+	case c.KeyFile != "":
+		return &vault.KeyFile{Path: c.KeyFile}
+	default:
+		return vault.None{}
+	}
+}
+
+func (r *run) add(name string, s reconcile.Starter) {
+	r.members = append(r.members, reconcile.Member{Name: name, Starter: s})
+}
+
+// components are all that the agent applies.
+func components() []render.Component {
+	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}
+}
+
+func (r *run) addParts(client clientmetadata.Interface) {
+	// The kinds are known beforehand, so no discovery is needed.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.AddSpecific(schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicy"},
+		schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicies"},
+		schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicy"}, meta.RESTScopeNamespace)
+	for _, c := range components() {
+		for _, kind := range render.Kinds(c) {
+			switch kind.Kind {
+			case "CiliumNetworkPolicy":
+			case "Namespace":
+				mapper.Add(kind, meta.RESTScopeRoot)
+			default:
+				mapper.Add(kind, meta.RESTScopeNamespace)
+			}
+		}
+	}
+	for _, c := range components() {
+		owner := render.Owner(c, r.cell.Region)
+		live := &apply.Live{
+			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Logger: r.Logger,
+			OnDrift: func(id apply.ID) { r.drifted(c, id) },
+		}
+		applier := &apply.Applier{Live: live, Concurrency: 16}
+		switch c {
+		case render.Namespace:
+			applier.Adoption = apply.SkipForeign
+		case render.Account:
+			applier.Adoption = apply.AdoptForeign
+		default:
+		}
+		p := &part{component: c, owner: owner, live: live, applier: applier, jobs: make(chan *job)}
+		r.parts[c] = p
+		r.add("live "+string(c), live)
+		r.add("apply "+string(c), p)
+	}
+}
+
+func (r *run) addReporter(client kubernetes.Interface) {
+	r.reporter = &reporter{
+		client: r.client, breakers: &breaker.Set{OnChange: r.metrics.breaker}, metrics: r.metrics, logger: r.Logger, book: r.book,
+		session: uint64(time.Now().UnixNano()), //nolint:gosec // after 1970
+		observed: func(collection string) uint64 {
+			return r.replicas[stream.Collection(collection)].Status().Applied.Version
+		},
+	}
+	r.reporter.init()
+	r.reporter.observer = newObserver(client, r.cell.Region, r.metrics, r.reporter.changed)
+	r.add("observer", r.reporter.observer)
+	r.add("reports", r.reporter.queue)
+	r.add("report loop", &reconcile.Loop{Name: "reports", Reconciler: r.reporter, Interval: r.Periods.Report, Jitter: 0.1, Logger: r.Logger})
+	r.add("heartbeat", &reconcile.Loop{
+		Name: "heartbeat", Interval: r.Periods.Heartbeat, Logger: r.Logger,
+		Backoff:    reconcile.Backoff{Min: min(time.Second, r.Periods.Heartbeat), Max: r.Periods.Heartbeat, Jitter: 0.5},
+		Reconciler: &heart{reporter: r.reporter, region: r.cell.Region, platform: r.cell.Platform, interval: r.Periods.Heartbeat},
+	})
+}
+
+func (r *run) addReplicas() {
+	for _, res := range resources() {
+		name := string(res.collection)
+		r.outage[res.collection] = &atomic.Bool{}
+		replica := &statesync.Replica{
+			Source: &stream.Source{
+				Client: r.client, Collection: res.collection, Silence: r.Periods.Silence, Patience: r.Periods.Patience, Logger: r.Logger,
+				OnMessage: func(version uint64) {
+					r.metrics.events.WithLabelValues(name).Inc()
+					if version > 0 {
+						r.metrics.lastSeen.WithLabelValues(name).Set(float64(version))
+					}
+				},
+			},
+			Scope: r.cell.Region, Collections: []string{name}, Handle: r.handle, Workers: 16, Retry: r.Periods.Retry, Relist: r.Periods.Relist, Logger: r.Logger,
+			OnSynced: func(s statesync.Snapshot) {
+				r.metrics.fullSyncs.WithLabelValues(name).Inc()
+				r.metrics.connections.WithLabelValues(name, "synced").Inc()
+				r.book.forget(name, s.Items)
+				r.sweep.Trigger()
+			},
+			OnStream: func(s statesync.Stream) { r.ended(name, s) },
+			OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
+				if p.Parked && errors.Is(p.Err, errVault) {
+					r.outage[res.collection].Store(true)
+				}
+			},
+		}
+		r.replicas[res.collection] = replica
+		r.add("replica "+name, r.settled(replica))
+	}
+}
+
+// settled starts s once what is in the cluster is known, or takes long.
+func (r *run) settled(s reconcile.Starter) reconcile.Starter {
+	return reconcile.StarterFunc(func(ctx context.Context) error {
+		wait, cancel := context.WithTimeout(ctx, settleWait)
+		for _, c := range components() {
+			if err := r.parts[c].live.WaitSynced(wait); err != nil && ctx.Err() == nil {
+				r.Logger.WarnContext(ctx, "a part of the cluster is not known yet", slog.Any("error", err))
+			}
+		}
+		cancel()
+		return s.Start(ctx)
+	})
+}
+
+func (r *run) addLoops(kinds discovery.DiscoveryInterface, metadata clientmetadata.Interface) {
+	retry := reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.5}
+	r.repairs = &reconcile.Queue[statesync.Key]{Name: "repairs", Reconcile: r.repair, Workers: 8, Backoff: retry, Logger: r.Logger}
+	r.queries = &reconcile.Queue[statesync.Key]{Name: "queries", Reconcile: r.query, Workers: 4, Logger: r.Logger}
+	r.sweep = &reconcile.Loop{Name: "strays", Reconciler: newSweeper(r), Interval: r.Periods.Resync, Jitter: 0.1, Logger: r.Logger}
+	r.add("repairs", r.settled(r.repairs))
+	r.add("queries", r.settled(r.queries))
+	r.add("strays", r.sweep)
+	r.add("resync", r.settled(&reconcile.Loop{Name: "resync", Reconciler: reconcile.Func(r.resync), Interval: r.Periods.Resync, Jitter: 0.1, Logger: r.Logger}))
+	r.add("namespaces", &reconcile.Loop{
+		Name: "namespaces", Interval: min(r.Periods.Resync, r.Periods.Namespace), Jitter: 0.1, Logger: r.Logger,
+		Reconciler: &tidier{run: r, after: r.Periods.Namespace, discovery: kinds, metadata: metadata, empty: map[string]time.Time{}},
+	})
+	r.add("gauges", &reconcile.Loop{Name: "gauges", Interval: min(15*time.Second, r.Periods.Report), Reconciler: reconcile.Func(func(context.Context) (reconcile.Result, error) {
+		r.gauges()
+		return reconcile.Result{}, nil
+	})})
+}
+
+// ended counts a stream.
+func (r *run) ended(collection string, s statesync.Stream) {
+	status := "ended"
+	switch {
+	case errors.Is(s.Err, statesync.ErrUnauthenticated):
+		status = "unauthenticated"
+	case errors.Is(s.Err, statesync.ErrUnknownScope):
+		status = "unknown_region"
+		// Nothing is deleted for it, and somebody should look.
+		r.metrics.held.WithLabelValues("unknown_region").Set(1)
+	case errors.Is(s.Err, statesync.ErrResync):
+		status = "resync"
+	case s.Frames == 0:
+		status = "failed"
+	}
+	if status != "unknown_region" && s.Frames > 1 {
+		r.metrics.held.WithLabelValues("unknown_region").Set(0)
+	}
+	r.metrics.connections.WithLabelValues(collection, status).Inc()
+}
+
+func (r *run) gauges() {
+	for _, res := range resources() {
+		s := r.replicas[res.collection].Status()
+		name := string(res.collection)
+		r.metrics.parked.WithLabelValues(name).Set(float64(s.Parked))
+		r.metrics.lag.WithLabelValues(name).Set(float64(s.Head - min(s.Head, s.Applied.Version)))
+	}
+}
+
+// start runs everything until ctx ends.
+func (r *run) start(ctx context.Context) error {
+	group := reconcile.Group{StopTimeout: stopTimeout, Members: r.members}
+	return group.Start(ctx)
+}
+
+// ready returns nil once the cluster is known and each list was proven once.
+func (r *run) ready() error {
+	for _, c := range components() {
+		if err := r.parts[c].synced(); err != nil {
+			return fmt.Errorf("the cluster is not known yet: %w", err)
+		}
+	}
+	for _, res := range resources() {
+		if r.replicas[res.collection].Status().Cursor.Epoch == "" {
+			return fmt.Errorf("no list of %s yet", res.collection)
+		}
+	}
+	return nil
+}

@@ -33,22 +33,34 @@ type Cluster struct {
 	LastPullAt time.Time `json:"last_pull_at,omitzero"`
 	// LastPullVersion is the version it was answered.
 	LastPullVersion string `json:"last_pull_version,omitempty"`
+	// LastReportAt is when the agent last reported on a state of the epoch
+	// that was current then; zero for never.
+	LastReportAt time.Time `json:"last_report_at,omitzero"`
+	// ReportedEpoch and ReportedGeneration name the newest state that it
+	// reported on.
+	ReportedEpoch      string `json:"reported_epoch,omitempty"`
+	ReportedGeneration int64  `json:"reported_generation,omitempty"`
 }
 
 // newClusterLBSize is the size of the load balancer of a new cluster.
 const newClusterLBSize = 1
 
-const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version`
+const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
+	reported_at, reported_epoch, reported_generation`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
-	var created, pulled int64
-	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion)
+	var created, pulled, reported int64
+	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration)
 	if err != nil {
 		return err
 	}
 	c.CreatedAt = time.UnixMilli(created).UTC()
 	if pulled != 0 {
 		c.LastPullAt = time.UnixMilli(pulled).UTC()
+	}
+	if reported != 0 {
+		c.LastReportAt = time.UnixMilli(reported).UTC()
 	}
 	if c.AllowMassDelete != c.Generation {
 		c.AllowMassDelete = 0

@@ -27,6 +27,22 @@
 // deleted set, because an agent treats a tombstone as an order and mere
 // absence as a doubt. Putting it again revives it.
 //
+// It stands as Deleted once the agent has reported on the generation that
+// deleted it, or on a newer one, and no such report mentions it. That the agent
+// has fetched that generation proves nothing: the deletion may have failed, or be
+// held. An agent that has nothing left to run therefore reports an empty list,
+// and the newest generation reported on is kept for each cluster, apart from what
+// was said of services. Until then a deleted service stands as Pending, or as
+// what the agent says of it, such as Failed with the class DeletionHeld; a report
+// with complete set takes back what earlier ones said of services that it is
+// silent about.
+//
+// # Capacity
+//
+// POST /api/v1/clusters/{cluster_id}/capacity keeps how many pods a cluster has
+// and how many it is meant for. Reports are kept for 48 hours, at most
+// [MaxCapacityPoints] a cluster.
+//
 // # Credentials
 //
 // An agent's token is 32 random bytes, shown once. The store keeps its plain

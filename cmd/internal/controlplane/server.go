@@ -88,6 +88,7 @@ func NewServer(config Config) (*Server, error) {
 	s.agentMux = s.mux([]route{
 		{http.MethodGet, agentPrefix + "{cluster_id}/desired-state", s.ownCluster(s.pullDesiredState)},
 		{http.MethodPost, agentPrefix + "{cluster_id}/status", s.ownCluster(s.postStatus)},
+		{http.MethodPost, agentPrefix + "{cluster_id}/capacity", s.ownCluster(s.postCapacity)},
 	})
 	const (
 		cluster = adminPrefix + "clusters/{cluster_id}"

@@ -46,7 +46,8 @@ const (
 	// report.
 	StandingPending Standing = "Pending"
 	// StandingDeleted is a tombstone that the agent has worked off: it has
-	// reported on that state or a newer one, and had nothing to say of it.
+	// reported on that state or a newer one, and had nothing to say of it. That
+	// the agent has fetched the state is not enough, nor that it is silent.
 	StandingDeleted Standing = "Deleted"
 )
 
@@ -55,7 +56,7 @@ const (
 func (s *ServiceState) stand(epoch string, newest int64) {
 	known := s.ReportedEpoch == epoch && s.ReportedGeneration >= s.WantedGeneration
 	switch {
-	case s.Deleted && newest >= s.WantedGeneration && s.ReportedGeneration < newest:
+	case s.Deleted && newest >= s.WantedGeneration && !known:
 		s.Standing = StandingDeleted
 	case s.Phase == "":
 		s.Standing = StandingUnknown
@@ -72,7 +73,8 @@ const maxStatusRows = 20_000
 // SaveStatus keeps the report, which must be valid. For each service the
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
-// it is about a state that no longer exists.
+// it is about a state that no longer exists. A complete report also ends what
+// older ones said of the services that it is silent about.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) error {
 	err := s.Write(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
@@ -84,7 +86,22 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 		case report.Generation > cluster.Generation:
 			return fmt.Errorf("%w: reported %d, have %d", ErrGenerationAhead, report.Generation, cluster.Generation)
 		}
-		if err := saveStatuses(ctx, tx, clusterID, report); err != nil {
+		if cluster.ReportedEpoch != cluster.Epoch {
+			cluster.ReportedGeneration = 0
+		}
+		// Later than the last report even if the clock is not, so that the rows
+		// of this report can be told from older ones.
+		now := max(time.Now().UnixMilli(), cluster.LastReportAt.UnixMilli()+1)
+		if err := saveStatuses(ctx, tx, clusterID, report, now); err != nil {
+			return err
+		}
+		if report.Complete && report.Generation >= cluster.ReportedGeneration {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM service_status WHERE cluster_id = ? AND reported_at <> ?`, clusterID, now); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE clusters SET reported_epoch = ?, reported_generation = ?, reported_at = ? WHERE id = ?`,
+			report.Epoch, max(report.Generation, cluster.ReportedGeneration), now, clusterID); err != nil {
 			return err
 		}
 		var kept int
@@ -102,7 +119,7 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 	return nil
 }
 
-func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport) error {
+func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport, now int64) error {
 	statement, err := tx.PrepareContext(ctx, `INSERT INTO service_status
 		(cluster_id, project_id, environment, service_id, epoch, generation, instance_id,
 		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at)
@@ -116,7 +133,6 @@ func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starb
 	if err != nil {
 		return err
 	}
-	now := time.Now().UnixMilli()
 	for i := range report.Services {
 		status := &report.Services[i]
 		_, err := statement.ExecContext(ctx, clusterID, status.ProjectID, status.Environment, status.ServiceID,
@@ -138,24 +154,26 @@ func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster,
 		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		if states, err = serviceStates(ctx, tx, clusterID); err != nil {
-			return err
-		}
-		var newest int64
-		for i := range states {
-			if states[i].ReportedEpoch == cluster.Epoch {
-				newest = max(newest, states[i].ReportedGeneration)
-			}
-		}
-		for i := range states {
-			states[i].stand(cluster.Epoch, newest)
-		}
-		return nil
+		states, err = standingServices(ctx, tx, cluster)
+		return err
 	})
 	if err != nil {
 		return Cluster{}, nil, fmt.Errorf("cluster %s: %w", clusterID, err)
 	}
 	return cluster, states, nil
+}
+
+// standingServices returns the services of the cluster with their standing.
+func standingServices(ctx context.Context, tx *db.Tx, cluster Cluster) ([]ServiceState, error) {
+	states, err := serviceStates(ctx, tx, cluster.ClusterID)
+	var newest int64
+	if cluster.ReportedEpoch == cluster.Epoch {
+		newest = cluster.ReportedGeneration
+	}
+	for i := range states {
+		states[i].stand(cluster.Epoch, newest)
+	}
+	return states, err
 }
 
 func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceState, error) {

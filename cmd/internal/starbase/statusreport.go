@@ -24,6 +24,10 @@ type StatusReport struct {
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services []ServiceStatus `json:"services"`
+	// Complete says that Services is all there is to say as of that
+	// generation: a service that is not among them has no object left that
+	// the agent is to delete.
+	Complete bool `json:"complete,omitempty"`
 }
 
 // ServiceStatus is the state of one service in its cluster.

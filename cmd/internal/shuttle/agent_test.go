@@ -224,6 +224,7 @@ type fakeStarbase struct {
 	asked    int
 	tokens   []string
 	statuses map[starbase.Identity]starbase.ServiceStatus
+	settled  int64 // the generation of the last report, if it was complete
 }
 
 func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
@@ -249,7 +250,10 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 			statuses[s.Identity()] = s
 		}
 		f.mu.Lock()
-		f.statuses = statuses
+		f.statuses, f.settled = statuses, 0
+		if report.Complete {
+			f.settled = report.Generation
+		}
 		f.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -323,6 +327,14 @@ func (f *fakeStarbase) status(id starbase.Identity) starbase.ServiceStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.statuses[id]
+}
+
+// silent reports whether the agent has said that as of that generation there is
+// nothing to say.
+func (f *fakeStarbase) silent(generation int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled == generation && len(f.statuses) == 0
 }
 
 func (f *fakeStarbase) lastToken() string {

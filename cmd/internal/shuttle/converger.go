@@ -23,6 +23,7 @@ type converger struct {
 	status  *reporter
 	settle  sync.Once
 	held    map[labelled]int // services whose deletion the last prune has held
+	pruned  *accepted        // the state whose deletions are all done or held
 }
 
 // settleWait is how long the first pass waits for the live view.
@@ -44,9 +45,12 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if confirmed {
 		pruned, pruneErr := c.prune(ctx, current)
 		c.held = c.heldServices(pruned.Held)
+		if c.pruned = current; pruneErr != nil {
+			c.pruned = nil
+		}
 		err = errors.Join(err, pruneErr)
 	}
-	c.status.update(current, report, c.held)
+	c.status.update(current, report, deletions{held: c.held, left: c.left(current)})
 	if err != nil {
 		c.metrics.reconcileError.Inc()
 	}
@@ -123,6 +127,29 @@ func (c *converger) heldServices(held []apply.ID) map[labelled]int {
 	for o := range c.applier.Live.All() {
 		if at := identityOf(o); ids[o.ID] && at.service != "" {
 			services[at]++
+		}
+	}
+	return services
+}
+
+// left counts the objects of each service, unless all deletions of the state are
+// done or held. Where not everything can be seen, each tombstone counts.
+func (c *converger) left(current *accepted) map[labelled]int {
+	if c.pruned == current {
+		return nil
+	}
+	services := map[labelled]int{}
+	for o := range c.applier.Live.All() {
+		if at := identityOf(o); at.service != "" {
+			services[at]++
+		}
+	}
+	if c.settled() {
+		return services
+	}
+	for i := range current.state.Services {
+		if s := &current.state.Services[i]; s.Deleted {
+			services[labelsOf(s.Identity())]++
 		}
 	}
 	return services

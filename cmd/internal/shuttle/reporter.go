@@ -38,7 +38,16 @@ type reporter struct {
 type outcome struct {
 	current *accepted
 	results map[apply.ID]apply.Result
-	held    map[labelled]int
+	deletions
+}
+
+// deletions is what is known of the deletions of a state.
+type deletions struct {
+	// held counts the objects of a service that the limit keeps.
+	held map[labelled]int
+	// left counts the objects of a service that are there, if not all that is
+	// to be deleted was. It is nil if all was, but for what is held.
+	left map[labelled]int
 }
 
 // settle is how long changes are collected before they are reported.
@@ -52,8 +61,8 @@ func (r *reporter) changed() {
 }
 
 // update takes the outcome of a pass.
-func (r *reporter) update(current *accepted, report apply.Report, held map[labelled]int) {
-	next := &outcome{current: current, results: make(map[apply.ID]apply.Result, len(report.Results)), held: held}
+func (r *reporter) update(current *accepted, report apply.Report, gone deletions) {
+	next := &outcome{current: current, results: make(map[apply.ID]apply.Result, len(report.Results)), deletions: gone}
 	for _, result := range report.Results {
 		next.results[result.ID] = result
 	}
@@ -77,13 +86,15 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
 		Services: r.statuses(last),
 	}
-	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation &&
+	next.Complete = last.left == nil && len(next.Services) <= starbase.MaxStatusServices
+	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
 		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
-	for services := range slices.Chunk(next.Services, starbase.MaxStatusServices) {
+	// Once even with nothing to say: that deleted services are gone is news.
+	for from := 0; from == 0 || from < len(next.Services); from += starbase.MaxStatusServices {
 		part := *next
-		part.Services = services
+		part.Services = next.Services[from:min(from+starbase.MaxStatusServices, len(next.Services))]
 		if err := r.client.report(ctx, &part); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -116,10 +127,18 @@ func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
 	}
 	for i := range o.current.state.Services {
 		s := &o.current.state.Services[i]
-		if n := o.held[labelsOf(s.Identity())]; s.Deleted && n > 0 {
+		if !s.Deleted {
+			continue
+		}
+		if n := o.held[labelsOf(s.Identity())]; n > 0 {
 			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseFailed, starbase.ClassDeletionHeld
 			status.Message = fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", n)
+			list = append(list, status)
+		} else if n := o.left[labelsOf(s.Identity())]; n > 0 {
+			status := newStatus(s.Identity(), generation)
+			status.Phase, status.ErrorClass = starbase.PhaseApplying, "Deleting"
+			status.Message = fmt.Sprintf("%d objects are not deleted yet", n)
 			list = append(list, status)
 		}
 	}

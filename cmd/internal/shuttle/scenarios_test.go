@@ -102,6 +102,18 @@ func removesTombstones(t *testing.T, b *bench) {
 	require.Equal(t, 1, b.count(t, "namespaces"), "the shared namespace stays")
 	require.Equal(t, 2, b.count(t, "networkpolicies"))
 	b.healthy(t, 2)
+
+	// One at a time, or the limit holds them.
+	for _, i := range []int{0, 2} {
+		services := s.Services
+		s = b.one(t, s.Generation+1)
+		s.Services = services
+		s.Services[i].Deleted = true
+		b.starbase.serve(t, s)
+		eventually(t, "the service is gone", func() bool { return b.starbase.count(starbase.PhaseHealthy) == 1-i/2 })
+	}
+	eventually(t, "the agent says that nothing is left", func() bool { return b.starbase.silent(s.Generation) })
+	require.Zero(t, b.count(t, "deployments"))
 }
 
 func holdsMassDelete(t *testing.T, b *bench) {

@@ -47,6 +47,7 @@ type Service struct {
 	sent    *prometheus.CounterVec
 	skipped *prometheus.CounterVec
 	streams *prometheus.GaugeVec
+	open    openStreams
 }
 
 var _ ctrlv1connect.ClusterServiceHandler = (*Service)(nil)

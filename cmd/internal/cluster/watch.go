@@ -82,6 +82,8 @@ func watch(ctx context.Context, s *Service, collection string, r request, send f
 	open := s.streams.WithLabelValues(c.Name, collection)
 	open.Inc()
 	defer open.Dec()
+	s.open.add(c.Name, 1)
+	defer s.open.add(c.Name, -1)
 	sent := told{sum: sha256.New()}
 	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) error {
 		for _, i := range f.Items {

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// RegionOverview is one region with all that is known of it, counted.
+type RegionOverview struct {
+	Region
+	// Known is false for a region that is not the one its log was made for, or
+	// whose log cannot be read yet.
+	Known bool
+	// Head is the version of the newest change of its log.
+	Head uint64
+	// Reported tells that an agent has said up to which version it has applied
+	// the log of this epoch, and Applied is the lowest that one said.
+	Reported bool
+	Applied  uint64
+	// Deployments and Sentinels are how many of them are to run.
+	Deployments, Sentinels int
+	// Instances counts the instances by status. All instances of a region that
+	// is silent are inactive.
+	Instances map[string]int
+	// Health counts the sentinels that are to run by health. That of a region
+	// that is silent is unknown.
+	Health map[string]int
+}
+
+// Overview returns every region, sorted by name.
+func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error) {
+	owned := map[string]bool{}
+	err = s.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
+		list, err = collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
+			r.Instances, r.Health = map[string]int{}, map[string]int{}
+			return scanRegion(rows.Scan, &r.Region)
+		})
+		if err != nil {
+			return err
+		}
+		byID := make(map[string]*RegionOverview, len(list))
+		for i := range list {
+			byID[list[i].ID] = &list[i]
+		}
+		rows, err = tx.QueryContext(ctx, `SELECT r.id FROM regions r JOIN region_log l ON l.scope = r.name AND l.region_id = r.id`)
+		ids, err := collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
+		for _, id := range ids {
+			owned[id] = true
+		}
+		if err != nil {
+			return err
+		}
+		return countResources(ctx, tx, byID)
+	})
+	for i := range list {
+		if err == nil && owned[list[i].ID] {
+			err = s.progress(ctx, &list[i])
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("overview: %w", err)
+	}
+	return list, nil
+}
+
+func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOverview) error {
+	type row struct {
+		collection, regionID, state, status string
+		count                               int
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT 'deployments', region_id, desired_state, '', count(*) FROM deployment_topology GROUP BY region_id, desired_state
+		UNION ALL SELECT 'sentinels', region_id, desired_state, health, count(*) FROM sentinels GROUP BY region_id, desired_state, health
+		UNION ALL SELECT 'instances', region_id, '', status, count(*) FROM instances GROUP BY region_id, status`)
+	counts, err := collect(rows, err, func(rows *sql.Rows, r *row) error {
+		return rows.Scan(&r.collection, &r.regionID, &r.state, &r.status, &r.count)
+	})
+	for _, c := range counts {
+		r := regions[c.regionID]
+		wanted := kindOf(c.collection, c.state) == "apply"
+		switch {
+		case r == nil:
+		case c.collection == "instances" && r.Silent:
+			r.Instances["inactive"] += c.count
+		case c.collection == "instances":
+			r.Instances[c.status] += c.count
+		case wanted && c.collection == deployments:
+			r.Deployments += c.count
+		case wanted && r.Silent:
+			r.Sentinels += c.count
+			r.Health["unknown"] += c.count
+		case wanted:
+			r.Sentinels += c.count
+			r.Health[c.status] += c.count
+		}
+	}
+	return err
+}
+
+// progress reads where the region's log stands and who has applied how much.
+func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
+	page, err := s.Log.Read(ctx, r.Name, 0, 1)
+	if errors.Is(err, statesync.ErrUnknownScope) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Known, r.Head = true, page.Head
+	readers, err := s.Log.Readers(ctx, r.Name)
+	for _, reader := range readers {
+		if reader.Applied.Epoch != page.Epoch {
+			continue
+		}
+		if !r.Reported || reader.Applied.Version < r.Applied {
+			r.Reported, r.Applied = true, reader.Applied.Version
+		}
+	}
+	return err
+}
+
+// openStreams counts the streams of this process by region.
+type openStreams struct {
+	mu       sync.Mutex
+	byRegion map[string]int
+}
+
+func (o *openStreams) add(region string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byRegion == nil {
+		o.byRegion = map[string]int{}
+	}
+	if o.byRegion[region] += n; o.byRegion[region] == 0 {
+		delete(o.byRegion, region)
+	}
+}
+
+// Streams returns how many streams of the region of that name are open in this
+// process.
+func (s *Service) Streams(region string) int {
+	s.open.mu.Lock()
+	defer s.open.mu.Unlock()
+	return s.open.byRegion[region]
+}

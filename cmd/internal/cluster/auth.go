@@ -51,7 +51,9 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		}
 		switch {
 		case err == nil:
-			next.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r.WithContext(context.WithValue(r.Context(), credentialKey{}, found)))
+			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
+			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
 		case errors.Is(err, ErrUnknownToken):
 			s.logger.WarnContext(r.Context(), "credential refused", slog.String("path", r.URL.Path), slog.String("from", r.RemoteAddr))
@@ -68,25 +70,57 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 const patience = 30 * time.Second
 
 // patientWriter gives each write its own time instead of one time to the whole
-// answer: a stream has no end.
+// answer: a stream has no end. While it is held, it sends when it is full, and
+// not after each message. It belongs to the goroutine of its request.
 type patientWriter struct {
 	http.ResponseWriter
 
 	control *http.ResponseController
+	held    bool
+}
+
+type writerKey struct{}
+
+// hold keeps the messages of a stream back until release is called, so that many
+// go out as one.
+func hold(ctx context.Context) (release func()) {
+	w, ok := ctx.Value(writerKey{}).(*patientWriter)
+	if !ok {
+		return func() {}
+	}
+	w.held = true
+	w.allow(time.Now().Add(patience))
+	return func() {
+		w.held = false
+		w.Flush()
+	}
 }
 
 // Write implements [http.ResponseWriter].
 func (w *patientWriter) Write(p []byte) (int, error) {
-	// Recorders and the like know no deadline.
-	_ = w.control.SetWriteDeadline(time.Now().Add(patience))
+	if !w.held {
+		w.allow(time.Now().Add(patience))
+	}
 	return w.ResponseWriter.Write(p)
 }
 
 // Flush implements [http.Flusher]. Whoever flushes may then wait for long.
 func (w *patientWriter) Flush() {
+	if w.held {
+		return
+	}
+	w.allow(time.Now().Add(patience))
 	_ = w.control.Flush()
-	_ = w.control.SetWriteDeadline(time.Time{})
-	_ = w.control.SetReadDeadline(time.Time{})
+	w.allow(time.Time{})
+}
+
+// allow sets until when a write may take. Recorders and the like know no
+// deadline.
+func (w *patientWriter) allow(until time.Time) {
+	_ = w.control.SetWriteDeadline(until)
+	if until.IsZero() {
+		_ = w.control.SetReadDeadline(until)
+	}
 }
 
 // Unwrap lets [http.ResponseController] reach the connection.

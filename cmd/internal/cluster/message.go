@@ -5,6 +5,17 @@ import ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
 // state is DeploymentState, SentinelState or CiliumNetworkPolicyState.
 type state any
 
+// newState returns an empty message for a collection.
+func newState(collection string) state {
+	switch collection {
+	case sentinels:
+		return &ctrlv1.SentinelState{}
+	case policies:
+		return &ctrlv1.CiliumNetworkPolicyState{}
+	}
+	return &ctrlv1.DeploymentState{}
+}
+
 // fill sets message to what is wanted, without a version. It returns why it
 // cannot.
 func fill(message state, desired string, spec []byte) (reason string) {

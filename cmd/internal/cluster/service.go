@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,6 +49,9 @@ type Service struct {
 	skipped *prometheus.CounterVec
 	streams *prometheus.GaugeVec
 	open    openStreams
+	// messages has the newest rendered message of each item, by region,
+	// collection and id.
+	messages sync.Map
 }
 
 var _ ctrlv1connect.ClusterServiceHandler = (*Service)(nil)
@@ -87,13 +91,18 @@ func New(config Config) (*Service, error) {
 	return s, nil
 }
 
-// maxMessage is the size in bytes above which a request is refused.
-const maxMessage = 4 << 20
+const (
+	// maxMessage is the size in bytes above which a request is refused.
+	maxMessage = 4 << 20
+	// minCompressed is the size above which an answer is compressed, if the
+	// agent takes that. Below, it costs ten times what sending does.
+	minCompressed = 64 << 10
+)
 
 // Handler returns where the service is mounted, and what to mount there. It
 // checks the credential of a request before anything else of it is read.
 func (s *Service) Handler() (path string, handler http.Handler) {
-	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithReadMaxBytes(maxMessage))
+	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
 	return path, s.authenticate(rpcs)
 }
 

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash"
 	"log/slog"
+	"strconv"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -18,30 +18,18 @@ import (
 
 // WatchDeployments streams what is wanted of the region's deployments.
 func (s *Service) WatchDeployments(ctx context.Context, r *connect.Request[ctrlv1.WatchDeploymentsRequest], stream *connect.ServerStream[ctrlv1.DeploymentState]) error {
-	return watch(ctx, s, deployments, r.Msg, func(set func(state)) error {
-		m := &ctrlv1.DeploymentState{}
-		set(m)
-		return stream.Send(m)
-	})
+	return watch(ctx, s, deployments, r.Msg, stream)
 }
 
 // WatchSentinels streams what is wanted of the region's sentinels.
 func (s *Service) WatchSentinels(ctx context.Context, r *connect.Request[ctrlv1.WatchSentinelsRequest], stream *connect.ServerStream[ctrlv1.SentinelState]) error {
-	return watch(ctx, s, sentinels, r.Msg, func(set func(state)) error {
-		m := &ctrlv1.SentinelState{}
-		set(m)
-		return stream.Send(m)
-	})
+	return watch(ctx, s, sentinels, r.Msg, stream)
 }
 
 // WatchCiliumNetworkPolicies streams what is wanted of the region's network
 // policies.
 func (s *Service) WatchCiliumNetworkPolicies(ctx context.Context, r *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest], stream *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState]) error {
-	return watch(ctx, s, policies, r.Msg, func(set func(state)) error {
-		m := &ctrlv1.CiliumNetworkPolicyState{}
-		set(m)
-		return stream.Send(m)
-	})
+	return watch(ctx, s, policies, r.Msg, stream)
 }
 
 // request is what the three requests have in common.
@@ -56,10 +44,11 @@ type request interface {
 type told struct {
 	count uint64
 	sum   hash.Hash
+	line  []byte
 }
 
 // watch sends one stream.
-func watch(ctx context.Context, s *Service, collection string, r request, send func(set func(state)) error) error {
+func watch[T any](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) error {
 	c, err := s.caller(ctx, r.GetRegion())
 	if err != nil {
 		return err
@@ -86,26 +75,31 @@ func watch(ctx context.Context, s *Service, collection string, r request, send f
 	defer s.open.add(c.Name, -1)
 	sent := told{sum: sha256.New()}
 	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) error {
+		// What a frame has goes out together.
+		defer hold(ctx)()
 		for _, i := range f.Items {
-			if err := s.tell(ctx, collection, i, &sent, send); err != nil {
+			m, ok := s.message(ctx, c.Name, collection, f.Epoch, i, &sent).(*T)
+			if !ok {
+				continue
+			}
+			if err := stream.Send(m); err != nil {
 				return err
 			}
 		}
 		if !r.GetMarkers() {
 			return nil
 		}
+		marker := new(T)
 		switch f.Type {
 		case statesync.FrameSynced:
-			return send(func(m state) {
-				setMarker(m, &ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil)}, nil)
-			})
+			setMarker(marker, &ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil)}, nil)
+			return stream.Send(marker)
 		case statesync.FrameBookmark, statesync.FrameChanges:
 			if f.More {
 				return nil
 			}
-			return send(func(m state) {
-				setMarker(m, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head})
-			})
+			setMarker(marker, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head})
+			return stream.Send(marker)
 		case statesync.FrameHeader, statesync.FrameItems, statesync.FramePage:
 		}
 		return nil
@@ -113,28 +107,57 @@ func watch(ctx context.Context, s *Service, collection string, r request, send f
 	return s.ended(ctx, err)
 }
 
-// tell sends one item. What cannot be sent is said and passed over, so that it
-// holds up nothing.
-func (s *Service) tell(ctx context.Context, collection string, i statesync.Item, sent *told, send func(set func(state)) error) error {
+// rendered is what an item is on the wire: a message, or why there is none. It
+// is made once for all streams, which must not change it.
+type rendered struct {
+	epoch   string
+	version uint64
+	message state
+	kind    string
+	reason  string
+}
+
+// message returns the message of one item, and nil if there is none. What
+// cannot be sent is said and passed over, so that it holds up nothing.
+func (s *Service) message(ctx context.Context, region, collection, epoch string, i statesync.Item, sent *told) state {
 	if i.Deleted {
 		return nil
 	}
-	var w wanted
-	reason := "not JSON"
-	var message any
-	if err := json.Unmarshal(i.Value, &w); err == nil {
-		message, reason = decode(collection, w.State, w.Apply)
-	}
-	if reason != "" {
-		s.skipped.WithLabelValues(collection, reason).Inc()
-		s.logger.ErrorContext(ctx, "row skipped", slog.String("collection", collection), slog.String("id", i.ID), slog.Uint64("version", i.Version), slog.String("reason", reason))
+	r := s.rendered(region, collection, epoch, i)
+	if r.reason != "" {
+		s.skipped.WithLabelValues(collection, r.reason).Inc()
+		s.logger.ErrorContext(ctx, "row skipped", slog.String("collection", collection), slog.String("id", i.ID), slog.Uint64("version", i.Version), slog.String("reason", r.reason))
 		return nil
 	}
-	kind := kindOf(collection, w.State)
 	sent.count++
-	_, _ = fmt.Fprintf(sent.sum, "%s %d %s\n", i.ID, i.Version, kind)
-	s.sent.WithLabelValues(collection, kind).Inc()
-	return send(func(m state) { set(m, message, i.Version) })
+	sent.line = append(sent.line[:0], i.ID...)
+	sent.line = strconv.AppendUint(append(sent.line, ' '), i.Version, 10)
+	sent.line = append(append(append(sent.line, ' '), r.kind...), '\n')
+	_, _ = sent.sum.Write(sent.line) // a hash never fails
+	s.sent.WithLabelValues(collection, r.kind).Inc()
+	return r.message
+}
+
+// rendered returns what an item is on the wire. It remembers the newest of each
+// key, which every stream wants.
+func (s *Service) rendered(region, collection, epoch string, i statesync.Item) *rendered {
+	key := [3]string{region, collection, i.ID}
+	if known, ok := s.messages.Load(key); ok {
+		if r, ok := known.(*rendered); ok && r.epoch == epoch && r.version == i.Version {
+			return r
+		}
+	}
+	r := &rendered{epoch: epoch, version: i.Version, reason: "not JSON"}
+	var w wanted
+	if err := json.Unmarshal(i.Value, &w); err == nil {
+		var order any
+		if order, r.reason = decode(collection, w.State, w.Apply); r.reason == "" {
+			r.message, r.kind = newState(collection), kindOf(collection, w.State)
+			set(r.message, order, i.Version)
+		}
+	}
+	s.messages.Store(key, r)
+	return r
 }
 
 // ended turns why a stream ended into what the agent is told.

@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -86,6 +86,9 @@ test-newest: kube ## The packages that use client-go, with its newest minor (NEW
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')
 
+demo-krane: kube ## Show two regions, each with a pulling and a streaming agent, on one control plane: KEEP=1 keeps it running
+	$(WORK) $(GO) run ./cmd/demo regions $(if $(KEEP),--keep)
+
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
 
@@ -102,6 +105,7 @@ bench-sync: ## Measure package statesync beside its peers, and sqlstore on a Pos
 	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
 	bin/bench-sync $(BENCHFLAGS)
 	$(WORK) $(GO) test -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
+	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/internal/cluster
 
 soak-sync: ## A million commits on each database, with all faults; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run NothingIsSkipped ./statesync/sqlstore

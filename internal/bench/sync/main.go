@@ -81,6 +81,9 @@ func measure(ctx context.Context, clients int) error {
 		flat = max(flat, value[fmt.Sprintf("trueup_cpu_per_delivery_%d", n)])
 	}
 	add("S5_cpu_flat_10_to_4000", flat/value["trueup_cpu_per_delivery_10"], "x")
+	if err := queries(ctx, add); err != nil {
+		return err
+	}
 	return restart(ctx, add)
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/agent"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/config"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/controltest"
+	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -33,6 +34,7 @@ import (
 type bench struct {
 	t       *testing.T
 	cluster *kubetest.Cluster
+	access  *rest.Config // of the agent's account
 	server  *controltest.Server
 	name    string // of the region and of the namespace
 	agent   agent.Agent
@@ -44,18 +46,7 @@ type bench struct {
 // eventually waits for what has to come in the end, on however slow a machine.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	waitFor(t, what, 2*time.Minute, holds)
-}
-
-// longest is eventually for what waits for a long pause.
-func longest(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	waitFor(t, what, 5*time.Minute, holds)
-}
-
-func waitFor(t *testing.T, what string, most time.Duration, holds func() bool) {
-	t.Helper()
-	deadline := time.After(most)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
@@ -76,20 +67,26 @@ func TestOnARealKubernetes(t *testing.T) {
 	require.NoError(t, cluster.Apply(t.Context(), string(given)))
 	_, err = cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
 	require.NoError(t, err)
+	// The agents have the rights that the manifests give them, and no other.
+	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	require.NoError(t, err)
+	require.NoError(t, cluster.Apply(t.Context(), rights))
+	access, _, err := cluster.ServiceAccount(t.Context(), manifests.Namespace, manifests.Account)
+	require.NoError(t, err)
 	for name, test := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(newBench(t, cluster))
+			test(newBench(t, cluster, access))
 		})
 	}
 }
 
-func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
+func newBench(t *testing.T, cluster *kubetest.Cluster, access *rest.Config) *bench {
 	t.Helper()
 	_, name, _ := strings.Cut(t.Name(), "/")
 	name = strings.Trim(strings.ToLower(strings.ReplaceAll(name, "_", "-")), "-")
 	name = name[:min(len(name), 40)]
-	b := &bench{t: t, cluster: cluster, name: strings.Trim(name, "-"), stop: func() {}}
+	b := &bench{t: t, cluster: cluster, access: access, name: strings.Trim(name, "-"), stop: func() {}}
 	b.server = controltest.Start(t, b.name)
 	base, err := url.Parse(b.server.URL)
 	require.NoError(t, err)
@@ -126,7 +123,7 @@ func (b *bench) startWith(delay func(verb, name string) time.Duration) {
 		b.net.Fault = func(r applytest.Request) applytest.Fault { return applytest.Fault{Delay: delay(r.Verb, r.Name)} }
 	}
 	a := b.agent
-	a.Kubernetes = rest.CopyConfig(b.cluster.Config)
+	a.Kubernetes = rest.CopyConfig(b.access)
 	a.Kubernetes.Wrap(b.net.Wrap)
 	b.run(&a)
 }

@@ -66,6 +66,8 @@ type Faults struct {
 	Hide bool
 	// Internal fails every stream with Internal at once.
 	Internal bool
+	// Broken is a collection whose streams all fail with Internal.
+	Broken string
 	// Report, if set, is asked before each report is stored; with its error the
 	// report is refused.
 	Report func(proto.Message) error
@@ -258,7 +260,7 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 	switch {
 	case err != nil:
 		return err
-	case f.Internal:
+	case f.Internal || f.Broken == collection:
 		return connect.NewError(connect.CodeInternal, errors.New("database"))
 	}
 	if from.Version > 0 && from.Epoch == "" { // not compared, without markers

@@ -21,5 +21,6 @@
 //
 // A server that knows no markers sends none. After a while without any, its
 // messages are handed on as a list that does not end, and the next stream begins
-// after the greatest version that was seen. A Replica of it is never complete.
+// after the greatest version that was seen. A Replica of it is never complete. A
+// server that has once shown a marker is never taken for one without.
 package stream

@@ -2,14 +2,16 @@ package stream
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// unmarkedEpoch stands for the epoch of a server that tells none.
-const unmarkedEpoch = "unmarked"
+// unmarkedEpoch stands for the epoch of a server that tells none. It is another
+// for each stream, so that a reader compares none with any other.
+func unmarkedEpoch() string { return "unmarked-" + rand.Text() }
 
 // batch is the most items in a frame.
 const batch = 500
@@ -103,11 +105,12 @@ func (r *reading) take(e event) error {
 // mark deals with what all markers say: everything up to version was sent or
 // skipped.
 func (r *reading) mark(epoch string, version, head uint64) error {
+	r.marked = true
 	switch {
 	case epoch == "":
 		return fmt.Errorf("%w: a marker without an epoch", ErrBroken)
 	case r.unmarked:
-		r.unmarked, r.greatest = false, 0
+		r.unmarked, r.greatest, r.marked = false, 0, true
 		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
 	case r.epoch == "":
 		if err := r.begin(epoch, head); err != nil {
@@ -139,8 +142,8 @@ func (r *reading) complete(version uint64) error {
 // giveUpMarkers takes the server for one without markers, unless it has shown
 // some.
 func (r *reading) giveUpMarkers(ctx context.Context) error {
-	if r.epoch != "" || !r.list {
-		return nil
+	if r.epoch != "" || !r.list || r.marked {
+		return nil // it is only slow
 	}
 	r.unmarked, r.ledger = true, nil
 	if !r.told && r.Logger != nil {
@@ -148,5 +151,5 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 		r.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
 			slog.String("collection", string(r.Collection)))
 	}
-	return r.begin(unmarkedEpoch, r.greatest)
+	return r.begin(unmarkedEpoch(), r.greatest)
 }

@@ -47,9 +47,10 @@ type Source struct {
 
 	mu   sync.Mutex // one stream at a time
 	held *ledger
-	// unmarked is a server without markers, of which greatest was seen.
-	unmarked, told bool
-	greatest       uint64
+	// marked is a server that has shown a marker, unmarked one that seems to have
+	// none, of which greatest was seen.
+	marked, unmarked, told bool
+	greatest               uint64
 }
 
 // heartbeat is how often a server with markers says something.
@@ -67,7 +68,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	switch {
 	case r.list && s.unmarked:
 		from = statesync.Cursor{Version: s.greatest}
-		if err := r.begin(unmarkedEpoch, s.greatest); err != nil {
+		if err := r.begin(unmarkedEpoch(), s.greatest); err != nil {
 			return err
 		}
 	case r.list:
@@ -85,7 +86,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	err := r.run(ctx, from)
 	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {
 		// One with markers wants an epoch beside a version: list from it.
-		s.unmarked, s.greatest = false, 0
+		s.unmarked, s.greatest, s.marked = false, 0, true
 	}
 	return err
 }

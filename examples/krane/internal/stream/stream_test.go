@@ -252,3 +252,19 @@ func TestANewTokenFileIsUsed(t *testing.T) {
 		return nil
 	}), stop)
 }
+
+func TestAServerThatHasShownMarkersIsOnlySlow(t *testing.T) {
+	t.Parallel()
+	server := controltest.Start(t, region)
+	server.Want(t, sentinel("a"))
+	s := source(t, server, "")
+	s.Patience = time.Nanosecond // every answer is too late
+	f := follow(t, s)
+	eventually(t, "it is complete nevertheless", f.complete)
+	server.Renew(t)
+	f.endedWith(t, statesync.ErrResync)
+	eventually(t, "and complete anew", func() bool {
+		snapshot, ok := f.Complete()
+		return ok && len(snapshot.Items) == 1
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -88,7 +89,13 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
+	mux.Handle(statuspage.Path, page)
+	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle(agents.Handler())
 	mux.Handle("/", api)
 	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", database.Name()))
@@ -115,7 +122,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		})
 	}
 	defer logger.InfoContext(ctx, "stopped")
-	starters := []reconcile.Starter{database.Log, feed}
+	starters := []reconcile.Starter{database.Log, feed, page}
 	for _, server := range servers {
 		starters = append(starters, server)
 	}

@@ -1,0 +1,149 @@
+// Looks at the status page with a real browser. Run by e2e_test.go, which starts
+// the control plane and fills it.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const { STATUS_URL: url, STATUS_TOKEN: token, STATUS_CLUSTER: cluster, STATUS_SERVICE: service, STATUS_PROFILE: profile, STATUS_SCREENSHOTS: screenshots } = process.env;
+// Generous: the machine may be slow and busy.
+const patience = 60_000;
+
+let browser;
+
+before(async () => {
+	browser = await chromium.launch({
+		executablePath: process.env.STATUS_CHROMIUM,
+		headless: true,
+		timeout: 120_000,
+		env: { ...process.env, HOME: profile },
+		args: [
+			"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		],
+	});
+});
+
+after(async () => browser?.close());
+
+// visit opens a context whose pages note what goes wrong and what is asked of
+// whom.
+async function visit(options) {
+	const context = await browser.newContext(options);
+	context.setDefaultTimeout(patience);
+	const page = await context.newPage();
+	const wrong = [];
+	page.on("console", (message) => {
+		if (["error", "warning"].includes(message.type())) wrong.push(message.text());
+	});
+	page.on("pageerror", (error) => wrong.push(String(error)));
+	page.on("dialog", (dialog) => {
+		wrong.push(`dialog: ${dialog.message()}`);
+		dialog.dismiss();
+	});
+	page.on("request", (request) => {
+		if (!request.url().startsWith(`${url}/`)) wrong.push(`request to ${request.url()}`);
+	});
+	return { context, page, wrong };
+}
+
+async function login(page) {
+	await page.goto(`${url}/status`);
+	assert.equal(page.url(), `${url}/status/login`);
+	await page.getByLabel("Admin token").fill(token);
+	await Promise.all([page.waitForURL(`${url}/status`), page.getByRole("button", { name: "Log in" }).click()]);
+}
+
+async function picture(page, name) {
+	if (screenshots) await page.screenshot({ path: join(screenshots, `${name}.png`), fullPage: true });
+}
+
+const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+test("the page says who may look, shows the tables, and follows what changes", async () => {
+	const { context, page, wrong } = await visit({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+	await page.goto(`${url}/status`);
+	await picture(page, "login");
+	await page.getByLabel("Admin token").fill("not the token, certainly");
+	await page.getByRole("button", { name: "Log in" }).click();
+	await page.getByText("This is not the admin token.").waitFor();
+	// The browser itself notes the 401.
+	assert.match(wrong.splice(0).join(), /^Failed to load resource: .* 401 \(Unauthorized\)$/);
+
+	await login(page);
+	const clusters = page.getByRole("table", { name: "Clusters" });
+	const row = clusters.getByRole("row").filter({ has: page.getByRole("rowheader", { name: cluster }) });
+	await row.getByRole("cell").nth(7).filter({ hasText: /^4$/ }).waitFor();
+	assert.equal(await clusters.getByRole("columnheader").count(), 12);
+	assert.equal(await page.getByRole("table", { name: "Regions" }).getByRole("rowheader").count(), 2);
+	assert.equal(await page.getByRole("img", { name: /^Pods of/ }).count(), 2);
+	assert.match(await clusters.textContent(), /<script>alert\(1\)<\/script>/);
+	await page.getByRole("status").filter({ hasText: "live" }).waitFor();
+
+	// Somebody else changes something: it appears, and the page is still the same.
+	await page.evaluate(() => { window.untouched = true; });
+	const notes = page.locator("details").first();
+	await notes.locator("summary").click();
+	assert.equal(await notes.evaluate((d) => d.open), false);
+	const answer = await fetch(`${url}/api/v1/admin/${service}`, {
+		method: "PUT",
+		headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+		body: JSON.stringify({ image: "registry.example.com/new:1", replicas: 1 }),
+	});
+	assert.equal(answer.status, 201);
+	await row.getByRole("cell").nth(7).filter({ hasText: /^5$/ }).waitFor();
+	await row.getByText("behind").waitFor();
+	assert.equal(await page.evaluate(() => window.untouched), true);
+	assert.equal(await page.locator("details").first().evaluate((d) => d.open), false, "what was closed stays closed");
+
+	const [cookie] = await context.cookies();
+	assert.equal(cookie.httpOnly, true);
+	assert.equal(cookie.sameSite, "Strict");
+	assert.ok(!cookie.value.includes(token));
+	assert.ok(!(await page.content()).includes(token));
+
+	const other = await context.newPage();
+	await other.goto(`${url}/status`);
+	await other.getByRole("button", { name: "Log out" }).click();
+	await other.waitForURL(`${url}/status/login`);
+	await page.waitForURL(`${url}/status/login`);
+	assert.deepEqual(await context.cookies(), []);
+	assert.deepEqual(wrong, []);
+	await context.close();
+});
+
+for (const width of [375, 768, 1280]) {
+	for (const colorScheme of width === 768 ? ["light"] : ["light", "dark"]) {
+		test(`it fits ${width} px, ${colorScheme}`, async () => {
+			const { context, page, wrong } = await visit({ viewport: { width, height: 900 }, colorScheme });
+			await page.goto(`${url}/status/login`);
+			assert.ok(await overflow(page) <= 0, "the login overflows");
+			await login(page);
+			await page.getByRole("status").filter({ hasText: "live" }).waitFor();
+			assert.ok(await overflow(page) <= 0, "the page overflows");
+			const [ground, ink] = await page.evaluate(() => {
+				const style = getComputedStyle(document.body);
+				return [style.backgroundColor, style.color].map((c) => c.match(/\d+/g).slice(0, 3).reduce((sum, n) => sum + Number(n), 0) / 3);
+			});
+			assert.equal(ground > ink, colorScheme === "light");
+			await picture(page, `${width}-${colorScheme}`);
+			assert.deepEqual(wrong, []);
+			await context.close();
+		});
+	}
+}
+
+test("without JavaScript the first paint is complete", async () => {
+	const { context, page, wrong } = await visit({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
+	await login(page);
+	const clusters = page.getByRole("table", { name: "Clusters" });
+	assert.equal(await clusters.getByRole("rowheader").count(), 4);
+	assert.match(await clusters.textContent(), /7 objects are not deleted/);
+	assert.match(await page.getByRole("table", { name: "Regions" }).textContent(), /2 running/);
+	assert.equal(await page.getByRole("img", { name: /^Pods of/ }).locator("path.pods").count(), 2);
+	assert.ok(await page.getByRole("img", { name: /^Pods of/ }).first().isVisible());
+	assert.match(await page.locator("time .age").first().textContent(), /ago$/);
+	assert.deepEqual(wrong, []);
+	await context.close();
+});

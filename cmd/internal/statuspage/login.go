@@ -1,0 +1,142 @@
+package statuspage
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	cookieName = "trueup_status"
+	// maxForm is the size in bytes above which a login is refused.
+	maxForm = 16 << 10
+)
+
+// visitor is somebody who may look.
+type visitor struct {
+	// sessionID is empty for a bearer.
+	sessionID string
+	// until is when the session ends; zero for never.
+	until time.Time
+}
+
+// isToken compares in a time that depends on nothing but the length of what was
+// given.
+func (p *Page) isToken(given string) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.token))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// enter lets those through who may look. Others are sent to the login, or told
+// 401 if they are programs.
+func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if header := r.Header.Get("Authorization"); header != "" {
+			scheme, token, _ := strings.Cut(header, " ")
+			if strings.EqualFold(scheme, "Bearer") && p.isToken(strings.TrimSpace(token)) {
+				next(w, r, visitor{})
+				return
+			}
+			p.logger.WarnContext(r.Context(), "status page refused", slog.String("from", r.RemoteAddr))
+			unauthorized(w)
+			return
+		}
+		who, err := p.visitor(r)
+		switch {
+		case err != nil:
+			p.fail(w, r, "session", err)
+		case who.sessionID != "":
+			next(w, r, who)
+		case r.URL.Path == eventsPath:
+			unauthorized(w)
+		default:
+			http.Redirect(w, r, loginPath, http.StatusSeeOther)
+		}
+	}
+}
+
+// visitor returns whose cookie the request has; no session if it has none.
+func (p *Page) visitor(r *http.Request) (visitor, error) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil || len(cookie.Value) > maxForm {
+		return visitor{}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	id, until, err := p.sessions.find(ctx, cookie.Value)
+	return visitor{sessionID: id, until: until}, err
+}
+
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "the admin token is missing or not valid", http.StatusUnauthorized)
+}
+
+// loginForm is what the template login shows.
+type loginForm struct{ Refused bool }
+
+func (p *Page) showLogin(w http.ResponseWriter, r *http.Request) {
+	if who, err := p.visitor(r); err == nil && who.sessionID != "" {
+		http.Redirect(w, r, Path, http.StatusSeeOther)
+		return
+	}
+	p.render(w, r, http.StatusOK, "login", loginForm{})
+}
+
+func (p *Page) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	// Of the body alone: a URL with a token ends up in logs.
+	if !p.isToken(strings.TrimSpace(r.PostForm.Get("token"))) {
+		p.logger.WarnContext(r.Context(), "login refused", slog.String("from", r.RemoteAddr))
+		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	secret, err := p.sessions.open(ctx)
+	if err != nil {
+		p.fail(w, r, "login", err)
+		return
+	}
+	p.logger.InfoContext(r.Context(), "login", slog.String("from", r.RemoteAddr))
+	p.setCookie(w, r, secret, sessionAge)
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
+	who, err := p.visitor(r)
+	if err == nil && who.sessionID != "" {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		err = p.sessions.end(ctx, who.sessionID)
+		p.feed.dismiss(who.sessionID)
+	}
+	if err != nil {
+		p.fail(w, r, "logout", err)
+		return
+	}
+	p.setCookie(w, r, "", -1)
+	http.Redirect(w, r, loginPath, http.StatusSeeOther)
+}
+
+// setCookie sets the cookie for that long, or removes it.
+func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+	seconds := int(age / time.Second)
+	if age < 0 {
+		seconds = -1
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: value, Path: Path, MaxAge: seconds,
+		// A proxy that ends TLS says so; whoever lies harms himself only.
+		Secure:   r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+}

@@ -1,0 +1,199 @@
+package statuspage
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// Where the page is.
+const (
+	// Path is where the page is mounted, with everything below it.
+	Path       = "/status"
+	loginPath  = Path + "/login"
+	logoutPath = Path + "/logout"
+	eventsPath = Path + "/events"
+	assetsPath = Path + "/assets/"
+)
+
+const (
+	defaultInterval   = 2 * time.Second
+	defaultHeartbeat  = 15 * time.Second
+	defaultMaxViewers = 100
+	// minAdminToken is the length in bytes below which a token is a mistake.
+	minAdminToken = 16
+	// requestTimeout is how long the database may take for one request.
+	requestTimeout = 15 * time.Second
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Config is what a [Page] needs.
+type Config struct {
+	// Database is what is shown. Required.
+	Database *db.Database
+	// AdminToken opens the page. Required, at least 16 bytes.
+	AdminToken string
+	// Streams returns how many streams of the region of that name are open.
+	// Nil: this is not shown.
+	Streams func(region string) int
+	// Interval is the shortest time between two looks at the database. Zero:
+	// 2 s.
+	Interval time.Duration
+	// Heartbeat is the longest time in which nothing is sent to a viewer. Zero:
+	// 15 s.
+	Heartbeat time.Duration
+	// MaxViewers is how many may watch at once; others are told to come back.
+	// Zero: 100.
+	MaxViewers int
+	// Logger gets a line for each login, refused or not, and for each failure.
+	// Nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: they are not collected anywhere.
+	Registerer prometheus.Registerer
+}
+
+// Page serves the status page. Without its Start, what it shows does not change
+// while it is being looked at. It is safe for concurrent use.
+type Page struct {
+	token     string
+	sessions  *sessions
+	feed      *feed
+	heartbeat time.Duration
+	logger    *slog.Logger
+	template  *template.Template
+	handler   http.Handler
+}
+
+// New returns a page, or an error that names the field of config that is
+// missing or wrong.
+func New(config Config) (*Page, error) {
+	switch {
+	case config.Database == nil:
+		return nil, errors.New("statuspage.Config: Database is required")
+	case len(config.AdminToken) < minAdminToken:
+		return nil, errors.New("statuspage.Config: AdminToken must have at least 16 bytes")
+	}
+	parsed, err := template.New("page.html").Funcs(functions()).ParseFS(assets, "assets/page.html")
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{
+		token:     config.AdminToken,
+		sessions:  &sessions{db: config.Database, key: []byte(config.AdminToken)},
+		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),
+		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		template:  parsed,
+	}
+	p.feed = newFeed(&source{database: config.Database, streams: config.Streams}, parsed, p.logger)
+	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
+	p.feed.most = cmp.Or(config.MaxViewers, defaultMaxViewers)
+	if config.Registerer != nil {
+		if err := errors.Join(config.Registerer.Register(p.feed.looks), config.Registerer.Register(p.feed.watching)); err != nil {
+			return nil, err
+		}
+	}
+	files, err := fs.Sub(assets, "assets")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, p.enter(p.show))
+	mux.HandleFunc("GET "+Path+"/{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) })
+	mux.HandleFunc("GET "+eventsPath, p.enter(p.watch))
+	mux.HandleFunc("GET "+loginPath, p.showLogin)
+	mux.HandleFunc("POST "+loginPath, p.login)
+	mux.HandleFunc("POST "+logoutPath, p.logout)
+	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
+		mux.HandleFunc("GET "+assetsPath+name, asset(files, name, kind))
+	}
+	p.handler = secure(http.NewCrossOriginProtection().Handler(mux))
+	return p, nil
+}
+
+// ServeHTTP implements [http.Handler] for [Path] and all below it.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Start looks at the database while there are viewers, and tells them what has
+// changed, until ctx ends. Then it ends their streams and returns nil.
+func (p *Page) Start(ctx context.Context) error { return p.feed.start(ctx) }
+
+// secure sets the headers that every answer has.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+			"Referrer-Policy":              "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cache-Control":                "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// asset serves one file, which is no secret and changes with the program only.
+func asset(files fs.FS, name, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Cache-Control", "public, max-age=300")
+		http.ServeFileFS(w, r, files, name)
+	}
+}
+
+// document is what the template page shows.
+type document struct {
+	Now      time.Time
+	Sections []rendered
+	// CanLogout is false for a request with a bearer.
+	CanLogout bool
+}
+
+func (p *Page) show(w http.ResponseWriter, r *http.Request, who visitor) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	sections, err := p.feed.latest(ctx)
+	if err != nil {
+		p.fail(w, r, "read", err)
+		return
+	}
+	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != ""})
+}
+
+// render answers with a template.
+func (p *Page) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	body, err := execute(p.template, name, data)
+	if err != nil {
+		p.logger.ErrorContext(r.Context(), "page cannot be rendered", slog.String("template", name), slog.Any("error", err))
+		http.Error(w, "the control plane failed; its log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	// A client that went away is nobody's error.
+	_, _ = w.Write([]byte(body))
+}
+
+// fail answers an error that is the control plane's own.
+func (p *Page) fail(w http.ResponseWriter, r *http.Request, what string, err error) {
+	if r.Context().Err() == nil {
+		p.logger.ErrorContext(r.Context(), "status page failed", slog.String("request", what), slog.Any("error", err))
+	}
+	w.Header().Set("Retry-After", "5")
+	p.render(w, r, http.StatusServiceUnavailable, "trouble", nil)
+}

@@ -1,0 +1,273 @@
+package statuspage_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+)
+
+type answer struct {
+	status  int
+	header  http.Header
+	cookies []*http.Cookie
+	body    string
+}
+
+// get asks for a path, with headers in pairs, and follows no redirect.
+func (w *world) get(path string, header ...string) answer {
+	w.t.Helper()
+	return w.send("GET", path, nil, header...)
+}
+
+func (w *world) send(method, path string, form url.Values, header ...string) answer {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(form.Encode()))
+	require.NoError(w.t, err)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for n := 0; n < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(w.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(w.t, err)
+	return answer{response.StatusCode, response.Header, response.Cookies(), string(text)}
+}
+
+// login returns the header Cookie of a new session.
+func (w *world) login() string {
+	w.t.Helper()
+	got := w.send("POST", "/status/login", url.Values{"token": {adminToken}})
+	require.Equal(w.t, 303, got.status, got.body)
+	require.Equal(w.t, "/status", got.header.Get("Location"))
+	require.Len(w.t, got.cookies, 1)
+	return got.cookies[0].Name + "=" + got.cookies[0].Value
+}
+
+// shown returns the page as a bearer sees it.
+func (w *world) shown() string {
+	w.t.Helper()
+	got := w.get("/status", "Authorization", "Bearer "+adminToken)
+	require.Equal(w.t, 200, got.status, got.body)
+	return got.body
+}
+
+// text returns the text of a row, without the markup.
+func text(t *testing.T, page, rowID string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `id="`+rowID+`"`)
+	require.True(t, found, "no row %s in %s", rowID, page)
+	row, _, _ := strings.Cut(rest, "</tr>")
+	row = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.TrimPrefix(row, ">"), " ")
+	return strings.Join(strings.Fields(row), " ")
+}
+
+func TestOnlyWhoHasTheTokenMayLook(t *testing.T) {
+	each(t, statuspage.Config{}, func(w *world) {
+		t := w.t
+		w.tokens[clusterA], _ = w.admin("PUT", "clusters/"+clusterA, map[string]any{"region": "nyc3"})["token"].(string)
+		cookie := w.login()
+		for name, test := range map[string]struct {
+			header         []string
+			status, events int
+		}{
+			"nothing":            {nil, 303, 401},
+			"a bearer":           {[]string{"Authorization", "Bearer " + adminToken}, 200, 200},
+			"a bearer in lower":  {[]string{"Authorization", "bearer  " + adminToken}, 200, 200},
+			"a wrong bearer":     {[]string{"Authorization", "Bearer " + adminToken + "x"}, 401, 401},
+			"a shorter bearer":   {[]string{"Authorization", "Bearer " + adminToken[1:]}, 401, 401},
+			"an empty bearer":    {[]string{"Authorization", "Bearer "}, 401, 401},
+			"no scheme":          {[]string{"Authorization", adminToken}, 401, 401},
+			"basic":              {[]string{"Authorization", "Basic " + adminToken}, 401, 401},
+			"an agent's token":   {[]string{"Authorization", "Bearer " + w.tokens[clusterA]}, 401, 401},
+			"a wrong bearer and": {[]string{"Authorization", "Bearer x", "Cookie", cookie}, 401, 401},
+			"a session":          {[]string{"Cookie", cookie}, 200, 200},
+			"an altered session": {[]string{"Cookie", cookie + "x"}, 303, 401},
+			"an empty session":   {[]string{"Cookie", "trueup_status="}, 303, 401},
+			"the token itself":   {[]string{"Cookie", "trueup_status=" + adminToken}, 303, 401},
+		} {
+			got := w.get("/status", test.header...)
+			require.Equal(t, test.status, got.status, name)
+			if got.status != 200 {
+				require.NotContains(t, got.body, clusterA, name)
+			}
+			if got.status == 303 {
+				require.Equal(t, "/status/login", got.header.Get("Location"))
+			}
+			stream := w.open(test.header...)
+			require.Equal(t, test.events, stream.status, name)
+			stream.close()
+		}
+		require.Equal(t, 200, w.get("/status/login").status)
+		require.Equal(t, 303, w.get("/status/login", "Cookie", cookie).status, "already logged in")
+		require.Equal(t, 404, w.get("/status/other", "Cookie", cookie).status)
+		require.Equal(t, 404, w.get("/status/assets/page.html", "Cookie", cookie).status, "templates are not files")
+		require.Equal(t, 405, w.send("DELETE", "/status", nil, "Cookie", cookie).status)
+	})
+}
+
+func TestASessionIsACookieThatTellsNothingAndEnds(t *testing.T) {
+	each(t, statuspage.Config{}, func(w *world) {
+		t := w.t
+		got := w.send("POST", "/status/login", url.Values{"token": {" " + adminToken + "\n"}})
+		require.Len(t, got.cookies, 1)
+		cookie := got.cookies[0]
+		require.True(t, cookie.HttpOnly)
+		require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+		require.False(t, cookie.Secure, "there is no TLS here")
+		require.Equal(t, "/status", cookie.Path)
+		require.Equal(t, 12*60*60, cookie.MaxAge)
+		require.NotContains(t, cookie.Value, adminToken)
+		require.GreaterOrEqual(t, len(cookie.Value), 43, "256 bits")
+		require.NotEqual(t, cookie.Value, strings.TrimPrefix(w.login(), "trueup_status="))
+		require.True(t, w.send("POST", "/status/login", url.Values{"token": {adminToken}}, "X-Forwarded-Proto", "https").cookies[0].Secure)
+
+		header := "trueup_status=" + cookie.Value
+		require.Equal(t, 200, w.get("/status", "Cookie", header).status)
+		require.Equal(t, 405, w.get("/status/logout", "Cookie", header).status, "a link logs nobody out")
+		out := w.send("POST", "/status/logout", url.Values{}, "Cookie", header)
+		require.Equal(t, 303, out.status)
+		require.Equal(t, -1, out.cookies[0].MaxAge)
+		require.Equal(t, 303, w.get("/status", "Cookie", header).status, "the server has forgotten it")
+		require.Equal(t, 303, w.send("POST", "/status/logout", url.Values{}, "Cookie", header).status, "twice is once")
+
+		// Expired on the server, whatever the browser keeps.
+		header = w.login()
+		require.Equal(t, 200, w.get("/status", "Cookie", header).status)
+		require.NoError(t, w.database.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE status_sessions SET expires_at = 1`)
+			return err
+		}))
+		require.Equal(t, 303, w.get("/status", "Cookie", header).status)
+
+		// Another token: all sessions of the old one are void.
+		header = w.login()
+		other, err := statuspage.New(statuspage.Config{Database: w.database, AdminToken: adminToken + " of tomorrow"})
+		require.NoError(t, err)
+		w.url = serveHandler(t, other)
+		require.Equal(t, 303, w.get("/status", "Cookie", header).status)
+	})
+}
+
+func TestALoginNeedsTheTokenInTheFormAndTheSameOrigin(t *testing.T) {
+	w := small(t, statuspage.Config{})
+	right := url.Values{"token": {adminToken}}
+	for name, test := range map[string]struct {
+		path   string
+		form   url.Values
+		header []string
+		status int
+	}{
+		"no token":             {"/status/login", url.Values{}, nil, 401},
+		"a wrong token":        {"/status/login", url.Values{"token": {"wrong-" + adminToken}}, nil, 401},
+		"a token in the URL":   {"/status/login?token=" + adminToken, url.Values{}, nil, 401},
+		"a form that is long":  {"/status/login", url.Values{"token": {strings.Repeat("x", 20<<10)}}, nil, 400},
+		"another site":         {"/status/login", right, []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"a sister site":        {"/status/login", right, []string{"Sec-Fetch-Site", "same-site"}, 403},
+		"another origin":       {"/status/login", right, []string{"Origin", "https://evil.example.com"}, 403},
+		"a logout from abroad": {"/status/logout", url.Values{}, []string{"Sec-Fetch-Site", "cross-site", "Cookie", w.login()}, 403},
+		"this site":            {"/status/login", right, []string{"Sec-Fetch-Site", "same-origin"}, 303},
+		"this origin":          {"/status/login", right, []string{"Origin", w.url}, 303},
+	} {
+		got := w.send("POST", test.path, test.form, test.header...)
+		require.Equal(t, test.status, got.status, name)
+		require.Equal(t, test.status == 303, len(got.cookies) == 1, name)
+		require.NotContains(t, got.body, adminToken, name)
+	}
+	require.Contains(t, w.send("POST", "/status/login", url.Values{}).body, `role="alert"`)
+	require.Contains(t, w.log.String(), `"login refused"`)
+	require.NotContains(t, w.log.String(), adminToken)
+}
+
+func TestEveryAnswerIsSealed(t *testing.T) {
+	w := small(t, statuspage.Config{})
+	cookie := w.login()
+	for _, path := range []string{"/status", "/status/login", "/status/nothing", "/status/assets/style.css", "/status/assets/script.js", "/status/assets/icon.svg"} {
+		for _, header := range [][]string{nil, {"Cookie", cookie}} {
+			got := w.get(path, header...)
+			policy := got.header.Get("Content-Security-Policy")
+			require.Contains(t, policy, "default-src 'none'", path)
+			require.Contains(t, policy, "frame-ancestors 'none'", path)
+			require.NotContains(t, policy, "unsafe", path)
+			require.NotContains(t, policy, "data:", path)
+			require.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"), path)
+			if strings.HasPrefix(path, "/status/assets/") {
+				require.Equal(t, 200, got.status, path)
+			} else {
+				require.Equal(t, "no-store", got.header.Get("Cache-Control"), path)
+			}
+			if strings.Contains(got.header.Get("Content-Type"), "html") {
+				require.NotRegexp(t, `(?i)<style|style=|<script>| on[a-z]+=|https?://|javascript:`, got.body, path)
+			}
+		}
+	}
+	require.NotRegexp(t, `(?i)@import|url\(|https?://`, w.get("/status/assets/style.css").body)
+	require.NotRegexp(t, `(?i)https?://|eval\(|import\(`, w.get("/status/assets/script.js").body)
+}
+
+func TestTheFirstPaintHasEverything(t *testing.T) {
+	each(t, statuspage.Config{}, func(w *world) {
+		t := w.t
+		empty := w.shown()
+		require.Equal(t, 2, strings.Count(empty, "No cluster is registered."))
+		require.Contains(t, empty, "No region is registered.")
+		w.seed()
+		w.fill()
+		var page string
+		require.Eventually(t, func() bool {
+			page = w.shown()
+			return strings.Contains(page, clusterD) && strings.Contains(page, "reg_us") && strings.Contains(page, `class="pods" d="M`) && strings.Contains(text(t, page, "region-reg_eu"), " 3 – – 0 3 ")
+		}, eventually, tick)
+		ago := `\d+ (s|min) ago \d\d:\d\d:\d\d UTC`
+		require.Regexp(t, `^nyc3 `+clusterA+` in step 6 6 6 0 `+ago+` `+ago+` 4 3 healthy 1 progressing 0 0$`, text(t, page, "cluster-"+clusterA))
+		require.Regexp(t, `^fra1 `+clusterB+` failing 5 5 5 0 `+ago+` `+ago+` 3 1 healthy 1 failed 1 rejected 0 1$`, text(t, page, "cluster-"+clusterB))
+		require.Regexp(t, `^sgp1 `+clusterC+` held 7 6 6 1 `+ago+` `+ago+` 2 2 healthy 1 0$`, text(t, page, "cluster-"+clusterC))
+		require.Equal(t, `lon1 `+clusterD+` never seen 3 – – – never never 1 1 unknown 0 0`, text(t, page, "cluster-"+clusterD))
+		require.Regexp(t, `^eu-1 reg_eu failing aws cell-a `+ago+` 3 – – 0 3 2 running 1 pending 1 failed 0 none$`, text(t, page, "region-reg_eu"))
+		require.Equal(t, `us-1 reg_us never seen gcp none never 0 – – 0 0 none 0 none`, text(t, page, "region-reg_us"))
+		require.Equal(t, 2, strings.Count(page, "<table "))
+		require.Equal(t, 2, strings.Count(page, "<caption>"))
+		require.Equal(t, 25, strings.Count(page, `scope="col"`))
+		require.Equal(t, 6, strings.Count(page, `scope="row"`))
+		require.Equal(t, 2, strings.Count(page, `role="img"`))
+		require.Contains(t, page, "<b>312</b> of 1,000 pods (31 %)")
+		require.Contains(t, page, "<b>860</b> of 1,000 pods (86 %)")
+
+		// A break in the reports is a break in the line.
+		lines := regexp.MustCompile(`class="pods" d="(M[^"]*)"/>`).FindAllStringSubmatch(page, -1)
+		require.Equal(t, 2, strings.Count(lines[0][1], "M"), lines[0][1])
+		require.Equal(t, 1, strings.Count(lines[1][1], "M"), lines[1][1])
+
+		// What agents say is only ever text.
+		require.NotContains(t, page, "<script>")
+		require.NotContains(t, page, "\u202e")
+		require.Contains(t, page, "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;")
+
+		session := w.get("/status", "Cookie", w.login())
+		require.Contains(t, session.body, "Log out")
+		for _, said := range []string{page, session.body, w.log.String()} {
+			require.NotContains(t, said, adminToken)
+			for name, token := range w.tokens {
+				require.NotContains(t, said, token, name)
+			}
+		}
+	})
+}
+
+func TestAWrongConfigNamesItsField(t *testing.T) {
+	_, err := statuspage.New(statuspage.Config{AdminToken: adminToken})
+	require.ErrorContains(t, err, "statuspage.Config: Database")
+	_, err = statuspage.New(statuspage.Config{Database: small(t, statuspage.Config{}).database, AdminToken: "short"})
+	require.ErrorContains(t, err, "statuspage.Config: AdminToken")
+}

@@ -1,0 +1,90 @@
+package statuspage
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+const (
+	// sessionAge is how long after the login a session ends.
+	sessionAge = 12 * time.Hour
+	// maxSessions is how many sessions are kept, the newest.
+	maxSessions = 1000
+	secretBytes = 32
+)
+
+// sessions are those who are logged in.
+type sessions struct {
+	db *db.Database
+	// key is the admin token: when it is changed, no session is found.
+	key []byte
+}
+
+// id returns what the database knows the session by whose cookie has secret.
+func (s *sessions) id(secret string) string {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte("status session\n" + secret))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// open begins a session and returns the secret for its cookie.
+func (s *sessions) open(ctx context.Context) (secret string, err error) {
+	raw := make([]byte, secretBytes)
+	// Read never fails and fills the whole slice; see crypto/rand.
+	_, _ = rand.Read(raw)
+	secret = base64.RawURLEncoding.EncodeToString(raw)
+	now := time.Now()
+	err = s.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO status_sessions (id, created_at, expires_at) VALUES (?, ?, ?)`,
+			s.id(secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE expires_at <= ? OR created_at <
+			(SELECT created_at FROM status_sessions ORDER BY created_at DESC LIMIT 1 OFFSET ?)`, now.UnixMilli(), maxSessions-1)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("open session: %w", err)
+	}
+	return secret, nil
+}
+
+// find returns the session whose cookie has secret, and when it ends; no id if
+// there is none.
+func (s *sessions) find(ctx context.Context, secret string) (id string, ends time.Time, err error) {
+	asked := s.id(secret)
+	var expires int64
+	err = s.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT expires_at FROM status_sessions WHERE id = ?`, asked).Scan(&expires)
+	})
+	ends = time.UnixMilli(expires)
+	switch {
+	case errors.Is(err, sql.ErrNoRows), err == nil && !time.Now().Before(ends):
+		return "", time.Time{}, nil
+	case err != nil:
+		return "", time.Time{}, fmt.Errorf("find session: %w", err)
+	}
+	return asked, ends, nil
+}
+
+// end ends the session.
+func (s *sessions) end(ctx context.Context, id string) error {
+	err := s.db.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE id = ?`, id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	return nil
+}

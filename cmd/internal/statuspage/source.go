@@ -1,0 +1,54 @@
+package statuspage
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// Silence is how long after its last request a cluster is taken for silent: its
+// agent asks every 30 s.
+const Silence = 2 * time.Minute
+
+// source is where the sections come from.
+type source struct {
+	database *db.Database
+	streams  func(region string) int
+}
+
+// read looks at the database once.
+func (s *source) read(ctx context.Context) ([]section, error) {
+	now := time.Now().UTC()
+	// The window moves by whole steps, so that the plot stays the same between.
+	end := now.Truncate(plotStep).Add(plotStep)
+	clusters, err := (&controlplane.Store{Database: s.database}).Overview(ctx, end.Add(-plotWindow), plotStep)
+	if err != nil {
+		return nil, err
+	}
+	regions, err := (&cluster.Store{Database: s.database}).Overview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clusterRows := make([]clusterRow, len(clusters))
+	plots := make([]plot, len(clusters))
+	for i := range clusters {
+		clusterRows[i] = newClusterRow(&clusters[i], now)
+		plots[i] = newPlot(&clusters[i], end)
+	}
+	regionRows := make([]regionRow, len(regions))
+	for i := range regions {
+		regionRows[i] = newRegionRow(&regions[i])
+		if s.streams != nil {
+			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regions[i].Name)
+		}
+	}
+	return []section{
+		{name: "summary", model: summarize(clusterRows, regionRows)},
+		{name: "clusters", model: clusterRows},
+		{name: "capacity", model: plots},
+		{name: "regions", model: regionRows},
+	}, nil
+}

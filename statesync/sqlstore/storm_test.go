@@ -266,13 +266,15 @@ func (s *storm) transaction(ctx context.Context, conn *sql.Conn, r *rand.Rand, i
 		return errors.Join(errRolledBack, tx.Rollback())
 	case chance < 84:
 		commit.RolledBack()
-		cut(conn)
+		cut(conn)()
 		return errKilled
 	case chance < 88:
 		// It may have been committed: nobody will ever know.
 		s.unknown.Add(1)
-		go cut(conn)
+		var ended sync.WaitGroup
+		ended.Go(cut(conn))
 		_ = tx.Commit()
+		ended.Wait()
 		return errKilled
 	}
 	if err := tx.Commit(); err != nil {
@@ -298,14 +300,17 @@ func dawdle(r *rand.Rand) {
 	}
 }
 
-// cut ends a connection as the death of its process does.
-func cut(conn *sql.Conn) {
+// cut returns what ends a connection as the death of its process does.
+func cut(conn *sql.Conn) (end func()) {
+	end = func() {}
 	_ = conn.Raw(func(raw any) error {
 		if c, ok := raw.(*stdlib.Conn); ok {
-			_ = c.Conn().PgConn().Conn().Close()
+			wire := c.Conn().PgConn().Conn()
+			end = func() { _ = wire.Close() }
 		}
 		return nil // database/sql would wait for the transaction
 	})
+	return end
 }
 
 // restarts kills and restarts the store that it starts.

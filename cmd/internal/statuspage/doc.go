@@ -29,7 +29,8 @@
 // What agents say is untrusted: it is escaped, and characters that would steer a
 // terminal, or the direction of text, are replaced.
 //
-// A cluster is silent when its agent neither fetched nor reported for [Silence].
+// A cluster is silent when its agent neither fetched nor reported for
+// [Config.Silence].
 // Services are counted by their standing; see package controlplane. A deletion
 // is held when the service is deleted and the agent still reports it.
 package statuspage

@@ -33,6 +33,10 @@ func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
 	s := &site{t: t, url: "http://" + program(t), tokens: map[string]string{}}
 	s.seed()
 	s.fill()
+	// Not a TempDir of the test: a browser may write to it to the very end.
+	profile, err := os.MkdirTemp("", "statuspage")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, node, "--test", "--test-reporter=spec", "page.test.js")
@@ -42,7 +46,7 @@ func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = 10 * time.Second
 	command.Env = append(os.Environ(),
-		"STATUS_URL="+s.url, "STATUS_TOKEN="+adminToken, "STATUS_CHROMIUM="+chromium, "STATUS_PROFILE="+t.TempDir(),
+		"STATUS_URL="+s.url, "STATUS_TOKEN="+adminToken, "STATUS_CHROMIUM="+chromium, "STATUS_PROFILE="+profile,
 		"STATUS_CLUSTER="+clusterA, "STATUS_SERVICE="+servicePath(clusterA, 9), "STATUS_SCREENSHOTS="+os.Getenv("TRUEUP_SCREENSHOTS"))
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", output)

@@ -88,7 +88,7 @@ type clusterRow struct {
 	MoreNotes                        int
 }
 
-func newClusterRow(c *controlplane.ClusterOverview, now time.Time) clusterRow {
+func newClusterRow(c *controlplane.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
 	if epoch, generation, ok := strings.Cut(c.LastPullVersion, "-"); ok && epoch == c.Epoch {
 		n, err := strconv.ParseInt(generation, 10, 64)
@@ -106,7 +106,7 @@ func newClusterRow(c *controlplane.ClusterOverview, now time.Time) clusterRow {
 	switch {
 	case contact.IsZero():
 		row.State = state{"never seen", "idle"}
-	case now.Sub(contact) >= Silence:
+	case now.Sub(contact) >= silence:
 		row.State = state{"silent", "bad"}
 	case failing > 0:
 		row.State = state{"failing", "bad"}

@@ -28,6 +28,7 @@ const (
 
 const (
 	defaultInterval   = 2 * time.Second
+	defaultSilence    = 2 * time.Minute
 	defaultHeartbeat  = 15 * time.Second
 	defaultMaxViewers = 100
 	// minAdminToken is the length in bytes below which a token is a mistake.
@@ -51,6 +52,9 @@ type Config struct {
 	// Interval is the shortest time between two looks at the database. Zero:
 	// 2 s.
 	Interval time.Duration
+	// Silence is how long after its last request a cluster is taken for silent.
+	// Zero: 2 minutes, which is four requests of its agent.
+	Silence time.Duration
 	// Heartbeat is the longest time in which nothing is sent to a viewer. Zero:
 	// 15 s.
 	Heartbeat time.Duration
@@ -96,7 +100,7 @@ func New(config Config) (*Page, error) {
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,
 	}
-	p.feed = newFeed(&source{database: config.Database, streams: config.Streams}, parsed, p.logger)
+	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, silence: cmp.Or(config.Silence, defaultSilence)}, parsed, p.logger)
 	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
 	p.feed.most = cmp.Or(config.MaxViewers, defaultMaxViewers)
 	if config.Registerer != nil {

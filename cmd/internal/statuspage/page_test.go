@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -217,7 +218,7 @@ func TestEveryAnswerIsSealed(t *testing.T) {
 }
 
 func TestTheFirstPaintHasEverything(t *testing.T) {
-	each(t, statuspage.Config{}, func(w *world) {
+	each(t, statuspage.Config{Silence: time.Hour}, func(w *world) {
 		t := w.t
 		empty := w.shown()
 		require.Equal(t, 2, strings.Count(empty, "No cluster is registered."))
@@ -226,6 +227,7 @@ func TestTheFirstPaintHasEverything(t *testing.T) {
 		w.fill()
 		var page string
 		require.Eventually(t, func() bool {
+			w.call("POST", "/ctrl.v1.ClusterService/Heartbeat", w.tokens["eu"], map[string]any{})
 			page = w.shown()
 			return strings.Contains(page, clusterD) && strings.Contains(page, "reg_us") && strings.Contains(page, `class="pods" d="M`) && strings.Contains(text(t, page, "region-reg_eu"), " 3 – – 0 3 ")
 		}, eventually, tick)
@@ -263,6 +265,24 @@ func TestTheFirstPaintHasEverything(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestSilenceIsShown(t *testing.T) {
+	w := small(t, statuspage.Config{Silence: time.Nanosecond})
+	w.seed()
+	page := w.shown()
+	for clusterID, state := range map[string]string{clusterA: "silent", clusterB: "silent", clusterD: "never seen"} {
+		require.Contains(t, text(t, page, "cluster-"+clusterID), " "+state+" ")
+	}
+	// In the table of regions it is package cluster that says so.
+	require.NoError(t, w.database.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE regions SET heartbeat_at = 1 WHERE id = 'reg_eu'`)
+		return err
+	}))
+	require.Eventually(t, func() bool {
+		row := text(t, w.shown(), "region-reg_eu")
+		return strings.Contains(row, " silent ") && strings.Contains(row, " 4 inactive ") && !strings.Contains(row, "running")
+	}, eventually, tick)
 }
 
 func TestAWrongConfigNamesItsField(t *testing.T) {

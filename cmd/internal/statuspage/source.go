@@ -9,14 +9,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
-// Silence is how long after its last request a cluster is taken for silent: its
-// agent asks every 30 s.
-const Silence = 2 * time.Minute
-
 // source is where the sections come from.
 type source struct {
 	database *db.Database
 	streams  func(region string) int
+	silence  time.Duration
 }
 
 // read looks at the database once.
@@ -35,7 +32,7 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 	clusterRows := make([]clusterRow, len(clusters))
 	plots := make([]plot, len(clusters))
 	for i := range clusters {
-		clusterRows[i] = newClusterRow(&clusters[i], now)
+		clusterRows[i] = newClusterRow(&clusters[i], now, s.silence)
 		plots[i] = newPlot(&clusters[i], end)
 	}
 	regionRows := make([]regionRow, len(regions))

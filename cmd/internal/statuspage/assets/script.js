@@ -63,8 +63,10 @@
 		asOf(page.getElementById("now").dateTime);
 	};
 
+	let source;
+
 	const connect = () => {
-		const source = new EventSource("/status/events");
+		source = new EventSource("/status/events");
 		source.addEventListener("open", () => say("live", false));
 		source.addEventListener("section", (message) => {
 			const { section, now, html } = JSON.parse(message.data);
@@ -85,6 +87,9 @@
 		});
 	};
 
+	// The server ends the stream of a session that is logged out, which must not
+	// stop the logout.
+	document.querySelector("header form")?.addEventListener("submit", () => source.close());
 	setInterval(tick, 1000);
 	connect();
 })();

@@ -59,7 +59,7 @@ func stray(b *bench) {
 	b.start()
 	b.synced(1)
 	eventually(b.t, "it is held", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
-	b.calls(12)
+	b.beats()
 	require.True(b.t, b.exists("replicaset", "stray"), "after one list")
 	require.Empty(b.t, b.deletes())
 	b.relist(2)
@@ -118,7 +118,7 @@ func noProof(faults controltest.Faults) func(*bench) {
 			b.plant("stray", b.ours("d_stray"), "krane")
 		}
 		b.start()
-		b.calls(15)
+		b.beats()
 		require.Empty(b.t, b.deletes())
 		// One that was complete before loses its proof.
 		b.stop()
@@ -129,7 +129,7 @@ func noProof(faults controltest.Faults) func(*bench) {
 			return b.metric(`watcher_full_syncs_total{resource_type="deployments"}`) != "" && b.metric(`watcher_full_syncs_total{resource_type="policies"}`) != ""
 		})
 		b.server.Set(faults)
-		b.calls(15)
+		b.beats()
 		require.Empty(b.t, b.deletes())
 		require.True(b.t, b.exists("replicaset", "web"))
 		require.True(b.t, b.exists("deployment", "guard"))
@@ -156,7 +156,7 @@ func emptyNamespace(b *bench) {
 	eventually(b.t, "the empty one goes", func() bool {
 		return b.kubectl("get", "namespace", b.name+"-a", "--ignore-not-found", "-o", "name") == ""
 	})
-	b.calls(12)
+	b.beats()
 	for _, namespace := range []string{b.name, b.name + "-b"} {
 		require.Equal(b.t, "Active", b.kubectl("get", "namespace", namespace, "-o", "jsonpath={.status.phase}"))
 	}
@@ -171,7 +171,7 @@ func namespaceOfOthers(b *bench) {
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
 	b.want(b.stopped("web"))
 	eventually(b.t, "it goes", func() bool { return !b.exists("replicaset", "web") })
-	b.calls(12)
+	b.beats()
 	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
 }
 

@@ -123,12 +123,12 @@ func atRest(b *bench) {
 		for settled := false; !settled; {
 			b.net.Reset()
 			reports := len(b.server.Reports())
-			b.calls(15) // some seconds of heartbeats and point queries
+			b.beats() // some seconds of heartbeats and point queries
 			settled = len(b.net.Writes()) == 0 && len(b.server.Reports()) == reports
 		}
 		b.net.Reset()
 		reports := len(b.server.Reports())
-		b.calls(15)
+		b.beats()
 		b.net.NoWrites(b.t)
 		require.Len(b.t, b.server.Reports(), reports)
 		require.Equal(b.t, "0", b.metric("unreported_deletions"))
@@ -247,7 +247,7 @@ func order(b *bench) {
 	<-seen
 	b.want(b.stopped("web"))
 	eventually(b.t, "it is gone", func() bool { return !b.exists("replicaset", "web") && b.server.Instances()["web"] == nil })
-	b.calls(12)
+	b.beats()
 	require.False(b.t, b.exists("replicaset", "web"), "it stays so")
 	require.True(b.t, b.exists("replicaset", "api"))
 }

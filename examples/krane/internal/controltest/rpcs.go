@@ -171,6 +171,9 @@ func (s *Server) ReportSentinelStatus(_ context.Context, r *connect.Request[ctrl
 
 // Heartbeat counts.
 func (s *Server) Heartbeat(_ context.Context, r *connect.Request[ctrlv1.HeartbeatRequest]) (*connect.Response[ctrlv1.HeartbeatResponse], error) {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
 	if _, err := s.enter(r.Header()); err != nil {
 		return nil, err
 	}

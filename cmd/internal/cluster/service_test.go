@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -178,16 +179,20 @@ func TestAStreamBringsWhatIsWantedAndThenWhatChanges(t *testing.T) {
 		w.put("d_2", "running", deployment("two", "two:1"))
 		w.put("d_2", "stopped", nil)
 		var seen []string
-		var epoch string
+		var epoch, lines string
 		var last uint64
 		err := w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true}, func(m *ctrlv1.DeploymentState) bool {
 			switch {
 			case m.GetApply() != nil:
 				seen = append(seen, "apply "+m.GetApply().GetImage())
+				lines += fmt.Sprintf("ws/%s %d apply\n", m.GetApply().GetK8SName(), m.GetVersion())
 			case m.GetDelete() != nil:
 				seen = append(seen, "delete "+m.GetDelete().GetK8SName())
+				lines += fmt.Sprintf("ws/%s %d delete\n", m.GetDelete().GetK8SName(), m.GetVersion())
 			case m.GetSynced() != nil:
 				seen, epoch = append(seen, fmt.Sprintf("synced %d", m.GetSynced().GetCount())), m.GetSynced().GetEpoch()
+				sum := sha256.Sum256([]byte(lines))
+				require.Equal(w.t, sum[:], m.GetSynced().GetDigest(), lines)
 				w.put("d_1", "running", deployment("one", "one:2"))
 			}
 			last = max(last, m.GetVersion())

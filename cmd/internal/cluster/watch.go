@@ -113,8 +113,10 @@ type rendered struct {
 	epoch   string
 	version uint64
 	message state
-	kind    string
-	reason  string
+	// id and kind are what stands for it in the digest of a stream: namespace
+	// and name, which both kinds of message carry.
+	id, kind string
+	reason   string
 }
 
 // message returns the message of one item, and nil if there is none. What
@@ -130,12 +132,18 @@ func (s *Service) message(ctx context.Context, region, collection, epoch string,
 		return nil
 	}
 	sent.count++
-	sent.line = append(sent.line[:0], i.ID...)
+	sent.line = append(sent.line[:0], r.id...)
 	sent.line = strconv.AppendUint(append(sent.line, ' '), i.Version, 10)
 	sent.line = append(append(append(sent.line, ' '), r.kind...), '\n')
 	_, _ = sent.sum.Write(sent.line) // a hash never fails
 	s.sent.WithLabelValues(collection, r.kind).Inc()
 	return r.message
+}
+
+// named is what every order carries.
+type named interface {
+	GetK8SNamespace() string
+	GetK8SName() string
 }
 
 // rendered returns what an item is on the wire. It remembers the newest of each
@@ -154,6 +162,9 @@ func (s *Service) rendered(region, collection, epoch string, i statesync.Item) *
 		if order, r.reason = decode(collection, w.State, w.Apply); r.reason == "" {
 			r.message, r.kind = newState(collection), kindOf(collection, w.State)
 			set(r.message, order, i.Version)
+			if o, ok := order.(named); ok {
+				r.id = o.GetK8SNamespace() + "/" + o.GetK8SName()
+			}
 		}
 	}
 	s.messages.Store(key, r)

@@ -34,7 +34,8 @@ type Synced struct {
 	// How many messages of kind apply or delete the stream has sent.
 	Count uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// SHA-256 over a line "<id> <version> <apply|delete>\n" for each of them, in
-	// the order they were sent. 32 bytes.
+	// the order they were sent. The id is "<k8s_namespace>/<k8s_name>", which both
+	// messages carry. 32 bytes.
 	Digest        []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,6 +43,8 @@ func TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo(t *testing.T) {
 	require.Equal(t, map[string]any{"Pending": 1.0}, w.standings(), "a late report is about what was before")
 	w.report(true, said("Applying", "Deleting"))
 	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "objects are left")
+	w.reportOn(deleted-1, true)
+	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "a late report takes back nothing")
 	w.report(false)
 	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "a part of a report takes back nothing")
 	w.report(true)

@@ -34,7 +34,7 @@ func TestABrowserShowsThePageAsItIsAndAsItChanges(t *testing.T) {
 	s.seed()
 	s.fill()
 	// Not a TempDir of the test: a browser may write to it to the very end.
-	profile, err := os.MkdirTemp("", "statuspage")
+	profile, err := os.MkdirTemp("", "statuspage") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

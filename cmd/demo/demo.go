@@ -21,9 +21,12 @@ type demo struct {
 	display        *display
 
 	dir       string
+	programs  string // where they are
 	processes *process.Group
 	admin     admin
 	kube      kube
+	control   *process.Process
+	starts    int // of the control plane
 	agent     *process.Process
 	metrics   string // URL of the agent's metrics
 	clusterID string
@@ -52,6 +55,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.dir, err = os.MkdirTemp("", "trueup-demo-"); err != nil {
 		return err
 	}
+	d.programs = d.dir
 	d.processes = process.NewGroup(d.dir)
 	d.clusterID = randomUUID()
 	defer func() {

@@ -70,3 +70,20 @@ func TestATerminalShowsOneLineForAStep(t *testing.T) {
 	require.Equal(t, "Pods: 1 of 2", strings.SplitN(out.String(), "\n", 2)[0])
 	require.Equal(t, 2, strings.Count(out.String(), "\n"), "nothing is said twice")
 }
+
+// TestTwoRegionsShareAControlPlane runs the demo of regions, as "make
+// demo-krane" does: two pulling and two streaming agents, edits behind their
+// backs, a control plane that is killed, removals.
+func TestTwoRegionsShareAControlPlane(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "demo")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.CommandContext(t.Context(), program, "regions").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, want := range []string{
+		"all run, and the control plane knows", "both are back after",
+		"nothing deleted, the next change came", "its pods are gone, and the control plane knows",
+	} {
+		require.Contains(t, string(out), want)
+	}
+}

@@ -81,14 +81,15 @@ func (d *demo) startKubernetes(ctx context.Context) (err error) {
 	return nil
 }
 
-// agentAccess applies what "shuttle manifests" prints and returns a kubeconfig
-// for the service account in it. The Deployment is left out: the demo runs the
-// program itself.
-func (k *kube) agentAccess(ctx context.Context, program, dir string) (string, error) {
-	manifests, err := exec.CommandContext(ctx, program, "manifests").Output()
+// agentAccess applies what an agent prints as its manifests, and returns a
+// kubeconfig for the service account in them. The Deployment is left out: the
+// demo runs the program itself.
+func (k *kube) agentAccess(ctx context.Context, program, dir string, args ...string) (string, error) {
+	manifests, err := exec.CommandContext(ctx, program, append([]string{"manifests"}, args...)...).Output()
 	if err != nil {
-		return "", fmt.Errorf("shuttle manifests: %w", err)
+		return "", fmt.Errorf("%s manifests: %w", program, err)
 	}
+	var account *unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096); ; {
 		var o unstructured.Unstructured
 		err := decoder.Decode(&o.Object)
@@ -96,10 +97,13 @@ func (k *kube) agentAccess(ctx context.Context, program, dir string) (string, er
 			break
 		}
 		if err != nil {
-			return "", fmt.Errorf("shuttle manifests: %w", err)
+			return "", fmt.Errorf("%s manifests: %w", program, err)
 		}
 		if o.Object == nil || o.GetKind() == "Deployment" {
 			continue
+		}
+		if o.GetKind() == "ServiceAccount" {
+			account = &o
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 		_, err = k.in(resource, o.GetNamespace()).Apply(ctx, o.GetName(), &o, metav1.ApplyOptions{FieldManager: "trueup-demo", Force: true})
@@ -107,22 +111,25 @@ func (k *kube) agentAccess(ctx context.Context, program, dir string) (string, er
 			return "", fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	token, err := k.token(ctx)
+	if account == nil {
+		return "", fmt.Errorf("%s manifests: no ServiceAccount", program)
+	}
+	token, err := k.token(ctx, account.GetNamespace(), account.GetName())
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "shuttle.kubeconfig")
+	path := filepath.Join(dir, account.GetName()+".kubeconfig")
 	return path, k.writeKubeconfig(path, token)
 }
 
-func (k *kube) token(ctx context.Context) (string, error) {
+func (k *kube) token(ctx context.Context, namespace, name string) (string, error) {
 	request := &unstructured.Unstructured{Object: object{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-		"metadata": object{"name": "shuttle"}, "spec": object{"expirationSeconds": int64(3600)},
+		"metadata": object{"name": name}, "spec": object{"expirationSeconds": int64(3600)},
 	}}
-	answer, err := k.in(accountResource, "starform-system").Create(ctx, request, metav1.CreateOptions{}, "token")
+	answer, err := k.in(accountResource, namespace).Create(ctx, request, metav1.CreateOptions{}, "token")
 	if err != nil {
-		return "", fmt.Errorf("token for shuttle: %w", err)
+		return "", fmt.Errorf("token for %s: %w", name, err)
 	}
 	token, _, err := unstructured.NestedString(answer.Object, "status", "token")
 	return token, err

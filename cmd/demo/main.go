@@ -45,6 +45,7 @@ func command() *cobra.Command {
 	}
 	c.Flags().BoolVar(&d.keep, "keep", false, "leave everything running at the end, until interrupted")
 	c.Flags().StringVar(&d.context, "context", "", "use this context of the kubeconfig instead of starting a cluster")
+	c.AddCommand(regionsCommand())
 	c.Flags().StringVar(&d.image, "image", "registry.k8s.io/pause:3.10", "image that the services run")
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,15 +19,23 @@ import (
 
 // buildPrograms compiles the programs that the demo runs.
 func (d *demo) buildPrograms(ctx context.Context) error {
-	d.display.step("Programs")
-	for _, name := range []string{"controlplane", "shuttle"} {
-		d.display.progress("compiling %s", name)
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(d.dir, name), "github.com/seed-9e1ffd66/trueup/cmd/"+name)
+	return build(ctx, d.display, d.dir, "cmd/controlplane", "cmd/shuttle")
+}
+
+// build compiles programs of this repository into dir.
+func build(ctx context.Context, display *display, dir string, programs ...string) error {
+	display.step("Programs")
+	var names []string
+	for _, program := range programs {
+		name := path.Base(program)
+		display.progress("compiling %s", name)
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, name), "github.com/seed-9e1ffd66/trueup/"+program)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("compiling %s: %w\n%s", name, err, out)
 		}
+		names = append(names, name)
 	}
-	d.display.done("controlplane and shuttle compiled")
+	display.done("%s compiled", strings.Join(names, ", "))
 	return nil
 }
 
@@ -38,18 +47,31 @@ func (d *demo) startControlPlane(ctx context.Context) error {
 	if err := os.WriteFile(tokenFile, []byte(d.admin.token), 0o600); err != nil {
 		return err
 	}
-	p, err := d.processes.Run("controlplane", filepath.Join(d.dir, "controlplane"), nil,
-		"--listen", "127.0.0.1:0", "--metrics-listen", "", "--database", filepath.Join(d.dir, "trueup.db"), "--admin-token-file", tokenFile)
-	if err != nil {
-		return err
-	}
-	address, err := listening(ctx, p)
+	address, err := d.runControlPlane(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	d.admin.base = "http://" + address
 	d.display.done("on %s, database %s", d.admin.base, filepath.Join(d.dir, "trueup.db"))
 	return nil
+}
+
+func (d *demo) runControlPlane(ctx context.Context, listen string) (address string, err error) {
+	d.starts++
+	d.control, err = d.processes.Run(fmt.Sprintf("controlplane-%d", d.starts), filepath.Join(d.programs, "controlplane"), nil,
+		"--listen", listen, "--metrics-listen", "", "--database", filepath.Join(d.dir, "trueup.db"), "--admin-token-file", filepath.Join(d.dir, "admin.token"))
+	if err != nil {
+		return "", err
+	}
+	return listening(ctx, d.control)
+}
+
+// restartControlPlane kills the control plane as by kill -9 and starts it again
+// where it was.
+func (d *demo) restartControlPlane(ctx context.Context) error {
+	d.control.Kill()
+	_, err := d.runControlPlane(ctx, strings.TrimPrefix(d.admin.base, "http://"))
+	return err
 }
 
 // sweep is the interval of the agent in the demo, short so that three quiet
@@ -68,11 +90,11 @@ func (d *demo) startAgent(ctx context.Context) error {
 	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
 		return err
 	}
-	kubeconfig, err := d.kube.agentAccess(ctx, filepath.Join(d.dir, "shuttle"), d.dir)
+	kubeconfig, err := d.kube.agentAccess(ctx, filepath.Join(d.programs, "shuttle"), d.dir)
 	if err != nil {
 		return err
 	}
-	d.agent, err = d.processes.Run("shuttle", filepath.Join(d.dir, "shuttle"), []string{
+	d.agent, err = d.processes.Run("shuttle", filepath.Join(d.programs, "shuttle"), []string{
 		"STARFORM_STARBASE_URL=" + d.admin.base, "STARFORM_CLUSTER_ID=" + d.clusterID, "STARFORM_REGION=demo1",
 		"STARFORM_AUTH_TOKEN_FILE=" + tokenFile, "STARFORM_METRICS_ADDR=127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL=" + sweep.String(),
 	}, "--kubeconfig", kubeconfig)

@@ -181,9 +181,17 @@ func save(ctx context.Context, tx *db.Tx, res resource, regionID, id, state, spe
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		var known [2]string
+		err = tx.QueryRowContext(ctx, `SELECT k8s_namespace, k8s_name FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&known[0], &known[1])
+		if err == nil && known != [2]string{namespace, name} {
+			// Reports and other regions know it by that name.
+			return fmt.Errorf("%w: deployment %s is %s/%s for life, not %s/%s", ErrNameTaken, id, known[0], known[1], namespace, name)
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO deployments (id, workspace_id, k8s_namespace, k8s_name, updated_at) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO UPDATE SET workspace_id = excluded.workspace_id, k8s_namespace = excluded.k8s_namespace,
-			k8s_name = excluded.k8s_name, updated_at = excluded.updated_at`,
+			ON CONFLICT (id) DO UPDATE SET workspace_id = excluded.workspace_id, updated_at = excluded.updated_at`,
 			id, m.GetWorkspaceId(), namespace, name, now); err != nil {
 			return err
 		}

@@ -101,6 +101,7 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", "spec.port: is -1"},
 		{"autoscaling", "PUT", deploymentPath, edit(`"port"`, `"autoscaling":{"min_replicas":3,"max_replicas":2},"port"`), 400, "invalid", "spec.autoscaling"},
 		{"a name taken", "PUT", regionPath + "/deployments/d_2", deploymentBody, 409, "name_taken", "d_1"},
+		{"another name for life", "PUT", deploymentPath, edit(`"web"`, `"other"`), 409, "name_taken", "for life"},
 		{"policy", "PUT", regionPath + "/policies/p_1", strings.Replace(policyBody, "e30=", "eA==", 1), 400, "invalid", "spec.policy"},
 		{"delete of nothing", "DELETE", regionPath + "/deployments/d_2", "", 404, "unknown_resource", ""},
 		{"method", "POST", deploymentPath, deploymentBody, 405, "method_not_allowed", ""},

@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo demo-postgres demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -85,6 +85,9 @@ test-newest: kube ## The packages that use client-go, with its newest minor (NEW
 
 demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it running, CONTEXT=name uses your cluster
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')
+
+demo-postgres: kube ## The demo with everything in a PostgreSQL (Debian: apt-get install postgresql)
+	$(WORK) $(GO) run ./cmd/demo --postgres $(if $(KEEP),--keep)
 
 demo-krane: kube ## Show two regions, each with a pulling and a streaming agent, on one control plane: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo regions $(if $(KEEP),--keep)

@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/process"
 )
 
 // demo is one run.
 type demo struct {
-	keep           bool
+	keep, postgres bool
 	context, image string
 	display        *display
 
@@ -25,6 +26,8 @@ type demo struct {
 	processes *process.Group
 	admin     admin
 	kube      kube
+	database  string         // path or URL
+	server    *pgtest.Server // of the database; nil: a file
 	control   *process.Process
 	starts    int // of the control plane
 	agent     *process.Process
@@ -98,6 +101,9 @@ func (d *demo) stop(ctx context.Context) error {
 		err = d.agent.Stop(20 * time.Second)
 	}
 	d.processes.Close()
+	if d.server != nil {
+		d.server.Stop()
+	}
 	switch {
 	case d.kube.cluster != nil:
 		d.kube.cluster.Stop()

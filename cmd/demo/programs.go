@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/process"
 )
 
@@ -47,19 +48,35 @@ func (d *demo) startControlPlane(ctx context.Context) error {
 	if err := os.WriteFile(tokenFile, []byte(d.admin.token), 0o600); err != nil {
 		return err
 	}
+	if err := d.prepareDatabase(ctx); err != nil {
+		return err
+	}
 	address, err := d.runControlPlane(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	d.admin.base = "http://" + address
-	d.display.done("on %s, database %s", d.admin.base, filepath.Join(d.dir, "trueup.db"))
+	d.display.done("on %s, database %s", d.admin.base, d.database)
 	return nil
+}
+
+// prepareDatabase chooses a file, or starts a PostgreSQL.
+func (d *demo) prepareDatabase(ctx context.Context) (err error) {
+	if d.database = filepath.Join(d.dir, "trueup.db"); !d.postgres {
+		return nil
+	}
+	d.display.progress("starting PostgreSQL")
+	if d.server, err = pgtest.Run(ctx, pgtest.Options{}); err != nil {
+		return err
+	}
+	d.database = d.server.URL("demo")
+	return d.server.SQL(ctx, "postgres", "CREATE DATABASE demo OWNER trueup")
 }
 
 func (d *demo) runControlPlane(ctx context.Context, listen string) (address string, err error) {
 	d.starts++
 	d.control, err = d.processes.Run(fmt.Sprintf("controlplane-%d", d.starts), filepath.Join(d.programs, "controlplane"), nil,
-		"--listen", listen, "--metrics-listen", "", "--database", filepath.Join(d.dir, "trueup.db"), "--admin-token-file", filepath.Join(d.dir, "admin.token"))
+		"--listen", listen, "--metrics-listen", "", "--database", d.database, "--admin-token-file", filepath.Join(d.dir, "admin.token"))
 	if err != nil {
 		return "", err
 	}

@@ -145,9 +145,7 @@ func (s *sweeper) strays(r resource, snapshot statesync.Snapshot, live map[strin
 			rooted[o.Label(r.label)] = true
 		}
 	}
-	present := map[types.UID]bool{}
 	for o := range p.live.All() {
-		present[o.UID] = true
 		wanted := live[o.Label(r.label)] || rooted[o.Label(r.label)]
 		if r.isRoot(o.ID) {
 			item, listed := snapshot.Items[r.key(o.ID)]

@@ -62,7 +62,7 @@ func foreignEdit(t *testing.T, b *bench) {
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"wrong"}}`)
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"right"}}`)
 	a.waitWoken(t, "ConfigMap", "a")
-	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 3*time.Minute, 10*time.Millisecond)
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
 }
 
@@ -176,7 +176,7 @@ func unknownKind(t *testing.T, b *bench) {
 			}
 		}
 		return err != nil && synced == len(kinds)
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorContains(t, a.Live.WaitSynced(soon), "Gadget.example.com: live view is not complete: the server could not find the requested resource")
@@ -211,7 +211,7 @@ func terminatingNamespace(t *testing.T, b *bench) {
 			}
 		}
 		return false
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	before := len(b.requests(t))
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorIs(t, err, apply.ErrTerminating)
@@ -260,7 +260,7 @@ func lostAnswer(t *testing.T, b *bench) {
 			return true
 		}
 		return false
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	before := len(b.requests(t))
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 	require.Len(t, b.requests(t), before)

@@ -131,7 +131,7 @@ func pruneDoubts(t *testing.T, b *bench) {
 		a.net.Reset()
 		report, err = a.Prune(t.Context(), keep, options)
 		return err == nil && len(report.Results) == 0 // after the watch has told of the finalizer, and of the release
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	a.net.NoWrites(t)
 	require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", "c", "-o", `go-template={{with .metadata.annotations}}{{.}}{{end}}`), "nothing of ours is left")
 	again := b.start(t)
@@ -147,13 +147,13 @@ func pruneDoubts(t *testing.T, b *bench) {
 	// namespace.
 	b.kubectl(t, "create", "-n", b.ns+"-more", "configmap", "d")
 	b.kubectl(t, "label", "-n", b.ns+"-more", "configmap", "d", "example.com/owner="+b.ns)
-	require.Eventually(t, func() bool { return strings.Contains(again.observed(), "d") }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(again.observed(), "d") }, 3*time.Minute, 10*time.Millisecond)
 	options = complete
 	options.Limit.Off = true
 	require.Eventually(t, func() bool {
 		_, err = again.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
 		return err != nil && strings.Contains(err.Error(), "ConfigMap/"+b.ns+"-more/d is to stay")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	b.kubectl(t, "get", "namespace", b.ns+"-more", "-o", "jsonpath={.status.phase}")
 }
 
@@ -177,7 +177,7 @@ func failureEndsTheWait(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		err := a.WaitReady(ctx, set)
 		return err != nil && strings.Contains(err.Error(), "Service/"+b.ns+"/a is Failed: Stalled is True, NoQuota")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	require.NoError(t, ctx.Err(), "it does not wait for what has failed")
 }
 

@@ -206,7 +206,7 @@ func (h *history) settle(t *testing.T, final []string, want string) string {
 		got, err = (&world{bench: h.bench, admin: h.admin}).state(t.Context())
 		require.NoError(t, err)
 		return want == "" || got == want
-	}, time.Minute, 20*time.Millisecond, "after %v there is\n%s\nwant\n%s", h.log, &got, want)
+	}, 3*time.Minute, 20*time.Millisecond, "after %v there is\n%s\nwant\n%s", h.log, &got, want)
 	h.agent.net.Reset()
 	for range 10 {
 		_, err := h.pass(t)

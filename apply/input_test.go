@@ -34,7 +34,7 @@ func versionBump(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		_, err := b.cluster.Kubectl(t.Context(), "get", "-n", b.ns, "widgets.v1."+group, "a")
 		return err == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 3*time.Minute, 50*time.Millisecond)
 	require.Equal(t, 1, apply1(t, old, b.set(t, widget("v1alpha1"))).Unchanged, "the old one goes on as before")
 	old.stop()
 	next := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"})

@@ -54,7 +54,7 @@ func lostWatches(t *testing.T, b *bench) {
 		lose()
 		a.net.Thaw()
 		want := "abc"[:2+i]
-		require.Eventually(t, func() bool { return a.observed() == want }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return a.observed() == want }, 3*time.Minute, 10*time.Millisecond)
 	}
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
@@ -72,10 +72,10 @@ func replayedWatch(t *testing.T, b *bench) {
 	for range 3 {
 		a.net.Replay()
 		b.labelled(t, "c") // after which the replay is through
-		require.Eventually(t, func() bool { return strings.Contains(a.observed(), "c") }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(a.observed(), "c") }, 3*time.Minute, 5*time.Millisecond)
 		require.Equal(t, 1, apply1(t, a, set).Unchanged, "old words change nothing")
 		b.kubectl(t, "delete", "-n", b.ns, "configmap", "c")
-		require.Eventually(t, func() bool { return !strings.Contains(a.observed(), "c") }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return !strings.Contains(a.observed(), "c") }, 3*time.Minute, 5*time.Millisecond)
 	}
 	a.net.NoWrites(t)
 }
@@ -96,7 +96,7 @@ func frozenWatch(t *testing.T, b *bench) {
 	require.ErrorContains(t, err, "UID in the precondition")
 	require.Equal(t, "map[theirs:1]", b.kubectl(t, "get", "-n", b.ns, "configmap", "b", "-o", "go-template={{.data}}"))
 	a.net.Thaw()
-	require.Eventually(t, func() bool { return a.observed() == "a" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return a.observed() == "a" }, 3*time.Minute, 10*time.Millisecond)
 }
 
 func namespacedRights(t *testing.T, b *bench) {
@@ -122,7 +122,7 @@ func namespacedRights(t *testing.T, b *bench) {
 	set := b.set(t, configMap("a", "1"), there)
 	require.Equal(t, 2, apply1(t, a, set).Count(apply.Created))
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
-	require.Eventually(t, func() bool { return a.observed() == "ab" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return a.observed() == "ab" }, 3*time.Minute, 10*time.Millisecond)
 	a.net.Expire() // one list of one namespace does not lose the other
 	b.kubectl(t, "patch", "-n", b.ns+"-two", "configmap", "b", "--type=merge", "-p", `{"data":{"key":"x"}}`)
 	a.waitWoken(t, "ConfigMap", "b")
@@ -159,7 +159,7 @@ func narrowerSelector(t *testing.T, b *bench) {
 	one, two := start("1"), start("2")
 	apply1(t, one, b.set(t, sharded("a", "1")))
 	apply1(t, two, b.set(t, sharded("b", "2")))
-	require.Eventually(t, func() bool { return one.observed() == "a" && two.observed() == "b" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return one.observed() == "a" && two.observed() == "b" }, 3*time.Minute, 10*time.Millisecond)
 	report, err := one.Prune(t.Context(), b.set(t, sharded("c", "1")), complete)
 	require.NoError(t, err)
 	require.Equal(t, []apply.Result{{ID: apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "a"}, Action: apply.Deleted}}, report.Results, "what it does not see it does not delete")

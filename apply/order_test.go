@@ -67,7 +67,7 @@ func dependencyReady(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		_, err := a.Apply(t.Context(), b.set(t, early, late, configMap("other", "1"), none))
 		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	require.Equal(t, "early late other", b.names(t))
 }
 
@@ -81,7 +81,7 @@ func definitionEstablished(t *testing.T, b *bench) {
 		ok, _ := a.Live.Synced(definitionKind.GroupKind())
 		_, err := a.Live.Synced(kind.GroupKind())
 		return ok && err != nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	set := b.set(t, widget, definition)
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorIs(t, err, apply.ErrNotSynced)
@@ -109,7 +109,7 @@ func takingTurns(t *testing.T, b *bench) {
 			report, err := a.Apply(t.Context(), set)
 			fight = err
 			return report.Unchanged == 1
-		}, 10*time.Second, 5*time.Millisecond)
+		}, 3*time.Minute, 5*time.Millisecond)
 		if fight != nil {
 			require.ErrorContains(t, fight, `changed back after each of 5 repairs; owned with another value: .data.key by "other-team"`)
 			require.Equal(t, "theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
@@ -139,7 +139,7 @@ func sameManager(t *testing.T, b *bench) {
 			var report apply.Report
 			report, err = a.Apply(t.Context(), set)
 			return report.Unchanged == 0
-		}, 10*time.Second, 5*time.Millisecond)
+		}, 3*time.Minute, 5*time.Millisecond)
 		if err != nil {
 			require.ErrorContains(t, err, "no other manager owns what was changed")
 			return

@@ -135,7 +135,7 @@ func waitReady(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		b.kubectl(t, "wait", "-n", b.ns, "--for=jsonpath={.status.observedGeneration}=2", "deployment/web")
 		return a.drifts.Load() > 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	soon, cancel := contextWithTimeout(t, 500*time.Millisecond)
 	defer cancel()
 	a.net.Reset()

@@ -153,7 +153,7 @@ func pruneCopies(t *testing.T, b *bench) {
 			n++
 		}
 		return n == 2
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
 	require.Empty(t, report.Results)

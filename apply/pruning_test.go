@@ -92,7 +92,7 @@ func pruneInherited(t *testing.T, b *bench) {
 			}
 		}
 		return false
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
 	require.Empty(t, report.Unproven)
@@ -105,7 +105,7 @@ func pruneDefinitionInUse(t *testing.T, b *bench) {
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
 	a := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"}, definitionKind)
 	all := b.set(t, definition, widget, configMap("a", "1"))
-	require.Eventually(t, func() bool { _, err := a.Apply(t.Context(), all); return err == nil }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := a.Apply(t.Context(), all); return err == nil }, 3*time.Minute, 10*time.Millisecond)
 	_, err := a.Prune(t.Context(), b.set(t, widget, configMap("a", "1")), complete)
 	require.ErrorContains(t, err, "CustomResourceDefinition.apiextensions.k8s.io/widgets."+group+": is still needed: Widget."+group+"/"+b.ns+"/a is to stay")
 	b.kubectl(t, "get", "-n", b.ns, "widgets."+group, "a")

@@ -211,7 +211,7 @@ func readyWakes(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		_, err := a.Apply(t.Context(), set)
 		return err != nil && strings.Contains(err.Error(), "Widget."+group+"/"+b.ns+"/w, which is InProgress: Ready is False")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 	says("True")
 	a.waitWoken(t, "Widget", "w")
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Created))

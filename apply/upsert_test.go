@@ -43,7 +43,7 @@ func upsertMode(t *testing.T, b *bench) {
 	// And when something else of the object has to be put right.
 	b.kubectl(t, "patch", "-n", b.ns+"-more", "service", "dns", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"}}}`)
 	a.waitWoken(t, "Service", "dns")
-	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 3*time.Minute, 10*time.Millisecond)
 	require.Equal(t, ip+" web 1", b.kubectl(t, "get", "-n", b.ns+"-more", "service", "dns", "-o", "jsonpath={.spec.clusterIP} {.spec.selector.app} {.metadata.annotations.theirs}"))
 	require.Equal(t, "3", b.kubectl(t, "get", "-n", b.ns+"-more", "deployment/web", "-o", "jsonpath={.spec.replicas}"))
 	a.stop()

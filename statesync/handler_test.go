@@ -161,7 +161,7 @@ func TestPagesGoThroughTheWholeLog(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assertT) {
 		_, err = client.Page(t.Context(), statesync.Watch{Scope: "eu", Cursor: page.Next()}, 1, 0)
 		require.ErrorIs(c, err, statesync.ErrResync)
-	}, time.Minute, time.Millisecond)
+	}, 3*time.Minute, time.Millisecond)
 }
 
 func TestALongPollEndsWithTheChange(t *testing.T) {

@@ -226,7 +226,7 @@ func TestTheProgramServesUntilSIGTERMAndKeepsItsData(t *testing.T) {
 			status, body := request(t, client, "GET", url, "", "")
 			assert.Equal(c, 200, status, url)
 			assert.Contains(c, body, want)
-		}, 10*time.Second, 10*time.Millisecond)
+		}, 3*time.Minute, 10*time.Millisecond)
 	}
 	info, err := os.Stat(database)
 	require.NoError(t, err)

@@ -142,7 +142,7 @@ func listening(t *testing.T, p *process.Process) string {
 			}
 		}
 		return address != ""
-	}, 30*time.Second, 10*time.Millisecond, p.Tail())
+	}, 3*time.Minute, 10*time.Millisecond, p.Tail())
 	return address
 }
 
@@ -188,7 +188,7 @@ func TestTheProgramsTogether(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := control.services(t)
 		return s[goodID].Phase == "Healthy" && s[goodID].Ready == 2 && s[badID].Phase == "Healthy"
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 
 	// Behind the control plane's back, in its database, while it is down.
 	require.NoError(t, server.Stop(15*time.Second))
@@ -199,7 +199,7 @@ func TestTheProgramsTogether(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := control.services(t)
 		return s[goodID].Phase == "Healthy" && s[goodID].Ready == 3 && s[badID].Phase == "Rejected"
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	bad := control.services(t)[badID]
 	require.Equal(t, "Invalid", bad.ErrorClass)
 	require.Contains(t, bad.Message, "replicas is -1: want 0 to 1000")

@@ -53,7 +53,7 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 		require.Eventually(t, func() bool {
 			have, _ = cluster.Kubectl(t.Context(), args...)
 			return have == want
-		}, 30*time.Second, 50*time.Millisecond, "want %q", want)
+		}, 3*time.Minute, 50*time.Millisecond, "want %q", want)
 	}
 	replicas := []string{"get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.replicas}"}
 	live := []string{"get", "configmap", "-n", "shop", "-l", "converge.example.com/set", "-o", "jsonpath={.items[*].metadata.name}"}
@@ -74,7 +74,7 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 	require.Eventually(t, func() bool {
 		log, err := os.ReadFile(p.Log)
 		return err == nil && strings.Contains(string(log), "the limit is 3")
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 3*time.Minute, 50*time.Millisecond)
 	becomes("c2 c3 c4 c5 c6 c7", live...)
 	require.NoError(t, stop(), p.Tail())
 }

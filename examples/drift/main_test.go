@@ -44,7 +44,7 @@ func TestObjectsThatOthersTouchedAreNamed(t *testing.T) {
 		require.Eventually(t, func() bool {
 			log, err := os.ReadFile(p.Log)
 			return err == nil && strings.Contains(string(log), text)
-		}, 20*time.Second, 20*time.Millisecond, text)
+		}, 3*time.Minute, 20*time.Millisecond, text)
 	}
 	says("Service/dns is as applied")
 	says("ConfigMap/settings is as applied")
@@ -64,7 +64,7 @@ func TestObjectsThatOthersTouchedAreNamed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		log, err := os.ReadFile(p.Log)
 		return err == nil && strings.Count(string(log), "ConfigMap/settings is as applied") == 2
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 3*time.Minute, 20*time.Millisecond)
 	require.NoError(t, stop(), p.Tail())
 	log, err := os.ReadFile(p.Log)
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func TestALeaseAndAManagerTakeTurns(t *testing.T) {
 	}
 	reaches := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return seen.String() == want }, 20*time.Second, 10*time.Millisecond, "%s", want)
+		require.Eventually(t, func() bool { return seen.String() == want }, 3*time.Minute, 10*time.Millisecond, "%s", want)
 	}
 
 	stopManager := startManager()

@@ -55,7 +55,7 @@ func TestAManagerKeepsTheConfigMapsOfAFile(t *testing.T) {
 	}
 	becomes := func(name, want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return read(name) == want }, 30*time.Second, 50*time.Millisecond, "%s: %q", name, want)
+		require.Eventually(t, func() bool { return read(name) == want }, 3*time.Minute, 50*time.Millisecond, "%s: %q", name, want)
 	}
 	kubectl := func(args ...string) {
 		t.Helper()

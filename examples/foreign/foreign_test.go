@@ -192,7 +192,7 @@ func frozenWatch(t *testing.T, cluster *kubetest.Cluster) {
 	require.Eventually(t, func() bool { // until it sees what it made
 		net.Reset()
 		return pass(t.Context()) == nil && len(net.Writes()) == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 
 	net.Freeze()
 	var site corev1.ConfigMap
@@ -209,7 +209,7 @@ func frozenWatch(t *testing.T, cluster *kubetest.Cluster) {
 		}
 		state, err := w.state(t.Context())
 		return err == nil && strings.Contains(state, "example.com/web:2")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 }
 
 func killedAnywhere(t *testing.T, cluster *kubetest.Cluster) {

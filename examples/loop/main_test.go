@@ -21,7 +21,7 @@ func TestTheFileFollowsTheOtherAndIsRepaired(t *testing.T) {
 		require.Eventually(t, func() bool {
 			have, err := os.ReadFile(to)
 			return err == nil && string(have) == want
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 3*time.Minute, 10*time.Millisecond)
 	}
 	require.NoError(t, os.WriteFile(from, []byte("one"), 0o600))
 	holds("one")

@@ -36,7 +36,7 @@ func TestStopAsksBeforeItKills(t *testing.T) {
 		require.Eventually(t, func() bool {
 			data, err := os.ReadFile(p.Log)
 			return err == nil && strings.Contains(string(data), "ready")
-		}, 10*time.Second, time.Millisecond)
+		}, 3*time.Minute, time.Millisecond)
 		return p
 	}
 	polite := started("polite", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")

@@ -48,7 +48,7 @@ func started(b *testing.B, w *world, objects int, passed chan<- types.Namespaced
 		cancel()
 		require.NoError(b, <-done)
 	})
-	require.Eventually(b, func() bool { synced, _ := c.Synced(); return synced }, time.Minute, time.Millisecond)
+	require.Eventually(b, func() bool { synced, _ := c.Synced(); return synced }, 3*time.Minute, time.Millisecond)
 	return c
 }
 

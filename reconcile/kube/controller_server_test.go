@@ -321,7 +321,7 @@ func (s *site) children(t *testing.T) int {
 
 func synced(t *testing.T, c *kube.Controller[*widget]) {
 	t.Helper()
-	require.Eventually(t, func() bool { ok, err := c.Synced(); return ok && err == nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { ok, err := c.Synced(); return ok && err == nil }, 3*time.Minute, 5*time.Millisecond)
 }
 
 func operatorSilent(s *site) {
@@ -339,7 +339,7 @@ func operatorSilent(s *site) {
 		list, err := c.List(s.ns)
 		require.NoError(t, err)
 		return !slices.ContainsFunc(list, func(o *widget) bool { return !meta.IsStatusConditionTrue(o.Status.Conditions, string(kube.Ready)) })
-	}, 20*time.Second, time.Millisecond)
+	}, 3*time.Minute, time.Millisecond)
 	t.Logf("20 users of a secret were ready %v after its creation, one by one", time.Since(created))
 	s.kubectl(t, "wait", "-n", s.ns, "widgets", "--all", "--for=condition=Ready", "--timeout=30s")
 	o, err := c.Get(keyOf(s.ns, "w7"))
@@ -356,13 +356,13 @@ func operatorSilent(s *site) {
 
 	stop = run(t, c)
 	synced(t, c)
-	require.Eventually(t, func() bool { return passes.Load() >= count+20 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return passes.Load() >= count+20 }, 3*time.Minute, 5*time.Millisecond)
 	quiet(t, passes)
 	for _, request := range s.requests(t)[len(before):] {
 		require.True(t, strings.HasPrefix(request, "list "), "a restart writes nothing: %s", request)
 	}
 	s.kubectl(t, "delete", "widgets", "-n", s.ns, "--all", "--timeout=30s")
-	require.Eventually(t, func() bool { return len(c.Keys("")) == 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(c.Keys("")) == 0 }, 3*time.Minute, 5*time.Millisecond)
 	require.NoError(t, stop())
 	t.Logf("%d passes in all, %d requests", passes.Load(), len(s.requests(t)))
 }
@@ -442,9 +442,9 @@ func withoutNamespace(s *site) {
 	require.Len(t, c.Keys(""), 1, "the label chooses")
 	name := s.kubectl(t, "get", "configmaps", "-n", s.ns, "-o", "jsonpath={.items[*].metadata.name}")
 	s.kubectl(t, "patch", "configmap", name, "-n", s.ns, "--type=merge", "-p", `{"data":{"a":"c"}}`)
-	require.Eventually(t, func() bool { return <-data == "/"+s.ns+" c" }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return <-data == "/"+s.ns+" c" }, 3*time.Minute, time.Millisecond)
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool-")
-	require.Eventually(t, absent.Load, 20*time.Second, time.Millisecond, "what is not selected is absent")
+	require.Eventually(t, absent.Load, 3*time.Minute, time.Millisecond, "what is not selected is absent")
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool="+s.ns)
 	s.kubectl(t, "delete", "clusterrole", s.ns, "--timeout=20s")
 	require.NoError(t, stop())
@@ -602,7 +602,7 @@ func teardownResumed(s *site) {
 		return c
 	}
 	stop := run(t, operator())
-	require.Eventually(t, outside.Load, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, outside.Load, 3*time.Minute, 5*time.Millisecond)
 	require.NoError(t, stop())
 	s.kubectl(t, "delete", "widget", "a", "-n", s.ns, "--wait=false")
 	failing.Store(true)
@@ -611,7 +611,7 @@ func teardownResumed(s *site) {
 	require.Equal(t, "a", s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "jsonpath={.items[*].metadata.name}"), "a teardown that fails keeps it")
 	require.True(t, outside.Load())
 	failing.Store(false)
-	require.Eventually(t, func() bool { return s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "name") == "" }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "name") == "" }, 3*time.Minute, 20*time.Millisecond)
 	require.False(t, outside.Load())
 	require.Empty(t, order.String())
 	require.NoError(t, stop())
@@ -776,7 +776,7 @@ func replicaKilled(s *site) {
 		}
 	}
 	a := start("a")
-	require.Eventually(t, reconciled("a"), 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, reconciled("a"), 3*time.Minute, 10*time.Millisecond)
 	start("b")
 	time.Sleep(time.Second)
 	data, err := os.ReadFile(file)
@@ -784,7 +784,7 @@ func replicaKilled(s *site) {
 	require.NotContains(t, string(data), "b ")
 	require.NoError(t, a.Process.Kill())
 	at := time.Now()
-	require.Eventually(t, reconciled("b"), 30*time.Second, 10*time.Millisecond, "everything is looked at again")
+	require.Eventually(t, reconciled("b"), 3*time.Minute, 10*time.Millisecond, "everything is looked at again")
 	t.Logf("%d objects were replayed %v after the kill, with a lease of %v", count, time.Since(at), duration)
 	require.Equal(t, count, s.children(t), "none was made twice")
 }

@@ -149,7 +149,7 @@ func (s *scene) order(t *testing.T) string {
 
 func (s *scene) waitFor(t *testing.T, order string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.order(t) == order }, 30*time.Second, 5*time.Millisecond, "want %s", order)
+	require.Eventually(t, func() bool { return s.order(t) == order }, 3*time.Minute, 5*time.Millisecond, "want %s", order)
 }
 
 func (s *scene) kubectl(t *testing.T, args ...string) string {
@@ -316,7 +316,7 @@ func killedAndPaused(s *scene) {
 	}
 	var worst time.Duration
 	for round := range 8 {
-		require.Eventually(t, func() bool { return len(s.turns(t)) > round }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.turns(t)) > round }, 3*time.Minute, 20*time.Millisecond)
 		turns := s.turns(t)
 		who := turns[len(turns)-1].who
 		time.Sleep(500 * time.Millisecond)
@@ -327,7 +327,7 @@ func killedAndPaused(s *scene) {
 			require.NoError(t, processes[who].Process.Signal(syscall.SIGSTOP))
 		}
 		before := len(s.turns(t))
-		require.Eventually(t, func() bool { return len(s.turns(t)) > before }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.turns(t)) > before }, 3*time.Minute, 10*time.Millisecond)
 		worst = max(worst, time.Since(at))
 		if round%2 == 0 {
 			processes[who] = s.process(t, who)

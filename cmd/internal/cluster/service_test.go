@@ -147,7 +147,7 @@ func (w *world) put(id, state string, spec json.RawMessage) {
 			}
 		}
 		return false
-	}, time.Minute, time.Millisecond)
+	}, 3*time.Minute, time.Millisecond)
 }
 
 func image(spec json.RawMessage) string {

@@ -184,7 +184,7 @@ func (a *agent) get(t *testing.T, path string) (int, string) {
 // eventually waits for what holds within a minute.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, time.Minute, 50*time.Millisecond, what)
+	require.Eventually(t, holds, 3*time.Minute, 50*time.Millisecond, what)
 }
 
 // healthy waits until starbase has heard that so many services are healthy.

@@ -97,7 +97,7 @@ func (f *follower) complete() bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, time.Minute, 5*time.Millisecond, what)
+	require.Eventually(t, holds, 3*time.Minute, 5*time.Millisecond, what)
 }
 
 func sentinel(name string) *ctrlv1.ApplySentinel {

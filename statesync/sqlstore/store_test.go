@@ -145,6 +145,46 @@ func TestAWakeReachesThoseThatWaitInItsProcess(t *testing.T) {
 	})
 }
 
+func TestManyWhoWaitAtOnceAskOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {
+		s := open(&sqlstore.Store{Poll: time.Hour})
+		s.ReadDB = open(&sqlstore.Store{}).DB
+		s.ReadDB.SetMaxOpenConns(1)
+		start(t, s)
+		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
+		at := head(t, s, "s", 1)
+		ctx := ctxWithin(t)
+		// Nobody gets an answer for now.
+		conn, err := s.ReadDB.Conn(ctx)
+		require.NoError(t, err)
+		asked := s.ReadDB.Stats().WaitCount
+		const many = 200
+		gaveUp, giveUp := context.WithCancel(ctx)
+		first, waits := make(chan error, 1), make(chan error, many)
+		go func() { first <- s.Wait(gaveUp, "s", at) }()
+		require.Eventually(t, func() bool { return s.ReadDB.Stats().WaitCount > asked }, within, time.Millisecond)
+		for range many {
+			go func() { waits <- s.Wait(ctx, "s", at) }()
+		}
+		require.Eventually(t, func() bool { return sqlstore.Waiting(s, "s") == many+1 }, within, time.Millisecond)
+		giveUp()
+		require.ErrorIs(t, <-first, context.Canceled)
+		require.NoError(t, conn.Close())
+		require.NoError(t, s.Commit(ctx, change("s", "a", `2`)))
+		for range many {
+			require.NoError(t, <-waits)
+		}
+		require.Less(t, s.ReadDB.Stats().WaitCount-asked, int64(10))
+		for range many {
+			go func() { waits <- s.Wait(ctx, "nowhere", at) }()
+		}
+		for range many {
+			require.ErrorIs(t, <-waits, statesync.ErrUnknownScope)
+		}
+	})
+}
+
 func TestAReaderFromTheFutureProvesARestore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store) {

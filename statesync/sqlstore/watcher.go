@@ -32,6 +32,15 @@ type watched struct {
 	changed chan struct{} // closed, and replaced, at every change
 	waiting int
 	used    time.Time // when the last left
+	asking  *question // the one that is under way, if any
+}
+
+// question is one query for the position of a scope, that many may wait for.
+type question struct {
+	answered chan struct{} // closed when what follows is there
+	answer   statesync.Position
+	err      error
+	dropped  bool // by the one who asked: nobody knows the answer
 }
 
 func newWatcher() watcher {
@@ -39,14 +48,15 @@ func newWatcher() watcher {
 }
 
 // Wait is what [statesync.Log] says. It needs Start to run in this process. The
-// first that waits for a scope costs a query, all others none: one query for
-// each Poll serves whoever waits in this process.
+// first that waits for a scope costs a query, all others none, also those that
+// come at once: one query for each Poll serves whoever waits in this process.
 func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
 	w := s.watcher.enter(scope)
 	defer s.watcher.leave(w)
+	fresh := false // no question is under way that was asked before this call
 	for {
 		same, moved, changed := s.watcher.look(w, at)
 		switch {
@@ -62,18 +72,28 @@ func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) e
 			continue
 		}
 		// Nothing is known, or something that may be older than what the caller
-		// has read.
-		p, err := s.position(ctx, scope)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return fmt.Errorf("wait: %w", err)
+		// has read. So may be the answer to a question that somebody had asked
+		// before.
+		q, mine := s.watcher.join(w)
+		if mine {
+			fresh = true
+			q.answer, q.err = s.position(ctx, scope)
+			q.dropped = ctx.Err() != nil
+			s.watcher.answered(scope, w, q)
 		}
-		s.watcher.put(scope, p)
-		if p.Epoch != at.Epoch || p.Floor != at.Floor || p.Head > at.Head {
+		select {
+		case <-q.answered:
+		case <-ctx.Done():
+			continue
+		}
+		switch {
+		case !fresh || q.dropped:
+		case q.err != nil:
+			return fmt.Errorf("wait: %w", q.err)
+		case q.answer.Epoch != at.Epoch || q.answer.Floor != at.Floor || q.answer.Head > at.Head:
 			return nil
 		}
+		fresh = true
 	}
 }
 
@@ -103,6 +123,27 @@ func (w *watcher) look(e *watched, at statesync.Position) (same, moved bool, cha
 	defer w.mu.Unlock()
 	alike := e.known && e.Epoch == at.Epoch && e.Floor == at.Floor
 	return alike && e.Head <= at.Head, alike && e.Head > at.Head, e.changed
+}
+
+// join returns the question that is under way, or a new one that the caller must
+// put.
+func (w *watcher) join(e *watched) (q *question, mine bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.asking == nil {
+		e.asking, mine = &question{answered: make(chan struct{})}, true
+	}
+	return e.asking, mine
+}
+
+func (w *watcher) answered(scope string, e *watched, q *question) {
+	if q.err == nil {
+		w.put(scope, q.answer)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.asking = nil
+	close(q.answered)
 }
 
 // put remembers a position that was read. Heads only rise in an epoch, so one

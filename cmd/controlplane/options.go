@@ -122,7 +122,8 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		})
 	}
 	defer logger.InfoContext(ctx, "stopped")
-	starters := []reconcile.Starter{database.Log, feed, page}
+	keeper := &cluster.Keeper{Store: &cluster.Store{Database: database}, Logger: logger, Registerer: registry}
+	starters := []reconcile.Starter{database.Log, feed, page, keeper}
 	for _, server := range servers {
 		starters = append(starters, server)
 	}

@@ -10,4 +10,8 @@
 // log remembers which id it was made for, so that a region which was lost and
 // made anew under its old name is refused as unknown, and never passes for one
 // that wants nothing.
+//
+// The tables are the truth. A [Keeper] finds rows that somebody changed without
+// the log and tells them, and purges what has been archived for a week, once
+// every agent that lives has said that it is past it: heartbeats carry how far.
 package cluster

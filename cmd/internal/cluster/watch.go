@@ -123,6 +123,7 @@ type rendered struct {
 // cannot be sent is said and passed over, so that it holds up nothing.
 func (s *Service) message(ctx context.Context, region, collection, epoch string, i statesync.Item, sent *told) state {
 	if i.Deleted {
+		s.messages.Delete([3]string{region, collection, i.ID})
 		return nil
 	}
 	r := s.rendered(region, collection, epoch, i)

@@ -31,7 +31,21 @@ type HeartbeatRequest struct {
 	// InvalidArgument, an empty one is none.
 	Region string `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
 	// Name of the platform that the region is on, such as aws. Empty: any.
-	Platform      string `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	Platform string `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	// Opt-in extension: how far this agent has dealt with the log of its region.
+	// Deleted rows are kept until every agent that lives has dealt with them.
+	//
+	// The start of the agent, such as the nanoseconds since 1970 at it. 0: the
+	// agent does not say how far it is.
+	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
+	// Rises with everything this start of the agent reports.
+	Sequence uint64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Everything of the region up to this version is applied or deleted, on all
+	// streams. Greater than the version of a bookmark it received is a mistake,
+	// and reads as a database that was restored.
+	ObservedVersion uint64 `protobuf:"varint,12,opt,name=observed_version,json=observedVersion,proto3" json:"observed_version,omitempty"`
+	// The epoch of that version, as in Synced and Bookmark.
+	Epoch         string `protobuf:"bytes,13,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,6 +94,34 @@ func (x *HeartbeatRequest) GetPlatform() string {
 	return ""
 }
 
+func (x *HeartbeatRequest) GetAgentEpoch() uint64 {
+	if x != nil {
+		return x.AgentEpoch
+	}
+	return 0
+}
+
+func (x *HeartbeatRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *HeartbeatRequest) GetObservedVersion() uint64 {
+	if x != nil {
+		return x.ObservedVersion
+	}
+	return 0
+}
+
+func (x *HeartbeatRequest) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
 // HeartbeatResponse is empty.
 type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -121,10 +163,16 @@ var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"F\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xc4\x01\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
-	"\bplatform\x18\x02 \x01(\tR\bplatform\"\x13\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
+	"\vagent_epoch\x18\n" +
+	" \x01(\x04R\n" +
+	"agentEpoch\x12\x1a\n" +
+	"\bsequence\x18\v \x01(\x04R\bsequence\x12)\n" +
+	"\x10observed_version\x18\f \x01(\x04R\x0fobservedVersion\x12\x14\n" +
+	"\x05epoch\x18\r \x01(\tR\x05epoch\"\x13\n" +
 	"\x11HeartbeatResponse2\xec\x06\n" +
 	"\x0eClusterService\x12P\n" +
 	"\x10WatchDeployments\x12 .ctrl.v1.WatchDeploymentsRequest\x1a\x18.ctrl.v1.DeploymentState0\x01\x12J\n" +

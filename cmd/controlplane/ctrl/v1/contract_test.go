@@ -139,6 +139,10 @@ enum Health
 message HeartbeatRequest
   1 region string
   2 platform string
+  10 agent_epoch uint64
+  11 sequence uint64
+  12 observed_version uint64
+  13 epoch string
 
 message HeartbeatResponse
 

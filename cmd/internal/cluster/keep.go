@@ -1,0 +1,267 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// Keeper keeps the tables and the log of each region together. Set the fields
+// and Start it once. Any number of replicas may run one.
+//
+// The tables are what is wanted. Whoever edits, adds or removes a row by hand
+// passes the log by; the Keeper notices, and appends what is missing. A row that
+// vanished is withdrawn: no order to delete goes out, but what it stood for is in
+// no list any more, and agents delete what is absent from two. Of many that
+// vanish at once it withdraws few at a time, see Fewest.
+//
+// A resource that was archived for Retention, that every agent which lives has
+// dealt with, and of which nothing is reported to run, is purged.
+type Keeper struct {
+	// Store is the database. Required.
+	Store *Store
+	// Every is the time between looks. Zero: 5 minutes.
+	Every time.Duration
+	// Settle is how long tables and log must differ in the same way: a change
+	// is not in the log at once. Zero: 5 s.
+	Settle time.Duration
+	// Retention is how long an archived resource is kept at least. Zero: 7 days.
+	Retention time.Duration
+	// Logger gets a line for each difference. Nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: they are not collected anywhere.
+	Registerer prometheus.Registerer
+
+	rows *prometheus.CounterVec
+}
+
+const (
+	// Fewest is how many vanished rows of a region one look may withdraw, or a
+	// tenth of what the region has, if that is more.
+	Fewest = 5
+	tenth  = 10
+	// lease is how long an agent that fell silent is waited for.
+	lease = 24 * time.Hour
+)
+
+// Start looks now and then until ctx ends. It returns an error only if the
+// metrics cannot be registered.
+func (k *Keeper) Start(ctx context.Context) error {
+	k.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "trueup_controlplane_rows_kept_total",
+		Help: "Rows of wanted state brought together with the log, by resource type and what was done: appended, withdrawn, held (too many vanished at once) or purged.",
+	}, []string{"resource_type", "result"})
+	if k.Registerer != nil {
+		if err := k.Registerer.Register(k.rows); err != nil {
+			return err
+		}
+	}
+	loop := &reconcile.Loop{
+		Name: "keeper", Interval: cmp.Or(k.Every, 5*time.Minute), Jitter: 0.1, Logger: k.logger(),
+		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, k.Look(ctx) }),
+	}
+	return loop.Start(ctx)
+}
+
+func (k *Keeper) logger() *slog.Logger { return cmp.Or(k.Logger, slog.New(slog.DiscardHandler)) }
+
+// Look looks once at every region. One that fails does not hold up the others.
+func (k *Keeper) Look(ctx context.Context) error {
+	regions, err := k.Store.Regions(ctx)
+	if err != nil {
+		return fmt.Errorf("keep: %w", err)
+	}
+	first := map[string]contents{}
+	var errs []error
+	for _, region := range regions {
+		found, err := k.Store.contents(ctx, region)
+		switch {
+		case errors.Is(err, ErrUnknownRegion), errors.Is(err, statesync.ErrUnknownScope):
+			continue // not the region that its log was made for, or without a log yet
+		case err != nil:
+			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
+			continue
+		}
+		first[region.ID] = found
+	}
+	for _, region := range regions {
+		if err := k.keep(ctx, region, first[region.ID]); err != nil {
+			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keep mends what differs now as it did at first, and purges.
+func (k *Keeper) keep(ctx context.Context, region Region, first contents) error {
+	different := first.differences()
+	differences := maps.Clone(different)
+	if len(differences) > 0 {
+		select {
+		case <-time.After(cmp.Or(k.Settle, 5*time.Second)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		second, err := k.Store.contents(ctx, region)
+		if err != nil {
+			return err
+		}
+		still := second.differences()
+		maps.DeleteFunc(differences, func(key statesync.Key, d difference) bool { return still[key] != d })
+	}
+	var errs []error
+	allowed := max(Fewest, len(first.items)/tenth)
+	for _, key := range slices.SortedFunc(maps.Keys(differences), compareKeys) {
+		d := differences[key]
+		result := "appended"
+		if d.row == (row{}) {
+			result = "withdrawn"
+			if allowed--; allowed < 0 {
+				result = "held"
+			}
+		}
+		log := k.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
+		if result == "held" {
+			log.ErrorContext(ctx, "row vanished, as did many others: withdrawn later")
+			k.count(key, result)
+			continue
+		}
+		done, err := k.Store.mend(ctx, region, key, d.row)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s/%s: %w", key.Collection, key.ID, err))
+		}
+		if done {
+			log.WarnContext(ctx, "row was changed without the log")
+			k.count(key, result)
+		}
+	}
+	for _, key := range first.archived(time.Now().Add(-cmp.Or(k.Retention, 7*24*time.Hour)), different) {
+		done, err := k.Store.purge(ctx, region, key, first.rows[key])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("purge %s/%s: %w", key.Collection, key.ID, err))
+		}
+		if done {
+			k.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
+			k.count(key, "purged")
+		}
+	}
+	k.Store.Log.Wake()
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) count(key statesync.Key, result string) {
+	if k.rows != nil {
+		k.rows.WithLabelValues(key.Collection, result).Inc()
+	}
+}
+
+func compareKeys(a, b statesync.Key) int {
+	return cmp.Or(cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.ID, b.ID))
+}
+
+// row is one resource in the tables; no row is the zero row.
+type row struct {
+	state, spec string
+	updatedAt   int64
+}
+
+// value returns what the log is to say of the row.
+func (r row) value() (json.RawMessage, error) {
+	if !json.Valid([]byte(r.spec)) {
+		return nil, errors.New("the row's spec is not JSON; put the resource anew")
+	}
+	return json.Marshal(wanted{State: r.state, Apply: json.RawMessage(r.spec)})
+}
+
+// contents is a region in the tables and in the log.
+type contents struct {
+	rows    map[statesync.Key]row
+	items   map[statesync.Key]statesync.Item
+	horizon uint64
+}
+
+// difference is a row that the log does not tell.
+type difference struct {
+	row     row
+	version uint64
+}
+
+func (c contents) differences() map[statesync.Key]difference {
+	found := map[statesync.Key]difference{}
+	for key, row := range c.rows {
+		i := c.items[key]
+		// A row that cannot be told differs, and mend says why.
+		if value, err := row.value(); err != nil || i.Deleted || !bytes.Equal(value, i.Value) {
+			found[key] = difference{row, i.Version}
+		}
+	}
+	for key, i := range c.items {
+		if _, ok := c.rows[key]; !ok && !i.Deleted {
+			found[key] = difference{version: i.Version}
+		}
+	}
+	return found
+}
+
+// archived returns what may be purged, of what was last touched before then. What
+// the log does not tell is not.
+func (c contents) archived(then time.Time, different map[statesync.Key]difference) []statesync.Key {
+	var keys []statesync.Key
+	for key, row := range c.rows {
+		_, differs := different[key]
+		if row.state == "archived" && row.updatedAt < then.UnixMilli() && !differs && c.items[key].Version <= c.horizon {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+// contents reads the tables first: what is in the log by then is at least as new.
+func (s *Store) contents(ctx context.Context, region Region) (c contents, err error) {
+	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}}
+	err = s.Read(ctx, func(tx *db.Tx) error {
+		if _, err := regionOf(ctx, tx, region.ID); err != nil {
+			return err
+		}
+		return c.read(ctx, tx, region.ID)
+	})
+	if err != nil {
+		return c, err
+	}
+	readers, err := s.Log.Readers(ctx, region.Name)
+	if err != nil {
+		return c, err
+	}
+	const limit = 1000
+	now := time.Now()
+	for after, more := uint64(0), true; more; {
+		page, err := s.Log.Read(ctx, region.Name, after, limit)
+		if err != nil {
+			return c, err
+		}
+		for _, i := range page.Items {
+			c.items[i.Key], after = i, i.Version
+		}
+		more = page.More
+		c.horizon = statesync.Horizon(page.Position, readers, now, lease)
+		told := func(r statesync.Reader) bool { return r.Alive(now, lease) && r.Applied.Epoch == page.Epoch }
+		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, told) {
+			c.horizon = 0 // an agent that lives does not say how far it is
+		}
+	}
+	return c, nil
+}

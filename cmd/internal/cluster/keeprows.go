@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
+	type line struct {
+		key statesync.Key
+		row row
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT 'deployments', deployment_id, desired_state, spec, updated_at
+			FROM deployment_topology WHERE region_id = ?
+		UNION ALL SELECT 'sentinels', id, desired_state, spec, updated_at FROM sentinels WHERE region_id = ?
+		UNION ALL SELECT 'policies', id, CASE WHEN deleted = 1 THEN 'archived' ELSE 'running' END, policy, updated_at
+			FROM cilium_network_policies WHERE region_id = ?`, regionID, regionID, regionID)
+	lines, err := collect(rows, err, func(rows *sql.Rows, l *line) error {
+		return rows.Scan(&l.key.Collection, &l.key.ID, &l.row.state, &l.row.spec, &l.row.updatedAt)
+	})
+	for _, l := range lines {
+		c.rows[l.key] = l.row
+	}
+	return err
+}
+
+// mend appends what the row says, or that there is none, if that is still so.
+func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
+	err = s.Write(ctx, func(tx *db.Tx) error {
+		done = false
+		if err := lockRegion(ctx, tx, region.ID); err != nil {
+			return err
+		}
+		state, spec, err := load(ctx, tx, key.Collection, region.ID, key.ID)
+		gone := errors.Is(err, ErrUnknownResource)
+		if err != nil && !gone {
+			return err
+		}
+		if gone != (seen == row{}) || state != seen.state && !gone || spec != seen.spec {
+			return nil // somebody is at it
+		}
+		change := statesync.Change{Scope: region.Name, Key: key, Deleted: gone}
+		if !gone {
+			if change.Value, err = seen.value(); err != nil {
+				return err
+			}
+		}
+		done = true
+		return s.Log.Append(ctx, tx.Tx, change)
+	})
+	return done && err == nil, err
+}
+
+// lockRegion keeps others from adding rows of the region: a row refers to it.
+func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
+	var id string
+	return missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
+}
+
+// purge removes the row and withdraws it, if it is still as it was seen.
+func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
+	err = s.Write(ctx, func(tx *db.Tx) error {
+		done = false
+		if err := lockRegion(ctx, tx, region.ID); err != nil {
+			return err
+		}
+		var query string
+		switch key.Collection {
+		case deployments:
+			// Locked before its last row goes: another region may just get one.
+			if err := lockDeployment(ctx, tx, key.ID); err != nil {
+				return err
+			}
+			query = `DELETE FROM deployment_topology WHERE deployment_id = ? AND region_id = ? AND updated_at = ? AND desired_state = 'archived'
+				AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.deployment_id = deployment_topology.deployment_id AND i.region_id = deployment_topology.region_id)`
+		case sentinels:
+			query = `DELETE FROM sentinels WHERE id = ? AND region_id = ? AND updated_at = ? AND desired_state = 'archived'`
+		case policies:
+			query = `DELETE FROM cilium_network_policies WHERE id = ? AND region_id = ? AND updated_at = ? AND deleted = 1`
+		}
+		result, err := tx.ExecContext(ctx, query, key.ID, region.ID, seen.updatedAt)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		if key.Collection == deployments {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM deployments WHERE id = ? AND NOT EXISTS (SELECT 1 FROM deployment_topology WHERE deployment_id = ?)`, key.ID, key.ID); err != nil {
+				return err
+			}
+		}
+		done = true
+		return s.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
+	})
+	return done && err == nil, err
+}
+
+func lockDeployment(ctx context.Context, tx *db.Tx, id string) error {
+	var found string
+	return missing(tx.QueryRowContext(ctx, `SELECT id FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&found), ErrUnknownResource)
+}

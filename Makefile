@@ -104,9 +104,11 @@ bench-build: kube ## Build the comparison of package apply with its peers (minut
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
 	bin/bench -wrangler bin/bench-wrangler $(BENCHFLAGS)
 
-bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL
+bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL (builds kine the first time: minutes)
 	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
+	cd internal/bench/kine && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-kine' .
 	bin/bench-sync $(BENCHFLAGS)
+	bin/bench-kine
 	$(WORK) $(GO) test -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
 	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/internal/cluster
 
@@ -114,7 +116,7 @@ soak-sync: ## A million commits on each database, with all faults; SEED=n repeat
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run NothingIsSkipped ./statesync/sqlstore
 
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench internal/bench/wrangler internal/bench/sync; do \
+	@failed=0; for m in internal/bench internal/bench/wrangler internal/bench/sync internal/bench/kine; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -138,6 +140,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/bench && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
+	cd internal/bench/kine && $(ALONE) $(GO) mod tidy
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.

@@ -6,7 +6,7 @@ import (
 	"maps"
 )
 
-// errBroken tells apart what a stream did wrong from what a log did.
+// What a stream does wrong, as errBroken is what a log does.
 var (
 	errChain  = errors.New("stream breaks its promise")
 	errBehind = errors.New("server is behind what it told before")
@@ -42,11 +42,10 @@ type mirror struct {
 	// newest is the version of each key's newest item in the epoch of seen. A
 	// list may bring an older one first, and then the newer again.
 	newest map[Key]uint64
-	// complete is false when what is missing from items may still be wanted.
-	complete bool
 
-	// The rest is about the stream: at is where it stands, next is the list
-	// that it brings, nil once that has synced.
+	// The rest is about the stream: epoch is empty until its header has come, at
+	// is where it stands, next is the list that it brings, nil once that has
+	// synced.
 	epoch string
 	at    uint64
 	// partial tells that it stands inside a commit.
@@ -58,6 +57,7 @@ type mirror struct {
 // begin prepares for a stream. A list asks for everything anew; what is known
 // stays until it has synced.
 func (m *mirror) begin(list bool) (from Cursor) {
+	m.epoch = ""
 	if list || m.cursor.Version == 0 {
 		m.next, m.sum = map[Key]Item{}, tally{}
 		return Cursor{}
@@ -69,10 +69,12 @@ func (m *mirror) begin(list bool) (from Cursor) {
 // take adds one frame and returns the keys whose items are to be handled. With
 // an error the stream is worth no more; what was taken before stays true.
 func (m *mirror) take(f Frame) (changed []Key, err error) {
-	if f.Type == FrameHeader {
+	switch {
+	case (f.Type == FrameHeader) != (m.epoch == ""):
+		return nil, fmt.Errorf("%w: a %s frame while the header is there: %t", errChain, f.Type, m.epoch != "")
+	case f.Type == FrameHeader:
 		return nil, m.open(f)
-	}
-	if f.Epoch != m.epoch || f.After != m.at || f.Version < f.After {
+	case f.Epoch != m.epoch || f.After != m.at || f.Version < f.After:
 		return nil, fmt.Errorf("%w: %s frame from %d to %d in epoch %q, expected from %d in epoch %q", errChain, f.Type, f.After, f.Version, f.Epoch, m.at, m.epoch)
 	}
 	last := f.After
@@ -104,7 +106,6 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 		err = agree(f, m.tally)
 	}
 	if err != nil {
-		m.complete = m.complete && !errors.Is(err, errDigest)
 		return changed, err
 	}
 	m.at, m.head = f.Version, f.Head
@@ -119,7 +120,6 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 
 func (m *mirror) open(f Frame) error {
 	if f.Epoch == m.seen.Epoch && f.Head < m.seen.Version || m.past[f.Epoch] {
-		m.complete = false
 		return fmt.Errorf("%w: head %d@%s, was %s: restored without a new epoch?", errBehind, f.Head, f.Epoch, m.seen)
 	}
 	want := m.cursor
@@ -159,7 +159,6 @@ func (m *mirror) sync(f Frame) error {
 	m.items, m.tally, m.next = m.next, m.sum, nil
 	maps.DeleteFunc(m.newest, func(key Key, _ uint64) bool { _, wanted := m.items[key]; return !wanted })
 	m.cursor = Cursor{Epoch: m.epoch}
-	m.complete = true
 	return nil
 }
 

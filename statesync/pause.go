@@ -10,7 +10,11 @@ import (
 // that doubles from half a second to a minute with each failure (full jitter),
 // so that readers which lost their server together do not come back together.
 // It begins anew after a stream that lasted a minute.
-type pause struct{ failures int }
+type pause struct {
+	failures int
+	// hastened is when the last pause ended that was cut short.
+	hastened time.Time
+}
 
 func (p *pause) after(s Stream) time.Duration {
 	const least, most = 500 * time.Millisecond, time.Minute
@@ -29,6 +33,14 @@ func (p *pause) after(s Stream) time.Duration {
 	}
 	p.failures++
 	return random(min(bound, most))
+}
+
+// cut returns how much of the rest of a pause remains once it is cut short: none,
+// or what keeps two streams a second apart that came so.
+func (p *pause) cut(rest time.Duration) time.Duration {
+	rest = max(0, min(rest, time.Until(p.hastened.Add(time.Second))))
+	p.hastened = time.Now().Add(rest)
+	return rest
 }
 
 func random(most time.Duration) time.Duration {

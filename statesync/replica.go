@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,10 @@ type Replica struct {
 	interrupt context.CancelFunc
 	relist    *time.Timer
 	queue     *reconcile.Queue[Key]
+	// again holds at most one call of Reconnect. open tells that a stream has
+	// begun, while which none is taken.
+	again chan struct{}
+	open  bool
 }
 
 // Snapshot is the state that a list proved, as far as it is known now.
@@ -114,7 +119,8 @@ type Status struct {
 }
 
 // Start keeps the copy until ctx ends and then returns nil, when every call of
-// Handle has returned.
+// Handle has returned. It does not wait longer than 30 s for those: then it
+// returns a [reconcile.StuckError].
 func (r *Replica) Start(ctx context.Context) error {
 	if err := r.validate(); err != nil {
 		return err
@@ -124,6 +130,7 @@ func (r *Replica) Start(ctx context.Context) error {
 		Name: "statesync " + r.Scope, Reconcile: r.handle, Workers: cmp.Or(r.Workers, 8),
 		Backoff: r.Retry, Logger: r.Logger, OnPass: r.OnHandled,
 	}
+	r.again = make(chan struct{}, 1)
 	r.mu.Unlock()
 	group := reconcile.Group{Members: []reconcile.Member{
 		{Name: "handlers", Starter: r.queue},
@@ -163,7 +170,7 @@ func (r *Replica) Complete() (Snapshot, bool) {
 }
 
 func (r *Replica) complete() bool {
-	return r.live && r.mirror.complete && r.mirror.next == nil && !r.mirror.partial
+	return r.live && r.mirror.next == nil && !r.mirror.partial
 }
 
 func (r *Replica) snapshot() Snapshot {
@@ -193,6 +200,40 @@ func (r *Replica) List() {
 	r.due = time.Time{}
 	if r.interrupt != nil {
 		r.interrupt()
+	}
+}
+
+// Reconnect ends the pause between two streams, for a program that knows that
+// trying again makes sense now: the network is back, a new credential is there.
+// A call while the next stream is being opened, which may be too early for what
+// is new, ends the pause after that one, if it does not open; several calls are
+// one. A call before Start or while a stream is open does nothing. However often
+// it is called, the streams that it hastens are a second apart.
+func (r *Replica) Reconnect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open {
+		return
+	}
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
+}
+
+// begun notes that a stream has begun. The mutex is held.
+func (r *Replica) begun() {
+	if !r.open {
+		r.open = true
+		r.reconnected()
+	}
+}
+
+// reconnected forgets a call of Reconnect that has got what it asked for.
+func (r *Replica) reconnected() {
+	select {
+	case <-r.again:
+	default:
 	}
 }
 
@@ -228,10 +269,27 @@ func (r *Replica) follow(ctx context.Context) {
 		if r.OnStream != nil {
 			r.OnStream(stream)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(stream.Retry):
-		}
+		r.rest(ctx, &pause, stream.Retry)
+	}
+}
+
+// rest waits for most, or until Reconnect cuts that short.
+func (r *Replica) rest(ctx context.Context, p *pause, most time.Duration) {
+	defer r.reconnected()
+	over := time.Now().Add(most)
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	case <-r.again:
+	}
+	timer.Reset(p.cut(time.Until(over)))
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -272,12 +330,9 @@ func (r *Replica) stream(ctx context.Context) Stream {
 	if r.relist != nil {
 		r.relist.Stop()
 	}
-	r.interrupt, r.relist, r.live = nil, nil, false
+	r.interrupt, r.relist, r.live, r.open = nil, nil, false, false
 	switch {
-	case errors.Is(s.Err, ErrUnknownScope):
-		r.mirror.complete = false
-	case errors.Is(s.Err, ErrResync), errors.Is(s.Err, errDigest), errors.Is(s.Err, errChain):
-		r.mirror.complete = false
+	case doubtful(s.Err):
 		r.due = time.Time{}
 	case errors.Is(s.Err, context.Canceled) && ctx.Err() != nil:
 		s.Err = errRelist
@@ -287,12 +342,20 @@ func (r *Replica) stream(ctx context.Context) Stream {
 	return s
 }
 
+// doubtful tells whether a stream that ended with err leaves the copy in doubt,
+// so that only a list can prove it again.
+func doubtful(err error) bool {
+	return slices.ContainsFunc([]error{ErrUnknownScope, ErrResync, errDigest, errChain, errBehind}, func(doubt error) bool { return errors.Is(err, doubt) })
+}
+
 // receive takes one frame and has what it changed handled.
 func (r *Replica) receive(f Frame) error {
 	r.mu.Lock()
 	changed, err := r.mirror.take(f)
-	if err == nil && f.Type != FrameHeader {
-		r.live = true
+	// The stream ends only after this frame, but what is wrong is so at once.
+	r.live = err == nil && (r.live || f.Type != FrameHeader)
+	if err == nil {
+		r.begun()
 	}
 	var proven Snapshot
 	if err == nil && f.Type == FrameSynced {

@@ -69,7 +69,7 @@ type stream struct {
 
 	epoch string
 	// version is up to where everything was sent. floor is the log's floor when
-	// the stream began.
+	// the stream began, or when its list did.
 	version, floor uint64
 	// bootstrap is true until the whole state was sent, for a stream that
 	// began without any.
@@ -96,6 +96,9 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	defer idle.Stop()
 	for {
 		v := s.feed.look(s.version, s.limit, frameBytes, s.want)
+		if s.version == 0 {
+			s.floor = v.Floor
+		}
 		if err := s.broken(v); err != nil {
 			return err
 		}

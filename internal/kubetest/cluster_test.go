@@ -40,6 +40,12 @@ func TestADeploymentBecomesRunningPods(t *testing.T) {
 	require.Len(t, strings.Fields(pods), 3)
 	_, err = c.Kubectl(t.Context(), "get", "httproutes")
 	require.NoError(t, err)
+	// Nodes without a lease that is renewed are dead after a minute.
+	require.Eventually(t, func() bool {
+		leases, err := c.Kubectl(t.Context(), "get", "leases", "-n", "kube-node-lease", "-o", "jsonpath={.items[*].spec.renewTime}")
+		require.NoError(t, err)
+		return len(strings.Fields(leases)) == 2
+	}, 3*time.Minute, 100*time.Millisecond)
 }
 
 func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {

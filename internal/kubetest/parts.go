@@ -29,8 +29,10 @@ func (c *Cluster) startControllers() error {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
+	// Without leases a node is taken for dead after a minute, and the pods on it
+	// are never ready again.
 	if _, err := c.processes.Run(kwok, c.programs.path(kwok), nil,
-		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "-c", c.programs.path(kwokStages)); err != nil {
+		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds", "40", "-c", c.programs.path(kwokStages)); err != nil {
 		return err
 	}
 	var nodes strings.Builder

@@ -43,9 +43,8 @@ func TestAStateIsCompleteWhileAStreamProvesIt(t *testing.T) {
 			says(c.at, c.complete)
 			passes(time.Second)
 		}
-		for len(f.told().asked) < 2 {
-			passes(100 * time.Millisecond)
-		}
+		f.Reconnect()
+		passes(500 * time.Millisecond)
 		says("before the header of the next", false)
 		passes(time.Second)
 		says("after a header, which proves nothing", false)
@@ -122,6 +121,7 @@ func TestEverythingIsListedNowAndThen(t *testing.T) {
 	script(t, streams, func(f *follower) { f.Collections = []string{"things", "others"} }, func(t *testing.T, f *follower) { //nolint:thelper // a test
 		passes(5 * time.Hour)
 		told := f.told()
+		require.GreaterOrEqual(t, len(told.began), 23)
 		var shortest, longest time.Duration
 		for n := range 20 {
 			require.Zero(t, told.asked[n].Cursor)
@@ -150,12 +150,28 @@ func TestListEndsAStreamWithTheNextFrame(t *testing.T) {
 		time.Sleep(time.Minute)
 		return receive(log.bookmark(2, 2, a1, b2))
 	}
-	script(t, [][]step{then(log.list(a1, b2), deaf), log.list(a1, b2)}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
+	script(t, [][]step{then(log.list(a1, b2), deaf, deaf), log.list(a1, b2)}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
 		f.List()
 		passes(2 * time.Minute)
 		told := f.told()
 		require.Equal(t, []statesync.Cursor{{}, {}}, cursors(told.asked))
 		require.ErrorIs(t, told.ended[0].Err, statesync.ErrRelist)
 		require.Equal(t, time.Minute, told.began[1].Sub(told.began[0]))
+	})
+}
+
+// Of an empty scope there is nothing to go on with.
+func TestAnEmptyScopeIsListedAgain(t *testing.T) {
+	log := epoch("e")
+	script(t, [][]step{
+		{says(log.header(0, 0)), says(log.synced(0)), waits(time.Minute), ends(io.ErrUnexpectedEOF)},
+		log.list(a1, b2),
+	}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
+		f.arrives(t)
+		passes(2 * time.Minute)
+		told := f.told()
+		require.Equal(t, []statesync.Cursor{{}, {}}, cursors(told.asked))
+		require.True(t, told.ended[0].List)
+		f.arrives(t, "a@1", "b@2")
 	})
 }

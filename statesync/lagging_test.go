@@ -20,7 +20,9 @@ var (
 // refused fails unless nothing was taken of that stream.
 func (f *follower) refused(t *testing.T, stream int) {
 	t.Helper()
-	end := f.told().ended[stream]
+	told := f.told()
+	require.Greater(t, len(told.ended), stream)
+	end := told.ended[stream]
 	require.ErrorContains(t, end.Err, "server is behind what it told before")
 	require.Equal(t, uint64(1), end.Frames, "a frame after the header was taken")
 	require.False(t, end.complete)
@@ -76,6 +78,7 @@ func TestAServerThatResumesBehindWhatItToldIsRefused(t *testing.T) {
 	}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
 		passes(2 * time.Second)
 		f.refused(t, 1)
+		require.Len(t, f.told().asked, 3)
 		require.Zero(t, f.told().asked[2].Cursor, "a copy that is in doubt is resumed")
 		f.arrives(t, "a@1", "b@2")
 	})

@@ -95,10 +95,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	idle := time.NewTimer(s.heartbeat)
 	defer idle.Stop()
 	for {
-		v := s.feed.look(s.version, s.limit, frameBytes, s.want)
-		if s.version == 0 {
-			s.floor = v.Floor
-		}
+		v := s.look(frameBytes)
 		if err := s.broken(v); err != nil {
 			return err
 		}
@@ -129,10 +126,20 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	}
 }
 
+// look returns what follows, at most about size bytes of it.
+func (s *stream) look(size int) view {
+	v := s.feed.look(s.version, s.limit, size, s.want)
+	if s.version == 0 {
+		// The reader has nothing that forgotten tombstones would take away.
+		s.floor = v.Floor
+	}
+	return v
+}
+
 // open waits until it is known where the log stands.
 func (s *stream) open(ctx context.Context) (view, error) {
 	for {
-		v := s.feed.look(s.version, s.limit, 0, s.want)
+		v := s.look(0)
 		if v.err != nil {
 			return v, ended(v.err)
 		}
@@ -156,9 +163,8 @@ func (s *stream) broken(v view) error {
 		return ended(v.err)
 	case v.Epoch != s.epoch:
 		return &ResyncError{Reason: OtherEpoch, Cursor: at, Position: v.Position}
-	case s.version > 0 && s.version < v.Floor && s.floor < v.Floor:
-		// Tombstones are forgotten that the reader needs; at version 0 it has
-		// nothing that they would take away.
+	case s.version < v.Floor && s.floor < v.Floor:
+		// Tombstones are forgotten that the reader needs.
 		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
 	}
 	return nil
@@ -246,7 +252,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
-		v := feed.look(stream.version, limit, frameBytes, stream.want)
+		v := stream.look(frameBytes)
 		if err := stream.broken(v); err != nil {
 			return batch{}, err
 		}
@@ -254,7 +260,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 			Type: FramePage, Epoch: v.Epoch, After: stream.version, Version: v.through, Head: v.Head, More: v.more,
 		}}
 		if v.more {
-			b.Floor = cmp.Or(w.Cursor.Floor, v.Floor)
+			b.Floor = v.Floor
 		} else {
 			b.Count, b.Digest = v.total.count, v.total.digest.sealed()
 		}

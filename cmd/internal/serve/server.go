@@ -76,7 +76,7 @@ const (
 // be listened on is an error.
 func (s *Server) Start(ctx context.Context) error {
 	address := cmp.Or(s.Address, "127.0.0.1:0")
-	var config net.ListenConfig
+	config := listening()
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)

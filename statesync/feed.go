@@ -26,8 +26,10 @@ type feed struct {
 	// changed is closed, and replaced, when anything above changes.
 	changed chan struct{}
 
-	// The rest is guarded by the server's mutex.
+	// The rest is guarded by the server's mutex: how many streams there are, and
+	// how many there ever were.
 	streams int
+	joined  uint64
 	stop    context.CancelFunc
 }
 

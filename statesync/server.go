@@ -180,6 +180,7 @@ func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-ch
 		s.launch(f)
 	}
 	f.streams++
+	f.joined++
 	return f, s.stopping, nil
 }
 
@@ -190,10 +191,11 @@ func (s *Server) leave(f *feed) {
 	if f.streams > 0 {
 		return
 	}
+	joined := f.joined
 	time.AfterFunc(cmp.Or(s.Linger, time.Minute), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if f.streams == 0 {
+		if f.joined == joined {
 			f.stop()
 			if s.feeds[f.scope] == f {
 				delete(s.feeds, f.scope)

@@ -23,10 +23,19 @@ type written struct {
 	pages map[uint64][]statesync.Page
 	moved chan struct{}
 	reads []uint64
+	// patient is a log that waits for what is not written.
+	patient bool
 }
 
-func (w *written) Read(_ context.Context, _ string, after uint64, _ int) (statesync.Page, error) {
+func (w *written) Read(ctx context.Context, scope string, after uint64, _ int) (statesync.Page, error) {
 	w.mu.Lock()
+	for w.patient && len(w.pages[after]) == 0 {
+		w.mu.Unlock()
+		if err := w.Wait(ctx, scope, statesync.Position{}); err != nil {
+			return statesync.Page{}, err
+		}
+		w.mu.Lock()
+	}
 	defer w.mu.Unlock()
 	w.reads = append(w.reads, after)
 	pages := w.pages[after]

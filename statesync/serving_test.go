@@ -48,9 +48,12 @@ func virtual(t *testing.T, server *statesync.Server, test func(t *testing.T, ctx
 		server.Log = counts
 		done := make(chan error, 1)
 		go func() { done <- server.Start(ctx) }()
+		// Also after a test that failed: nothing may outlive it.
+		defer func() {
+			cancel()
+			require.NoError(t, <-done)
+		}()
 		test(t, ctx, log, counts)
-		cancel()
-		require.NoError(t, <-done)
 	})
 }
 

@@ -21,7 +21,7 @@ func answering(t *testing.T, answer http.HandlerFunc) *statesync.Client {
 	t.Helper()
 	web := httptest.NewServer(answer)
 	t.Cleanup(web.Close)
-	c := &statesync.Client{URL: web.URL, Patience: 200 * time.Millisecond}
+	c := &statesync.Client{URL: web.URL, Patience: time.Minute}
 	t.Cleanup(c.Close)
 	return c
 }
@@ -41,6 +41,7 @@ func TestAClientTakesASilentStreamForDead(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 				<-r.Context().Done()
 			})
+			c.Patience = 200 * time.Millisecond
 			require.EqualError(t, watchOnce(t, c), "stream is silent")
 		})
 	}

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -70,43 +72,65 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 const patience = 30 * time.Second
 
 // patientWriter gives each write its own time instead of one time to the whole
-// answer: a stream has no end. While it is held, it sends when it is full, and
-// not after each message. It belongs to the goroutine of its request.
+// answer: a stream has no end. While it is held, it gathers what is written, and
+// sends it as one: net/http would cut it into pieces of 4 KiB. It belongs to the
+// goroutine of its request.
 type patientWriter struct {
 	http.ResponseWriter
 
 	control *http.ResponseController
-	held    bool
+	held    *bytes.Buffer
 }
 
 type writerKey struct{}
 
+// gathered is the size from which a held writer sends.
+const gathered = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }} //nolint:gochecknoglobals // of all streams
+
 // hold keeps the messages of a stream back until release is called, so that many
-// go out as one.
-func hold(ctx context.Context) (release func()) {
+// go out as one. Release returns why they did not.
+func hold(ctx context.Context) (release func() error) {
 	w, ok := ctx.Value(writerKey{}).(*patientWriter)
-	if !ok {
-		return func() {}
+	buffer, isBuffer := buffers.Get().(*bytes.Buffer)
+	if !ok || !isBuffer {
+		return func() error { return nil }
 	}
-	w.held = true
-	w.allow(time.Now().Add(patience))
-	return func() {
-		w.held = false
+	w.held = buffer
+	return func() error {
+		err := w.send()
+		w.held = nil
+		buffers.Put(buffer)
 		w.Flush()
+		return err
 	}
 }
 
-// Write implements [http.ResponseWriter].
+// Write implements [io.Writer].
 func (w *patientWriter) Write(p []byte) (int, error) {
-	if !w.held {
+	if w.held == nil {
 		w.allow(time.Now().Add(patience))
+		return w.ResponseWriter.Write(p)
 	}
-	return w.ResponseWriter.Write(p)
+	w.held.Write(p) // never fails
+	if w.held.Len() < gathered {
+		return len(p), nil
+	}
+	return len(p), w.send()
+}
+
+// send writes what was gathered.
+func (w *patientWriter) send() error {
+	w.allow(time.Now().Add(patience))
+	_, err := w.ResponseWriter.Write(w.held.Bytes())
+	w.held.Reset()
+	return err
 }
 
 // Flush implements [http.Flusher]. Whoever flushes may then wait for long.
 func (w *patientWriter) Flush() {
-	if w.held {
+	if w.held != nil {
 		return
 	}
 	w.allow(time.Now().Add(patience))

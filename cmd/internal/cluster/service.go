@@ -49,9 +49,9 @@ type Service struct {
 	skipped *prometheus.CounterVec
 	streams *prometheus.GaugeVec
 	open    openStreams
-	// messages has the newest rendered message of each item, by region,
-	// collection and id.
-	messages sync.Map
+	// shelves has a shelf for each region and collection.
+	shelves sync.Map
+	codec   codec
 }
 
 var _ ctrlv1connect.ClusterServiceHandler = (*Service)(nil)
@@ -102,7 +102,7 @@ const (
 // Handler returns where the service is mounted, and what to mount there. It
 // checks the credential of a request before anything else of it is read.
 func (s *Service) Handler() (path string, handler http.Handler) {
-	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
+	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithCodec(&s.codec), connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
 	return path, s.authenticate(rpcs)
 }
 

@@ -8,8 +8,10 @@ import (
 	"hash"
 	"log/slog"
 	"strconv"
+	"sync"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
@@ -42,9 +44,12 @@ type request interface {
 
 // told is what was sent of a stream.
 type told struct {
-	count uint64
-	sum   hash.Hash
-	line  []byte
+	region, collection string
+	shelf              *shelf
+	applies, deletes   prometheus.Counter
+	count              uint64
+	sum                hash.Hash
+	line               []byte
 }
 
 // watch sends one stream.
@@ -73,12 +78,16 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	defer open.Dec()
 	s.open.add(c.Name, 1)
 	defer s.open.add(c.Name, -1)
-	sent := told{sum: sha256.New()}
-	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) error {
+	sent := told{
+		region: c.Name, collection: collection, shelf: s.shelf(c.Name, collection), sum: sha256.New(),
+		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
+	}
+	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) (err error) {
 		// What a frame has goes out together.
-		defer hold(ctx)()
+		release := hold(ctx)
+		defer func() { err = errors.Join(err, release()) }()
 		for _, i := range f.Items {
-			m, ok := s.message(ctx, c.Name, collection, f.Epoch, i, &sent).(*T)
+			m, ok := s.message(ctx, f.Epoch, i, &sent).(*T)
 			if !ok {
 				continue
 			}
@@ -121,15 +130,19 @@ type rendered struct {
 
 // message returns the message of one item, and nil if there is none. What
 // cannot be sent is said and passed over, so that it holds up nothing.
-func (s *Service) message(ctx context.Context, region, collection, epoch string, i statesync.Item, sent *told) state {
+func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *told) state {
 	if i.Deleted {
-		s.messages.Delete([3]string{region, collection, i.ID})
+		s.codec.forget(sent.shelf.put(i.ID, nil))
 		return nil
 	}
-	r := s.rendered(region, collection, epoch, i)
+	r := sent.shelf.get(i.ID)
+	if r == nil || r.epoch != epoch || r.version != i.Version {
+		r = render(sent.collection, epoch, i)
+		s.codec.remember(r.message, sent.shelf.put(i.ID, r))
+	}
 	if r.reason != "" {
-		s.skipped.WithLabelValues(collection, r.reason).Inc()
-		s.logger.ErrorContext(ctx, "row skipped", slog.String("collection", collection), slog.String("id", i.ID), slog.Uint64("version", i.Version), slog.String("reason", r.reason))
+		s.skipped.WithLabelValues(sent.collection, r.reason).Inc()
+		s.logger.ErrorContext(ctx, "row skipped", slog.String("region", sent.region), slog.String("collection", sent.collection), slog.String("id", i.ID), slog.Uint64("version", i.Version), slog.String("reason", r.reason))
 		return nil
 	}
 	sent.count++
@@ -137,7 +150,11 @@ func (s *Service) message(ctx context.Context, region, collection, epoch string,
 	sent.line = strconv.AppendUint(append(sent.line, ' '), i.Version, 10)
 	sent.line = append(append(append(sent.line, ' '), r.kind...), '\n')
 	_, _ = sent.sum.Write(sent.line) // a hash never fails
-	s.sent.WithLabelValues(collection, r.kind).Inc()
+	if r.kind == "apply" {
+		sent.applies.Inc()
+	} else {
+		sent.deletes.Inc()
+	}
 	return r.message
 }
 
@@ -147,15 +164,8 @@ type named interface {
 	GetK8SName() string
 }
 
-// rendered returns what an item is on the wire. It remembers the newest of each
-// key, which every stream wants.
-func (s *Service) rendered(region, collection, epoch string, i statesync.Item) *rendered {
-	key := [3]string{region, collection, i.ID}
-	if known, ok := s.messages.Load(key); ok {
-		if r, ok := known.(*rendered); ok && r.epoch == epoch && r.version == i.Version {
-			return r
-		}
-	}
+// render returns what an item is on the wire.
+func render(collection, epoch string, i statesync.Item) *rendered {
 	r := &rendered{epoch: epoch, version: i.Version, reason: "not JSON"}
 	var w wanted
 	if err := json.Unmarshal(i.Value, &w); err == nil {
@@ -168,8 +178,39 @@ func (s *Service) rendered(region, collection, epoch string, i statesync.Item) *
 			}
 		}
 	}
-	s.messages.Store(key, r)
 	return r
+}
+
+// shelf remembers the newest of each resource of one region and collection, which
+// every stream wants.
+type shelf struct {
+	mu   sync.RWMutex
+	byID map[string]*rendered
+}
+
+func (s *Service) shelf(region, collection string) *shelf {
+	found, _ := s.shelves.LoadOrStore([2]string{region, collection}, &shelf{byID: map[string]*rendered{}})
+	return found.(*shelf) //nolint:forcetypeassert // nothing else is stored
+}
+
+func (s *shelf) get(id string) *rendered {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byID[id]
+}
+
+// put replaces what is remembered, with nil by nothing, and returns the message
+// that is no longer.
+func (s *shelf) put(id string, r *rendered) (old state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.byID[id]; known != nil {
+		old = known.message
+	}
+	if s.byID[id] = r; r == nil {
+		delete(s.byID, id)
+	}
+	return old
 }
 
 // ended turns why a stream ended into what the agent is told.

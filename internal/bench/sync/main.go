@@ -76,6 +76,8 @@ func measure(ctx context.Context, clients int) error {
 	ratio("S5_cpu_against_peer_at_1000", "cpu_per_delivery_1000")
 	ratio("S5_memory_against_peer", "memory_per_client")
 	ratio("S5_bootstrap_against_peer", "bootstrap")
+	ratio("S6_cpu_per_change_batched_against_peer", "cpu_per_change_batched")
+	add("S6_ndjson_cpu_per_change", value["trueup_cpu_per_change_batched"], "us")
 	flat := 0.0
 	for _, n := range []int{100, 1000, 4000} {
 		flat = max(flat, value[fmt.Sprintf("trueup_cpu_per_delivery_%d", n)])
@@ -110,6 +112,7 @@ func bootstrap(ctx context.Context, p peer, clients int, add func(string, float6
 	if err != nil {
 		return err
 	}
+	add(p.name+"_cpu_per_change_batched", float64((full.cpu-empty.cpu).Nanoseconds())/1000/float64(clients*resources), "us")
 	add(p.name+"_memory_per_client", float64(full.memory-empty.memory)/float64(clients)/1024, "KiB")
 	add(p.name+"_memory_peak", float64(full.peak)/1024/1024, "MiB")
 	return nil

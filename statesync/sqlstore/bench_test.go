@@ -24,7 +24,7 @@ const benchWriters = 16
 // outbox is what a program does in its transaction beside its own writing.
 type outbox struct {
 	insert func(ctx context.Context, tx *sql.Tx, id int, value []byte) error
-	after  func()
+	after  func(id int)
 }
 
 // hammer has writers commit, each a row of its own with a value of 200 bytes,
@@ -40,13 +40,13 @@ func hammer(tb testing.TB, db *sql.DB, o outbox, think, most time.Duration) floa
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(w)))
 			for time.Since(began) < most {
+				id := w*100 + r.IntN(100)
 				err := func() error {
 					tx, err := db.BeginTx(ctx, nil)
 					if err != nil {
 						return err
 					}
 					defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-					id := w*100 + r.IntN(100)
 					if _, err := tx.ExecContext(ctx, `UPDATE state SET n = n + 1 WHERE id = $1`, id); err != nil {
 						return err
 					}
@@ -63,7 +63,7 @@ func hammer(tb testing.TB, db *sql.DB, o outbox, think, most time.Duration) floa
 					return
 				}
 				done.Add(1)
-				o.after()
+				o.after(id)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func naiveOutbox(tb testing.TB, db *sql.DB) (o outbox, stop func()) {
 			_, err := tx.ExecContext(ctx, `INSERT INTO naive (key, value) VALUES ($1, $2)`, strconv.Itoa(id), value)
 			return err
 		},
-		after: func() {},
+		after: func(int) {},
 	}, func() { cancel(); reading.Wait() }
 }
 
@@ -108,29 +108,28 @@ func sequenced(tb testing.TB, s *sqlstore.Store) (o outbox, stop func()) {
 	stopStore := starts(tb, s)
 	ctx, cancel := context.WithCancel(tb.Context())
 	var reading sync.WaitGroup
-	reading.Go(func() { tail(ctx, s, func(string, time.Time) {}) })
+	reading.Go(func() { tail(ctx, s, func(string) {}) })
 	return outbox{
 		insert: func(ctx context.Context, tx *sql.Tx, id int, value []byte) error {
 			c := change("bench", strconv.Itoa(id), "0")
 			c.Value = value
 			return s.Append(ctx, tx, c)
 		},
-		after: s.Wake,
+		after: func(int) { s.Wake() },
 	}, func() { cancel(); reading.Wait(); stopStore() }
 }
 
 // tail reads the log as an agent's server does and tells of each item.
-func tail(ctx context.Context, s *sqlstore.Store, got func(value string, at time.Time)) {
+func tail(ctx context.Context, s *sqlstore.Store, got func(value string)) {
 	var after uint64
 	for ctx.Err() == nil {
 		page, err := s.Read(ctx, "bench", after, 1000)
-		now := time.Now()
 		if err != nil {
 			time.Sleep(time.Millisecond)
 			continue
 		}
 		for _, item := range page.Items {
-			got(string(item.Value), now)
+			got(string(item.Value))
 			after = item.Version
 		}
 		if !page.More {
@@ -170,8 +169,9 @@ func BenchmarkCommits(b *testing.B) {
 	}
 }
 
-// BenchmarkLatency measures from before a commit to the return of the read that
-// has it: with 16 writers, and with a stranger's transaction open for 4 s.
+// BenchmarkLatency measures how long after its commit has returned a change is
+// in a read, and how long after it was written in its transaction: with 16
+// writers, and with a stranger's transaction open for 4 s.
 func BenchmarkLatency(b *testing.B) {
 	book := benchfigures.Book{Out: os.Stdout}
 	for _, foreign := range []bool{false, true} {
@@ -186,35 +186,53 @@ func BenchmarkLatency(b *testing.B) {
 				if foreign {
 					strange = url
 				}
-				sample, rate := latencies(b, s, db, strange)
-				book.Add("sqlstore."+name+".p50", benchfigures.Percentile(sample, 0.5), "ms")
-				book.Add("sqlstore."+name+".p99", benchfigures.Percentile(sample, 0.99), "ms")
-				book.Add("sqlstore."+name+".max", benchfigures.Percentile(sample, 1), "ms")
+				times, rate := latencies(b, s, db, strange)
+				for from, sample := range map[string][]float64{"": times.since(times.committed), "_from_write": times.since(times.written)} {
+					book.Add("sqlstore."+name+from+".p50", benchfigures.Percentile(sample, 0.5), "ms")
+					book.Add("sqlstore."+name+from+".p99", benchfigures.Percentile(sample, 0.99), "ms")
+					book.Add("sqlstore."+name+from+".max", benchfigures.Percentile(sample, 1), "ms")
+				}
 				book.Add("sqlstore."+name+".rate", rate, "1/s")
 			}
 		})
 	}
 }
 
-func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign string) (millis []float64, rate float64) {
+// moments are when each change was written, committed, and read.
+type moments struct {
+	mu                       sync.Mutex
+	written, committed, read map[string]time.Time
+}
+
+func (m *moments) note(in map[string]time.Time, key string) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in[key] = now
+}
+
+// since returns the milliseconds from then to the read of each; 0 for what was read
+// before its writer knew that it is committed.
+func (m *moments) since(then map[string]time.Time) (millis []float64) {
+	for key, at := range m.read {
+		if from, ok := then[key]; ok {
+			millis = append(millis, max(0, float64(at.Sub(from).Nanoseconds())/1e6))
+		}
+	}
+	return millis
+}
+
+func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign string) (times *moments, rate float64) {
 	b.Helper()
 	const most = 5 * time.Second
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	stop := starts(b, s)
 	defer stop()
-	var mu sync.Mutex
+	times = &moments{written: map[string]time.Time{}, committed: map[string]time.Time{}, read: map[string]time.Time{}}
 	var reading sync.WaitGroup
-	began := time.Now()
 	reading.Go(func() {
-		tail(ctx, s, func(value string, at time.Time) {
-			nanos, err := strconv.ParseInt(value, 10, 64)
-			if err == nil && nanos > began.UnixNano() {
-				mu.Lock()
-				millis = append(millis, float64(at.UnixNano()-nanos)/1e6)
-				mu.Unlock()
-			}
-		})
+		tail(ctx, s, func(value string) { times.note(times.read, value) })
 	})
 	if foreign != "" {
 		tx, err := connect(b, foreign).BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
@@ -223,16 +241,23 @@ func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign string) (mil
 		_, err = tx.ExecContext(ctx, `UPDATE state SET n = n + 1 WHERE id = 9999`)
 		require.NoError(b, err)
 	}
+	var last [benchWriters]string
 	rate = hammer(b, db, outbox{
 		insert: func(ctx context.Context, tx *sql.Tx, id int, _ []byte) error {
-			return s.Append(ctx, tx, change("bench", strconv.Itoa(id)+"-"+strconv.Itoa(rand.Int()), strconv.FormatInt(time.Now().UnixNano(), 10)))
+			value := strconv.FormatInt(rand.Int64(), 10)
+			last[id/100] = value
+			times.note(times.written, value)
+			return s.Append(ctx, tx, change("bench", strconv.Itoa(id)+"-"+value, value))
 		},
-		after: s.Wake,
+		after: func(id int) {
+			times.note(times.committed, last[id/100])
+			s.Wake()
+		},
 	}, 10*time.Millisecond, most)
 	pause(ctx, 50*time.Millisecond)
 	cancel()
 	reading.Wait()
-	return millis, rate
+	return times, rate
 }
 
 // BenchmarkForeignSnapshot measures the batches of the sequencer while a stranger

@@ -48,3 +48,18 @@ func TestALogKeepsWhatWasCommitted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", string(readers[0].Body))
 }
+
+// A backup may lack tombstones of which readers of the new epoch were not told.
+func TestARestoredLogHasItsFloorAtItsHead(t *testing.T) {
+	log := &statesync.Memory{}
+	require.NoError(t, log.AddScope("eu"))
+	require.NoError(t, log.Commit(put("a", 1), put("b", 1), drop("c")))
+	before, err := log.Read(t.Context(), "eu", 0, 10)
+	require.NoError(t, err)
+	require.NoError(t, log.Restore("eu", before.Items[:2]))
+	after, err := log.Read(t.Context(), "eu", 0, 10)
+	require.NoError(t, err)
+	require.NotEqual(t, before.Epoch, after.Epoch)
+	require.Equal(t, statesync.Position{Epoch: after.Epoch, Head: 2, Floor: 2}, after.Position)
+	require.Equal(t, before.Items[:2], after.Items)
+}

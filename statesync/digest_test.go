@@ -20,8 +20,18 @@ func TestADigestTellsSetsOfItemsApart(t *testing.T) {
 	require.Equal(t, of(a1), of(gone("b", 2), a1), "nor are tombstones")
 	require.Equal(t, of(), of(gone("b", 2)))
 	different := []statesync.Digest{
-		{}, of(), of(a1), of(b2), of(a1, a1), of(a1, b2), of(a1, b2, c3), of(is("a", 2)), of(is("b", 1)),
-		of(key("ab", "c")), of(key("a", "bc")), of(key("", "abc")),
+		{},
+		of(),
+		of(a1),
+		of(b2),
+		of(a1, a1),
+		of(a1, b2),
+		of(a1, b2, c3),
+		of(is("a", 2)),
+		of(is("b", 1)),
+		of(key("ab", "c")),
+		of(key("a", "bc")),
+		of(key("", "abc")),
 	}
 	for n, digest := range different {
 		for m, other := range different[:n] {

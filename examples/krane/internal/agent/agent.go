@@ -58,6 +58,11 @@ type Periods struct {
 	// Retry says when a resource that failed is tried again. 1 s, doubled up to a
 	// minute, half as much more or less, 10 times.
 	Retry reconcile.Backoff
+	// Settle is how long the start waits for the live views. What is not known by
+	// then is reported as such, and retried. 10 s.
+	Settle time.Duration
+	// Pause is how long an RPC that failed five times is left alone. 30 s.
+	Pause time.Duration
 	// Silence and Patience are those of stream.Source.
 	Silence, Patience time.Duration
 }
@@ -70,6 +75,7 @@ func (p Periods) complete() Periods {
 	p.Report = cmp.Or(p.Report, 30*time.Second)
 	p.Heartbeat = cmp.Or(p.Heartbeat, 30*time.Second)
 	p.Namespace = cmp.Or(p.Namespace, 10*time.Minute)
+	p.Settle = cmp.Or(p.Settle, 10*time.Second)
 	p.Retry = cmp.Or(p.Retry, reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.5, Retries: 9})
 	return p
 }

@@ -32,27 +32,28 @@ import (
 // bench is a region with a control plane, in the cluster that all tests share. Its
 // agents see their own region only.
 type bench struct {
-	t       *testing.T
+	t       testing.TB
 	cluster *kubetest.Cluster
 	access  *rest.Config // of the agent's account
 	server  *controltest.Server
 	name    string // of the region and of the namespace
 	agent   agent.Agent
 	net     *applytest.Transport // of the agent that runs
+	wire    *wire
 	address string
 	stop    func()
 }
 
 // eventually waits for what has to come in the end, on however slow a machine.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
+func eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	deadline := time.After(3 * time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-deadline:
-			require.Fail(t, "it did not happen in time", what)
+			require.Fail(tb, "it did not happen in time", what)
 		case <-tick.C:
 		}
 	}
@@ -61,18 +62,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // TestOnARealKubernetes holds what needs a cluster: they share one.
 func TestOnARealKubernetes(t *testing.T) {
 	t.Parallel()
-	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
-	given, err := os.ReadFile(filepath.Join("..", "render", "testdata", "cluster.yaml"))
-	require.NoError(t, err)
-	require.NoError(t, cluster.Apply(t.Context(), string(given)))
-	_, err = cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
-	require.NoError(t, err)
-	// The agents have the rights that the manifests give them, and no other.
-	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
-	require.NoError(t, err)
-	require.NoError(t, cluster.Apply(t.Context(), rights))
-	access, _, err := cluster.ServiceAccount(t.Context(), manifests.Namespace, manifests.Account)
-	require.NoError(t, err)
+	cluster, access := start(t)
 	for name, test := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,31 +71,60 @@ func TestOnARealKubernetes(t *testing.T) {
 	}
 }
 
-func newBench(t *testing.T, cluster *kubetest.Cluster, access *rest.Config) *bench {
-	t.Helper()
-	_, name, _ := strings.Cut(t.Name(), "/")
+// start starts a cluster, and returns access to it as the agent's account.
+func start(tb testing.TB) (*kubetest.Cluster, *rest.Config) {
+	tb.Helper()
+	cluster := kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
+	given, err := os.ReadFile(filepath.Join("..", "render", "testdata", "cluster.yaml"))
+	require.NoError(tb, err)
+	// The pods of all tests are on one node.
+	require.NoError(tb, cluster.Apply(tb.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "500"`)))
+	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
+	require.NoError(tb, err)
+	// The agents have the rights that the manifests give them, and no other.
+	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	require.NoError(tb, err)
+	require.NoError(tb, cluster.Apply(tb.Context(), rights))
+	access, _, err := cluster.ServiceAccount(tb.Context(), manifests.Namespace, manifests.Account)
+	require.NoError(tb, err)
+	return cluster, access
+}
+
+func newBench(tb testing.TB, cluster *kubetest.Cluster, access *rest.Config) *bench {
+	tb.Helper()
+	_, name, sub := strings.Cut(tb.Name(), "/")
+	if !sub {
+		name = tb.Name()
+	}
 	name = strings.Trim(strings.ToLower(strings.ReplaceAll(name, "_", "-")), "-")
 	name = name[:min(len(name), 40)]
-	b := &bench{t: t, cluster: cluster, access: access, name: strings.Trim(name, "-"), stop: func() {}}
-	b.server = controltest.Start(t, b.name)
+	b := &bench{t: tb, cluster: cluster, access: access, name: strings.Trim(name, "-"), wire: &wire{}, stop: func() {}}
+	b.server = controltest.Start(tb, b.name)
 	base, err := url.Parse(b.server.URL)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	b.agent = agent.Agent{
 		Config: config.Config{
 			Cluster: config.Cluster{Region: b.name, Platform: "test"}, Control: config.Control{URL: base, Token: "secret"},
 			RuntimeClass: "gvisor", StorageClassName: "ebs-csi-gp3", MaxDeletePercent: 10,
 		},
 		Address: "127.0.0.1:0",
-		Logger:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Logger:  slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Periods: agent.Periods{
 			// Lists that come by themselves would blur what causes what.
 			Relist: time.Hour, Absence: time.Millisecond, Resync: 500 * time.Millisecond, Report: 500 * time.Millisecond,
-			Heartbeat: 300 * time.Millisecond, Namespace: time.Hour,
+			Heartbeat: 300 * time.Millisecond, Namespace: time.Hour, Pause: 200 * time.Millisecond,
 			Retry: reconcile.Backoff{Min: 50 * time.Millisecond, Max: time.Second, Retries: 9},
 		},
 	}
-	t.Cleanup(func() { b.stop() })
+	tb.Cleanup(func() { b.stop() })
 	return b
+}
+
+// twin returns a bench with another agent of the same region.
+func (b *bench) twin() *bench {
+	other := &bench{t: b.t, cluster: b.cluster, access: b.access, server: b.server, name: b.name, agent: b.agent, wire: &wire{}, stop: func() {}}
+	b.t.Cleanup(func() { other.stop() })
+	return other
 }
 
 // start starts the agent, anew if it runs.
@@ -114,16 +133,14 @@ func (b *bench) start() {
 	b.startWith(nil)
 }
 
-// startWith is start with requests that are held back for a while.
-func (b *bench) startWith(delay func(verb, name string) time.Duration) {
+// startWith is start with requests that go wrong.
+func (b *bench) startWith(fault func(applytest.Request) applytest.Fault) {
 	b.t.Helper()
 	b.stop()
-	b.net = &applytest.Transport{}
-	if delay != nil {
-		b.net.Fault = func(r applytest.Request) applytest.Fault { return applytest.Fault{Delay: delay(r.Verb, r.Name)} }
-	}
+	b.net = &applytest.Transport{Fault: fault}
 	a := b.agent
 	a.Kubernetes = rest.CopyConfig(b.access)
+	a.Kubernetes.Dial = b.wire.dial
 	a.Kubernetes.Wrap(b.net.Wrap)
 	b.run(&a)
 }
@@ -173,20 +190,33 @@ func (b *bench) exists(kind, name string) bool {
 // metric returns the value of a metric whose line begins so, "" if there is none.
 func (b *bench) metric(prefix string) string {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.address+"/metrics", http.NoBody)
-	require.NoError(b.t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(b.t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	require.NoError(b.t, err)
-	for line := range strings.Lines(string(text)) {
+	_, text := b.ask("/metrics")
+	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "unkey_krane_"+prefix); ok {
 			fields := strings.Fields(rest)
 			return fields[len(fields)-1]
 		}
 	}
 	return ""
+}
+
+// ready tells whether the agent says that it is.
+func (b *bench) ready() bool {
+	b.t.Helper()
+	status, _ := b.ask("/readyz")
+	return status == http.StatusOK
+}
+
+func (b *bench) ask(path string) (status int, text string) {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.address+path, http.NoBody)
+	require.NoError(b.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(b.t, err)
+	return response.StatusCode, string(body)
 }
 
 // synced waits until all three lists were proven n times since the start.
@@ -231,6 +261,10 @@ func (b *bench) policy(name string) *ctrlv1.ApplyCiliumNetworkPolicy {
 		K8SNamespace: b.name, K8SName: name, CiliumNetworkPolicyId: "p_" + name,
 		Policy: []byte(`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":{"endpointSelector":{}}}`),
 	}
+}
+
+func (b *bench) gonePolicy(name string) *ctrlv1.DeleteCiliumNetworkPolicy {
+	return &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: b.name, K8SName: name}
 }
 
 // running tells whether the control plane knows exactly one instance of the

@@ -80,7 +80,7 @@ func (r *run) create(ctx context.Context, e *entry) (changed bool, err error) {
 	}
 	root := e.rootID(e.key)
 	p := r.parts[e.component]
-	if e.uid == "" {
+	if e.uid == "" && e.component != render.Policy { // which owns nothing
 		e.uid = p.uid(root)
 	}
 	objects, err := r.render(e, variables)
@@ -96,9 +96,12 @@ func (r *run) create(ctx context.Context, e *entry) (changed bool, err error) {
 		}
 		results, err := p.apply(ctx, objects)
 		changed = changed || slices.ContainsFunc(results, func(r apply.Result) bool { return r.Err == nil && r.Action != apply.Skipped })
-		uid := p.uidAfter(e.uid, root, results)
-		if err != nil || uid == e.uid {
+		if err != nil || e.component == render.Policy {
 			return changed, err
+		}
+		uid := p.uidAfter(e.uid, root, results)
+		if uid == e.uid {
+			return changed, nil
 		}
 		// Now that the root is there, it becomes the owner of the others.
 		e.uid = uid

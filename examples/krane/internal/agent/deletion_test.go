@@ -1,14 +1,16 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/controltest"
@@ -180,16 +182,12 @@ func killed(b *bench) {
 	b.want(b.deployment("web"))
 	for _, after := range []int{1, 3, 4, 5} {
 		var writes atomic.Int64
-		b.net = &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
+		b.startWith(func(r applytest.Request) applytest.Fault {
 			if r.Writes() && int(writes.Add(1)) == after {
 				return applytest.Fault{Crash: true, LoseAnswer: true}
 			}
 			return applytest.Fault{}
-		}}
-		a := b.agent
-		a.Kubernetes = rest.CopyConfig(b.access)
-		a.Kubernetes.Wrap(b.net.Wrap)
-		b.run(&a)
+		})
 		eventually(b.t, "it dies", b.net.Crashed)
 		b.stop()
 	}
@@ -203,16 +201,12 @@ func killed(b *bench) {
 	b.stop()
 	// The same on the way back.
 	var deletions atomic.Int64
-	b.net = &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
+	b.startWith(func(r applytest.Request) applytest.Fault {
 		if r.Verb == "delete" && deletions.Add(1) == 2 {
 			return applytest.Fault{Crash: true, LoseAnswer: true}
 		}
 		return applytest.Fault{}
-	}}
-	a := b.agent
-	a.Kubernetes = rest.CopyConfig(b.access)
-	a.Kubernetes.Wrap(b.net.Wrap)
-	b.run(&a)
+	})
 	eventually(b.t, "it dies", b.net.Crashed)
 	b.stop()
 	b.start()
@@ -222,7 +216,7 @@ func killed(b *bench) {
 	eventually(b.t, "and that is reported", func() bool { return b.server.Instances()["web"] == nil })
 }
 
-// vaultOutage is D29.
+// vaultOutage is D29, and C33: what went wrong is logged, and no secret with it.
 func vaultOutage(b *bench) {
 	file := filepath.Join(b.t.TempDir(), "keys")
 	key := []byte(vault.NewKey())
@@ -234,7 +228,11 @@ func vaultOutage(b *bench) {
 	b.agent.Periods.Retry.Retries = 1
 	web := b.deployment("web")
 	web.EncryptedEnvironmentVariables = encrypted
-	b.want(web)
+	var log bytes.Buffer
+	b.agent.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	broken, egress := b.policy("broken"), b.policy("egress")
+	broken.Policy, egress.Policy = []byte(`{"spec":"canary"`), []byte(`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":"canary"}`)
+	b.want(web, broken, egress)
 	b.start()
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
 	greeting := func(name string) string {
@@ -256,4 +254,10 @@ func vaultOutage(b *bench) {
 	require.NoError(b.t, os.WriteFile(file, key, 0o600))
 	eventually(b.t, "it converges when the vault is back", func() bool { return b.running("api") && greeting("api") == "aGVsbG8=" })
 	require.Empty(b.t, b.deletes())
+	eventually(b.t, "broken policies are parked", func() bool { return b.metric(`parked_objects{resource_type="policies"}`) == "2" })
+	b.stop()
+	require.Contains(b.t, log.String(), "variables cannot be decrypted now")
+	for _, secret := range []string{"hello", "aGVsbG8=", "canary", strings.TrimSpace(string(key))} {
+		require.NotContains(b.t, log.String(), secret)
+	}
 }

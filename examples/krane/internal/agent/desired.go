@@ -23,6 +23,8 @@ type resource struct {
 	// k8s_name, and its label has the resource's id.
 	root  schema.GroupKind
 	label string
+	// rpc asks what is wanted of one.
+	rpc string
 }
 
 // The labels that carry ids.
@@ -35,9 +37,9 @@ const (
 // resources returns all three.
 func resources() []resource {
 	return []resource{
-		{stream.Deployments, render.Deployment, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, labelDeploymentID},
-		{stream.Sentinels, render.Sentinel, schema.GroupKind{Group: "apps", Kind: "Deployment"}, labelSentinelID},
-		{stream.Policies, render.Policy, schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}, labelPolicyID},
+		{stream.Deployments, render.Deployment, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, labelDeploymentID, "GetDesiredDeploymentState"},
+		{stream.Sentinels, render.Sentinel, schema.GroupKind{Group: "apps", Kind: "Deployment"}, labelSentinelID, "GetDesiredSentinelState"},
+		{stream.Policies, render.Policy, schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}, labelPolicyID, "GetDesiredCiliumNetworkPolicyState"},
 	}
 }
 

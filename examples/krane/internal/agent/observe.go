@@ -3,9 +3,11 @@ package agent
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ type observer struct {
 	client  kubernetes.Interface
 	region  string
 	metrics *metrics
+	logger  *slog.Logger
 	changed func(statesync.Key)
 
 	mu        sync.Mutex
@@ -38,9 +41,9 @@ type observer struct {
 	listed map[string]bool
 }
 
-func newObserver(client kubernetes.Interface, region string, m *metrics, changed func(statesync.Key)) *observer {
+func newObserver(client kubernetes.Interface, region string, m *metrics, logger *slog.Logger, changed func(statesync.Key)) *observer {
 	return &observer{
-		client: client, region: region, metrics: m, changed: changed, listed: map[string]bool{},
+		client: client, region: region, metrics: m, logger: logger, changed: changed, listed: map[string]bool{},
 		pods: map[types.UID]*corev1.Pod{}, byKey: map[statesync.Key]map[types.UID]bool{}, sentinels: map[statesync.Key]*appsv1.Deployment{},
 	}
 }
@@ -60,26 +63,30 @@ func (o *observer) Start(ctx context.Context) error {
 		kindPods: {
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				options.LabelSelector = pods
-				return o.client.CoreV1().Pods("").List(ctx, options)
+				list, err := o.client.CoreV1().Pods("").List(ctx, options)
+				return list, o.failed(ctx, kindPods, err)
 			},
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				options.LabelSelector = pods
 				w, err := o.client.CoreV1().Pods("").Watch(ctx, options)
 				o.reconnected(options, err)
-				return w, err
+				return w, o.failed(ctx, kindPods, err)
 			},
 		},
 		kindSentinels: {
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				options.LabelSelector = deployments
-				return o.client.AppsV1().Deployments("").List(ctx, options)
+				list, err := o.client.AppsV1().Deployments("").List(ctx, options)
+				return list, o.failed(ctx, kindSentinels, err)
 			},
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				options.LabelSelector = deployments
-				return o.client.AppsV1().Deployments("").Watch(ctx, options)
+				w, err := o.client.AppsV1().Deployments("").Watch(ctx, options)
+				return w, o.failed(ctx, kindSentinels, err)
 			},
 		},
 	}
+	ctx = logr.NewContext(ctx, logr.Discard()) // what client-go would write is logged by failed
 	var running sync.WaitGroup
 	for kind, w := range watches {
 		var example runtime.Object = &corev1.Pod{}
@@ -91,6 +98,14 @@ func (o *observer) Start(ctx context.Context) error {
 	}
 	running.Wait()
 	return nil
+}
+
+// failed logs err, if it is one, and returns it.
+func (o *observer) failed(ctx context.Context, kind string, err error) error {
+	if err != nil && ctx.Err() == nil {
+		o.logger.WarnContext(ctx, "cannot be observed now", slog.String("kind", kind), slog.Any("error", err))
+	}
+	return err
 }
 
 func (o *observer) reconnected(options metav1.ListOptions, err error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +85,11 @@ func (r *reporter) owe(key statesync.Key) {
 
 // Reconcile implements reconcile.Reconciler: a look at everything.
 func (r *reporter) Reconcile(context.Context) (reconcile.Result, error) {
+	r.look()
+	return reconcile.Result{}, nil
+}
+
+func (r *reporter) look() {
 	keys := append(r.observer.keys(), r.book.wanted()...)
 	r.mu.Lock()
 	seen := map[statesync.Key]bool{}
@@ -101,15 +107,14 @@ func (r *reporter) Reconcile(context.Context) (reconcile.Result, error) {
 	}
 	r.mu.Unlock()
 	r.queue.Resync(sorted(keys)...)
-	return reconcile.Result{}, nil
 }
 
-// again makes everything be reported anew.
-func (r *reporter) again(ctx context.Context) {
+// again makes everything of a collection be reported anew.
+func (r *reporter) again(collection stream.Collection) {
 	r.mu.Lock()
-	clear(r.accepted)
+	maps.DeleteFunc(r.accepted, func(key statesync.Key, _ string) bool { return key.Collection == string(collection) })
 	r.mu.Unlock()
-	_, _ = r.Reconcile(ctx) // always nil
+	r.look()
 }
 
 // report sends one report, unless the last one said the same.
@@ -242,7 +247,8 @@ func (h *heart) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, fmt.Errorf("heartbeat: %w", err)
 	}
 	if !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
-		h.again(ctx)
+		h.again(stream.Deployments)
+		h.again(stream.Sentinels)
 	}
 	h.last = time.Now()
 	return reconcile.Result{}, nil

@@ -79,7 +79,14 @@ func (r *run) query(ctx context.Context, key statesync.Key) (reconcile.Result, e
 	if id == "" {
 		id = r.book.id(key)
 	}
-	answer, err := r.ask(ctx, e, id)
+	var answer wish
+	var err error = connect.NewError(connect.CodeNotFound, errors.New("its id is not known"))
+	if id != "" {
+		err = r.asks.Do(ctx, e.rpc, func(ctx context.Context) (err error) {
+			answer, err = r.ask(ctx, e, id)
+			return err
+		})
+	}
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
 		r.Logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))
 	}
@@ -126,9 +133,6 @@ func (r *run) ask(ctx context.Context, e *entry, id string) (wish, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	w := wish{known: true}
-	if id == "" {
-		return w, connect.NewError(connect.CodeNotFound, errors.New("its id is not known"))
-	}
 	switch e.component {
 	case render.Deployment:
 		answer, err := r.client.GetDesiredDeploymentState(ctx, connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: id}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type run struct {
 	cell     render.Cell
 	client   ctrlv1connect.ClusterServiceClient
 	metrics  *metrics
+	alarms   *alarms
 	budget   *apply.Budget
 	book     *book
 	theirs   foreigners
@@ -40,15 +42,12 @@ type run struct {
 	replicas map[stream.Collection]*statesync.Replica
 	outage   map[stream.Collection]*atomic.Bool
 	reporter *reporter
+	asks     *breaker.Set
 	sweep    *reconcile.Loop
 	repairs  *reconcile.Queue[statesync.Key]
 	queries  *reconcile.Queue[statesync.Key]
 	members  []reconcile.Member
 }
-
-// settleWait is how long the start waits for the live views. What is not known
-// by then is reported as such, and retried.
-const settleWait = 10 * time.Second
 
 func (a *Agent) newRun(m *metrics) (*run, error) {
 	r := &run{
@@ -60,6 +59,8 @@ func (a *Agent) newRun(m *metrics) (*run, error) {
 		parts: map[render.Component]*part{}, replicas: map[stream.Collection]*statesync.Replica{}, outage: map[stream.Collection]*atomic.Bool{},
 	}
 	r.Periods = a.Periods.complete()
+	r.alarms = newAlarms(m.held)
+	r.asks = &breaker.Set{OnChange: m.breaker, Pause: r.Periods.Pause, Failed: breaker.Unreachable}
 	if r.client == nil {
 		r.client = control.New(a.Config)
 	}
@@ -73,6 +74,7 @@ func (a *Agent) newRun(m *metrics) (*run, error) {
 		access.QPS = -1 // the server's fairness decides
 	}
 	access.Wrap(r.budget.Wrap)
+	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return refused{next} })
 	metadata, err := clientmetadata.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -148,14 +150,14 @@ func (r *run) addParts(client clientmetadata.Interface) {
 
 func (r *run) addReporter(client kubernetes.Interface) {
 	r.reporter = &reporter{
-		client: r.client, breakers: &breaker.Set{OnChange: r.metrics.breaker}, metrics: r.metrics, logger: r.Logger, book: r.book,
+		client: r.client, breakers: &breaker.Set{OnChange: r.metrics.breaker, Pause: r.Periods.Pause}, metrics: r.metrics, logger: r.Logger, book: r.book,
 		session: uint64(time.Now().UnixNano()), //nolint:gosec // after 1970
 		observed: func(collection string) uint64 {
 			return r.replicas[stream.Collection(collection)].Status().Applied.Version
 		},
 	}
 	r.reporter.init()
-	r.reporter.observer = newObserver(client, r.cell.Region, r.metrics, r.reporter.changed)
+	r.reporter.observer = newObserver(client, r.cell.Region, r.metrics, r.Logger, r.reporter.changed)
 	r.add("observer", r.reporter.observer)
 	r.add("reports", r.reporter.queue)
 	r.add("report loop", &reconcile.Loop{Name: "reports", Reconciler: r.reporter, Interval: r.Periods.Report, Jitter: 0.1, Logger: r.Logger})
@@ -170,24 +172,34 @@ func (r *run) addReplicas() {
 	for _, res := range resources() {
 		name := string(res.collection)
 		r.outage[res.collection] = &atomic.Bool{}
-		replica := &statesync.Replica{
-			Source: &stream.Source{
-				Client: r.client, Collection: res.collection, Silence: r.Periods.Silence, Patience: r.Periods.Patience, Logger: r.Logger,
-				OnMessage: func(version uint64) {
-					r.metrics.events.WithLabelValues(name).Inc()
-					if version > 0 {
-						r.metrics.lastSeen.WithLabelValues(name).Set(float64(version))
-					}
-				},
+		source := &heard{}
+		source.Source = &stream.Source{
+			Client: r.client, Collection: res.collection, Silence: r.Periods.Silence, Patience: r.Periods.Patience, Logger: r.Logger,
+			OnMessage: func(version uint64) {
+				source.message = true
+				r.alarms.set(name, "")
+				r.metrics.events.WithLabelValues(name).Inc()
+				if version > 0 {
+					r.metrics.lastSeen.WithLabelValues(name).Set(float64(version))
+				}
 			},
-			Scope: r.cell.Region, Collections: []string{name}, Handle: r.handle, Workers: 16, Retry: r.Periods.Retry, Relist: r.Periods.Relist, Logger: r.Logger,
+		}
+		var epoch string
+		replica := &statesync.Replica{
+			Source: source, Scope: r.cell.Region, Collections: []string{name}, Handle: r.handle, Workers: 16, Retry: r.Periods.Retry, Relist: r.Periods.Relist, Logger: r.Logger,
 			OnSynced: func(s statesync.Snapshot) {
 				r.metrics.fullSyncs.WithLabelValues(name).Inc()
 				r.metrics.connections.WithLabelValues(name, "synced").Inc()
+				r.metrics.fullSync.WithLabelValues(name).Observe(time.Since(source.opened).Seconds())
+				if epoch != "" && epoch != s.Cursor.Epoch {
+					// The database is another, and what was reported may not be in it.
+					r.reporter.again(res.collection)
+				}
+				epoch = s.Cursor.Epoch
 				r.book.forget(name, s.Items)
 				r.sweep.Trigger()
 			},
-			OnStream: func(s statesync.Stream) { r.ended(name, s) },
+			OnStream: func(s statesync.Stream) { r.ended(name, s.Err, source.message) },
 			OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
 				if p.Parked && errors.Is(p.Err, errVault) {
 					r.outage[res.collection].Store(true)
@@ -202,7 +214,7 @@ func (r *run) addReplicas() {
 // settled starts s once what is in the cluster is known, or takes long.
 func (r *run) settled(s reconcile.Starter) reconcile.Starter {
 	return reconcile.StarterFunc(func(ctx context.Context) error {
-		wait, cancel := context.WithTimeout(ctx, settleWait)
+		wait, cancel := context.WithTimeout(ctx, r.Periods.Settle)
 		for _, c := range components() {
 			if err := r.parts[c].live.WaitSynced(wait); err != nil && ctx.Err() == nil {
 				r.Logger.WarnContext(ctx, "a part of the cluster is not known yet", slog.Any("error", err))
@@ -232,23 +244,22 @@ func (r *run) addLoops(kinds discovery.DiscoveryInterface, metadata clientmetada
 	})})
 }
 
-// ended counts a stream.
-func (r *run) ended(collection string, s statesync.Stream) {
+// ended counts a stream, on which a message came or none.
+func (r *run) ended(collection string, err error, message bool) {
 	status := "ended"
 	switch {
-	case errors.Is(s.Err, statesync.ErrUnauthenticated):
+	case errors.Is(err, statesync.ErrUnauthenticated):
 		status = "unauthenticated"
-	case errors.Is(s.Err, statesync.ErrUnknownScope):
-		status = "unknown_region"
-		// Nothing is deleted for it, and somebody should look.
-		r.metrics.held.WithLabelValues("unknown_region").Set(1)
-	case errors.Is(s.Err, statesync.ErrResync):
+	case errors.Is(err, statesync.ErrUnknownScope):
+		status = unknownRegion
+		r.alarms.set(collection, status)
+	case errors.Is(err, stream.ErrClaimed):
+		status = regionClaimed
+		r.alarms.set(collection, status)
+	case errors.Is(err, statesync.ErrResync):
 		status = "resync"
-	case s.Frames == 0:
+	case !message:
 		status = "failed"
-	}
-	if status != "unknown_region" && s.Frames > 1 {
-		r.metrics.held.WithLabelValues("unknown_region").Set(0)
 	}
 	r.metrics.connections.WithLabelValues(collection, status).Inc()
 }

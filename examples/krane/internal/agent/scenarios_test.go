@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/controltest"
 )
@@ -32,6 +33,18 @@ func scenarios() map[string]func(*bench) {
 		"a namespace of others":        namespaceOfOthers,
 		"killed between two steps":     killed,
 		"vault outage":                 vaultOutage,
+		"kubernetes outage":            kubernetesOutage,
+		"control plane outage":         controlOutage,
+		"two agents":                   twoAgents,
+		"a second cell":                secondCell,
+		"a lost region":                regionLost,
+		"a silent region":              silentRegion,
+		"a restored database":          restored,
+		"a lost watch of pods":         podWatchLost,
+		"breakers":                     breakers,
+		"point queries fail":           queriesFail,
+		"a burst":                      burst,
+		"a crash loop":                 crashLoop,
 		"no proof cut list":            noProof(controltest.Faults{CutAfter: 1}),
 		"no proof wrong count":         noProof(controltest.Faults{Lie: true}),
 		"no proof wrong digest":        noProof(controltest.Faults{WrongDigest: true}),
@@ -97,6 +110,14 @@ func bootstrapResumeStop(b *bench) {
 	require.Equal(b.t, before.Lists["deployments"], after.Lists["deployments"])
 	require.Equal(b.t, before.Sent["deployments"]+5, after.Sent["deployments"], "those that changed, and no other")
 	eventually(b.t, "what belonged to it goes", func() bool { return !b.exists("secret", "deploy-d-web-1") && !b.exists("poddisruptionbudget", "web-1") })
+
+	for _, metric := range []string{
+		"reconcile_operations_total", "resync_corrections_total", "watcher_full_syncs_total", "watcher_version_last_seen", "stream_connections_total",
+		"stream_events_received_total", "dispatch_total", "full_sync_duration_seconds_count", "report_status_duration_seconds_count", "report_deduped_total",
+		"pod_watch_reconnects_total", "parked_objects", "deletions_held", "stream_lag_versions", "unreported_deletions",
+	} {
+		require.NotEmpty(b.t, b.metric(metric), metric)
+	}
 
 	// Reports are in order, and say what they are about.
 	last := uint64(0)
@@ -187,7 +208,7 @@ func policyRemoved(b *bench) {
 	b.want(flagged, lost, stays)
 	b.start()
 	eventually(b.t, "all are there", func() bool { return b.count("ciliumnetworkpolicies") == 3 })
-	b.want(&ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: b.name, K8SName: "flagged"})
+	b.want(b.gonePolicy("flagged"))
 	eventually(b.t, "the flagged one goes", func() bool { return !b.exists("ciliumnetworkpolicy", "flagged") })
 	b.server.Forget(b.t, lost)
 	eventually(b.t, "the lost one goes", func() bool { return !b.exists("ciliumnetworkpolicy", "lost") })
@@ -229,15 +250,15 @@ func order(b *bench) {
 	b.stop()
 	var slow atomic.Bool
 	seen := make(chan struct{}, 1)
-	b.startWith(func(verb, name string) time.Duration {
-		if verb == "patch" && name == "web" && slow.Load() {
+	b.startWith(func(r applytest.Request) applytest.Fault {
+		if r.Verb == "patch" && r.Name == "web" && slow.Load() {
 			select {
 			case seen <- struct{}{}:
 			default:
 			}
-			return 2 * time.Second
+			return applytest.Fault{Delay: 2 * time.Second}
 		}
-		return 0
+		return applytest.Fault{}
 	})
 	b.synced(1)
 	slow.Store(true)

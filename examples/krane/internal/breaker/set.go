@@ -3,13 +3,18 @@ package breaker
 import (
 	"context"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 )
 
 // Set has a breaker with the usual limits for each RPC: one that fails does not
-// stop the others. The zero value is ready. It is safe for concurrent use.
+// stop the others. The zero value is ready. It is safe for concurrent use. Set the
+// fields before the first call.
 type Set struct {
+	// Pause and Failed are those of each Breaker.
+	Pause  time.Duration
+	Failed func(error) bool
 	// OnChange is called, if set, with each new state of an RPC's breaker, from
 	// several goroutines at once. It must not call the set.
 	OnChange func(rpc string, to State)
@@ -28,7 +33,7 @@ func (s *Set) breaker(rpc string) *Breaker {
 	defer s.mu.Unlock()
 	b := s.rpc[rpc]
 	if b == nil {
-		b = &Breaker{}
+		b = &Breaker{Pause: s.Pause, Failed: s.Failed}
 		if s.OnChange != nil {
 			b.OnChange = func(to State) { s.OnChange(rpc, to) }
 		}
@@ -54,4 +59,10 @@ func TransportFailure(err error) bool {
 	default:
 		return false
 	}
+}
+
+// Unreachable is TransportFailure without Internal: for an RPC that says so of a
+// single row, which tells nothing about the others.
+func Unreachable(err error) bool {
+	return TransportFailure(err) && connect.CodeOf(err) != connect.CodeInternal
 }

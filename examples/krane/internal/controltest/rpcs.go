@@ -97,7 +97,13 @@ func policy(m *ctrlv1.CiliumNetworkPolicyState, i statesync.Item) {
 // find looks for the item that is, which is given each apply message of the
 // collection. It returns NotFound when there is none.
 func (s *Server) find(ctx context.Context, header http.Header, collection string, is func(statesync.Item) bool) error {
+	s.mu.Lock()
+	s.queries++
+	s.mu.Unlock()
 	f, err := s.enter(header)
+	if err == nil && f.Query != 0 {
+		err = connect.NewError(f.Query, errors.New("no answer"))
+	}
 	if err != nil {
 		return err
 	}

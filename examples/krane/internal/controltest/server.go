@@ -43,6 +43,7 @@ type Server struct {
 	sent    map[string]int
 	beats   int
 	calls   int
+	queries int
 	cut     map[int]context.CancelFunc
 	next    int
 	source  statesync.Server
@@ -52,6 +53,8 @@ type Server struct {
 type Faults struct {
 	// Token is what callers must show. Empty: secret.
 	Token string
+	// Cell, if set, is the only one that is served.
+	Cell string
 	// UnknownRegion answers every call as if the region were none.
 	UnknownRegion bool
 	// CutAfter ends each stream without a word after so many messages. 0: never.
@@ -68,11 +71,14 @@ type Faults struct {
 	Internal bool
 	// Broken is a collection whose streams all fail with Internal.
 	Broken string
+	// Item, if set, is called before each message but markers is sent.
+	Item func(collection string, version uint64)
 	// Report, if set, is asked before each report is stored; with its error the
 	// report is refused.
 	Report func(proto.Message) error
-	// NotFound answers point queries so.
+	// NotFound answers point queries so, Query with that code.
 	NotFound bool
+	Query    connect.Code
 }
 
 // Start starts a server for the region, which ends with the test.
@@ -210,15 +216,16 @@ type Counts struct {
 	// Streams and Lists count streams by collection, Sent messages but markers.
 	Streams, Lists, Sent map[string]int
 	Heartbeats           int
-	// Calls counts heartbeats, those that were refused too.
-	Calls int
+	// Calls counts heartbeats and Queries point queries, those that were refused
+	// too.
+	Calls, Queries int
 }
 
 // Counts returns them.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Streams: maps.Clone(s.streams), Lists: maps.Clone(s.lists), Sent: maps.Clone(s.sent), Heartbeats: s.beats, Calls: s.calls}
+	return Counts{Streams: maps.Clone(s.streams), Lists: maps.Clone(s.lists), Sent: maps.Clone(s.sent), Heartbeats: s.beats, Calls: s.calls, Queries: s.queries}
 }
 
 func (s *Server) enter(header http.Header) (Faults, error) {
@@ -234,6 +241,8 @@ func (s *Server) enter(header http.Header) (Faults, error) {
 		return f, connect.NewError(connect.CodeUnauthenticated, errors.New("who is it"))
 	case header.Get("X-Krane-Region") != s.region || f.UnknownRegion:
 		return f, failed("unknown-region")
+	case f.Cell != "" && header.Get("X-Krane-Cell") != f.Cell:
+		return f, failed("region-claimed")
 	}
 	return f, nil
 }
@@ -297,13 +306,16 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 			if f.Hide {
 				continue
 			}
+			if f.Item != nil {
+				f.Item(collection, i.Version)
+			}
+			t.add(i)
+			s.mu.Lock() // before the agent can act on it
+			s.sent[collection]++
+			s.mu.Unlock()
 			if err := send(i, nil); err != nil {
 				return err
 			}
-			t.add(i)
-			s.mu.Lock()
-			s.sent[collection]++
-			s.mu.Unlock()
 		}
 		switch {
 		case f.NoMarkers || frame.More || frame.Type == statesync.FrameItems || frame.Type == statesync.FrameHeader:

@@ -24,6 +24,8 @@ var (
 	ErrSilent = errors.New("stream is silent")
 	// ErrBroken is a stream that is not what its markers say.
 	ErrBroken = errors.New("stream breaks the contract")
+	// ErrClaimed is a region whose agent is that of another cell.
+	ErrClaimed = errors.New("region is claimed by an agent of another cell")
 )
 
 // Source is one watch RPC as a statesync.Source, for one Replica: it remembers
@@ -173,6 +175,8 @@ func classify(err error, from statesync.Cursor) error {
 			return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: from}
 		case "unknown-region":
 			return fmt.Errorf("%w: %w", statesync.ErrUnknownScope, err)
+		case "region-claimed":
+			return fmt.Errorf("%w: %w", ErrClaimed, err)
 		}
 	default:
 	}

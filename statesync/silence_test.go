@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,10 +80,19 @@ func TestARequestSaysWhatIsAskedFor(t *testing.T) {
 	require.Equal(t, "/sync/scopes/a%2Fb%20c%3F/items", asked.URL.EscapedPath())
 	require.Equal(t, "after=7&collection=x&collection=y&epoch=e&floor=3&watch=true", asked.URL.RawQuery)
 
+	client = &statesync.Client{URL: "http://server", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		asked = r
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"type":"page","epoch":"e","version":9,"more":true,"floor":4}`))}, nil
+	})}
+	page, err := client.Page(t.Context(), w, 7, 20*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, "after=7&collection=x&collection=y&epoch=e&floor=3&limit=7&wait=20s", asked.URL.RawQuery)
+	require.Equal(t, statesync.Cursor{Epoch: "e", Version: 9, Floor: 4}, page.Next())
+
 	asked = nil
 	client.Authorize = func(*http.Request) error { return errors.New("no token yet") }
 	require.EqualError(t, client.Watch(t.Context(), w, nil), "credential: no token yet")
-	_, err := client.Page(t.Context(), statesync.Watch{}, 1, 0)
+	_, err = client.Page(t.Context(), statesync.Watch{}, 1, 0)
 	require.ErrorIs(t, err, statesync.ErrInvalid)
 	_, err = client.Report(t.Context(), "eu", statesync.Report{})
 	require.ErrorIs(t, err, statesync.ErrInvalid)

@@ -177,42 +177,47 @@ func namespaceOfOthers(b *bench) {
 	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
 }
 
-// killed is D13: dead after a write, the next process goes on.
-func killed(b *bench) {
-	b.want(b.deployment("web"))
-	for _, after := range []int{1, 3, 4, 5} {
-		var writes atomic.Int64
+// dies runs one agent after another that is killed right after its first request
+// of this kind, until one has none to make. It returns how many were killed.
+func (b *bench) dies(operation string, is func(applytest.Request) bool) (times int) {
+	b.t.Helper()
+	done := func() bool {
+		return b.metric(fmt.Sprintf(`reconcile_operations_total{operation=%q,resource_type="deployments",result="success"}`, operation)) != ""
+	}
+	for ; ; times++ {
+		var begun atomic.Bool
 		b.startWith(func(r applytest.Request) applytest.Fault {
-			if r.Writes() && int(writes.Add(1)) == after {
+			switch {
+			case !is(r):
+				return applytest.Fault{}
+			case begun.CompareAndSwap(false, true):
 				return applytest.Fault{Crash: true, LoseAnswer: true}
+			default: // one that was on its way as well
+				return applytest.Fault{Lose: true}
 			}
-			return applytest.Fault{}
 		})
-		eventually(b.t, "it dies", b.net.Crashed)
+		eventually(b.t, "it dies, or is done", func() bool { return b.net.Crashed() || done() })
+		if !b.net.Crashed() {
+			return times
+		}
 		b.stop()
 	}
-	b.start()
+}
+
+// killed is D13: dead after any write, the next process goes on.
+func killed(b *bench) {
+	const kinds = "secrets,serviceaccounts,replicasets,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets"
+	b.want(b.deployment("web"))
+	times := b.dies("apply", applytest.Request.Writes)
+	require.GreaterOrEqual(b.t, times, 9, "a namespace, its account, six objects, and owners for those before the ReplicaSet")
 	eventually(b.t, "it runs in the end", func() bool { return b.running("web") })
-	eventually(b.t, "with all that belongs to it", func() bool {
-		return b.count("secrets,serviceaccounts,replicasets,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets", "-l", "app.kubernetes.io/component=deployment") == 6
-	})
+	require.Equal(b.t, 6, b.count(kinds, "-l", "app.kubernetes.io/component=deployment"), "with all that belongs to it")
 	require.Empty(b.t, b.deletes())
+	b.stop()
 	b.want(b.stopped("web"))
-	b.stop()
 	// The same on the way back.
-	var deletions atomic.Int64
-	b.startWith(func(r applytest.Request) applytest.Fault {
-		if r.Verb == "delete" && deletions.Add(1) == 2 {
-			return applytest.Fault{Crash: true, LoseAnswer: true}
-		}
-		return applytest.Fault{}
-	})
-	eventually(b.t, "it dies", b.net.Crashed)
-	b.stop()
-	b.start()
-	eventually(b.t, "nothing is left", func() bool {
-		return b.count("secrets,serviceaccounts,replicasets,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets", "-l", "app.kubernetes.io/component=deployment") == 0
-	})
+	require.NotZero(b.t, b.dies("delete", func(r applytest.Request) bool { return r.Verb == "delete" }))
+	eventually(b.t, "nothing is left", func() bool { return b.count(kinds, "-l", "app.kubernetes.io/component=deployment") == 0 })
 	eventually(b.t, "and that is reported", func() bool { return b.server.Instances()["web"] == nil })
 }
 

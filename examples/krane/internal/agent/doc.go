@@ -23,10 +23,18 @@
 // once (apply.Live), and every minute each owned workload is asked for by a point
 // query and looked at. At rest neither sends a write.
 //
+// # When something is down
+//
+// While the API server is down nothing is acknowledged, and what is not seen is
+// not taken for gone; while the control plane is, what it last said holds. Where
+// it refuses the region as such, deletions_held says so until it does not. Two
+// agents of a region do the same work twice, and neither undoes the other's.
+//
 // # Reports
 //
 // Each deployment is reported when what runs of it has changed since the last
 // report that was accepted, and each sentinel likewise. That a deployment is gone
 // is reported until it is acknowledged, and again after a restart, for every
-// delete message of the first list.
+// delete message of the first list. Everything is reported anew after a silence,
+// and to a database that is another.
 package agent

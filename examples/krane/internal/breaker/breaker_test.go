@@ -232,6 +232,26 @@ func TestEachRPCHasItsOwnAndChangesAreTold(t *testing.T) {
 	})
 }
 
+func TestASetGivesItsLimitsToEachBreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set := breaker.Set{Pause: time.Hour, Failed: breaker.Unreachable}
+		call := func(code connect.Code) error {
+			return set.Do(t.Context(), "rpc", func(context.Context) error { return connect.NewError(code, nil) })
+		}
+		for range 20 {
+			require.NotErrorIs(t, call(connect.CodeInternal), breaker.ErrOpen, "it is about one row")
+		}
+		for range 5 {
+			require.NotErrorIs(t, call(connect.CodeUnavailable), breaker.ErrOpen)
+		}
+		time.Sleep(time.Hour - time.Nanosecond)
+		require.ErrorIs(t, call(connect.CodeUnavailable), breaker.ErrOpen)
+		time.Sleep(time.Nanosecond)
+		require.NotErrorIs(t, call(connect.CodeUnavailable), breaker.ErrOpen)
+	})
+}
+
 // TestItDoesWhatASimpleModelDoes compares it, call by call, with a model that
 // keeps the whole history.
 func TestItDoesWhatASimpleModelDoes(t *testing.T) {

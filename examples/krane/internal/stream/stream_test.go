@@ -149,6 +149,7 @@ func TestAListThatIsNotWhatItSaysIsNeverComplete(t *testing.T) {
 		"another count":      {controltest.Faults{Lie: true}, stream.ErrBroken},
 		"another digest":     {controltest.Faults{WrongDigest: true}, stream.ErrBroken},
 		"unknown region":     {controltest.Faults{UnknownRegion: true}, statesync.ErrUnknownScope},
+		"another cell's":     {controltest.Faults{Cell: "other"}, stream.ErrClaimed},
 		"another credential": {controltest.Faults{Token: "other"}, statesync.ErrUnauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {

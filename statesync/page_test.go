@@ -32,7 +32,10 @@ func TestALongPollEndsWithWhatThereIs(t *testing.T) {
 	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, _ *counted) { //nolint:thelper // a test
 		began := time.Now()
 		require.NoError(t, log.Commit(put("a", 1), put("b", 1)))
-		answer, done := request(ctx, server, "?wait=30s&limit=1")
+		answer, done := request(ctx, server, "?watch=false")
+		<-done
+		require.Contains(t, answer.Body.String(), `{"type":"page"`)
+		answer, done = request(ctx, server, "?wait=30s&limit=1")
 		<-done
 		require.Zero(t, time.Since(began))
 		require.Contains(t, answer.Body.String(), `"after":0,"version":1,"head":2,"more":true,"items":[{"version":1`)

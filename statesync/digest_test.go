@@ -31,6 +31,7 @@ func TestADigestTellsSetsOfItemsApart(t *testing.T) {
 		of(is("b", 1)),
 		of(key("ab", "c")),
 		of(key("a", "bc")),
+		of(key("a", "c")),
 		of(key("", "abc")),
 	}
 	for n, digest := range different {

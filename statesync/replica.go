@@ -107,8 +107,9 @@ type Stream struct {
 // Status is how far a Replica is.
 type Status struct {
 	// Cursor is what was received. Applied is the acknowledged cursor:
-	// everything up to there was handled, and proven to be everything. Head is
-	// how far the log is known to be.
+	// everything up to there was handled, and proven to be everything. What a
+	// newer item of the same key replaced before it was handled counts as well.
+	// Head is how far the log is known to be.
 	Cursor, Applied Cursor
 	Head            uint64
 	// Pending counts the keys that are not handled yet, Parked those that were

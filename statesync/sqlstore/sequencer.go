@@ -17,8 +17,10 @@ const (
 	stuck = time.Second
 	// acting is how long it then goes on.
 	acting = 30 * time.Second
-	// longestRest bounds the pause between batches.
+	// longestRest bounds the pause between batches, restOf what each change adds
+	// to it: who commits alone is not kept waiting, and many make large batches.
 	longestRest = 2 * time.Millisecond
+	restOf      = 200 * time.Microsecond
 	// lookAgain is how often the whole queue is looked at, rows of transactions
 	// that were seen included: somebody may have loaded some from a dump.
 	lookAgain = 10 * time.Minute
@@ -121,12 +123,14 @@ func (r *running) sequenceOn(ctx context.Context, on session, leads func(ctx con
 				seen, again = nothingSeen, time.Now().Add(lookAgain)
 			}
 			began := time.Now()
-			if seen, err = r.batch(ctx, on, from, seen); err != nil {
+			var changes int
+			if seen, changes, err = r.batch(ctx, on, from, seen); err != nil {
 				return fmt.Errorf("batch: %w", err)
 			}
 			first = false
-			// As long again belongs to the writers, and makes the next batch larger.
-			rest(ctx, min(time.Since(began), longestRest))
+			// Up to as long again belongs to the writers, and makes the next batch
+			// larger.
+			rest(ctx, min(time.Since(began), time.Duration(changes)*restOf, longestRest))
 		}
 		select {
 		case <-ctx.Done():
@@ -150,8 +154,9 @@ type moved struct {
 const nothingSeen = "1:1:"
 
 // batch gives versions to everything that is committed. What the snapshot seen
-// has shown was moved before; it returns the one that this batch has seen.
-func (r *running) batch(ctx context.Context, on session, from origin, seen string) (now string, err error) {
+// has shown was moved before; it returns the one that this batch has seen, and how
+// many changes it moved.
+func (r *running) batch(ctx context.Context, on session, from origin, seen string) (now string, changes int, err error) {
 	began := time.Now()
 	var heads []moved
 	var changed bool
@@ -183,22 +188,21 @@ func (r *running) batch(ctx context.Context, on session, from origin, seen strin
 	})
 	switch {
 	case errors.Is(err, errIdle):
-		return cmp.Or(now, seen), nil
+		return cmp.Or(now, seen), 0, nil
 	case err != nil:
-		return seen, err
+		return seen, 0, err
 	}
 	if changed {
 		r.watcher.stale(nil)
 	}
 	r.announce(heads)
-	if r.OnBatch != nil {
-		b := Batch{Scopes: len(heads), Took: time.Since(began)}
-		for _, m := range heads {
-			b.Changes += m.changes
-		}
-		r.OnBatch(b)
+	for _, m := range heads {
+		changes += m.changes
 	}
-	return cmp.Or(now, seen), nil
+	if r.OnBatch != nil {
+		r.OnBatch(Batch{Changes: changes, Scopes: len(heads), Took: time.Since(began)})
+	}
+	return cmp.Or(now, seen), changes, nil
 }
 
 // errIdle ends a transaction that had nothing to do, without a commit that would

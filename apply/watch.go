@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -76,7 +79,7 @@ func (l *Live) watchSource(ctx context.Context, kind schema.GroupVersionKind, in
 			options.LabelSelector = selector
 			w, err := resource.Watch(ctx, options)
 			if err != nil {
-				return w, failed(err)
+				return w, notAwaited(failed(err), options)
 			}
 			into.setErr(into.namespace, nil)
 			return newVigil(w, watchSilence), nil
@@ -104,6 +107,16 @@ func (l *Live) watchSource(ctx context.Context, kind schema.GroupVersionKind, in
 		again()
 		nudges.Wait()
 	}
+}
+
+// notAwaited hides from the reflector that a watch which begins with a list was
+// refused: it would wait for up to a minute then, whatever its context says. Now it
+// lists instead, and waits as long, or until its context ends.
+func notAwaited(err error, options metav1.ListOptions) error {
+	if options.SendInitialEvents != nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // resolve asks the mapper until it knows the kind. Nil: ctx ended.

@@ -79,10 +79,20 @@ func (b *bench) fails(operation string, collections ...string) {
 // nor is what is not seen taken for gone.
 func kubernetesOutage(b *bench) {
 	b.agent.Periods.Retry.Retries = 0 // a short outage here is many of its retries
+	b.agent.Periods.Heartbeat = 100 * time.Millisecond
+	acknowledged := func(below uint64) func() bool {
+		return func() bool {
+			page, err := b.server.Log.Read(b.t.Context(), b.name, 0, 1)
+			require.NoError(b.t, err)
+			at := b.server.Acknowledged()
+			return at.Epoch == page.Epoch && at.Version+below == page.Head
+		}
+	}
 	b.want(b.deployment("web"), b.deployment("api"), b.sentinel("guard"), b.policy("egress"), b.policy("ingress"))
 	b.start()
 	eventually(b.t, "all of it runs", func() bool { return b.running("web") && b.running("api") && b.count("ciliumnetworkpolicies") == 4 })
 	eventually(b.t, "all of it is acknowledged", func() bool { return b.lag() == "0 0 0" && b.ready() })
+	eventually(b.t, "heartbeats say so", acknowledged(0))
 
 	b.wire.cut()
 	web, guard := b.deployment("web"), b.sentinel("guard")
@@ -94,6 +104,7 @@ func kubernetesOutage(b *bench) {
 	b.fails("apply", "deployments", "sentinels")
 	b.fails("delete", "deployments", "policies")
 	require.Equal(b.t, "5 3 1", b.lag())
+	eventually(b.t, "heartbeats say so", acknowledged(5))
 	require.False(b.t, b.gone("api"))
 
 	// The next process knows nothing of the cluster.
@@ -110,6 +121,7 @@ func kubernetesOutage(b *bench) {
 
 	b.wire.mend()
 	eventually(b.t, "all is acknowledged", func() bool { return b.lag() == "0 0 0" && b.ready() })
+	eventually(b.t, "heartbeats say so", acknowledged(0))
 	eventually(b.t, "the new one runs", func() bool { return b.running("late") && b.running("web") })
 	eventually(b.t, "the other is gone, and reported so", func() bool { return b.server.Instances()["api"] == nil && b.gone("api") })
 	require.Equal(b.t, web.GetImage(), b.kubectl("get", "replicaset", "web", "-n", b.name, "-o", "jsonpath={.spec.template.spec.containers[0].image}"))

@@ -231,20 +231,36 @@ type heart struct {
 	*reporter
 	region, platform string
 	interval         time.Duration
-	last             time.Time
+	// acknowledged returns how far the agent is, and the zero Cursor as long as
+	// that is not known. reconnect lets the streams try again.
+	acknowledged func() statesync.Cursor
+	reconnect    func()
+	last         time.Time
+	failed       bool
 }
 
 // Reconcile implements reconcile.Reconciler. After a silence for which the
 // control plane may have given up on the region, everything is reported anew.
+// The first answer after a failure ends the pauses of the streams: the control
+// plane is back, or a new token is there.
 func (h *heart) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	err := h.breakers.Do(ctx, "Heartbeat", func(ctx context.Context) error {
-		_, err := h.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Region: h.region, Platform: h.platform}))
+		at := h.acknowledged()
+		_, err := h.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{
+			Region: h.region, Platform: h.platform,
+			AgentEpoch: h.session, Sequence: h.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch,
+		}))
 		return err
 	})
+	failed := h.failed
+	h.failed = err != nil
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("heartbeat: %w", err)
+	}
+	if failed {
+		h.reconnect()
 	}
 	if !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
 		h.again(stream.Deployments)

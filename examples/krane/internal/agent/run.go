@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -163,9 +164,30 @@ func (r *run) addReporter(client kubernetes.Interface) {
 	r.add("report loop", &reconcile.Loop{Name: "reports", Reconciler: r.reporter, Interval: r.Periods.Report, Jitter: 0.1, Logger: r.Logger})
 	r.add("heartbeat", &reconcile.Loop{
 		Name: "heartbeat", Interval: r.Periods.Heartbeat, Logger: r.Logger,
-		Backoff:    reconcile.Backoff{Min: min(time.Second, r.Periods.Heartbeat), Max: r.Periods.Heartbeat, Jitter: 0.5},
-		Reconciler: &heart{reporter: r.reporter, region: r.cell.Region, platform: r.cell.Platform, interval: r.Periods.Heartbeat},
+		Backoff: reconcile.Backoff{Min: min(time.Second, r.Periods.Heartbeat), Max: r.Periods.Heartbeat, Jitter: 0.5},
+		Reconciler: &heart{
+			reporter: r.reporter, region: r.cell.Region, platform: r.cell.Platform, interval: r.Periods.Heartbeat,
+			acknowledged: r.acknowledged,
+			reconnect: func() {
+				for _, replica := range r.replicas {
+					replica.Reconnect()
+				}
+			},
+		},
 	})
+}
+
+// acknowledged returns how far all streams are, if they speak of one epoch.
+func (r *run) acknowledged() statesync.Cursor {
+	at := statesync.Cursor{Version: math.MaxUint64}
+	for _, replica := range r.replicas {
+		applied := replica.Status().Applied
+		if applied.Epoch == "" || at.Epoch != "" && at.Epoch != applied.Epoch {
+			return statesync.Cursor{}
+		}
+		at = statesync.Cursor{Epoch: applied.Epoch, Version: min(at.Version, applied.Version)}
+	}
+	return at
 }
 
 func (r *run) addReplicas() {

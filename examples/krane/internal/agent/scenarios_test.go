@@ -278,17 +278,26 @@ func tokenReplaced(b *bench) {
 	file := filepath.Join(b.t.TempDir(), "token")
 	require.NoError(b.t, os.WriteFile(file, []byte("secret\n"), 0o600))
 	b.agent.Config.Control.Token, b.agent.Config.TokenFile = "", file
+	b.agent.Periods.Heartbeat = 100 * time.Millisecond
 	b.want(b.deployment("web"))
 	b.start()
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
-	b.server.Set(controltest.Faults{Token: "new"})
-	eventually(b.t, "it is said", func() bool {
-		n := b.metric(`stream_connections_total{resource_type="deployments",status="unauthenticated"}`)
-		return n != "" && n != "0"
-	})
-	require.NoError(b.t, os.WriteFile(file, []byte("new\n"), 0o600))
-	before := b.server.Counts().Heartbeats
-	eventually(b.t, "the new token is used", func() bool { return b.server.Counts().Heartbeats > before })
-	// The streams follow after their pause, up to a minute.
+	// Without a word of the heartbeats the streams would wait for half a minute
+	// each time.
+	within := time.Now().Add(100 * time.Second)
+	for n := range 4 {
+		refused := `stream_connections_total{resource_type="deployments",status="unauthenticated"}`
+		had := b.metric(refused)
+		token := fmt.Sprint("new-", n)
+		b.server.Set(controltest.Faults{Token: token})
+		eventually(b.t, "it is said", func() bool { return b.metric(refused) != had })
+		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+		before := b.server.Counts()
+		eventually(b.t, "the new token is used", func() bool {
+			now := b.server.Counts()
+			return now.Heartbeats > before.Heartbeats && now.Streams["deployments"] > before.Streams["deployments"]
+		})
+		require.True(b.t, time.Now().Before(within), "the streams are told of the new token")
+	}
 	require.Empty(b.t, b.deletes())
 }

@@ -186,6 +186,7 @@ func (s *Server) Heartbeat(_ context.Context, r *connect.Request[ctrlv1.Heartbea
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beats++
+	s.acknowledged = statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetObservedVersion()}
 	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
 }
 

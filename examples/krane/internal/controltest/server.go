@@ -47,6 +47,8 @@ type Server struct {
 	cut     map[int]context.CancelFunc
 	next    int
 	source  statesync.Server
+	// acknowledged is what the newest heartbeat said.
+	acknowledged statesync.Cursor
 }
 
 // Faults is what goes wrong. The zero Faults is nothing.
@@ -209,6 +211,13 @@ func (s *Server) Reports() []proto.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.reports)
+}
+
+// Acknowledged returns how far the agent said it is, in its newest heartbeat.
+func (s *Server) Acknowledged() statesync.Cursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acknowledged
 }
 
 // Counts are what a Server has seen of its callers.

@@ -19,7 +19,8 @@ func newRootCommand(lookupEnv func(string) (string, bool)) *cobra.Command {
 		Short: "Serve the desired state of every cluster to its agent",
 		Long: `Serve the desired state of every cluster to its agent.
 
-The API, /healthz and /readyz are on --listen; /metrics is on --metrics-listen.
+The API, a page at /status, /healthz and /readyz are on --listen; /metrics is on
+--metrics-listen.
 Each flag has an environment variable as fallback: ` + envPrefix + `<FLAG>, such
 as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		Args:          noArgs,

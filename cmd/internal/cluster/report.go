@@ -30,7 +30,9 @@ func (m made) before(kept made) bool {
 
 // ReportDeploymentStatus stores what runs of one deployment: the instances of
 // the report and no others.
-func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportDeploymentStatusRequest]) (*connect.Response[ctrlv1.ReportDeploymentStatusResponse], error) {
+func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportDeploymentStatusRequest]) (_ *connect.Response[ctrlv1.ReportDeploymentStatusResponse], err error) {
+	ended := s.observe(deployments)
+	defer func() { ended(err) }()
 	c, err := s.caller(ctx, "")
 	if err != nil {
 		return nil, err
@@ -137,7 +139,9 @@ func statusOf(status ctrlv1.ReportDeploymentStatusRequest_Update_Instance_Status
 }
 
 // ReportSentinelStatus stores how one sentinel is.
-func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportSentinelStatusRequest]) (*connect.Response[ctrlv1.ReportSentinelStatusResponse], error) {
+func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportSentinelStatusRequest]) (_ *connect.Response[ctrlv1.ReportSentinelStatusResponse], err error) {
+	ended := s.observe(sentinels)
+	defer func() { ended(err) }()
 	c, err := s.caller(ctx, "")
 	if err != nil {
 		return nil, err

@@ -48,6 +48,7 @@ type Service struct {
 	sent    *prometheus.CounterVec
 	skipped *prometheus.CounterVec
 	streams *prometheus.GaugeVec
+	reports *prometheus.HistogramVec
 	open    openStreams
 	// shelves has a shelf for each region and collection.
 	shelves sync.Map
@@ -82,10 +83,16 @@ func New(config Config) (*Service, error) {
 			Name: "trueup_controlplane_streams",
 			Help: "Open streams, by region and resource type.",
 		}, []string{"region", "resource_type"}),
+		reports: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trueup_controlplane_report_duration_seconds",
+			Help: "Time to store a report of an agent, by resource type and result: ok, or the code it was refused with.",
+		}, []string{"resource_type", "result"}),
 	}
 	if config.Registerer != nil {
-		if err := errors.Join(config.Registerer.Register(s.sent), config.Registerer.Register(s.skipped), config.Registerer.Register(s.streams)); err != nil {
-			return nil, err
+		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, newLeases(s.db, s.logger)} {
+			if err := config.Registerer.Register(c); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s, nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
@@ -38,6 +39,7 @@ type world struct {
 	store    *cluster.Store
 	url      string
 	tokens   map[string]string
+	registry *prometheus.Registry
 }
 
 // each runs test on both databases.
@@ -74,7 +76,8 @@ func (w *world) serve(database *db.Database) string {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	feed := &statesync.Server{Log: database.Log, Heartbeat: 100 * time.Millisecond}
-	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler)})
+	w.registry = prometheus.NewRegistry()
+	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler), Registerer: w.registry})
 	require.NoError(w.t, err)
 	ended := make(chan error, 2)
 	go func() { ended <- database.Log.Start(ctx) }()

@@ -1,0 +1,55 @@
+package cluster_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+func TestMetricsTellOfRegionsAndReports(t *testing.T) {
+	database, err := db.SQLite{Path: filepath.Join(t.TempDir(), "trueup.db")}.Open(t.Context())
+	require.NoError(t, err)
+	w := newWorld(t, database)
+	leases := func(alive, silent, never string) {
+		t.Helper()
+		require.NoError(t, testutil.GatherAndCompare(w.registry, strings.NewReader(`
+# HELP trueup_controlplane_regions Regions by the lease of their agent: alive, silent (no heartbeat for 2 minutes) or never (no heartbeat yet).
+# TYPE trueup_controlplane_regions gauge
+trueup_controlplane_regions{lease="alive"} `+alive+`
+trueup_controlplane_regions{lease="never"} `+never+`
+trueup_controlplane_regions{lease="silent"} `+silent+`
+`), "trueup_controlplane_regions"))
+	}
+	leases("0", "0", "2")
+	_, err = w.agent().Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+	require.NoError(t, err)
+	leases("1", "0", "1")
+	w.sql(`UPDATE regions SET heartbeat_at = 1 WHERE heartbeat_at > 0`)
+	leases("0", "1", "1")
+
+	w.put("d_1", "running", deployment("one", "one:1"))
+	for _, name := range []string{"one", "nobody"} {
+		_, err = w.agent().ReportDeploymentStatus(t.Context(), connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+			Change: &ctrlv1.ReportDeploymentStatusRequest_Delete_{Delete: &ctrlv1.ReportDeploymentStatusRequest_Delete{K8SName: name}},
+		}))
+		require.Equal(t, name == "one", err == nil, "%v", err)
+	}
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	timed := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() == "trueup_controlplane_report_duration_seconds" {
+			for _, m := range family.GetMetric() {
+				timed[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	require.Equal(t, map[string]uint64{"deployments ok": 1, "deployments not_found": 1}, timed)
+}

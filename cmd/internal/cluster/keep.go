@@ -33,7 +33,7 @@ import (
 type Keeper struct {
 	// Store is the database. Required.
 	Store *Store
-	// Every is the time between looks. Zero: 5 minutes.
+	// Every is the time between looks. Zero: 1 minute.
 	Every time.Duration
 	// Settle is how long tables and log must differ in the same way: a change
 	// is not in the log at once. Zero: 5 s.
@@ -70,7 +70,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}
 	}
 	loop := &reconcile.Loop{
-		Name: "keeper", Interval: cmp.Or(k.Every, 5*time.Minute), Jitter: 0.1, Logger: k.logger(),
+		Name: "keeper", Interval: cmp.Or(k.Every, time.Minute), Jitter: 0.1, Logger: k.logger(),
 		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, k.Look(ctx) }),
 	}
 	return loop.Start(ctx)

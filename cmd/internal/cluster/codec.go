@@ -14,9 +14,8 @@ type codec struct {
 	bytes sync.Map
 }
 
-// remember marshals the message, in place of another.
-func (c *codec) remember(message, instead state) {
-	c.forget(instead)
+// remember marshals the message, until it is forgotten.
+func (c *codec) remember(message state) {
 	if m, ok := message.(proto.Message); ok {
 		if b, err := proto.Marshal(m); err == nil { // or else Marshal says why not
 			c.bytes.Store(message, b)

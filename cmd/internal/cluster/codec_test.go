@@ -1,7 +1,9 @@
 package cluster_test
 
 import (
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 )
 
 // TestEveryProtocolCarriesTheSame reads one stream as each protocol, twice,
@@ -52,5 +55,30 @@ func TestEveryProtocolCarriesTheSame(t *testing.T) {
 		// What changes is marshalled anew. A list may be a moment behind.
 		w.put("d_1", "running", deployment("one", "one:2"))
 		require.Eventually(w.t, func() bool { return read()[1].GetApply().GetImage() == "one:2" }, 3*time.Minute, 5*time.Millisecond)
+	})
+}
+
+// TestOnlyWhatIsNewestIsKeptMarshalled lets many streams render the same changes
+// at once.
+func TestOnlyWhatIsNewestIsKeptMarshalled(t *testing.T) {
+	each(t, func(w *world) {
+		const streams, changes = 16, 30
+		w.put("d_1", "running", deployment("one", "one:0"))
+		w.put("d_2", "running", deployment("two", "two:0"))
+		last := fmt.Sprint("one:", changes)
+		var reading sync.WaitGroup
+		for range streams {
+			reading.Go(func() {
+				err := w.watch(&ctrlv1.WatchDeploymentsRequest{Markers: true}, func(m *ctrlv1.DeploymentState) bool { return m.GetApply().GetImage() == last })
+				if err != nil {
+					w.t.Error(err)
+				}
+			})
+		}
+		for n := range changes {
+			w.put("d_1", "running", deployment("one", fmt.Sprint("one:", n+1)))
+		}
+		reading.Wait()
+		require.Equal(w.t, 2, cluster.Marshalled(w.service))
 	})
 }

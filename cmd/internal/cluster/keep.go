@@ -26,7 +26,7 @@ import (
 // passes the log by; the Keeper notices, and appends what is missing. A row that
 // vanished is withdrawn: no order to delete goes out, but what it stood for is in
 // no list any more, and agents delete what is absent from two. Of many that
-// vanish at once it withdraws few at a time, see Fewest.
+// vanish at once it withdraws few at a time, see Fewest and Window.
 //
 // A resource that was archived for Retention, that every agent which lives has
 // dealt with, and of which nothing is reported to run, is purged.
@@ -46,13 +46,17 @@ type Keeper struct {
 	Registerer prometheus.Registerer
 
 	rows *prometheus.CounterVec
+	// withdrawn has when rows of each region were withdrawn, of the last Window.
+	withdrawn map[string][]time.Time
 }
 
 const (
-	// Fewest is how many vanished rows of a region one look may withdraw, or a
-	// tenth of what the region has, if that is more.
+	// Fewest is how many vanished rows of a region may be withdrawn within
+	// Window, or a tenth of what the region has, if that is more.
 	Fewest = 5
 	tenth  = 10
+	// Window is that time: the one in which agents limit their deletions.
+	Window = 5 * time.Minute
 	// lease is how long an agent that fell silent is waited for.
 	lease = 24 * time.Hour
 )
@@ -79,6 +83,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 func (k *Keeper) logger() *slog.Logger { return cmp.Or(k.Logger, slog.New(slog.DiscardHandler)) }
 
 // Look looks once at every region. One that fails does not hold up the others.
+// Only one Look may run at a time.
 func (k *Keeper) Look(ctx context.Context) error {
 	regions, err := k.Store.Regions(ctx)
 	if err != nil {
@@ -123,7 +128,7 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 		maps.DeleteFunc(differences, func(key statesync.Key, d difference) bool { return still[key] != d })
 	}
 	var errs []error
-	allowed := max(Fewest, len(first.items)/tenth)
+	allowed := k.allowed(region.ID, first)
 	for _, key := range slices.SortedFunc(maps.Keys(differences), compareKeys) {
 		d := differences[key]
 		result := "appended"
@@ -146,6 +151,9 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 		if done {
 			log.WarnContext(ctx, "row was changed without the log")
 			k.count(key, result)
+			if result == "withdrawn" {
+				k.withdrawn[region.ID] = append(k.withdrawn[region.ID], time.Now())
+			}
 		}
 	}
 	for _, key := range first.archived(time.Now().Add(-cmp.Or(k.Retention, 7*24*time.Hour)), different) {
@@ -160,6 +168,21 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 	}
 	k.Store.Log.Wake()
 	return errors.Join(errs...)
+}
+
+// allowed returns how many rows of the region may be withdrawn now.
+func (k *Keeper) allowed(regionID string, c contents) int {
+	if k.withdrawn == nil {
+		k.withdrawn = map[string][]time.Time{}
+	}
+	k.withdrawn[regionID] = slices.DeleteFunc(k.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
+	live := 0
+	for _, i := range c.items {
+		if !i.Deleted {
+			live++
+		}
+	}
+	return max(Fewest, live/tenth) - len(k.withdrawn[regionID])
 }
 
 func (k *Keeper) count(key statesync.Key, result string) {

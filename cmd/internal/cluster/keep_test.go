@@ -147,6 +147,22 @@ func TestOfManyRowsThatVanishFewAreWithdrawnAtOnce(t *testing.T) {
 	})
 }
 
+// TestLookingOftenWithdrawsNoMore looks again within the time that the limit is
+// for.
+func TestLookingOftenWithdrawsNoMore(t *testing.T) {
+	each(t, func(w *world) {
+		for n := range 12 {
+			w.put(fmt.Sprintf("d_%02d", n), "running", deployment(fmt.Sprint("name-", n), "one:1"))
+		}
+		w.sql(`DELETE FROM deployment_topology`)
+		keeper := w.keeper()
+		for range 3 {
+			require.NoError(w.t, keeper.Look(w.t.Context()))
+			require.Len(w.t, w.items(), 12-cluster.Fewest)
+		}
+	})
+}
+
 func TestARegionThatIsNotTheOneOfItsLogIsLeftAlone(t *testing.T) {
 	each(t, func(w *world) {
 		w.put("d_1", "running", deployment("one", "one:1"))

@@ -40,6 +40,7 @@ type world struct {
 	url      string
 	tokens   map[string]string
 	registry *prometheus.Registry
+	service  *cluster.Service
 }
 
 // each runs test on both databases.
@@ -79,6 +80,7 @@ func (w *world) serve(database *db.Database) string {
 	w.registry = prometheus.NewRegistry()
 	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler), Registerer: w.registry})
 	require.NoError(w.t, err)
+	w.service = service
 	ended := make(chan error, 2)
 	go func() { ended <- database.Log.Start(ctx) }()
 	go func() { ended <- feed.Start(ctx) }()

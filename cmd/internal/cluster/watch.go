@@ -132,13 +132,13 @@ type rendered struct {
 // cannot be sent is said and passed over, so that it holds up nothing.
 func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *told) state {
 	if i.Deleted {
-		s.codec.forget(sent.shelf.put(i.ID, nil))
+		sent.shelf.put(i.ID, &rendered{})
 		return nil
 	}
 	r := sent.shelf.get(i.ID)
 	if r == nil || r.epoch != epoch || r.version != i.Version {
 		r = render(sent.collection, epoch, i)
-		s.codec.remember(r.message, sent.shelf.put(i.ID, r))
+		sent.shelf.put(i.ID, r)
 	}
 	if r.reason != "" {
 		s.skipped.WithLabelValues(sent.collection, r.reason).Inc()
@@ -184,12 +184,14 @@ func render(collection, epoch string, i statesync.Item) *rendered {
 // shelf remembers the newest of each resource of one region and collection, which
 // every stream wants.
 type shelf struct {
+	codec *codec
+
 	mu   sync.RWMutex
 	byID map[string]*rendered
 }
 
 func (s *Service) shelf(region, collection string) *shelf {
-	found, _ := s.shelves.LoadOrStore([2]string{region, collection}, &shelf{byID: map[string]*rendered{}})
+	found, _ := s.shelves.LoadOrStore([2]string{region, collection}, &shelf{codec: &s.codec, byID: map[string]*rendered{}})
 	return found.(*shelf) //nolint:forcetypeassert // nothing else is stored
 }
 
@@ -199,18 +201,21 @@ func (s *shelf) get(id string) *rendered {
 	return s.byID[id]
 }
 
-// put replaces what is remembered, with nil by nothing, and returns the message
-// that is no longer.
-func (s *shelf) put(id string, r *rendered) (old state) {
+// put replaces what is remembered; without a version, by nothing. The codec
+// follows under the same lock: of two streams that render one item at once, it
+// would keep for ever what only the slower one has.
+func (s *shelf) put(id string, r *rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.byID[id]; known != nil {
-		old = known.message
+		s.codec.forget(known.message)
 	}
-	if s.byID[id] = r; r == nil {
+	if r.version == 0 {
 		delete(s.byID, id)
+		return
 	}
-	return old
+	s.byID[id] = r
+	s.codec.remember(r.message)
 }
 
 // ended turns why a stream ended into what the agent is told.

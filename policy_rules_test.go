@@ -30,6 +30,9 @@ var budgets = map[string]budget{
 	"apply":     {most: 160},
 	// For tests of any program that talks to an API server, whatever it is built on.
 	"apply/applytest": {},
+	// Readiness reads unstructured objects; a budget is for any HTTP client.
+	"apply/readiness": {most: 80},
+	"apply/budget":    {},
 	"reconcile/kube":  {most: 160}, // watches with the same parts of client-go as apply
 	"cloud":           {},
 	"snapshot":        {like: "internal/httpretry"},

@@ -7,28 +7,37 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// Applier makes the cluster match a [Set]. Set the fields and use it; calls of
-// its methods must not overlap, and a Live has one Applier.
+// Applier makes the cluster match a [Set]. Set the fields and use it: its methods
+// are safe for concurrent use. Calls that write to different objects never wait for
+// each other; those that write to one object take turns. What is remembered of an
+// object belongs to the Live, which several Appliers may share.
 type Applier struct {
 	// Live is the actual state, started. Required.
 	Live *Live
 	// Objects reaches whole objects. It is needed for what metadata does not
-	// tell: fields in a [Plan], readiness, Upsert, and kinds whose server keeps
+	// show: fields in a [Plan], readiness, Upsert, and kinds whose server keeps
 	// no managedFields. Nil: a plan has no fields, what an object depends on is
 	// ready once it is applied, objects of such kinds are applied on every pass,
 	// and Upsert is an error.
 	Objects dynamic.Interface
+	// Discovery names the kinds that the server has. It is asked before a Namespace
+	// is deleted, to look for objects of others in it. Nil: a Namespace is not
+	// deleted unless [PruneOptions.WithStrangers] is set.
+	Discovery Discovery
 	// Adoption says what happens to an object that exists under a wanted name and
-	// belongs to nobody that we know of. The default refuses it. An object that
-	// carries one of our owner's labels with another value is another owner's and
-	// never taken.
+	// carries neither our labels nor our fields. The default refuses it. An object
+	// that carries one of our owner's labels with another value is another owner's
+	// and never taken, and so is one of another part.
 	Adoption AdoptionPolicy
-	// Conflicts says what happens to a field that somebody else owns with
-	// another value, be it foreign from the start or taken from us. The default
+	// Conflicts says what happens to a field that another manager owns with
+	// another value, foreign from the start or taken from us. The default
 	// takes it.
 	Conflicts ConflictPolicy
 	// Recreate lists the kinds whose objects may be deleted and created anew when
@@ -39,17 +48,22 @@ type Applier struct {
 	// Upsert, if set, says which kinds are written by create and replace instead
 	// of server-side apply, for servers that lack it.
 	Upsert func(schema.GroupKind) bool
-	// Concurrency bounds the writes under way at once. Zero means 8. To bound and
-	// adapt the requests of a whole process, share a [Budget].
+	// Concurrency bounds the writes under way at once in one call. Zero means 8. To
+	// bound and adapt the requests of a whole process, share a budget.Budget.
 	Concurrency int
 	// OnWrite is called, if set, after each write request, from several
 	// goroutines at once.
 	OnWrite func(Write)
 
-	missing  map[string]absence // by UID, for Prune
-	setbacks map[ID]setback
-	fights   fights
-	statuses statuses
+	once    sync.Once
+	invalid error
+	writer  *write.Writer
+}
+
+// Discovery is the part of a discovery client that is needed; that of client-go
+// fits. An error with some lists means that these are not all.
+type Discovery interface {
+	ServerPreferredResources() ([]*metav1.APIResourceList, error)
 }
 
 // AdoptionPolicy says what happens to an object that holds a wanted name and is
@@ -63,7 +77,7 @@ const (
 	// SkipForeign leaves the object and reports it as [Skipped], without an
 	// error.
 	SkipForeign
-	// AdoptForeign takes it over: what the set states is applied to it, and it is
+	// AdoptForeign takes it over: the set is applied to it, and it is
 	// pruned when it is no longer wanted.
 	AdoptForeign
 )
@@ -76,43 +90,64 @@ type Write struct {
 	Err      error
 }
 
-// Apply makes every object of the set exist as stated and reports what it did.
+// Apply makes every object of the set exist as stated and reports the outcome.
 // An object that is as the last apply left it costs no request, no allocation
 // and well under a microsecond; one that is not costs one server-side apply,
 // which takes back the fields that the set states and leaves all others.
 //
 // Objects are applied in the order of the set, in parallel within a rank. A
-// failed object holds back only what lives in it (a namespace) or depends on it.
-// The report is valid with an error, which is [Report.Err] or the cause for which
-// ctx ended.
+// failed object holds back only what lives in it (a namespace) or depends on it. A
+// kind that was not watched yet is, from now on, and is waited for up to five
+// seconds. The report is valid with an error, which is [Report.Err] or the cause for
+// which ctx ended.
 func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
-	if err := a.prepare(set); err != nil {
+	p, err := a.begin(ctx, set)
+	if err != nil {
 		return Report{}, err
 	}
-	a.forget(set)
-	p := a.pass(set)
+	defer p.done()
 	for items := range set.ranks() {
 		p.rank(ctx, items)
 	}
 	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))
 }
 
-func (a *Applier) prepare(set *Set) error {
+func (a *Applier) prepare() error {
+	a.once.Do(func() { a.invalid = a.init() })
+	return a.invalid
+}
+
+func (a *Applier) init() error {
 	if a.Live == nil {
-		return errors.New("apply: Applier.Live: required")
+		return errors.New("apply: Applier.Live is required")
 	}
 	if err := a.Live.prepare(); err != nil {
 		return err
 	}
 	if a.Upsert != nil && a.Objects == nil {
-		return errors.New("apply: Applier.Objects: required with Upsert")
+		return errors.New("apply: Applier.Objects is required with Applier.Upsert")
+	}
+	a.writer = &write.Writer{Owner: a.Live.identity, Metadata: a.Live.Client, Objects: a.Objects}
+	if a.OnWrite != nil {
+		a.writer.OnRequest = func(t *write.Target, verb string, took time.Duration, err error) {
+			id := ID{Group: t.Kind.Group, Kind: t.Kind.Kind, Namespace: t.Namespace, Name: t.Name}
+			a.OnWrite(Write{ID: id, Verb: verb, Duration: took, Err: err})
+		}
+	}
+	return nil
+}
+
+// accept returns why a set cannot be used.
+func (a *Applier) accept(set *Set) error {
+	if err := a.prepare(); err != nil {
+		return err
 	}
 	if set == nil {
-		return errors.New("apply: no set")
+		return errors.New("apply: the set is nil")
 	}
 	if !set.owner.equal(a.Live.Owner) {
-		return fmt.Errorf("apply: the set's owner %q (%s) is not the live view's %q (%s)",
-			set.owner.Manager, set.owner.selector(), a.Live.Owner.Manager, a.Live.Owner.selector())
+		return fmt.Errorf("apply: the set's owner is %q (%s); want that of the Live, %q (%s)",
+			set.owner.Manager, set.owner.identity().Selector(), a.Live.Owner.Manager, a.Live.identity.Selector())
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+//trueup:pure
+
 package apply
 
 import (
@@ -10,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // The labels and annotations of KEP-3659, by which kubectl and other tools see
@@ -29,44 +33,31 @@ func (id ID) ApplySetID() string {
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(h[:]) + "-v1"
 }
 
-// join makes an object a member of the owner's ApplySet, or its parent.
-func (s *Set) join(id ID, object *unstructured.Unstructured) {
-	if s.owner.ApplySet == (ID{}) {
+// join labels an object as a member of the owner's ApplySet, or as its parent.
+func (o Owner) join(object *unstructured.Unstructured, labels map[string]string) {
+	if id, err := identify(object); err == nil && id == o.ApplySet {
+		labels[applySetID] = id.ApplySetID()
 		return
 	}
-	have := object.GetLabels()
-	if have == nil {
-		have = map[string]string{}
-	}
-	if id != s.owner.ApplySet {
-		have[applySetPartOf] = s.owner.ApplySet.ApplySetID()
-		object.SetLabels(have)
-		return
-	}
-	have[applySetID] = id.ApplySetID()
-	object.SetLabels(have)
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[applySetTooling] = s.owner.Manager + "/v1"
-	annotations[applySetKinds] = strings.Join(s.memberKinds(), ",")
-	if namespaces := s.memberNamespaces(); len(namespaces) > 0 {
-		annotations[applySetNamespaces] = strings.Join(namespaces, ",")
-	}
-	object.SetAnnotations(annotations)
+	labels[applySetPartOf] = o.ApplySet.ApplySetID()
 }
 
-// parent adds the object that stands for the ApplySet, or completes it where the
-// caller states it.
-func (s *Set) parent(stated *unstructured.Unstructured) error {
+// applySetParent is the object that stands for an ApplySet, without what depends on
+// its members.
+type applySetParent struct {
+	item   item
+	object *unstructured.Unstructured
+}
+
+// addParent notes the parent of the ApplySet, made if the set does not state it.
+func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	id := s.owner.ApplySet
 	if id == (ID{}) {
 		return nil
 	}
 	if stated == nil {
 		if id.Group != "" || id.Kind != "ConfigMap" && id.Kind != "Secret" {
-			s.ids[id] = false
+			s.ids[id] = invalid
 			return fmt.Errorf("%s: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it", id)
 		}
 		stated = &unstructured.Unstructured{Object: map[string]any{}}
@@ -74,33 +65,91 @@ func (s *Set) parent(stated *unstructured.Unstructured) error {
 		stated.SetNamespace(id.Namespace)
 		stated.SetName(id.Name)
 	}
-	it, err := s.prepare(id, stated)
-	s.ids[id] = err == nil
+	object, err := s.normalize(stated)
 	if err != nil {
+		s.ids[id] = invalid
 		return fmt.Errorf("%s: %w", id, err)
 	}
+	if s.owner.PartLabel != "" { // it belongs to all parts
+		labels := object.GetLabels()
+		delete(labels, s.owner.PartLabel)
+		object.SetLabels(labels)
+	}
+	s.ids[id] = applicable
 	// Before its members, as far as it can live before its namespace.
-	it.rank = rank{stage: stageNamespaces, depth: 1}
+	at := rank{stage: stageDefinitions, depth: -1}
+	if s.Has(ID{Kind: "Namespace", Name: id.Namespace}) {
+		at = rank{stage: stageNamespaces, depth: 1}
+	}
+	it := item{id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(), rank: at, placed: true}
+	s.parent = &applySetParent{it, object}
 	s.items = append(s.items, it)
 	return nil
 }
 
-func (s *Set) memberKinds() []string {
-	kinds := map[string]bool{}
-	for id := range s.ids {
-		if id != s.owner.ApplySet {
-			kinds[id.GroupKind().String()] = true
+// members is what the parent of an ApplySet states of its members.
+type members struct{ kinds, namespaces map[string]bool }
+
+// membersOf reads the annotations of a parent.
+func membersOf(annotations map[string]string) members {
+	read := func(key string) map[string]bool {
+		found := map[string]bool{}
+		for part := range strings.SplitSeq(annotations[key], ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				found[part] = true
+			}
 		}
+		return found
 	}
-	return slices.Sorted(maps.Keys(kinds))
+	return members{read(applySetKinds), read(applySetNamespaces)}
 }
 
-func (s *Set) memberNamespaces() []string {
-	namespaces := map[string]bool{}
+// findMembers returns those of the set.
+func (s *Set) findMembers() members {
+	found := members{map[string]bool{}, map[string]bool{}}
 	for id := range s.ids {
+		if id == s.owner.ApplySet {
+			continue
+		}
+		found.kinds[id.GroupKind().String()] = true
 		if id.Namespace != "" && id.Namespace != s.owner.ApplySet.Namespace {
-			namespaces[id.Namespace] = true
+			found.namespaces[id.Namespace] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(namespaces))
+	return found
+}
+
+// union returns what is in either.
+func (m members) union(other members) members {
+	both := members{maps.Clone(m.kinds), maps.Clone(m.namespaces)}
+	if both.kinds == nil {
+		both.kinds = map[string]bool{}
+	}
+	if both.namespaces == nil {
+		both.namespaces = map[string]bool{}
+	}
+	maps.Copy(both.kinds, other.kinds)
+	maps.Copy(both.namespaces, other.namespaces)
+	return both
+}
+
+// parentOf returns the item of the ApplySet's parent for these members.
+func (s *Set) parentOf(m members) (item, error) {
+	object := s.parent.object.DeepCopy()
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[applySetTooling] = s.owner.Manager + "/v1"
+	annotations[applySetKinds] = strings.Join(slices.Sorted(maps.Keys(m.kinds)), ",")
+	if len(m.namespaces) > 0 {
+		annotations[applySetNamespaces] = strings.Join(slices.Sorted(maps.Keys(m.namespaces)), ",")
+	}
+	object.SetAnnotations(annotations)
+	it := s.parent.item
+	if i := slices.Index(s.kinds, it.id.GroupKind()); i >= 0 {
+		it.group = i
+	}
+	err := s.encode(&it, object)
+	return it, err
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientmetadata "k8s.io/client-go/metadata"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // deploymentOwned is the field set that a real server keeps for the Deployment
@@ -43,7 +45,7 @@ func benchmarkSet(tb testing.TB, n int) *Set {
 			},
 		}}
 	}
-	set, err := NewSet(Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com"}, objects)
+	set, err := NewSet(Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com"}, objects, SetOptions{})
 	require.NoError(tb, err)
 	return set
 }
@@ -57,10 +59,10 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	live := &Live{Client: struct{ clientmetadata.Interface }{}, Mapper: mapper, Owner: set.owner, Kinds: []schema.GroupVersionKind{kind}}
 	require.NoError(tb, live.prepare())
-	v := live.views[kind.GroupKind()]
+	v := live.view(kind.GroupKind())
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	require.NoError(tb, err)
-	v.mapping = mapping
+	v.Serve(mapping, nil)
 	list := make([]any, len(set.items))
 	for i, it := range set.items {
 		list[i] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -73,7 +75,7 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 			}},
 		}}
 	}
-	require.NoError(tb, v.Replace(list, "100000"))
+	require.NoError(tb, v.Store("").Replace(list, "100000"))
 	return &Applier{Live: live}
 }
 
@@ -84,10 +86,11 @@ func TestAFirstPassRecallsWhatWasAppliedWithoutARequest(t *testing.T) {
 	report, err := a.Apply(t.Context(), set) // a request would panic: there is no client
 	require.NoError(t, err)
 	require.Equal(t, 10, report.Unchanged)
-	for _, v := range a.Live.views {
-		for _, r := range v.records {
-			require.Zero(t, r.owned, "the field set has served its purpose")
-		}
+	for _, v := range a.Live.views() {
+		v.Each(func(_ view.Name, r *view.Record) bool {
+			require.Empty(t, r.Owned(), "the field set has served its purpose")
+			return true
+		})
 	}
 }
 

@@ -3,20 +3,18 @@ package apply
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// ConflictPolicy says what an apply does when somebody else owns a field that
+// ConflictPolicy says what an apply does when another manager owns a field that
 // the set states with another value.
 type ConflictPolicy int
 
 // The policies.
 const (
-	// ForceConflicts takes the field: what the set states holds.
+	// ForceConflicts takes the field: the set's value holds.
 	ForceConflicts ConflictPolicy = iota
 	// ReportConflicts leaves the object as it is, whole, and refuses it with a
 	// [*ConflictError].
@@ -44,25 +42,15 @@ func (e *ConflictError) Error() string {
 	return "owned with another value: " + strings.Join(parts, ", ")
 }
 
-// conflictOf returns the error as a ConflictError, nil if it is none.
-func conflictOf(err error) *ConflictError {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsConflict(err) || status.ErrStatus.Details == nil {
-		return nil
+// named returns the error, a refusal for fields of others as a ConflictError.
+func named(err error) error {
+	conflict, ok := errors.AsType[*write.Conflict](err)
+	if !ok {
+		return err
 	}
-	var found ConflictError
-	for _, cause := range status.ErrStatus.Details.Causes {
-		if cause.Type != metav1.CauseTypeFieldManagerConflict {
-			continue
-		}
-		// The message has the name in quotes: conflict with "kubectl" using apps/v1.
-		_, manager, _ := strings.Cut(cause.Message, `"`)
-		manager, _, _ = strings.Cut(manager, `"`)
-		found.Conflicts = append(found.Conflicts, Conflict{Field: cause.Field, Manager: manager})
+	e := &ConflictError{}
+	for _, f := range conflict.Fields {
+		e.Conflicts = append(e.Conflicts, Conflict{Field: f.Path, Manager: f.Manager})
 	}
-	if len(found.Conflicts) == 0 {
-		return nil
-	}
-	slices.SortFunc(found.Conflicts, func(a, b Conflict) int { return strings.Compare(a.Field, b.Field) })
-	return &found
+	return e
 }

@@ -13,7 +13,7 @@ func TestARecordOfOwnershipThatCannotBeReadIsSettledByAnApply(t *testing.T) {
 	t.Parallel()
 	set := benchmarkSet(t, 6)
 	a := benchmarkApplier(t, set)
-	v := a.Live.views[set.items[0].id.GroupKind()]
+	v := a.Live.view(set.items[0].id.GroupKind()).Store("")
 	for i, corrupt := range []string{`{`, `[]`, `{"f:spec":1}`, `{"k:{":{}}`, ``} {
 		it := set.items[i]
 		require.NoError(t, v.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -25,9 +25,12 @@ func TestARecordOfOwnershipThatCannotBeReadIsSettledByAnApply(t *testing.T) {
 		}}))
 	}
 	for i := range set.items {
-		action, _, err := a.pass(set).decide(&set.items[i])
+		p, err := a.begin(t.Context(), set)
 		require.NoError(t, err)
-		require.Equal(t, map[bool]Action{true: write, false: unchanged}[i < 5], action, "item %d", i)
+		v := p.decide(&set.items[i])
+		p.done()
+		require.NoError(t, v.err)
+		require.Equal(t, map[bool]Action{true: send, false: unchanged}[i < 5], v.action, "item %d", i)
 	}
 	_, err := diff.Owned(&metav1.ManagedFieldsEntry{Manager: "me", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{`)}})
 	require.ErrorContains(t, err, `managedFields of "me"`)

@@ -153,7 +153,7 @@ func (w *world) pass(ctx context.Context, net *applytest.Transport, set *apply.S
 		default:
 		}
 	}
-	live.OnDrift = func(apply.ID) { trigger() }
+	live.OnDrift = func(apply.Observed) { trigger() }
 	live.OnSynced = func(schema.GroupKind) { trigger() }
 	ctx, cancel := context.WithTimeoutCause(ctx, 60*time.Second, errors.New("not converged within a minute"))
 	watching, stop := context.WithCancel(ctx)

@@ -20,7 +20,7 @@ func ExampleNewSet() {
 		Manager: "my-operator",
 		Labels:  map[string]string{"app.kubernetes.io/managed-by": "my-operator"},
 		Domain:  "example.com",
-	}, []*unstructured.Unstructured{object("a"), object("b"), object("")})
+	}, []*unstructured.Unstructured{object("a"), object("b"), object("")}, apply.SetOptions{})
 	fmt.Println(set.Len(), "can be applied")
 	fmt.Println(err)
 	// Output:
@@ -42,5 +42,5 @@ func ExampleReport() {
 	}
 	// Output:
 	// 40 unchanged, 1 updated
-	// Deployment.apps/shop/api: belongs to somebody else
+	// Deployment.apps/shop/api: belongs to another owner
 }

@@ -3,9 +3,6 @@ package apply_test
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,7 +23,7 @@ func ExampleNewSet_dependsOn() {
 		Manager: "my-operator",
 		Labels:  map[string]string{"app.kubernetes.io/managed-by": "my-operator"},
 		Domain:  "example.com",
-	}, []*unstructured.Unstructured{object("migrate", "Job.batch/shop/seed"), object("seed", "Job.batch/shop/migrate")})
+	}, []*unstructured.Unstructured{object("migrate", "Job.batch/shop/seed"), object("seed", "Job.batch/shop/migrate")}, apply.SetOptions{})
 	fmt.Println(err)
 	// Output:
 	// Job.batch/shop/migrate: depends on Job.batch/shop/seed: depends on itself: Job.batch/shop/migrate -> Job.batch/shop/seed -> Job.batch/shop/migrate
@@ -45,58 +42,6 @@ func ExampleParseID() {
 	// "" in "": "web": want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object
 }
 
-// Readiness is read off an object as the server gave it.
-func ExampleReadinessOf() {
-	web := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apps/v1", "kind": "Deployment",
-		"metadata": map[string]any{"name": "web", "generation": int64(2)},
-		"spec":     map[string]any{"replicas": int64(3)},
-		"status":   map[string]any{"observedGeneration": int64(2), "replicas": int64(3), "updatedReplicas": int64(1)},
-	}}
-	r := apply.ReadinessOf(web)
-	fmt.Println(r.Status)
-	fmt.Println(r.Message)
-	// Output:
-	// InProgress
-	// updated replicas: 1 of 3
-}
-
-// A budget is shared by all clients of one API server. It yields when that is
-// busy, and then grows again.
-func ExampleBudget() {
-	busy := true
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if busy {
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-	}))
-	defer server.Close()
-	budget := &apply.Budget{Most: 16}
-	client := server.Client()
-	client.Transport = budget.Wrap(client.Transport) // for client-go: config.Wrap(budget.Wrap)
-	get := func() {
-		answer, err := client.Get(server.URL) //nolint:noctx // a server of its own
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		_, _ = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
-	}
-	fmt.Println("at first:", budget.Limit())
-	get()
-	fmt.Println("once it was busy:", budget.Limit())
-	busy = false
-	for range 4 {
-		get()
-	}
-	fmt.Println("after four successes:", budget.Limit())
-	// Output:
-	// at first: 8
-	// once it was busy: 4
-	// after four successes: 5
-}
-
 // An owner may name an ApplySet (KEP-3659), so that kubectl and other tools see
 // which objects belong together: all carry its ID as a label.
 func ExampleID_ApplySetID() {
@@ -106,7 +51,7 @@ func ExampleID_ApplySetID() {
 		Domain:   "example.com",
 		ApplySet: apply.ID{Kind: "ConfigMap", Namespace: "shop", Name: "everything"},
 	}
-	set, err := apply.NewSet(owner, nil)
+	set, err := apply.NewSet(owner, nil, apply.SetOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,19 +14,31 @@ const (
 	fightWindow = 10 * time.Minute
 )
 
-// FightError says that another program changes an object back each time that it
-// is repaired. The object is left as it is for now, and repaired once after 30
-// seconds, then after a minute, up to five, until that lasts: nothing is due for
-// ten minutes.
+// FightError reports that another program changes an object back each time that
+// it is repaired, or deletes it each time that it is created. The object is left
+// as it is for now, and repaired once after 30 seconds, then after a minute, up to
+// five, until the fight is over: no repair is due for ten minutes.
 type FightError struct {
-	// Repairs is how often the object was repaired.
+	// Repairs counts the repairs, or creations, so far.
 	Repairs int
-	// Conflicts names the fields and who owns them. It is empty when nobody owns
-	// them: somebody removes them, or applies under our own manager's name.
+	// Deleted is whether the object was deleted each time, not changed.
+	Deleted bool
+	// Hint names a field of the desired object that may be the cause, empty if there
+	// is none.
+	Hint string
+	// Conflicts names the fields and who owns them. It is empty when they have no
+	// other owner: they are removed, or applied under our own manager's name.
 	Conflicts []Conflict
 }
 
 func (e *FightError) Error() string {
+	if e.Deleted {
+		text := fmt.Sprintf("deleted after each of %d creations", e.Repairs)
+		if e.Hint != "" {
+			text += "; " + e.Hint
+		}
+		return text
+	}
 	by := "no other manager owns what was changed, so it is removed each time, or changed under our own manager's name"
 	if len(e.Conflicts) > 0 {
 		by = (&ConflictError{e.Conflicts}).Error()
@@ -34,45 +46,48 @@ func (e *FightError) Error() string {
 	return fmt.Sprintf("changed back after each of %d repairs; %s", e.Repairs, by)
 }
 
-// fights knows the objects that were repaired not long ago.
+// fights remembers the objects that were repaired not long ago.
 type fights struct {
-	mu sync.Mutex
-	by map[ID]*fight
+	mu    sync.Mutex
+	by    map[ID]*fight
+	swept int // how many were left after the last sweep
 }
 
 type fight struct {
 	last      time.Time // when a repair was due
 	repairs   int
-	asked     bool // the server has been asked who it is
+	asked     bool // the server has been asked for the other manager
+	deleted   bool
 	conflicts []Conflict
 	until     time.Time // nothing is sent before
 	delay     time.Duration
 }
 
-// enter is called when a repair is due. It says whether to use force: the first
+// enter is called when a repair is due. It returns whether to use force: the first
 // repair beyond the limit does not, because the server's refusal names who owns
 // what. An error means that the object is left alone.
-func (f *fights) enter(id ID, now time.Time) (force bool, err error) {
+func (f *fights) enter(id ID, now time.Time, deleted bool) (force bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := f.by[id]
 	if at == nil || now.Sub(at.last) >= fightWindow {
 		at = &fight{delay: firstDelay}
-		if f.by == nil {
-			f.by = map[ID]*fight{}
-		}
+		f.sweep(now)
 		f.by[id] = at
 	}
-	at.last = now
+	at.last, at.deleted = now, deleted
 	switch {
 	case at.repairs < fightLimit:
 		at.repairs++
 		return true, nil
-	case !at.asked:
+	case now.Before(at.until):
+		return false, at.error()
+	case deleted && at.until.IsZero():
+		at.wait(now)
+		return false, at.error()
+	case !deleted && !at.asked:
 		at.asked = true
 		return false, nil
-	case now.Before(at.until):
-		return false, &FightError{Repairs: at.repairs, Conflicts: at.conflicts}
 	default:
 		at.repairs++
 		at.wait(now)
@@ -81,29 +96,51 @@ func (f *fights) enter(id ID, now time.Time) (force bool, err error) {
 }
 
 // leave takes the outcome of the repair without force.
-func (f *fights) leave(id ID, now time.Time, action Action, err error) (Action, error) {
+func (f *fights) leave(id ID, now time.Time, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := f.by[id]
+	if at == nil {
+		return err
+	}
 	at.wait(now)
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		at.conflicts = conflict.Conflicts
-		return Refused, &FightError{Repairs: at.repairs, Conflicts: at.conflicts}
+		return at.error()
 	}
-	return action, err
+	return err
+}
+
+func (at *fight) error() *FightError {
+	return &FightError{Repairs: at.repairs, Deleted: at.deleted, Conflicts: at.conflicts}
 }
 
 func (at *fight) wait(now time.Time) {
-	at.until, at.delay = now.Add(at.delay), min(2*at.delay, mostDelay)
+	at.until, at.delay = now.Add(at.delay), min(2*at.delay, maxDelay)
 }
 
-// forget drops the fights that are over, and those over objects not wanted.
-func (f *fights) forget(now time.Time, set *Set) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// sweep drops the fights that are over, now and then. The lock is held.
+func (f *fights) sweep(now time.Time) {
+	if f.by == nil {
+		f.by = map[ID]*fight{}
+	}
+	if len(f.by) < 2*f.swept+minSwept {
+		return
+	}
 	for id, at := range f.by {
-		if now.Sub(at.last) >= fightWindow || !set.Has(id) {
+		if now.Sub(at.last) >= fightWindow {
 			delete(f.by, id)
 		}
 	}
+	f.swept = len(f.by)
+}
+
+// minSwept is how much is remembered before it is swept.
+const minSwept = 1024
+
+// forget drops what is remembered of an object.
+func (f *fights) forget(id ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.by, id)
 }

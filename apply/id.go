@@ -1,7 +1,10 @@
+//trueup:pure
+
 package apply
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,4 +42,22 @@ func (id ID) Compare(other ID) int {
 	return cmp.Or(
 		cmp.Compare(id.Group, other.Group), cmp.Compare(id.Kind, other.Kind),
 		cmp.Compare(id.Namespace, other.Namespace), cmp.Compare(id.Name, other.Name))
+}
+
+// ParseID reads the form that [ID.String] writes. An object without a namespace
+// is cluster-scoped: Namespace/shop, Deployment.apps/shop/web.
+func ParseID(s string) (ID, error) {
+	parts := strings.Split(s, "/")
+	kind, group, _ := strings.Cut(parts[0], ".")
+	id := ID{Group: group, Kind: kind}
+	switch len(parts) {
+	case 2:
+		id.Name = parts[1]
+	case 3:
+		id.Namespace, id.Name = parts[1], parts[2]
+	}
+	if id.Kind == "" || id.Name == "" || len(parts) == 3 && id.Namespace == "" {
+		return ID{}, fmt.Errorf("%q: want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object", s)
+	}
+	return id, nil
 }

@@ -65,7 +65,7 @@ func oversized(t *testing.T, b *bench) {
 	widget := func(name string, size int) string {
 		return "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: " + name + ", namespace: NAMESPACE}, spec: {fill: " + strings.Repeat("x", size) + "}}"
 	}
-	_, err := apply.NewSet(b.owner, b.objects(t, widget("huge", 3<<20), configMap("a", "1")))
+	_, err := apply.NewSet(b.owner, b.objects(t, widget("huge", 3<<20), configMap("a", "1")), apply.SetOptions{})
 	require.ErrorContains(t, err, "Widget."+group+"/"+b.ns+"/huge: has 3146")
 	require.ErrorContains(t, err, "bytes as JSON; an API server reads at most 3145728")
 

@@ -45,10 +45,10 @@ func setOfAnother(t *testing.T, b *bench) {
 	other := *b
 	other.owner.Labels = map[string]string{"example.com/owner": "another"}
 	_, err := a.Apply(t.Context(), other.set(t, configMap("a", "1")))
-	require.ErrorContains(t, err, `the set's owner "bench" (example.com/owner=another) is not the live view's "bench" (example.com/owner=`+b.ns+`)`)
+	require.ErrorContains(t, err, `the set's owner is "bench" (example.com/owner=another); want that of the Live, "bench" (example.com/owner=`+b.ns+`)`)
 	_, err = a.Prune(t.Context(), other.set(t, configMap("a", "1")), complete)
-	require.ErrorContains(t, err, "is not the live view's")
+	require.ErrorContains(t, err, "want that of the Live")
 	_, err = a.Plan(t.Context(), other.set(t, configMap("a", "1")), complete)
-	require.ErrorContains(t, err, "is not the live view's")
+	require.ErrorContains(t, err, "want that of the Live")
 	a.net.NoWrites(t)
 }

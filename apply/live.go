@@ -7,29 +7,34 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
-	"time"
-	"unique"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clientmetadata "k8s.io/client-go/metadata"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // Live is the actual state of an owner's objects: a watch, for each kind, of
 // the metadata of the objects that carry the owner's labels. The objects
-// themselves are never fetched. Set the fields, then [Live.Start] it; its
+// themselves are never fetched. A program has one for each owner, whatever the
+// number of its sets, parts and workers. Set the fields, then [Live.Start] it; its
 // methods are safe for concurrent use.
 type Live struct {
 	// Client reaches the API server. Required.
 	Client clientmetadata.Interface
-	// Mapper finds the resource of a kind. Required. A kind that it does not
-	// know yet is asked for again, with backoff.
+	// Mapper finds the resource of a kind. Required. A kind that it lacks is asked
+	// for again, with backoff, and when a definition of ours changes.
 	Mapper meta.RESTMapper
 	// Owner says which objects are ours. Required.
 	Owner Owner
-	// Kinds are the kinds to watch: all that are applied or pruned. Required.
+	// Kinds are watched from Start to its end. A set may bring others: their watches
+	// start with it, and end when no set states and no object has them. Name here
+	// what must be pruned after a restart although no set brings it any more, unless
+	// the Owner has an ApplySet, which remembers the kinds. Default none.
 	Kinds []schema.GroupVersionKind
 	// Namespaces, if set, limits the watches of namespaced kinds to these, for a
 	// program that may not list a kind in the whole cluster. An object wanted in
@@ -40,188 +45,257 @@ type Live struct {
 	// that share the objects of an owner. An object that it does not select is
 	// refused.
 	Selector func(schema.GroupKind) string
-	// OnDrift is called, if set, when somebody else has changed, deleted or
-	// unlabelled one of our objects: the moment to start a pass. It must not
-	// block. A call may be spurious, and one object that is changed again and
-	// again stops calling for a minute after five repairs: the pass at the
-	// regular interval sees everything.
-	OnDrift func(ID)
-	// OnSynced is called, if set, when the state of a kind has become known for
-	// the first time: the moment for a pass that found it unknown. It must not
-	// block.
+	// ReapplyGenerations applies an object again when another manager's write has
+	// changed its generation, even if that manager owns nothing of ours: a mutating
+	// webhook may have changed our fields with it, which managedFields do not show.
+	// When all is well, that apply changes nothing. Default false.
+	ReapplyGenerations bool
+	// OnDrift is called, if set, when another program has changed, deleted or
+	// unlabelled one of our objects, or when what an object waits for has changed:
+	// the moment to start a pass. It must not block. A call may be spurious, and an
+	// object that is changed again and again stops calling for a minute after five
+	// repairs: the pass at the regular interval sees everything.
+	OnDrift func(Observed)
+	// OnChange is called, if set, for every change of one of our objects that the
+	// watch shows, of its status, too, and when it is gone: the moment to look at
+	// what it was made for ([Observed.Controller], [Observed.Part]). Our own writes
+	// may be among them. It must not block.
+	OnChange func(Observed)
+	// OnSynced is called, if set, when the state of a kind has become known: the
+	// moment for a pass that found it unknown. It must not block.
 	OnSynced func(schema.GroupKind)
 	// Logger receives failures to list or watch. Nil: they are only returned by
 	// Synced.
 	Logger *slog.Logger
 
-	once    sync.Once
-	invalid error
-	views   map[schema.GroupKind]*view
+	once     sync.Once
+	invalid  error
+	identity *identity.Identity
+
+	mu       sync.RWMutex
+	kinds    map[schema.GroupKind]*watched
+	wants    map[string][]schema.GroupKind // of each part, the kinds of its last set
+	added    chan struct{}
+	running  bool
+	applySet applySet
+
+	rejections rejections
+	fights     fights
+	statuses   statuses
+	absences   absences
 }
-
-// Observed is what is known of one live object.
-type Observed struct {
-	ID  ID
-	UID types.UID
-	// Deleting is whether the object has a deletionTimestamp.
-	Deleting bool
-
-	version uint64
-	owned   bool
-	pruned  bool
-	made    bool
-	after   string
-	label   func(string) string
-}
-
-// Label returns the value of a label, "" when the object lacks it. Valid only
-// during the call that Observed was passed to.
-func (o Observed) Label(key string) string { return o.label(key) }
 
 // prepare validates the configuration once.
 func (l *Live) prepare() error {
 	l.once.Do(func() {
-		switch {
-		case l.Client == nil:
-			l.invalid = errors.New("apply: Live.Client: required")
-		case l.Mapper == nil:
-			l.invalid = errors.New("apply: Live.Mapper: required")
-		case len(l.Kinds) == 0:
-			l.invalid = errors.New("apply: Live.Kinds: none; want the kinds that are applied")
-		default:
-			l.invalid = l.Owner.validate()
+		l.invalid = l.validate()
+		if l.invalid != nil {
+			return
 		}
-		l.views = make(map[schema.GroupKind]*view, len(l.Kinds))
+		l.identity = l.Owner.clone().identity()
+		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string][]schema.GroupKind{}, make(chan struct{}, 1)
 		for _, kind := range l.Kinds {
-			if _, twice := l.views[kind.GroupKind()]; twice && l.invalid == nil {
-				l.invalid = fmt.Errorf("apply: Live.Kinds: %s is listed twice", kind.GroupKind())
-			}
-			if _, err := l.selector(kind.GroupKind()); err != nil && l.invalid == nil {
-				l.invalid = err
-			}
-			v := &view{owner: &l.Owner, drift: func(n name) { l.drifted(kind.GroupKind(), n) }, nudge: make(chan struct{}, 1)}
-			if l.OnSynced != nil {
-				v.known = func() { l.OnSynced(kind.GroupKind()) }
-			}
-			if kind.GroupKind() == definitions() {
-				v.changed = l.defined
-			}
-			l.views[kind.GroupKind()] = v
+			l.add(kind.GroupKind(), kind.Version).fixed = true
+		}
+		if set := l.Owner.ApplySet; set != (ID{}) && l.kinds[set.GroupKind()] == nil {
+			l.add(set.GroupKind(), "").fixed = true
 		}
 	})
 	return l.invalid
 }
 
-func (l *Live) drifted(kind schema.GroupKind, n name) {
-	if l.OnDrift != nil {
-		l.OnDrift(ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.namespace, Name: n.name})
+func (l *Live) validate() error {
+	switch {
+	case l.Client == nil:
+		return errors.New("apply: Live.Client is required")
+	case l.Mapper == nil:
+		return errors.New("apply: Live.Mapper is required")
 	}
+	seen := map[schema.GroupKind]bool{}
+	for _, kind := range l.Kinds {
+		if seen[kind.GroupKind()] {
+			return fmt.Errorf("apply: Live.Kinds has %s twice; want it once, in one version", kind.GroupKind())
+		}
+		seen[kind.GroupKind()] = true
+		if _, err := l.selector(kind.GroupKind()); err != nil {
+			return err
+		}
+	}
+	return l.Owner.validate()
 }
 
 // Start watches until ctx ends and then returns nil. The watch of a kind that
 // fails is tried again with backoff and disturbs no other. The error is about
-// the configuration.
+// the configuration, or reports that the Live is running already.
 func (l *Live) Start(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	// client-go logs what it retries; Synced and Logger say it instead.
+	if !l.run(true) {
+		return errors.New("apply: the Live is running already")
+	}
+	defer l.run(false)
+	// client-go logs what it retries; Synced and Logger report it instead.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	for _, kind := range l.Kinds {
-		watches.Go(func() { l.watchKind(ctx, kind) })
+	for {
+		for _, w := range l.unstarted() {
+			watching, cancel := context.WithCancel(ctx)
+			l.started(w, cancel)
+			watches.Go(func() {
+				defer cancel()
+				w.view.Watch(watching, l.source(w))
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.added:
+		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // Synced reports whether the state of the kind is known, and the last failure
 // to list or watch it, if that has not been overcome. Both can be: a state that
-// was known and cannot be refreshed now.
+// was known and cannot be refreshed now. A kind that is not watched is an error.
 func (l *Live) Synced(kind schema.GroupKind) (bool, error) {
 	if err := l.prepare(); err != nil {
 		return false, err
 	}
-	v := l.views[kind]
+	v := l.view(kind)
 	if v == nil {
-		return false, fmt.Errorf("apply: %s is not in Live.Kinds", kind)
+		return false, fmt.Errorf("%s is not watched: no set has brought it, and it is not in Live.Kinds", kind)
 	}
-	return v.status()
+	return v.Status()
 }
 
-// WaitSynced returns nil once every kind is known. When ctx ends first, the
-// error names the kinds that are not, each with its last failure.
+// WaitSynced returns nil once every kind that is watched is known. When ctx ends
+// first, the error names the kinds that are not, each with its last failure.
 func (l *Live) WaitSynced(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := l.unsynced()
-		if err == nil {
-			return nil
-		}
+	for _, v := range l.views() {
 		select {
+		case <-v.Complete():
 		case <-ctx.Done():
-			return err
-		case <-tick.C:
+			return l.unsynced()
 		}
 	}
+	return l.unsynced()
+}
+
+// WaitSettled waits until every kind that is watched is known or has failed once,
+// or ctx ends: the moment at which a first pass finds all that there is to find.
+// The error is as that of WaitSynced: it names the kinds that are not known.
+func (l *Live) WaitSettled(ctx context.Context) error {
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	for _, v := range l.views() {
+		settled, _ := v.Settled()
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return l.unsynced()
+		}
+	}
+	return l.unsynced()
 }
 
 // unsynced names the kinds that are not known, nil when all are.
 func (l *Live) unsynced() error {
 	var errs []error
-	for _, kind := range l.Kinds {
-		switch synced, err := l.Synced(kind.GroupKind()); {
+	for _, v := range l.views() {
+		switch synced, err := v.Status(); {
 		case synced:
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w: %w", kind.GroupKind(), ErrNotSynced, err))
+			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
 		default:
-			errs = append(errs, fmt.Errorf("%s: %w", kind.GroupKind(), ErrNotSynced))
+			errs = append(errs, fmt.Errorf("%s: %w", v.GroupKind(), ErrNotSynced))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// All yields every object of the kinds that are known, in no order. The kind
-// being yielded is locked: the loop's body must not write to the cluster.
+// Get returns what is known of one of our objects, in constant time. The error
+// wraps [ErrAbsent] if there is none, and [ErrNotSynced] if that is not known, with
+// the reason.
+func (l *Live) Get(id ID) (Observed, error) {
+	if err := l.prepare(); err != nil {
+		return Observed{}, err
+	}
+	v := l.view(id.GroupKind())
+	if v == nil {
+		return Observed{}, fmt.Errorf("%s: %w: the kind is not watched", id, ErrNotSynced)
+	}
+	n := view.NameOf(id.Namespace, id.Name)
+	switch look := v.Look(n); {
+	case !look.Synced && look.Err != nil:
+		return Observed{}, fmt.Errorf("%s: %w: %w", id, ErrNotSynced, look.Err)
+	case !look.Synced:
+		return Observed{}, fmt.Errorf("%s: %w", id, ErrNotSynced)
+	case !look.Found:
+		return Observed{}, fmt.Errorf("%s: %w", id, ErrAbsent)
+	default:
+		return observe(id.GroupKind(), n, &look.Record, l.identity), nil
+	}
+}
+
+// All yields every object of the kinds that are known, in no order.
 func (l *Live) All() iter.Seq[Observed] {
+	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.Each(take) })
+}
+
+// Part yields every object of a part, of the kinds that are known, in no order. It
+// costs what the part costs.
+func (l *Live) Part(part string) iter.Seq[Observed] {
+	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.EachOf(part, take) })
+}
+
+// list copies the objects of one kind after the other, so that no lock is held while
+// they are looked at.
+func (l *Live) list(each func(*view.Kind, func(view.Name, *view.Record) bool)) iter.Seq[Observed] {
 	return func(yield func(Observed) bool) {
 		if l.prepare() != nil {
 			return
 		}
-		for _, kind := range l.Kinds {
-			if !l.views[kind.GroupKind()].each(kind.GroupKind(), yield) {
-				return
+		for _, v := range l.views() {
+			var found []Observed
+			each(v, func(n view.Name, r *view.Record) bool {
+				found = append(found, observe(v.GroupKind(), n, r, l.identity))
+				return true
+			})
+			for i := range found {
+				if !yield(found[i]) {
+					return
+				}
 			}
 		}
 	}
 }
 
-func (v *view) each(kind schema.GroupKind, yield func(Observed) bool) bool {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if !v.synced {
-		return true
+// selector returns what narrows the watch of a kind.
+func (l *Live) selector(kind schema.GroupKind) (labels.Selector, error) {
+	if l.Selector == nil {
+		return labels.Everything(), nil
 	}
-	for n, r := range v.records {
-		if !yield(r.observe(ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.namespace, Name: n.name}, v.owner)) {
-			return false
-		}
+	text := l.Selector(kind)
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("apply: Live.Selector is %q for %s: %w", text, kind, err)
 	}
-	return true
+	return selector, nil
 }
 
-func (r *record) observe(id ID, owner *Owner) Observed {
-	o := Observed{
-		ID: id, UID: types.UID(r.uid.String()), Deleting: r.deleting,
-		version: r.version, owned: !r.unowned(), pruned: r.pruned, made: r.made, label: func(key string) string { return r.labels.value(key, owner.Labels) },
+// source says where a kind is watched.
+func (l *Live) source(w *watched) view.Source {
+	selector := l.identity.Selector()
+	if narrower, err := l.selector(w.view.GroupKind()); err == nil && !narrower.Empty() {
+		selector += "," + narrower.String()
 	}
-	if r.after != (unique.Handle[string]{}) {
-		o.after = r.after.Value()
+	return view.Source{
+		Client: l.Client, Mapper: l.Mapper, Version: w.version, Namespaces: l.Namespaces, Selector: selector, Logger: l.Logger,
 	}
-	return o
 }

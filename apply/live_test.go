@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -129,7 +126,7 @@ func namespacedRights(t *testing.T, b *bench) {
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
 	require.Equal(t, "ab", a.observed())
 	_, err := a.Apply(t.Context(), b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: default}}"))
-	require.ErrorContains(t, err, `ConfigMap/default/x: metadata.namespace: "default" is not in Live.Namespaces`)
+	require.ErrorContains(t, err, `ConfigMap/default/x: metadata.namespace is "default", which is not in Live.Namespaces`)
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
 	require.Equal(t, 1, Report(report).Count(apply.Deleted))
@@ -166,12 +163,12 @@ func narrowerSelector(t *testing.T, b *bench) {
 
 	set := b.set(t, sharded("d", "2"))
 	report2, err := one.Apply(t.Context(), set)
-	require.ErrorContains(t, err, `metadata.labels: map[example.com/owner:`+b.ns+` shard:2] are not selected by Live.Selector "shard=1"`)
+	require.ErrorContains(t, err, `metadata.labels map[example.com/owner:`+b.ns+` shard:2] are not selected by Live.Selector "shard=1"`)
 	require.Equal(t, 1, report2.Count(apply.Refused))
 	_, err = one.Plan(t.Context(), set, apply.PruneOptions{})
 	require.ErrorContains(t, err, "are not selected by Live.Selector")
 	bad := &apply.Live{Client: one.Live.Client, Mapper: one.Live.Mapper, Owner: b.owner, Kinds: one.Live.Kinds, Selector: func(schema.GroupKind) string { return "a in b" }}
-	require.ErrorContains(t, bad.Start(t.Context()), `apply: Live.Selector: "a in b" for ConfigMap`)
+	require.ErrorContains(t, bad.Start(t.Context()), `apply: Live.Selector is "a in b" for ConfigMap`)
 }
 
 func throttled(t *testing.T, b *bench) {
@@ -184,32 +181,4 @@ func throttled(t *testing.T, b *bench) {
 	report := apply1(t, a, b.set(t, all...))
 	require.Equal(t, 30, report.Count(apply.Created), "what was put off was sent again")
 	require.Zero(t, a.throttle.Load())
-}
-
-func TestASilentWatchIsEnded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := watch.NewFake()
-		w := apply.NewVigil(source, time.Minute)
-		for range 5 { // bookmarks keep it alive
-			time.Sleep(50 * time.Second)
-			go source.Action(watch.Bookmark, &unstructured.Unstructured{})
-			require.Equal(t, watch.Bookmark, (<-w.ResultChan()).Type)
-		}
-		quiet := time.Now()
-		_, open := <-w.ResultChan()
-		require.False(t, open)
-		require.Equal(t, time.Minute, time.Since(quiet))
-		require.True(t, source.IsStopped())
-		w.Stop()
-		w.Stop()
-
-		// Stopped while somebody should take an event, it leaves nothing behind.
-		source = watch.NewFake()
-		w = apply.NewVigil(source, time.Minute)
-		source.Action(watch.Bookmark, &unstructured.Unstructured{})
-		w.Stop()
-		synctest.Wait()
-		require.True(t, source.IsStopped())
-	})
 }

@@ -1,3 +1,5 @@
+//trueup:pure
+
 package apply
 
 import (
@@ -19,29 +21,6 @@ func (r rank) compare(other rank) int {
 		return r.stage - other.stage
 	}
 	return r.depth - other.depth
-}
-
-// ParseID reads the form that [ID.String] writes. An object without a namespace
-// is cluster-scoped: Namespace/shop, Deployment.apps/shop/web.
-func ParseID(s string) (ID, error) {
-	parts := strings.Split(s, "/")
-	kind, group, _ := strings.Cut(parts[0], ".")
-	id := ID{Group: group, Kind: kind}
-	switch len(parts) {
-	case 2:
-		id.Name = parts[1]
-	case 3:
-		id.Namespace, id.Name = parts[1], parts[2]
-	}
-	if id.Kind == "" || id.Name == "" || len(parts) == 3 && id.Namespace == "" {
-		return ID{}, fmt.Errorf("%q: want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object", s)
-	}
-	return id, nil
-}
-
-// dependsOnAnnotation is the annotation that names what an object depends on.
-func (o Owner) dependsOnAnnotation() string {
-	return o.Domain + "/depends-on"
 }
 
 // dependencies reads the annotation of an object, a comma-separated list of IDs.
@@ -70,15 +49,15 @@ func (s *Set) order() error {
 	for i := range s.items {
 		byID[s.items[i].id] = &s.items[i]
 	}
-	o := ordering{byID: byID, known: s.Has, visiting: map[ID]bool{}}
+	o := ordering{byID: byID, stated: s.Has, visiting: map[ID]bool{}}
 	var errs []error
 	for i := range s.items {
 		if err := o.place(&s.items[i]); err != nil {
-			s.ids[s.items[i].id] = false
+			s.ids[s.items[i].id] = invalid
 			errs = append(errs, fmt.Errorf("%s: %w", s.items[i].id, err))
 		}
 	}
-	s.items = slices.DeleteFunc(s.items, func(it item) bool { return !s.ids[it.id] })
+	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	slices.SortFunc(s.items, func(a, b item) int {
 		if c := a.rank.compare(b.rank); c != 0 {
 			return c
@@ -91,7 +70,7 @@ func (s *Set) order() error {
 // ordering is a walk along the dependencies.
 type ordering struct {
 	byID     map[ID]*item
-	known    func(ID) bool // stated, applicable or not
+	stated   func(ID) bool // stated, applicable or not
 	visiting map[ID]bool
 	path     []ID
 }
@@ -113,7 +92,7 @@ func (o *ordering) place(it *item) error {
 		switch {
 		case o.visiting[id]:
 			return fmt.Errorf("depends on itself: %s", o.cycle(id))
-		case need == nil && o.known(id):
+		case need == nil && o.stated(id):
 			continue // stated and not applicable: the pass holds this one back
 		case need == nil:
 			return fmt.Errorf("depends on %s, which the set does not state", id)

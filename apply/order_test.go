@@ -22,7 +22,7 @@ func TestASetRefusesDependenciesThatCannotBeMet(t *testing.T) {
 	t.Parallel()
 	set, err := apply.NewSet(owner, parsed(t,
 		after("a", "ConfigMap/x/b"), after("b", "ConfigMap/x/c"), after("c", "ConfigMap/x/a"),
-		after("lost", "ConfigMap/x/none"), after("bad", "ConfigMap"), configMap("good", "1"), after("fine", "ConfigMap/x/good, ConfigMap/x/good")))
+		after("lost", "ConfigMap/x/none"), after("bad", "ConfigMap"), configMap("good", "1"), after("fine", "ConfigMap/x/good, ConfigMap/x/good")), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/x/a: depends on ConfigMap/x/b: depends on ConfigMap/x/c: depends on itself: ConfigMap/x/a -> ConfigMap/x/b -> ConfigMap/x/c -> ConfigMap/x/a")
 	require.ErrorContains(t, err, "ConfigMap/x/lost: depends on ConfigMap/x/none, which the set does not state")
 	require.ErrorContains(t, err, `ConfigMap/x/bad: metadata.annotations: example.com/depends-on: "ConfigMap": want Kind.group/namespace/name`)
@@ -170,7 +170,7 @@ func TestSortingASetAllocatesNothingPerComparison(t *testing.T) {
 		}
 		objects := parsed(t, manifests...)
 		return testing.AllocsPerRun(1, func() {
-			_, err := apply.NewSet(owner, objects)
+			_, err := apply.NewSet(owner, objects, apply.SetOptions{})
 			require.NoError(t, err)
 		}) / float64(n)
 	}

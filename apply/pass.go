@@ -4,133 +4,196 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// pass is one call of Apply or Plan.
+// pass is one call of Apply, Plan or Execute.
 type pass struct {
-	*Applier
-	set    *Set
-	now    time.Time
-	report Report
-	failed map[ID]error // what was not applied in this pass, and why
+	applier *Applier
+	live    *Live
+	set     *Set
+	kinds   []*view.Kind // by item.group
+	done    func()       // ends the use of the kinds
+	now     time.Time
+	parent  *item // the ApplySet's parent; nil: there is none
+	report  Report
+	failed  map[ID]error // what was not applied in this pass, and why
 }
 
-func (a *Applier) pass(set *Set) *pass {
-	return &pass{Applier: a, set: set, now: time.Now(), failed: map[ID]error{}}
+// begin starts a pass: every kind of the set is watched until its end.
+func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
+	if err := a.accept(set); err != nil {
+		return nil, err
+	}
+	p := &pass{applier: a, live: a.Live, set: set, now: time.Now()}
+	p.kinds, p.done = a.Live.use(set)
+	settle(ctx, p.kinds)
+	if set.parent != nil {
+		it, err := p.parentItem()
+		if err != nil {
+			p.done()
+			return nil, err
+		}
+		p.parent = &it
+	}
+	return p, nil
 }
+
+// item returns what is applied for an item of the set.
+func (p *pass) item(it *item) *item {
+	if p.parent != nil && it.id == p.parent.id {
+		return p.parent
+	}
+	return it
+}
+
+// verdict is what is to be done about an object, and what that is based on.
+type verdict struct {
+	action Action // unchanged, write, or what is reported
+	look   view.Look
+	err    error
+}
+
+// Two more outcomes: nothing to do, and a request to send.
+const (
+	unchanged Action = ""
+	send      Action = "send"
+)
 
 // rank applies objects that do not depend on each other.
 func (p *pass) rank(ctx context.Context, items []item) {
-	var writes []attempt
+	var due []*item
 	for i := range items {
-		switch action, seen, err := p.decide(&items[i]); action {
+		it := p.item(&items[i])
+		switch v := p.decide(it); v.action {
 		case unchanged:
-			p.report.Unchanged++
-		case write:
-			if result, ok := p.standing(&items[i], seen, p.now); ok {
+			p.add(Result{ID: it.id})
+		case send:
+			if result, ok := p.live.rejections.standing(p.attempt(it, &v.look), p.now); ok {
 				p.add(result)
 				continue
 			}
-			writes = append(writes, attempt{item: &items[i], seen: seen})
+			due = append(due, it)
 		default:
-			p.add(Result{items[i].id, action, err})
+			p.add(Result{it.id, v.action, v.err})
 		}
 	}
-	each(len(writes), p.Concurrency, func(i int) {
-		action, err := p.write(ctx, writes[i].item)
-		writes[i].result = Result{writes[i].item.id, action, err}
-	})
-	for _, w := range writes {
-		p.settle(w.item, w.seen, w.result, p.now)
-		p.add(w.result)
+	if len(due) == 0 {
+		return
 	}
-}
-
-// attempt is a request that a rank makes, and how it ended.
-type attempt struct {
-	item   *item
-	seen   diff.Sum
-	result Result
+	results := make([]Result, len(due))
+	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
+	for _, r := range results {
+		p.add(r)
+	}
 }
 
 func (p *pass) add(r Result) {
+	if p.parent != nil && r.ID == p.parent.id && r.Err == nil {
+		p.announced()
+	}
 	if r.Action == unchanged {
 		p.report.Unchanged++
 		return
 	}
 	p.report.Results = append(p.report.Results, r)
 	if r.Err != nil {
+		if p.failed == nil {
+			p.failed = map[ID]error{}
+		}
 		p.failed[r.ID] = r.Err
+		return
+	}
+	if cures(r.ID.GroupKind()) {
+		p.live.cured(r.ID.GroupKind(), r.ID.Namespace, r.ID.Name)
 	}
 }
 
-// Two more outcomes of decide: nothing to do, and a request to send.
-const (
-	unchanged Action = ""
-	write     Action = "write"
-)
-
-// decide compares a wanted object with its record and returns what we own of
-// it, as seen. It sends nothing.
-func (p *pass) decide(it *item) (action Action, seen diff.Sum, err error) {
-	v, err := p.viewOf(it)
-	if err != nil {
-		return Refused, seen, err
-	}
+// decide compares a wanted object with what is known of the live one. It sends
+// nothing, but remembers what it recognises after a restart.
+func (p *pass) decide(it *item) verdict {
 	if err := p.blocked(it); err != nil {
-		return Waiting, seen, err
+		return verdict{action: Waiting, err: err}
 	}
-	compare := false // with what the server says that we own
-	v.mu.RLock()
-	synced, mapping := v.synced, v.mapping
-	r := v.records[name{it.id.Namespace, it.id.Name}]
-	if r != nil {
-		seen = r.observed
-	}
+	k := p.kinds[it.group]
+	v := verdict{look: k.Look(it.at)}
+	r := &v.look.Record
 	switch {
-	case !synced:
-		action, err = Waiting, errors.Join(ErrNotSynced, v.failure())
-	case r == nil:
-		action = write
-	case r.deleting:
-		action, err = Waiting, ErrTerminating
-	case !r.unknown():
-		if r.hash != it.hash || r.foreign() {
-			action = write
-		}
+	case !v.look.Synced:
+		v.action, v.err = Waiting, errors.Join(ErrNotSynced, v.look.Err)
+		return v
+	case !v.look.Found:
+		v.action = send
+	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
+		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
+		return v
+	case it.policy == CreateOnly:
+	case r.Deleting():
+		v.action, v.err = Waiting, ErrTerminating
+		return v
+	case !p.current(k, it, r):
+		v.action = send
+	}
+	if err := p.scopeError(it, v.look.Mapping); err != nil {
+		return verdict{action: Refused, err: err}
+	}
+	if v.action == unchanged && v.look.Err != nil {
+		v.action, v.err = Waiting, fmt.Errorf("%w any more: %w", ErrNotSynced, v.look.Err)
+	}
+	return v
+}
+
+// current reports whether the live object is as the item states it.
+func (p *pass) current(k *view.Kind, it *item, r *view.Record) bool {
+	switch {
+	case r.Superseded(), r.Hash() != it.hash:
+		return false
+	case r.Unknown():
+		return !r.Unowned() && p.recall(k, it, r)
+	case p.live.ReapplyGenerations && r.Regenerated():
+		return false
 	default:
-		action = write
-		compare = r.hash == it.hash && !r.unowned()
+		return !r.Foreign()
 	}
-	v.mu.RUnlock()
-	if mapping != nil && (action == write || action == unchanged) {
-		if err := p.scopeError(it, mapping); err != nil {
-			return Refused, seen, err
-		}
+}
+
+// recall restores, after a restart, the memory of what was applied: it holds if
+// the annotation carries the hash of the wanted object and we own exactly what
+// that states.
+func (p *pass) recall(k *view.Kind, it *item, r *view.Record) bool {
+	if r.Owned() == "" {
+		return false
 	}
-	if compare && p.recall(v, it) {
-		return unchanged, seen, nil
+	owned, err := diff.Owned(&metav1.ManagedFieldsEntry{FieldsV1: &metav1.FieldsV1{Raw: []byte(r.Owned())}})
+	if err != nil {
+		return false // an apply settles it
 	}
-	return action, seen, err
+	if !diff.Covers(owned, it.body.Decode()) && (it.create == nil || !diff.Covers(owned, it.create.Decode())) {
+		return false
+	}
+	return k.Remember(it.at, r.Observed(), it.hash)
 }
 
 // blocked reports that what the object needs was not applied in this pass: its
-// namespace, or what it depends on.
+// namespace, what it depends on, or what isolates it.
 func (p *pass) blocked(it *item) error {
 	for _, id := range it.after {
-		if applicable := p.set.ids[id]; !applicable {
+		if p.set.ids[id] == invalid {
 			return fmt.Errorf("%w: it depends on %s, which cannot be applied", ErrBlocked, id)
 		}
 	}
 	if len(p.failed) == 0 {
 		return nil
+	}
+	if err := p.unannounced(it); err != nil {
+		return err
 	}
 	if cause := p.failed[ID{Kind: "Namespace", Name: it.id.Namespace}]; cause != nil && it.id.Namespace != "" {
 		return fmt.Errorf("%w: namespace %s: %w", ErrBlocked, it.id.Namespace, cause)
@@ -140,49 +203,29 @@ func (p *pass) blocked(it *item) error {
 			return fmt.Errorf("%w: it depends on %s: %w", ErrBlocked, id, cause)
 		}
 	}
+	if !p.set.options.Gate || it.rank.stage < stageWorkloads {
+		return nil
+	}
+	for id, cause := range p.failed {
+		if gates(id.GroupKind()) && (id.Namespace == "" || id.Namespace == it.id.Namespace) {
+			return fmt.Errorf("%w: %s is to be in force before: %w", ErrBlocked, id, cause)
+		}
+	}
 	return nil
 }
 
-// recall restores, after a restart, the memory of what was applied: it holds if
-// the annotation carries the hash of the wanted object and we own exactly what
-// that states.
-func (p *pass) recall(v *view, it *item) bool {
-	n := name{it.id.Namespace, it.id.Name}
-	var raw string
-	var seen diff.Sum
-	v.read(n, func(r *record) {
-		if r != nil && r.unknown() && r.owned != (unique.Handle[string]{}) {
-			raw, seen = r.owned.Value(), r.observed
-		}
-	})
-	owned, err := diff.Owned(&metav1.ManagedFieldsEntry{FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)}})
-	if err != nil || seen == (diff.Sum{}) {
-		return false // an apply settles it
-	}
-	desired, err := it.desired()
-	if err != nil || !diff.Covers(owned, desired) {
-		return false
-	}
-	return v.remember(n, seen, it.hash)
-}
-
-func (p *pass) viewOf(it *item) (*view, error) {
-	v := p.Live.views[it.id.GroupKind()]
-	if v == nil {
-		return nil, fmt.Errorf("kind %s is not watched: add it to Live.Kinds", it.id.GroupKind())
-	}
-	return v, nil
-}
-
 func (p *pass) scopeError(it *item, mapping *meta.RESTMapping) error {
+	if mapping == nil {
+		return nil
+	}
 	namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	switch {
 	case namespaced && it.id.Namespace == "":
-		return fmt.Errorf("metadata.namespace: required, %s is namespaced", it.id.Kind)
+		return fmt.Errorf("metadata.namespace is required: %s is namespaced", it.id.Kind)
 	case !namespaced && it.id.Namespace != "":
-		return fmt.Errorf("metadata.namespace: is %q; leave it out, %s is cluster-scoped", it.id.Namespace, it.id.Kind)
-	case !p.Live.covers(it.id.Namespace):
-		return fmt.Errorf("metadata.namespace: %q is not in Live.Namespaces %q", it.id.Namespace, p.Live.Namespaces)
+		return fmt.Errorf("metadata.namespace is %q; leave it out: %s is cluster-scoped", it.id.Namespace, it.id.Kind)
+	case it.id.Namespace != "" && len(p.live.Namespaces) > 0 && !slices.Contains(p.live.Namespaces, it.id.Namespace):
+		return fmt.Errorf("metadata.namespace is %q, which is not in Live.Namespaces %q", it.id.Namespace, p.live.Namespaces)
 	default:
 		return nil
 	}

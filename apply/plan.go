@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -22,136 +23,40 @@ import (
 // the grace counts no pass.
 //
 // The plan is valid with an error, which names what cannot be done or cannot be
-// told yet, as [Report.Err] would, and why nothing is deleted.
+// foreseen yet, as [Report.Err] would, and why nothing is deleted.
 func (a *Applier) Plan(ctx context.Context, set *Set, options PruneOptions) (diff.Plan, error) {
 	found, err := a.preview(ctx, set, options)
 	if err != nil {
 		return diff.Plan{}, err
 	}
+	defer found.done()
 	var plan diff.Plan
 	for i := range set.items {
 		if c, ok := found.changes[set.items[i].id]; ok {
 			plan.Changes = append(plan.Changes, c)
 		}
 	}
-	for _, o := range found.doom.doomed {
-		plan.Changes = append(plan.Changes, found.changes[o.ID])
+	for i := range found.prune.due {
+		plan.Changes = append(plan.Changes, found.changes[found.prune.due[i].ID])
 	}
 	return plan, errors.Join(found.pass.report.Err(), found.withheld, context.Cause(ctx))
-}
-
-// Execute carries out a plan, each change only if it still is what is to be done:
-// the object, the wanted state and the differences are those that were planned.
-// Any other change fails with [ErrStalePlan], and what is not in the plan is left.
-// The report is valid with an error.
-func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, plan diff.Plan) (Report, error) {
-	found, err := a.preview(ctx, set, options)
-	if err != nil {
-		return Report{}, err
-	}
-	p := a.pass(set)
-	approved := map[ID]diff.Change{}
-	for _, c := range plan.Changes {
-		id := idOf(c)
-		now, ok := found.changes[id]
-		if !ok || !sameChange(c, now) {
-			p.add(Result{id, Refused, fmt.Errorf("%w: %s", ErrStalePlan, c.Action)})
-			continue
-		}
-		approved[id] = now
-	}
-	for items := range set.ranks() {
-		p.carryOut(ctx, items, approved)
-	}
-	for doomed := range found.doom.ranks() {
-		results := make([]Result, len(doomed))
-		each(len(doomed), a.Concurrency, func(i int) {
-			if c, ok := approved[doomed[i].ID]; ok {
-				results[i] = a.discard(ctx, doomed[i], precondition{c.UID, c.ResourceVersion}, options)
-			}
-		})
-		for _, r := range results {
-			if r.Action != unchanged {
-				p.add(r)
-			}
-		}
-	}
-	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))
-}
-
-// carryOut makes the approved changes of one rank.
-func (p *pass) carryOut(ctx context.Context, items []item, approved map[ID]diff.Change) {
-	results := make([]Result, len(items))
-	each(len(items), p.Concurrency, func(i int) {
-		it := &items[i]
-		c, ok := approved[it.id]
-		if !ok {
-			return
-		}
-		action, err := Waiting, p.blocked(it)
-		if err == nil {
-			err = p.await(ctx, it)
-		}
-		if err == nil {
-			action, err = p.execute(ctx, it, c)
-		}
-		results[i] = Result{it.id, action, err}
-	})
-	for _, r := range results {
-		if r.Action != unchanged {
-			p.add(r)
-		}
-	}
-}
-
-// executeTries bounds how often a change is looked at again because something
-// else of the object has changed, such as its status.
-const executeTries = 5
-
-// execute makes a change in the version of the object that it was decided on.
-func (p *pass) execute(ctx context.Context, it *item, c diff.Change) (Action, error) {
-	v := p.Live.views[it.id.GroupKind()]
-	n := name{it.id.Namespace, it.id.Name}
-	v.began(n)
-	defer v.ended(n, false)
-	for try := 1; ; try++ {
-		action, err := p.executeOnce(ctx, v, it, c)
-		if !unmet(err) && !errors.Is(err, ErrStalePlan) {
-			return action, err
-		}
-		now, foreseen, lookErr := p.foresee(ctx, it)
-		if try == executeTries || lookErr != nil || foreseen != write || !sameChange(c, now) {
-			return Refused, fmt.Errorf("%w: %w", ErrStalePlan, errors.Join(err, lookErr))
-		}
-		c = now
-	}
-}
-
-func (p *pass) executeOnce(ctx context.Context, v *view, it *item, c diff.Change) (Action, error) {
-	must := precondition{c.UID, c.ResourceVersion}
-	switch {
-	case p.upserts(it):
-		return p.upsertPlanned(ctx, v, it, must)
-	case c.Action == diff.Recreate:
-		return p.recreate(ctx, v, it, must, errors.New(c.Note))
-	default:
-		return p.outcome(it, must, p.send(ctx, v, it, must, p.Conflicts == ForceConflicts))
-	}
 }
 
 // preview is what is to be done, as of now.
 type preview struct {
 	pass     *pass
 	changes  map[ID]diff.Change
-	doom     doom
-	withheld error // why nothing is deleted
+	prune    prunePlan
+	withheld error // why not everything that is absent is deleted
+	done     func()
 }
 
 func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (*preview, error) {
-	if err := a.prepare(set); err != nil {
+	p, err := a.begin(ctx, set)
+	if err != nil {
 		return nil, err
 	}
-	found := &preview{pass: a.pass(set), changes: map[ID]diff.Change{}}
+	found := &preview{pass: p, changes: map[ID]diff.Change{}, done: p.done}
 	for items := range set.ranks() {
 		found.rank(ctx, items)
 	}
@@ -159,59 +64,81 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 	case err != nil && options.Complete:
 		found.withheld = err
 	case err == nil:
-		found.doom = a.planPrune(set, options, time.Now())
-		for _, r := range found.doom.refused {
-			found.pass.add(r)
-		}
-		if found.withheld = found.doom.over(options.Limit); found.withheld != nil {
-			found.doom.doomed = nil
-		}
-	}
-	for _, o := range found.doom.doomed {
-		action := diff.Delete
-		if options.Orphan != nil && options.Orphan(o) {
-			action = diff.Release
-		}
-		kind := a.Live.views[o.ID.GroupKind()].kind()
-		found.changes[o.ID] = diff.Change{
-			Action: action, APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: o.ID.Namespace, Name: o.ID.Name,
-			UID: string(o.UID), ResourceVersion: fmt.Sprint(o.version),
-		}
+		found.deletions(ctx, options)
 	}
 	return found, nil
 }
 
-func (f *preview) rank(ctx context.Context, items []item) {
-	var open []*item
-	for i := range items {
-		switch action, _, err := f.pass.decide(&items[i]); action {
-		case unchanged:
-		case write:
-			open = append(open, &items[i])
-		default:
-			f.pass.add(Result{items[i].id, action, err})
+// deletions adds those of a prune.
+func (f *preview) deletions(ctx context.Context, options PruneOptions) {
+	a := f.pass.applier
+	views, done := a.Live.useAll()
+	release := f.done
+	f.done = func() { done(); release() }
+	settle(ctx, views)
+	f.prune, _ = a.planPrune(f.pass.set, options, views, time.Now())
+	a.spare(ctx, &f.prune, options)
+	for _, r := range f.prune.refused {
+		f.pass.add(r)
+	}
+	over := f.prune.over(options.Limit)
+	if over != nil {
+		f.prune.due = nil
+	}
+	f.withheld = errors.Join(over, f.prune.unseenError())
+	for i := range f.prune.due {
+		o := &f.prune.due[i]
+		action := diff.Delete
+		if options.Orphan != nil && options.Orphan(*o) {
+			action = diff.Release
+		}
+		kind := schema.GroupVersionKind{Group: o.ID.Group, Kind: o.ID.Kind}
+		if mapping := a.Live.view(o.ID.GroupKind()).Mapping(); mapping != nil {
+			kind = mapping.GroupVersionKind
+		}
+		f.changes[o.ID] = diff.Change{
+			Action: action, APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: o.ID.Namespace, Name: o.ID.Name,
+			UID: string(o.UID), ResourceVersion: strconv.FormatUint(o.record.Version(), 10),
 		}
 	}
-	changes := make([]diff.Change, len(open))
-	results := make([]Result, len(open))
-	each(len(open), f.pass.Concurrency, func(i int) {
+}
+
+func (f *preview) rank(ctx context.Context, items []item) {
+	type open struct {
+		item *item
+		look view.Look
+	}
+	var due []open
+	for i := range items {
+		it := f.pass.item(&items[i])
+		switch v := f.pass.decide(it); v.action {
+		case unchanged:
+		case send:
+			due = append(due, open{it, v.look})
+		default:
+			f.pass.add(Result{it.id, v.action, v.err})
+		}
+	}
+	changes := make([]diff.Change, len(due))
+	results := make([]Result, len(due))
+	each(len(due), f.pass.applier.Concurrency, func(i int) {
 		var action Action
 		var err error
-		changes[i], action, err = f.pass.foresee(ctx, open[i])
-		results[i] = Result{open[i].id, action, err}
+		changes[i], action, err = f.pass.foresee(ctx, due[i].item, &due[i].look)
+		results[i] = Result{due[i].item.id, action, err}
 	})
-	for i, it := range open {
-		if results[i].Action == write {
-			f.changes[it.id] = changes[i]
+	for i := range due {
+		if results[i].Action == send {
+			f.changes[due[i].item.id] = changes[i]
 			continue
 		}
 		f.pass.add(results[i])
 	}
 }
 
-// foresee says how a write would change the object. The action is write, or what
+// foresee returns how a write would change the object. The action is send, or what
 // the pass would report instead.
-func (p *pass) foresee(ctx context.Context, it *item) (diff.Change, Action, error) {
+func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Change, Action, error) {
 	change := diff.Change{
 		Action: diff.Create, APIVersion: it.kind.GroupVersion().String(), Kind: it.kind.Kind,
 		Namespace: it.id.Namespace, Name: it.id.Name, Desired: it.hash,
@@ -219,94 +146,51 @@ func (p *pass) foresee(ctx context.Context, it *item) (diff.Change, Action, erro
 	if err := p.selected(it); err != nil {
 		return change, Refused, err
 	}
-	v := p.Live.views[it.id.GroupKind()]
-	live, err := p.look(ctx, v, it)
-	if apierrors.IsNotFound(err) {
-		return change, write, nil
+	t, err := p.target(it, look)
+	if err != nil {
+		return change, Failed, err
+	}
+	w := p.applier.writer
+	live, err := w.Look(ctx, t)
+	if write.Gone(err) {
+		return change, send, nil
 	}
 	if err == nil {
-		err = p.claim(live)
+		err = w.Claim(t, live)
 	}
 	if err != nil {
-		action, err := p.outcome(it, precondition{}, err)
+		action, err := p.outcome(it, err)
 		return change, action, err
 	}
 	change.Action, change.UID, change.ResourceVersion = diff.Update, string(live.GetUID()), live.GetResourceVersion()
-	must := precondition{uid: change.UID}
-	if p.recreatable(it.id.GroupKind()) || p.Conflicts == ReportConflicts && !p.upserts(it) {
-		switch err := p.rehearse(ctx, v, it, must, live); {
-		case p.recreatable(it.id.GroupKind()) && immutable(err):
-			change.Action, change.Note = diff.Recreate, err.Error()
-		case err != nil:
-			action, err := p.outcome(it, must, err)
-			return change, action, err
-		}
+	recreate, err := w.Rehearse(ctx, t, live)
+	switch {
+	case recreate:
+		change.Action, change.Note = diff.Recreate, err.Error()
+	case err != nil:
+		action, err := p.outcome(it, err)
+		return change, action, err
 	}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		if change.Fields, err = p.fields(it, whole); err != nil {
-			change.Note = err.Error() // a record that cannot be read is replaced
-		}
-		if p.upserts(it) && diff.States(whole.Object, p.stated(it)) && len(change.Fields) == 0 {
-			return change, unchanged, nil
-		}
+		return p.compare(it, whole, change, t.Upsert)
 	}
-	return change, write, nil
+	return change, send, nil
 }
 
-// look reads the live object, whole if that is possible.
-func (p *pass) look(ctx context.Context, v *view, it *item) (metav1.Object, error) {
-	if p.Objects == nil {
-		return p.resource(v, it.id).Get(ctx, it.id.Name, metav1.GetOptions{})
-	}
-	return p.object(v, it.id).Get(ctx, it.id.Name, metav1.GetOptions{})
-}
-
-func (p *pass) fields(it *item, live *unstructured.Unstructured) ([]diff.Field, error) {
-	return diff.Fields(p.stated(it), live.Object, diff.Options{
-		Manager: p.Live.Owner.Manager, Applied: p.hashOf(live) == it.hash.String(),
+// compare adds the fields that differ.
+func (p *pass) compare(it *item, live *unstructured.Unstructured, change diff.Change, upsert bool) (diff.Change, Action, error) {
+	stated := it.body.Decode()
+	fields, err := diff.Fields(stated, live.Object, diff.Options{
+		Manager: p.live.Owner.Manager, Applied: live.GetAnnotations()[p.live.identity.HashAnnotation] == it.hash.String(),
 	})
-}
-
-// stated decodes the wanted object, which NewSet has encoded.
-func (p *pass) stated(it *item) map[string]any {
-	desired, err := it.desired()
 	if err != nil {
-		return nil
+		change.Note = err.Error() // a record that cannot be read is replaced
 	}
-	return desired
-}
-
-// rehearse sends the write as a dry run.
-func (p *pass) rehearse(ctx context.Context, v *view, it *item, must precondition, live metav1.Object) error {
-	if whole, ok := live.(*unstructured.Unstructured); ok && p.upserts(it) {
-		return p.rehearseReplacement(ctx, v, it, whole)
+	change.Fields = fields
+	if upsert && diff.States(live.Object, stated) && len(fields) == 0 {
+		return change, unchanged, nil
 	}
-	body, err := it.under(must)
-	if err != nil {
-		return err
-	}
-	force := p.Conflicts == ForceConflicts
-	_, err = p.resource(v, it.id).Patch(ctx, it.id.Name, applyPatch, body,
-		metav1.PatchOptions{FieldManager: p.Live.Owner.Manager, Force: &force, DryRun: []string{metav1.DryRunAll}})
-	if conflict := conflictOf(err); conflict != nil {
-		return conflict
-	}
-	return err
-}
-
-// rehearseReplacement is rehearse for what is replaced, in the version that was
-// read or, if others overtake, in a later one.
-func (p *pass) rehearseReplacement(ctx context.Context, v *view, it *item, live *unstructured.Unstructured) error {
-	for try := 1; ; try++ {
-		_, err := p.object(v, it.id).Update(ctx, &unstructured.Unstructured{Object: p.overlay(live.Object, p.stated(it))},
-			metav1.UpdateOptions{FieldManager: p.Live.Owner.Manager, DryRun: []string{metav1.DryRunAll}})
-		if !apierrors.IsConflict(err) || try == upsertTries {
-			return err
-		}
-		if live, err = p.object(v, it.id).Get(ctx, it.id.Name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-	}
+	return change, send, nil
 }
 
 func idOf(c diff.Change) ID {
@@ -319,4 +203,9 @@ func idOf(c diff.Change) ID {
 func sameChange(a, b diff.Change) bool {
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return diff.Plan{Changes: []diff.Change{a}}.Hash() == diff.Plan{Changes: []diff.Change{b}}.Hash()
+}
+
+// stale wraps why a plan no longer holds.
+func stale(reasons ...error) error {
+	return fmt.Errorf("%w: %w", ErrStalePlan, errors.Join(reasons...))
 }

@@ -1,27 +1,21 @@
 package apply
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	clientmetadata "k8s.io/client-go/metadata"
 )
-
-const applyPatch = types.ApplyYAMLPatchType // JSON is YAML
 
 // PruneOptions say what [Applier.Prune] may delete. The zero value deletes
 // nothing, because it does not state completeness.
 type PruneOptions struct {
-	// Complete states that the set is the whole desired state, as of now.
-	// Without it Prune does nothing and returns [ErrIncomplete].
+	// Complete states that the set is the whole desired state of the owner, or of
+	// the part, as of now. Without it Prune does nothing and returns
+	// [ErrIncomplete].
 	Complete bool
 	// AllowEmpty lets the set be empty. Without it Prune returns
 	// [ErrKeepNothing] then.
@@ -41,6 +35,10 @@ type PruneOptions struct {
 	// as they are, without the owner's labels. They count as deletions for the
 	// limit.
 	Orphan func(Observed) bool
+	// WithStrangers deletes a Namespace, or a definition, also if objects of others
+	// live in it, or if that cannot be seen. They go with it. Default false: it
+	// stays, and its result counts them.
+	WithStrangers bool
 	// Propagation says what happens to the objects that a deleted one owns. Empty
 	// means background: the garbage collector deletes them afterwards.
 	Propagation metav1.DeletionPropagation
@@ -74,7 +72,7 @@ func (l Limit) of(owned int) int {
 	}
 }
 
-// LimitError says that more objects were to be deleted than the limit allows,
+// LimitError reports that more objects were to be deleted than the limit allows,
 // and that therefore none was.
 type LimitError struct {
 	Wanted, Limit, Owned int
@@ -84,7 +82,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%d of %d objects are to be deleted; the limit is %d, so none was", e.Wanted, e.Owned, e.Limit)
 }
 
-// PruneReport is what one call of Prune did.
+// PruneReport is the outcome of one call of Prune or Delete.
 type PruneReport struct {
 	// Results holds what was deleted or released, and what could not be.
 	Results []Result
@@ -92,6 +90,13 @@ type PruneReport struct {
 	Held []ID
 	// Pending counts the objects that are absent and still in their grace.
 	Pending int
+	// Remaining counts the objects whose deletion is accepted, by this call or an
+	// earlier one, and that the watch has not shown to be gone. With an empty set, no
+	// error and none remaining, nothing is left.
+	Remaining int
+	// Unseen names the kinds of which objects may exist that cannot be seen. The call
+	// fails because of them, after it has deleted what it sees.
+	Unseen []schema.GroupKind
 	// Unproven holds objects that carry the owner's labels, are not wanted, and
 	// are left, because nothing shows that we applied them: copies of ours, or
 	// those of a kind whose server keeps no managedFields. What a controller made
@@ -99,47 +104,39 @@ type PruneReport struct {
 	Unproven []ID
 }
 
-// absence is how long an object has been absent.
-type absence struct {
-	since  time.Time
-	passes int
-}
-
-// Prune deletes the objects of the owner that the set does not state. An object
-// is deleted only if it carries all the owner's labels and fields that our
-// manager applied, if the view of its kind is complete, if nothing that is wanted
-// or kept lives in it or is defined by it, nor anything of a kind whose view is
-// not complete might, and if it still is the very object that the view shows: the
-// request carries its UID and resourceVersion. Deletion is in reverse order, and a
-// failed one stops no other.
+// Prune deletes the objects of the owner, or of the set's part, that the set does
+// not state. An object is deleted only if it carries all the owner's labels and
+// fields that our manager applied, if the view of its kind is complete, if no object
+// that is wanted or kept lives in it or is defined by it, nor one of a kind whose
+// view is not complete might, and if it still is the very object that the view
+// shows: the request carries its UID and resourceVersion. A Namespace or definition
+// is deleted only if no object of others goes with it ([PruneOptions.WithStrangers]).
+// Deletion is in reverse order, and a failed one stops no other.
+//
+// The kinds that are looked at are all that are watched ([Live.Kinds]). The cost is
+// that of the part.
 //
 // The report is valid with an error: [ErrIncomplete], [ErrKeepNothing] or a
-// [*LimitError] when nothing was deleted at all, or the joined errors of the
-// results.
+// [*LimitError] when no object was deleted at all, [ErrNotSynced] for kinds that
+// cannot be seen, or the joined errors of the results.
 func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (PruneReport, error) {
-	if err := a.prepare(set); err != nil {
+	if err := a.accept(set); err != nil {
 		return PruneReport{}, err
 	}
 	if err := options.permit(set); err != nil {
 		return PruneReport{}, err
 	}
-	doom := a.planPrune(set, options, time.Now())
-	a.missing = doom.missing
-	report := PruneReport{Results: doom.refused, Pending: doom.pending, Unproven: doom.unproven}
-	if err := doom.over(options.Limit); err != nil {
-		for _, d := range doom.doomed {
-			report.Held = append(report.Held, d.ID)
-		}
-		return report, errors.Join(err, Report{Results: report.Results}.Err())
+	views, done := a.Live.useAll()
+	defer done()
+	settle(ctx, views)
+	plan, absences := a.planPrune(set, options, views, time.Now())
+	a.Live.absences.set(set.Part(), absences)
+	a.spare(ctx, &plan, options)
+	report, err := a.carryOut(ctx, &plan, options)
+	if set.empty && err == nil && len(plan.kept) == 0 {
+		a.Live.unwant(set.Part())
 	}
-	for doomed := range doom.ranks() {
-		results := make([]Result, len(doomed))
-		each(len(doomed), a.Concurrency, func(i int) {
-			results[i] = a.discard(ctx, doomed[i], precondition{string(doomed[i].UID), fmt.Sprint(doomed[i].version)}, options)
-		})
-		report.Results = append(report.Results, results...)
-	}
-	return report, errors.Join(Report{Results: report.Results}.Err(), context.Cause(ctx))
+	return report, err
 }
 
 // permit returns why nothing may be deleted at all.
@@ -154,68 +151,65 @@ func (o PruneOptions) permit(set *Set) error {
 	}
 }
 
-// discard deletes or releases one object.
-func (a *Applier) discard(ctx context.Context, o Observed, must precondition, options PruneOptions) Result {
-	v := a.Live.views[o.ID.GroupKind()]
-	n := name{o.ID.Namespace, o.ID.Name}
-	v.began(n)
-	defer v.ended(n, true)
-	action, send := Deleted, func() error { return a.remove(ctx, v, o.ID, must, options.Propagation) }
-	if options.Orphan != nil && options.Orphan(o) {
-		action, send = Released, func() error { return a.release(ctx, v, o.ID, must) }
+// carryOut does what a plan says, unless that is more than the limit allows.
+func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOptions) (PruneReport, error) {
+	report := PruneReport{
+		Results: plan.refused, Pending: plan.pending, Remaining: plan.remaining, Unproven: plan.unproven, Unseen: plan.unseenKinds(),
 	}
-	err := send()
-	if err != nil && !apierrors.IsNotFound(err) {
-		return Result{o.ID, Failed, err}
-	}
-	v.change(n, func(r *record) {
-		if r != nil && r.uid == packUID(o.UID) {
-			r.pruned = true
+	over := plan.over(options.Limit)
+	if over != nil {
+		for i := range plan.due {
+			report.Held = append(report.Held, plan.due[i].ID)
 		}
-	})
-	return Result{ID: o.ID, Action: action}
+		return report, errors.Join(over, plan.unseenError(), Report{Results: report.Results}.Err())
+	}
+	for due := range plan.ranks() {
+		results := make([]Result, len(due))
+		each(len(due), a.Concurrency, func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options) })
+		report.Results = append(report.Results, results...)
+		for _, r := range results {
+			if r.Action == Deleted {
+				report.Remaining++
+			}
+		}
+	}
+	return report, errors.Join(plan.unseenError(), Report{Results: report.Results}.Err(), context.Cause(ctx))
 }
 
-// remove sends one deletion.
-func (a *Applier) remove(ctx context.Context, v *view, id ID, must precondition, propagation metav1.DeletionPropagation) error {
-	propagation = cmp.Or(propagation, metav1.DeletePropagationBackground)
-	uid := types.UID(must.uid)
-	conditions := &metav1.Preconditions{UID: &uid}
-	if must.version != "" {
-		conditions.ResourceVersion = &must.version
-	}
-	start := time.Now()
-	err := a.resource(v, id).Delete(ctx, id.Name, metav1.DeleteOptions{Preconditions: conditions, PropagationPolicy: &propagation})
-	a.wrote(Write{ID: id, Verb: "delete", Duration: time.Since(start), Err: err})
-	return err
+// DeleteOptions refine [Applier.Delete]. The zero value deletes up to 5 objects.
+type DeleteOptions struct {
+	// Limit bounds the deletions of one call; a share is one of the objects named.
+	Limit Limit
+	// Orphan, WithStrangers and Propagation are those of [PruneOptions].
+	Orphan        func(Observed) bool
+	WithStrangers bool
+	Propagation   metav1.DeletionPropagation
 }
 
-// release takes our marks off an object.
-func (a *Applier) release(ctx context.Context, v *view, id ID, must precondition) error {
-	labels := map[string]any{applySetPartOf: nil}
-	for key := range a.Live.Owner.Labels {
-		labels[key] = nil
+// Delete deletes the objects with these IDs, and no other, with the guards of
+// [Applier.Prune]: each must be ours and the very object that the view shows, what
+// still lives in a Namespace keeps it, and the order is the reverse one. An object
+// that is not there, as far as a complete view shows, needs nothing. One whose kind
+// cannot be seen is a result with [ErrNotSynced], one that carries our labels
+// without our fields a result with [ErrNotOurs].
+//
+// The report is valid with an error, which is a [*LimitError] when no object was
+// deleted at all, or the joined errors of the results.
+func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (PruneReport, error) {
+	if err := a.prepare(); err != nil {
+		return PruneReport{}, err
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": must.uid, "resourceVersion": must.version, "labels": labels,
-		"annotations": map[string]any{a.Live.Owner.hashAnnotation(): nil, a.Live.Owner.dependsOnAnnotation(): nil},
-	}})
-	if err != nil {
-		return err
+	kinds := make([]schema.GroupKind, 0, len(ids))
+	for _, id := range ids {
+		kinds = append(kinds, id.GroupKind())
 	}
-	start := time.Now()
-	_, err = a.resource(v, id).Patch(ctx, id.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: a.Live.Owner.Manager})
-	a.wrote(Write{ID: id, Verb: "patch", Duration: time.Since(start), Err: err})
-	return err
-}
-
-// resource reaches the resource of an object's kind, in its namespace.
-func (a *Applier) resource(v *view, id ID) clientmetadata.ResourceInterface {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	resource := a.Live.Client.Resource(v.mapping.Resource)
-	if id.Namespace == "" {
-		return resource
+	views, done := a.Live.useAll(kinds...)
+	defer done()
+	settle(ctx, views)
+	prune := PruneOptions{
+		Limit: options.Limit, Orphan: options.Orphan, WithStrangers: options.WithStrangers, Propagation: options.Propagation,
 	}
-	return resource.Namespace(id.Namespace)
+	plan := a.planDelete(ids, views)
+	a.spare(ctx, &plan, prune)
+	return a.carryOut(ctx, &plan, prune)
 }

@@ -90,7 +90,7 @@ func pruneGuards(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, apply.ErrIncomplete)
 	_, err = a.Prune(t.Context(), b.set(t), complete)
 	require.ErrorIs(t, err, apply.ErrKeepNothing)
-	nameless, err := apply.NewSet(b.owner, b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x}}", configMap("b", "1")))
+	nameless, err := apply.NewSet(b.owner, b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x}}", configMap("b", "1")), apply.SetOptions{})
 	require.ErrorContains(t, err, "object 0 (ConfigMap/x): apiVersion, kind and metadata.name are required")
 	_, err = a.Prune(t.Context(), nameless, complete)
 	require.ErrorIs(t, err, apply.ErrIncomplete)

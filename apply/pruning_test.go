@@ -163,7 +163,7 @@ func applySet(t *testing.T, b *bench) {
 	_, err = a.Prune(t.Context(), b.set(t), complete)
 	require.ErrorIs(t, err, apply.ErrKeepNothing, "a set of nothing but its parent is empty")
 	b.owner.ApplySet = apply.ID{Group: "example.com", Kind: "Gadget", Name: "x"}
-	_, err = apply.NewSet(b.owner, nil)
+	_, err = apply.NewSet(b.owner, nil, apply.SetOptions{})
 	require.ErrorContains(t, err, "Gadget.example.com/x: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it")
 }
 

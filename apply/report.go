@@ -3,9 +3,11 @@ package apply
 import (
 	"errors"
 	"fmt"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// Action says what happened to an object.
+// Action is what happened to an object.
 type Action string
 
 // The actions of a [Report].
@@ -20,15 +22,15 @@ const (
 	Deleted Action = "Deleted"
 	// Released: it is no longer wanted and no longer ours, and was left alive.
 	Released Action = "Released"
-	// Skipped: it belongs to somebody else, and the caller wants that left so.
+	// Skipped: it belongs to another owner, and the caller wants that left so.
 	Skipped Action = "Skipped"
 	// Failed: the request failed; Err is the server's or the transport's.
 	Failed Action = "Failed"
 	// Refused: nothing was sent, because it would not be right: the object
-	// belongs to somebody else, its kind is not watched, its scope is wrong.
+	// belongs to another owner or part, its scope is wrong, its name taken.
 	Refused Action = "Refused"
 	// Waiting: nothing was sent yet: the object or its namespace is being
-	// deleted, the live view of its kind is not complete, or what it needs
+	// deleted, the state of its kind cannot be seen, or what it needs
 	// failed in this pass. A later pass goes on.
 	Waiting Action = "Waiting"
 )
@@ -41,7 +43,7 @@ type Result struct {
 	Err error
 }
 
-// Report is what one pass did.
+// Report is the outcome of one pass.
 type Report struct {
 	// Unchanged counts the objects that needed nothing.
 	Unchanged int
@@ -73,22 +75,27 @@ func (r Report) Err() error {
 
 // Errors for conditions that callers branch on, found with errors.Is.
 var (
-	// ErrNotOurs: an object with this name exists and belongs to somebody else.
-	ErrNotOurs = errors.New("belongs to somebody else")
+	// ErrNotOurs: an object with this name exists and belongs to another owner.
+	ErrNotOurs = write.ErrNotOurs
+	// ErrClaimed: the object belongs to another part, which the message names.
+	ErrClaimed = write.ErrClaimed
 	// ErrTerminating: the object is being deleted.
-	ErrTerminating = errors.New("is being deleted")
-	// ErrNotSynced: the live view of the kind is not complete yet.
-	ErrNotSynced = errors.New("live view is not complete")
+	ErrTerminating = write.ErrTerminating
+	// ErrStalePlan: a planned change no longer holds.
+	ErrStalePlan = write.ErrStale
+	// ErrNotSynced: the state of the kind is not known, or cannot be seen any more.
+	ErrNotSynced = errors.New("the live state is not known")
+	// ErrAbsent: the state of the kind is known, and there is no such object of
+	// ours.
+	ErrAbsent = errors.New("does not exist")
 	// ErrBlocked: what the object needs was not applied in this pass.
 	ErrBlocked = errors.New("held back")
 	// ErrIncomplete: the desired state is not known to be complete, so nothing
 	// may be called absent from it.
 	ErrIncomplete = errors.New("desired state is not known to be complete")
-	// ErrStalePlan: a planned change is no longer what is to be done.
-	ErrStalePlan = errors.New("the plan no longer holds")
-	// ErrNeeded: an object is not wanted, and something that stays needs it.
+	// ErrNeeded: an object is not wanted, and one that stays needs it.
 	ErrNeeded = errors.New("is still needed")
 	// ErrKeepNothing: the desired state is empty, which is more often a mistake
-	// than a wish.
+	// than intended.
 	ErrKeepNothing = errors.New("desired state is empty")
 )

@@ -185,7 +185,7 @@ func blockedByFailure(t *testing.T, b *bench) {
 	set, err := apply.NewSet(b.owner, b.objects(t, bad, worse,
 		strings.ReplaceAll(configMap("a", "1"), "namespace: NAMESPACE", "namespace: NAMESPACE, annotations: {example.com/depends-on: Namespace/NAMESPACE-none}"),
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: late, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/bad}}}",
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: later, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/worse}}}"))
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: later, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/worse}}}"), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/a: depends on Namespace/"+b.ns+"-none, which the set does not state")
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/late: held back: it depends on Service/"+b.ns+"/bad: ")
@@ -213,6 +213,6 @@ func readyWakes(t *testing.T, b *bench) {
 		return err != nil && strings.Contains(err.Error(), "Widget."+group+"/"+b.ns+"/w, which is InProgress: Ready is False")
 	}, 3*time.Minute, 10*time.Millisecond)
 	says("True")
-	a.waitWoken(t, "Widget", "w")
+	a.waitWoken(t, "ConfigMap", "late")
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Created))
 }

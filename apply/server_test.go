@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/apply/budget"
 	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
@@ -192,9 +193,9 @@ func (b *bench) startKinds(t *testing.T, namespaces []string, watched ...schema.
 	a.Applier = applier
 	live := a.Live
 	live.Namespaces = namespaces
-	live.OnDrift = func(id apply.ID) {
+	live.OnDrift = func(o apply.Observed) {
 		a.drifts.Add(1)
-		a.woken <- id
+		a.woken <- o.ID
 	}
 	live.OnSynced = func(kind schema.GroupKind) { a.synced <- kind }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +215,7 @@ func (b *bench) program(net *applytest.Transport, watched []schema.GroupVersionK
 	config := rest.CopyConfig(b.config)
 	config.QPS = -1
 	config.Wrap(net.Wrap)
-	config.Wrap((&apply.Budget{}).Wrap)
+	config.Wrap((&budget.Budget{}).Wrap)
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -232,7 +233,7 @@ func (b *bench) program(net *applytest.Transport, watched []schema.GroupVersionK
 		}
 		mapper.Add(kind, scope)
 	}
-	return &apply.Applier{Objects: objects, Live: &apply.Live{Client: client, Mapper: mapper, Owner: b.owner, Kinds: watched}}, nil
+	return &apply.Applier{Objects: objects, Discovery: discovery{b.cluster.Config}, Live: &apply.Live{Client: client, Mapper: mapper, Owner: b.owner, Kinds: watched}}, nil
 }
 
 // waitWoken waits until the view has called for a pass because of the object.
@@ -267,7 +268,7 @@ func (b *bench) requests(t *testing.T) []string {
 
 func (b *bench) set(t *testing.T, manifests ...string) *apply.Set {
 	t.Helper()
-	set, err := apply.NewSet(b.owner, b.objects(t, manifests...))
+	set, err := apply.NewSet(b.owner, b.objects(t, manifests...), apply.SetOptions{})
 	require.NoError(t, err)
 	return set
 }

@@ -1,18 +1,21 @@
+//trueup:pure
+
 package apply
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -21,94 +24,213 @@ import (
 // concurrent use. Make a new one only when the desired state changes: applying
 // the same Set again is what costs next to nothing.
 type Set struct {
-	owner Owner
-	items []item      // by rank, then by ID
-	ids   map[ID]bool // what is stated, and whether it can be applied
-	empty bool        // nothing is stated, but perhaps an ApplySet
+	owner   Owner
+	options SetOptions
+	items   []item             // by rank, then by ID
+	kinds   []schema.GroupKind // of the items, each once
+	ids     map[ID]membership  // what is stated
+	members members            // for the ApplySet
+	empty   bool               // nothing is stated, but perhaps an ApplySet
+	parent  *applySetParent    // of the ApplySet; nil: there is none
 	// nameless is whether an object was left out whose ID is unknown: then
 	// nothing can be said to be absent from the set.
 	nameless bool
 }
 
+// SetOptions refine a [Set]. The zero value is a set without parts, every object
+// of which is kept as stated.
+type SetOptions struct {
+	// Part is the value of the owner's part label ([Owner.PartLabel]): the UID of
+	// the parent object, say. It is put on every object, and the set is pruned
+	// without a look at other parts. Required if the owner has a part label, and
+	// must be empty if it has none.
+	Part string
+	// Ignore leaves fields to others. An object is created with them, because they
+	// may be required, and every later apply does without: who owns them keeps them,
+	// and a field that only we own stays as it is. The zero Ignore leaves none.
+	Ignore diff.Ignore
+	// Policy, if set, says what is done about an object. Nil: every object is kept
+	// as stated.
+	Policy func(ID) ObjectPolicy
+	// Gate makes what isolates or limits (NetworkPolicy, ResourceQuota, LimitRange,
+	// roles and their bindings) a condition: when one of them fails, workloads of
+	// its namespace, or of every namespace if it is cluster-scoped, wait.
+	Gate bool
+}
+
+// ObjectPolicy says what is done about one object of a set.
+type ObjectPolicy int
+
+// The policies.
+const (
+	// KeepAsStated creates and repairs the object.
+	KeepAsStated ObjectPolicy = iota
+	// CreateOnly creates the object if there is none of its name, and never changes
+	// one that exists, whoever made it.
+	CreateOnly
+	// LeaveOut does nothing. The object counts as stated: it is not pruned, and what
+	// depends on it waits until it is ready.
+	LeaveOut
+)
+
+// membership is what a set does about an ID that it states.
+type membership int
+
+const (
+	absent     membership = iota
+	applicable            // it is applied
+	leftOut               // it is somebody else's task
+	invalid               // it cannot be applied
+)
+
 type item struct {
-	id    ID
-	kind  schema.GroupVersionKind
-	after []ID // what it depends on
-	rank  rank
-	hash  diff.Sum
-	body  []byte // as encode gives it, with the owner's labels and the hash annotation
+	id     ID
+	at     view.Name
+	kind   schema.GroupVersionKind
+	group  int  // index of the kind in Set.kinds
+	after  []ID // what it depends on
+	rank   rank
+	policy ObjectPolicy
+	hash   diff.Sum
+	body   wire.Body // with the owner's labels and the hash annotation
+	create wire.Body // body with the ignored fields; nil: there are none
 
 	placed bool // rank says its place
 }
 
 // NewSet makes the desired state of an owner. It copies the objects, which may
 // hold whatever encoding/json can write, and adds the owner's labels and the
-// hash annotation. The stringData of a Secret is applied as data, because others'
-// changes to it could not be told otherwise. To leave fields to others, take them
-// out before ([diff.Ignore]).
+// hash annotation. A status is dropped, and so are labels and annotations that are
+// null. The stringData of a Secret is applied as data, because others' changes to
+// it could not be told otherwise.
 //
-// The order is that of the kinds: definitions and namespaces first, routes last.
-// An object may refine it with the annotation <Domain>/depends-on, a
-// comma-separated list of IDs as [ID.String] writes them: it is applied after
-// them, and not before they are ready ([Applier.Objects]).
+// The order is that of the kinds: definitions and namespaces first, routes and then
+// admission webhooks last. An object may refine it with the annotation
+// <Domain>/depends-on, a comma-separated list of IDs as [ID.String] writes them: it
+// is applied after them, and not before they are ready ([Applier.Objects]).
 //
 // The set is valid together with an error: an object that cannot be applied
-// (no kind, no name, a second object with the same ID, a field that only the
-// server may set, a dependency on itself, more than 3 MiB, which is what a server
-// reads at most) is left out and named in the error, and the others are in the
-// set. Objects left out still count as wanted: they are not pruned, and a set
-// with an object whose name is unknown prunes nothing. Only an invalid owner
-// gives no set.
-func NewSet(owner Owner, objects []*unstructured.Unstructured) (*Set, error) {
+// (no kind, no name or one that is no path segment, a second object with the same
+// ID in whatever version, a field that only the server may set, a dependency on
+// itself, another part's label, more than 3 MiB, which is what a server reads at
+// most) is left out and named in the error, and the others are in the set. Objects
+// left out still count as wanted: they are not pruned, and a set with an object
+// whose name is unknown prunes nothing. Only an invalid owner or part gives no set.
+func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOptions) (*Set, error) {
 	if err := owner.validate(); err != nil {
 		return nil, err
 	}
-	s := &Set{owner: owner.clone(), items: make([]item, 0, len(objects)), ids: make(map[ID]bool, len(objects))}
+	if err := options.validate(owner); err != nil {
+		return nil, err
+	}
+	s := &Set{owner: owner.clone(), options: options, items: make([]item, 0, len(objects)), ids: make(map[ID]membership, len(objects))}
 	var errs []error
 	var parent *unstructured.Unstructured
-	duplicates := map[ID]bool{}
+	versions := map[ID][]string{} // of those stated more than once
+	first := make(map[ID]string, len(objects))
 	for i, object := range objects {
-		id, ok := identify(object)
-		if !ok {
+		id, err := identify(object)
+		if err != nil {
 			s.nameless = true
-			errs = append(errs, fmt.Errorf("object %d (%s): apiVersion, kind and metadata.name are required", i, id))
+			errs = append(errs, fmt.Errorf("object %d (%s): %w", i, id, err))
 			continue
 		}
 		if _, seen := s.ids[id]; seen {
-			duplicates[id] = true
+			versions[id] = append(versions[id], object.GetAPIVersion())
 			continue
 		}
+		first[id] = object.GetAPIVersion()
 		if id == s.owner.ApplySet {
-			s.ids[id], parent = true, object
+			s.ids[id], parent = applicable, object
+			continue
+		}
+		if s.ids[id] = s.membership(id); s.ids[id] == leftOut {
 			continue
 		}
 		prepared, err := s.prepare(id, object)
-		s.ids[id] = err == nil
 		if err != nil {
+			s.ids[id] = invalid
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 			continue
 		}
 		s.items = append(s.items, prepared)
 	}
 	s.empty = len(s.ids) == 0
-	errs = append(errs, s.parent(parent))
-	for _, id := range slices.SortedFunc(maps.Keys(duplicates), ID.Compare) {
-		s.ids[id] = false
-		errs = append(errs, fmt.Errorf("%s: stated more than once; none of them is applied", id))
+	errs = append(errs, s.addParent(parent))
+	for _, id := range slices.SortedFunc(maps.Keys(versions), ID.Compare) {
+		s.ids[id] = invalid
+		errs = append(errs, fmt.Errorf("%s: stated more than once (%s); none of them is applied", id, strings.Join(append([]string{first[id]}, versions[id]...), ", ")))
 	}
-	s.items = slices.DeleteFunc(s.items, func(it item) bool { return !s.ids[it.id] })
+	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order())
+	s.number()
+	if s.parent != nil {
+		s.members = s.findMembers()
+	}
 	return s, errors.Join(errs...)
+}
+
+func (o SetOptions) validate(owner Owner) error {
+	switch {
+	case owner.PartLabel == "" && o.Part != "":
+		return fmt.Errorf("apply: SetOptions.Part is %q; want none, or an Owner.PartLabel", o.Part)
+	case owner.PartLabel != "" && o.Part == "":
+		return fmt.Errorf("apply: SetOptions.Part is required: the owner has parts by the label %s", owner.PartLabel)
+	}
+	for _, problem := range validation.IsValidLabelValue(o.Part) {
+		return fmt.Errorf("apply: SetOptions.Part is %q: %s", o.Part, problem)
+	}
+	return nil
+}
+
+func (s *Set) membership(id ID) membership {
+	if s.policy(id) == LeaveOut {
+		return leftOut
+	}
+	return applicable
+}
+
+func (s *Set) policy(id ID) ObjectPolicy {
+	if s.options.Policy == nil {
+		return KeepAsStated
+	}
+	return s.options.Policy(id)
+}
+
+// number gives each item the index of its kind.
+func (s *Set) number() {
+	index := map[schema.GroupKind]int{}
+	for i := range s.items {
+		kind := s.items[i].id.GroupKind()
+		at, ok := index[kind]
+		if !ok {
+			at = len(s.kinds)
+			index[kind] = at
+			s.kinds = append(s.kinds, kind)
+		}
+		s.items[i].group = at
+	}
+}
+
+// version returns the version in which the first item of a kind is stated.
+func (s *Set) version(kind schema.GroupKind) string {
+	for i := range s.items {
+		if s.items[i].id.GroupKind() == kind {
+			return s.items[i].kind.Version
+		}
+	}
+	return ""
 }
 
 // Len returns how many objects the set can apply.
 func (s *Set) Len() int { return len(s.items) }
 
 // Has reports whether the set states the object, applicable or not.
-func (s *Set) Has(id ID) bool {
-	_, ok := s.ids[id]
-	return ok
-}
+func (s *Set) Has(id ID) bool { return s.ids[id] != absent }
+
+// Part returns the value of the part label that the objects carry, empty if there
+// is none.
+func (s *Set) Part() string { return s.options.Part }
 
 // ranks yields the items of one rank after the other.
 func (s *Set) ranks() iter.Seq[[]item] {
@@ -124,139 +246,4 @@ func (s *Set) ranks() iter.Seq[[]item] {
 			start = end
 		}
 	}
-}
-
-// identify returns the ID of an object, and whether it is complete.
-func identify(object *unstructured.Unstructured) (ID, bool) {
-	if object == nil || object.Object == nil {
-		return ID{}, false
-	}
-	kind := object.GroupVersionKind()
-	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	return id, id.Kind != "" && kind.Version != "" && id.Name != ""
-}
-
-func (s *Set) prepare(id ID, object *unstructured.Unstructured) (item, error) {
-	// Through JSON: a copy, with the number types that the API machinery
-	// expects, and an error instead of a panic for what JSON cannot hold.
-	data, err := json.Marshal(object.Object)
-	if err != nil {
-		return item{}, err
-	}
-	var desired unstructured.Unstructured
-	if err := utiljson.Unmarshal(data, &desired.Object); err != nil {
-		return item{}, err
-	}
-	if err := s.check(&desired); err != nil {
-		return item{}, err
-	}
-	desired.Object = diff.SecretData(desired.Object)
-	have := desired.GetLabels()
-	if have == nil {
-		have = map[string]string{}
-	}
-	for key, v := range s.owner.Labels {
-		if stated, ok := have[key]; ok && stated != v {
-			return item{}, fmt.Errorf("metadata.labels: %s is %q; the owner's is %q", key, stated, v)
-		}
-		have[key] = v
-	}
-	desired.SetLabels(have)
-	s.join(id, &desired)
-	hash, err := diff.Hash(desired.Object)
-	if err != nil {
-		return item{}, err
-	}
-	annotations := desired.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[s.owner.hashAnnotation()] = hash.String()
-	desired.SetAnnotations(annotations)
-	after, err := s.owner.dependencies(annotations)
-	if err != nil {
-		return item{}, err
-	}
-	body, err := encode(desired.Object)
-	if err != nil {
-		return item{}, err
-	}
-	if len(body) > mostBytes {
-		return item{}, fmt.Errorf("has %d bytes as JSON; an API server reads at most %d", len(body), mostBytes)
-	}
-	return item{
-		id: id, kind: object.GroupVersionKind(), after: after, rank: rank{stage: stageOf(id.GroupKind())}, hash: hash, body: body,
-	}, nil
-}
-
-// mostBytes is the limit of kube-apiserver on the body of a request. What it
-// stores is limited further, by etcd, to half of that unless configured.
-const mostBytes = 3 << 20
-
-// check refuses what only the server may set, and what the API machinery would
-// quietly read as absent.
-func (s *Set) check(desired *unstructured.Unstructured) error {
-	metadata := desired.Object["metadata"].(map[string]any) // it held a name
-	for _, key := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"} {
-		if v, ok := metadata[key]; ok && v != nil {
-			return fmt.Errorf("metadata.%s: is for the server to set; leave it out", key)
-		}
-		delete(metadata, key)
-	}
-	for _, key := range []string{"labels", "annotations"} {
-		if _, _, err := unstructured.NestedStringMap(desired.Object, "metadata", key); err != nil {
-			return fmt.Errorf("metadata.%s: want a map of strings: %w", key, err)
-		}
-	}
-	if id := desired.GetNamespace(); id != "" {
-		for _, problem := range validation.IsDNS1123Label(id) {
-			return fmt.Errorf("metadata.namespace: %q: %s", id, problem)
-		}
-	}
-	return nil
-}
-
-// bodyHead is what every encoded object begins with.
-const bodyHead = `{"metadata":{`
-
-// encode writes an object as JSON, its metadata first, so that a precondition can
-// be put into it without decoding.
-func encode(object map[string]any) ([]byte, error) {
-	rest := maps.Clone(object)
-	delete(rest, "metadata")
-	head, err := json.Marshal(object["metadata"])
-	if err != nil {
-		return nil, err
-	}
-	tail, err := json.Marshal(rest)
-	if err != nil {
-		return nil, err
-	}
-	body := make([]byte, 0, len(`{"metadata":`)+len(head)+len(tail))
-	body = append(append(body, `{"metadata":`...), head...)
-	return append(append(body, ','), tail[1:]...), nil // neither is empty: there are a name and a kind
-}
-
-// under returns the body of an apply of the object under a precondition.
-func (it *item) under(must precondition) ([]byte, error) {
-	if must.uid == "" {
-		must.version = neverVersion
-	}
-	condition, err := json.Marshal(struct {
-		UID     string `json:"uid,omitempty"`
-		Version string `json:"resourceVersion,omitempty"`
-	}{must.uid, must.version})
-	if err != nil {
-		return nil, err
-	}
-	body := make([]byte, 0, len(it.body)+len(condition))
-	body = append(append(body, bodyHead...), condition[1:len(condition)-1]...)
-	return append(append(body, ','), it.body[len(bodyHead):]...), nil
-}
-
-// desired decodes the object of an item.
-func (it *item) desired() (map[string]any, error) {
-	var object map[string]any
-	err := utiljson.Unmarshal(it.body, &object)
-	return object, err
 }

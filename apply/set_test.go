@@ -32,7 +32,7 @@ func TestASetNamesEachObjectItCannotApplyAndKeepsTheRest(t *testing.T) {
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {example.com/owner: other}}}", `metadata.labels: example.com/owner is "other"; the owner's is "me"`},
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: A_B}}", `metadata.namespace: "A_B"`},
 	} {
-		set, err := apply.NewSet(owner, parsed(t, test.manifest, configMap("good", "1")))
+		set, err := apply.NewSet(owner, parsed(t, test.manifest, configMap("good", "1")), apply.SetOptions{})
 		require.ErrorContains(t, err, test.want, test.manifest)
 		require.Equal(t, 1, set.Len())
 		require.True(t, set.Has(apply.ID{Kind: "ConfigMap", Namespace: "x", Name: "good"}))
@@ -41,8 +41,8 @@ func TestASetNamesEachObjectItCannotApplyAndKeepsTheRest(t *testing.T) {
 
 func TestASetAppliesNoneOfTwoObjectsWithOneID(t *testing.T) {
 	t.Parallel()
-	set, err := apply.NewSet(owner, parsed(t, configMap("a", "1"), configMap("b", "1"), configMap("a", "2"), configMap("a", "1")))
-	require.EqualError(t, err, "ConfigMap/x/a: stated more than once; none of them is applied")
+	set, err := apply.NewSet(owner, parsed(t, configMap("a", "1"), configMap("b", "1"), configMap("a", "2"), configMap("a", "1")), apply.SetOptions{})
+	require.EqualError(t, err, "ConfigMap/x/a: stated more than once (v1, v1, v1); none of them is applied")
 	require.Equal(t, 1, set.Len())
 	require.True(t, set.Has(apply.ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}), "it still counts as wanted")
 }
@@ -54,13 +54,13 @@ func TestASetTakesWhatJSONCanHold(t *testing.T) {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "creationTimestamp": nil}, "data": data,
 		}}}
 	}
-	_, err := apply.NewSet(owner, object(map[string]any{"i": 1, "s": []string{"x"}, "m": map[string]string{"a": "b"}, "big": int64(1) << 60}))
+	_, err := apply.NewSet(owner, object(map[string]any{"i": 1, "s": []string{"x"}, "m": map[string]string{"a": "b"}, "big": int64(1) << 60}), apply.SetOptions{})
 	require.NoError(t, err)
-	_, err = apply.NewSet(owner, object(math.Inf(1)))
+	_, err = apply.NewSet(owner, object(math.Inf(1)), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/a: json: unsupported value")
-	_, err = apply.NewSet(owner, object(func() {}))
+	_, err = apply.NewSet(owner, object(func() {}), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/a: json: unsupported type")
-	_, err = apply.NewSet(owner, []*unstructured.Unstructured{nil, {}})
+	_, err = apply.NewSet(owner, []*unstructured.Unstructured{nil, {}}, apply.SetOptions{})
 	require.ErrorContains(t, err, "object 0 ()")
 	require.ErrorContains(t, err, "object 1 ()")
 }
@@ -68,17 +68,17 @@ func TestASetTakesWhatJSONCanHold(t *testing.T) {
 func TestAnInvalidOwnerGivesNoSet(t *testing.T) {
 	t.Parallel()
 	for want, broken := range map[string]func(*apply.Owner){
-		`Owner.Manager: "" has 0 bytes; want 1 to 128`: func(o *apply.Owner) { o.Manager = "" },
-		`has 129 bytes; want 1 to 128`:                 func(o *apply.Owner) { o.Manager = strings.Repeat("x", 129) },
-		`Owner.Labels: none; want at least one`:        func(o *apply.Owner) { o.Labels = nil },
-		`Owner.Labels: key "a b"`:                      func(o *apply.Owner) { o.Labels = map[string]string{"a b": "c"} },
-		`Owner.Labels: value "c d" of a`:               func(o *apply.Owner) { o.Labels = map[string]string{"a": "c d"} },
-		`Owner.Domain: ""`:                             func(o *apply.Owner) { o.Domain = "" },
-		`Owner.Domain: "Example_Com"`:                  func(o *apply.Owner) { o.Domain = "Example_Com" },
+		`Owner.Manager is "", of 0 bytes; want 1 to 128`: func(o *apply.Owner) { o.Manager = "" },
+		`of 129 bytes; want 1 to 128`:                    func(o *apply.Owner) { o.Manager = strings.Repeat("x", 129) },
+		`Owner.Labels is empty; want at least one`:       func(o *apply.Owner) { o.Labels = nil },
+		`Owner.Labels has the key "a b"`:                 func(o *apply.Owner) { o.Labels = map[string]string{"a b": "c"} },
+		`Owner.Labels has the value "c d" of a`:          func(o *apply.Owner) { o.Labels = map[string]string{"a": "c d"} },
+		`Owner.Domain is ""`:                             func(o *apply.Owner) { o.Domain = "" },
+		`Owner.Domain is "Example_Com"`:                  func(o *apply.Owner) { o.Domain = "Example_Com" },
 	} {
 		bad := owner
 		broken(&bad)
-		set, err := apply.NewSet(bad, nil)
+		set, err := apply.NewSet(bad, nil, apply.SetOptions{})
 		require.Nil(t, set)
 		require.ErrorContains(t, err, want)
 	}
@@ -92,11 +92,11 @@ func TestIDsReadAsPeopleWriteThem(t *testing.T) {
 
 func TestAnApplierNamesWhatItLacks(t *testing.T) {
 	t.Parallel()
-	set, err := apply.NewSet(owner, nil)
+	set, err := apply.NewSet(owner, nil, apply.SetOptions{})
 	require.NoError(t, err)
 	_, err = (&apply.Applier{}).Apply(t.Context(), set)
-	require.EqualError(t, err, "apply: Applier.Live: required")
+	require.EqualError(t, err, "apply: Applier.Live is required")
 	_, err = (&apply.Applier{Live: &apply.Live{}}).Apply(t.Context(), set)
-	require.EqualError(t, err, "apply: Live.Client: required")
-	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client: required")
+	require.EqualError(t, err, "apply: Live.Client is required")
+	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client is required")
 }

@@ -1,3 +1,5 @@
+//trueup:pure
+
 package apply
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,7 +16,13 @@ const (
 	stageWorkloads
 	stageScaling
 	stageRoutes
-	stageCount
+	stageAdmission // a webhook refuses everything while what it calls does not run
+)
+
+// Kinds that have rules of their own.
+var (
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
 )
 
 // stageOf returns the stage of a kind.
@@ -26,12 +34,14 @@ func stageOf(kind schema.GroupKind) int {
 	switch kind.Group {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io":
 		return stageDefinitions
-	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "scheduling.k8s.io", "storage.k8s.io":
+	case "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io":
 		return stagePolicies
 	case "autoscaling", "policy":
 		return stageScaling
 	case "gateway.networking.k8s.io":
 		return stageRoutes
+	case "admissionregistration.k8s.io":
+		return stageAdmission
 	}
 	switch kind.Kind {
 	case "Namespace":
@@ -46,5 +56,22 @@ func stageOf(kind schema.GroupKind) int {
 		return stageRoutes
 	default:
 		return stageWorkloads
+	}
+}
+
+// gates reports whether a kind isolates or limits what runs in its namespace.
+func gates(kind schema.GroupKind) bool {
+	stage := stageOf(kind)
+	return stage == stagePolicies || stage == stageBindings
+}
+
+// cures reports whether a change of an object of the kind may let the server take
+// what it has refused in the namespace.
+func cures(kind schema.GroupKind) bool {
+	switch kind.Kind {
+	case "Namespace", "ResourceQuota", "LimitRange", "ServiceAccount":
+		return kind.Group == ""
+	default:
+		return kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
 	}
 }

@@ -141,7 +141,7 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 		require.False(t, synced)
 		require.True(t, meta.IsNoMatchError(err))
 		asked := mapper.asked
-		require.Less(t, asked, 150)
+		require.Less(t, asked, 300)
 		require.Positive(t, mapper.resets, "a mapper that remembers what there is has to look again")
 
 		mapper.mu.Lock()
@@ -175,11 +175,11 @@ func TestDiscoveryThatIsDownIsNamedAndOvercome(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- live.Start(ctx) }()
 		synctest.Wait()
-		set, err := apply.NewSet(owner, parsed(t, configMap("a", "1")))
+		set, err := apply.NewSet(owner, parsed(t, configMap("a", "1")), apply.SetOptions{})
 		require.NoError(t, err)
 		report, err := (&apply.Applier{Live: live}).Apply(t.Context(), set)
 		require.ErrorIs(t, err, apply.ErrNotSynced)
-		require.ErrorContains(t, err, "ConfigMap/x/a: live view is not complete\ndiscovery is down")
+		require.ErrorContains(t, err, "ConfigMap/x/a: the live state is not known\ndiscovery is down")
 		require.Equal(t, 1, report.Count(apply.Waiting))
 
 		mapper.mu.Lock()

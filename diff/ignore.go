@@ -134,6 +134,23 @@ func (g Ignore) Filter(object map[string]any, fields []Field) []Field {
 	})
 }
 
+// Covered returns the fields of a set, such as [Owned] gives, that lie at or below
+// an ignored path. The object, live or desired, is needed for its kind, name and
+// labels.
+func (g Ignore) Covered(object map[string]any, owned *fieldpath.Set) *fieldpath.Set {
+	found := &fieldpath.Set{}
+	paths := g.paths(object)
+	if len(paths) == 0 {
+		return found
+	}
+	owned.Iterate(func(at fieldpath.Path) {
+		if slices.ContainsFunc(paths, func(path fieldpath.Path) bool { return covers(path, at) }) {
+			found.Insert(at.Copy())
+		}
+	})
+	return found
+}
+
 // paths returns the paths to ignore of an object.
 func (g Ignore) paths(object map[string]any) []fieldpath.Path {
 	var found []fieldpath.Path

@@ -70,7 +70,7 @@ func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
 	client, unmade := metadata.NewForConfigAndClient(config, web)
 	loop := &reconcile.Loop{Name: "converge", Reconciler: c, Interval: c.interval, Timeout: time.Minute, Backoff: reconcile.Backoff{Jitter: 0.2}, Logger: c.logger}
 	live := &apply.Live{
-		Client: client, Mapper: mapper, Logger: c.logger, OnDrift: func(apply.ID) { loop.Trigger() },
+		Client: client, Mapper: mapper, Logger: c.logger, OnDrift: func(apply.Observed) { loop.Trigger() },
 		Owner: apply.Owner{Manager: "converge", Labels: map[string]string{"converge.example.com/set": c.name}, Domain: "converge.example.com"},
 	}
 	for kind := range strings.SplitSeq(c.kinds, ",") {
@@ -92,7 +92,7 @@ func (c *converge) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if err = errors.Join(err, c.applier.Live.WaitSynced(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
-	set, invalid := apply.NewSet(c.applier.Live.Owner, objects)
+	set, invalid := apply.NewSet(c.applier.Live.Owner, objects, apply.SetOptions{})
 	if set == nil {
 		return reconcile.Result{}, invalid
 	}

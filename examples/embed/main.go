@@ -78,7 +78,7 @@ func newManager(config *rest.Config, file, name string, interval time.Duration, 
 		Timeout:    time.Minute,
 		Logger:     logger,
 	}
-	live.OnDrift = func(apply.ID) { loop.Trigger() }
+	live.OnDrift = func(apply.Observed) { loop.Trigger() }
 	return mgr, errors.Join(mgr.Add(live), mgr.Add(loop))
 }
 
@@ -98,7 +98,7 @@ func (k *keeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, err // a file that was not read whole changes nothing
 	}
-	set, invalid := apply.NewSet(k.applier.Live.Owner, objects)
+	set, invalid := apply.NewSet(k.applier.Live.Owner, objects, apply.SetOptions{})
 	if set == nil {
 		return reconcile.Result{}, invalid
 	}

@@ -43,12 +43,12 @@ func (b *bench) driftTrueup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set, err := apply.NewSet(owner(), objects)
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{})
 	if err != nil {
 		return err
 	}
 	loop := &reconcile.Loop{Interval: time.Hour}
-	t, err := startTrueup(ctx, b.side("trueup"), func(apply.ID) { loop.Trigger() })
+	t, err := startTrueup(ctx, b.side("trueup"), func(apply.Observed) { loop.Trigger() })
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func trueupHolder(n int, config *rest.Config, mapper meta.RESTMapper, kind schem
 	for i := range objects {
 		objects[i] = watchedObject(i)
 	}
-	set, err := apply.NewSet(owner(), objects)
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{})
 	if err != nil {
 		return nil, err
 	}

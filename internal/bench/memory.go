@@ -61,7 +61,7 @@ func (b *bench) template(ctx context.Context) (*appsv1.Deployment, error) {
 	defer t.stop()
 	object := watchedObject(0)
 	object.SetNamespace("memory")
-	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{object})
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{object}, apply.SetOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (b *bench) restTrueup(ctx context.Context) error {
 	}
 	defer t.stop()
 	start := time.Now()
-	set, err := apply.NewSet(owner(), objects)
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (b *bench) restTrueup(ctx context.Context) error {
 
 // sweepAllocations returns those of a sweep over some of the objects.
 func (b *bench) sweepAllocations(ctx context.Context, t *trueup, objects []*unstructured.Unstructured) (float64, error) {
-	set, err := apply.NewSet(owner(), objects)
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -42,7 +42,7 @@ func newLive(config *rest.Config) (*apply.Live, error) {
 }
 
 // startTrueup is a start of the program, with no memory.
-func startTrueup(ctx context.Context, s *side, onDrift func(apply.ID)) (*trueup, error) {
+func startTrueup(ctx context.Context, s *side, onDrift func(apply.Observed)) (*trueup, error) {
 	live, err := newLive(s.config)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func startTrueup(ctx context.Context, s *side, onDrift func(apply.ID)) (*trueup,
 func (t *trueup) stop() { t.cancel() }
 
 func (t *trueup) prepare(objects []*unstructured.Unstructured) (pass, error) {
-	set, err := apply.NewSet(owner(), objects)
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{})
 	if err != nil {
 		return nil, err
 	}

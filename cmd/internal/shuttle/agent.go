@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/budget"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -31,7 +32,7 @@ type Agent struct {
 	// OnListen is called, if set, with the address of the metrics listener.
 	OnListen func(net.Addr)
 
-	budget apply.Budget // of the requests for the work; the Lease is not held back by it
+	budget budget.Budget // of the requests for the work; the Lease is not held back by it
 }
 
 const (

@@ -78,7 +78,7 @@ func TestAServiceWithEverythingIsRenderedAsTheContractSays(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(string(want), got.String()), "run with -update to accept")
 
-	_, err = apply.NewSet(shuttle.Owner(clusterID), rendered.Objects)
+	_, err = apply.NewSet(shuttle.Owner(clusterID), rendered.Objects, apply.SetOptions{})
 	require.NoError(t, err)
 }
 
@@ -151,7 +151,7 @@ func TestBasicModeNeedsNoProjects(t *testing.T) {
 	rendered := shuttle.Render(body, clusterID, dns)
 	require.Empty(t, rendered.Rejected)
 	require.Equal(t, "proj-"+uuid(1), rendered.Objects[0].GetName())
-	set, err := apply.NewSet(shuttle.Owner(clusterID), rendered.Objects)
+	set, err := apply.NewSet(shuttle.Owner(clusterID), rendered.Objects, apply.SetOptions{})
 	require.NoError(t, err)
 	require.True(t, set.Has(apply.ID{Group: "apps", Kind: "Deployment", Namespace: "proj-" + uuid(1), Name: rendered.Services[0].Deployment.Name}))
 	require.LessOrEqual(t, len(rendered.Services[0].Deployment.Name), 63)

@@ -42,7 +42,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	})
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
 	if a.Config.WakeOnDrift {
-		live.OnDrift = func(apply.ID) { convergeLoop.Trigger() }
+		live.OnDrift = func(apply.Observed) { convergeLoop.Trigger() }
 	}
 
 	pullLoop := a.loop("pull", &puller{

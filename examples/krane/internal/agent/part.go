@@ -138,7 +138,7 @@ func (p *part) pass(ctx context.Context, jobs []*job) {
 			owner[idOf(o)] = j
 		}
 	}
-	set, err := apply.NewSet(p.owner, all)
+	set, err := apply.NewSet(p.owner, all, apply.SetOptions{})
 	if err != nil && len(jobs) > 1 {
 		for _, j := range jobs { // to find out whose it is
 			p.pass(ctx, []*job{j})
@@ -174,7 +174,7 @@ func (p *part) pass(ctx context.Context, jobs []*job) {
 func (p *part) prune(ctx context.Context, doomed func(apply.Observed) bool, limit apply.Limit) (apply.PruneReport, error) {
 	var report apply.PruneReport
 	err := p.exclusive(ctx, func(ctx context.Context) error {
-		none, err := apply.NewSet(p.owner, nil)
+		none, err := apply.NewSet(p.owner, nil, apply.SetOptions{})
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/budget"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/breaker"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/config"
@@ -36,7 +37,7 @@ type run struct {
 	client   ctrlv1connect.ClusterServiceClient
 	metrics  *metrics
 	alarms   *alarms
-	budget   *apply.Budget
+	budget   *budget.Budget
 	book     *book
 	theirs   foreigners
 	parts    map[render.Component]*part
@@ -52,7 +53,7 @@ type run struct {
 
 func (a *Agent) newRun(m *metrics) (*run, error) {
 	r := &run{
-		Agent: *a, metrics: m, budget: &apply.Budget{}, book: newBook(), client: a.Client,
+		Agent: *a, metrics: m, budget: &budget.Budget{}, book: newBook(), client: a.Client,
 		cell: render.Cell{
 			Region: a.Config.Cluster.Region, Platform: a.Config.Cluster.Platform, RuntimeClass: a.Config.RuntimeClass, StorageClass: a.Config.StorageClassName,
 			Registry: render.Registry{URL: a.Config.Registry.URL, Username: a.Config.Registry.Username, Password: a.Config.Registry.Password.Reveal()},
@@ -132,7 +133,7 @@ func (r *run) addParts(client clientmetadata.Interface) {
 		owner := render.Owner(c, r.cell.Region)
 		live := &apply.Live{
 			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Logger: r.Logger,
-			OnDrift: func(id apply.ID) { r.drifted(c, id) },
+			OnDrift: func(o apply.Observed) { r.drifted(c, o.ID) },
 		}
 		applier := &apply.Applier{Live: live, Concurrency: 16}
 		switch c {

@@ -73,7 +73,7 @@ func startAgent(t *testing.T, cluster *kubetest.Cluster) *agent {
 
 func (a *agent) apply(t *testing.T, component render.Component, objects ...*unstructured.Unstructured) apply.Report {
 	t.Helper()
-	set, err := apply.NewSet(render.Owner(component, cell.Region), objects)
+	set, err := apply.NewSet(render.Owner(component, cell.Region), objects, apply.SetOptions{})
 	require.NoError(t, err)
 	report, err := a.appliers[component].Apply(t.Context(), set)
 	require.NoError(t, err)

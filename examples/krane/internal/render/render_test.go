@@ -136,7 +136,7 @@ func TestObjectsAreAsInTheGoldenFiles(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(string(want), got), "run with -update to accept")
 
-			set, err := apply.NewSet(render.Owner(rendered.component, rendered.region), rendered.objects)
+			set, err := apply.NewSet(render.Owner(rendered.component, rendered.region), rendered.objects, apply.SetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, len(rendered.objects), set.Len())
 			kinds := render.Kinds(rendered.component)
@@ -238,7 +238,7 @@ func TestPropertiesOfManyDeployments(t *testing.T) {
 		again, err := cell.Deployment(d, variables, uid)
 		require.NoError(t, err)
 		require.True(t, reflect.DeepEqual(objects, again), "seed %d", seed)
-		_, err = apply.NewSet(render.Owner(render.Deployment, cell.Region), objects)
+		_, err = apply.NewSet(render.Owner(render.Deployment, cell.Region), objects, apply.SetOptions{})
 		require.NoError(t, err, "seed %d", seed)
 		for _, o := range objects {
 			require.Equal(t, d.GetDeploymentId(), o.GetLabels()["unkey.com/deployment.id"])

@@ -1,0 +1,197 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
+)
+
+// converge makes one object as wanted, when its turn has come.
+func (p *pass) converge(ctx context.Context, it *item) Result {
+	k := p.kinds[it.group]
+	end, err := k.Begin(ctx, it.at)
+	if err != nil {
+		return Result{it.id, Failed, err}
+	}
+	defer end(false)
+	// Another call may have written it meanwhile.
+	v := p.decide(it)
+	if v.action != send {
+		return Result{it.id, v.action, v.err}
+	}
+	if err := p.selected(it); err != nil {
+		return Result{it.id, Refused, err}
+	}
+	if err := p.await(ctx, it); err != nil {
+		return Result{it.id, Waiting, err}
+	}
+	t, err := p.target(it, &v.look)
+	if err != nil {
+		return Result{it.id, Failed, err}
+	}
+	action, err := p.repair(ctx, it, &v.look, t)
+	result := Result{it.id, action, err}
+	p.live.rejections.note(p.attempt(it, &v.look), result, p.now)
+	return result
+}
+
+// repair writes the object, unless it is fought over.
+func (p *pass) repair(ctx context.Context, it *item, look *view.Look, t *write.Target) (Action, error) {
+	r := &look.Record
+	retaken := look.Found && !r.Unknown() && r.Hash() == it.hash && r.Foreign() && t.Force && !t.Upsert
+	if !retaken && look.Lost == "" {
+		return p.write(ctx, it, t)
+	}
+	force, err := p.live.fights.enter(it.id, p.now, !look.Found)
+	if fight, ok := errors.AsType[*FightError](err); ok {
+		fight.Hint = hintOf(it)
+		return Refused, fight
+	}
+	if force {
+		return p.write(ctx, it, t)
+	}
+	// The server's refusal names the other manager.
+	t.Force = false
+	action, err := p.write(ctx, it, t)
+	if err = p.live.fights.leave(it.id, p.now, err); err != nil {
+		if _, fought := errors.AsType[*FightError](err); fought {
+			action = Refused
+		}
+	}
+	return action, err
+}
+
+// hintOf names a field for which others may delete the object again and again.
+func hintOf(it *item) string {
+	object := unstructured.Unstructured{Object: it.body.Decode()}
+	if owners := object.GetOwnerReferences(); len(owners) > 0 {
+		return fmt.Sprintf("metadata.ownerReferences name %s %s, which may be gone", owners[0].Kind, owners[0].Name)
+	}
+	if _, found, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "ttlSecondsAfterFinished"); found && err == nil {
+		return "spec.ttlSecondsAfterFinished removes it"
+	}
+	return ""
+}
+
+// write sends the object and takes the answer.
+func (p *pass) write(ctx context.Context, it *item, t *write.Target) (Action, error) {
+	done, answer, err := p.applier.writer.Write(ctx, t)
+	return p.took(it, done, answer, err)
+}
+
+// took notes the server's answer, and names how the write ended.
+func (p *pass) took(it *item, done write.Done, answer *metav1.PartialObjectMetadata, err error) (Action, error) {
+	if answer != nil {
+		p.kinds[it.group].Wrote(answer, it.hash)
+	}
+	if err != nil {
+		return p.outcome(it, err)
+	}
+	switch done {
+	case write.Created:
+		return Created, nil
+	case write.Updated:
+		return Updated, nil
+	case write.Recreated:
+		return Recreated, nil
+	default:
+		return unchanged, nil
+	}
+}
+
+// outcome names how a write failed.
+func (p *pass) outcome(it *item, err error) (Action, error) {
+	err = named(err)
+	_, conflict := errors.AsType[*ConflictError](err)
+	switch {
+	case errors.Is(err, ErrTerminating):
+		return Waiting, err
+	case apierrors.HasStatusCause(err, namespaceTerminating):
+		return Waiting, fmt.Errorf("%w: namespace %s: %w", ErrTerminating, it.id.Namespace, err)
+	case errors.Is(err, ErrNotOurs) && it.policy == CreateOnly:
+		return unchanged, nil // it exists
+	case errors.Is(err, ErrNotOurs) && p.applier.Adoption == SkipForeign:
+		return Skipped, nil
+	case conflict, errors.Is(err, ErrNotOurs), errors.Is(err, ErrClaimed), errors.Is(err, ErrStalePlan):
+		return Refused, err
+	case tooLarge(err):
+		return Failed, fmt.Errorf("the object has %d bytes as JSON: %w", len(it.body), err)
+	default:
+		return Failed, err
+	}
+}
+
+// namespaceTerminating is the cause that a server names when it creates nothing
+// more in a namespace.
+const namespaceTerminating = metav1.CauseType("NamespaceTerminating")
+
+// target is what the object is written with.
+func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
+	a := p.applier
+	resource, err := p.resource(it.kind, look)
+	if err != nil {
+		return nil, err
+	}
+	t := &write.Target{
+		Resource: resource, Kind: it.kind, Namespace: it.id.Namespace, Name: it.id.Name,
+		Body: it.body, Create: it.create, Left: p.set.options.Ignore, Hash: it.hash, Part: p.set.Part(),
+		Lost: look.Lost, LostUID: look.LostUID, Force: a.Conflicts == ForceConflicts, Adopt: a.Adoption == AdoptForeign,
+		Recreate: slices.Contains(a.Recreate, it.id.GroupKind()), Upsert: a.Upsert != nil && a.Upsert(it.id.GroupKind()),
+	}
+	if it.policy == CreateOnly {
+		t.Adopt = false
+	}
+	if look.Found {
+		t.UID, t.Bare, t.Superseded = look.Record.UID(), look.Record.Bare() && !look.Managed, look.Record.Superseded()
+	}
+	return t, nil
+}
+
+// resource returns the resource of a kind in the version that an object states.
+func (p *pass) resource(kind schema.GroupVersionKind, look *view.Look) (schema.GroupVersionResource, error) {
+	if look.Mapping.GroupVersionKind.Version == kind.Version {
+		return look.Mapping.Resource, nil
+	}
+	mapping, err := p.live.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("apiVersion %s: %w", kind.GroupVersion(), err)
+	}
+	return mapping.Resource, nil
+}
+
+// attempt is what a rejection of the object is compared with.
+func (p *pass) attempt(it *item, look *view.Look) attempt {
+	a := p.applier
+	t := attempt{id: it.id, part: p.set.Part(), hash: it.hash, policy: policy{
+		adoption: a.Adoption, conflicts: a.Conflicts,
+		recreate: slices.Contains(a.Recreate, it.id.GroupKind()), upsert: a.Upsert != nil && a.Upsert(it.id.GroupKind()),
+	}}
+	if look.Found {
+		t.seen = look.Record.Observed()
+	}
+	return t
+}
+
+// selected reports an object that the watch of its kind would never show.
+func (p *pass) selected(it *item) error {
+	if p.live.Selector == nil {
+		return nil
+	}
+	selector, err := p.live.selector(it.id.GroupKind())
+	object := unstructured.Unstructured{Object: it.body.Decode()}
+	if err != nil || selector.Matches(labels.Set(object.GetLabels())) {
+		return err
+	}
+	return fmt.Errorf("metadata.labels %v are not selected by Live.Selector %q", object.GetLabels(), strings.TrimSpace(selector.String()))
+}

@@ -1,0 +1,232 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
+)
+
+// absences remembers for each part which objects are absent from its sets, by UID.
+type absences struct {
+	mu sync.Mutex
+	by map[string]map[string]absence
+}
+
+func (a *absences) of(part string) map[string]absence {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.by[part]
+}
+
+func (a *absences) set(part string, next map[string]absence) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(next) == 0 {
+		delete(a.by, part)
+		return
+	}
+	if a.by == nil {
+		a.by = map[string]map[string]absence{}
+	}
+	a.by[part] = next
+}
+
+// unwant notes that a part has no set any more.
+func (l *Live) unwant(part string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.want(part, nil)
+}
+
+// planPrune decides what a prune does, and returns what the next one has to know. It
+// changes nothing.
+func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, now time.Time) (prunePlan, map[string]absence) {
+	plan := prunePlan{unseen: unseenOf(views)}
+	before, next := a.Live.absences.of(set.Part()), map[string]absence{}
+	for _, v := range views {
+		for _, o := range a.unwanted(set, v, &plan) {
+			if gone, absent := plan.choose(o, before, options, now); absent {
+				next[string(o.UID)] = gone
+			}
+		}
+	}
+	a.finish(&plan, set, views)
+	return plan, next
+}
+
+// unwanted returns the objects of a kind that are ours and that the set does not
+// state. It costs what the part costs, or the kind if there are no parts.
+func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
+	var found []Observed
+	kind := v.GroupKind()
+	take := func(n view.Name, r *view.Record) bool {
+		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
+		wanted := set.Has(id) || id == a.Live.Owner.ApplySet
+		switch {
+		case r.Pruned() || r.Deleting():
+			if !wanted {
+				plan.remaining++
+			}
+		case r.Unowned():
+			// What a controller made carries our labels by inheritance, and goes
+			// with what it was made for.
+			if !wanted && r.Controller() == "" {
+				plan.kept = append(plan.kept, id)
+				plan.unproven = append(plan.unproven, id)
+			}
+		default:
+			plan.owned++
+			if !wanted {
+				found = append(found, observe(kind, n, r, a.Live.identity))
+			}
+		}
+		return true
+	}
+	if a.Live.Owner.PartLabel != "" {
+		v.EachOf(set.Part(), take)
+	} else {
+		v.Each(take)
+	}
+	return found
+}
+
+// planDelete decides what a deletion by name does.
+func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
+	plan := prunePlan{}
+	byKind := map[string]*view.Kind{}
+	for _, v := range views {
+		byKind[v.GroupKind().String()] = v
+	}
+	seen := map[ID]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		v := byKind[id.GroupKind().String()]
+		n := view.NameOf(id.Namespace, id.Name)
+		look := v.Look(n)
+		r := &look.Record
+		switch err := v.Unseen(); {
+		case err != nil:
+			plan.refuse(Result{id, Waiting, fmt.Errorf("%w: %w", ErrNotSynced, err)})
+		case !look.Found:
+		case r.Pruned() || r.Deleting():
+			plan.remaining++
+		case r.Unowned():
+			plan.refuse(Result{id, Refused, fmt.Errorf("%w: it carries our labels, and no field of it is ours", ErrNotOurs)})
+		default:
+			plan.owned++
+			plan.due = append(plan.due, observe(id.GroupKind(), n, r, a.Live.identity))
+		}
+	}
+	a.finish(&plan, nil, views)
+	return plan
+}
+
+// finish takes out what must stay, and orders the rest.
+func (a *Applier) finish(plan *prunePlan, set *Set, views []*view.Kind) {
+	contains := func(o Observed) bool { return o.ID.GroupKind() == namespaceKind || o.ID.GroupKind() == definitionKind }
+	if slices.ContainsFunc(plan.due, contains) {
+		// Only then is there a look at all objects.
+		if plan.unseen == nil {
+			plan.unseen = unseenOf(views)
+			defer func() { plan.unseen = nil }() // what was named has its result
+		}
+		inhabited, defined := a.staying(plan, set, views)
+		plan.contradict(inhabited, defined)
+	}
+	plan.order(a.Live.Owner)
+}
+
+// staying leads from namespaces and definitions to an object of ours that needs them
+// and stays.
+func (a *Applier) staying(plan *prunePlan, set *Set, views []*view.Kind) (inhabited, defined map[string]ID) {
+	going := make(map[ID]bool, len(plan.due))
+	for i := range plan.due {
+		going[plan.due[i].ID] = true
+	}
+	inhabited, defined = map[string]ID{}, map[string]ID{}
+	note := func(id ID, plural string) {
+		if id.Namespace != "" {
+			inhabited[id.Namespace] = id
+		}
+		if plural != "" {
+			defined[plural] = id
+		}
+	}
+	plurals := map[string]string{}
+	for _, v := range views {
+		kind, plural := v.GroupKind(), v.Plural()
+		plurals[kind.String()] = plural
+		v.Each(func(n view.Name, r *view.Record) bool {
+			id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
+			if !going[id] && !r.Pruned() && !r.Deleting() && r.Controller() == "" {
+				note(id, plural)
+			}
+			return true
+		})
+	}
+	if set != nil {
+		for id := range set.ids {
+			note(id, plurals[id.GroupKind().String()])
+		}
+	}
+	return inhabited, defined
+}
+
+func unseenOf(views []*view.Kind) []unseen {
+	var found []unseen
+	for _, v := range views {
+		if err := v.Unseen(); err != nil {
+			found = append(found, unseen{v.GroupKind(), v.Plural(), err})
+		}
+	}
+	return found
+}
+
+// discard deletes or releases one object, when its turn has come.
+func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions) Result {
+	v := a.Live.view(o.ID.GroupKind())
+	n := view.NameOf(o.ID.Namespace, o.ID.Name)
+	end, err := v.Begin(ctx, n)
+	if err != nil {
+		return Result{o.ID, Failed, err}
+	}
+	defer end(true)
+	mapping := v.Mapping()
+	if mapping == nil {
+		return Result{o.ID, Waiting, ErrNotSynced}
+	}
+	t := &write.Target{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Namespace: o.ID.Namespace, Name: o.ID.Name}
+	action := Deleted
+	if options.Orphan != nil && options.Orphan(*o) {
+		action = Released
+		err = a.writer.Release(ctx, t, must, a.marks(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
+	} else {
+		err = a.writer.Delete(ctx, t, must, options.Propagation)
+	}
+	if err != nil && !write.Gone(err) {
+		return Result{o.ID, Failed, err}
+	}
+	v.Prune(n, string(o.UID))
+	a.Live.rejections.forget(o.ID)
+	a.Live.fights.forget(o.ID)
+	return Result{ID: o.ID, Action: action}
+}
+
+// marks are the labels by which an object is ours.
+func (a *Applier) marks() []string {
+	keys := slices.Sorted(maps.Keys(a.Live.identity.Labels))
+	if part := a.Live.identity.PartLabel; part != "" {
+		keys = append(keys, part)
+	}
+	return append(keys, applySetPartOf)
+}

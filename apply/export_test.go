@@ -1,4 +1,0 @@
-package apply
-
-// NewVigil is for tests.
-var NewVigil = newVigil

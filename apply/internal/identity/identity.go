@@ -1,0 +1,106 @@
+// Package identity says which objects belong to an owner: by the labels that all
+// of them carry, and by the fields that its manager has written.
+//
+//trueup:pure
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// Identity is an owner of objects. It is immutable.
+type Identity struct {
+	Manager    string
+	Labels     map[string]string
+	PartLabel  string   // key of the label that divides the objects; empty: they are not divided
+	Supersedes []string // field managers whose updates count as ours
+	// The annotations that hold the content hash of the desired object and what
+	// the object depends on.
+	HashAnnotation, DependsOnAnnotation string
+}
+
+// Selector selects the objects that carry all the labels.
+func (id *Identity) Selector() string {
+	return labels.SelectorFromSet(id.Labels).String()
+}
+
+// Standing is what the labels of an object show of its owner.
+type Standing int
+
+// The standings.
+const (
+	Unlabelled Standing = iota // it lacks one of the owner's labels
+	Labelled                   // it carries all of them
+	Others                     // it carries one of them with another value
+)
+
+// Standing compares the labels of an object with the owner's.
+func (id *Identity) Standing(have map[string]string) Standing {
+	found := Labelled
+	for key, want := range id.Labels {
+		switch v, ok := have[key]; {
+		case !ok:
+			found = Unlabelled
+		case v != want:
+			return Others
+		}
+	}
+	return found
+}
+
+// Digest returns the digest of what the owner's writes own of an object, by
+// applies and, in upsert mode, by updates. It is zero when they own nothing. Where
+// the server keeps no managedFields it is a digest of the object's version, which
+// any change changes.
+func (id *Identity) Digest(m metav1.Object) diff.Sum {
+	entries := m.GetManagedFields()
+	if len(entries) == 0 {
+		return Sum(string(m.GetUID()), m.GetResourceVersion())
+	}
+	applied, _ := diff.Digest(m, id.Manager)
+	for i := range entries {
+		e := &entries[i]
+		if e.Manager == id.Manager && updates(e) {
+			return Sum(applied.String(), fmt.Sprint(e.Time), string(e.FieldsV1.Raw))
+		}
+	}
+	return applied
+}
+
+// Wrote reports whether fields of the object are the owner's.
+func (id *Identity) Wrote(m metav1.Object) bool {
+	return len(m.GetManagedFields()) > 0 && id.Digest(m) != diff.Sum{}
+}
+
+// Superseded reports whether a manager that the owner supersedes still has fields
+// of the object.
+func (id *Identity) Superseded(entries []metav1.ManagedFieldsEntry) bool {
+	for i := range entries {
+		if updates(&entries[i]) && slices.Contains(id.Supersedes, entries[i].Manager) {
+			return true
+		}
+	}
+	return false
+}
+
+func updates(e *metav1.ManagedFieldsEntry) bool {
+	return e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil
+}
+
+// Sum hashes parts. Two lists of parts never collide by joining.
+func Sum(parts ...string) diff.Sum {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return diff.Sum(h.Sum(nil)[:len(diff.Sum{})])
+}

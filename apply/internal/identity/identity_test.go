@@ -1,0 +1,67 @@
+package identity_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+func TestLabelsTellAnOwnersObjectsFromOthers(t *testing.T) {
+	t.Parallel()
+	id := identity.Identity{Labels: map[string]string{"a": "1", "b": "2"}}
+	for want, have := range map[identity.Standing][]map[string]string{
+		identity.Labelled:   {{"a": "1", "b": "2"}, {"a": "1", "b": "2", "c": "3"}},
+		identity.Unlabelled: {nil, {"a": "1"}, {"c": "3"}},
+		identity.Others:     {{"a": "9", "b": "2"}, {"b": "9"}},
+	} {
+		for _, labels := range have {
+			require.Equal(t, want, id.Standing(labels), "%v", labels)
+		}
+	}
+	require.Equal(t, "a=1,b=2", id.Selector())
+}
+
+func TestADigestIsOfOurWritesAlone(t *testing.T) {
+	t.Parallel()
+	id := identity.Identity{Manager: "me", Supersedes: []string{"kubectl-client-side-apply"}}
+	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	object := func(entries ...metav1.ManagedFieldsEntry) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1", ManagedFields: entries}}
+	}
+	applied := entry("me", metav1.ManagedFieldsOperationApply, "", `{"f:data":{}}`)
+	updated := entry("me", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{}}`)
+	status := entry("me", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{}}`)
+	other := entry("other", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{}}`)
+	legacy := entry("kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, "", `{"f:data":{}}`)
+
+	require.Zero(t, id.Digest(object(other, status)), "nothing of it is ours")
+	require.False(t, id.Wrote(object(other)))
+	require.True(t, id.Wrote(object(applied)))
+	require.True(t, id.Wrote(object(updated)))
+	require.Equal(t, id.Digest(object(applied)), id.Digest(object(other, applied, status)))
+	require.NotEqual(t, id.Digest(object(applied)), id.Digest(object(applied, updated)))
+
+	bare, next := object(), object()
+	next.ResourceVersion = "2"
+	require.NotEqual(t, id.Digest(bare), id.Digest(next), "any change changes it")
+	require.False(t, id.Wrote(bare))
+
+	require.True(t, id.Superseded([]metav1.ManagedFieldsEntry{applied, legacy}))
+	require.False(t, id.Superseded([]metav1.ManagedFieldsEntry{applied, other, updated}))
+}
+
+func TestASumTellsListsApart(t *testing.T) {
+	t.Parallel()
+	seen := map[diff.Sum]bool{}
+	for _, parts := range [][]string{{}, {""}, {"", ""}, {"a", "b"}, {"ab"}, {"ab", ""}, {"", "ab"}, {"b", "a"}} {
+		sum := identity.Sum(parts...)
+		require.False(t, seen[sum], "%q", parts)
+		seen[sum] = true
+	}
+}

@@ -1,0 +1,34 @@
+package view //nolint:testpackage // plays the watch, in orders that no server can be made to produce
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatIsWaitedForWakesOnce(t *testing.T) {
+	t.Parallel()
+	n := NameOf("x", "a")
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	v.Await(n, 12, "key", func() { *drifts++ })
+	require.Zero(t, *drifts, "it has not changed since it was read")
+	require.NoError(t, v.Update(told("u", "11", ours)))
+	require.Zero(t, *drifts, "nor by an old word")
+	require.NoError(t, v.Update(told("u", "13", ours)))
+	require.Equal(t, 1, *drifts)
+	require.NoError(t, v.Update(told("u", "14", ours)))
+	require.Equal(t, 1, *drifts, "nobody waits any more")
+
+	v.Await(n, 13, "key", func() { *drifts++ })
+	require.Equal(t, 2, *drifts, "it had changed before we began to wait")
+	require.NoError(t, v.Update(told("u", "15", ours)))
+	require.Equal(t, 2, *drifts)
+
+	// A list may hide a change.
+	v.Await(n, 15, "key", func() { *drifts++ })
+	require.NoError(t, v.Replace([]any{told("u", "20", ours)}, "20"))
+	require.Equal(t, 3, *drifts)
+	require.NoError(t, v.Replace([]any{told("u", "20", ours)}, "21"))
+	require.Equal(t, 3, *drifts)
+}

@@ -1,0 +1,291 @@
+// Package view is what a program knows of its live objects: for each kind the
+// metadata of the objects that carry the owner's labels, as the newer of what the
+// watch has delivered and what the server has answered to a write of ours.
+//
+// A [Kind] is filled by [Kind.Watch], which lists and watches, and by
+// [Kind.Wrote]. It is read through its methods, from any number of goroutines.
+package view
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// Kind is the live state of one kind.
+type Kind struct {
+	group schema.GroupKind
+	owner *identity.Identity
+	hooks Hooks
+	nudge chan struct{} // a look for the kind's definition is due
+
+	mu       sync.RWMutex
+	mapping  *meta.RESTMapping
+	records  map[Name]*Record
+	parts    parts
+	writing  map[Name]*writing
+	awaited  map[Name]map[any]func()
+	lost     map[Name]loss
+	brake    brake
+	managed  bool     // the server keeps managedFields for this kind
+	sources  []string // namespaces that are watched one by one; nil: all at once
+	listed   map[string]bool
+	synced   bool             // every source was listed
+	unserved bool             // the server has no such kind, so that it has no objects
+	errs     map[string]error // the last failure to list or watch, by source, until it works again
+	settled  chan struct{}    // closed when the kind is synced, or has failed, for the first time
+	complete chan struct{}    // closed when it is synced for the first time
+	began    time.Time        // when the watch was started
+}
+
+// Hooks are called, if set, without a lock, and must not block.
+type Hooks struct {
+	// Drift: what we own of an object was changed or removed by another manager,
+	// or the object is gone.
+	Drift func(Object)
+	// Change: the watch shows an object in a state that was not known.
+	Change func(Object)
+	// Synced: the state of the kind is complete for the first time.
+	Synced func()
+	// Seen: the watch or a list has delivered the object.
+	Seen func(*metav1.PartialObjectMetadata)
+}
+
+// Object is an object of the kind as it is remembered.
+type Object struct {
+	Name
+	Record Record
+	// Gone is whether it is no longer there, or lacks a label of the owner. The
+	// record is the last one then.
+	Gone bool
+}
+
+// New returns the view of a kind of which nothing is known.
+func New(kind schema.GroupKind, owner *identity.Identity, hooks Hooks) *Kind {
+	return &Kind{
+		group: kind, owner: owner, hooks: hooks, nudge: make(chan struct{}, 1), settled: make(chan struct{}), complete: make(chan struct{}),
+		records: map[Name]*Record{}, parts: parts{}, brake: brake{},
+	}
+}
+
+// GroupKind returns the kind.
+func (k *Kind) GroupKind() schema.GroupKind { return k.group }
+
+// Look is what is known of one object and its kind, all as of one moment.
+type Look struct {
+	// Synced is whether the state of the kind is known. The object does not exist
+	// then unless it is found.
+	Synced bool
+	// Err is the last failure to list or watch the kind, if that has not been
+	// overcome.
+	Err error
+	// Mapping is the resource that is watched, nil while it is unknown.
+	Mapping *meta.RESTMapping
+	// Found is whether there is a record, Record.
+	Found  bool
+	Record Record
+	// Lost is, for an object that another program has deleted or unlabelled, the
+	// resourceVersion of that, and LostUID its UID.
+	Lost, LostUID string
+	// Managed is whether the server keeps managedFields for the kind.
+	Managed bool
+}
+
+// Look returns what is known of an object.
+func (k *Kind) Look(n Name) Look {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	look := Look{Synced: k.synced, Err: k.failure(), Mapping: k.mapping, Managed: k.managed}
+	if r := k.records[n]; r != nil {
+		look.Found, look.Record = true, *r
+	} else if l, ok := k.lost[n]; ok {
+		look.Lost, look.LostUID = l.version, l.uid.String()
+	}
+	return look
+}
+
+// Status returns whether the state of the kind is known, and the last failure to
+// list or watch it, if that has not been overcome. Both can be.
+func (k *Kind) Status() (synced bool, err error) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.synced, k.failure()
+}
+
+// Unseen returns why objects of the kind may exist that the view does not show,
+// nil when there are none: the view is complete and current, or the server does
+// not serve the kind.
+func (k *Kind) Unseen() error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	switch err := k.failure(); {
+	case k.unserved:
+		return nil
+	case !k.synced && err == nil:
+		return errNotListed
+	default:
+		return err
+	}
+}
+
+var errNotListed = errors.New("not listed yet")
+
+// Settled returns a channel that is closed when the kind is synced, or has failed,
+// for the first time, and the time when its watch was started, zero before.
+func (k *Kind) Settled() (<-chan struct{}, time.Time) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.settled, k.began
+}
+
+// Complete returns a channel that is closed when the kind is synced for the first
+// time.
+func (k *Kind) Complete() <-chan struct{} { return k.complete }
+
+// Mapping returns the resource that is watched, nil while it is unknown.
+func (k *Kind) Mapping() *meta.RESTMapping {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.mapping
+}
+
+// Plural returns <plural>.<group>, the name of the kind's definition if it has
+// one, and empty while that is unknown.
+func (k *Kind) Plural() string {
+	mapping := k.Mapping()
+	if mapping == nil {
+		return ""
+	}
+	return mapping.Resource.Resource + "." + mapping.Resource.Group
+}
+
+// Len returns the number of objects.
+func (k *Kind) Len() int {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.records)
+}
+
+// Each calls yield for each object in no order, until it returns false. It holds a
+// lock: yield must call no method of the view. Of a kind that is not synced there
+// are none.
+func (k *Kind) Each(yield func(Name, *Record) bool) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if !k.synced {
+		return true
+	}
+	for n, r := range k.records {
+		if !yield(n, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// EachOf is Each for the objects of one part. It costs what the part costs.
+func (k *Kind) EachOf(part string, yield func(Name, *Record) bool) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if !k.synced {
+		return true
+	}
+	return k.parts.members(part, func(n Name) bool { return yield(n, k.records[n]) })
+}
+
+// Remember takes what is observed of an object, if it still is what was seen, as
+// the answer to an apply of the hash.
+func (k *Kind) Remember(n Name, seen, hash diff.Sum) (held bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.records[n]
+	if held = r != nil && r.observed == seen; held {
+		r.remember(hash)
+	}
+	return held
+}
+
+// Prune marks the object as one whose deletion the server has accepted.
+func (k *Kind) Prune(n Name, of string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.records[n]; r != nil && r.uid.String() == of {
+		r.pruned = true
+	}
+}
+
+// Await calls wake once, from the goroutine of a watch, when the object changes or
+// goes; at once if it already is in a later version than the given one. A second
+// call with the same key replaces the first.
+func (k *Kind) Await(n Name, version uint64, key any, wake func()) {
+	k.mu.Lock()
+	r := k.records[n]
+	late := r != nil && r.version > version
+	if !late {
+		if k.awaited == nil {
+			k.awaited = map[Name]map[any]func(){}
+		}
+		if k.awaited[n] == nil {
+			k.awaited[n] = map[any]func(){}
+		}
+		k.awaited[n][key] = wake
+	}
+	k.mu.Unlock()
+	if late {
+		wake()
+	}
+}
+
+// Forget ends an Await.
+func (k *Kind) Forget(n Name, key any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if delete(k.awaited[n], key); len(k.awaited[n]) == 0 {
+		delete(k.awaited, n)
+	}
+}
+
+// failure joins the errors of the sources.
+func (k *Kind) failure() error {
+	if len(k.errs) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, source := range slices.Sorted(maps.Keys(k.errs)) {
+		errs = append(errs, k.errs[source])
+	}
+	return errors.Join(errs...)
+}
+
+// fail notes a failure of a source, or that it works, with nil.
+func (k *Kind) fail(source string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		delete(k.errs, source)
+		return
+	}
+	if k.errs == nil {
+		k.errs = map[string]error{}
+	}
+	k.errs[source] = err
+	k.settle()
+}
+
+// settle closes the channel of Settled. The lock is held.
+func (k *Kind) settle() {
+	select {
+	case <-k.settled:
+	default:
+		close(k.settled)
+	}
+}

@@ -1,0 +1,167 @@
+package view
+
+import (
+	"strconv"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// Record is what is remembered of one live object: some hundred bytes. There may
+// be a million of them, so each field is as small as it can be.
+type Record struct {
+	uid        uid
+	version    uint64 // resourceVersion
+	generation int64
+	labels     labelSet
+
+	observed diff.Sum // digest of what we own, as the server last sent it
+	applied  diff.Sum // digest that the server answered to our last apply; zero: unknown
+	hash     diff.Sum // content hash of that apply; while that is unknown, the one in the annotation
+
+	// owned is our field set, kept only until the first comparison with the
+	// desired object makes applied known. Objects of one shape share it.
+	owned unique.Handle[string]
+
+	dependsOn  unique.Handle[string] // the annotation; zero: none
+	controller unique.Handle[string] // UID of the object that it was made for by a controller; zero: none
+	member     *member               // its place in its part; nil: it is in none
+
+	bare        bool // it has no managedFields
+	superseded  bool // a manager whose fields are to become ours still has some
+	regenerated bool // its generation was changed by another manager since our last apply
+	deleting    bool // it has a deletionTimestamp
+	pruned      bool // we have asked for its deletion
+	written     bool // known from our own write alone, not yet from the watch
+}
+
+// newRecord reads the metadata of an object.
+func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Record {
+	r := &Record{
+		uid:        packUID(meta.UID),
+		version:    ParseVersion(meta.ResourceVersion),
+		generation: meta.Generation,
+		deleting:   meta.DeletionTimestamp != nil,
+		labels:     packLabels(meta.Labels, id),
+		observed:   id.Digest(meta),
+		bare:       len(meta.ManagedFields) == 0,
+		superseded: len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields),
+	}
+	if controller := metav1.GetControllerOfNoCopy(meta); controller != nil {
+		r.controller = unique.Make(string(controller.UID))
+	}
+	if entry := diff.Entry(meta.ManagedFields, id.Manager); entry != nil {
+		r.owned = unique.Make(string(entry.FieldsV1.Raw))
+	}
+	if dependsOn, ok := meta.Annotations[id.DependsOnAnnotation]; ok {
+		r.dependsOn = unique.Make(dependsOn)
+	}
+	r.hash, _ = diff.ParseSum(meta.Annotations[id.HashAnnotation])
+	return r
+}
+
+// succeed carries over what is remembered of the object from an older record of
+// the same object.
+func (r *Record) succeed(old *Record) {
+	if old == nil || old.uid != r.uid {
+		return
+	}
+	r.pruned = old.pruned
+	r.regenerated = old.regenerated || r.generation != old.generation
+	if !old.Unknown() {
+		r.applied, r.hash = old.applied, old.hash
+		r.owned = unique.Handle[string]{}
+	}
+}
+
+// remember takes the observed state as the answer to our last apply.
+func (r *Record) remember(hash diff.Sum) {
+	r.applied, r.hash = r.observed, hash
+	r.owned = unique.Handle[string]{}
+	r.regenerated = false
+}
+
+// UID returns the UID as the server writes it.
+func (r *Record) UID() string { return r.uid.String() }
+
+// Version returns the resourceVersion as a number, 0 if it is none.
+func (r *Record) Version() uint64 { return r.version }
+
+// Observed returns the digest of what we own of the object, as last seen.
+func (r *Record) Observed() diff.Sum { return r.observed }
+
+// Hash returns the content hash of our last apply.
+func (r *Record) Hash() diff.Sum { return r.hash }
+
+// Unknown reports whether it is not known what we last applied.
+func (r *Record) Unknown() bool { return r.applied == diff.Sum{} }
+
+// Foreign reports whether another manager has changed what we applied.
+func (r *Record) Foreign() bool { return r.observed != r.applied }
+
+// Regenerated reports whether the generation was changed since our last apply, by
+// another manager.
+func (r *Record) Regenerated() bool { return r.regenerated }
+
+// Superseded reports whether a manager that the owner supersedes has fields of the
+// object.
+func (r *Record) Superseded() bool { return r.superseded }
+
+// Bare reports whether the object has no managedFields.
+func (r *Record) Bare() bool { return r.bare }
+
+// Unowned reports whether the server has no record that we apply to the object.
+func (r *Record) Unowned() bool { return r.bare || r.observed == diff.Sum{} }
+
+// Deleting reports whether the object has a deletionTimestamp.
+func (r *Record) Deleting() bool { return r.deleting }
+
+// Pruned reports whether we have asked for the deletion of the object.
+func (r *Record) Pruned() bool { return r.pruned }
+
+// Controller returns the UID of the object that this one was made for by a
+// controller, empty if there is none.
+func (r *Record) Controller() string { return text(r.controller) }
+
+// DependsOn returns the annotation that names what the object depends on.
+func (r *Record) DependsOn() string { return text(r.dependsOn) }
+
+// Owned returns the JSON of our field set, empty once what we applied is known.
+func (r *Record) Owned() string { return text(r.owned) }
+
+// Part returns the value of the part label, empty if the object lacks it.
+func (r *Record) Part() string {
+	if r.member == nil {
+		return ""
+	}
+	return r.member.part.value.Value()
+}
+
+// Label returns the value of a label, empty if the object lacks it.
+func (r *Record) Label(key string, id *identity.Identity) string {
+	if key == id.PartLabel {
+		return r.Part()
+	}
+	return r.labels.value(key, id.Labels)
+}
+
+func text(h unique.Handle[string]) string {
+	if h == (unique.Handle[string]{}) {
+		return ""
+	}
+	return h.Value()
+}
+
+// ParseVersion reads a resourceVersion. Kubernetes promises that those of one
+// resource are decimal numbers that grow. One that is not gives 0, and then the
+// state that the server sent last counts.
+func ParseVersion(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

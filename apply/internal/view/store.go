@@ -1,0 +1,300 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store takes what the lists and watches of one source deliver: of one namespace,
+// or of all.
+type store struct {
+	kind      *Kind
+	namespace string
+}
+
+// Store takes what lists and watches of a namespace deliver, or those of everything
+// if it is empty: metadata.
+func (k *Kind) Store(namespace string) cache.ReflectorStore { return store{k, namespace} }
+
+// Add implements cache.ReflectorStore.
+func (s store) Add(object any) error { return s.Update(object) }
+
+// Update implements cache.ReflectorStore.
+func (s store) Update(object any) error {
+	m, err := metadata(object)
+	if err != nil {
+		return err
+	}
+	s.kind.update(m)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s store) Delete(object any) error {
+	m, err := metadata(object)
+	if err != nil {
+		return err
+	}
+	s.kind.remove(m)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: the result of a list.
+func (s store) Replace(objects []any, version string) error {
+	listed := make([]*metav1.PartialObjectMetadata, 0, len(objects))
+	for _, object := range objects {
+		m, err := metadata(object)
+		if err != nil {
+			return err
+		}
+		listed = append(listed, m)
+	}
+	s.kind.replace(s.namespace, listed, version)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. There is nothing to do.
+func (s store) Resync() error { return nil }
+
+func metadata(object any) (*metav1.PartialObjectMetadata, error) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, fmt.Errorf("apply: the watch delivered a %T; want *metav1.PartialObjectMetadata", object)
+	}
+	return m, nil
+}
+
+// update takes an object that the watch shows.
+func (k *Kind) update(m *metav1.PartialObjectMetadata) {
+	n := NameOf(m.Namespace, m.Name)
+	shown := newRecord(m, k.owner)
+	k.mu.Lock()
+	old := k.records[n]
+	r, newer := k.merge(n, shown, m.Labels[k.owner.PartLabel])
+	if shown.version >= r.version {
+		r.written = false // the watch has caught up
+	}
+	touched := newer && k.synced && k.touched(n, old, r) && k.brake.allow(n, time.Now())
+	found := Object{Name: n, Record: *r}
+	var waiting map[any]func()
+	if newer {
+		waiting = k.awaited[n]
+		delete(k.awaited, n)
+	}
+	k.mu.Unlock()
+	k.announce(found, touched, newer, waiting)
+	k.seen(m)
+}
+
+// remove takes an object that the watch shows as deleted, which it also does for
+// one that lacks a label of the owner from now on.
+func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
+	n := NameOf(m.Namespace, m.Name)
+	k.mu.Lock()
+	old := k.records[n]
+	// What is known to be newer, or a successor of that name, stays.
+	gone := old != nil && old.uid == packUID(m.UID) && old.version <= ParseVersion(m.ResourceVersion)
+	found := Object{Name: n, Gone: true}
+	w := k.writing[n]
+	touched := false
+	var waiting map[any]func()
+	if gone {
+		found.Record = *old
+		k.drop(n, old)
+		waiting = k.awaited[n]
+		delete(k.awaited, n)
+		if !old.pruned {
+			k.lose(n, loss{m.ResourceVersion, old.uid, time.Now()})
+		}
+		touched = k.synced && !old.pruned && w == nil && k.brake.allow(n, time.Now())
+	}
+	if w != nil {
+		w.deleted = string(m.UID)
+	}
+	k.mu.Unlock()
+	k.announce(found, touched, gone, waiting)
+	k.seen(m)
+}
+
+// replace takes the result of a list of one source.
+func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, version string) {
+	at, now := ParseVersion(version), time.Now()
+	var drifted, changed []Object
+	var waiting []map[any]func()
+	k.mu.Lock()
+	relist := k.listed[source]
+	listed := make(map[Name]bool, len(objects))
+	if len(k.records) == 0 {
+		k.records = make(map[Name]*Record, len(objects))
+	}
+	for _, m := range objects {
+		n := NameOf(m.Namespace, m.Name)
+		listed[n] = true
+		old := k.records[n]
+		if old != nil && old.written && old.version > at {
+			old.written = false // as below
+			continue
+		}
+		r := newRecord(m, k.owner)
+		r.succeed(old)
+		k.put(n, old, r, m.Labels[k.owner.PartLabel])
+		if !relist || old != nil && old.uid == r.uid && old.version == r.version {
+			continue
+		}
+		changed = append(changed, Object{Name: n, Record: *r})
+		if k.touched(n, old, r) && k.brake.allow(n, now) {
+			drifted = append(drifted, Object{Name: n, Record: *r})
+		}
+	}
+	for n, old := range k.records {
+		switch {
+		case listed[n], source != "" && n.Namespace() != source:
+		case old.written && old.version > at:
+			// Written by us after the list was taken. Only once: a server that was
+			// restored counts from a lower version, and its answer then holds.
+			old.written = false
+		default:
+			gone := Object{Name: n, Record: *old, Gone: true}
+			k.drop(n, old)
+			changed = append(changed, gone)
+			if relist && !old.pruned && k.brake.allow(n, now) {
+				drifted = append(drifted, gone)
+			}
+		}
+	}
+	k.lost = nil // how they went is not known any more
+	complete := k.list(source)
+	if relist || complete {
+		for n, wakes := range k.awaited {
+			waiting = append(waiting, wakes)
+			delete(k.awaited, n)
+		}
+	}
+	k.mu.Unlock()
+	for _, o := range drifted {
+		k.announce(o, true, false, nil)
+	}
+	for _, o := range changed {
+		k.announce(o, false, true, nil)
+	}
+	for _, wakes := range waiting {
+		k.announce(Object{}, false, false, wakes)
+	}
+	for _, m := range objects {
+		k.seen(m)
+	}
+	if complete && k.hooks.Synced != nil {
+		k.hooks.Synced()
+	}
+}
+
+// announce calls the hooks. The lock is not held.
+func (k *Kind) announce(o Object, touched, changed bool, waiting map[any]func()) {
+	if touched && k.hooks.Drift != nil {
+		k.hooks.Drift(o)
+	}
+	if changed && k.hooks.Change != nil {
+		k.hooks.Change(o)
+	}
+	for _, wake := range waiting {
+		wake()
+	}
+}
+
+func (k *Kind) seen(m *metav1.PartialObjectMetadata) {
+	if k.hooks.Seen != nil {
+		k.hooks.Seen(m)
+	}
+}
+
+// list notes that a source was listed, and reports whether the view has become
+// complete by that.
+func (k *Kind) list(source string) bool {
+	if k.listed == nil {
+		k.listed = map[string]bool{}
+	}
+	k.listed[source] = true
+	delete(k.errs, source)
+	before := k.synced
+	k.synced = len(k.sources) == 0 || len(k.listed) == len(k.sources)
+	k.unserved = false
+	if k.synced {
+		k.settle()
+		select {
+		case <-k.complete:
+		default:
+			close(k.complete)
+		}
+	}
+	return k.synced && !before
+}
+
+// merge stores a record unless a newer state of the object is known, and
+// returns the one that holds.
+func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool) {
+	old := k.records[n]
+	if old != nil && r.version != 0 && r.version <= old.version {
+		return old, false
+	}
+	r.succeed(old)
+	k.put(n, old, r, part)
+	delete(k.lost, n)
+	return r, true
+}
+
+// put makes r the record of the object.
+func (k *Kind) put(n Name, old, r *Record, part string) {
+	k.managed = k.managed || !r.bare
+	switch {
+	case old == nil:
+		r.member = k.parts.add(part, n)
+	case old.Part() == part:
+		r.member = old.member
+	default:
+		k.parts.remove(old.member)
+		r.member = k.parts.add(part, n)
+	}
+	k.records[n] = r
+}
+
+// drop removes the record of the object. Part remains readable.
+func (k *Kind) drop(n Name, r *Record) {
+	delete(k.records, n)
+	k.parts.remove(r.member)
+}
+
+// loss is how an object went that others deleted or unlabelled.
+type loss struct {
+	version string
+	uid     uid
+	at      time.Time
+}
+
+// lossAge is how long the version of a loss is remembered. It spares requests, and
+// proves nothing.
+const lossAge = 10 * time.Minute
+
+func (k *Kind) lose(n Name, how loss) {
+	if k.lost == nil {
+		k.lost = map[Name]loss{}
+	}
+	const much = 1024
+	if len(k.lost) >= much {
+		for other, l := range k.lost {
+			if how.at.Sub(l.at) >= lossAge {
+				delete(k.lost, other)
+			}
+		}
+	}
+	k.lost[n] = how
+}
+
+// touched reports whether an object that was old (nil: not known) and now is r
+// needs a repair: another manager has changed what we own of it, or it appeared.
+func (k *Kind) touched(n Name, old, r *Record) bool {
+	news := old == nil || old.uid != r.uid || old.observed != r.observed
+	return news && r.Foreign() && k.writing[n] == nil && !r.deleting && !r.pruned
+}

@@ -1,0 +1,268 @@
+package view //nolint:testpackage // plays the watch, in orders that no server can be made to produce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// The view is tested from within: what matters is the order in which the watch
+// and our own writes tell of an object, which no server can be made to produce.
+
+func told(uid, version, fields string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "x", UID: types.UID(uid), ResourceVersion: version}}
+	if fields != "" {
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		}}
+	}
+	return m
+}
+
+const (
+	ours   = `{"f:data":{"f:a":{},"f:b":{}}}`
+	theirs = `{"f:data":{"f:a":{}}}`
+)
+
+// fixture is a kind and what its watch delivers.
+type fixture struct {
+	*Kind
+	cache.ReflectorStore
+}
+
+var me = &identity.Identity{Manager: "me", HashAnnotation: "example.com/desired-hash", DependsOnAnnotation: "example.com/depends-on", PartLabel: "part"}
+
+func newView(t *testing.T) (v *fixture, drifts *int) {
+	t.Helper()
+	drifts = new(int)
+	k := New(schema.GroupKind{Kind: "ConfigMap"}, me, Hooks{Drift: func(Object) { *drifts++ }})
+	v = &fixture{k, k.Store("")}
+	require.NoError(t, v.Replace(nil, "10"))
+	return v, drifts
+}
+
+func (v *fixture) held() *Record { return v.records[NameOf("x", "a")] }
+
+func write1(v *fixture, answer *metav1.PartialObjectMetadata, meanwhile ...func()) {
+	n := NameOf("x", "a")
+	end, err := v.Begin(context.Background(), n)
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range meanwhile {
+		f()
+	}
+	v.Wrote(answer, diff.Sum{1})
+	end(false)
+}
+
+func TestOurOwnWriteIsNoDriftWhicheverComesFirst(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Add(told("u", "11", ours))) })
+	require.False(t, v.held().Foreign())
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.False(t, v.held().Foreign())
+	require.Zero(t, *drifts)
+}
+
+func TestAnOlderWordNeverReplacesANewer(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Update(told("u", "11", theirs)))
+	require.EqualValues(t, 12, v.held().version)
+	require.NoError(t, v.Delete(told("gone", "11", "")))
+	require.NotNil(t, v.held(), "the end of a predecessor is not ours")
+	require.NoError(t, v.Replace(nil, "11"))
+	require.NotNil(t, v.held(), "the list was taken before our write")
+	require.Zero(t, *drifts)
+
+	require.NoError(t, v.Replace(nil, "13"))
+	require.Nil(t, v.held())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours), func() {
+		require.NoError(t, v.Add(told("u", "11", ours)))
+		require.NoError(t, v.Update(told("u", "12", theirs)))
+	})
+	require.True(t, v.held().Foreign())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestADeletionDuringOurWriteIsNotUndoneByItsAnswer(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours))
+	write1(v, told("u", "12", ours), func() { require.NoError(t, v.Delete(told("u", "13", ours))) })
+	require.Nil(t, v.held())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "11", ours))
+	changed := told("u", "12", ours)
+	changed.Labels = map[string]string{"foreign": "x"}
+	require.NoError(t, v.Update(changed))
+	require.Zero(t, *drifts)
+	require.Equal(t, "x", v.held().Label("foreign", me))
+
+	// Nor is what was never applied by us, however often it changes.
+	v.drop(NameOf("x", "a"), v.held())
+	require.NoError(t, v.Replace([]any{told("u", "20", theirs)}, "20"))
+	before := *drifts
+	require.NoError(t, v.Update(told("u", "21", theirs)))
+	require.Equal(t, before, *drifts)
+}
+
+func TestAFightStopsWakingUntilTheWindowEnds(t *testing.T) {
+	t.Parallel()
+	for name, round := range map[string]func(v *fixture, version int){
+		"edits": func(v *fixture, version int) {
+			require.NoError(t, v.Update(told("u", fmt.Sprint(version), theirs)))
+			write1(v, told("u", fmt.Sprint(version+1), ours))
+		},
+		"deletions": func(v *fixture, version int) {
+			require.NoError(t, v.Delete(told(v.held().uid.String(), fmt.Sprint(version), "")))
+			write1(v, told(fmt.Sprint("u", version), fmt.Sprint(version+1), ours))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v, drifts := newView(t)
+			write1(v, told("u", "1000", ours))
+			for i := range 20 {
+				round(v, 1001+2*i)
+			}
+			require.Equal(t, wakeLimit, *drifts, name)
+			time.Sleep(wakeWindow)
+			round(v, 2000)
+			require.Equal(t, wakeLimit+1, *drifts, name)
+		})
+	}
+}
+
+func TestARestoredServerIsBelieved(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	write1(v, told("u", "5000", ours))
+	require.NoError(t, v.Update(told("u", "5000", ours))) // the watch has told of it, too
+	require.NoError(t, v.Replace(nil, "100"))
+	require.Nil(t, v.held(), "what the restore lost is gone")
+
+	write1(v, told("u2", "5000", ours)) // the watch has not
+	require.NoError(t, v.Replace(nil, "100"))
+	require.NotNil(t, v.held(), "the list may be from before the write")
+	require.NoError(t, v.Replace(nil, "101"))
+	require.Nil(t, v.held(), "the next one is not")
+}
+
+func TestAnUnreadableResourceVersionTrustsTheNewestWord(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.NoError(t, v.Add(told("u", "abc", ours)))
+	require.NoError(t, v.Update(told("u", "abd", theirs)))
+	require.Equal(t, uint64(0), v.held().version)
+	require.NoError(t, v.Delete(told("u", "abe", theirs)))
+	require.Nil(t, v.held())
+}
+
+func TestTheViewTakesMetadataOnly(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.EqualError(t, v.Add("x"), "apply: the watch delivered a string; want *metav1.PartialObjectMetadata")
+	require.Error(t, errors.Join(v.Delete("x"), v.Replace([]any{"x"}, "1")))
+}
+
+func TestTheFirstListIsAnnouncedOnce(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	v := New(schema.GroupKind{Kind: "ConfigMap"}, me, Hooks{Synced: func() { calls++ }}).Store("")
+	require.NoError(t, v.Replace(nil, "10"))
+	require.NoError(t, v.Replace(nil, "11"))
+	require.Equal(t, 1, calls)
+}
+
+func TestAKindIsKnownWhenAllOfItIs(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	v.synced, v.listed, v.sources = false, nil, []string{"x", "y"}
+	seen := func() (n int) {
+		v.Each(func(Name, *Record) bool { n++; return true })
+		return n
+	}
+	require.NoError(t, v.Store("x").Replace([]any{told("u", "11", ours)}, "11"))
+	require.Zero(t, seen(), "the other namespace may hold more")
+	require.NoError(t, v.Store("y").Replace(nil, "12"))
+	require.Equal(t, 1, seen(), "the list of one takes nothing from the other")
+	require.NoError(t, v.Store("x").Replace(nil, "13"))
+	require.Zero(t, seen())
+}
+
+func TestTheEndOfAnObjectIsJudgedByItsIdentityAndVersion(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Delete(told("u", "11", ours)))
+	require.NotNil(t, v.held(), "we know of a later state")
+	require.NoError(t, v.Delete(told("other", "13", ours)))
+	require.NotNil(t, v.held(), "it is another object's end")
+	require.Zero(t, *drifts)
+	require.NoError(t, v.Delete(told("u", "13", ours)))
+	require.Nil(t, v.held())
+	require.Equal(t, 1, *drifts)
+}
+
+func TestWhatDiesOrIsPrunedCallsForNoPass(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	dying := told("u", "13", theirs)
+	dying.DeletionTimestamp = &metav1.Time{}
+	require.NoError(t, v.Update(dying))
+	require.Zero(t, *drifts)
+
+	v, drifts = newView(t)
+	write1(v, told("u", "12", ours))
+	v.Prune(NameOf("x", "a"), "u")
+	require.NoError(t, v.Update(told("u", "13", theirs)))
+	require.NoError(t, v.Delete(told("u", "14", theirs)))
+	require.Zero(t, *drifts)
+}
+
+func TestAChangeThatAListShowsCallsForAPass(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "12", ours))
+	require.NoError(t, v.Replace([]any{told("u", "13", theirs)}, "14"))
+	require.Equal(t, 1, *drifts)
+}
+
+func TestMemoryIsRestoredOnlyOfWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	require.NoError(t, v.Update(told("u", "12", ours)))
+	n := NameOf("x", "a")
+	seen := v.held().observed
+	require.NoError(t, v.Update(told("u", "13", theirs)))
+	require.False(t, v.Remember(n, seen, diff.Sum{1}), "it has changed since it was compared")
+	require.True(t, v.Remember(n, v.held().observed, diff.Sum{1}))
+}

@@ -1,0 +1,59 @@
+package view
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// maxSilence is how long a watch may say nothing. A server sends a bookmark
+// about every minute, so one that is silent for longer is dead, whatever the
+// connection looks like.
+const maxSilence = 3 * time.Minute
+
+// watchdog passes on the events of a watch and ends it when it is silent for too
+// long. The reflector then watches from where it was.
+type watchdog struct {
+	watch  watch.Interface
+	events chan watch.Event
+	done   chan struct{}
+	stop   sync.Once
+}
+
+func newWatchdog(w watch.Interface, silence time.Duration) *watchdog {
+	v := &watchdog{watch: w, events: make(chan watch.Event), done: make(chan struct{})}
+	go v.pass(silence)
+	return v
+}
+
+func (v *watchdog) pass(silence time.Duration) {
+	defer close(v.events)
+	defer v.watch.Stop()
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-v.done:
+			return
+		case <-quiet.C:
+			return
+		case event, ok := <-v.watch.ResultChan():
+			if !ok {
+				return
+			}
+			select {
+			case v.events <- event:
+			case <-v.done:
+				return
+			}
+			quiet.Reset(silence)
+		}
+	}
+}
+
+// Stop implements watch.Interface.
+func (v *watchdog) Stop() { v.stop.Do(func() { close(v.done) }) }
+
+// ResultChan implements watch.Interface.
+func (v *watchdog) ResultChan() <-chan watch.Event { return v.events }

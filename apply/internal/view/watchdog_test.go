@@ -1,0 +1,39 @@
+package view //nolint:testpackage // the watchdog is not to be seen from outside
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func TestASilentWatchIsEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := watch.NewFake()
+		w := newWatchdog(source, time.Minute)
+		for range 5 { // bookmarks keep it alive
+			time.Sleep(50 * time.Second)
+			go source.Action(watch.Bookmark, &unstructured.Unstructured{})
+			require.Equal(t, watch.Bookmark, (<-w.ResultChan()).Type)
+		}
+		quiet := time.Now()
+		_, open := <-w.ResultChan()
+		require.False(t, open)
+		require.Equal(t, time.Minute, time.Since(quiet))
+		require.True(t, source.IsStopped())
+		w.Stop()
+		w.Stop()
+
+		// Stopped while somebody should take an event, it leaves nothing behind.
+		source = watch.NewFake()
+		w = newWatchdog(source, time.Minute)
+		source.Action(watch.Bookmark, &unstructured.Unstructured{})
+		w.Stop()
+		synctest.Wait()
+		require.True(t, source.IsStopped())
+	})
+}

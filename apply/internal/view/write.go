@@ -1,0 +1,108 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// writing is an object that a write of ours is about to change. Writers take
+// turns.
+type writing struct {
+	count   int           // the writer whose turn it is, and those that wait
+	turn    chan struct{} // holds one token
+	deleted string        // UID of the object that went away during the turn
+}
+
+// Begin waits until no other write of ours to the object is under way, and begins
+// one. The error is the cause for which ctx ended.
+//
+// A change that arrives before the write ends may be our own, so it is judged at
+// the end, when the answer is known. end must be called; it says whether the write
+// was a deletion, which explains an absence.
+func (k *Kind) Begin(ctx context.Context, n Name) (end func(deletion bool), err error) {
+	k.mu.Lock()
+	if k.writing == nil {
+		k.writing = map[Name]*writing{}
+	}
+	w := k.writing[n]
+	if w == nil {
+		w = &writing{turn: make(chan struct{}, 1)}
+		w.turn <- struct{}{}
+		k.writing[n] = w
+	}
+	w.count++
+	k.mu.Unlock()
+	select {
+	case <-w.turn:
+		k.mu.Lock()
+		w.deleted = ""
+		k.mu.Unlock()
+		return func(deletion bool) { k.end(n, w, deletion) }, nil
+	case <-ctx.Done():
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.leave(n, w)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (k *Kind) leave(n Name, w *writing) {
+	if w.count--; w.count == 0 {
+		delete(k.writing, n)
+	}
+}
+
+func (k *Kind) end(n Name, w *writing, deletion bool) {
+	k.mu.Lock()
+	k.leave(n, w)
+	if deletion {
+		delete(k.lost, n)
+	}
+	r := k.records[n]
+	var found Object
+	touched := false
+	switch {
+	case r != nil:
+		found = Object{Name: n, Record: *r}
+		touched = !r.Unknown() && k.touched(n, nil, r)
+	case w.deleted != "":
+		found = Object{Name: n, Gone: true}
+		touched = !deletion
+	}
+	touched = touched && k.brake.allow(n, time.Now())
+	k.mu.Unlock()
+	w.turn <- struct{}{}
+	if touched && k.hooks.Drift != nil {
+		k.hooks.Drift(found)
+	}
+}
+
+// Wrote takes the server's answer to our apply of the object.
+func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
+	n := NameOf(m.Namespace, m.Name)
+	answer := newRecord(m, k.owner)
+	applied, generation := answer.observed, answer.generation
+	var waiting map[any]func()
+	defer func() { k.announce(Object{}, false, false, waiting) }()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w := k.writing[n]; w != nil && w.deleted == answer.UID() {
+		return // it is gone already
+	}
+	r, newer := k.merge(n, answer, m.Labels[k.owner.PartLabel])
+	if newer {
+		r.written = true
+		waiting = k.awaited[n]
+		delete(k.awaited, n)
+	}
+	if r.uid == answer.uid {
+		// The view may be ahead of the answer: then what it has observed since
+		// differs from what was applied, and stands as a foreign change.
+		r.remember(hash)
+		r.applied, r.regenerated = applied, r.generation != generation
+	}
+}

@@ -1,0 +1,196 @@
+package write
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// lastApplied is where kubectl keeps what its client-side apply has sent.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// moveFields changes in one patch who owns which fields of a live object, and no
+// field itself: those of superseded managers become ours, so that an apply removes
+// what is no longer stated; those that are left to others become those of a
+// manager of their own, so that an apply without them does not reset them.
+func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
+	entries := slices.Clone(found.ManagedFields)
+	taken, err := w.take(&entries, t)
+	if err != nil {
+		return err
+	}
+	left, err := w.leave(&entries, t)
+	if err != nil || !taken && !left {
+		return err
+	}
+	metadata := map[string]any{"managedFields": entries}
+	if taken && found.Annotations[lastApplied] != "" {
+		metadata["annotations"] = map[string]any{lastApplied: nil}
+	}
+	return w.patchMetadata(ctx, t, found, metadata)
+}
+
+// patchMetadata sends one merge patch, guarded by UID and resourceVersion.
+func (w *Writer) patchMetadata(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = found.UID, found.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	err = w.request(t, "patch", func() error {
+		_, err := w.metadata(t).Patch(ctx, t.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.Owner.Manager})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("moving the ownership of fields: %w", err)
+	}
+	return nil
+}
+
+// take makes the updates of superseded managers ours.
+func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, error) {
+	union := &fieldpath.Set{}
+	taken := false
+	rest := (*entries)[:0:0]
+	var ours *metav1.ManagedFieldsEntry
+	for _, e := range *entries {
+		superseded := e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil &&
+			slices.Contains(w.Owner.Supersedes, e.Manager)
+		own := e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" && e.FieldsV1 != nil
+		if !superseded && !own {
+			rest = append(rest, e)
+			continue
+		}
+		set, err := diff.Owned(&e)
+		if err != nil {
+			return false, fmt.Errorf("the fields of %s: %w", e.Manager, err)
+		}
+		union = union.Union(set)
+		if own {
+			ours = &e
+		}
+		taken = taken || superseded
+	}
+	if !taken {
+		return false, nil
+	}
+	union = union.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)))
+	next := metav1.ManagedFieldsEntry{
+		Manager: w.Owner.Manager, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: t.Kind.GroupVersion().String(), FieldsType: "FieldsV1", Time: now(),
+	}
+	if ours != nil {
+		next.APIVersion = ours.APIVersion
+	} else if i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool { return slices.Contains(w.Owner.Supersedes, e.Manager) }); i >= 0 {
+		next.APIVersion = (*entries)[i].APIVersion
+	}
+	var err error
+	if next.FieldsV1, err = fieldsOf(union); err != nil {
+		return false, err
+	}
+	*entries = append(rest, next)
+	return true, nil
+}
+
+// leave gives the fields that an update leaves to others to a manager of their own,
+// unless another manager owns them already.
+func (w *Writer) leave(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, error) {
+	if t.Create == nil {
+		return false, nil
+	}
+	i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" && e.FieldsV1 != nil
+	})
+	if i < 0 {
+		return false, nil
+	}
+	ours := (*entries)[i]
+	owned, err := diff.Owned(&ours)
+	if err != nil {
+		return false, fmt.Errorf("the fields of %s: %w", ours.Manager, err)
+	}
+	given := t.Left.Covered(t.Create.Decode(), owned)
+	for j, e := range *entries {
+		if j == i || e.FieldsV1 == nil {
+			continue
+		}
+		if others, err := diff.Owned(&e); err == nil {
+			given = given.Difference(others)
+		}
+	}
+	if given.Empty() {
+		return false, nil
+	}
+	if ours.FieldsV1, err = fieldsOf(owned.Difference(given)); err != nil {
+		return false, err
+	}
+	next := metav1.ManagedFieldsEntry{
+		Manager: w.Owner.Manager + "-left", Operation: metav1.ManagedFieldsOperationUpdate,
+		APIVersion: ours.APIVersion, FieldsType: "FieldsV1", Time: now(),
+	}
+	if next.FieldsV1, err = fieldsOf(given); err != nil {
+		return false, err
+	}
+	(*entries)[i] = ours
+	*entries = append(*entries, next)
+	return true, nil
+}
+
+func now() *metav1.Time {
+	t := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	return &t
+}
+
+func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
+	var b bytes.Buffer
+	if err := set.ToJSONStream(&b); err != nil {
+		return nil, err
+	}
+	return &metav1.FieldsV1{Raw: b.Bytes()}, nil
+}
+
+// outdated reports that the server cannot read our entry in the version of the
+// object that is applied: the entry is of another version, and a field of either is
+// not in the schema of the other.
+func outdated(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && !apierrors.IsInvalid(err) && strings.Contains(status.ErrStatus.Message, "field not declared in schema")
+}
+
+// moveVersion puts our entry into the version that is applied, if it is in another
+// one. It returns the cause if it is not.
+func (w *Writer) moveVersion(ctx context.Context, t *Target, cause error) (moved bool, err error) {
+	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, errors.Join(cause, err)
+	}
+	if string(found.UID) != t.UID {
+		return false, cause
+	}
+	version := t.Kind.GroupVersion().String()
+	entries := slices.Clone(found.ManagedFields)
+	for i := range entries {
+		if e := &entries[i]; e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.APIVersion != version {
+			e.APIVersion, moved = version, true
+		}
+	}
+	if !moved {
+		return false, cause
+	}
+	if err := w.patchMetadata(ctx, t, found, map[string]any{"managedFields": entries}); err != nil {
+		return false, errors.Join(cause, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,87 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+)
+
+// immutable reports that the server refused an update for nothing but immutable
+// fields. It has no code of its own for that: each cause must be of a type that
+// validation uses for it, and name it. One other cause, and the object is invalid.
+func immutable(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
+		return false
+	}
+	// Those of Kubernetes' own validation; the second one is used in the rules of
+	// definitions, too.
+	phrases := []string{
+		"field is immutable",
+		"is immutable",
+		"may not change once set",
+		"may not be changed",
+		"updates to statefulset spec for fields other than",
+		"pod updates may not change fields other than",
+		"cannot change roleRef",
+	}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		switch cause.Type {
+		case metav1.CauseTypeFieldValueInvalid, causeForbidden:
+		default:
+			return false
+		}
+		names := func(phrase string) bool { return strings.Contains(cause.Message, phrase) }
+		if !slices.ContainsFunc(phrases, names) {
+			return false
+		}
+	}
+	return true
+}
+
+const causeForbidden = metav1.CauseType("FieldValueForbidden")
+
+// Recreate deletes the object with that UID, which the server will not change, and
+// creates it anew.
+func (w *Writer) Recreate(ctx context.Context, t *Target, uid string, cause error) (Done, *metav1.PartialObjectMetadata, error) {
+	known := *t
+	known.UID = uid
+	return w.recreate(ctx, &known, cause)
+}
+
+// recreate sends one deletion, for this very object. One that finalizers hold is
+// waited for by the watch, which starts the pass that creates.
+func (w *Writer) recreate(ctx context.Context, t *Target, cause error) (Done, *metav1.PartialObjectMetadata, error) {
+	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
+	switch {
+	case Gone(err):
+	case err != nil:
+		return Nothing, nil, fmt.Errorf("looking at what is to be recreated: %w", errors.Join(err, cause))
+	case t.UID != "" && string(found.UID) != t.UID:
+		return Nothing, nil, fmt.Errorf("another object has taken the name: %w", cause)
+	case w.Owner.Standing(found.Labels) != identity.Labelled:
+		return Nothing, nil, fmt.Errorf("not recreated, as it does not carry our labels: %w", cause)
+	case found.DeletionTimestamp != nil:
+		return Nothing, nil, ErrTerminating
+	default:
+		if err := w.Delete(ctx, t, wire.Must{UID: string(found.UID)}, ""); err != nil && !Gone(err) {
+			return Nothing, nil, fmt.Errorf("deleting what cannot be changed: %w", errors.Join(err, cause))
+		}
+	}
+	switch answer, err := w.method(t).create(ctx, t); {
+	case err == nil:
+		return Recreated, answer, nil
+	case unmet(err), apierrors.IsAlreadyExists(err):
+		return Nothing, nil, fmt.Errorf("%w, to be recreated: %w", ErrTerminating, cause)
+	default:
+		return Nothing, nil, fmt.Errorf("deleted because of an immutable field, and not created anew yet: %w", err)
+	}
+}

@@ -1,0 +1,292 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+)
+
+// watched is one kind of a Live. Its view never changes; the lock of the Live guards
+// the rest.
+type watched struct {
+	view    *view.Kind
+	version string // in which it is watched; empty: the preferred one
+	fixed   bool   // it is watched as long as the Live runs
+	wanted  int    // how many parts state it
+	uses    int    // calls under way that rely on it
+	stop    func() // ends the watch; nil: it is not started
+}
+
+// add begins to watch a kind. The lock is held, unless nothing is started yet.
+func (l *Live) add(kind schema.GroupKind, version string) *watched {
+	hooks := view.Hooks{
+		Drift:  func(o view.Object) { l.drifted(kind, o) },
+		Change: func(o view.Object) { l.changed(kind, o) },
+		Synced: func() { l.synced(kind) },
+	}
+	switch {
+	case kind == definitionKind:
+		hooks.Seen = l.defined
+	case kind == l.Owner.ApplySet.GroupKind():
+		hooks.Seen = l.parentSeen
+	}
+	w := &watched{view: view.New(kind, l.identity, hooks), version: version}
+	l.kinds[kind] = w
+	select {
+	case l.added <- struct{}{}:
+	default:
+	}
+	return w
+}
+
+// run notes that Start runs, or has ended, and reports whether that was not so.
+func (l *Live) run(running bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running == running {
+		return false
+	}
+	l.running = running
+	for _, w := range l.kinds {
+		w.stop = nil
+	}
+	return true
+}
+
+// unstarted returns the kinds whose watches are to be started.
+func (l *Live) unstarted() []*watched {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var found []*watched
+	for _, w := range l.kinds {
+		if w.stop == nil {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+func (l *Live) started(w *watched, stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.stop = stop
+}
+
+// view returns the view of a kind, nil if it is not watched.
+func (l *Live) view(kind schema.GroupKind) *view.Kind {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if w := l.kinds[kind]; w != nil {
+		return w.view
+	}
+	return nil
+}
+
+// views returns those of all kinds, in the order of group and kind.
+func (l *Live) views() []*view.Kind {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	found := make([]*view.Kind, 0, len(l.kinds))
+	for _, w := range l.kinds {
+		found = append(found, w.view)
+	}
+	slices.SortFunc(found, func(a, b *view.Kind) int {
+		return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
+	})
+	return found
+}
+
+// use returns the views of the kinds of a set, which are watched until done is
+// called, and for as long as the set is the last one of its part.
+func (l *Live) use(set *Set) (views []*view.Kind, done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	views = make([]*view.Kind, len(set.kinds))
+	for i, kind := range set.kinds {
+		w := l.kinds[kind]
+		if w == nil {
+			w = l.add(kind, set.version(kind))
+		}
+		w.uses++
+		views[i] = w.view
+	}
+	l.want(set.Part(), set.kinds)
+	return views, func() { l.release(set.kinds) }
+}
+
+// useAll is use for all kinds that are watched, and for others by name.
+func (l *Live) useAll(others ...schema.GroupKind) (views []*view.Kind, done func()) {
+	l.mu.Lock()
+	for _, kind := range others {
+		if l.kinds[kind] == nil {
+			l.add(kind, "")
+		}
+	}
+	var kinds []schema.GroupKind
+	for kind, w := range l.kinds {
+		w.uses++
+		kinds = append(kinds, kind)
+	}
+	l.mu.Unlock()
+	return l.views(), func() { l.release(kinds) }
+}
+
+func (l *Live) release(kinds []schema.GroupKind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, kind := range kinds {
+		if w := l.kinds[kind]; w != nil {
+			w.uses--
+			l.retire(kind, w)
+		}
+	}
+}
+
+// want notes the kinds that the sets of a part state from now on. The lock is held.
+func (l *Live) want(part string, kinds []schema.GroupKind) {
+	before := l.wants[part]
+	if len(before) == len(kinds) && (len(kinds) == 0 || &before[0] == &kinds[0]) {
+		return // the same set
+	}
+	for _, kind := range kinds {
+		l.kinds[kind].wanted++
+	}
+	for _, kind := range before {
+		if w := l.kinds[kind]; w != nil {
+			w.wanted--
+		}
+	}
+	if len(kinds) == 0 {
+		delete(l.wants, part)
+		return
+	}
+	l.wants[part] = kinds
+}
+
+// retire ends the watch of a kind that is not needed any more: no set states it,
+// and we have no object of it. The lock is held.
+func (l *Live) retire(kind schema.GroupKind, w *watched) {
+	if w.fixed || w.wanted > 0 || w.uses > 0 || w.view.Len() > 0 || w.view.Unseen() != nil {
+		return
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	delete(l.kinds, kind)
+}
+
+// settleWait bounds how long a call waits for a kind whose watch has just been
+// started.
+const settleWait = 5 * time.Second
+
+// settle waits until each kind is known or has failed, so that a call which brings a
+// kind does not find it unknown. No kind is waited for longer than settleWait after
+// its watch was started.
+func settle(ctx context.Context, views []*view.Kind) {
+	var late <-chan time.Time
+	for _, v := range views {
+		settled, began := v.Settled()
+		select {
+		case <-settled:
+			continue
+		default:
+		}
+		left := settleWait
+		if !began.IsZero() {
+			left -= time.Since(began)
+		}
+		if late == nil {
+			late = time.After(max(0, left))
+		}
+		select {
+		case <-settled:
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *Live) drifted(kind schema.GroupKind, o view.Object) {
+	if l.OnDrift != nil {
+		l.OnDrift(l.observed(kind, o))
+	}
+}
+
+func (l *Live) observed(kind schema.GroupKind, o view.Object) Observed {
+	found := observe(kind, o.Name, &o.Record, l.identity)
+	found.Gone = o.Gone
+	return found
+}
+
+func (l *Live) changed(kind schema.GroupKind, o view.Object) {
+	if l.OnChange != nil {
+		l.OnChange(l.observed(kind, o))
+	}
+	if cures(kind) {
+		l.cured(kind, o.Namespace(), o.Name.Name())
+	}
+	if o.Gone {
+		l.statuses.forget(ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name.Name()})
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if w := l.kinds[kind]; w != nil {
+			l.retire(kind, w)
+		}
+	}
+}
+
+// cured lets what was rejected be tried again, because an object has changed that
+// may be the reason.
+func (l *Live) cured(kind schema.GroupKind, namespace, name string) {
+	if kind == namespaceKind {
+		namespace = name
+	}
+	for _, o := range l.rejections.cure(namespace) {
+		if l.OnDrift != nil {
+			o.owner = l.identity
+			l.OnDrift(o)
+		}
+	}
+}
+
+func (l *Live) synced(kind schema.GroupKind) {
+	if l.OnSynced != nil {
+		l.OnSynced(kind)
+	}
+}
+
+// defined wakes the views that wait for a definition, when one changes. Its name
+// is <plural>.<group>.
+func (l *Live) defined(m *metav1.PartialObjectMetadata) {
+	for _, v := range l.views() {
+		if synced, _ := v.Status(); !synced && strings.HasSuffix(m.Name, "."+v.GroupKind().Group) {
+			v.Nudge()
+		}
+	}
+}
+
+// parentSeen reads the kinds of the ApplySet's members, and watches them: some may
+// be in no set any more.
+func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
+	if m.Name != l.Owner.ApplySet.Name || m.Namespace != l.Owner.ApplySet.Namespace {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.applySet.stated = membersOf(m.Annotations)
+	for text := range l.applySet.stated.kinds {
+		kind := schema.ParseGroupKind(text)
+		if l.kinds[kind] == nil {
+			l.add(kind, "")
+		}
+	}
+}

@@ -1,0 +1,176 @@
+//trueup:pure
+
+package apply
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// identify returns the ID of an object, or why it has none.
+func identify(object *unstructured.Unstructured) (ID, error) {
+	if object == nil || object.Object == nil {
+		return ID{}, errors.New("it is empty")
+	}
+	kind := object.GroupVersionKind()
+	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	if id.Kind == "" || kind.Version == "" || id.Name == "" {
+		return id, errors.New("apiVersion, kind and metadata.name are required")
+	}
+	return id, nil
+}
+
+// prepare makes the item of an object.
+func (s *Set) prepare(id ID, object *unstructured.Unstructured) (item, error) {
+	desired, err := s.normalize(object)
+	if err != nil {
+		return item{}, err
+	}
+	after, err := s.owner.dependencies(desired.GetAnnotations())
+	if err != nil {
+		return item{}, err
+	}
+	it := item{
+		id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(),
+		after: after, rank: rank{stage: stageOf(id.GroupKind())}, policy: s.policy(id),
+	}
+	err = s.encode(&it, desired)
+	return it, err
+}
+
+// encode fills the bodies and the hash of an item.
+func (s *Set) encode(it *item, desired *unstructured.Unstructured) error {
+	later := s.options.Ignore.Strip(desired.Object)
+	hash, err := diff.Hash(later)
+	if err != nil {
+		return err
+	}
+	it.hash = hash
+	if it.body, err = s.sign(later, hash); err != nil {
+		return err
+	}
+	if reflect.ValueOf(later).Pointer() == reflect.ValueOf(desired.Object).Pointer() {
+		return nil // nothing was stripped
+	}
+	it.create, err = s.sign(desired.Object, hash)
+	return err
+}
+
+// sign encodes an object with the hash annotation.
+func (s *Set) sign(object map[string]any, hash diff.Sum) (wire.Body, error) {
+	signed := unstructured.Unstructured{Object: object}
+	signed = *signed.DeepCopy()
+	annotations := signed.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[s.owner.hashAnnotation()] = hash.String()
+	signed.SetAnnotations(annotations)
+	body, err := wire.Encode(signed.Object)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxBytes {
+		return nil, fmt.Errorf("has %d bytes as JSON; an API server reads at most %d", len(body), maxBytes)
+	}
+	return body, nil
+}
+
+// maxBytes is the limit of kube-apiserver on the body of a request. What it
+// stores is limited further, by etcd, to half of that unless configured.
+const maxBytes = 3 << 20
+
+// normalize copies an object, without what it must not state, and with the labels
+// of the owner.
+func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	// Through JSON: a copy, with the number types that the API machinery
+	// expects, and an error instead of a panic for what JSON cannot hold.
+	data, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	var desired unstructured.Unstructured
+	if err := utiljson.Unmarshal(data, &desired.Object); err != nil {
+		return nil, err
+	}
+	if err := check(&desired); err != nil {
+		return nil, err
+	}
+	delete(desired.Object, "status")
+	desired.Object = diff.SecretData(desired.Object)
+	have := desired.GetLabels()
+	if have == nil {
+		have = map[string]string{}
+	}
+	for key, v := range s.owner.Labels {
+		if stated, ok := have[key]; ok && stated != v {
+			return nil, fmt.Errorf("metadata.labels: %s is %q; the owner's is %q", key, stated, v)
+		}
+		have[key] = v
+	}
+	if key := s.owner.PartLabel; key != "" {
+		if stated, ok := have[key]; ok && stated != s.options.Part {
+			return nil, fmt.Errorf("metadata.labels: %s is %q; the part of the set is %q", key, stated, s.options.Part)
+		}
+		have[key] = s.options.Part
+	}
+	if s.owner.ApplySet != (ID{}) {
+		s.owner.join(&desired, have)
+	}
+	desired.SetLabels(have)
+	return &desired, nil
+}
+
+// check refuses what only the server may set, and what the API machinery would
+// quietly read as absent. It drops labels and annotations that are null.
+func check(desired *unstructured.Unstructured) error {
+	metadata := desired.Object["metadata"].(map[string]any) // it held a name
+	for _, key := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"} {
+		if v, ok := metadata[key]; ok && v != nil {
+			return fmt.Errorf("metadata.%s: is for the server to set; leave it out", key)
+		}
+		delete(metadata, key)
+	}
+	for _, key := range []string{"labels", "annotations"} {
+		dropNull(metadata, key)
+		if _, _, err := unstructured.NestedStringMap(desired.Object, "metadata", key); err != nil {
+			return fmt.Errorf("metadata.%s: want a map of strings: %w", key, err)
+		}
+	}
+	for _, problem := range pathvalidation.IsValidPathSegmentName(desired.GetName()) {
+		return fmt.Errorf("metadata.name: %q: %s", desired.GetName(), problem)
+	}
+	if namespace := desired.GetNamespace(); namespace != "" {
+		for _, problem := range validation.IsDNS1123Label(namespace) {
+			return fmt.Errorf("metadata.namespace: %q: %s", namespace, problem)
+		}
+	}
+	return nil
+}
+
+// dropNull removes a map that is null, and the values in it that are.
+func dropNull(metadata map[string]any, key string) {
+	if v, ok := metadata[key]; ok && v == nil {
+		delete(metadata, key)
+	}
+	stated, ok := metadata[key].(map[string]any)
+	if !ok {
+		return
+	}
+	for name, v := range stated {
+		if v == nil {
+			delete(stated, name)
+		}
+	}
+}

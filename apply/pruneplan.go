@@ -1,0 +1,195 @@
+//trueup:pure
+
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+)
+
+// prunePlan is what a prune is about to do.
+type prunePlan struct {
+	due       []Observed // in the order of deletion
+	rank      map[ID]rank
+	kept      []ID     // not wanted, and alive afterwards
+	refused   []Result // must not be deleted, and why
+	unproven  []ID
+	unseen    []unseen
+	owned     int
+	pending   int
+	remaining int // whose deletion is accepted already
+}
+
+// unseen is a kind whose objects cannot be seen.
+type unseen struct {
+	kind   schema.GroupKind
+	plural string // <plural>.<group>, empty if unknown
+	err    error
+}
+
+// absence is how long an object has been absent.
+type absence struct {
+	since  time.Time
+	passes int
+}
+
+func (g absence) due(o *Observed, options PruneOptions, now time.Time) bool {
+	if options.Gone != nil && options.Gone(*o) {
+		return true
+	}
+	var grace Grace
+	if options.Grace != nil {
+		grace = options.Grace(o.ID.GroupKind())
+	}
+	return g.passes >= grace.Passes && now.Sub(g.since) >= grace.Age
+}
+
+// must is the precondition of a deletion.
+func (o *Observed) must() wire.Must {
+	return wire.Must{UID: string(o.UID), Version: strconv.FormatUint(o.record.Version(), 10)}
+}
+
+// choose sorts an object that is not wanted into the plan.
+func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneOptions, now time.Time) (next absence, absent bool) {
+	if options.Keep != nil && options.Keep(o) {
+		d.kept = append(d.kept, o.ID)
+		return absence{}, false
+	}
+	next = before[string(o.UID)]
+	if next.passes == 0 {
+		next.since = now
+	}
+	next.passes++
+	if next.due(&o, options, now) {
+		d.due = append(d.due, o)
+	} else {
+		d.kept = append(d.kept, o.ID)
+		d.pending++
+	}
+	return next, true
+}
+
+// contradict takes out what must stay because an object that stays needs it: a
+// namespace with what lives in it, a definition with the objects of its kind.
+// inhabited and defined lead to such an object, by the name of the namespace and of
+// the definition.
+func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
+	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
+		var needed ID
+		switch o.ID.GroupKind() {
+		case namespaceKind:
+			needed = inhabited[o.ID.Name]
+		case definitionKind:
+			needed = defined[o.ID.Name]
+		}
+		if needed != (ID{}) {
+			d.refuse(Result{o.ID, Refused, fmt.Errorf("%w: %s is to stay", ErrNeeded, needed)})
+			return true
+		}
+		if kind, ok := d.unseenIn(o.ID); ok {
+			d.refuse(Result{o.ID, Waiting, fmt.Errorf("%w: an object of kind %s may need it", ErrNotSynced, kind)})
+			return true
+		}
+		return false
+	})
+}
+
+func (d *prunePlan) refuse(r Result) {
+	d.refused = append(d.refused, r)
+	d.kept = append(d.kept, r.ID)
+	slices.SortFunc(d.refused, func(a, b Result) int { return a.ID.Compare(b.ID) })
+}
+
+// unseenIn returns a kind whose objects cannot be seen, and would go with a
+// namespace or definition.
+func (d *prunePlan) unseenIn(id ID) (schema.GroupKind, bool) {
+	for _, u := range d.unseen {
+		switch {
+		case id.GroupKind() == namespaceKind,
+			id.GroupKind() == definitionKind && (u.plural == id.Name || u.plural == "" && groupOf(id.Name) == u.kind.Group):
+			return u.kind, true
+		}
+	}
+	return schema.GroupKind{}, false
+}
+
+// order sorts in reverse: what depends on an object goes before it.
+func (d *prunePlan) order(owner Owner) {
+	byID := make(map[ID]*item, len(d.due))
+	for i := range d.due {
+		o := &d.due[i]
+		// An annotation that cannot be read orders nothing.
+		after, _ := owner.dependencies(map[string]string{owner.dependsOnAnnotation(): o.record.DependsOn()})
+		byID[o.ID] = &item{id: o.ID, after: after, rank: rank{stage: stageOf(o.ID.GroupKind())}}
+	}
+	walk := ordering{byID: byID, stated: func(ID) bool { return true }, visiting: map[ID]bool{}}
+	d.rank = make(map[ID]rank, len(byID))
+	for id, it := range byID {
+		// Those that depend on each other go in the order of their kinds.
+		_ = walk.place(it)
+		d.rank[id] = it.rank
+	}
+	slices.SortFunc(d.due, func(x, y Observed) int {
+		if c := d.rank[y.ID].compare(d.rank[x.ID]); c != 0 {
+			return c
+		}
+		return x.ID.Compare(y.ID)
+	})
+	slices.SortFunc(d.unproven, ID.Compare)
+}
+
+// ranks yields what goes in parallel, one after the other.
+func (d *prunePlan) ranks() iter.Seq[[]Observed] {
+	return func(yield func([]Observed) bool) {
+		for rest := d.due; len(rest) > 0; {
+			end := 1
+			for end < len(rest) && d.rank[rest[end].ID] == d.rank[rest[0].ID] {
+				end++
+			}
+			if !yield(rest[:end]) {
+				return
+			}
+			rest = rest[end:]
+		}
+	}
+}
+
+// over returns a LimitError if more is to be deleted than the limit allows.
+func (d *prunePlan) over(limit Limit) error {
+	if limit := limit.of(d.owned); len(d.due) > limit {
+		return &LimitError{Wanted: len(d.due), Limit: limit, Owned: d.owned}
+	}
+	return nil
+}
+
+// unseenError names the kinds that cannot be seen, nil if there are none.
+func (d *prunePlan) unseenError() error {
+	var errs []error
+	for _, u := range d.unseen {
+		errs = append(errs, fmt.Errorf("%s: %w: %w", u.kind, ErrNotSynced, u.err))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *prunePlan) unseenKinds() []schema.GroupKind {
+	var kinds []schema.GroupKind
+	for _, u := range d.unseen {
+		kinds = append(kinds, u.kind)
+	}
+	return kinds
+}
+
+// groupOf returns the group in the name of a definition, <plural>.<group>.
+func groupOf(definition string) string {
+	_, group, _ := strings.Cut(definition, ".")
+	return group
+}

@@ -1,0 +1,184 @@
+package apply
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// rejection is an attempt on an object that a retry cannot cure: the object is
+// invalid, its name is taken, it is forbidden. Until the object, the policy or
+// what could cure it changes, the attempt is repeated with growing delays, and the
+// passes in between report it without a request.
+type rejection struct {
+	result Result
+	part   string
+	hash   diff.Sum // of the desired object
+	seen   diff.Sum // of what we owned of the live one
+	policy policy
+	cured  uint64 // changes of what could cure it, so far
+	woken  int    // how often a cure has called for a pass
+	delay  time.Duration
+	until  time.Time
+}
+
+// The first delay after a rejection, and the longest.
+const (
+	firstDelay = 30 * time.Second
+	maxDelay   = 5 * time.Minute
+)
+
+// maxWakes bounds the passes that cures call for between two delays.
+const maxWakes = 5
+
+// policy is what the caller decides about an object.
+type policy struct {
+	adoption                 AdoptionPolicy
+	conflicts                ConflictPolicy
+	recreate, upsert, forced bool
+}
+
+// rejections remembers them by object, and the changes that could cure some by
+// namespace; "" is the whole cluster.
+type rejections struct {
+	mu    sync.Mutex
+	by    map[ID]*rejection
+	cures map[string]uint64
+	swept int
+}
+
+// attempt is what a rejection is compared with.
+type attempt struct {
+	id         ID
+	part       string
+	hash, seen diff.Sum
+	policy     policy
+}
+
+// standing returns the result of the last attempt if it still stands.
+func (r *rejections) standing(a attempt, now time.Time) (Result, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.by[a.id]
+	if s == nil || s.hash != a.hash || s.seen != a.seen || s.policy != a.policy || !now.Before(s.until) {
+		return Result{}, false
+	}
+	if s.cured != r.cured(a.id.Namespace) && s.woken <= maxWakes {
+		return Result{}, false
+	}
+	return s.result, true
+}
+
+// note remembers how an attempt ended.
+func (r *rejections) note(a attempt, result Result, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !lasting(result) {
+		delete(r.by, a.id)
+		return
+	}
+	next := &rejection{
+		result: result, part: a.part, hash: a.hash, seen: a.seen, policy: a.policy, cured: r.cured(a.id.Namespace), delay: firstDelay,
+	}
+	if last := r.by[a.id]; last == nil {
+		r.sweep(now)
+	} else if last.hash == a.hash && last.seen == a.seen {
+		next.delay = min(2*last.delay, maxDelay)
+		if now.Before(last.until) { // a cure was tried
+			next.delay, next.woken = last.delay, max(last.woken, 1)
+		}
+	}
+	next.until = now.Add(next.delay)
+	r.by[a.id] = next
+}
+
+// cured counts the changes that could cure a rejection in the namespace.
+func (r *rejections) cured(namespace string) uint64 {
+	if namespace == "" {
+		return r.cures[""]
+	}
+	return r.cures[namespace] + r.cures[""]
+}
+
+// cure notes that something in a namespace, or in the cluster, has changed that may
+// cure rejections, and returns what was rejected there.
+func (r *rejections) cure(namespace string) []Observed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cures == nil {
+		r.cures = map[string]uint64{}
+	}
+	r.cures[namespace]++
+	var found []Observed
+	for id, s := range r.by {
+		if namespace != "" && id.Namespace != namespace {
+			continue
+		}
+		if s.woken++; s.woken <= maxWakes {
+			found = append(found, Observed{ID: id, Part: s.part})
+		}
+	}
+	return found
+}
+
+// sweep drops what nothing has asked for in a long while, now and then. The lock is
+// held.
+func (r *rejections) sweep(now time.Time) {
+	if r.by == nil {
+		r.by = map[ID]*rejection{}
+	}
+	if len(r.by) < 2*r.swept+minSwept {
+		return
+	}
+	for id, s := range r.by {
+		if now.Sub(s.until) >= 2*maxDelay {
+			delete(r.by, id)
+		}
+	}
+	r.swept = len(r.by)
+}
+
+// forget drops what is remembered of an object.
+func (r *rejections) forget(id ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, id)
+}
+
+// lasting reports an outcome that is about the object, not about the moment.
+func lasting(r Result) bool {
+	_, conflict := errors.AsType[*ConflictError](r.Err)
+	switch {
+	case conflict, r.Action == Skipped, errors.Is(r.Err, ErrNotOurs), errors.Is(r.Err, ErrClaimed), tooLarge(r.Err), unreadable(r.Err):
+		return true
+	default:
+		return apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) || apierrors.IsNotFound(r.Err)
+	}
+}
+
+// tooLarge reports that the server cannot take so much, or its store cannot. For
+// the latter there is no code: the message is etcd's, or that of the connection to
+// it.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
+		(strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "message larger than max"))
+}
+
+// unreadable reports that the server cannot read the object by the schema of its
+// kind. It answers 500 for that.
+func unreadable(err error) bool {
+	if !apierrors.IsInternalError(err) {
+		return false
+	}
+	for _, phrase := range []string{"failed to create typed patch object", "unable to convert unstructured object", "failed to create manager for existing fields"} {
+		if strings.Contains(err.Error(), phrase) {
+			return true
+		}
+	}
+	return false
+}

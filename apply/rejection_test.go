@@ -1,0 +1,87 @@
+package apply //nolint:testpackage // time is given, not waited for
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+func TestARejectionStandsUntilSomethingChangesOrItsDelayIsOver(t *testing.T) {
+	t.Parallel()
+	var r rejections
+	now := time.Unix(0, 0)
+	a := attempt{id: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}, part: "p", hash: diff.Sum{1}, seen: diff.Sum{2}}
+	result := Result{a.id, Failed, apierrors.NewInvalid(schema.GroupKind{}, "a", nil)}
+	stands := func(a attempt, after time.Duration) bool {
+		_, ok := r.standing(a, now.Add(after))
+		return ok
+	}
+	require.False(t, stands(a, 0))
+	r.note(a, result, now)
+	require.True(t, stands(a, firstDelay-1))
+	require.False(t, stands(a, firstDelay))
+	for name, change := range map[string]func(*attempt){
+		"another object is wanted":    func(a *attempt) { a.hash = diff.Sum{9} },
+		"the live object was changed": func(a *attempt) { a.seen = diff.Sum{9} },
+		"adoption":                    func(a *attempt) { a.policy.adoption = AdoptForeign },
+		"conflicts":                   func(a *attempt) { a.policy.conflicts = ReportConflicts },
+		"recreation":                  func(a *attempt) { a.policy.recreate = true },
+		"upsert":                      func(a *attempt) { a.policy.upsert = true },
+	} {
+		other := a
+		change(&other)
+		require.False(t, stands(other, 0), name)
+	}
+
+	for range 10 {
+		now = now.Add(maxDelay)
+		r.note(a, result, now)
+	}
+	require.True(t, stands(a, maxDelay-1))
+	require.False(t, stands(a, maxDelay))
+
+	r.note(a, Result{a.id, Failed, errors.New("connection reset")}, now)
+	require.False(t, stands(a, 0), "that may pass at any moment")
+	r.note(a, Result{a.id, Refused, ErrNotOurs}, now)
+	require.True(t, stands(a, firstDelay-1), "the delay starts anew")
+	r.forget(a.id)
+	require.Empty(t, r.by)
+}
+
+func TestACureLetsARejectionBeTriedAgainAndNotForEver(t *testing.T) {
+	t.Parallel()
+	var r rejections
+	now := time.Unix(0, 0)
+	a := attempt{id: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}, part: "p", hash: diff.Sum{1}}
+	result := Result{a.id, Failed, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("exceeded quota"))}
+	r.note(a, result, now)
+	require.Empty(t, r.cure("y"), "another namespace cures nothing here")
+	_, ok := r.standing(a, now)
+	require.True(t, ok)
+	for _, namespace := range []string{"x", ""} {
+		require.Equal(t, []Observed{{ID: a.id, Part: "p"}}, r.cure(namespace))
+		_, ok = r.standing(a, now)
+		require.False(t, ok)
+		r.note(a, result, now)
+		_, ok = r.standing(a, now)
+		require.True(t, ok)
+	}
+	tries := 0
+	for range 20 {
+		if r.cure("x"); len(r.by) != 1 {
+			continue
+		}
+		if _, ok := r.standing(a, now); !ok {
+			tries++
+			r.note(a, result, now)
+		}
+	}
+	require.Less(t, tries, maxWakes, "what changes all the time cures nothing")
+	require.False(t, func() bool { _, ok := r.standing(a, now.Add(firstDelay)); return ok }(), "the delay goes on")
+}

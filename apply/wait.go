@@ -1,0 +1,220 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+)
+
+// statuses remembers the readiness of objects, each as of one version.
+type statuses struct {
+	mu sync.Mutex
+	by map[ID]status
+}
+
+type status struct {
+	uid     string
+	version uint64
+	readiness.Result
+}
+
+func (s *statuses) get(id ID) (status, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.by[id]
+	return found, ok
+}
+
+func (s *statuses) set(id ID, found status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[ID]status{}
+	}
+	s.by[id] = found
+}
+
+// forget drops what is remembered of an object.
+func (s *statuses) forget(id ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.by, id)
+}
+
+// await returns why an object has to wait for what it depends on, nil when
+// everything is ready. What is not ready calls for a pass when it changes.
+func (p *pass) await(ctx context.Context, it *item) error {
+	if p.applier.Objects == nil {
+		return nil
+	}
+	for _, id := range it.after {
+		found, err := p.applier.readiness(ctx, id, p.set)
+		if err != nil {
+			return fmt.Errorf("%w: looking at %s, which it depends on: %w", ErrBlocked, id, err)
+		}
+		if found.Status == readiness.Current {
+			continue
+		}
+		if v := p.live.view(id.GroupKind()); v != nil && p.live.OnDrift != nil {
+			waiting := Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}
+			v.Await(view.NameOf(id.Namespace, id.Name), found.version, it.id, func() { p.live.OnDrift(waiting) })
+		}
+		return fmt.Errorf("%w: it depends on %s, which is %s: %s", ErrBlocked, id, found.Status, found.Message)
+	}
+	return nil
+}
+
+// readiness reads the status of an object of a set, anew if it has changed since it
+// was last read. One that the view does not show is only looked for if the set leaves
+// it to others.
+func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error) {
+	unknown := func(message string) (status, error) {
+		return status{Result: readiness.Result{Status: readiness.Unknown, Message: message}}, nil
+	}
+	v := a.Live.view(id.GroupKind())
+	if v == nil {
+		return unknown("its kind is not watched")
+	}
+	look := v.Look(view.NameOf(id.Namespace, id.Name))
+	var now status
+	switch {
+	case look.Mapping == nil:
+		return unknown("its kind is not known yet")
+	case look.Found:
+		now.uid, now.version = look.Record.UID(), look.Record.Version()
+		if known, ok := a.Live.statuses.get(id); ok && known.uid == now.uid && known.version >= now.version {
+			return known, nil
+		}
+	case set.ids[id] == applicable && set.policy(id) == KeepAsStated:
+		return unknown("it does not exist")
+	}
+	t := &write.Target{Resource: look.Mapping.Resource, Namespace: id.Namespace, Name: id.Name}
+	object, err := a.writer.Look(ctx, t)
+	whole, isWhole := object.(*unstructured.Unstructured)
+	switch {
+	case write.Gone(err):
+		a.Live.statuses.forget(id)
+		return unknown("it does not exist")
+	case err != nil:
+		return status{}, err
+	case !isWhole:
+		return unknown("only its metadata is known")
+	}
+	found := status{uid: string(object.GetUID()), version: versionOf(object), Result: readiness.Of(whole)}
+	if look.Found {
+		a.Live.statuses.set(id, found)
+	}
+	return found, nil
+}
+
+func versionOf(object metav1.Object) uint64 { return view.ParseVersion(object.GetResourceVersion()) }
+
+// NotReadyError names what [Applier.WaitReady] still waits for.
+type NotReadyError struct {
+	// Objects are those that are not ready, and why.
+	Objects map[ID]readiness.Result
+}
+
+func (e *NotReadyError) Error() string {
+	lines := make([]string, 0, len(e.Objects))
+	for _, id := range slices.SortedFunc(maps.Keys(e.Objects), ID.Compare) {
+		r := e.Objects[id]
+		lines = append(lines, fmt.Sprintf("%s is %s: %s", id, r.Status, r.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Readiness returns the status of every object of the set, as readiness.Of reads it
+// from the live object. An object is read once, and then only when the watch has
+// shown a change of it: at rest the call costs no request. It needs Objects. The
+// error is that of a request, with what was read until then.
+func (a *Applier) Readiness(ctx context.Context, set *Set) (map[ID]readiness.Result, error) {
+	if err := a.acceptReading(set); err != nil {
+		return nil, err
+	}
+	found := make(map[ID]readiness.Result, len(set.items))
+	for i := range set.items {
+		id := set.items[i].id
+		s, err := a.readiness(ctx, id, set)
+		if err != nil {
+			return found, fmt.Errorf("%s: %w", id, err)
+		}
+		found[id] = s.Result
+	}
+	return found, nil
+}
+
+func (a *Applier) acceptReading(set *Set) error {
+	if err := a.accept(set); err != nil {
+		return err
+	}
+	if a.Objects == nil {
+		return errors.New("apply: Applier.Objects is required to see what is ready")
+	}
+	return nil
+}
+
+// WaitReady returns nil once every object of the set is ready (readiness.Of). An
+// object is read once, and then only when the watch has shown a change of it. When
+// ctx ends first, or an object has failed, the error is a [*NotReadyError] with all
+// that are not ready; otherwise it is that of a request. It may run beside Apply, and
+// needs Objects.
+func (a *Applier) WaitReady(ctx context.Context, set *Set) error {
+	if err := a.acceptReading(set); err != nil {
+		return err
+	}
+	views, done := a.Live.use(set)
+	defer done()
+	changed := make(chan struct{}, 1)
+	defer func() {
+		for i := range set.items {
+			views[set.items[i].group].Forget(set.items[i].at, &changed)
+		}
+	}()
+	for {
+		missing := map[ID]readiness.Result{}
+		for i := range set.items {
+			it := &set.items[i]
+			found, err := a.readiness(ctx, it.id, set)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				found.Result = readiness.Result{Status: readiness.Unknown, Message: "it was not read in time"}
+			case err != nil:
+				return fmt.Errorf("%s: %w", it.id, err)
+			case found.Status == readiness.Current:
+				continue
+			}
+			missing[it.id] = found.Result
+			views[it.group].Await(it.at, found.version, &changed, func() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			})
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		for _, r := range missing {
+			if r.Status == readiness.Failed {
+				return &NotReadyError{missing}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return &NotReadyError{missing}
+		case <-changed:
+		}
+	}
+}

@@ -165,6 +165,18 @@ func (c *Controller[T]) Add(keys ...types.NamespacedName) {
 	}
 }
 
+// AddUID is [Controller.Add] for objects named by UID, as an ownerReference or a
+// label names them. It is how another view of the children wakes their parents;
+// see the section Children of the package. A UID that the cache does not hold
+// starts no pass: an object that the cache does not show yet gets one when it
+// does, and one that is gone has been reported absent. An object created anew
+// under the same name has another UID. AddUID never blocks.
+func (c *Controller[T]) AddUID(uids ...types.UID) {
+	if c.prepare() == nil {
+		c.queue.Add(c.mirror.keysOf(uids)...)
+	}
+}
+
 // Synced reports whether the state of every kind is known, since the last Start,
 // so that passes run. The error names each kind that cannot be listed or
 // watched at the moment, with the reason, and those of which nothing is known

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +95,7 @@ func TestAControllerOnARealServer(t *testing.T) {
 		"finalizers of others survive any race":               finalizerRace,
 		"a status of several writers keeps all":               statusWriters,
 		"a status that the schema does not have is an error":  statusSchema,
+		"another view of the children wakes their owner":      otherView,
 		"of two replicas one is killed and the other replays": replicaKilled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,6 +449,68 @@ func withoutNamespace(s *site) {
 	require.Eventually(t, absent.Load, 3*time.Minute, time.Millisecond, "what is not selected is absent")
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool="+s.ns)
 	s.kubectl(t, "delete", "clusterrole", s.ns, "--timeout=20s")
+	require.NoError(t, stop())
+}
+
+// otherView has the children watched beside the Controller, which is woken by the
+// UID of their owner, also when a child is deleted.
+func otherView(s *site) {
+	t := s.t
+	s.apply(t, "a", 1)
+	s.apply(t, "b", 1)
+	c := &kube.Controller[*widget]{Client: s.client, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}}
+	view := viewChildren(s.client, s.ns, c.AddUID)
+	var passes atomic.Int64
+	resource := s.client.Resource(maps1).Namespace(s.ns)
+	c.Reconcile = func(ctx context.Context, key types.NamespacedName, o *widget) (reconcile.Result, error) {
+		passes.Add(1)
+		if o == nil || len(view.children(o.UID)) > 0 {
+			return reconcile.Result{}, nil
+		}
+		owner := &unstructured.Unstructured{}
+		owner.SetName(o.Name)
+		owner.SetUID(o.UID)
+		wanted := child(key.Name, owner)
+		wanted.SetNamespace(s.ns)
+		_, err := resource.Create(ctx, wanted, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil // the view does not show it yet, and reports it when it does
+		}
+		return reconcile.Result{}, err
+	}
+	stop, stopView := run(t, c), run(t, view)
+	exists := func(name, uid string) func() bool {
+		return func() bool {
+			found, err := resource.Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil && string(found.GetUID()) != uid
+		}
+	}
+	require.Eventually(t, exists("a", ""), 3*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, exists("b", ""), 3*time.Minute, 5*time.Millisecond)
+	for range 3 {
+		quiet(t, &passes)
+		old := s.kubectl(t, "get", "configmap", "a", "-n", s.ns, "-o", "jsonpath={.metadata.uid}")
+		s.kubectl(t, "delete", "configmap", "a", "-n", s.ns)
+		require.Eventually(t, exists("a", old), 3*time.Minute, 5*time.Millisecond, "a deleted child wakes its owner")
+	}
+	quiet(t, &passes)
+	before := passes.Load()
+	s.kubectl(t, "label", "configmap", "b", "-n", s.ns, "seen=yes")
+	require.Eventually(t, func() bool { return passes.Load() > before }, 3*time.Minute, 5*time.Millisecond)
+	quiet(t, &passes)
+	require.Equal(t, before+1, passes.Load(), "one change wakes one owner, once")
+
+	o, err := c.Get(keyOf(s.ns, "b"))
+	require.NoError(t, err)
+	s.kubectl(t, "delete", "widget", "b", "-n", s.ns, "--timeout=30s")
+	s.apply(t, "b", 2)
+	require.Eventually(t, func() bool { next, err := c.Get(keyOf(s.ns, "b")); return err == nil && next.UID != o.UID }, 3*time.Minute, 5*time.Millisecond)
+	quiet(t, &passes)
+	before = passes.Load()
+	c.AddUID(o.UID)
+	quiet(t, &passes)
+	require.Equal(t, before, passes.Load(), "the UID of a predecessor names nothing")
+	require.NoError(t, stopView())
 	require.NoError(t, stop())
 }
 

@@ -41,6 +41,29 @@
 // an owner and no reference of a reference, maps no other kind to keys (a second
 // Controller can, with Add), and shares no cache between Controllers.
 //
+// # Children
+//
+// The children of an object need one view, never two. There are two ways to have
+// it:
+//
+//   - The Controller watches the kinds of the children, which are its Owned. A
+//     change of a child starts a pass for the object that its controller
+//     ownerReference names, and [Controller.Children] reads the cache. This fits
+//     an operator that writes its children with a client of its own.
+//   - Another live view watches them, such as that of package apply, and Owned is
+//     empty. The view reports each child that it saw change or go, and the program
+//     hands the UID of the parent to [Controller.AddUID]: from the controller
+//     ownerReference of the child, or from a label that holds it.
+//
+// Kinds that are in both cost each of their events, lists and bytes twice, and
+// start the same passes. [Controller.WroteChild] belongs to the first way: with
+// the second, the other view is what has to show its own writes.
+//
+// A deleted child must be reported with the UID of its parent as it was last
+// observed. A child that moves from one parent to another must be reported with
+// both. A view that is filled later than the Controller calls AddUID for each
+// child that it finds, so that no pass has to wait for it.
+//
 // # Finalizers and status
 //
 // [Finalizer] and [Status] send one merge patch for each change and nothing

@@ -138,6 +138,20 @@ func (m *mirror) keys(namespace string) []types.NamespacedName {
 	return keys
 }
 
+// keysOf returns the keys of the controller's own objects with these UIDs. It
+// leaves out the UIDs of other objects.
+func (m *mirror) keysOf(uids []types.UID) []types.NamespacedName {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	keys := make([]types.NamespacedName, 0, len(uids))
+	for _, uid := range uids {
+		if key, ok := m.keyOf[uid]; ok && uid != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 func (m *mirror) usersOf(reference Reference) []types.NamespacedName {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -176,7 +190,7 @@ func (m *mirror) affected(keys map[types.NamespacedName]bool, s *store, key type
 	}
 	if s.isOwned {
 		for _, o := range []*objectState{old, object} {
-			if o == nil {
+			if o == nil || o.owner == "" {
 				continue
 			}
 			if owner, ok := m.keyOf[o.owner]; ok {

@@ -101,7 +101,7 @@ func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionRe
 // Lookup returns a copy of the object that a reference names, of a referenced or
 // an owned kind. Of a kind that is not Whole it holds only metadata, and is of
 // the kind PartialObjectMetadata. The error wraps [ErrAbsent], [ErrNotSynced] or
-// [ErrNotWatched].
+// [ErrNotWatched], or is the panic of ReferencesOf for that object.
 func (c *Controller[T]) Lookup(reference Reference) (*unstructured.Unstructured, error) {
 	s, err := c.store(reference.Resource)
 	if err != nil {
@@ -114,8 +114,9 @@ func (c *Controller[T]) Lookup(reference Reference) (*unstructured.Unstructured,
 	return decode[*unstructured.Unstructured](data)
 }
 
-// Users returns the keys of the objects that refer to the object of reference,
-// in the order of namespace and name.
+// Users returns the keys of the objects of the Controller's kind that refer to
+// the object of reference, directly or by way of others, in the order of
+// namespace and name. The object need not exist.
 func (c *Controller[T]) Users(reference Reference) []types.NamespacedName {
 	if c.prepare() != nil {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
@@ -55,18 +56,30 @@ type Controller[T metav1.Object] struct {
 	// UID. Default none.
 	Owned []Kind
 
-	// Referenced are the kinds that References may name. A change of an object
-	// of such a kind, its creation and its deletion start a pass for the objects
-	// that refer to it. A resource may be listed here or in Owned or, with the
-	// same other fields, in both. Default none.
+	// Referenced are the kinds that References and ReferencesOf may name. A change
+	// of an object of such a kind, its creation and its deletion start a pass for
+	// each object that refers to it, directly or by way of others. A resource may
+	// be listed here or in Owned or, with the same other fields, in both. Default
+	// none.
 	Referenced []Kind
 
-	// References returns what an object refers to. It is called with a copy of
-	// its own on each change of an object, and must not block. Its panic is the
-	// error of the passes for that object. A resource that is not watched may be
-	// named too, and even one that does not exist: it wakes nobody, and Users
-	// finds by it, as by an index. Default nil, which is nothing.
+	// References returns what an object refers to. It is called with a copy on
+	// each change of the object, and must not block. Its panic is the error of the
+	// passes for that object. A reference may name an object that does not exist:
+	// its creation starts a pass. It may name a resource that is not watched: that
+	// starts no pass, and Users finds by it, as by an index. Default nil, which is
+	// nothing.
 	References func(object T) []Reference
+
+	// ReferencesOf returns what an object of a Referenced kind refers to in turn,
+	// such as the Secret that a class names. A change of an object starts a pass
+	// for each object of the Controller's kind that reaches it by References and
+	// ReferencesOf, in any number of steps, and for no other. Cycles are harmless.
+	// It is called with a copy of what the cache keeps, which is metadata for a
+	// kind that is not Whole, on each change of the object, and must not block.
+	// Its panic is logged, the object then refers to nothing, and Lookup returns
+	// the error. Default nil, which is nothing.
+	ReferencesOf func(from Reference, object *unstructured.Unstructured) []Reference
 
 	// IgnoreStatus starts no pass for a change of an object that leaves its
 	// generation and its metadata as they were: for kinds with a status
@@ -243,19 +256,34 @@ func (c *Controller[T]) prepare() error {
 			controller: c.name(), lag: cmp.Or(c.WatchLag, time.Minute), logger: c.logger(), wake: c.queue.Add,
 			ignoreStatus: c.IgnoreStatus, keepManagedFields: c.KeepManagedFields,
 		}
-		if c.References != nil {
-			c.mirror.references = func(data []byte) (references []Reference, err error) {
-				object, err := decode[T](data)
-				if err != nil {
-					return nil, err
-				}
-				err = contain(func() error { references = c.References(object); return nil })
-				return references, err
-			}
-		}
+		c.mirror.references = c.references
 		c.invalid = c.mirror.open(c.Kind, c.Owned, c.Referenced)
 	})
 	return c.invalid
+}
+
+// references returns what the object from, of which the cache keeps data, refers
+// to.
+func (c *Controller[T]) references(from Reference, data []byte) (references []Reference, err error) {
+	var call func() []Reference
+	switch own := from.Resource == c.Kind.Resource; {
+	case own && c.References != nil:
+		object, err := decode[T](data)
+		if err != nil {
+			return nil, err
+		}
+		call = func() []Reference { return c.References(object) }
+	case !own && c.ReferencesOf != nil:
+		object, err := decode[*unstructured.Unstructured](data)
+		if err != nil {
+			return nil, err
+		}
+		call = func() []Reference { return c.ReferencesOf(from, object) }
+	default:
+		return nil, nil
+	}
+	err = contain(func() error { references = call(); return nil })
+	return references, err
 }
 
 func (c *Controller[T]) validate() error {

@@ -96,6 +96,7 @@ func TestAControllerOnARealServer(t *testing.T) {
 		"a status of several writers keeps all":               statusWriters,
 		"a status that the schema does not have is an error":  statusSchema,
 		"another view of the children wakes their owner":      otherView,
+		"a reference of a reference wakes its users":          referenceChain,
 		"of two replicas one is killed and the other replays": replicaKilled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -449,6 +450,68 @@ func withoutNamespace(s *site) {
 	require.Eventually(t, absent.Load, 3*time.Minute, time.Millisecond, "what is not selected is absent")
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool="+s.ns)
 	s.kubectl(t, "delete", "clusterrole", s.ns, "--timeout=20s")
+	require.NoError(t, stop())
+}
+
+// referenceChain has two objects refer to a ConfigMap, which names a Secret.
+func referenceChain(s *site) {
+	t := s.t
+	s.apply(t, "a", 1)
+	s.apply(t, "b", 1)
+	only, err := metadata.NewForConfig(s.config)
+	require.NoError(t, err)
+	c := &kube.Controller[*widget]{Client: s.client, Metadata: only, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}}
+	c.Referenced = []kube.Kind{{Resource: maps1, Namespace: s.ns, Whole: true}, {Resource: secrets, Namespace: s.ns}}
+	config := kube.Reference{Resource: maps1, Namespace: s.ns, Name: "token"} // what the spec names
+	key := kube.Reference{Resource: secrets, Namespace: s.ns, Name: "key"}
+	c.References = func(*widget) []kube.Reference { return []kube.Reference{config} }
+	c.ReferencesOf = func(_ kube.Reference, o *unstructured.Unstructured) []kube.Reference {
+		name, _, _ := unstructured.NestedString(o.Object, "data", "secret")
+		return []kube.Reference{{Resource: secrets, Namespace: o.GetNamespace(), Name: name}}
+	}
+	var passes atomic.Int64
+	seen := make(chan string, 1000)
+	c.Reconcile = func(_ context.Context, k types.NamespacedName, _ *widget) (reconcile.Result, error) {
+		passes.Add(1)
+		state := k.Name + " without config"
+		if o, err := c.Lookup(config); err == nil {
+			name, _, _ := unstructured.NestedString(o.Object, "data", "secret")
+			state = k.Name + " without " + name
+			if found, err := c.Lookup(kube.Reference{Resource: secrets, Namespace: s.ns, Name: name}); err == nil {
+				state = k.Name + " with " + name + found.GetLabels()["round"]
+			}
+		}
+		seen <- state
+		return reconcile.Result{}, nil
+	}
+	stop := run(t, c)
+	both := func(state string) {
+		t.Helper()
+		require.ElementsMatch(t, []string{"a " + state, "b " + state}, []string{<-seen, <-seen})
+		quiet(t, &passes)
+		require.Empty(t, seen, "one pass each")
+	}
+	both("without config")
+	s.kubectl(t, "create", "configmap", "token", "-n", s.ns, "--from-literal=secret=key")
+	both("without key")
+	s.kubectl(t, "create", "secret", "generic", "key", "-n", s.ns)
+	both("with key")
+	require.Equal(t, []types.NamespacedName{keyOf(s.ns, "a"), keyOf(s.ns, "b")}, c.Users(key))
+	s.kubectl(t, "label", "secret", "key", "-n", s.ns, "round=2")
+	both("with key2")
+	s.kubectl(t, "create", "secret", "generic", "unused", "-n", s.ns)
+	s.kubectl(t, "create", "configmap", "unused", "-n", s.ns, "--from-literal=secret=key")
+	s.kubectl(t, "patch", "configmap", "token", "-n", s.ns, "--type=merge", "-p", `{"data":{"secret":"other"}}`)
+	both("without other")
+	s.kubectl(t, "delete", "secret", "key", "-n", s.ns)
+	quiet(t, &passes)
+	require.Empty(t, seen, "it is referred to no more")
+	s.kubectl(t, "create", "secret", "generic", "other", "-n", s.ns)
+	both("with other")
+	s.kubectl(t, "delete", "secret", "other", "-n", s.ns)
+	both("without other")
+	s.kubectl(t, "delete", "configmap", "token", "-n", s.ns)
+	both("without config")
 	require.NoError(t, stop())
 }
 

@@ -21,7 +21,7 @@ type mirror struct {
 	lag               time.Duration
 	logger            *slog.Logger
 	wake              func(keys ...types.NamespacedName) // never called with the lock held
-	references        func(data []byte) ([]Reference, error)
+	references        func(from Reference, data []byte) ([]Reference, error)
 	ignoreStatus      bool
 	keepManagedFields bool
 
@@ -31,7 +31,7 @@ type mirror struct {
 	mu     sync.RWMutex
 	synced chan struct{} // closed when all stores are, since the last restart
 	keyOf  map[types.UID]types.NamespacedName
-	users  map[Reference]map[types.NamespacedName]bool
+	graph  referenceGraph
 	writes writes
 }
 
@@ -42,6 +42,7 @@ func (m *mirror) open(own Kind, owned, referenced []Kind) error {
 		return err
 	}
 	m.own = newStore(m, own)
+	m.graph.own = own.Resource
 	m.stores = []*store{m.own}
 	for _, list := range []struct {
 		field string
@@ -155,38 +156,19 @@ func (m *mirror) keysOf(uids []types.UID) []types.NamespacedName {
 func (m *mirror) usersOf(reference Reference) []types.NamespacedName {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return slices.SortedFunc(maps.Keys(m.users[reference]), compareKeys)
+	var found wakeSet
+	m.graph.addUsers(&found, reference)
+	return slices.SortedFunc(maps.Keys(found.keys), compareKeys)
 }
 
-// refer replaces what the object of key referred to by what it refers to now.
-// The lock is held.
-func (m *mirror) refer(key types.NamespacedName, before, now []Reference) {
-	for _, r := range before {
-		if delete(m.users[r], key); len(m.users[r]) == 0 {
-			delete(m.users, r)
-		}
-	}
-	for _, r := range now {
-		if m.users == nil {
-			m.users = map[Reference]map[types.NamespacedName]bool{}
-		}
-		if m.users[r] == nil {
-			m.users[r] = map[types.NamespacedName]bool{}
-		}
-		m.users[r][key] = true
-	}
-}
-
-// affected adds to keys those to reconcile because the object of s with that key
-// was old and is now object; either may be nil. The lock is held.
-func (m *mirror) affected(keys map[types.NamespacedName]bool, s *store, key types.NamespacedName, old, object *objectState) {
+// affected adds to found the keys to reconcile because the object of s with that
+// key was old and is now object; either may be nil. The lock is held.
+func (m *mirror) affected(found *wakeSet, s *store, key types.NamespacedName, old, object *objectState) {
 	if s == m.own {
-		keys[key] = true
+		found.add(key)
 	}
-	if s == m.own || s.isReferenced {
-		for user := range m.users[Reference{Resource: s.kind.Resource, Namespace: key.Namespace, Name: key.Name}] {
-			keys[user] = true
-		}
+	if s.refers() {
+		m.graph.addUsers(found, s.reference(key))
 	}
 	if s.isOwned {
 		for _, o := range []*objectState{old, object} {
@@ -194,7 +176,7 @@ func (m *mirror) affected(keys map[types.NamespacedName]bool, s *store, key type
 				continue
 			}
 			if owner, ok := m.keyOf[o.owner]; ok {
-				keys[owner] = true
+				found.add(owner)
 			}
 		}
 	}

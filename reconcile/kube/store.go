@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -36,8 +37,13 @@ type objectState struct {
 	version    string
 	generation int64
 	data       []byte // JSON
+	err        error  // of References or ReferencesOf
+}
+
+// observed is what a watch showed of an object, the zero value if it is gone.
+type observed struct {
+	state      *objectState
 	references []Reference
-	err        error // of References
 }
 
 var (
@@ -54,15 +60,15 @@ func (s *store) Add(seen any) error { return s.Update(seen) }
 
 // Update implements cache.ReflectorStore.
 func (s *store) Update(seen any) error {
-	key, state, err := s.state(seen)
+	key, now, err := s.observe(seen)
 	if err != nil {
 		return err
 	}
-	keys := map[types.NamespacedName]bool{}
+	var found wakeSet
 	s.mu.Lock()
-	s.set(keys, key, state)
+	s.set(&found, key, now)
 	s.mu.Unlock()
-	s.wakeAll(keys)
+	s.wakeAll(found.keys)
 	return nil
 }
 
@@ -73,39 +79,39 @@ func (s *store) Delete(seen any) error {
 	if !ok {
 		return s.unexpected(seen)
 	}
-	keys := map[types.NamespacedName]bool{}
+	var found wakeSet
 	s.mu.Lock()
-	s.set(keys, KeyOf(m), nil)
+	s.set(&found, KeyOf(m), observed{})
 	s.mu.Unlock()
-	s.wakeAll(keys)
+	s.wakeAll(found.keys)
 	return nil
 }
 
 // Replace implements cache.ReflectorStore: the result of a list.
 func (s *store) Replace(list []any, version string) error {
-	states := make(map[types.NamespacedName]*objectState, len(list))
+	listed := make(map[types.NamespacedName]observed, len(list))
 	for _, seen := range list {
-		key, state, err := s.state(seen)
+		key, now, err := s.observe(seen)
 		if err != nil {
 			return err
 		}
-		states[key] = state
+		listed[key] = now
 	}
-	keys := map[types.NamespacedName]bool{}
+	var found wakeSet
 	s.mu.Lock()
 	first := !s.synced
 	if first && s == s.own {
-		for key := range states { // changed or not
-			keys[key] = true
+		for key := range listed { // changed or not
+			found.add(key)
 		}
 	}
 	for key := range s.objects {
-		if states[key] == nil {
-			s.set(keys, key, nil)
+		if _, ok := listed[key]; !ok {
+			s.set(&found, key, observed{})
 		}
 	}
-	for key, state := range states {
-		s.set(keys, key, state)
+	for key, now := range listed {
+		s.set(&found, key, now)
 	}
 	s.synced, s.err = true, nil
 	released := s.advance(parseVersion(version))
@@ -113,7 +119,7 @@ func (s *store) Replace(list []any, version string) error {
 		s.settled()
 	}
 	s.mu.Unlock()
-	s.wakeAll(keys)
+	s.wakeAll(found.keys)
 	s.wake(released...)
 	return nil
 }
@@ -147,17 +153,20 @@ func (s *store) advance(version uint64) []types.NamespacedName {
 	return s.writes.seen(s, version)
 }
 
-// set stores the state of an object, nil when it is gone, and adds the keys that
-// this concerns. The lock is held.
-func (s *store) set(keys map[types.NamespacedName]bool, key types.NamespacedName, state *objectState) {
-	old := s.objects[key]
+// set stores the state of an object and adds to found the keys that this
+// concerns. The lock is held.
+func (s *store) set(found *wakeSet, key types.NamespacedName, now observed) {
+	old, state := s.objects[key], now.state
 	if old == nil && state == nil || old != nil && state != nil && old.uid == state.uid && old.version == state.version {
 		return
 	}
 	// Before the indexes change: they must lead from both states.
 	quiet := s.ignoreStatus && s == s.own && old.sameButStatus(state)
 	if !quiet {
-		s.affected(keys, s, key, old, state)
+		s.affected(found, s, key, old, state)
+	}
+	if s.refers() {
+		s.graph.set(s.reference(key), now.references)
 	}
 	if old != nil {
 		s.unindex(key, old)
@@ -167,26 +176,25 @@ func (s *store) set(keys map[types.NamespacedName]bool, key types.NamespacedName
 		return
 	}
 	s.objects[key] = state
-	s.index(key, state)
+	s.index(key, now)
 }
 
 func (s *store) unindex(key types.NamespacedName, old *objectState) {
 	if s == s.own {
 		delete(s.keyOf, old.uid)
-		s.refer(key, old.references, nil)
 	}
 	if delete(s.children[old.owner], key); len(s.children[old.owner]) == 0 {
 		delete(s.children, old.owner)
 	}
 }
 
-func (s *store) index(key types.NamespacedName, state *objectState) {
+func (s *store) index(key types.NamespacedName, now observed) {
+	state := now.state
 	if s == s.own {
 		if s.keyOf == nil {
 			s.keyOf = map[types.UID]types.NamespacedName{}
 		}
 		s.keyOf[state.uid] = key
-		s.refer(key, nil, state.references)
 	}
 	if s.isOwned && state.owner != "" {
 		if s.children == nil {
@@ -203,12 +211,12 @@ func (s *store) wakeAll(keys map[types.NamespacedName]bool) {
 	s.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
 }
 
-// state makes what is kept of an object that the watch delivered, which it may
+// observe makes what is kept of an object that the watch delivered, which it may
 // change.
-func (s *store) state(seen any) (types.NamespacedName, *objectState, error) {
+func (s *store) observe(seen any) (types.NamespacedName, observed, error) {
 	m, ok := seen.(metav1.Object)
 	if !ok {
-		return types.NamespacedName{}, nil, s.unexpected(seen)
+		return types.NamespacedName{}, observed{}, s.unexpected(seen)
 	}
 	key := KeyOf(m)
 	state := &objectState{uid: m.GetUID(), version: m.GetResourceVersion(), generation: m.GetGeneration()}
@@ -218,15 +226,28 @@ func (s *store) state(seen any) (types.NamespacedName, *objectState, error) {
 	s.slim(seen)
 	data, err := json.Marshal(seen)
 	if err != nil {
-		return key, nil, s.describe(key, err)
+		return key, observed{}, s.describe(key, err)
 	}
 	state.data = data
-	if s == s.own && s.references != nil {
-		if state.references, err = s.references(data); err != nil {
+	now := observed{state: state}
+	if s.refers() {
+		if now.references, err = s.references(s.reference(key), data); err != nil {
 			state.err = fmt.Errorf("references: %w", err)
+			if s == s.own {
+				return key, now, nil // the error of its passes, which are logged
+			}
+			s.logger.Warn("references failed", slog.String("controller", s.controller),
+				slog.String("kind", s.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
 		}
 	}
-	return key, state, nil
+	return key, now, nil
+}
+
+// refers reports whether objects of the kind are in the graph of references.
+func (s *store) refers() bool { return s == s.own || s.isReferenced }
+
+func (s *store) reference(key types.NamespacedName) Reference {
+	return Reference{Resource: s.kind.Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 // slim drops what is not kept of an object that the watch delivered.

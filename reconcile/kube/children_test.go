@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ func viewChildren(client dynamic.Interface, namespace string, report func(owners
 
 // Start implements reconcile.Starter.
 func (v *childView) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, logr.Discard())
 	resource := v.client.Resource(maps1).Namespace(v.namespace)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -194,8 +196,8 @@ func TestTheUIDOfAPredecessorWakesNothingWhenTheWatchMissedItsEnd(t *testing.T) 
 		c.AddUID(successor.GetUID())
 		synctest.Wait()
 		require.Equal(t, "a 1", p.take(), "the cache does not hold it yet")
-		w.hold(widgets, false)
 		w.cut(true)
+		w.hold(widgets, false)
 		time.Sleep(time.Minute)
 		require.Equal(t, "a 2", p.take())
 		c.AddUID(a.GetUID())

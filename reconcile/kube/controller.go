@@ -120,7 +120,7 @@ type Controller[T metav1.Object] struct {
 
 	once    sync.Once
 	invalid error
-	mirror  *mirror
+	caches  *caches
 	queue   reconcile.Queue[types.NamespacedName]
 	running sync.Mutex // held by Start
 }
@@ -154,10 +154,10 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer stop()
-	synced := c.mirror.restart()
+	synced := c.caches.restart()
 	// client-go logs what it retries; Synced and Logger say it instead.
 	quiet := logr.NewContext(watching, logr.Discard())
-	for _, s := range c.mirror.stores {
+	for _, s := range c.caches.kinds {
 		parts.Go(func() { s.watch(quiet, c.Client, c.Metadata) })
 	}
 	select {
@@ -186,7 +186,7 @@ func (c *Controller[T]) Add(keys ...types.NamespacedName) {
 // under the same name has another UID. AddUID never blocks.
 func (c *Controller[T]) AddUID(uids ...types.UID) {
 	if c.prepare() == nil {
-		c.queue.Add(c.mirror.keysOf(uids)...)
+		c.queue.Add(c.caches.keysOf(uids)...)
 	}
 }
 
@@ -199,7 +199,7 @@ func (c *Controller[T]) Synced() (bool, error) {
 	if err := c.prepare(); err != nil {
 		return false, err
 	}
-	return c.mirror.status()
+	return c.caches.status()
 }
 
 // Parked returns the objects whose last pass failed and that are not looked at
@@ -209,7 +209,7 @@ func (c *Controller[T]) Parked() map[types.NamespacedName]error { return c.queue
 
 // pass is the Reconcile of the queue.
 func (c *Controller[T]) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	wait, overdue := c.mirror.postpone(key, time.Now())
+	wait, overdue := c.caches.postpone(key, time.Now())
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -233,7 +233,7 @@ func (c *Controller[T]) resync(ctx context.Context) {
 		return
 	}
 	for pause(ctx, c.Resync, nil) {
-		c.queue.Resync(c.mirror.keys("")...)
+		c.queue.Resync(c.caches.keys("")...)
 	}
 }
 
@@ -248,16 +248,16 @@ func (c *Controller[T]) prepare() error {
 		c.queue.Workers, c.queue.Timeout, c.queue.Backoff = c.Workers, c.Timeout, c.Backoff
 		c.queue.Logger = c.Logger
 		c.queue.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) {
-			if !c.mirror.postponed(pass.Key) && c.OnPass != nil {
+			if !c.caches.postponed(pass.Key) && c.OnPass != nil {
 				c.OnPass(pass)
 			}
 		}
-		c.mirror = &mirror{
+		c.caches = &caches{
 			controller: c.name(), lag: cmp.Or(c.WatchLag, time.Minute), logger: c.logger(), wake: c.queue.Add,
 			ignoreStatus: c.IgnoreStatus, keepManagedFields: c.KeepManagedFields,
 		}
-		c.mirror.references = c.references
-		c.invalid = c.mirror.open(c.Kind, c.Owned, c.Referenced)
+		c.caches.references = c.references
+		c.invalid = c.caches.open(c.Kind, c.Owned, c.Referenced)
 	})
 	return c.invalid
 }

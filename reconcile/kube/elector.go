@@ -47,7 +47,7 @@ var errTaken = errors.New("the record is another's")
 
 // acquire waits for the lease. It is false when ctx ended first.
 func (e *elector) acquire(ctx context.Context) bool {
-	watch := releases{leases: e.leases, name: e.name, retry: e.retry}
+	watch := leaseWatch{leases: e.leases, name: e.name, retry: e.retry}
 	defer watch.stop()
 	for ctx.Err() == nil {
 		err := e.try(ctx)
@@ -58,10 +58,10 @@ func (e *elector) acquire(ctx context.Context) bool {
 		wait := e.jittered()
 		if !errors.Is(err, errTaken) && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "lease not read or taken", e.attrs(slog.Any("error", err))...)
-		} else if left := e.left(); left > 0 {
-			wait = min(wait, left)
+		} else if remaining := e.remaining(); remaining > 0 {
+			wait = min(wait, remaining)
 		}
-		pause(ctx, wait, watch.seen(ctx))
+		pause(ctx, wait, watch.freed(ctx))
 	}
 	return false
 }
@@ -70,10 +70,10 @@ func (e *elector) acquire(ctx context.Context) bool {
 func (e *elector) try(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	if err := e.look(ctx); err != nil {
+	if err := e.read(ctx); err != nil {
 		return err
 	}
-	if e.left() > 0 {
+	if e.remaining() > 0 {
 		return errTaken
 	}
 	err := e.write(ctx, e.identity)
@@ -83,10 +83,10 @@ func (e *elector) try(ctx context.Context) error {
 	return err
 }
 
-// keep renews the lease until ctx ends or another elector has taken it.
-func (e *elector) keep(ctx context.Context, t *term) {
+// renew renews the lease until ctx ends or another elector has taken it.
+func (e *elector) renew(ctx context.Context, t *term) {
 	for pause(ctx, e.jittered(), nil) {
-		err := e.settle(ctx, e.identity)
+		err := e.overwrite(ctx, e.identity)
 		switch {
 		case err == nil:
 			t.renew(e.renewed)
@@ -106,11 +106,11 @@ func (e *elector) release(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if e.unsure {
 		bounded, cancel := e.bounded(ctx)
-		err = e.look(bounded)
+		err = e.read(bounded)
 		cancel()
 	}
-	if err == nil && e.mine() && !e.gone {
-		err = e.settle(ctx, "")
+	if err == nil && e.ours() && !e.gone {
+		err = e.overwrite(ctx, "")
 	}
 	if err != nil && !errors.Is(err, errTaken) {
 		e.logger.WarnContext(ctx, "lease not given back", e.attrs(slog.Any("error", err))...)
@@ -118,8 +118,8 @@ func (e *elector) release(ctx context.Context) {
 	e.report(ctx, false)
 }
 
-// settle writes the record over the one that we wrote last.
-func (e *elector) settle(ctx context.Context, holder string) error {
+// overwrite writes the record over the one that we wrote last.
+func (e *elector) overwrite(ctx context.Context, holder string) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	err := e.write(ctx, holder)
@@ -127,17 +127,17 @@ func (e *elector) settle(ctx context.Context, holder string) error {
 		return err
 	}
 	// Somebody has touched the object, or our last answer was lost.
-	if err := e.look(ctx); err != nil {
+	if err := e.read(ctx); err != nil {
 		return err
 	}
-	if !e.mine() {
+	if !e.ours() {
 		return errTaken
 	}
 	return e.write(ctx, holder)
 }
 
-// look reads the record.
-func (e *elector) look(ctx context.Context) error {
+// read reads the record.
+func (e *elector) read(ctx context.Context) error {
 	lease, err := e.leases.Get(ctx, e.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -146,11 +146,11 @@ func (e *elector) look(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	e.see(lease)
+	e.observe(lease)
 	return nil
 }
 
-func (e *elector) see(lease *unstructured.Unstructured) {
+func (e *elector) observe(lease *unstructured.Unstructured) {
 	if e.lease == nil || !reflect.DeepEqual(e.lease.Object["spec"], lease.Object["spec"]) {
 		e.changed = time.Now()
 	}
@@ -187,7 +187,7 @@ func (e *elector) write(ctx context.Context, holder string) error {
 		return err
 	}
 	e.unsure = false
-	e.see(answer)
+	e.observe(answer)
 	// Others may have seen the record since the moment it was sent, and no earlier.
 	e.renewed, e.sent = start, []string{stamp}
 	return nil
@@ -210,7 +210,7 @@ func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	switch {
 	case holder == "": // given back
 		spec["acquireTime"], spec["leaseDurationSeconds"] = stamp, int64(1)
-	case !e.mine():
+	case !e.ours():
 		if e.lease != nil {
 			transitions++
 		}
@@ -232,15 +232,15 @@ func (e *elector) stamp() string {
 	}
 }
 
-// mine tells whether this elector has written the record that was last seen.
-func (e *elector) mine() bool {
+// ours reports whether this elector has written the record that was last seen.
+func (e *elector) ours() bool {
 	return e.holder() == e.identity && slices.Contains(e.sent, e.field("renewTime"))
 }
 
-// left is how long the record still has to stay the same before it may be
+// remaining is how long the record still has to stay the same before it may be
 // overwritten; zero or less is now.
-func (e *elector) left() time.Duration {
-	if e.holder() == "" || e.mine() {
+func (e *elector) remaining() time.Duration {
+	if e.holder() == "" || e.ours() {
 		return 0
 	}
 	duration := e.duration

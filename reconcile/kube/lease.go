@@ -137,7 +137,7 @@ func (l *Lease) lead(ctx context.Context, e *elector) (lost bool, err error) {
 	// The lease is renewed until the work has returned, whatever told it to stop.
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var renewer sync.WaitGroup
-	renewer.Go(func() { e.keep(renewing, t) })
+	renewer.Go(func() { e.renew(renewing, t) })
 	err = work(t, l.Starter) //nolint:contextcheck // t is made from ctx
 	stop()
 	renewer.Wait()

@@ -120,7 +120,7 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[str
 	if after == nil {
 		after = map[string]any{}
 	}
-	s.settle(before, after, generation, time.Now())
+	s.merge(before, after, generation, time.Now())
 	// By way of T, so that a field which it does not have is not written again
 	// and again.
 	whole, err := toMap(object)

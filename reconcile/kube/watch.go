@@ -18,32 +18,32 @@ import (
 )
 
 // watch keeps the store until ctx ends.
-func (s *store) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
-	api := s.through(client, metadata)
+func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
+	api := k.through(client, metadata)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if !s.calls.enter(ctx) {
+			if !k.calls.enter(ctx) {
 				return nil, ctx.Err()
 			}
-			defer s.calls.leave()
+			defer k.calls.leave()
 			if options.ResourceVersion == "0" {
 				// That is any state, however old. A new leader must not begin
 				// behind what its predecessor wrote.
 				options.ResourceVersion = ""
 			}
-			s.selecting(&options)
+			k.selecting(&options)
 			found, err := api.list(ctx, options)
-			s.failed(ctx, err)
+			k.failed(ctx, err)
 			return found, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			s.selecting(&options)
+			k.selecting(&options)
 			w, err := api.watch(ctx, options)
-			s.failed(ctx, err)
+			k.failed(ctx, err)
 			return w, err
 		},
 	}, api.client)
-	reflector := cache.NewReflectorWithOptions(source, api.example, s, cache.ReflectorOptions{Name: s.kind.Resource.String()})
+	reflector := cache.NewReflectorWithOptions(source, api.example, k, cache.ReflectorOptions{Name: k.kind.Resource.String()})
 	// Not RunWithContext, which hands errors to a handler that all of the process
 	// shares, and that sleeps.
 	backoff := reconcile.Backoff{Max: 30 * time.Second, Jitter: 0.5}
@@ -58,7 +58,7 @@ func (s *store) watch(ctx context.Context, client dynamic.Interface, metadata cl
 		pause(ctx, delay, nil)
 	}
 	// A reflector does not wait for its last list.
-	s.calls.wait()
+	k.calls.wait()
 }
 
 // api is how a kind is listed and watched.
@@ -70,9 +70,9 @@ type api struct {
 }
 
 // through chooses the client.
-func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
-	if !s.kind.Whole && metadata != nil {
-		resource := metadata.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+func (k *kindCache) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
+	if !k.kind.Whole && metadata != nil {
+		resource := metadata.Resource(k.kind.Resource).Namespace(k.kind.Namespace)
 		return api{
 			client: metadata, example: &metav1.PartialObjectMetadata{}, watch: resource.Watch,
 			list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -80,7 +80,7 @@ func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interf
 			},
 		}
 	}
-	resource := client.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+	resource := client.Resource(k.kind.Resource).Namespace(k.kind.Namespace)
 	return api{
 		client: client, example: &unstructured.Unstructured{}, watch: resource.Watch,
 		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -89,21 +89,21 @@ func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interf
 	}
 }
 
-func (s *store) selecting(options *metav1.ListOptions) {
-	options.LabelSelector, options.FieldSelector = s.kind.LabelSelector, s.kind.FieldSelector
+func (k *kindCache) selecting(options *metav1.ListOptions) {
+	options.LabelSelector, options.FieldSelector = k.kind.LabelSelector, k.kind.FieldSelector
 }
 
 // failed takes note of whether lists and watches work.
-func (s *store) failed(ctx context.Context, err error) {
+func (k *kindCache) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.mu.Lock()
-	s.err = err
-	s.mu.Unlock()
+	k.all.mu.Lock()
+	k.err = err
+	k.all.mu.Unlock()
 	if err != nil {
-		s.logger.WarnContext(ctx, "watch failed", slog.String("controller", s.controller),
-			slog.String("kind", s.kind.Resource.GroupResource().String()), slog.Any("error", err))
+		k.all.logger.WarnContext(ctx, "watch failed", slog.String("controller", k.all.controller),
+			slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("error", err))
 	}
 }
 

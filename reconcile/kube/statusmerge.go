@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// settle does to the status after an update, in the form that JSON has, what
+// merge does to the status after an update, in the form that JSON has, what
 // [Status.Update] promises. It changes only after.
-func (s *Status[T]) settle(before, after map[string]any, generation int64, now time.Time) {
+func (s *Status[T]) merge(before, after map[string]any, generation int64, now time.Time) {
 	if generation > 0 {
 		after["observedGeneration"] = generation
 	}

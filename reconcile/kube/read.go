@@ -32,13 +32,13 @@ func (c *Controller[T]) Get(key types.NamespacedName) (T, error) {
 	if err := c.prepare(); err != nil {
 		return none, err
 	}
-	data, err := c.mirror.own.read(key)
+	data, err := c.caches.own.read(key)
 	if err != nil {
-		return none, c.mirror.own.describe(key, err)
+		return none, c.caches.own.describe(key, err)
 	}
 	object, err := decode[T](data)
 	if err != nil {
-		return none, c.mirror.own.describe(key, err)
+		return none, c.caches.own.describe(key, err)
 	}
 	return object, nil
 }
@@ -52,12 +52,12 @@ func (c *Controller[T]) List(namespace string) ([]T, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
-	if !c.mirror.own.known() {
-		return nil, c.mirror.own.describe(types.NamespacedName{}, ErrNotSynced)
+	if !c.caches.own.known() {
+		return nil, c.caches.own.describe(types.NamespacedName{}, ErrNotSynced)
 	}
 	var errs []error
 	var objects []T
-	for _, key := range c.mirror.keys(namespace) {
+	for _, key := range c.caches.keys(namespace) {
 		object, err := c.Get(key)
 		switch {
 		case err == nil:
@@ -72,10 +72,10 @@ func (c *Controller[T]) List(namespace string) ([]T, error) {
 // Keys returns the keys of the objects of a namespace, or of all for "", in the
 // order of namespace and name: none before the first list of a Start.
 func (c *Controller[T]) Keys(namespace string) []types.NamespacedName {
-	if c.prepare() != nil || !c.mirror.own.known() {
+	if c.prepare() != nil || !c.caches.own.known() {
 		return nil
 	}
-	return c.mirror.keys(namespace)
+	return c.caches.keys(namespace)
 }
 
 // Children returns copies of the objects of an owned kind whose controller is
@@ -83,15 +83,15 @@ func (c *Controller[T]) Keys(namespace string) []types.NamespacedName {
 // not Whole they hold only metadata, and are of the kind PartialObjectMetadata.
 // The error wraps [ErrNotSynced] or [ErrNotWatched].
 func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
-	s, err := c.store(resource)
+	k, err := c.kindCache(resource)
 	if err != nil {
 		return nil, err
 	}
 	var children []*unstructured.Unstructured
-	for _, data := range s.owned(owner) {
+	for _, data := range k.owned(owner) {
 		child, err := decode[*unstructured.Unstructured](data)
 		if err != nil {
-			return nil, s.describe(types.NamespacedName{}, err)
+			return nil, k.describe(types.NamespacedName{}, err)
 		}
 		children = append(children, child)
 	}
@@ -103,13 +103,13 @@ func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionRe
 // the kind PartialObjectMetadata. The error wraps [ErrAbsent], [ErrNotSynced] or
 // [ErrNotWatched], or is the panic of ReferencesOf for that object.
 func (c *Controller[T]) Lookup(reference Reference) (*unstructured.Unstructured, error) {
-	s, err := c.store(reference.Resource)
+	k, err := c.kindCache(reference.Resource)
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.read(reference.key())
+	data, err := k.read(reference.key())
 	if err != nil {
-		return nil, s.describe(reference.key(), err)
+		return nil, k.describe(reference.key(), err)
 	}
 	return decode[*unstructured.Unstructured](data)
 }
@@ -121,22 +121,22 @@ func (c *Controller[T]) Users(reference Reference) []types.NamespacedName {
 	if c.prepare() != nil {
 		return nil
 	}
-	return c.mirror.usersOf(reference)
+	return c.caches.usersOf(reference)
 }
 
-// store returns that of a resource once it is synced.
-func (c *Controller[T]) store(resource schema.GroupVersionResource) (*store, error) {
+// kindCache returns that of a resource once it is synced.
+func (c *Controller[T]) kindCache(resource schema.GroupVersionResource) (*kindCache, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
-	s := c.mirror.store(resource)
-	if s == nil {
+	k := c.caches.kind(resource)
+	if k == nil {
 		return nil, fmt.Errorf("kube: %s: %w", resource.GroupResource(), ErrNotWatched)
 	}
-	if !s.known() {
-		return nil, s.describe(types.NamespacedName{}, ErrNotSynced)
+	if !k.known() {
+		return nil, k.describe(types.NamespacedName{}, ErrNotSynced)
 	}
-	return s, nil
+	return k, nil
 }
 
 // decode makes a new T of its JSON form.

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// releases tells as soon as a lease is given back. It only makes the next look
+// leaseWatch tells as soon as a lease is given back. It only makes the next look
 // early: without it, the lease is looked at every retry period.
-type releases struct {
+type leaseWatch struct {
 	leases dynamic.ResourceInterface
 	name   string
 	retry  time.Duration
@@ -26,33 +26,33 @@ type releases struct {
 	watcher sync.WaitGroup
 }
 
-// seen starts the watch, at the first call, and returns the channel that
+// freed starts the watch, at the first call, and returns the channel that
 // receives when the lease is free.
-func (r *releases) seen(ctx context.Context) <-chan struct{} {
-	if r.found == nil {
-		r.found = make(chan struct{}, 1)
-		ctx, r.cancel = context.WithCancel(ctx)
-		r.watcher.Go(func() { r.run(ctx) })
+func (l *leaseWatch) freed(ctx context.Context) <-chan struct{} {
+	if l.found == nil {
+		l.found = make(chan struct{}, 1)
+		ctx, l.cancel = context.WithCancel(ctx)
+		l.watcher.Go(func() { l.run(ctx) })
 	}
-	return r.found
+	return l.found
 }
 
 // stop ends the watch and waits for it.
-func (r *releases) stop() {
-	if r.cancel != nil {
-		r.cancel()
-		r.watcher.Wait()
+func (l *leaseWatch) stop() {
+	if l.cancel != nil {
+		l.cancel()
+		l.watcher.Wait()
 	}
 }
 
-func (r *releases) run(ctx context.Context) {
-	backoff := reconcile.Backoff{Min: r.retry, Max: max(time.Minute, 2*r.retry), Jitter: 0.2}
+func (l *leaseWatch) run(ctx context.Context) {
+	backoff := reconcile.Backoff{Min: l.retry, Max: max(time.Minute, 2*l.retry), Jitter: 0.2}
 	for failures := 1; ctx.Err() == nil; failures++ {
 		// Without a resourceVersion the watch begins with the present state, so
 		// that nothing is missed between a look and it.
-		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", r.name).String()}
-		if w, err := r.leases.Watch(ctx, options); err == nil {
-			if r.follow(ctx, w) {
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", l.name).String()}
+		if w, err := l.leases.Watch(ctx, options); err == nil {
+			if l.follow(ctx, w) {
 				failures = 1
 			}
 			w.Stop()
@@ -63,7 +63,7 @@ func (r *releases) run(ctx context.Context) {
 }
 
 // follow reads the watch until it ends, and tells whether it showed anything.
-func (r *releases) follow(ctx context.Context, w watch.Interface) (some bool) {
+func (l *leaseWatch) follow(ctx context.Context, w watch.Interface) (some bool) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -79,7 +79,7 @@ func (r *releases) follow(ctx context.Context, w watch.Interface) (some bool) {
 			}
 			if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder == "" {
 				select {
-				case r.found <- struct{}{}:
+				case l.found <- struct{}{}:
 				default:
 				}
 			}

@@ -15,15 +15,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store is what the watch of one kind shows. A reflector writes it.
-type store struct {
-	*mirror
-
+// kindCache is what the watch of one kind shows. A reflector writes it.
+type kindCache struct {
+	all                   *caches
 	kind                  Kind
 	isOwned, isReferenced bool
 	calls                 calls
 
-	// The lock of the mirror guards the rest.
+	// The lock of caches guards the rest.
 	objects  map[types.NamespacedName]*objectState
 	children map[types.UID]map[types.NamespacedName]bool // by the UID of their controller
 	synced   bool
@@ -47,212 +46,212 @@ type observed struct {
 }
 
 var (
-	_ cache.TransformingStore      = (*store)(nil)
-	_ cache.ResourceVersionUpdater = (*store)(nil)
+	_ cache.TransformingStore      = (*kindCache)(nil)
+	_ cache.ResourceVersionUpdater = (*kindCache)(nil)
 )
 
-func newStore(m *mirror, kind Kind) *store {
-	return &store{mirror: m, kind: kind, objects: map[types.NamespacedName]*objectState{}}
+func newKindCache(all *caches, kind Kind) *kindCache {
+	return &kindCache{all: all, kind: kind, objects: map[types.NamespacedName]*objectState{}}
 }
 
 // Add implements cache.ReflectorStore.
-func (s *store) Add(seen any) error { return s.Update(seen) }
+func (k *kindCache) Add(seen any) error { return k.Update(seen) }
 
 // Update implements cache.ReflectorStore.
-func (s *store) Update(seen any) error {
-	key, now, err := s.observe(seen)
+func (k *kindCache) Update(seen any) error {
+	key, now, err := k.observe(seen)
 	if err != nil {
 		return err
 	}
 	var found wakeSet
-	s.mu.Lock()
-	s.set(&found, key, now)
-	s.mu.Unlock()
-	s.wakeAll(found.keys)
+	k.all.mu.Lock()
+	k.set(&found, key, now)
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
 	return nil
 }
 
 // Delete implements cache.ReflectorStore. An object that left the selector is
 // deleted, too, for a watch.
-func (s *store) Delete(seen any) error {
+func (k *kindCache) Delete(seen any) error {
 	m, ok := seen.(metav1.Object)
 	if !ok {
-		return s.unexpected(seen)
+		return k.unexpected(seen)
 	}
 	var found wakeSet
-	s.mu.Lock()
-	s.set(&found, KeyOf(m), observed{})
-	s.mu.Unlock()
-	s.wakeAll(found.keys)
+	k.all.mu.Lock()
+	k.set(&found, KeyOf(m), observed{})
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
 	return nil
 }
 
 // Replace implements cache.ReflectorStore: the result of a list.
-func (s *store) Replace(list []any, version string) error {
+func (k *kindCache) Replace(list []any, version string) error {
 	listed := make(map[types.NamespacedName]observed, len(list))
 	for _, seen := range list {
-		key, now, err := s.observe(seen)
+		key, now, err := k.observe(seen)
 		if err != nil {
 			return err
 		}
 		listed[key] = now
 	}
 	var found wakeSet
-	s.mu.Lock()
-	first := !s.synced
-	if first && s == s.own {
+	k.all.mu.Lock()
+	first := !k.synced
+	if first && k == k.all.own {
 		for key := range listed { // changed or not
 			found.add(key)
 		}
 	}
-	for key := range s.objects {
+	for key := range k.objects {
 		if _, ok := listed[key]; !ok {
-			s.set(&found, key, observed{})
+			k.set(&found, key, observed{})
 		}
 	}
 	for key, now := range listed {
-		s.set(&found, key, now)
+		k.set(&found, key, now)
 	}
-	s.synced, s.err = true, nil
-	released := s.advance(parseVersion(version))
+	k.synced, k.err = true, nil
+	released := k.advance(parseVersion(version))
 	if first {
-		s.settled()
+		k.all.closeIfSynced()
 	}
-	s.mu.Unlock()
-	s.wakeAll(found.keys)
-	s.wake(released...)
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
+	k.all.wake(released...)
 	return nil
 }
 
 // Resync implements cache.ReflectorStore. There is nothing to do.
-func (s *store) Resync() error { return nil }
+func (k *kindCache) Resync() error { return nil }
 
 // Transformer implements cache.TransformingStore: a first state that is streamed
 // is collected without what is dropped anyway.
-func (s *store) Transformer() cache.TransformFunc {
+func (k *kindCache) Transformer() cache.TransformFunc {
 	return func(seen any) (any, error) {
-		s.slim(seen)
+		k.slim(seen)
 		return seen, nil
 	}
 }
 
 // UpdateResourceVersion implements cache.ResourceVersionUpdater: the watch has
 // come to version, by an event or without.
-func (s *store) UpdateResourceVersion(version string) {
-	s.mu.Lock()
-	released := s.advance(parseVersion(version))
-	s.mu.Unlock()
-	s.wake(released...)
+func (k *kindCache) UpdateResourceVersion(version string) {
+	k.all.mu.Lock()
+	released := k.advance(parseVersion(version))
+	k.all.mu.Unlock()
+	k.all.wake(released...)
 }
 
 // advance takes note of how far the watch has come, and returns the keys that
 // waited for it. The lock is held. A server that was restored from a backup
 // counts from a lower version.
-func (s *store) advance(version uint64) []types.NamespacedName {
-	s.version = version
-	return s.writes.seen(s, version)
+func (k *kindCache) advance(version uint64) []types.NamespacedName {
+	k.version = version
+	return k.all.writes.seen(k, version)
 }
 
 // set stores the state of an object and adds to found the keys that this
 // concerns. The lock is held.
-func (s *store) set(found *wakeSet, key types.NamespacedName, now observed) {
-	old, state := s.objects[key], now.state
+func (k *kindCache) set(found *wakeSet, key types.NamespacedName, now observed) {
+	old, state := k.objects[key], now.state
 	if old == nil && state == nil || old != nil && state != nil && old.uid == state.uid && old.version == state.version {
 		return
 	}
 	// Before the indexes change: they must lead from both states.
-	quiet := s.ignoreStatus && s == s.own && old.sameButStatus(state)
+	quiet := k.all.ignoreStatus && k == k.all.own && old.sameButStatus(state)
 	if !quiet {
-		s.affected(found, s, key, old, state)
+		k.all.affected(found, k, key, old, state)
 	}
-	if s.refers() {
-		s.graph.set(s.reference(key), now.references)
+	if k.refers() {
+		k.all.graph.set(k.reference(key), now.references)
 	}
 	if old != nil {
-		s.unindex(key, old)
+		k.unindex(key, old)
 	}
 	if state == nil {
-		delete(s.objects, key)
+		delete(k.objects, key)
 		return
 	}
-	s.objects[key] = state
-	s.index(key, now)
+	k.objects[key] = state
+	k.index(key, now)
 }
 
-func (s *store) unindex(key types.NamespacedName, old *objectState) {
-	if s == s.own {
-		delete(s.keyOf, old.uid)
+func (k *kindCache) unindex(key types.NamespacedName, old *objectState) {
+	if k == k.all.own {
+		delete(k.all.keyOf, old.uid)
 	}
-	if delete(s.children[old.owner], key); len(s.children[old.owner]) == 0 {
-		delete(s.children, old.owner)
+	if delete(k.children[old.owner], key); len(k.children[old.owner]) == 0 {
+		delete(k.children, old.owner)
 	}
 }
 
-func (s *store) index(key types.NamespacedName, now observed) {
+func (k *kindCache) index(key types.NamespacedName, now observed) {
 	state := now.state
-	if s == s.own {
-		if s.keyOf == nil {
-			s.keyOf = map[types.UID]types.NamespacedName{}
+	if k == k.all.own {
+		if k.all.keyOf == nil {
+			k.all.keyOf = map[types.UID]types.NamespacedName{}
 		}
-		s.keyOf[state.uid] = key
+		k.all.keyOf[state.uid] = key
 	}
-	if s.isOwned && state.owner != "" {
-		if s.children == nil {
-			s.children = map[types.UID]map[types.NamespacedName]bool{}
+	if k.isOwned && state.owner != "" {
+		if k.children == nil {
+			k.children = map[types.UID]map[types.NamespacedName]bool{}
 		}
-		if s.children[state.owner] == nil {
-			s.children[state.owner] = map[types.NamespacedName]bool{}
+		if k.children[state.owner] == nil {
+			k.children[state.owner] = map[types.NamespacedName]bool{}
 		}
-		s.children[state.owner][key] = true
+		k.children[state.owner][key] = true
 	}
 }
 
-func (s *store) wakeAll(keys map[types.NamespacedName]bool) {
-	s.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
+func (k *kindCache) wakeAll(keys map[types.NamespacedName]bool) {
+	k.all.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
 }
 
 // observe makes what is kept of an object that the watch delivered, which it may
 // change.
-func (s *store) observe(seen any) (types.NamespacedName, observed, error) {
+func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 	m, ok := seen.(metav1.Object)
 	if !ok {
-		return types.NamespacedName{}, observed{}, s.unexpected(seen)
+		return types.NamespacedName{}, observed{}, k.unexpected(seen)
 	}
 	key := KeyOf(m)
 	state := &objectState{uid: m.GetUID(), version: m.GetResourceVersion(), generation: m.GetGeneration()}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		state.owner = controller.UID
 	}
-	s.slim(seen)
+	k.slim(seen)
 	data, err := json.Marshal(seen)
 	if err != nil {
-		return key, observed{}, s.describe(key, err)
+		return key, observed{}, k.describe(key, err)
 	}
 	state.data = data
 	now := observed{state: state}
-	if s.refers() {
-		if now.references, err = s.references(s.reference(key), data); err != nil {
+	if k.refers() {
+		if now.references, err = k.all.references(k.reference(key), data); err != nil {
 			state.err = fmt.Errorf("references: %w", err)
-			if s == s.own {
+			if k == k.all.own {
 				return key, now, nil // the error of its passes, which are logged
 			}
-			s.logger.Warn("references failed", slog.String("controller", s.controller),
-				slog.String("kind", s.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
+			k.all.logger.Warn("references failed", slog.String("controller", k.all.controller),
+				slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
 		}
 	}
 	return key, now, nil
 }
 
 // refers reports whether objects of the kind are in the graph of references.
-func (s *store) refers() bool { return s == s.own || s.isReferenced }
+func (k *kindCache) refers() bool { return k == k.all.own || k.isReferenced }
 
-func (s *store) reference(key types.NamespacedName) Reference {
-	return Reference{Resource: s.kind.Resource, Namespace: key.Namespace, Name: key.Name}
+func (k *kindCache) reference(key types.NamespacedName) Reference {
+	return Reference{Resource: k.kind.Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 // slim drops what is not kept of an object that the watch delivered.
-func (s *store) slim(seen any) {
-	if m, ok := seen.(metav1.Object); ok && !s.keepManagedFields {
+func (k *kindCache) slim(seen any) {
+	if m, ok := seen.(metav1.Object); ok && !k.all.keepManagedFields {
 		m.SetManagedFields(nil)
 	}
 	partial := metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}
@@ -260,19 +259,19 @@ func (s *store) slim(seen any) {
 	case *metav1.PartialObjectMetadata:
 		object.TypeMeta = partial
 	case *unstructured.Unstructured:
-		if !s.kind.Whole {
+		if !k.kind.Whole {
 			object.Object = map[string]any{"apiVersion": partial.APIVersion, "kind": partial.Kind, "metadata": object.Object["metadata"]}
 		}
 	}
 }
 
 // read returns the JSON of an object.
-func (s *store) read(key types.NamespacedName) ([]byte, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	state := s.objects[key]
+func (k *kindCache) read(key types.NamespacedName) ([]byte, error) {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
+	state := k.objects[key]
 	switch {
-	case !s.synced:
+	case !k.synced:
 		return nil, ErrNotSynced
 	case state == nil:
 		return nil, ErrAbsent
@@ -281,29 +280,29 @@ func (s *store) read(key types.NamespacedName) ([]byte, error) {
 }
 
 // owned returns the JSON of the objects whose controller is owner.
-func (s *store) owned(owner types.UID) [][]byte {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+func (k *kindCache) owned(owner types.UID) [][]byte {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
 	var list [][]byte
-	for _, key := range slices.SortedFunc(maps.Keys(s.children[owner]), compareKeys) {
-		list = append(list, s.objects[key].data)
+	for _, key := range slices.SortedFunc(maps.Keys(k.children[owner]), compareKeys) {
+		list = append(list, k.objects[key].data)
 	}
 	return list
 }
 
-func (s *store) known() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.synced
+func (k *kindCache) known() bool {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
+	return k.synced
 }
 
 // describe says which object or kind err is about.
-func (s *store) describe(key types.NamespacedName, err error) error {
-	return describe(s.kind.Resource, key, err)
+func (k *kindCache) describe(key types.NamespacedName, err error) error {
+	return describe(k.kind.Resource, key, err)
 }
 
-func (s *store) unexpected(seen any) error {
-	return fmt.Errorf("kube: the watch of %s delivered a %T; want an object", s.kind.Resource.GroupResource(), seen)
+func (k *kindCache) unexpected(seen any) error {
+	return fmt.Errorf("kube: the watch of %s delivered a %T; want an object", k.kind.Resource.GroupResource(), seen)
 }
 
 // sameButStatus tells that of two states of one object only the status differs,

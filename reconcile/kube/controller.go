@@ -288,17 +288,21 @@ func (c *Controller[T]) references(from Reference, data []byte) (references []Re
 
 func (c *Controller[T]) validate() error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("kube: Controller[%s]: want a pointer to a struct", t)
+		return fmt.Errorf("kube: the type of the Controller is %s; want a pointer to a struct", t)
 	}
 	switch {
 	case c.Client == nil:
-		return errors.New("kube: Controller.Client: required")
+		return errors.New("kube: Controller.Client is required")
 	case c.Reconcile == nil:
-		return errors.New("kube: Controller.Reconcile: required")
+		return errors.New("kube: Controller.Reconcile is required")
 	case c.WatchLag < 0:
-		return fmt.Errorf("kube: Controller.WatchLag: %v is negative; want 0 (1m default) or more", c.WatchLag)
+		return fmt.Errorf("kube: Controller.WatchLag is %v; want 0 (1m) or more", c.WatchLag)
 	case c.Resync < 0:
-		return fmt.Errorf("kube: Controller.Resync: %v is negative; want 0 (never) or more", c.Resync)
+		return fmt.Errorf("kube: Controller.Resync is %v; want 0 (never) or more", c.Resync)
+	case c.Workers < 0:
+		return fmt.Errorf("kube: Controller.Workers is %d; want 0 (1) or more", c.Workers)
+	case c.Timeout < 0:
+		return fmt.Errorf("kube: Controller.Timeout is %v; want 0 (no bound) or more", c.Timeout)
 	}
 	return nil
 }

@@ -61,14 +61,17 @@ func compareKeys(a, b types.NamespacedName) int {
 
 // validate names the field that is wrong as a field of owner.
 func (k *Kind) validate(owner string) error {
+	if k.Resource.Empty() {
+		return fmt.Errorf("kube: %s.Resource is required", owner)
+	}
 	if k.Resource.Version == "" || k.Resource.Resource == "" {
-		return fmt.Errorf("kube: %s.Resource: %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
+		return fmt.Errorf("kube: %s.Resource is %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
 	}
 	if _, err := labels.Parse(k.LabelSelector); err != nil {
-		return fmt.Errorf("kube: %s.LabelSelector: %w", owner, err)
+		return fmt.Errorf("kube: %s.LabelSelector is %q; want a label selector: %w", owner, k.LabelSelector, err)
 	}
 	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
-		return fmt.Errorf("kube: %s.FieldSelector: %w", owner, err)
+		return fmt.Errorf("kube: %s.FieldSelector is %q; want a field selector: %w", owner, k.FieldSelector, err)
 	}
 	return nil
 }

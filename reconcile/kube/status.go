@@ -64,9 +64,9 @@ type Status[T metav1.Object] struct {
 func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
 	switch {
 	case s.Client == nil:
-		return errors.New("kube: Status.Client: required")
+		return errors.New("kube: Status.Client is required")
 	case s.Resource.Resource == "":
-		return errors.New("kube: Status.Resource: required")
+		return errors.New("kube: Status.Resource is required")
 	}
 	resource := s.Client.Resource(s.Resource).Namespace(object.GetNamespace())
 	generation, uid, name := object.GetGeneration(), object.GetUID(), object.GetName()

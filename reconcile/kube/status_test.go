@@ -274,8 +274,8 @@ func TestAConflictOfStatusWithoutEndIsAnErrorAndSoAreMissingFields(t *testing.T)
 	}
 	s := &kube.Status[*widget]{Client: w, Resource: widgets}
 	require.ErrorContains(t, s.Update(t.Context(), a, ready), "kube: widgets.example.com shop/a: status: ")
-	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client: required")
-	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource: required")
+	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client is required")
+	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource is required")
 }
 
 func TestStatesAreThreeConditionsOfWhichOneIsTrue(t *testing.T) {

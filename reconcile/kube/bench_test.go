@@ -15,7 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// busy is a widget with what a real object carries: labels, annotations,
+// busy is a widget with the metadata of a real object: labels, annotations,
 // conditions, and managedFields.
 func busy(name string) *widget {
 	w := newWidget(name, 1)
@@ -53,7 +53,7 @@ func started(b *testing.B, w *world, objects int, passed chan<- types.Namespaced
 }
 
 // BenchmarkControllerEvent is the time and the allocations from an event to the
-// end of its pass, those of the fake server included.
+// end of its pass, including the fake server.
 func BenchmarkControllerEvent(b *testing.B) {
 	w, passed := newWorld(), make(chan types.NamespacedName)
 	started(b, w, 1, passed)
@@ -91,7 +91,7 @@ func BenchmarkControllerGet(b *testing.B) {
 	})
 }
 
-// BenchmarkControllerMemory is what one object costs in the cache, beside the
+// BenchmarkControllerMemory is the memory of one object in the cache, beside the
 // same object as an informer keeps it: decoded, or unstructured.
 func BenchmarkControllerMemory(b *testing.B) {
 	const objects = 10_000

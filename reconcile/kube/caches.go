@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// caches is what the watches of a controller show, with the indexes that lead
-// from any object to the keys to be reconciled. One lock guards it and its
-// stores.
+// caches holds the cache of each kind that a Controller watches, and the indexes
+// that map a change of any object to the keys to reconcile. One lock guards it and
+// the cache of each kind.
 type caches struct {
 	controller        string
 	lag               time.Duration
@@ -29,13 +29,13 @@ type caches struct {
 	kinds []*kindCache // own is the first
 
 	mu     sync.RWMutex
-	synced chan struct{} // closed when all stores are, since the last restart
+	synced chan struct{} // closed when every kind is synced, since the last restart
 	keyOf  map[types.UID]types.NamespacedName
 	graph  referenceGraph
 	writes pendingWrites
 }
 
-// open makes the stores.
+// open makes the cache of each kind.
 func (c *caches) open(own Kind, owned, referenced []Kind) error {
 	own.Whole = true
 	if err := own.validate("Controller.Kind"); err != nil {
@@ -82,9 +82,9 @@ func (c *caches) kind(resource schema.GroupVersionResource) *kindCache {
 	return nil
 }
 
-// restart forgets that anything was known, and returns the channel that closes
-// when everything is again. The objects stay, so that those which have gone
-// meanwhile are noticed.
+// restart marks every kind as not synced, and returns the channel that closes when
+// all are synced again. The objects stay, so that the next list shows which were
+// deleted.
 func (c *caches) restart() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *caches) restart() <-chan struct{} {
 	return c.synced
 }
 
-// closeIfSynced closes synced when the last store has been filled. The lock is held.
+// closeIfSynced closes synced once every kind is synced. The lock is held.
 func (c *caches) closeIfSynced() {
 	for _, k := range c.kinds {
 		if !k.synced {
@@ -125,7 +125,7 @@ func (c *caches) status() (synced bool, err error) {
 	return synced, errors.Join(errs...)
 }
 
-// keys returns those of the controller's own kind in order.
+// keys returns the keys of the objects of the Controller's kind, in order.
 func (c *caches) keys(namespace string) []types.NamespacedName {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -139,8 +139,8 @@ func (c *caches) keys(namespace string) []types.NamespacedName {
 	return keys
 }
 
-// keysOf returns the keys of the controller's own objects with these UIDs. It
-// leaves out the UIDs of other objects.
+// keysOf returns the keys of the objects of the Controller's kind with these UIDs.
+// It leaves out UIDs of other objects.
 func (c *caches) keysOf(uids []types.UID) []types.NamespacedName {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -161,8 +161,8 @@ func (c *caches) usersOf(reference Reference) []types.NamespacedName {
 	return slices.SortedFunc(maps.Keys(found.keys), compareKeys)
 }
 
-// affected adds to found the keys to reconcile because the object of k with that
-// key was old and is now object; either may be nil. The lock is held.
+// affected adds to found the keys to reconcile after the object of k with that key
+// changed from old to object. Either may be nil. The lock is held.
 func (c *caches) affected(found *wakeSet, k *kindCache, key types.NamespacedName, old, object *objectState) {
 	if k == c.own {
 		found.add(key)

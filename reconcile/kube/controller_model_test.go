@@ -20,9 +20,9 @@ import (
 )
 
 // TestNoChangeIsLostWhateverTheWatchesDo makes random changes to objects, their
-// children and what they refer to, while watches are cut, expire, stand still
+// children and the objects they refer to, while watches are cut, expire, stand still
 // and fail, and passes fail at random. The dumb model is the world itself: in the
-// end, the last pass of each object must have seen what is.
+// end, the last pass of each object must have seen the current state.
 func TestNoChangeIsLostWhateverTheWatchesDo(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -75,7 +75,7 @@ spec:
                     lastTransitionTime: {type: string, format: date-time}
 `
 
-// TestAControllerOnARealServer runs what needs one on a single API server: each
+// TestAControllerOnARealServer runs the tests that need one on a single API server: each
 // subtest has a namespace and a user of its own.
 func TestAControllerOnARealServer(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,7 @@ func (s *site) apply(t *testing.T, name string, size int) {
 		"{apiVersion: example.com/v1, kind: Widget, metadata: {namespace: %s, name: %s}, spec: {size: %d, secret: token}}", s.ns, name, size)))
 }
 
-// requests are those of the controller but watches.
+// requests returns the requests of the controller except watches.
 func (s *site) requests(t *testing.T) []string {
 	t.Helper()
 	all, err := s.cluster.Requests(s.ns)
@@ -233,7 +233,7 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// body is that of a watch.
+// body is the body of a watch.
 type body struct {
 	io.ReadCloser
 
@@ -462,7 +462,7 @@ func referenceChain(s *site) {
 	require.NoError(t, err)
 	c := &kube.Controller[*widget]{Client: s.client, Metadata: only, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}}
 	c.Referenced = []kube.Kind{{Resource: maps1, Namespace: s.ns, Whole: true}, {Resource: secrets, Namespace: s.ns}}
-	config := kube.Reference{Resource: maps1, Namespace: s.ns, Name: "token"} // what the spec names
+	config := kube.Reference{Resource: maps1, Namespace: s.ns, Name: "token"} // named by the spec
 	key := kube.Reference{Resource: secrets, Namespace: s.ns, Name: "key"}
 	c.References = func(*widget) []kube.Reference { return []kube.Reference{config} }
 	c.ReferencesOf = func(_ kube.Reference, o *unstructured.Unstructured) []kube.Reference {
@@ -799,7 +799,7 @@ func finalizerRace(s *site) {
 }
 
 // statusWriters has several writers, each with a condition of its own, and one
-// who edits the spec.
+// that edits the spec.
 func statusWriters(s *site) {
 	t := s.t
 	s.apply(t, "a", 1)

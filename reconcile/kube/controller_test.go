@@ -23,7 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// passes writes down what a controller does.
+// passes records the passes of a controller.
 type passes struct {
 	mu   sync.Mutex
 	list []string
@@ -620,7 +620,7 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.fails(widgets, errNetwork) // it is said before anything is known
+				w.fails(widgets, errNetwork) // the error comes before any list
 				c, _ := watching(w)
 				spoil(c)
 				require.ErrorContains(t, c.Start(t.Context()), want)

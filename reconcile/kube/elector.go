@@ -18,8 +18,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// elector knows the record of a lease and writes it. It is used by one
-// goroutine at a time.
+// elector reads and writes the record of a lease. It is used by one goroutine at a
+// time.
 type elector struct {
 	leases                    dynamic.ResourceInterface
 	namespace, name, identity string
@@ -28,24 +28,24 @@ type elector struct {
 	onChange                  func(LeaseState)
 	reported                  LeaseState
 
-	// lease is the object as last seen, and gone is whether it has been deleted
-	// since. A deleted record binds as long as if it were there.
+	// lease is the last observed object, and gone is whether it was deleted since. A
+	// deleted record binds as long as an existing one.
 	lease *unstructured.Unstructured
 	gone  bool
-	// changed is when, by our clock, the record became what it is.
+	// changed is the local time at which the last change of the record was observed.
 	changed time.Time
-	// renewed is when our last write that succeeded was sent.
+	// renewed is the time at which the last successful write was sent.
 	renewed time.Time
-	// sent are the renewTimes that we have written, or may have written: an
-	// answer can be lost. unsure is whether that of the last write was.
+	// sent are the renewTimes of the writes that succeeded or may have succeeded,
+	// because an answer can be lost. unsure is whether the last answer was lost.
 	sent   []string
 	unsure bool
 }
 
-// errTaken: the record was written by another elector.
-var errTaken = errors.New("the record is another's")
+// errTaken means that another elector wrote the record.
+var errTaken = errors.New("another elector holds the lease")
 
-// acquire waits for the lease. It is false when ctx ended first.
+// acquire waits for the lease. It returns false when ctx ended first.
 func (e *elector) acquire(ctx context.Context) bool {
 	watch := leaseWatch{leases: e.leases, name: e.name, retry: e.retry}
 	defer watch.stop()
@@ -78,12 +78,12 @@ func (e *elector) try(ctx context.Context) error {
 	}
 	err := e.write(ctx, e.identity)
 	if outdated(err) {
-		return errTaken // by one that was faster
+		return errTaken // by an elector that was faster
 	}
 	return err
 }
 
-// renew renews the lease until ctx ends or another elector has taken it.
+// renew renews the lease periodically until ctx ends or another elector has taken it.
 func (e *elector) renew(ctx context.Context, t *term) {
 	for pause(ctx, e.jittered(), nil) {
 		err := e.overwrite(ctx, e.identity)
@@ -100,7 +100,7 @@ func (e *elector) renew(ctx context.Context, t *term) {
 	}
 }
 
-// release gives the lease back if it is ours.
+// release releases the lease if this elector holds it.
 func (e *elector) release(ctx context.Context) {
 	var err error
 	ctx = context.WithoutCancel(ctx)
@@ -118,7 +118,7 @@ func (e *elector) release(ctx context.Context) {
 	e.report(ctx, false)
 }
 
-// overwrite writes the record over the one that we wrote last.
+// overwrite replaces the last record that this elector wrote.
 func (e *elector) overwrite(ctx context.Context, holder string) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
@@ -126,7 +126,7 @@ func (e *elector) overwrite(ctx context.Context, holder string) error {
 	if !outdated(err) {
 		return err
 	}
-	// Somebody has touched the object, or our last answer was lost.
+	// Another client has changed the object, or the last answer was lost.
 	if err := e.read(ctx); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (e *elector) overwrite(ctx context.Context, holder string) error {
 	return e.write(ctx, holder)
 }
 
-// read reads the record.
+// read gets the record.
 func (e *elector) read(ctx context.Context) error {
 	lease, err := e.leases.Get(ctx, e.name, metav1.GetOptions{})
 	switch {
@@ -157,8 +157,8 @@ func (e *elector) observe(lease *unstructured.Unstructured) {
 	e.lease, e.gone = lease, false
 }
 
-// write makes one request. It fails with a conflict, or with what outdated
-// takes for one, if the object is not the one that was last seen.
+// write sends one request. Its error is outdated if the object is not the one that
+// was last observed.
 func (e *elector) write(ctx context.Context, holder string) error {
 	next := &unstructured.Unstructured{Object: map[string]any{}}
 	if e.lease != nil {
@@ -166,7 +166,7 @@ func (e *elector) write(ctx context.Context, holder string) error {
 	}
 	stamp := e.fill(next, holder)
 	e.sent = append(e.sent, stamp)
-	// More than an API server takes to answer or to forget a request.
+	// 64 writes take longer than an API server needs to answer or drop a request.
 	e.sent = e.sent[max(0, len(e.sent)-64):]
 
 	e.unsure = true
@@ -188,17 +188,17 @@ func (e *elector) write(ctx context.Context, holder string) error {
 	}
 	e.unsure = false
 	e.observe(answer)
-	// Others may have seen the record since the moment it was sent, and no earlier.
+	// Other electors can have observed the record no earlier than it was sent.
 	e.renewed, e.sent = start, []string{stamp}
 	return nil
 }
 
-// outdated tells that an object was not as the write expected it.
+// outdated reports whether a write failed because the object had changed.
 func outdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
-// fill writes the record as client-go does and returns its renewTime.
+// fill sets the fields of the record as client-go does, and returns its renewTime.
 func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	spec, ok := lease.Object["spec"].(map[string]any)
 	if !ok {
@@ -208,7 +208,7 @@ func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	stamp := e.stamp()
 	transitions, _ := spec["leaseTransitions"].(int64)
 	switch {
-	case holder == "": // given back
+	case holder == "": // released
 		spec["acquireTime"], spec["leaseDurationSeconds"] = stamp, int64(1)
 	case !e.ours():
 		if e.lease != nil {
@@ -223,7 +223,8 @@ func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	return stamp
 }
 
-// stamp is the time in the form of the API, different from those sent before.
+// stamp returns the current time in the format of the API, distinct from the times
+// sent before.
 func (e *elector) stamp() string {
 	for now := time.Now().UTC(); ; now = now.Add(time.Microsecond) {
 		if stamp := now.Format(metav1.RFC3339Micro); !slices.Contains(e.sent, stamp) {
@@ -232,13 +233,13 @@ func (e *elector) stamp() string {
 	}
 }
 
-// ours reports whether this elector has written the record that was last seen.
+// ours reports whether this elector wrote the last observed record.
 func (e *elector) ours() bool {
 	return e.holder() == e.identity && slices.Contains(e.sent, e.field("renewTime"))
 }
 
-// remaining is how long the record still has to stay the same before it may be
-// overwritten; zero or less is now.
+// remaining returns how long the record must stay the same before it may be
+// overwritten. Zero or less means now.
 func (e *elector) remaining() time.Duration {
 	if e.holder() == "" || e.ours() {
 		return 0
@@ -281,7 +282,7 @@ func (e *elector) attrs(more ...slog.Attr) []any {
 	return list
 }
 
-// bounded leaves time for a second attempt before the deadline.
+// bounded returns a ctx that leaves time for a second attempt before the deadline.
 func (e *elector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, e.deadline/2)
 }
@@ -293,8 +294,7 @@ func (e *elector) jittered() time.Duration {
 
 func (e *elector) longestRetry() time.Duration { return e.retry + e.retry/5 }
 
-// pause waits for d, or less if early receives something. It is false when ctx
-// ended.
+// pause waits for d, or until early receives. It returns false when ctx ended.
 func pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

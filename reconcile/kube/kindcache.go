@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// kindCache is what the watch of one kind shows. A reflector writes it.
+// kindCache holds the objects of one kind as its watch shows them. A reflector
+// writes it.
 type kindCache struct {
 	all                   *caches
 	kind                  Kind
@@ -26,20 +27,21 @@ type kindCache struct {
 	objects  map[types.NamespacedName]*objectState
 	children map[types.UID]map[types.NamespacedName]bool // by the UID of their controller
 	synced   bool
-	err      error  // the last failure to list or watch, nil once that works again
-	version  uint64 // how far the watch has come
+	err      error  // the last failure to list or watch, nil after a success
+	version  uint64 // the resourceVersion that the watch has reached
 }
 
-// objectState is one object. It is not changed once it is in the store.
+// objectState is one object. It is immutable once it is in the cache.
 type objectState struct {
-	uid, owner types.UID // owner is that of the controller, if any
+	uid, owner types.UID // owner is the UID of the controller, if any
 	version    string
 	generation int64
 	data       []byte // JSON
 	err        error  // of References or ReferencesOf
 }
 
-// observed is what a watch showed of an object, the zero value if it is gone.
+// observed is an object as a watch or list delivered it. The zero value stands for
+// a deleted object.
 type observed struct {
 	state      *objectState
 	references []Reference
@@ -71,8 +73,8 @@ func (k *kindCache) Update(seen any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore. An object that left the selector is
-// deleted, too, for a watch.
+// Delete implements cache.ReflectorStore. A watch delivers an object that the
+// selector no longer selects as deleted.
 func (k *kindCache) Delete(seen any) error {
 	m, ok := seen.(metav1.Object)
 	if !ok {
@@ -86,7 +88,7 @@ func (k *kindCache) Delete(seen any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: the result of a list.
+// Replace implements cache.ReflectorStore. It stores the result of a list.
 func (k *kindCache) Replace(list []any, version string) error {
 	listed := make(map[types.NamespacedName]observed, len(list))
 	for _, seen := range list {
@@ -100,7 +102,7 @@ func (k *kindCache) Replace(list []any, version string) error {
 	k.all.mu.Lock()
 	first := !k.synced
 	if first && k == k.all.own {
-		for key := range listed { // changed or not
+		for key := range listed { // also without a change
 			found.add(key)
 		}
 	}
@@ -123,20 +125,20 @@ func (k *kindCache) Replace(list []any, version string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. There is nothing to do.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (k *kindCache) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: a first state that is streamed
-// is collected without what is dropped anyway.
+// Transformer implements cache.TransformingStore. A streamed first state is
+// collected without the fields that the cache drops.
 func (k *kindCache) Transformer() cache.TransformFunc {
 	return func(seen any) (any, error) {
-		k.slim(seen)
+		k.trim(seen)
 		return seen, nil
 	}
 }
 
-// UpdateResourceVersion implements cache.ResourceVersionUpdater: the watch has
-// come to version, by an event or without.
+// UpdateResourceVersion implements cache.ResourceVersionUpdater. The watch has
+// reached version, by an event or a bookmark.
 func (k *kindCache) UpdateResourceVersion(version string) {
 	k.all.mu.Lock()
 	released := k.advance(parseVersion(version))
@@ -144,22 +146,22 @@ func (k *kindCache) UpdateResourceVersion(version string) {
 	k.all.wake(released...)
 }
 
-// advance takes note of how far the watch has come, and returns the keys that
-// waited for it. The lock is held. A server that was restored from a backup
-// counts from a lower version.
+// advance records the version that the watch has reached, and returns the keys that
+// waited for it. The lock is held. The version falls when a server is restored from
+// a backup.
 func (k *kindCache) advance(version uint64) []types.NamespacedName {
 	k.version = version
 	return k.all.writes.seen(k, version)
 }
 
-// set stores the state of an object and adds to found the keys that this
-// concerns. The lock is held.
+// set stores the state of an object and adds to found the keys to reconcile. The
+// lock is held.
 func (k *kindCache) set(found *wakeSet, key types.NamespacedName, now observed) {
 	old, state := k.objects[key], now.state
 	if old == nil && state == nil || old != nil && state != nil && old.uid == state.uid && old.version == state.version {
 		return
 	}
-	// Before the indexes change: they must lead from both states.
+	// Before the indexes change, because both states count.
 	quiet := k.all.ignoreStatus && k == k.all.own && old.sameButStatus(state)
 	if !quiet {
 		k.all.affected(found, k, key, old, state)
@@ -210,8 +212,8 @@ func (k *kindCache) wakeAll(keys map[types.NamespacedName]bool) {
 	k.all.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
 }
 
-// observe makes what is kept of an object that the watch delivered, which it may
-// change.
+// observe converts an object that the watch delivered to its cached form. It may
+// change the object.
 func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 	m, ok := seen.(metav1.Object)
 	if !ok {
@@ -222,7 +224,7 @@ func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		state.owner = controller.UID
 	}
-	k.slim(seen)
+	k.trim(seen)
 	data, err := json.Marshal(seen)
 	if err != nil {
 		return key, observed{}, k.describe(key, err)
@@ -233,7 +235,7 @@ func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 		if now.references, err = k.all.references(k.reference(key), data); err != nil {
 			state.err = fmt.Errorf("references: %w", err)
 			if k == k.all.own {
-				return key, now, nil // the error of its passes, which are logged
+				return key, now, nil // it becomes the error of the passes, which are logged
 			}
 			k.all.logger.Warn("references failed", slog.String("controller", k.all.controller),
 				slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
@@ -249,8 +251,8 @@ func (k *kindCache) reference(key types.NamespacedName) Reference {
 	return Reference{Resource: k.kind.Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
-// slim drops what is not kept of an object that the watch delivered.
-func (k *kindCache) slim(seen any) {
+// trim drops the fields of a delivered object that the cache does not keep.
+func (k *kindCache) trim(seen any) {
 	if m, ok := seen.(metav1.Object); ok && !k.all.keepManagedFields {
 		m.SetManagedFields(nil)
 	}
@@ -296,7 +298,7 @@ func (k *kindCache) known() bool {
 	return k.synced
 }
 
-// describe says which object or kind err is about.
+// describe adds the object or kind to err.
 func (k *kindCache) describe(key types.NamespacedName, err error) error {
 	return describe(k.kind.Resource, key, err)
 }
@@ -305,8 +307,8 @@ func (k *kindCache) unexpected(seen any) error {
 	return fmt.Errorf("kube: the watch of %s delivered a %T; want an object", k.kind.Resource.GroupResource(), seen)
 }
 
-// sameButStatus tells that of two states of one object only the status differs,
-// as far as generation and metadata show it.
+// sameButStatus reports whether two states of one object differ in the status
+// alone, judged by generation and metadata.
 func (o *objectState) sameButStatus(other *objectState) bool {
 	if o == nil || other == nil || o.uid != other.uid || o.generation == 0 || o.generation != other.generation {
 		return false
@@ -321,7 +323,7 @@ func (o *objectState) sameButStatus(other *objectState) bool {
 	return o.err == nil && other.err == nil && equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta)
 }
 
-// parseVersion returns the number that a resourceVersion is, 0 for what is none.
+// parseVersion returns a resourceVersion as a number, 0 if it is not one.
 func parseVersion(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

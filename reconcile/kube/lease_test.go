@@ -24,7 +24,7 @@ type span struct {
 	cause       error
 }
 
-// stage sees who works when.
+// stage records which elector works when.
 type stage struct {
 	mu    sync.Mutex
 	spans []*span
@@ -66,7 +66,7 @@ func (s *stage) all() []span {
 	return all
 }
 
-// who lists whose turn it was, in order.
+// who lists the electors that worked, in order.
 func (s *stage) who() string {
 	var names []string
 	for _, one := range s.all() {
@@ -95,7 +95,7 @@ func (s *stage) overlap() time.Duration {
 	return longest
 }
 
-// start runs a lease until stop is called, which returns what Start did.
+// start runs a lease until stop is called, which returns the error of Start.
 func start(t *testing.T, lease *kube.Lease) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -526,7 +526,7 @@ func TestNoTwoWorkAtOnceWhateverFails(t *testing.T) {
 				for _, stop := range stops {
 					require.NoError(t, stop())
 				}
-				time.Sleep(time.Minute) // what is still on its way to the server
+				time.Sleep(time.Minute) // requests still on their way to the server
 			})
 		})
 	}

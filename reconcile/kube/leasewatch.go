@@ -14,8 +14,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// leaseWatch tells as soon as a lease is given back. It only makes the next look
-// early: without it, the lease is looked at every retry period.
+// leaseWatch watches for the release of a lease. It only makes the next read
+// earlier: without it, the lease is read once in each retry period.
 type leaseWatch struct {
 	leases dynamic.ResourceInterface
 	name   string
@@ -26,8 +26,8 @@ type leaseWatch struct {
 	watcher sync.WaitGroup
 }
 
-// freed starts the watch, at the first call, and returns the channel that
-// receives when the lease is free.
+// freed returns a channel that receives when the lease is released. The first call
+// starts the watch.
 func (l *leaseWatch) freed(ctx context.Context) <-chan struct{} {
 	if l.found == nil {
 		l.found = make(chan struct{}, 1)
@@ -48,8 +48,8 @@ func (l *leaseWatch) stop() {
 func (l *leaseWatch) run(ctx context.Context) {
 	backoff := reconcile.Backoff{Min: l.retry, Max: max(time.Minute, 2*l.retry), Jitter: 0.2}
 	for failures := 1; ctx.Err() == nil; failures++ {
-		// Without a resourceVersion the watch begins with the present state, so
-		// that nothing is missed between a look and it.
+		// Without a resourceVersion the watch begins with the current state, so no
+		// release between a read and the watch is missed.
 		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", l.name).String()}
 		if w, err := l.leases.Watch(ctx, options); err == nil {
 			if l.follow(ctx, w) {
@@ -62,7 +62,7 @@ func (l *leaseWatch) run(ctx context.Context) {
 	}
 }
 
-// follow reads the watch until it ends, and tells whether it showed anything.
+// follow reads the watch until it ends, and reports whether it had an event.
 func (l *leaseWatch) follow(ctx context.Context, w watch.Interface) (some bool) {
 	for {
 		select {
@@ -75,7 +75,7 @@ func (l *leaseWatch) follow(ctx context.Context, w watch.Interface) (some bool) 
 			some = true
 			lease, ok := event.Object.(*unstructured.Unstructured)
 			if !ok || event.Type == watch.Deleted {
-				continue // what it says of a deleted record, an elector has seen
+				continue // a deleted record still binds for its duration
 			}
 			if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder == "" {
 				select {

@@ -12,21 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What the readers of the cache report.
+// Errors of the methods that read the cache.
 var (
-	// ErrAbsent: the state of the kind is known, and the object is not there.
+	// ErrAbsent means that the kind is synced and the object does not exist.
 	ErrAbsent = errors.New("absent")
-	// ErrNotSynced: nothing is known of the kind yet, so that nothing can be said
-	// of absence.
+	// ErrNotSynced means that the kind has not been listed yet. It proves no
+	// absence.
 	ErrNotSynced = errors.New("not synced yet")
-	// ErrNotWatched: the resource is not among those of the Controller.
+	// ErrNotWatched means that the Controller does not watch the resource.
 	ErrNotWatched = errors.New("not watched by this controller")
 )
 
 // Get returns an object of the Controller's kind as of the last event. It is a
-// copy that belongs to the caller. The error wraps [ErrAbsent] if there is none,
-// [ErrNotSynced] before the first list of a Start, or else says why T cannot
-// hold the object.
+// copy that belongs to the caller. The error wraps [ErrAbsent] if it does not
+// exist and [ErrNotSynced] before the first list of a Start. Any other error means
+// that T cannot hold the object, or that References panicked for it.
 func (c *Controller[T]) Get(key types.NamespacedName) (T, error) {
 	var none T
 	if err := c.prepare(); err != nil {
@@ -45,9 +45,9 @@ func (c *Controller[T]) Get(key types.NamespacedName) (T, error) {
 
 // List returns copies of the objects of a namespace, or of all for "", in the
 // order of namespace and name. Objects that T cannot hold are left out, and the
-// error joins the reasons; the others are valid beside it. So a list with an
-// error proves no absence. Each call decodes each object: to look at few of
-// many, use [Controller.Keys] and [Controller.Get].
+// error joins the reasons. The others are valid beside the error. A list with an
+// error proves no absence. Each call decodes each object: to read few of many, use
+// [Controller.Keys] and [Controller.Get].
 func (c *Controller[T]) List(namespace string) ([]T, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (c *Controller[T]) List(namespace string) ([]T, error) {
 }
 
 // Keys returns the keys of the objects of a namespace, or of all for "", in the
-// order of namespace and name: none before the first list of a Start.
+// order of namespace and name. There are none before the first list of a Start.
 func (c *Controller[T]) Keys(namespace string) []types.NamespacedName {
 	if c.prepare() != nil || !c.caches.own.known() {
 		return nil
@@ -78,10 +78,10 @@ func (c *Controller[T]) Keys(namespace string) []types.NamespacedName {
 	return c.caches.keys(namespace)
 }
 
-// Children returns copies of the objects of an owned kind whose controller is
-// the object of that UID, in the order of namespace and name. Of a kind that is
-// not Whole they hold only metadata, and are of the kind PartialObjectMetadata.
-// The error wraps [ErrNotSynced] or [ErrNotWatched].
+// Children returns copies of the objects of an Owned kind whose controller is the
+// object of that UID, in the order of namespace and name. Objects of a kind that is
+// not Whole hold only metadata, and are of the kind PartialObjectMetadata. The
+// error wraps [ErrNotSynced] or [ErrNotWatched].
 func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
 	k, err := c.kindCache(resource)
 	if err != nil {
@@ -98,10 +98,11 @@ func (c *Controller[T]) Children(owner types.UID, resource schema.GroupVersionRe
 	return children, nil
 }
 
-// Lookup returns a copy of the object that a reference names, of a referenced or
-// an owned kind. Of a kind that is not Whole it holds only metadata, and is of
-// the kind PartialObjectMetadata. The error wraps [ErrAbsent], [ErrNotSynced] or
-// [ErrNotWatched], or is the panic of ReferencesOf for that object.
+// Lookup returns a copy of the object that a reference names, of any kind that the
+// Controller watches. An object of a kind that is not Whole holds only metadata,
+// and is of the kind PartialObjectMetadata. The error wraps [ErrAbsent],
+// [ErrNotSynced] or [ErrNotWatched], or is the panic of ReferencesOf for the
+// object.
 func (c *Controller[T]) Lookup(reference Reference) (*unstructured.Unstructured, error) {
 	k, err := c.kindCache(reference.Resource)
 	if err != nil {
@@ -124,7 +125,7 @@ func (c *Controller[T]) Users(reference Reference) []types.NamespacedName {
 	return c.caches.usersOf(reference)
 }
 
-// kindCache returns that of a resource once it is synced.
+// kindCache returns the cache of a resource once it is synced.
 func (c *Controller[T]) kindCache(resource schema.GroupVersionResource) (*kindCache, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err

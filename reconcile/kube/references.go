@@ -5,14 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// referenceGraph holds which object refers to which, to any depth, so that a
-// change leads back to the objects of the Controller's own kind that reach it.
+// referenceGraph holds the references between objects. It finds the objects of the
+// Controller's own kind that reach a changed object, over any number of steps.
 //
-// An edge is attached, which is to say that it is found from its end, while its
-// beginning is in use: an own object, or the end of another attached edge. What
-// no own object reaches is therefore not visited, however much of it there is. A
-// cycle that goes out of use stays attached until one of its objects changes what
-// it refers to. It then costs a visit and wakes nothing.
+// An edge is attached, so that it is found from its end, while its start is in use:
+// an own object, or the end of another attached edge. Objects that no own object
+// reaches are therefore never visited, however many there are. A cycle that goes
+// out of use stays attached until the references of one of its objects change.
+// Until then, a change behind it visits the cycle and wakes no object.
 type referenceGraph struct {
 	own   schema.GroupVersionResource
 	kinds map[schema.GroupVersionResource]*kindNodes
@@ -29,7 +29,7 @@ type kindNodes struct {
 type node struct {
 	kind  *kindNodes
 	key   types.NamespacedName
-	edges []edge  // to what it refers to
+	edges []edge  // its references
 	users []*edge // the attached edges that end here
 	named int     // how many edges end here, attached or not
 }
@@ -70,10 +70,10 @@ func (w *wakeSet) visit(n *node) bool {
 // addUsers adds to found the keys of the own objects that reach the object of
 // reference.
 //
-// It may be called for several changes with one wakeSet, before the edges of each
-// are set. A path from an own object to a changed object begins with edges that
-// the changes leave as they are, up to the first changed object on it. The own
-// object is thus found from there, although nodes visited earlier are passed over.
+// It may be called for several changes with one wakeSet, each before the edges of
+// the changed object are set. A path from an own object to a changed object begins
+// with edges that no change touches, up to the first changed object on it. The own
+// object is found from there, although visited nodes are not visited again.
 func (g *referenceGraph) addUsers(found *wakeSet, reference Reference) {
 	start := g.find(reference)
 	if start == nil || !found.visit(start) {
@@ -93,7 +93,7 @@ func (g *referenceGraph) addUsers(found *wakeSet, reference Reference) {
 	}
 }
 
-// set replaces what an object refers to.
+// set replaces the references of an object.
 func (g *referenceGraph) set(object Reference, references []Reference) {
 	n := g.find(object)
 	if n == nil {
@@ -115,7 +115,8 @@ func (g *referenceGraph) set(object Reference, references []Reference) {
 		to.named++
 		n.edges[i] = edge{from: n, to: to}
 	}
-	// The new edges first: what stays in use is not detached in between.
+	// The new edges first, so that nodes that stay in use are not detached in
+	// between.
 	if n.inUse() {
 		attach(n.edges)
 		detach(old)
@@ -164,7 +165,7 @@ func (g *referenceGraph) ensure(r Reference) *node {
 	return n
 }
 
-// attach attaches edges, and those of each node that comes into use by it.
+// attach attaches edges, and the edges of each node that comes into use.
 func attach(edges []edge) {
 	for todo := [][]edge{edges}; len(todo) > 0; {
 		edges, todo = todo[len(todo)-1], todo[:len(todo)-1]
@@ -179,7 +180,7 @@ func attach(edges []edge) {
 	}
 }
 
-// detach is the opposite of attach.
+// detach detaches edges, and the edges of each node that goes out of use.
 func detach(edges []edge) {
 	for todo := [][]edge{edges}; len(todo) > 0; {
 		edges, todo = todo[len(todo)-1], todo[:len(todo)-1]
@@ -200,7 +201,7 @@ func detach(edges []edge) {
 	}
 }
 
-// dropUnused forgets a node without edges. It may be called again.
+// dropUnused removes a node without edges. It may be called again.
 func (n *node) dropUnused() {
 	if n.named == 0 && len(n.edges) == 0 {
 		delete(n.kind.nodes, n.key)

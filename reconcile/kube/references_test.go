@@ -242,7 +242,7 @@ func (m modelWorld) refers(r kube.Reference) []kube.Reference {
 	return nil
 }
 
-// reached returns what a widget reaches, in at least one step.
+// reached returns the objects that a widget reaches, in at least one step.
 func (m modelWorld) reached(name string) map[kube.Reference]bool {
 	reached := map[kube.Reference]bool{}
 	for todo := m.refers(ref("widgets/" + name)); len(todo) > 0; todo = todo[1:] {
@@ -293,7 +293,7 @@ func randomReference(w *world, random *rand.Rand, object string) {
 }
 
 // TestAChangeWakesExactlyWhatReachesIt changes random graphs and compares after
-// each change who was woken, and now and then all users, with the dumb model.
+// each change the woken objects, and every 50 steps all users, with the dumb model.
 func TestAChangeWakesExactlyWhatReachesIt(t *testing.T) {
 	t.Parallel()
 	for range 10 {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// watch keeps the store until ctx ends.
+// watch fills the cache until ctx ends.
 func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
 	api := k.through(client, metadata)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -27,8 +27,8 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 			}
 			defer k.calls.leave()
 			if options.ResourceVersion == "0" {
-				// That is any state, however old. A new leader must not begin
-				// behind what its predecessor wrote.
+				// "0" allows any state, however old. A new leader must not start
+				// behind the writes of its predecessor.
 				options.ResourceVersion = ""
 			}
 			k.selecting(&options)
@@ -44,12 +44,12 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 		},
 	}, api.client)
 	reflector := cache.NewReflectorWithOptions(source, api.example, k, cache.ReflectorOptions{Name: k.kind.Resource.String()})
-	// Not RunWithContext, which hands errors to a handler that all of the process
-	// shares, and that sleeps.
+	// RunWithContext would pass errors to a handler that is shared by the whole
+	// process and sleeps.
 	backoff := reconcile.Backoff{Max: 30 * time.Second, Jitter: 0.5}
 	for failures := 1; ctx.Err() == nil; failures++ {
 		start := time.Now()
-		// The error is that of a list or watch, and noted already.
+		// The error of a list or watch is recorded already.
 		_ = reflector.ListAndWatchWithContext(ctx)
 		if time.Since(start) > time.Minute {
 			failures = 1
@@ -64,12 +64,12 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 // api is how a kind is listed and watched.
 type api struct {
 	client  any
-	example any // of what it delivers
+	example any // of the delivered objects
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// through chooses the client.
+// through returns the api of the client for the kind.
 func (k *kindCache) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
 	if !k.kind.Whole && metadata != nil {
 		resource := metadata.Resource(k.kind.Resource).Namespace(k.kind.Namespace)
@@ -93,7 +93,7 @@ func (k *kindCache) selecting(options *metav1.ListOptions) {
 	options.LabelSelector, options.FieldSelector = k.kind.LabelSelector, k.kind.FieldSelector
 }
 
-// failed takes note of whether lists and watches work.
+// failed records the error of a list or watch, nil for a success.
 func (k *kindCache) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -107,15 +107,15 @@ func (k *kindCache) failed(ctx context.Context, err error) {
 	}
 }
 
-// calls counts the lists under way. Unlike a sync.WaitGroup, it lets one begin
-// while it is waited for.
+// calls counts the lists in progress. Unlike a sync.WaitGroup, it allows a list to
+// begin during wait.
 type calls struct {
 	mu    sync.Mutex
 	count int
 	none  chan struct{} // closed when count falls to 0
 }
 
-// enter is false when ctx has ended.
+// enter counts a call. It returns false when ctx has ended.
 func (c *calls) enter(ctx context.Context) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

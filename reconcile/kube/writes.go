@@ -11,32 +11,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Wrote tells that object, of the Controller's kind, is as the server answered
-// to a write of ours: its key is not reconciled again before the watch has come
-// to that resourceVersion, so that no pass decides on what is known to be old.
-// Events meanwhile lead to one pass after that. Call it in the pass that wrote.
+// Wrote delays the passes for an object until the watch has shown a write of it.
+// The object is of the Controller's kind, as the server answered the write. Its key
+// is not reconciled before the watch has reached its resourceVersion, so no pass
+// decides on an older state. Events in between start one pass after that. Call it
+// in the pass that wrote.
 //
-// After WatchLag the key is reconciled with what the cache holds, which is
-// logged: a watch that is broken for that long does not park the key for ever.
-// A resourceVersion that is no number, or that the watch has passed already,
-// holds nothing.
+// After WatchLag the key is reconciled with the cached state, which is logged: a
+// broken watch never delays a key longer. A resourceVersion that is not a number,
+// or that the watch has already reached, causes no delay.
 func (c *Controller[T]) Wrote(object metav1.Object) {
 	c.WroteChild(KeyOf(object), c.Kind.Resource, object)
 }
 
-// WroteChild is [Controller.Wrote] for an object of another kind of the
-// Controller, owned or referenced: key is not reconciled again before the watch
-// of that kind has come to it. So a child with a name made up by the server is
-// not created a second time.
+// WroteChild is [Controller.Wrote] for an object of an Owned or Referenced kind.
+// key is not reconciled before the watch of that kind has reached the
+// resourceVersion of child. A child with a generated name is thus not created a
+// second time.
 //
-// An object of a kind or namespace that is not watched holds nothing, which is
-// logged. One that a selector leaves out is waited for in vain, until the watch
-// tells how far it is without it (an API server does so about once a minute) or
+// A child of a kind or namespace that is not watched causes no delay, which is
+// logged. A child that the selector leaves out delays the key until the watch
+// reports a later resourceVersion (an API server does so about once a minute) or
 // WatchLag is over.
 //
-// What is not told here is not waited for: a write whose answer was lost, say.
-// Names that follow from the owner, as [Name] makes them, are safe against that
-// too.
+// A write that is not passed to WroteChild causes no delay, for example one whose
+// answer was lost. Names derived from the owner, as by [Name], are safe in that
+// case too.
 func (c *Controller[T]) WroteChild(key types.NamespacedName, resource schema.GroupVersionResource, child metav1.Object) {
 	if c.prepare() != nil {
 		return
@@ -50,21 +50,21 @@ func (c *Controller[T]) WroteChild(key types.NamespacedName, resource schema.Gro
 	k.expect(key, parseVersion(child.GetResourceVersion()), time.Now())
 }
 
-// pendingWrites are those that the watches have not shown yet, by the key that waits
-// for them. The lock of caches guards them.
+// pendingWrites are the writes that the watches have not shown yet, by the key that
+// waits for them. The lock of caches guards them.
 type pendingWrites struct {
 	expected map[types.NamespacedName]*expected
-	skipped  map[types.NamespacedName]bool // the pass that runs is none
+	skipped  map[types.NamespacedName]bool // the current pass of the key was postponed
 }
 
-// expected is what one key waits for.
+// expected holds the versions that one key waits for.
 type expected struct {
 	versions map[*kindCache]uint64
 	until    time.Time
-	asked    bool // a pass was due meanwhile
+	asked    bool // a pass was due in between
 }
 
-// expect makes key wait until the watch has come to version.
+// expect makes key wait until the watch has reached version.
 func (k *kindCache) expect(key types.NamespacedName, version uint64, now time.Time) {
 	k.all.mu.Lock()
 	defer k.all.mu.Unlock()
@@ -83,8 +83,8 @@ func (k *kindCache) expect(key types.NamespacedName, version uint64, now time.Ti
 	e.versions[k] = max(e.versions[k], version)
 }
 
-// seen drops what the watch of k has shown, and returns the keys that wait for
-// nothing more and have a pass due. The lock is held.
+// seen drops the writes that the watch of k has shown. It returns the keys that
+// wait for no other write and have a pass due. The lock is held.
 func (w *pendingWrites) seen(k *kindCache, version uint64) []types.NamespacedName {
 	var released []types.NamespacedName
 	for key, e := range w.expected {
@@ -103,8 +103,8 @@ func (w *pendingWrites) seen(k *kindCache, version uint64) []types.NamespacedNam
 	return released
 }
 
-// postpone returns how long a pass for key has to wait at most, zero if not at
-// all, and then the resources whose watch is overdue.
+// postpone returns how long a pass for key has to wait at most. If it is zero, it
+// also returns the resources whose watch is overdue.
 func (c *caches) postpone(key types.NamespacedName, now time.Time) (wait time.Duration, overdue []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *caches) postpone(key types.NamespacedName, now time.Time) (wait time.Du
 	return wait, nil
 }
 
-// postponed tells, once, that the pass for key was put off.
+// postponed reports, once, whether the pass for key was postponed.
 func (c *caches) postponed(key types.NamespacedName) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,6 +62,57 @@ func ExampleController() {
 	// shop/web is gone
 }
 
+// Another live view watches the children, such as the one of package apply, and the
+// Controller does not. The view reports the UID of the parent of each child that it
+// sees change or go, which starts a pass for the parent.
+func ExampleController_AddUID() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	cluster := newWorld()
+	cluster.put(widgets, newWidget("web", 2))
+	controller := &kube.Controller[*widget]{Client: cluster, Kind: kube.Kind{Resource: widgets}}
+
+	live := map[string]types.UID{} // each child, with the UID of its parent
+	appeared := func(child string, parent types.UID) {
+		live[child] = parent
+		controller.AddUID(parent)
+	}
+	gone := func(child string) {
+		parent := live[child]
+		delete(live, child)
+		controller.AddUID(parent)
+	}
+
+	deleted := false
+	controller.Reconcile = func(_ context.Context, key types.NamespacedName, w *widget) (reconcile.Result, error) {
+		fmt.Printf("%s has %d of %d children\n", key, len(live), w.Spec.Size)
+		for i := range w.Spec.Size {
+			child := fmt.Sprintf("%s-%d", key.Name, i)
+			if _, ok := live[child]; !ok {
+				appeared(child, w.UID) // the view observes the child that this pass creates
+				return reconcile.Result{}, nil
+			}
+		}
+		if deleted {
+			cancel()
+			return reconcile.Result{}, nil
+		}
+		deleted = true
+		gone("web-0") // a user deletes it
+		return reconcile.Result{}, nil
+	}
+	if err := controller.Start(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shop/web has 0 of 2 children
+	// shop/web has 1 of 2 children
+	// shop/web has 2 of 2 children
+	// shop/web has 1 of 2 children
+	// shop/web has 2 of 2 children
+}
+
 // A child whose name the server makes up is created once, although the watch
 // shows it late: the pass reports its write, and the key waits for it.
 func ExampleController_WroteChild() {

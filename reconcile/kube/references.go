@@ -79,6 +79,9 @@ func (g *referenceGraph) addUsers(found *wakeSet, reference Reference) {
 	if start == nil || !found.visit(start) {
 		return
 	}
+	if found.keys == nil && len(start.users) > 0 {
+		found.keys = make(map[types.NamespacedName]bool, len(start.users))
+	}
 	for todo := []*node{start}; len(todo) > 0; {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]

@@ -243,6 +243,13 @@ func (w *world) cut(expired bool) {
 	}
 }
 
+// forget drops the events of a kind that all watchers have received.
+func (w *world) forget(resource schema.GroupVersionResource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history[resource] = nil
+}
+
 func (w *world) fails(resource schema.GroupVersionResource, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -146,7 +146,7 @@ func (c *caches) keysOf(uids []types.UID) []types.NamespacedName {
 	defer c.mu.RUnlock()
 	keys := make([]types.NamespacedName, 0, len(uids))
 	for _, uid := range uids {
-		if key, ok := c.keyOf[uid]; ok && uid != "" {
+		if key, ok := c.keyOf[uid]; ok {
 			keys = append(keys, key)
 		}
 	}
@@ -172,7 +172,7 @@ func (c *caches) affected(found *wakeSet, k *kindCache, key types.NamespacedName
 	}
 	if k.isOwned {
 		for _, o := range []*objectState{old, object} {
-			if o == nil || o.owner == "" {
+			if o == nil {
 				continue
 			}
 			if owner, ok := c.keyOf[o.owner]; ok {

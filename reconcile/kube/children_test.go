@@ -181,6 +181,30 @@ func TestAUIDWakesTheObjectThatHasIt(t *testing.T) {
 	})
 }
 
+func TestAnEmptyUIDNamesNoObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		o := w.put(widgets, newWidget("a", 1))
+		o.SetUID("")
+		w.mu.Lock()
+		w.commit(widgets, keyOf("shop", "a"), o)
+		w.mu.Unlock()
+		c, p := watching(w)
+		c.Owned = []kube.Kind{{Resource: maps1}}
+		stop := run(t, c)
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take())
+		c.AddUID("")
+		orphan := child("orphan", o)
+		orphan.SetOwnerReferences(nil)
+		w.put(maps1, orphan)
+		synctest.Wait()
+		require.Empty(t, p.take())
+		require.NoError(t, stop())
+	})
+}
+
 // A watch that was cut shows the old and the new object as one change.
 func TestTheUIDOfAPredecessorWakesNothingWhenTheWatchMissedItsEnd(t *testing.T) {
 	t.Parallel()

@@ -177,7 +177,7 @@ func (k *kindCache) set(found *wakeSet, key types.NamespacedName, now observed) 
 		return
 	}
 	k.objects[key] = state
-	k.index(key, now)
+	k.index(key, state)
 }
 
 func (k *kindCache) unindex(key types.NamespacedName, old *objectState) {
@@ -189,9 +189,8 @@ func (k *kindCache) unindex(key types.NamespacedName, old *objectState) {
 	}
 }
 
-func (k *kindCache) index(key types.NamespacedName, now observed) {
-	state := now.state
-	if k == k.all.own {
+func (k *kindCache) index(key types.NamespacedName, state *objectState) {
+	if k == k.all.own && state.uid != "" { // only test doubles leave it empty
 		if k.all.keyOf == nil {
 			k.all.keyOf = map[types.UID]types.NamespacedName{}
 		}

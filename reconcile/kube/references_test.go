@@ -33,7 +33,7 @@ func ref(text string) kube.Reference {
 // refersTo reads the annotation. It panics when told to.
 func refersTo(object metav1.Object) []kube.Reference {
 	var list []kube.Reference
-	for _, each := range strings.Fields(object.GetAnnotations()["refers"]) {
+	for each := range strings.FieldsSeq(object.GetAnnotations()["refers"]) {
 		if each == "panic" {
 			panic("thirteen")
 		}

@@ -144,7 +144,7 @@ func (c *caches) keys(namespace string) []types.NamespacedName {
 func (c *caches) keysOf(uids []types.UID) []types.NamespacedName {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	keys := make([]types.NamespacedName, 0, len(uids))
+	var keys []types.NamespacedName
 	for _, uid := range uids {
 		if key, ok := c.keyOf[uid]; ok {
 			keys = append(keys, key)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// busy is a widget with what a real object carries: labels, annotations,
+// busy is a widget with the metadata of a real object: labels, annotations,
 // conditions, and managedFields.
 func busy(name string) *widget {
 	w := newWidget(name, 1)
@@ -41,6 +41,14 @@ func started(b *testing.B, w *world, objects int, passed chan<- types.Namespaced
 		}
 		return reconcile.Result{}, nil
 	}
+	begin(b, c)
+	require.Eventually(b, func() bool { synced, _ := c.Synced(); return synced }, 3*time.Minute, time.Millisecond)
+	return c
+}
+
+// begin starts a controller until the end of the benchmark.
+func begin(b *testing.B, c *kube.Controller[*widget]) {
+	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Start(ctx) }()
@@ -48,12 +56,10 @@ func started(b *testing.B, w *world, objects int, passed chan<- types.Namespaced
 		cancel()
 		require.NoError(b, <-done)
 	})
-	require.Eventually(b, func() bool { synced, _ := c.Synced(); return synced }, 3*time.Minute, time.Millisecond)
-	return c
 }
 
 // BenchmarkControllerEvent is the time and the allocations from an event to the
-// end of its pass, those of the fake server included.
+// end of its pass, including the fake server.
 func BenchmarkControllerEvent(b *testing.B) {
 	w, passed := newWorld(), make(chan types.NamespacedName)
 	started(b, w, 1, passed)
@@ -64,9 +70,7 @@ func BenchmarkControllerEvent(b *testing.B) {
 		object.Spec.Size++
 		w.put(widgets, object)
 		<-passed
-		w.mu.Lock()
-		w.history[widgets] = nil
-		w.mu.Unlock()
+		w.forget(widgets)
 	}
 }
 
@@ -91,7 +95,7 @@ func BenchmarkControllerGet(b *testing.B) {
 	})
 }
 
-// BenchmarkControllerMemory is what one object costs in the cache, beside the
+// BenchmarkControllerMemory is the memory of one object in the cache, beside the
 // same object as an informer keeps it: decoded, or unstructured.
 func BenchmarkControllerMemory(b *testing.B) {
 	const objects = 10_000
@@ -139,4 +143,119 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
+}
+
+// BenchmarkControllerAddUID is the time and the allocations of a wake-up by UID
+// among 1,000 parents: from the call to the end of the pass, and the call alone for
+// a UID that the cache does not hold.
+func BenchmarkControllerAddUID(b *testing.B) {
+	const parents = 1000
+	w, passed := newWorld(), make(chan types.NamespacedName)
+	c := started(b, w, parents, passed)
+	for range parents {
+		<-passed
+	}
+	uid := w.get(widgets, keyOf("shop", "widget-000500")).GetUID()
+	b.Run("pass", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.AddUID(uid)
+			<-passed
+		}
+	})
+	b.Run("not held", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.AddUID("none")
+		}
+	})
+}
+
+// BenchmarkControllerReferences is the cost of a change of a referenced object with
+// 1,000 users, directly or over two more objects, among 10,000 objects that refer
+// elsewhere: from the change to the end of the last pass, and Users alone. Beside it
+// stands the change of an object without users.
+func BenchmarkControllerReferences(b *testing.B) {
+	const users, others = 1000, 10_000
+	w, passed := newWorld(), make(chan types.NamespacedName, users)
+	for i := range others {
+		referring(w, fmt.Sprintf("configmaps/other-%d", i), fmt.Sprintf("secrets/other-%d", i%100))
+	}
+	referring(w, "configmaps/runtime", "configmaps/class")
+	referring(w, "configmaps/class", "secrets/key")
+	fill(w, users)
+	c, _ := chained(w)
+	c.Reconcile = func(_ context.Context, key types.NamespacedName, _ *widget) (reconcile.Result, error) {
+		passed <- key
+		return reconcile.Result{}, nil
+	}
+	c.References = func(*widget) []kube.Reference {
+		return []kube.Reference{ref("configmaps/runtime"), ref("secrets/direct")}
+	}
+	begin(b, c)
+	for range users {
+		<-passed
+	}
+	require.Len(b, c.Users(ref("secrets/key")), users)
+	for name, secret := range map[string]string{"direct": "secrets/direct", "in 3 steps": "secrets/key"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				referring(w, secret, "")
+				for range users {
+					<-passed
+				}
+				w.forget(secrets)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/users, "ns/user")
+		})
+		b.Run(name+", Users", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Users(ref(secret))
+			}
+		})
+	}
+	b.Run("no users", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.Users(ref("secrets/other-7"))
+		}
+	})
+}
+
+// BenchmarkControllerReferenceMemory is the memory of one reference: of each of
+// 10,000 objects to 10 of 1,000.
+func BenchmarkControllerReferenceMemory(b *testing.B) {
+	const objects, references, targets = 10_000, 10, 1000
+	for b.Loop() {
+		var used [2]int64
+		for i := range used {
+			w, passed := newWorld(), make(chan types.NamespacedName)
+			fill(w, objects)
+			base := heap()
+			c := &kube.Controller[*widget]{Client: w, Kind: kube.Kind{Resource: widgets}}
+			c.Reconcile = func(_ context.Context, key types.NamespacedName, _ *widget) (reconcile.Result, error) {
+				passed <- key
+				return reconcile.Result{}, nil
+			}
+			next := 0
+			c.References = func(*widget) []kube.Reference {
+				var list []kube.Reference
+				for range references * i {
+					list = append(list, ref(fmt.Sprintf("secrets/s%d", next%targets)))
+					next++
+				}
+				return list
+			}
+			begin(b, c)
+			for range objects {
+				<-passed
+			}
+			used[i] = heap() - base
+			runtime.KeepAlive(c)
+			runtime.KeepAlive(w)
+		}
+		b.ReportMetric(float64(used[1]-used[0])/objects/references, "B/reference")
+	}
 }

@@ -5,25 +5,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is how far an object has come, in the terms of kstatus, which kubectl
-// wait, Flux, Argo CD and others read: it is one of three conditions.
+// State is the progress of an object in the terms of kstatus, as one of three
+// condition types. kubectl wait, Flux, Argo CD and others read them.
 type State string
 
 // The states, each the type of the condition that is True in it.
 const (
-	// Ready: what the object asks for is there.
+	// Ready means that the desired state of the object is reached.
 	Ready State = "Ready"
-	// Reconciling: it is being made, and will be without help.
+	// Reconciling means that the desired state is being reached without further
+	// action of a user.
 	Reconciling State = "Reconciling"
-	// Stalled: it is not going to be before somebody changes something.
+	// Stalled means that the desired state cannot be reached before a change by a
+	// user.
 	Stalled State = "Stalled"
 )
 
-// SetState makes state the True one of the three conditions, and the others
-// False, with the same reason and message. Others are left as they are. A
+// SetState sets the condition of state to True and the other two to False, with the
+// same reason and message. Conditions of other types are not changed. A
 // lastTransitionTime changes only with the status of its condition. The reason is
-// one CamelCase word, and the message for people; it should not change from pass
-// to pass while nothing else does, or each pass writes.
+// one CamelCase word, and the message is for people. A message that changes from
+// pass to pass, such as one with the time in it, causes a write in each pass.
 func SetState(conditions *[]metav1.Condition, state State, reason, message string) {
 	for _, each := range []State{Ready, Reconciling, Stalled} {
 		status := metav1.ConditionFalse
@@ -35,7 +37,7 @@ func SetState(conditions *[]metav1.Condition, state State, reason, message strin
 }
 
 // SetCondition sets one condition. Its lastTransitionTime changes only with its
-// status; its observedGeneration is set by [Status.Update].
+// status. Its observedGeneration is set by [Status.Update].
 func SetCondition(conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) {
 	condition := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 	if old := meta.FindStatusCondition(*conditions, kind); old != nil {

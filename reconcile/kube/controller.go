@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
@@ -19,13 +20,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// Controller calls a function for each object of a kind whenever something may
-// have to be done for it: it, an object that it owns, or one that it refers to
-// has changed. T is a pointer to the struct of the kind, which embeds
-// metav1.TypeMeta and metav1.ObjectMeta, or *unstructured.Unstructured. The struct
-// may leave out what is not needed, as long as what is written is a patch.
+// Controller calls a function for each object of a kind when the object, a child
+// of it, or an object that it refers to has changed. T is a pointer to the struct
+// of the kind, which embeds metav1.TypeMeta and metav1.ObjectMeta, or
+// *unstructured.Unstructured. The struct may leave out fields that are not needed,
+// if all writes are patches.
 //
-// Set the fields, then Start it. Fields are read when a method is first called
+// Set the fields, then call Start. Fields are read when a method is first called
 // and must not change afterwards. All methods are safe for concurrent use. A
 // Controller must not be copied after first use.
 type Controller[T metav1.Object] struct {
@@ -36,18 +37,18 @@ type Controller[T metav1.Object] struct {
 	Client dynamic.Interface
 
 	// Metadata watches the kinds of which only metadata is kept. Default nil:
-	// Client does, and what it transfers in vain is dropped.
+	// Client watches them, and the rest of each object is transferred and dropped.
 	Metadata clientmetadata.Interface
 
-	// Kind is what is reconciled. It is always kept whole. Kind.Resource is
-	// required.
+	// Kind is the kind of the objects to reconcile. They are always kept whole.
+	// Kind.Resource is required.
 	Kind Kind
 
-	// Reconcile does one pass for one object, never twice at a time for one key.
-	// The object is a copy that belongs to the pass, as of the last event; it is
-	// nil when it is gone, or selected no more. Absence is reported once for each
-	// time that an object goes, unless it is back by then, and is repeated until
-	// a pass for it succeeds. It is never reported because of an error. Required.
+	// Reconcile does one pass for one object, never two at a time for one key. The
+	// object is a copy that belongs to the pass, as of the last event. It is nil
+	// when the object is deleted or no longer selected. Absence is reported once for
+	// each deletion, unless the object exists again by then, and is repeated until a
+	// pass for it succeeds. It is never reported because of an error. Required.
 	Reconcile func(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error)
 
 	// Owned are the kinds of the children. A change of an object of such a kind
@@ -55,73 +56,83 @@ type Controller[T metav1.Object] struct {
 	// UID. Default none.
 	Owned []Kind
 
-	// Referenced are the kinds that References may name. A change of an object
-	// of such a kind, its creation and its deletion start a pass for the objects
-	// that refer to it. A resource may be listed here or in Owned or, with the
-	// same other fields, in both. Default none.
+	// Referenced are the kinds that References and ReferencesOf may name. A change
+	// of an object of such a kind, its creation and its deletion start a pass for
+	// each object that refers to it, directly or by way of others. A resource may
+	// be listed here or in Owned or, with the same other fields, in both. Default
+	// none.
 	Referenced []Kind
 
-	// References returns what an object refers to. It is called with a copy of
-	// its own on each change of an object, and must not block. Its panic is the
-	// error of the passes for that object. A resource that is not watched may be
-	// named too, and even one that does not exist: it wakes nobody, and Users
-	// finds by it, as by an index. Default nil, which is nothing.
+	// References returns the objects that an object refers to. It is called with a copy on
+	// each change of the object, and must not block. Its panic is the error of the
+	// passes for that object. A reference may name an object that does not exist:
+	// its creation starts a pass. It may name a resource that is not watched: that
+	// starts no pass, and Users finds by it, as by an index. Default nil, which is
+	// none.
 	References func(object T) []Reference
 
-	// IgnoreStatus starts no pass for a change of an object that leaves its
-	// generation and its metadata as they were: for kinds with a status
-	// subresource a change of the status alone. Default false: every change
-	// starts one.
+	// ReferencesOf returns the objects that an object of a Referenced kind refers to
+	// in turn, such as the Secret that a class names. A change of an object starts a
+	// pass for each object of the Controller's kind that reaches it by References
+	// and ReferencesOf, in any number of steps, and for no other. Cycles are
+	// harmless. It is called on each change of the object with a copy of the cached
+	// state, which is metadata for a kind that is not Whole, and must not block. Its
+	// panic is logged, the object then has no references, and Lookup returns the
+	// error. Default nil, which is none.
+	ReferencesOf func(from Reference, object *unstructured.Unstructured) []Reference
+
+	// IgnoreStatus starts no pass for a change that leaves the generation and the
+	// metadata of an object as they were: for kinds with a status subresource, a
+	// change of the status alone. Default false: every change starts one.
 	IgnoreStatus bool
 
-	// KeepManagedFields keeps metadata.managedFields in the cache, which is often
-	// more than the rest of an object. Default false: they are dropped.
+	// KeepManagedFields keeps metadata.managedFields in the cache, which often take
+	// more memory than the rest of an object. Default false: they are dropped.
 	KeepManagedFields bool
 
-	// WatchLag is how long a key waits at most, after what [Controller.Wrote] was
-	// told, for the watch to show it. Default one minute.
+	// WatchLag is how long a key waits at most for the watch to show a write that
+	// was passed to [Controller.Wrote]. Default one minute.
 	WatchLag time.Duration
 
-	// Resync starts a pass for each object this often, after those that have a
-	// reason. Default 0, which is never: events are not lost, and what is outside
-	// Kubernetes is better looked at with Result.RequeueAfter.
+	// Resync is the interval at which a pass is started for each object, after the
+	// passes that have a reason. Default 0, which is never: events are not lost, and
+	// Result.RequeueAfter fits state outside Kubernetes better.
 	Resync time.Duration
 
-	// Workers, Timeout and Backoff are those of the reconcile.Queue: how many
-	// objects are reconciled at a time (default 1), what bounds a pass (default
-	// nothing), and when one that failed is repeated. An event does not wait for
-	// that: a pass that fails, and each time writes something else, such as a
-	// status with the time in it, is repeated at once by its own event.
+	// Workers, Timeout and Backoff are those of the reconcile.Queue: the number of
+	// objects reconciled at a time (default 1), the bound of a pass (default none),
+	// and the delay of the repetition of a failed pass. An event does not wait for
+	// that delay: a pass that fails and writes a different value each time, such as
+	// a status with the time in it, is repeated at once by its own event.
 	Workers int
 	Timeout time.Duration
 	Backoff reconcile.Backoff
 
-	// OnPass is called after every pass, as by reconcile.Queue. Default nil,
-	// which is none.
+	// OnPass is called after every pass, as by reconcile.Queue. Default nil.
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
 
-	// Logger gets failed lists and watches, and writes that a watch did not show
-	// within WatchLag, at level warn, and the passes as reconcile.Queue logs
-	// them. Default nil, which is silent.
+	// Logger receives, at level warn, failed lists and watches, panics of
+	// ReferencesOf, and writes that a watch did not show within WatchLag. It
+	// receives passes as reconcile.Queue logs them. Default nil, which is silent.
 	Logger *slog.Logger
 
 	once    sync.Once
 	invalid error
-	mirror  *mirror
+	caches  *caches
 	queue   reconcile.Queue[types.NamespacedName]
 	running sync.Mutex // held by Start
 }
 
-// Start watches, and once the state of every kind is known starts a pass for
-// each object and goes on with events, until ctx ends. It then returns nil,
-// after its passes and all else that it started have returned.
+// Start watches until ctx ends. Once every kind is synced, it starts a pass for
+// each object, and further passes for events. When ctx ends, it waits for its
+// passes and goroutines, and returns nil.
 //
 // A kind that cannot be listed or watched, because it is missing or forbidden or
-// the API server is away, is tried again with backoff of up to 30 seconds.
-// That is logged, and [Controller.Synced] tells it. The error is about the
-// configuration, or says that the Controller is running already. A Controller
-// that has stopped can be started again: it then begins anew with lists, and a
-// pass for each object. Objects that went meanwhile are reported absent.
+// the API server is unreachable, is tried again with backoff of up to 30 seconds.
+// That is logged, and reported by [Controller.Synced]. Start returns an error if
+// the configuration is invalid or the Controller is running already. A Controller
+// that has stopped can be started again: it then begins with new lists and a pass
+// for each object. Objects deleted in between are reported absent.
 func (c *Controller[T]) Start(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
@@ -131,7 +142,7 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 	}
 	defer c.running.Unlock()
 
-	// A Queue whose ctx has ended does nothing but look at its fields.
+	// A Queue whose ctx has ended only validates its fields.
 	ended, end := context.WithCancel(ctx)
 	end()
 	if err := c.queue.Start(ended); err != nil {
@@ -141,10 +152,10 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer stop()
-	synced := c.mirror.restart()
-	// client-go logs what it retries; Synced and Logger say it instead.
+	synced := c.caches.restart()
+	// client-go would log each retry. Synced and Logger report them instead.
 	quiet := logr.NewContext(watching, logr.Discard())
-	for _, s := range c.mirror.stores {
+	for _, s := range c.caches.kinds {
 		parts.Go(func() { s.watch(quiet, c.Client, c.Metadata) })
 	}
 	select {
@@ -156,35 +167,46 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 	return c.queue.Start(ctx)
 }
 
-// Add starts a pass for each of keys, for a reason that is not in the watched
-// kinds: a timer, another controller, an event of a cloud. It never blocks. Keys
-// that are added before Start wait for it.
+// Add starts a pass for each of keys. It is for reasons outside the watched kinds:
+// a timer, another controller, an event of a cloud. It never blocks. Keys that are
+// added before Start wait for it.
 func (c *Controller[T]) Add(keys ...types.NamespacedName) {
 	if c.prepare() == nil {
 		c.queue.Add(keys...)
 	}
 }
 
-// Synced reports whether the state of every kind is known, since the last Start,
-// so that passes run. The error names each kind that cannot be listed or
-// watched at the moment, with the reason, and those of which nothing is known
-// yet; they wrap [ErrNotSynced]. Both can be: a state that was known and cannot
-// be refreshed now.
+// AddUID is [Controller.Add] for objects named by UID, as an ownerReference or a
+// label names them. Another view of the children calls it to wake their parents;
+// see the section Children of the package. A UID that the cache does not hold
+// starts no pass: an object that the cache does not show yet gets a pass when it
+// does, and a deleted object has been reported absent. An object created again
+// under the same name has another UID. AddUID never blocks.
+func (c *Controller[T]) AddUID(uids ...types.UID) {
+	if c.prepare() == nil {
+		c.queue.Add(c.caches.keysOf(uids)...)
+	}
+}
+
+// Synced reports whether every kind has been listed since the last Start, so that
+// passes run. The error names each kind that cannot be listed or watched at the
+// moment, with the reason, and each kind that is not synced yet, wrapping
+// [ErrNotSynced]. True with an error means that a listed state cannot be refreshed
+// at the moment.
 func (c *Controller[T]) Synced() (bool, error) {
 	if err := c.prepare(); err != nil {
 		return false, err
 	}
-	return c.mirror.status()
+	return c.caches.status()
 }
 
-// Parked returns the objects whose last pass failed and that are not looked at
-// again before their next event, each with the error of that pass. The caller
-// owns the map.
+// Parked returns the objects whose last pass failed and is not repeated before
+// their next event, each with the error of that pass. The caller owns the map.
 func (c *Controller[T]) Parked() map[types.NamespacedName]error { return c.queue.Parked() }
 
 // pass is the Reconcile of the queue.
 func (c *Controller[T]) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	wait, overdue := c.mirror.postpone(key, time.Now())
+	wait, overdue := c.caches.postpone(key, time.Now())
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -197,7 +219,7 @@ func (c *Controller[T]) pass(ctx context.Context, key types.NamespacedName) (rec
 	case errors.Is(err, ErrAbsent):
 		// It is nil.
 	case err != nil:
-		// The same object decodes no better next time.
+		// Retrying with the same object cannot succeed.
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
 	return c.Reconcile(ctx, key, object)
@@ -208,7 +230,7 @@ func (c *Controller[T]) resync(ctx context.Context) {
 		return
 	}
 	for pause(ctx, c.Resync, nil) {
-		c.queue.Resync(c.mirror.keys("")...)
+		c.queue.Resync(c.caches.keys("")...)
 	}
 }
 
@@ -223,42 +245,61 @@ func (c *Controller[T]) prepare() error {
 		c.queue.Workers, c.queue.Timeout, c.queue.Backoff = c.Workers, c.Timeout, c.Backoff
 		c.queue.Logger = c.Logger
 		c.queue.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) {
-			if !c.mirror.postponed(pass.Key) && c.OnPass != nil {
+			if !c.caches.postponed(pass.Key) && c.OnPass != nil {
 				c.OnPass(pass)
 			}
 		}
-		c.mirror = &mirror{
+		c.caches = &caches{
 			controller: c.name(), lag: cmp.Or(c.WatchLag, time.Minute), logger: c.logger(), wake: c.queue.Add,
 			ignoreStatus: c.IgnoreStatus, keepManagedFields: c.KeepManagedFields,
 		}
-		if c.References != nil {
-			c.mirror.references = func(data []byte) (references []Reference, err error) {
-				object, err := decode[T](data)
-				if err != nil {
-					return nil, err
-				}
-				err = contain(func() error { references = c.References(object); return nil })
-				return references, err
-			}
-		}
-		c.invalid = c.mirror.open(c.Kind, c.Owned, c.Referenced)
+		c.caches.references = c.references
+		c.invalid = c.caches.open(c.Kind, c.Owned, c.Referenced)
 	})
 	return c.invalid
 }
 
+// references calls References or ReferencesOf for the object from, whose cached
+// state is data.
+func (c *Controller[T]) references(from Reference, data []byte) (references []Reference, err error) {
+	var call func() []Reference
+	switch own := from.Resource == c.Kind.Resource; {
+	case own && c.References != nil:
+		object, err := decode[T](data)
+		if err != nil {
+			return nil, err
+		}
+		call = func() []Reference { return c.References(object) }
+	case !own && c.ReferencesOf != nil:
+		object, err := decode[*unstructured.Unstructured](data)
+		if err != nil {
+			return nil, err
+		}
+		call = func() []Reference { return c.ReferencesOf(from, object) }
+	default:
+		return nil, nil
+	}
+	err = contain(func() error { references = call(); return nil })
+	return references, err
+}
+
 func (c *Controller[T]) validate() error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("kube: Controller[%s]: want a pointer to a struct", t)
+		return fmt.Errorf("kube: the type of the Controller is %s; want a pointer to a struct", t)
 	}
 	switch {
 	case c.Client == nil:
-		return errors.New("kube: Controller.Client: required")
+		return errors.New("kube: Controller.Client is required")
 	case c.Reconcile == nil:
-		return errors.New("kube: Controller.Reconcile: required")
+		return errors.New("kube: Controller.Reconcile is required")
 	case c.WatchLag < 0:
-		return fmt.Errorf("kube: Controller.WatchLag: %v is negative; want 0 (1m default) or more", c.WatchLag)
+		return fmt.Errorf("kube: Controller.WatchLag is %v; want 0 (1m) or more", c.WatchLag)
 	case c.Resync < 0:
-		return fmt.Errorf("kube: Controller.Resync: %v is negative; want 0 (never) or more", c.Resync)
+		return fmt.Errorf("kube: Controller.Resync is %v; want 0 (never) or more", c.Resync)
+	case c.Workers < 0:
+		return fmt.Errorf("kube: Controller.Workers is %d; want 0 (1) or more", c.Workers)
+	case c.Timeout < 0:
+		return fmt.Errorf("kube: Controller.Timeout is %v; want 0 (no bound) or more", c.Timeout)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,7 +75,7 @@ spec:
                     lastTransitionTime: {type: string, format: date-time}
 `
 
-// TestAControllerOnARealServer runs what needs one on a single API server: each
+// TestAControllerOnARealServer runs the tests that need one on a single API server: each
 // subtest has a namespace and a user of its own.
 func TestAControllerOnARealServer(t *testing.T) {
 	t.Parallel()
@@ -94,6 +95,8 @@ func TestAControllerOnARealServer(t *testing.T) {
 		"finalizers of others survive any race":               finalizerRace,
 		"a status of several writers keeps all":               statusWriters,
 		"a status that the schema does not have is an error":  statusSchema,
+		"another view of the children wakes their owner":      otherView,
+		"a reference of a reference wakes its users":          referenceChain,
 		"of two replicas one is killed and the other replays": replicaKilled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +146,7 @@ func (s *site) apply(t *testing.T, name string, size int) {
 		"{apiVersion: example.com/v1, kind: Widget, metadata: {namespace: %s, name: %s}, spec: {size: %d, secret: token}}", s.ns, name, size)))
 }
 
-// requests are those of the controller but watches.
+// requests returns the requests of the controller except watches.
 func (s *site) requests(t *testing.T) []string {
 	t.Helper()
 	all, err := s.cluster.Requests(s.ns)
@@ -230,7 +233,7 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// body is that of a watch.
+// body is the body of a watch.
 type body struct {
 	io.ReadCloser
 
@@ -447,6 +450,130 @@ func withoutNamespace(s *site) {
 	require.Eventually(t, absent.Load, 3*time.Minute, time.Millisecond, "what is not selected is absent")
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool="+s.ns)
 	s.kubectl(t, "delete", "clusterrole", s.ns, "--timeout=20s")
+	require.NoError(t, stop())
+}
+
+// referenceChain has two objects refer to a ConfigMap, which names a Secret.
+func referenceChain(s *site) {
+	t := s.t
+	s.apply(t, "a", 1)
+	s.apply(t, "b", 1)
+	only, err := metadata.NewForConfig(s.config)
+	require.NoError(t, err)
+	c := &kube.Controller[*widget]{Client: s.client, Metadata: only, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}}
+	c.Referenced = []kube.Kind{{Resource: maps1, Namespace: s.ns, Whole: true}, {Resource: secrets, Namespace: s.ns}}
+	config := kube.Reference{Resource: maps1, Namespace: s.ns, Name: "token"} // named by the spec
+	key := kube.Reference{Resource: secrets, Namespace: s.ns, Name: "key"}
+	c.References = func(*widget) []kube.Reference { return []kube.Reference{config} }
+	c.ReferencesOf = func(_ kube.Reference, o *unstructured.Unstructured) []kube.Reference {
+		name, _, _ := unstructured.NestedString(o.Object, "data", "secret")
+		return []kube.Reference{{Resource: secrets, Namespace: o.GetNamespace(), Name: name}}
+	}
+	var passes atomic.Int64
+	seen := make(chan string, 1000)
+	c.Reconcile = func(_ context.Context, k types.NamespacedName, _ *widget) (reconcile.Result, error) {
+		passes.Add(1)
+		state := k.Name + " without config"
+		if o, err := c.Lookup(config); err == nil {
+			name, _, _ := unstructured.NestedString(o.Object, "data", "secret")
+			state = k.Name + " without " + name
+			if found, err := c.Lookup(kube.Reference{Resource: secrets, Namespace: s.ns, Name: name}); err == nil {
+				state = k.Name + " with " + name + found.GetLabels()["round"]
+			}
+		}
+		seen <- state
+		return reconcile.Result{}, nil
+	}
+	stop := run(t, c)
+	both := func(state string) {
+		t.Helper()
+		require.ElementsMatch(t, []string{"a " + state, "b " + state}, []string{<-seen, <-seen})
+		quiet(t, &passes)
+		require.Empty(t, seen, "one pass each")
+	}
+	both("without config")
+	s.kubectl(t, "create", "configmap", "token", "-n", s.ns, "--from-literal=secret=key")
+	both("without key")
+	s.kubectl(t, "create", "secret", "generic", "key", "-n", s.ns)
+	both("with key")
+	require.Equal(t, []types.NamespacedName{keyOf(s.ns, "a"), keyOf(s.ns, "b")}, c.Users(key))
+	s.kubectl(t, "label", "secret", "key", "-n", s.ns, "round=2")
+	both("with key2")
+	s.kubectl(t, "create", "secret", "generic", "unused", "-n", s.ns)
+	s.kubectl(t, "create", "configmap", "unused", "-n", s.ns, "--from-literal=secret=key")
+	s.kubectl(t, "patch", "configmap", "token", "-n", s.ns, "--type=merge", "-p", `{"data":{"secret":"other"}}`)
+	both("without other")
+	s.kubectl(t, "delete", "secret", "key", "-n", s.ns)
+	quiet(t, &passes)
+	require.Empty(t, seen, "it is referred to no more")
+	s.kubectl(t, "create", "secret", "generic", "other", "-n", s.ns)
+	both("with other")
+	s.kubectl(t, "delete", "secret", "other", "-n", s.ns)
+	both("without other")
+	s.kubectl(t, "delete", "configmap", "token", "-n", s.ns)
+	both("without config")
+	require.NoError(t, stop())
+}
+
+// otherView has the children watched beside the Controller, which is woken by the
+// UID of their owner, also when a child is deleted.
+func otherView(s *site) {
+	t := s.t
+	s.apply(t, "a", 1)
+	s.apply(t, "b", 1)
+	c := &kube.Controller[*widget]{Client: s.client, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}}
+	view := viewChildren(s.client, s.ns, c.AddUID)
+	var passes atomic.Int64
+	resource := s.client.Resource(maps1).Namespace(s.ns)
+	c.Reconcile = func(ctx context.Context, key types.NamespacedName, o *widget) (reconcile.Result, error) {
+		passes.Add(1)
+		if o == nil || len(view.children(o.UID)) > 0 {
+			return reconcile.Result{}, nil
+		}
+		owner := &unstructured.Unstructured{}
+		owner.SetName(o.Name)
+		owner.SetUID(o.UID)
+		wanted := child(key.Name, owner)
+		wanted.SetNamespace(s.ns)
+		_, err := resource.Create(ctx, wanted, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil // the view does not show it yet, and reports it when it does
+		}
+		return reconcile.Result{}, err
+	}
+	stop, stopView := run(t, c), run(t, view)
+	exists := func(name, uid string) func() bool {
+		return func() bool {
+			found, err := resource.Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil && string(found.GetUID()) != uid
+		}
+	}
+	require.Eventually(t, exists("a", ""), 3*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, exists("b", ""), 3*time.Minute, 5*time.Millisecond)
+	for range 3 {
+		quiet(t, &passes)
+		old := s.kubectl(t, "get", "configmap", "a", "-n", s.ns, "-o", "jsonpath={.metadata.uid}")
+		s.kubectl(t, "delete", "configmap", "a", "-n", s.ns)
+		require.Eventually(t, exists("a", old), 3*time.Minute, 5*time.Millisecond, "a deleted child wakes its owner")
+	}
+	quiet(t, &passes)
+	before := passes.Load()
+	s.kubectl(t, "label", "configmap", "b", "-n", s.ns, "seen=yes")
+	require.Eventually(t, func() bool { return passes.Load() > before }, 3*time.Minute, 5*time.Millisecond)
+	quiet(t, &passes)
+	require.Equal(t, before+1, passes.Load(), "one change wakes one owner, once")
+
+	o, err := c.Get(keyOf(s.ns, "b"))
+	require.NoError(t, err)
+	s.kubectl(t, "delete", "widget", "b", "-n", s.ns, "--timeout=30s")
+	s.apply(t, "b", 2)
+	require.Eventually(t, func() bool { next, err := c.Get(keyOf(s.ns, "b")); return err == nil && next.UID != o.UID }, 3*time.Minute, 5*time.Millisecond)
+	quiet(t, &passes)
+	before = passes.Load()
+	c.AddUID(o.UID)
+	quiet(t, &passes)
+	require.Equal(t, before, passes.Load(), "the UID of a predecessor names nothing")
+	require.NoError(t, stopView())
 	require.NoError(t, stop())
 }
 
@@ -672,7 +799,7 @@ func finalizerRace(s *site) {
 }
 
 // statusWriters has several writers, each with a condition of its own, and one
-// who edits the spec.
+// that edits the spec.
 func statusWriters(s *site) {
 	t := s.t
 	s.apply(t, "a", 1)

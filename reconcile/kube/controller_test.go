@@ -23,7 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// passes writes down what a controller does.
+// passes records the passes of a controller.
 type passes struct {
 	mu   sync.Mutex
 	list []string
@@ -595,29 +595,32 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 	t.Parallel()
 	type controller = kube.Controller[*widget]
 	for want, spoil := range map[string]func(*controller){
-		"kube: Controller.Client: required":                                                  func(c *controller) { c.Client = nil },
-		"kube: Controller.Reconcile: required":                                               func(c *controller) { c.Reconcile = nil },
-		"kube: Controller.Resync: -1s is negative; want 0 (never) or more":                   func(c *controller) { c.Resync = -time.Second },
-		"kube: Controller.WatchLag: -1s is negative; want 0 (1m default) or more":            func(c *controller) { c.WatchLag = -time.Second },
-		"reconcile: Queue.Workers: -1 is negative; want 0 (1 default) or more":               func(c *controller) { c.Workers = -1 },
-		"kube: Controller.Owned[0].Resource: widgets.example.com is that of Controller.Kind": func(c *controller) { c.Owned = []kube.Kind{{Resource: widgets}} },
-		"kube: Controller.Owned[1]: secrets is listed twice": func(c *controller) {
+		"kube: Controller.Client is required":                                                                  func(c *controller) { c.Client = nil },
+		"kube: Controller.Reconcile is required":                                                               func(c *controller) { c.Reconcile = nil },
+		"kube: Controller.Resync is -1s; want 0 (never) or more":                                               func(c *controller) { c.Resync = -time.Second },
+		"kube: Controller.WatchLag is -1s; want 0 (1m) or more":                                                func(c *controller) { c.WatchLag = -time.Second },
+		"kube: Controller.Workers is -1; want 0 (1) or more":                                                   func(c *controller) { c.Workers = -1 },
+		"kube: Controller.Timeout is -1s; want 0 (no bound) or more":                                           func(c *controller) { c.Timeout = -time.Second },
+		"reconcile: Queue.Backoff":                                                                             func(c *controller) { c.Backoff.Min = -time.Second },
+		"kube: Controller.Owned[0].Resource is widgets.example.com; want another than that of Controller.Kind": func(c *controller) { c.Owned = []kube.Kind{{Resource: widgets}} },
+		"kube: Controller.Owned[1].Resource is secrets, which is listed twice": func(c *controller) {
 			c.Owned = []kube.Kind{{Resource: secrets}, {Resource: secrets}}
 		},
-		"kube: Controller.Referenced[0]: secrets is listed twice": func(c *controller) {
+		"kube: Controller.Referenced[0].Resource is secrets, which is listed twice": func(c *controller) {
 			c.Owned, c.Referenced = []kube.Kind{{Resource: secrets}}, []kube.Kind{{Resource: secrets, Whole: true}}
 		},
-		"kube: Controller.Kind.Resource: ": func(c *controller) { c.Kind.Resource = schema.GroupVersionResource{} },
-		"kube: Controller.Referenced[0].LabelSelector: ": func(c *controller) {
+		"kube: Controller.Kind.Resource is required": func(c *controller) { c.Kind.Resource = schema.GroupVersionResource{} },
+		`kube: Controller.Kind.Resource is "example.com/, Resource=widgets"; want at least a version and the plural name`: func(c *controller) { c.Kind.Resource.Version = "" },
+		`kube: Controller.Referenced[0].LabelSelector is "a in"; want a label selector: `: func(c *controller) {
 			c.Referenced = []kube.Kind{{Resource: secrets, LabelSelector: "a in"}}
 		},
-		"kube: Controller.Kind.FieldSelector: ": func(c *controller) { c.Kind.FieldSelector = "a" },
+		`kube: Controller.Kind.FieldSelector is "a"; want a field selector: `: func(c *controller) { c.Kind.FieldSelector = "a" },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.fails(widgets, errNetwork) // it is said before anything is known
+				w.fails(widgets, errNetwork) // the error comes before any list
 				c, _ := watching(w)
 				spoil(c)
 				require.ErrorContains(t, c.Start(t.Context()), want)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// elector knows the record of a lease and writes it. It is used by one
-// goroutine at a time.
+// elector reads and writes the record of a lease. It is used by one goroutine at a
+// time.
 type elector struct {
 	leases                    dynamic.ResourceInterface
 	namespace, name, identity string
@@ -28,26 +28,26 @@ type elector struct {
 	onChange                  func(LeaseState)
 	reported                  LeaseState
 
-	// lease is the object as last seen, and gone is whether it has been deleted
-	// since. A deleted record binds as long as if it were there.
+	// lease is the last observed object, and gone is whether it was deleted since. A
+	// deleted record binds as long as an existing one.
 	lease *unstructured.Unstructured
 	gone  bool
-	// changed is when, by our clock, the record became what it is.
+	// changed is the local time at which the last change of the record was observed.
 	changed time.Time
-	// renewed is when our last write that succeeded was sent.
+	// renewed is the time at which the last successful write was sent.
 	renewed time.Time
-	// sent are the renewTimes that we have written, or may have written: an
-	// answer can be lost. unsure is whether that of the last write was.
+	// sent are the renewTimes of the writes that succeeded or may have succeeded,
+	// because an answer can be lost. unsure is whether the last answer was lost.
 	sent   []string
 	unsure bool
 }
 
-// errTaken: the record was written by another elector.
-var errTaken = errors.New("the record is another's")
+// errTaken means that another elector wrote the record.
+var errTaken = errors.New("another elector holds the lease")
 
-// acquire waits for the lease. It is false when ctx ended first.
+// acquire waits for the lease. It returns false when ctx ended first.
 func (e *elector) acquire(ctx context.Context) bool {
-	watch := releases{leases: e.leases, name: e.name, retry: e.retry}
+	watch := leaseWatch{leases: e.leases, name: e.name, retry: e.retry}
 	defer watch.stop()
 	for ctx.Err() == nil {
 		err := e.try(ctx)
@@ -58,10 +58,10 @@ func (e *elector) acquire(ctx context.Context) bool {
 		wait := e.jittered()
 		if !errors.Is(err, errTaken) && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "lease not read or taken", e.attrs(slog.Any("error", err))...)
-		} else if left := e.left(); left > 0 {
-			wait = min(wait, left)
+		} else if remaining := e.remaining(); remaining > 0 {
+			wait = min(wait, remaining)
 		}
-		pause(ctx, wait, watch.seen(ctx))
+		pause(ctx, wait, watch.freed(ctx))
 	}
 	return false
 }
@@ -70,23 +70,23 @@ func (e *elector) acquire(ctx context.Context) bool {
 func (e *elector) try(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	if err := e.look(ctx); err != nil {
+	if err := e.read(ctx); err != nil {
 		return err
 	}
-	if e.left() > 0 {
+	if e.remaining() > 0 {
 		return errTaken
 	}
 	err := e.write(ctx, e.identity)
 	if outdated(err) {
-		return errTaken // by one that was faster
+		return errTaken // by an elector that was faster
 	}
 	return err
 }
 
-// keep renews the lease until ctx ends or another elector has taken it.
-func (e *elector) keep(ctx context.Context, t *term) {
+// renew renews the lease periodically until ctx ends or another elector has taken it.
+func (e *elector) renew(ctx context.Context, t *term) {
 	for pause(ctx, e.jittered(), nil) {
-		err := e.settle(ctx, e.identity)
+		err := e.overwrite(ctx, e.identity)
 		switch {
 		case err == nil:
 			t.renew(e.renewed)
@@ -100,17 +100,17 @@ func (e *elector) keep(ctx context.Context, t *term) {
 	}
 }
 
-// release gives the lease back if it is ours.
+// release releases the lease if this elector holds it.
 func (e *elector) release(ctx context.Context) {
 	var err error
 	ctx = context.WithoutCancel(ctx)
 	if e.unsure {
 		bounded, cancel := e.bounded(ctx)
-		err = e.look(bounded)
+		err = e.read(bounded)
 		cancel()
 	}
-	if err == nil && e.mine() && !e.gone {
-		err = e.settle(ctx, "")
+	if err == nil && e.ours() && !e.gone {
+		err = e.overwrite(ctx, "")
 	}
 	if err != nil && !errors.Is(err, errTaken) {
 		e.logger.WarnContext(ctx, "lease not given back", e.attrs(slog.Any("error", err))...)
@@ -118,26 +118,26 @@ func (e *elector) release(ctx context.Context) {
 	e.report(ctx, false)
 }
 
-// settle writes the record over the one that we wrote last.
-func (e *elector) settle(ctx context.Context, holder string) error {
+// overwrite replaces the last record that this elector wrote.
+func (e *elector) overwrite(ctx context.Context, holder string) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	err := e.write(ctx, holder)
 	if !outdated(err) {
 		return err
 	}
-	// Somebody has touched the object, or our last answer was lost.
-	if err := e.look(ctx); err != nil {
+	// Another client has changed the object, or the last answer was lost.
+	if err := e.read(ctx); err != nil {
 		return err
 	}
-	if !e.mine() {
+	if !e.ours() {
 		return errTaken
 	}
 	return e.write(ctx, holder)
 }
 
-// look reads the record.
-func (e *elector) look(ctx context.Context) error {
+// read gets the record.
+func (e *elector) read(ctx context.Context) error {
 	lease, err := e.leases.Get(ctx, e.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -146,19 +146,19 @@ func (e *elector) look(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	e.see(lease)
+	e.observe(lease)
 	return nil
 }
 
-func (e *elector) see(lease *unstructured.Unstructured) {
+func (e *elector) observe(lease *unstructured.Unstructured) {
 	if e.lease == nil || !reflect.DeepEqual(e.lease.Object["spec"], lease.Object["spec"]) {
 		e.changed = time.Now()
 	}
 	e.lease, e.gone = lease, false
 }
 
-// write makes one request. It fails with a conflict, or with what outdated
-// takes for one, if the object is not the one that was last seen.
+// write sends one request. Its error is outdated if the object is not the one that
+// was last observed.
 func (e *elector) write(ctx context.Context, holder string) error {
 	next := &unstructured.Unstructured{Object: map[string]any{}}
 	if e.lease != nil {
@@ -166,7 +166,7 @@ func (e *elector) write(ctx context.Context, holder string) error {
 	}
 	stamp := e.fill(next, holder)
 	e.sent = append(e.sent, stamp)
-	// More than an API server takes to answer or to forget a request.
+	// 64 writes take longer than an API server needs to answer or drop a request.
 	e.sent = e.sent[max(0, len(e.sent)-64):]
 
 	e.unsure = true
@@ -187,18 +187,18 @@ func (e *elector) write(ctx context.Context, holder string) error {
 		return err
 	}
 	e.unsure = false
-	e.see(answer)
-	// Others may have seen the record since the moment it was sent, and no earlier.
+	e.observe(answer)
+	// Other electors can have observed the record no earlier than it was sent.
 	e.renewed, e.sent = start, []string{stamp}
 	return nil
 }
 
-// outdated tells that an object was not as the write expected it.
+// outdated reports whether a write failed because the object had changed.
 func outdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
-// fill writes the record as client-go does and returns its renewTime.
+// fill sets the fields of the record as client-go does, and returns its renewTime.
 func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	spec, ok := lease.Object["spec"].(map[string]any)
 	if !ok {
@@ -208,9 +208,9 @@ func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	stamp := e.stamp()
 	transitions, _ := spec["leaseTransitions"].(int64)
 	switch {
-	case holder == "": // given back
+	case holder == "": // released
 		spec["acquireTime"], spec["leaseDurationSeconds"] = stamp, int64(1)
-	case !e.mine():
+	case !e.ours():
 		if e.lease != nil {
 			transitions++
 		}
@@ -223,7 +223,8 @@ func (e *elector) fill(lease *unstructured.Unstructured, holder string) string {
 	return stamp
 }
 
-// stamp is the time in the form of the API, different from those sent before.
+// stamp returns the current time in the format of the API, distinct from the times
+// sent before.
 func (e *elector) stamp() string {
 	for now := time.Now().UTC(); ; now = now.Add(time.Microsecond) {
 		if stamp := now.Format(metav1.RFC3339Micro); !slices.Contains(e.sent, stamp) {
@@ -232,15 +233,15 @@ func (e *elector) stamp() string {
 	}
 }
 
-// mine tells whether this elector has written the record that was last seen.
-func (e *elector) mine() bool {
+// ours reports whether this elector wrote the last observed record.
+func (e *elector) ours() bool {
 	return e.holder() == e.identity && slices.Contains(e.sent, e.field("renewTime"))
 }
 
-// left is how long the record still has to stay the same before it may be
-// overwritten; zero or less is now.
-func (e *elector) left() time.Duration {
-	if e.holder() == "" || e.mine() {
+// remaining returns how long the record must stay the same before it may be
+// overwritten. Zero or less means now.
+func (e *elector) remaining() time.Duration {
+	if e.holder() == "" || e.ours() {
 		return 0
 	}
 	duration := e.duration
@@ -281,7 +282,7 @@ func (e *elector) attrs(more ...slog.Attr) []any {
 	return list
 }
 
-// bounded leaves time for a second attempt before the deadline.
+// bounded returns a ctx that leaves time for a second attempt before the deadline.
 func (e *elector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, e.deadline/2)
 }
@@ -293,8 +294,7 @@ func (e *elector) jittered() time.Duration {
 
 func (e *elector) longestRetry() time.Duration { return e.retry + e.retry/5 }
 
-// pause waits for d, or less if early receives something. It is false when ctx
-// ended.
+// pause waits for d, or until early receives. It returns false when ctx ended.
 func pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

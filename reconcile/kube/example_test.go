@@ -43,14 +43,14 @@ func ExampleController() {
 		_, err := controller.Lookup(kube.Reference{Resource: secrets, Namespace: w.Namespace, Name: w.Spec.Secret})
 		if errors.Is(err, kube.ErrAbsent) {
 			fmt.Println(key, "waits for its secret")
-			cluster.put(secrets, newSecret("password", "s3cret")) // somebody creates it
+			cluster.put(secrets, newSecret("password", "s3cret")) // a user creates it
 			return reconcile.Result{}, nil
 		}
 		if err != nil {
 			return reconcile.Result{}, err
 		}
 		fmt.Println(key, "has its secret")
-		cluster.remove(widgets, key) // somebody deletes it
+		cluster.remove(widgets, key) // a user deletes it
 		return reconcile.Result{}, nil
 	}
 	if err := controller.Start(ctx); err != nil {
@@ -62,8 +62,59 @@ func ExampleController() {
 	// shop/web is gone
 }
 
+// Another live view watches the children, such as the one of package apply, and the
+// Controller does not. The view reports the UID of the parent of each child that it
+// sees change or go, which starts a pass for the parent.
+func ExampleController_AddUID() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	cluster := newWorld()
+	cluster.put(widgets, newWidget("web", 2))
+	controller := &kube.Controller[*widget]{Client: cluster, Kind: kube.Kind{Resource: widgets}}
+
+	live := map[string]types.UID{} // each child, with the UID of its parent
+	appeared := func(child string, parent types.UID) {
+		live[child] = parent
+		controller.AddUID(parent)
+	}
+	gone := func(child string) {
+		parent := live[child]
+		delete(live, child)
+		controller.AddUID(parent)
+	}
+
+	deleted := false
+	controller.Reconcile = func(_ context.Context, key types.NamespacedName, w *widget) (reconcile.Result, error) {
+		fmt.Printf("%s has %d of %d children\n", key, len(live), w.Spec.Size)
+		for i := range w.Spec.Size {
+			child := fmt.Sprintf("%s-%d", key.Name, i)
+			if _, ok := live[child]; !ok {
+				appeared(child, w.UID) // the view observes the child that this pass creates
+				return reconcile.Result{}, nil
+			}
+		}
+		if deleted {
+			cancel()
+			return reconcile.Result{}, nil
+		}
+		deleted = true
+		gone("web-0") // a user deletes it
+		return reconcile.Result{}, nil
+	}
+	if err := controller.Start(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shop/web has 0 of 2 children
+	// shop/web has 1 of 2 children
+	// shop/web has 2 of 2 children
+	// shop/web has 1 of 2 children
+	// shop/web has 2 of 2 children
+}
+
 // A child whose name the server makes up is created once, although the watch
-// shows it late: the pass says what it wrote, and the key waits for that.
+// shows it late: the pass reports its write, and the key waits for it.
 func ExampleController_WroteChild() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -91,7 +142,7 @@ func ExampleController_WroteChild() {
 		if err == nil {
 			controller.WroteChild(key, maps1, written)
 		}
-		controller.Add(key) // whatever comes now comes after the child
+		controller.Add(key) // a pass added now runs after the watch has shown the child
 		return reconcile.Result{}, err
 	}
 	if err := controller.Start(ctx); err != nil {
@@ -121,7 +172,7 @@ func ExampleFinalizer() {
 			if err := steps.Undo(ctx); err != nil {
 				return false, err
 			}
-			return !database["web"], nil // look, rather than believe
+			return !database["web"], nil // check, rather than assume
 		})
 		if alive && err == nil {
 			err = steps.Do(ctx)
@@ -205,7 +256,7 @@ func ExampleLease_controller() {
 	lease := &kube.Lease{
 		Client: newServer().client(), Namespace: "shop", Name: "operator",
 		Starter: reconcile.StarterFunc(func(ctx context.Context) error {
-			done.Reset() // what the leader before has done is not known
+			done.Reset() // the previous leader may have done other work
 			return controller.Start(ctx)
 		}),
 	}
@@ -247,7 +298,7 @@ func ExampleLease() {
 	// holder "", works here: false
 }
 
-// Names of children. The tail tells apart what the hyphens could not.
+// Names of children. The tail separates parts that hyphens do not.
 func ExampleName() {
 	fmt.Println(kube.Name(kube.LabelLimit, "shop", "web"))
 	fmt.Println(kube.Name(kube.LabelLimit, "my-shop", "web"))

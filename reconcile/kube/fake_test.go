@@ -29,7 +29,7 @@ type server struct {
 
 func newServer() *server { return &server{watchers: map[*watch.FakeWatcher]bool{}} }
 
-// set changes the lease as somebody else would. Nil deletes it.
+// set changes the lease as another client would. Nil deletes it.
 func (s *server) set(lease *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

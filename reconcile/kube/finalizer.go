@@ -19,13 +19,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// attempts bounds how often a write is repeated at once because somebody else
-// wrote in between. After that its error is that of the pass.
+// attempts bounds how often a write is repeated after a conflict within one call.
+// The last conflict becomes the error of the call.
 const attempts = 5
 
-// Finalizer keeps an object of one kind until what was made for it elsewhere is
-// gone. It holds no state, and is safe for concurrent use. It needs get and patch
-// on the resource.
+// Finalizer keeps a deleted object until its teardown is verified. It serves the
+// objects of one kind, holds no state, and is safe for concurrent use. It needs get
+// and patch on the resource.
 type Finalizer struct {
 	// Client reaches the API server. Required.
 	Client dynamic.Interface
@@ -33,38 +33,40 @@ type Finalizer struct {
 	// Resource is the kind of the objects. Required.
 	Resource schema.GroupVersionResource
 
-	// Name is what stands in metadata.finalizers: a domain of yours, a slash and
-	// a name, like "shop.example.com/teardown". Required.
+	// Name is the entry in metadata.finalizers: a domain of the caller, a slash and
+	// a name, such as "shop.example.com/teardown". Required.
 	Name string
 
-	// Poll is when to look again after a teardown that is not done. Default 5s.
+	// Poll is the delay before a teardown that is not complete is called again.
+	// Default 5s.
 	Poll time.Duration
 
-	// OnWrite is called with the object after each write: [Controller.Wrote] fits.
-	// Default nil, which is none.
+	// OnWrite is called with the object after each write. [Controller.Wrote] fits.
+	// Default nil.
 	OnWrite func(object metav1.Object)
 }
 
-// Finalize is called at the beginning of each pass, before any effect outside
-// the object. As long as the object is wanted, it makes sure that the finalizer
-// is there, and alive is true: go on. Otherwise end the pass with what it
-// returns.
+// Finalize adds the finalizer to a live object, or tears down a deleted one. Call it
+// at the beginning of each pass, before any effect outside the object. While the
+// object is not being deleted, Finalize ensures the finalizer and returns alive true:
+// the pass continues. Otherwise the pass ends with the returned result and error.
 //
-// When the object is being deleted, Finalize calls teardown, and removes the
-// finalizer only once that says gone: that it has looked, and that nothing is
-// left. While it is not, or fails, the finalizer stays, and teardown is called
-// again at Poll, or by the backoff of the pass: it must be safe to repeat, as
-// reconcile.Steps.Undo is. It is not called when our finalizer is not there.
+// When the object is being deleted, Finalize calls teardown. It removes the
+// finalizer only when teardown returns gone true, which means that teardown has
+// checked and found no remains. Otherwise the finalizer stays, and teardown is
+// called again after Poll, or after an error by the backoff of the pass. It must be
+// safe to repeat, as reconcile.Steps.Undo is. It is not called for an object
+// without this finalizer.
 //
-// Each write is one patch, bound to the resourceVersion that it was made for, so
-// that a finalizer which somebody else adds or removes at the same time is never
-// lost; on a conflict the object is read again. An object that is gone, or has a
-// successor of its name, needs nothing and is not alive. When nothing is to be
-// written, no request is made.
+// Each write is one patch that carries the resourceVersion of the object, so a
+// finalizer that another client adds or removes at the same time is never lost.
+// After a conflict the object is read again. A deleted object, or one replaced by
+// a successor of the same name, is not alive and causes no write. No request is
+// sent when no write is needed.
 //
-// The object must be the caller's own: its finalizers and resourceVersion become
-// those on the server. The error is that of a request or of teardown, or about
-// the configuration; it is terminal then.
+// The object must belong to the caller: its finalizers and resourceVersion become
+// those on the server. The error is the error of a request or of teardown. An
+// invalid configuration is a terminal error.
 func (f *Finalizer) Finalize(ctx context.Context, object metav1.Object,
 	teardown func(ctx context.Context) (gone bool, err error),
 ) (alive bool, result reconcile.Result, err error) {
@@ -76,7 +78,7 @@ func (f *Finalizer) Finalize(ctx context.Context, object metav1.Object,
 		if err != nil || object.GetDeletionTimestamp() == nil {
 			return alive, result, err
 		}
-		// It was deleted since the event; what it has, it shows now.
+		// It was deleted since the event, and change has read its finalizers.
 	}
 	if !f.on(object) {
 		return false, result, nil
@@ -97,7 +99,7 @@ func (f *Finalizer) Finalize(ctx context.Context, object metav1.Object,
 }
 
 // change adds or removes the finalizer. It reports whether the object has it
-// then.
+// afterwards.
 func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) (bool, error) {
 	resource := f.Client.Resource(f.Resource).Namespace(object.GetNamespace())
 	for attempt := 1; ; attempt++ {
@@ -105,7 +107,7 @@ func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) 
 			return add, nil
 		}
 		if add && object.GetDeletionTimestamp() != nil {
-			return false, nil // the server would refuse
+			return false, nil // the server would reject it
 		}
 		patch, err := f.patch(object, add)
 		if err != nil {
@@ -113,7 +115,7 @@ func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) 
 		}
 		written, err := resource.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		if err == nil {
-			take(object, written)
+			copyMetadata(object, written)
 			if f.OnWrite != nil {
 				f.OnWrite(object)
 			}
@@ -122,7 +124,8 @@ func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) 
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
-		// A finalizer added to what is being deleted is invalid, not a conflict.
+		// The server answers Invalid, not Conflict, to a finalizer that is added to an
+		// object that is being deleted.
 		outdated := apierrors.IsConflict(err) || add && apierrors.IsInvalid(err)
 		if attempt == attempts || !outdated {
 			return false, f.describe(object, err)
@@ -134,14 +137,14 @@ func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) 
 		case getErr != nil:
 			return false, f.describe(object, getErr)
 		case current.GetResourceVersion() == object.GetResourceVersion():
-			return false, f.describe(object, err) // it was not outdated
+			return false, f.describe(object, err) // the object was not outdated
 		}
-		take(object, current)
+		copyMetadata(object, current)
 	}
 }
 
-// patch replaces the whole list, as a JSON merge patch does, and so states what
-// it was made of.
+// patch returns a merge patch that replaces the whole list of finalizers. It carries
+// the resourceVersion that the list was computed from.
 func (f *Finalizer) patch(object metav1.Object, add bool) ([]byte, error) {
 	list := slices.Clone(object.GetFinalizers())
 	if add {
@@ -164,14 +167,16 @@ func (f *Finalizer) on(object metav1.Object) bool {
 func (f *Finalizer) validate() error {
 	switch {
 	case f.Client == nil:
-		return errors.New("kube: Finalizer.Client: required")
+		return errors.New("kube: Finalizer.Client is required")
 	case f.Resource.Resource == "":
-		return errors.New("kube: Finalizer.Resource: required")
+		return errors.New("kube: Finalizer.Resource is required")
+	case f.Name == "":
+		return errors.New("kube: Finalizer.Name is required")
 	case !strings.Contains(f.Name, "/"):
-		return fmt.Errorf("kube: Finalizer.Name: %q has no domain; want one like shop.example.com/teardown", f.Name)
+		return fmt.Errorf("kube: Finalizer.Name is %q; want a domain before it, as in shop.example.com/teardown", f.Name)
 	}
 	for _, problem := range validation.IsQualifiedName(f.Name) {
-		return fmt.Errorf("kube: Finalizer.Name: %q: %s", f.Name, problem)
+		return fmt.Errorf("kube: Finalizer.Name is %q; want a qualified name: %s", f.Name, problem)
 	}
 	return nil
 }
@@ -180,8 +185,8 @@ func (f *Finalizer) describe(object metav1.Object, err error) error {
 	return describe(f.Resource, KeyOf(object), fmt.Errorf("finalizer: %w", err))
 }
 
-// take makes the metadata of object that a pass relies on that of current.
-func take(object, current metav1.Object) {
+// copyMetadata copies the metadata that a pass relies on from current to object.
+func copyMetadata(object, current metav1.Object) {
 	object.SetResourceVersion(current.GetResourceVersion())
 	object.SetFinalizers(current.GetFinalizers())
 	object.SetDeletionTimestamp(current.GetDeletionTimestamp())

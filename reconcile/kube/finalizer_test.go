@@ -193,10 +193,11 @@ func TestAFinalizerSaysWhatIsWrongWithItsFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for want, f := range map[string]kube.Finalizer{
-		"kube: Finalizer.Client: required":   {Resource: widgets, Name: ours},
-		"kube: Finalizer.Resource: required": {Client: w, Name: ours},
-		`kube: Finalizer.Name: "teardown" has no domain; want one like shop.example.com/teardown`: {Client: w, Resource: widgets, Name: "teardown"},
-		`kube: Finalizer.Name: "example.com/no spaces": `:                                         {Client: w, Resource: widgets, Name: "example.com/no spaces"},
+		"kube: Finalizer.Client is required":   {Resource: widgets, Name: ours},
+		"kube: Finalizer.Resource is required": {Client: w, Name: ours},
+		"kube: Finalizer.Name is required":     {Client: w, Resource: widgets},
+		`kube: Finalizer.Name is "teardown"; want a domain before it, as in shop.example.com/teardown`: {Client: w, Resource: widgets, Name: "teardown"},
+		`kube: Finalizer.Name is "example.com/no spaces"; want a qualified name: `:                     {Client: w, Resource: widgets, Name: "example.com/no spaces"},
 	} {
 		_, _, err := f.Finalize(t.Context(), newWidget("a", 1), never(t))
 		require.ErrorContains(t, err, want)

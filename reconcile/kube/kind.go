@@ -12,27 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind says which objects a [Controller] watches beside its own.
+// Kind selects the objects of one kind that a [Controller] watches.
 type Kind struct {
-	// Resource is what is watched, by its plural: {Version: "v1", Resource:
-	// "secrets"}. Required.
+	// Resource names the kind by its plural: {Version: "v1", Resource: "secrets"}.
+	// Required.
 	Resource schema.GroupVersionResource
 
 	// Namespace restricts the watch to one namespace. Default all, which is also
-	// right for kinds without a namespace.
+	// the value for kinds without a namespace.
 	Namespace string
 
 	// LabelSelector and FieldSelector restrict the watch to the objects that they
 	// select, in the form of kubectl's flags. An object that is not selected is
-	// absent here. A label on all children keeps the rest of a cluster out of the
-	// cache. Default all.
+	// absent for the Controller. A label on all children keeps the other objects of
+	// a cluster out of the cache. Default all.
 	LabelSelector string
 	FieldSelector string
 
 	// Whole keeps the whole objects, so that a pass can read them without a
-	// request. Default only their metadata, which is enough to be woken by any
-	// change and to know what is there; what a Secret holds then never reaches
-	// this process.
+	// request. Default false: only the metadata is kept, which is enough to start a
+	// pass for any change and to list what exists. With Controller.Metadata the
+	// data of a Secret then never reaches this process.
 	Whole bool
 }
 
@@ -59,21 +59,24 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// validate names the field that is wrong as a field of owner.
+// validate returns an error that names the wrong field as a field of owner.
 func (k *Kind) validate(owner string) error {
+	if k.Resource.Empty() {
+		return fmt.Errorf("kube: %s.Resource is required", owner)
+	}
 	if k.Resource.Version == "" || k.Resource.Resource == "" {
-		return fmt.Errorf("kube: %s.Resource: %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
+		return fmt.Errorf("kube: %s.Resource is %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
 	}
 	if _, err := labels.Parse(k.LabelSelector); err != nil {
-		return fmt.Errorf("kube: %s.LabelSelector: %w", owner, err)
+		return fmt.Errorf("kube: %s.LabelSelector is %q; want a label selector: %w", owner, k.LabelSelector, err)
 	}
 	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
-		return fmt.Errorf("kube: %s.FieldSelector: %w", owner, err)
+		return fmt.Errorf("kube: %s.FieldSelector is %q; want a field selector: %w", owner, k.FieldSelector, err)
 	}
 	return nil
 }
 
-// describe says which object, or with an empty key which kind, err is about.
+// describe adds to err the object, or with an empty key the kind.
 func describe(resource schema.GroupVersionResource, key types.NamespacedName, err error) error {
 	switch {
 	case key.Name == "":

@@ -19,19 +19,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// ErrLeaseLost is the cause, as context.Cause tells it, for which the ctx of the
-// work ends when the lease is lost: another elector has taken it, or it could
-// not be renewed in time.
+// ErrLeaseLost is the cause (context.Cause) of the work's ctx when the lease is
+// lost: another elector has taken it, or it could not be renewed in time.
 var ErrLeaseLost = errors.New("lease lost")
 
-// Lease runs a Starter in one of several processes at a time: in the one that
-// holds the Lease object. It is itself a Starter, and so fits into a
-// reconcile.Group, or into a controller-runtime manager whose own election is
-// off.
+// Lease runs a Starter in one of several processes at a time: the one that holds
+// the Lease object. It is itself a Starter, and fits into a reconcile.Group, or into
+// a controller-runtime manager whose own election is off.
 //
-// The access that it needs is get, create, update and watch on
-// leases.coordination.k8s.io. Without watch, a standby sees a lease that was
-// given back at its next look instead of at once.
+// It needs get, create, update and watch on leases.coordination.k8s.io. Without
+// watch, a standby detects a released lease at its next read instead of at once.
 //
 // A Lease must not be copied after first use.
 type Lease struct {
@@ -39,69 +36,69 @@ type Lease struct {
 	// so a busy program gives the Lease a client of its own. Required.
 	Client dynamic.Interface
 
-	// Namespace and Name are those of the Lease object. It is created when
-	// missing and never deleted. Required.
+	// Namespace and Name identify the Lease object. It is created when missing and
+	// never deleted. Required.
 	Namespace string
 	Name      string
 
-	// Identity names this process in the record. It is for people: a record is
-	// recognised as ours by what we wrote, so that two processes with one
-	// Identity do not run at the same time, and a process that was restarted
-	// waits for the lease of its predecessor to run out. Default the host name
-	// and something random.
+	// Identity names this process in the record. It is for people: an elector
+	// recognises its own record by the times that it wrote. Two processes with one
+	// Identity therefore never work at the same time, and a process restarted after a
+	// crash waits until its old lease expires. Default the host name and a random
+	// suffix.
 	Identity string
 
-	// Duration is how long others wait, from the last renewal that they have
-	// seen, before they take the lease. The record holds it in whole seconds,
-	// rounded up. Default 15s.
+	// Duration is how long other electors wait after the last observed renewal
+	// before they take the lease. The record holds it in whole seconds, rounded up.
+	// Default 15s.
 	Duration time.Duration
 
-	// RenewDeadline is the age of the last renewal at which we give up the
-	// lease. Duration less this is the time that the work has to stop. Default
-	// two thirds of Duration.
+	// RenewDeadline is the age of the last renewal at which the holder counts the
+	// lease as lost. The work has Duration - RenewDeadline to stop. Default two
+	// thirds of Duration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two renewals, or two looks at a lease that
-	// another holds, 20 % more or less. Default two fifteenths of Duration.
+	// RetryPeriod is the time between two renewals, or between two reads of a lease
+	// that another elector holds, with a jitter of 20 %. Default two fifteenths of
+	// Duration.
 	RetryPeriod time.Duration
 
-	// Starter is the work. It is started anew each time the lease is taken, never
-	// twice at a time. If it returns while the lease is held, with an error or
-	// without, the lease is given back and Start returns the same. A panic in it
-	// becomes a reconcile.PanicError. Required.
+	// Starter is the work. It is started each time the lease is taken, never twice
+	// at a time. If it returns while the lease is held, with or without an error,
+	// the lease is released and Start returns the same. A panic in it becomes a
+	// reconcile.PanicError. Required.
 	Starter reconcile.Starter
 
-	// OnChange is called when the holder changes, as far as it is seen here, and
-	// right before and after the work runs. Calls come one at a time, on the
-	// goroutine of Start. Its panic is logged and stops nothing. Default nil,
-	// which is none.
+	// OnChange is called for each observed change of the holder, and right before
+	// and after the work runs. Calls are made one at a time, on the goroutine of
+	// Start. A panic in it is logged and has no other effect. Default nil.
 	OnChange func(LeaseState)
 
-	// Logger gets lost and taken leases at level info, failed requests at level
-	// warn. Default nil, which is silent.
+	// Logger receives taken and lost leases at level info, and failed requests at
+	// level warn. Default nil, which is silent.
 	Logger *slog.Logger
 
 	mu      sync.Mutex
 	running bool
 }
 
-// LeaseState is what an elector knows of its lease.
+// LeaseState is the state of a lease as its elector observes it.
 type LeaseState struct {
-	// Holder is the identity in the record, empty if nobody holds the lease.
+	// Holder is the identity in the record, empty if the lease is not held.
 	Holder string
-	// Held tells that the work runs here. It is false only after the work has
-	// returned.
+	// Held is whether the work runs in this process. It becomes false only after
+	// the work has returned.
 	Held bool
 }
 
-// Start waits for the lease and runs the work while it is held, again and again
-// until ctx ends. It then waits for the work, gives the lease back and returns
-// nil, or the error of the work. It fails at once if a field is out of range or
-// the Lease is running already.
+// Start waits for the lease and runs the work while it is held, repeatedly until ctx
+// ends. It then waits for the work, releases the lease and returns nil, or the error
+// of the work. It returns an error at once if the configuration is invalid or the
+// Lease is running already.
 //
-// Failing requests are no error, however long they fail. Work that cannot be
-// stopped (a reconcile.StuckError) is: Start returns it and leaves the lease to
-// run out, because what still runs here must not begin elsewhere.
+// Failing requests are never an error, however long they fail. Work that does not
+// stop is one (a reconcile.StuckError): Start returns it and lets the lease expire,
+// because the work must not start elsewhere while it still runs here.
 func (l *Lease) Start(ctx context.Context) error {
 	e, err := l.elector()
 	if err != nil {
@@ -127,17 +124,17 @@ func (l *Lease) Start(ctx context.Context) error {
 	return nil
 }
 
-// lead runs the work for one term, and returns when it has returned.
+// lead runs the work for one term, and waits until it has returned.
 func (l *Lease) lead(ctx context.Context, e *elector) (lost bool, err error) {
 	t := newTerm(ctx, e.deadline, e.renewed)
 	defer t.end(nil)
 	e.logger.InfoContext(ctx, "lease taken", e.attrs()...)
 	e.report(ctx, true)
 
-	// The lease is renewed until the work has returned, whatever told it to stop.
+	// The lease is renewed until the work has returned, for any reason.
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var renewer sync.WaitGroup
-	renewer.Go(func() { e.keep(renewing, t) })
+	renewer.Go(func() { e.renew(renewing, t) })
 	err = work(t, l.Starter) //nolint:contextcheck // t is made from ctx
 	stop()
 	renewer.Wait()
@@ -152,7 +149,7 @@ func work(ctx context.Context, starter reconcile.Starter) error {
 	return contain(func() error { return starter.Start(ctx) })
 }
 
-// contain calls code of the caller and turns its panic into an error.
+// contain calls a function of the caller and converts its panic to an error.
 func contain(call func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -162,7 +159,7 @@ func contain(call func() error) (err error) {
 	return call()
 }
 
-// elector validates the configuration and makes the state of one Start.
+// elector validates the configuration and returns the state of one Start.
 func (l *Lease) elector() (*elector, error) {
 	duration := cmp.Or(l.Duration, 15*time.Second)
 	e := &elector{
@@ -176,21 +173,25 @@ func (l *Lease) elector() (*elector, error) {
 	}
 	switch {
 	case l.Client == nil:
-		return nil, errors.New("kube: Lease.Client: required")
+		return nil, errors.New("kube: Lease.Client is required")
 	case l.Starter == nil:
-		return nil, errors.New("kube: Lease.Starter: required")
+		return nil, errors.New("kube: Lease.Starter is required")
+	case l.Namespace == "":
+		return nil, errors.New("kube: Lease.Namespace is required")
+	case l.Name == "":
+		return nil, errors.New("kube: Lease.Name is required")
 	case l.Duration < 0:
-		return nil, fmt.Errorf("kube: Lease.Duration: %v is negative; want 0 (15s default) or more", l.Duration)
+		return nil, fmt.Errorf("kube: Lease.Duration is %v; want 0 (15s) or more", l.Duration)
 	case e.deadline < 0 || e.deadline >= duration:
-		return nil, fmt.Errorf("kube: Lease.RenewDeadline: %v; want less than Duration, %v, and 0 (two thirds of it) or more", e.deadline, duration)
+		return nil, fmt.Errorf("kube: Lease.RenewDeadline is %v; want 0 (two thirds of Duration) or more, and less than Duration, %v", e.deadline, duration)
 	case e.retry <= 0 || e.longestRetry() >= e.deadline:
-		return nil, fmt.Errorf("kube: Lease.RetryPeriod: %v; want so much less than RenewDeadline, %v, that 20 %% more is less, and 0 (two fifteenths of Duration) or more", e.retry, e.deadline)
+		return nil, fmt.Errorf("kube: Lease.RetryPeriod is %v; want 0 (two fifteenths of Duration) or more, and with 20 %% added less than RenewDeadline, %v", e.retry, e.deadline)
 	}
 	for _, problem := range validation.IsDNS1123Label(l.Namespace) {
-		return nil, fmt.Errorf("kube: Lease.Namespace: %q: %s", l.Namespace, problem)
+		return nil, fmt.Errorf("kube: Lease.Namespace is %q; want a DNS label: %s", l.Namespace, problem)
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(l.Name) {
-		return nil, fmt.Errorf("kube: Lease.Name: %q: %s", l.Name, problem)
+		return nil, fmt.Errorf("kube: Lease.Name is %q; want a DNS subdomain: %s", l.Name, problem)
 	}
 	e.namespace, e.leases = l.Namespace, l.Client.Resource(leaseResource()).Namespace(l.Namespace)
 	return e, nil

@@ -24,7 +24,7 @@ type span struct {
 	cause       error
 }
 
-// stage sees who works when.
+// stage records which elector works when.
 type stage struct {
 	mu    sync.Mutex
 	spans []*span
@@ -66,7 +66,7 @@ func (s *stage) all() []span {
 	return all
 }
 
-// who lists whose turn it was, in order.
+// who lists the electors that worked, in order.
 func (s *stage) who() string {
 	var names []string
 	for _, one := range s.all() {
@@ -95,7 +95,7 @@ func (s *stage) overlap() time.Duration {
 	return longest
 }
 
-// start runs a lease until stop is called, which returns what Start did.
+// start runs a lease until stop is called, which returns the error of Start.
 func start(t *testing.T, lease *kube.Lease) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -445,13 +445,15 @@ func TestALeaseOutOfRangeNamesTheField(t *testing.T) {
 	t.Parallel()
 	c, work := newServer().client(), (&stage{}).work("a", 0)
 	for want, lease := range map[string]*kube.Lease{
-		"Lease.Client: required":  {Namespace: "shop", Name: "boss", Starter: work},
-		"Lease.Starter: required": {Client: c, Namespace: "shop", Name: "boss"},
-		"Lease.Namespace:":        {Client: c, Name: "boss", Starter: work},
-		"Lease.Name:":             {Client: c, Namespace: "shop", Name: "Boss", Starter: work},
-		"Lease.Duration:":         {Client: c, Namespace: "shop", Name: "boss", Starter: work, Duration: -1},
-		"Lease.RenewDeadline:":    {Client: c, Namespace: "shop", Name: "boss", Starter: work, RenewDeadline: 15 * time.Second},
-		"Lease.RetryPeriod:":      {Client: c, Namespace: "shop", Name: "boss", Starter: work, RetryPeriod: 9 * time.Second},
+		"kube: Lease.Client is required":                     {Namespace: "shop", Name: "boss", Starter: work},
+		"kube: Lease.Starter is required":                    {Client: c, Namespace: "shop", Name: "boss"},
+		"kube: Lease.Name is required":                       {Client: c, Namespace: "shop", Starter: work},
+		`kube: Lease.Namespace is "a.b"; want a DNS label: `: {Client: c, Namespace: "a.b", Name: "boss", Starter: work},
+		"kube: Lease.Namespace is required":                  {Client: c, Name: "boss", Starter: work},
+		`kube: Lease.Name is "Boss"; want a DNS subdomain: `: {Client: c, Namespace: "shop", Name: "Boss", Starter: work},
+		"kube: Lease.Duration is -1ns; want 0 (15s) or more": {Client: c, Namespace: "shop", Name: "boss", Starter: work, Duration: -1},
+		"kube: Lease.RenewDeadline is 15s; want 0 (two thirds of Duration) or more, and less than Duration, 15s":                       {Client: c, Namespace: "shop", Name: "boss", Starter: work, RenewDeadline: 15 * time.Second},
+		"kube: Lease.RetryPeriod is 9s; want 0 (two fifteenths of Duration) or more, and with 20 % added less than RenewDeadline, 10s": {Client: c, Namespace: "shop", Name: "boss", Starter: work, RetryPeriod: 9 * time.Second},
 	} {
 		require.ErrorContains(t, lease.Start(t.Context()), want)
 	}
@@ -524,7 +526,7 @@ func TestNoTwoWorkAtOnceWhateverFails(t *testing.T) {
 				for _, stop := range stops {
 					require.NoError(t, stop())
 				}
-				time.Sleep(time.Minute) // what is still on its way to the server
+				time.Sleep(time.Minute) // requests still on their way to the server
 			})
 		})
 	}

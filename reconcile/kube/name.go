@@ -7,38 +7,38 @@ import (
 )
 
 // Limits of [Name] for the kinds of Kubernetes. A controller that appends to the
-// name leaves less: a CronJob's has at most 52 bytes, for example.
+// name allows less: the name of a CronJob has at most 52 bytes, for example.
 const (
-	// LabelLimit is that of a DNS label: Services, Namespaces, what becomes a
-	// host name or the value of a label.
+	// LabelLimit is the limit of a DNS label: Services, Namespaces, host names and
+	// values of labels.
 	LabelLimit = 63
-	// SubdomainLimit is that of a DNS subdomain: most other kinds.
+	// SubdomainLimit is the limit of a DNS subdomain: most other kinds.
 	SubdomainLimit = 253
 )
 
-// Name makes a name of at most limit bytes from parts: the same parts give the
-// same name, and different parts different names, whatever their number. The
-// name is a valid DNS label but for its length: it consists of a-z, 0-9 and -,
-// and begins and ends with a letter or digit. (A Service's must begin with a
-// letter; begin with a part that does.)
+// Name makes a name of at most limit bytes from any number of parts. The same parts
+// give the same name, and different parts give different names. The name is a valid
+// DNS label except for its length: it consists of a-z, 0-9 and -, and begins and
+// ends with a letter or digit. (The name of a Service must begin with a letter:
+// begin with a part that does.)
 //
-// The parts are joined by hyphens. That is the whole name if it says what the
-// parts were: if each part consists of a-z and 0-9 and is not empty, if the
-// whole is not longer than limit, and if the last part does not look like a
-// tail. In all other cases, which are a part with a hyphen ("a-b","c" would be
-// taken for "a","b-c"), a capital letter, a dot or anything else, an empty part
-// or no part at all, and a name that must be cut, the name ends in a tail: a
-// hyphen and 13 characters, of b-z without vowels and 2-9 without 3, that are 61
-// bits of a SHA-256 of the parts. Before it stands as much of the parts as fits,
-// in lower case, with a hyphen for what a name cannot hold.
+// The parts are joined by hyphens. The result is the name if the parts can be read
+// from it: each part is not empty and consists of a-z and 0-9, the whole is not
+// longer than limit, and the last part does not look like a tail. In all other
+// cases the name ends in a tail. These are a part with a hyphen ("a-b","c" and
+// "a","b-c" would be the same), a capital letter, a dot or another character, an
+// empty part, no part at all, and a name that must be cut. The tail is a hyphen and
+// 13 characters, of b-z without vowels and 2-9 without 3, which encode 61 bits of a
+// SHA-256 of the parts. It follows as much of the parts as fits, in lower case, with
+// a hyphen for each character that a name cannot hold.
 //
-// A limit below 13 cuts the tail itself, and zero or less is [LabelLimit].
+// A limit below 13 cuts the tail itself. Zero or less means [LabelLimit].
 func Name(limit int, parts ...string) string {
 	if limit <= 0 {
 		limit = LabelLimit
 	}
 	joined := strings.Join(parts, "-")
-	if len(joined) <= limit && tellsParts(parts) {
+	if len(joined) <= limit && separable(parts) {
 		return joined
 	}
 	tail := nameTail(parts)
@@ -54,9 +54,9 @@ func Name(limit int, parts ...string) string {
 	return head + "-" + tail
 }
 
-// tellsParts reports whether parts joined by hyphens can be told apart again,
-// and from names that have a tail.
-func tellsParts(parts []string) bool {
+// separable reports whether parts joined by hyphens can be separated again, and
+// cannot be mistaken for a name with a tail.
+func separable(parts []string) bool {
 	for _, part := range parts {
 		if part == "" || strings.TrimLeft(part, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 			return false
@@ -80,7 +80,8 @@ func nameByte(r rune) rune {
 	}
 }
 
-// The tail has no vowels, so that no word looks like one and none becomes one.
+// The tail has no vowels, so that no word is taken for a tail and no tail forms a
+// word.
 const (
 	tailBytes  = "bcdfghjklmnpqrstvwxz2456789"
 	tailLength = 13

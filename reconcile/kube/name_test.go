@@ -20,7 +20,7 @@ func TestANameHasATailExactlyWhenThePartsCouldNotBeTold(t *testing.T) {
 	for _, row := range []struct {
 		limit int
 		parts []string
-		want  string // in full, or what stands before a tail
+		want  string // the full name, or its part before a tail
 		tail  bool
 	}{
 		{63, []string{"krane"}, "krane", false},
@@ -67,7 +67,7 @@ func TestNamesStayWhatTheyAre(t *testing.T) {
 	require.Equal(t, "my-sho-tkvgwtwjc5bv8", kube.Name(20, "my-shop", "web"))
 }
 
-// valid tells what an API server would say of a name.
+// valid returns the error of an API server for a name.
 func valid(t *testing.T, limit int, name string) {
 	t.Helper()
 	require.NotEmpty(t, name)

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// TestLeaseOnARealServer runs what needs one on a single API server, each
+// TestLeaseOnARealServer runs the tests that need one on a single API server, each
 // subtest with a Lease object of its own.
 func TestLeaseOnARealServer(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func (s *scene) lines(t *testing.T) []line {
 	return all
 }
 
-// turns lists who worked, in order, each with the first and last time.
+// turns lists the electors that worked, in order, each with the first and last time.
 func (s *scene) turns(t *testing.T) []span {
 	t.Helper()
 	var turns []span
@@ -306,7 +306,7 @@ func paused(s *scene) {
 }
 
 // killedAndPaused has three processes compete, kills and pauses the one that
-// works, and looks whether any two ever worked at the same time.
+// works, and checks whether any two ever worked at the same time.
 func killedAndPaused(s *scene) {
 	t := s.t
 	processes := map[string]*exec.Cmd{}

@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Status writes the status of objects of one kind, which has a status
-// subresource, and only when it changes. T is that of [Controller]. It holds no
-// state, and is safe for concurrent use. It needs get on the resource and patch
-// on its status.
+// Status writes the status of objects, and only when it changes. It serves the
+// objects of one kind that has a status subresource. T is the type of a
+// [Controller]. Status holds no state, and is safe for concurrent use. It needs get
+// on the resource and patch on its status.
 //
-// It sends a merge patch of what differs, bound to the resourceVersion that it
-// was made for. (Server-side apply would need conditions to be a map by type in
-// the schema, and would replace those of others where they are not.)
+// It sends a merge patch of the differences, with the resourceVersion of the
+// object. (Server-side apply would require a schema with conditions as a map by
+// type, and would replace the conditions of other managers without one.)
 type Status[T metav1.Object] struct {
 	// Client reaches the API server. Required.
 	Client dynamic.Interface
@@ -32,41 +32,44 @@ type Status[T metav1.Object] struct {
 	// Resource is the kind of the objects. Required.
 	Resource schema.GroupVersionResource
 
-	// Conditions are the types that are ours alone: one that an update leaves out
-	// is removed, and one of another type is never changed, whatever an update
-	// does. Default nil: an update may set any and removes none.
+	// Conditions are the condition types that only this Status writes. Such a
+	// condition is removed when an update leaves it out, and a condition of another
+	// type is never changed. Default nil: an update may set any type and removes
+	// none.
 	Conditions []string
 
-	// OnWrite is called with the object after each write: [Controller.Wrote] fits.
-	// Default nil, which is none.
+	// OnWrite is called with the object after each write. [Controller.Wrote] fits.
+	// Default nil.
 	OnWrite func(object metav1.Object)
 }
 
-// Update calls update with the object, and writes what that has changed of its
-// status; when it has changed nothing, no request is made. Changes outside the
-// status are not written. Beside what update does:
+// Update calls update with the object, and writes the changes of its status. No
+// request is sent without a change. Changes outside the status are not written.
+// Update adds to the changes:
 //
 //   - status.observedGeneration becomes the generation of the object, if T has the
-//     field; so does that of each condition that is ours or was changed.
-//   - The lastTransitionTime of a condition stays while its status does, also if
-//     update made the list anew, and is now where it is missing.
-//   - Conditions stand in the order of their types, one each, and none is lost
-//     that update left out; see Status.Conditions.
+//     field. So does the observedGeneration of each condition that is listed in
+//     Status.Conditions or was changed.
+//   - The lastTransitionTime of a condition stays while its status stays, also if
+//     update builds the list from nothing. A missing one becomes the current time.
+//   - Conditions are sorted by type, one of each. A condition that update leaves out
+//     is kept, except as in Status.Conditions.
 //
-// When somebody else has written in between, the object is read again, and
-// update is called once more with that state: it must take what it writes from
-// elsewhere, and only set it. An object that is gone, has a successor of its name
-// or a status that observed a later generation is left alone, without an error.
+// After a conflict the object is read again, and update is called once more with
+// that state. It must therefore compute the status elsewhere and only set it. A
+// deleted object, one replaced by a successor of the same name, and one whose
+// status observed a later generation are not written, without an error.
 //
-// The object must be the caller's own, as a [Controller] gives it: it becomes
-// what the server answered, or read. The error is that of a request, or says
-// that the server dropped what was written because its schema has no such field.
+// The object must belong to the caller, as one passed by a [Controller] does. It
+// becomes the state that the server answered or that was read. The error is the
+// error of a request, or means that the server dropped the changes because its
+// schema lacks the fields.
 func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
 	switch {
 	case s.Client == nil:
-		return errors.New("kube: Status.Client: required")
+		return errors.New("kube: Status.Client is required")
 	case s.Resource.Resource == "":
-		return errors.New("kube: Status.Resource: required")
+		return errors.New("kube: Status.Resource is required")
 	}
 	resource := s.Client.Resource(s.Resource).Namespace(object.GetNamespace())
 	generation, uid, name := object.GetGeneration(), object.GetUID(), object.GetName()
@@ -100,13 +103,13 @@ func (s *Status[T]) Update(ctx context.Context, object T, update func(object T))
 		if observed, _, _ := unstructured.NestedInt64(current.Object, "status", "observedGeneration"); observed > generation {
 			return nil
 		}
-		if err := become(object, current); err != nil {
+		if err := assign(object, current); err != nil {
 			return s.describe(object, err)
 		}
 	}
 }
 
-// changes returns the merge patch of the status.
+// changes calls update and returns the merge patch of the status.
 func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[string]any, error) {
 	before, err := statusOf(object)
 	if err != nil {
@@ -120,15 +123,15 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[str
 	if after == nil {
 		after = map[string]any{}
 	}
-	s.settle(before, after, generation, time.Now())
-	// By way of T, so that a field which it does not have is not written again
-	// and again.
+	s.merge(before, after, generation, time.Now())
+	// Converted to T and back, so that a field that T lacks is not written in each
+	// pass.
 	whole, err := toMap(object)
 	if err != nil {
 		return nil, err
 	}
 	whole["status"] = after
-	if err := become(object, whole); err != nil {
+	if err := assign(object, whole); err != nil {
 		return nil, err
 	}
 	if after, err = statusOf(object); err != nil {
@@ -142,7 +145,7 @@ func (s *Status[T]) wrote(object T, written *unstructured.Unstructured, changes 
 		fields, _ := json.Marshal(changes)
 		return s.describe(object, fmt.Errorf("the server kept none of what was written; its schema may lack it: %s", fields))
 	}
-	if err := become(object, written); err != nil {
+	if err := assign(object, written); err != nil {
 		return s.describe(object, err)
 	}
 	if s.OnWrite != nil {
@@ -158,7 +161,7 @@ func (s *Status[T]) describe(object T, err error) error {
 	return describe(s.Resource, KeyOf(object), fmt.Errorf("status: %w", err))
 }
 
-// statusOf returns the status in the form that JSON has, nil if there is none.
+// statusOf returns the status as decoded JSON, nil if there is none.
 func statusOf(object any) (map[string]any, error) {
 	whole, err := toMap(object)
 	if err != nil {
@@ -179,8 +182,8 @@ func toMap(object any) (map[string]any, error) {
 	return whole, decoder.Decode(&whole)
 }
 
-// become makes object what current is.
-func become[T metav1.Object](object T, current any) error {
+// assign replaces the contents of object by those of current.
+func assign[T metav1.Object](object T, current any) error {
 	data, err := json.Marshal(current)
 	if err != nil {
 		return err
@@ -193,7 +196,7 @@ func become[T metav1.Object](object T, current any) error {
 	return nil
 }
 
-// mergePatch returns what makes before to after, as of RFC 7386.
+// mergePatch returns the JSON merge patch (RFC 7386) that turns before into after.
 func mergePatch(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range before {

@@ -70,7 +70,7 @@ func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	w.put(widgets, o)
 	s := &kube.Status[*widget]{Client: w, Resource: widgets}
 	set := func(status metav1.ConditionStatus, reason string, at metav1.Time) {
-		// Made anew, as a program does that computes its status.
+		// Built from nothing, as by a program that computes its status.
 		require.NoError(t, s.Update(t.Context(), typed(t, w), func(o *widget) {
 			o.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, LastTransitionTime: at}}
 		}))
@@ -221,7 +221,7 @@ func TestAStatusOfAnotherFormIsWrittenAsItIs(t *testing.T) {
 }
 
 // TestAStatusBecomesWhatAnUpdateMakesIt goes from one random status to another:
-// what is on the server then must be what was asked for, in one patch if it
+// the status on the server must then be the desired one, in one patch if it
 // differs and none if not.
 func TestAStatusBecomesWhatAnUpdateMakesIt(t *testing.T) {
 	t.Parallel()
@@ -274,8 +274,8 @@ func TestAConflictOfStatusWithoutEndIsAnErrorAndSoAreMissingFields(t *testing.T)
 	}
 	s := &kube.Status[*widget]{Client: w, Resource: widgets}
 	require.ErrorContains(t, s.Update(t.Context(), a, ready), "kube: widgets.example.com shop/a: status: ")
-	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client: required")
-	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource: required")
+	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client is required")
+	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource is required")
 }
 
 func TestStatesAreThreeConditionsOfWhichOneIsTrue(t *testing.T) {

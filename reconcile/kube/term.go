@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// term is the ctx of the work while the lease is held. It ends when its parent
-// does, when the lease is lost, or when limit has passed since the last renewal.
+// term is the ctx of the work while the lease is held. It ends with its parent, when
+// the lease is lost, or when limit has passed since the last renewal.
 type term struct {
-	context.Context //nolint:containedctx // it is a context
+	context.Context //nolint:containedctx // a term is a context
 
 	cancel context.CancelCauseFunc
 	limit  time.Duration
@@ -29,8 +29,8 @@ func newTerm(parent context.Context, limit time.Duration, renewed time.Time) *te
 	return t
 }
 
-// Err looks at the clock itself, because after a pause the timer may run later
-// than the work that asks.
+// Err compares the clock with the last renewal, because after a pause of the process
+// the work may call Err before the timer runs.
 func (t *term) Err() error {
 	if t.expired() {
 		t.cancel(ErrLeaseLost)
@@ -38,7 +38,7 @@ func (t *term) Err() error {
 	return t.Context.Err()
 }
 
-// renew moves the end of the term. A term that has ended stays so.
+// renew postpones the end of the term. A term that has ended stays ended.
 func (t *term) renew(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +46,7 @@ func (t *term) renew(at time.Time) {
 	t.timer.Reset(t.limit - elapsed(at))
 }
 
-// end stops the term for a reason other than its age. It may be called again.
+// end ends the term for a reason other than its age. It may be called again.
 func (t *term) end(cause error) {
 	t.cancel(cause)
 	t.mu.Lock()
@@ -54,7 +54,7 @@ func (t *term) end(cause error) {
 	t.timer.Stop()
 }
 
-// lost tells whether the term ended because the lease did.
+// lost reports whether the term ended because the lease was lost.
 func (t *term) lost() bool { return errors.Is(context.Cause(t.Context), ErrLeaseLost) }
 
 // check is called by the timer.
@@ -63,7 +63,7 @@ func (t *term) check() {
 		t.cancel(ErrLeaseLost)
 		return
 	}
-	// It ran while renew was resetting it, or ahead of the wall clock.
+	// The timer ran while renew was resetting it, or ahead of the wall clock.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.timer.Reset(max(t.limit-elapsed(t.renewed), time.Millisecond))
@@ -75,9 +75,9 @@ func (t *term) expired() bool {
 	return elapsed(t.renewed) >= t.limit
 }
 
-// elapsed is the time since t by the monotonic or by the wall clock, whichever
-// says more: the monotonic one may stand still while a machine is suspended,
-// and the wall clock may be set back.
+// elapsed returns the time since t, the longer of the monotonic and the wall clock:
+// the monotonic clock may stop while a machine is suspended, and the wall clock may
+// be set back.
 func elapsed(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

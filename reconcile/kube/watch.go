@@ -17,39 +17,39 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// watch keeps the store until ctx ends.
-func (s *store) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
-	api := s.through(client, metadata)
+// watch fills the cache until ctx ends.
+func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadata clientmetadata.Interface) {
+	api := k.through(client, metadata)
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if !s.calls.enter(ctx) {
+			if !k.calls.enter(ctx) {
 				return nil, ctx.Err()
 			}
-			defer s.calls.leave()
+			defer k.calls.leave()
 			if options.ResourceVersion == "0" {
-				// That is any state, however old. A new leader must not begin
-				// behind what its predecessor wrote.
+				// "0" allows any state, however old. A new leader must not start
+				// behind the writes of its predecessor.
 				options.ResourceVersion = ""
 			}
-			s.selecting(&options)
+			k.selecting(&options)
 			found, err := api.list(ctx, options)
-			s.failed(ctx, err)
+			k.failed(ctx, err)
 			return found, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			s.selecting(&options)
+			k.selecting(&options)
 			w, err := api.watch(ctx, options)
-			s.failed(ctx, err)
+			k.failed(ctx, err)
 			return w, err
 		},
 	}, api.client)
-	reflector := cache.NewReflectorWithOptions(source, api.example, s, cache.ReflectorOptions{Name: s.kind.Resource.String()})
-	// Not RunWithContext, which hands errors to a handler that all of the process
-	// shares, and that sleeps.
+	reflector := cache.NewReflectorWithOptions(source, api.example, k, cache.ReflectorOptions{Name: k.kind.Resource.String()})
+	// RunWithContext would pass errors to a handler that is shared by the whole
+	// process and sleeps.
 	backoff := reconcile.Backoff{Max: 30 * time.Second, Jitter: 0.5}
 	for failures := 1; ctx.Err() == nil; failures++ {
 		start := time.Now()
-		// The error is that of a list or watch, and noted already.
+		// The error of a list or watch is recorded already.
 		_ = reflector.ListAndWatchWithContext(ctx)
 		if time.Since(start) > time.Minute {
 			failures = 1
@@ -58,21 +58,21 @@ func (s *store) watch(ctx context.Context, client dynamic.Interface, metadata cl
 		pause(ctx, delay, nil)
 	}
 	// A reflector does not wait for its last list.
-	s.calls.wait()
+	k.calls.wait()
 }
 
 // api is how a kind is listed and watched.
 type api struct {
 	client  any
-	example any // of what it delivers
+	example any // of the delivered objects
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// through chooses the client.
-func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
-	if !s.kind.Whole && metadata != nil {
-		resource := metadata.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+// through returns the api of the client for the kind.
+func (k *kindCache) through(client dynamic.Interface, metadata clientmetadata.Interface) api {
+	if !k.kind.Whole && metadata != nil {
+		resource := metadata.Resource(k.kind.Resource).Namespace(k.kind.Namespace)
 		return api{
 			client: metadata, example: &metav1.PartialObjectMetadata{}, watch: resource.Watch,
 			list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -80,7 +80,7 @@ func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interf
 			},
 		}
 	}
-	resource := client.Resource(s.kind.Resource).Namespace(s.kind.Namespace)
+	resource := client.Resource(k.kind.Resource).Namespace(k.kind.Namespace)
 	return api{
 		client: client, example: &unstructured.Unstructured{}, watch: resource.Watch,
 		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -89,33 +89,33 @@ func (s *store) through(client dynamic.Interface, metadata clientmetadata.Interf
 	}
 }
 
-func (s *store) selecting(options *metav1.ListOptions) {
-	options.LabelSelector, options.FieldSelector = s.kind.LabelSelector, s.kind.FieldSelector
+func (k *kindCache) selecting(options *metav1.ListOptions) {
+	options.LabelSelector, options.FieldSelector = k.kind.LabelSelector, k.kind.FieldSelector
 }
 
-// failed takes note of whether lists and watches work.
-func (s *store) failed(ctx context.Context, err error) {
+// failed records the error of a list or watch, nil for a success.
+func (k *kindCache) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.mu.Lock()
-	s.err = err
-	s.mu.Unlock()
+	k.all.mu.Lock()
+	k.err = err
+	k.all.mu.Unlock()
 	if err != nil {
-		s.logger.WarnContext(ctx, "watch failed", slog.String("controller", s.controller),
-			slog.String("kind", s.kind.Resource.GroupResource().String()), slog.Any("error", err))
+		k.all.logger.WarnContext(ctx, "watch failed", slog.String("controller", k.all.controller),
+			slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("error", err))
 	}
 }
 
-// calls counts the lists under way. Unlike a sync.WaitGroup, it lets one begin
-// while it is waited for.
+// calls counts the lists in progress. Unlike a sync.WaitGroup, it allows a list to
+// begin during wait.
 type calls struct {
 	mu    sync.Mutex
 	count int
 	none  chan struct{} // closed when count falls to 0
 }
 
-// enter is false when ctx has ended.
+// enter counts a call. It returns false when ctx has ended.
 func (c *calls) enter(ctx context.Context) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -89,7 +89,7 @@ func newWorld() *world {
 	}
 }
 
-// IsWatchListSemanticsUnSupported tells reflectors to list.
+// IsWatchListSemanticsUnSupported makes reflectors list.
 func (w *world) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (w *world) Resource(resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -130,7 +130,7 @@ func (w *world) commit(resource schema.GroupVersionResource, key types.Namespace
 	return next.DeepCopy()
 }
 
-// deliver sends what watchers have not got. The lock is held.
+// deliver sends the events that watchers have not received. The lock is held.
 func (w *world) deliver() {
 	for each := range w.watchers {
 		if w.held[each.resource] {
@@ -148,7 +148,7 @@ func (w *world) deliver() {
 	}
 }
 
-// put creates or replaces an object as somebody else would, with an UID and a
+// put creates or replaces an object as another client would, with an UID and a
 // generation that follow the rules.
 func (w *world) put(resource schema.GroupVersionResource, object any) *unstructured.Unstructured {
 	data, err := json.Marshal(object)
@@ -180,7 +180,7 @@ func (w *world) store(resource schema.GroupVersionResource, next *unstructured.U
 	return w.commit(resource, key, next)
 }
 
-// change edits an object as somebody else would.
+// change edits an object as another client would.
 func (w *world) change(resource schema.GroupVersionResource, key types.NamespacedName, edit func(*unstructured.Unstructured)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *world) change(resource schema.GroupVersionResource, key types.Namespace
 	w.store(resource, next)
 }
 
-// remove deletes an object as somebody else would.
+// remove deletes an object as another client would.
 func (w *world) remove(resource schema.GroupVersionResource, key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,8 +226,8 @@ func (w *world) hold(resource schema.GroupVersionResource, held bool) {
 	w.deliver()
 }
 
-// cut ends all watches. Expired: what happened so far is not told to a watch
-// that begins before it.
+// cut ends all watches. Expired: a watch that begins at an earlier version is
+// refused.
 func (w *world) cut(expired bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,6 +241,13 @@ func (w *world) cut(expired bool) {
 			w.history[resource] = nil
 		}
 	}
+}
+
+// forget drops the events of a kind that all watchers have received.
+func (w *world) forget(resource schema.GroupVersionResource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history[resource] = nil
 }
 
 func (w *world) fails(resource schema.GroupVersionResource, err error) {
@@ -331,7 +338,7 @@ func (e *endpoint) Watch(ctx context.Context, options metav1.ListOptions) (watch
 	return each, nil
 }
 
-// Stop is called by who reads.
+// Stop is called by the reader.
 func (w *watcher) Stop() {
 	w.world.mu.Lock()
 	defer w.world.mu.Unlock()

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// settle does to the status after an update, in the form that JSON has, what
-// [Status.Update] promises. It changes only after.
-func (s *Status[T]) settle(before, after map[string]any, generation int64, now time.Time) {
+// merge adds to the status after an update the generation and the conditions that
+// [Status.Update] promises to set and keep. It changes only after. Both have the
+// form of decoded JSON.
+func (s *Status[T]) merge(before, after map[string]any, generation int64, now time.Time) {
 	if generation > 0 {
 		after["observedGeneration"] = generation
 	}
 	was, _ := conditionsOf(before)
 	is, ok := conditionsOf(after)
 	if !ok {
-		return // not in the form of conditions: the caller's own affair
+		return // the field has another form and is written as it is
 	}
 	var list []any
 	kinds := slices.AppendSeq(slices.Collect(maps.Keys(was)), maps.Keys(is))
@@ -34,7 +35,7 @@ func (s *Status[T]) settle(before, after map[string]any, generation int64, now t
 	}
 }
 
-// condition returns what becomes of one condition, nil if it is removed. Either
+// condition returns the merged state of one condition, nil if it is removed. Either
 // state may be nil.
 func (s *Status[T]) condition(kind string, was, is map[string]any, generation int64, now time.Time) map[string]any {
 	ours := slices.Contains(s.Conditions, kind)
@@ -56,8 +57,8 @@ func (s *Status[T]) condition(kind string, was, is map[string]any, generation in
 	return is
 }
 
-// conditionsOf returns the conditions by type. It is false when they are not a
-// list of objects that have one.
+// conditionsOf returns the conditions by type. It returns false when they are not a
+// list of objects with a type.
 func conditionsOf(status map[string]any) (map[string]map[string]any, bool) {
 	value, ok := status["conditions"]
 	if !ok || value == nil {

@@ -1,0 +1,332 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// kindCache holds the objects of one kind as its watch shows them. A reflector
+// writes it.
+type kindCache struct {
+	all                   *caches
+	kind                  Kind
+	isOwned, isReferenced bool
+	calls                 calls
+
+	// The lock of caches guards the rest.
+	objects  map[types.NamespacedName]*objectState
+	children map[types.UID]map[types.NamespacedName]bool // by the UID of their controller
+	synced   bool
+	err      error  // the last failure to list or watch, nil after a success
+	version  uint64 // the resourceVersion that the watch has reached
+}
+
+// objectState is one object. It is immutable once it is in the cache.
+type objectState struct {
+	uid, owner types.UID // owner is the UID of the controller, if any
+	version    string
+	generation int64
+	data       []byte // JSON
+	err        error  // of References or ReferencesOf
+}
+
+// observed is an object as a watch or list delivered it. The zero value stands for
+// a deleted object.
+type observed struct {
+	state      *objectState
+	references []Reference
+}
+
+var (
+	_ cache.TransformingStore      = (*kindCache)(nil)
+	_ cache.ResourceVersionUpdater = (*kindCache)(nil)
+)
+
+func newKindCache(all *caches, kind Kind) *kindCache {
+	return &kindCache{all: all, kind: kind, objects: map[types.NamespacedName]*objectState{}}
+}
+
+// Add implements cache.ReflectorStore.
+func (k *kindCache) Add(seen any) error { return k.Update(seen) }
+
+// Update implements cache.ReflectorStore.
+func (k *kindCache) Update(seen any) error {
+	key, now, err := k.observe(seen)
+	if err != nil {
+		return err
+	}
+	var found wakeSet
+	k.all.mu.Lock()
+	k.set(&found, key, now)
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore. A watch delivers an object that the
+// selector no longer selects as deleted.
+func (k *kindCache) Delete(seen any) error {
+	m, ok := seen.(metav1.Object)
+	if !ok {
+		return k.unexpected(seen)
+	}
+	var found wakeSet
+	k.all.mu.Lock()
+	k.set(&found, KeyOf(m), observed{})
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. It stores the result of a list.
+func (k *kindCache) Replace(list []any, version string) error {
+	listed := make(map[types.NamespacedName]observed, len(list))
+	for _, seen := range list {
+		key, now, err := k.observe(seen)
+		if err != nil {
+			return err
+		}
+		listed[key] = now
+	}
+	var found wakeSet
+	k.all.mu.Lock()
+	first := !k.synced
+	if first && k == k.all.own {
+		for key := range listed { // also without a change
+			found.add(key)
+		}
+	}
+	for key := range k.objects {
+		if _, ok := listed[key]; !ok {
+			k.set(&found, key, observed{})
+		}
+	}
+	for key, now := range listed {
+		k.set(&found, key, now)
+	}
+	k.synced, k.err = true, nil
+	released := k.advance(parseVersion(version))
+	if first {
+		k.all.closeIfSynced()
+	}
+	k.all.mu.Unlock()
+	k.wakeAll(found.keys)
+	k.all.wake(released...)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. It does nothing.
+func (k *kindCache) Resync() error { return nil }
+
+// Transformer implements cache.TransformingStore. A streamed first state is
+// collected without the fields that the cache drops.
+func (k *kindCache) Transformer() cache.TransformFunc {
+	return func(seen any) (any, error) {
+		k.trim(seen)
+		return seen, nil
+	}
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater. The watch has
+// reached version, by an event or a bookmark.
+func (k *kindCache) UpdateResourceVersion(version string) {
+	k.all.mu.Lock()
+	released := k.advance(parseVersion(version))
+	k.all.mu.Unlock()
+	k.all.wake(released...)
+}
+
+// advance records the version that the watch has reached, and returns the keys that
+// waited for it. The lock is held. The version falls when a server is restored from
+// a backup.
+func (k *kindCache) advance(version uint64) []types.NamespacedName {
+	k.version = version
+	return k.all.writes.seen(k, version)
+}
+
+// set stores the state of an object and adds to found the keys to reconcile. The
+// lock is held.
+func (k *kindCache) set(found *wakeSet, key types.NamespacedName, now observed) {
+	old, state := k.objects[key], now.state
+	if old == nil && state == nil || old != nil && state != nil && old.uid == state.uid && old.version == state.version {
+		return
+	}
+	// Before the indexes change, because both states count.
+	quiet := k.all.ignoreStatus && k == k.all.own && old.sameButStatus(state)
+	if !quiet {
+		k.all.affected(found, k, key, old, state)
+	}
+	if k.refers() {
+		k.all.graph.set(k.reference(key), now.references)
+	}
+	if old != nil {
+		k.unindex(key, old)
+	}
+	if state == nil {
+		delete(k.objects, key)
+		return
+	}
+	k.objects[key] = state
+	k.index(key, state)
+}
+
+func (k *kindCache) unindex(key types.NamespacedName, old *objectState) {
+	if k == k.all.own {
+		delete(k.all.keyOf, old.uid)
+	}
+	if delete(k.children[old.owner], key); len(k.children[old.owner]) == 0 {
+		delete(k.children, old.owner)
+	}
+}
+
+func (k *kindCache) index(key types.NamespacedName, state *objectState) {
+	if k == k.all.own && state.uid != "" { // only test doubles leave it empty
+		if k.all.keyOf == nil {
+			k.all.keyOf = map[types.UID]types.NamespacedName{}
+		}
+		k.all.keyOf[state.uid] = key
+	}
+	if k.isOwned && state.owner != "" {
+		if k.children == nil {
+			k.children = map[types.UID]map[types.NamespacedName]bool{}
+		}
+		if k.children[state.owner] == nil {
+			k.children[state.owner] = map[types.NamespacedName]bool{}
+		}
+		k.children[state.owner][key] = true
+	}
+}
+
+func (k *kindCache) wakeAll(keys map[types.NamespacedName]bool) {
+	k.all.wake(slices.SortedFunc(maps.Keys(keys), compareKeys)...)
+}
+
+// observe converts an object that the watch delivered to its cached form. It may
+// change the object.
+func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
+	m, ok := seen.(metav1.Object)
+	if !ok {
+		return types.NamespacedName{}, observed{}, k.unexpected(seen)
+	}
+	key := KeyOf(m)
+	state := &objectState{uid: m.GetUID(), version: m.GetResourceVersion(), generation: m.GetGeneration()}
+	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
+		state.owner = controller.UID
+	}
+	k.trim(seen)
+	data, err := json.Marshal(seen)
+	if err != nil {
+		return key, observed{}, k.describe(key, err)
+	}
+	state.data = data
+	now := observed{state: state}
+	if k.refers() {
+		if now.references, err = k.all.references(k.reference(key), data); err != nil {
+			state.err = fmt.Errorf("references: %w", err)
+			if k == k.all.own {
+				return key, now, nil // it becomes the error of the passes, which are logged
+			}
+			k.all.logger.Warn("references failed", slog.String("controller", k.all.controller),
+				slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
+		}
+	}
+	return key, now, nil
+}
+
+// refers reports whether objects of the kind are in the graph of references.
+func (k *kindCache) refers() bool { return k == k.all.own || k.isReferenced }
+
+func (k *kindCache) reference(key types.NamespacedName) Reference {
+	return Reference{Resource: k.kind.Resource, Namespace: key.Namespace, Name: key.Name}
+}
+
+// trim drops the fields of a delivered object that the cache does not keep.
+func (k *kindCache) trim(seen any) {
+	if m, ok := seen.(metav1.Object); ok && !k.all.keepManagedFields {
+		m.SetManagedFields(nil)
+	}
+	partial := metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}
+	switch object := seen.(type) {
+	case *metav1.PartialObjectMetadata:
+		object.TypeMeta = partial
+	case *unstructured.Unstructured:
+		if !k.kind.Whole {
+			object.Object = map[string]any{"apiVersion": partial.APIVersion, "kind": partial.Kind, "metadata": object.Object["metadata"]}
+		}
+	}
+}
+
+// read returns the JSON of an object.
+func (k *kindCache) read(key types.NamespacedName) ([]byte, error) {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
+	state := k.objects[key]
+	switch {
+	case !k.synced:
+		return nil, ErrNotSynced
+	case state == nil:
+		return nil, ErrAbsent
+	}
+	return state.data, state.err
+}
+
+// owned returns the JSON of the objects whose controller is owner.
+func (k *kindCache) owned(owner types.UID) [][]byte {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
+	var list [][]byte
+	for _, key := range slices.SortedFunc(maps.Keys(k.children[owner]), compareKeys) {
+		list = append(list, k.objects[key].data)
+	}
+	return list
+}
+
+func (k *kindCache) known() bool {
+	k.all.mu.RLock()
+	defer k.all.mu.RUnlock()
+	return k.synced
+}
+
+// describe adds the object or kind to err.
+func (k *kindCache) describe(key types.NamespacedName, err error) error {
+	return describe(k.kind.Resource, key, err)
+}
+
+func (k *kindCache) unexpected(seen any) error {
+	return fmt.Errorf("kube: the watch of %s delivered a %T; want an object", k.kind.Resource.GroupResource(), seen)
+}
+
+// sameButStatus reports whether two states of one object differ in the status
+// alone, judged by generation and metadata.
+func (o *objectState) sameButStatus(other *objectState) bool {
+	if o == nil || other == nil || o.uid != other.uid || o.generation == 0 || o.generation != other.generation {
+		return false
+	}
+	var a, b metav1.PartialObjectMetadata
+	if json.Unmarshal(o.data, &a) != nil || json.Unmarshal(other.data, &b) != nil {
+		return false
+	}
+	for _, m := range []*metav1.PartialObjectMetadata{&a, &b} {
+		m.ResourceVersion, m.ManagedFields = "", nil
+	}
+	return o.err == nil && other.err == nil && equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta)
+}
+
+// parseVersion returns a resourceVersion as a number, 0 if it is not one.
+func parseVersion(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

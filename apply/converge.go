@@ -36,13 +36,15 @@ func (p *pass) converge(ctx context.Context, it *item) Result {
 	if err := p.await(ctx, it); err != nil {
 		return Result{it.id, Waiting, err}
 	}
-	t, err := p.target(it, &v.look)
-	if err != nil {
-		return Result{it.id, Failed, err}
+	attempt := p.attempt(it, &v.look)
+	p.live.rejections.begin(&attempt)
+	result := Result{ID: it.id, Action: Failed}
+	if t, err := p.target(it, &v.look); err != nil {
+		result.Err = err
+	} else {
+		result.Action, result.Err = p.repair(ctx, it, &v.look, t)
 	}
-	action, err := p.repair(ctx, it, &v.look, t)
-	result := Result{it.id, action, err}
-	p.live.rejections.note(p.attempt(it, &v.look), result, p.now)
+	p.live.rejections.note(attempt, result, p.now)
 	return result
 }
 
@@ -164,6 +166,9 @@ func (p *pass) resource(kind schema.GroupVersionKind, look *view.Look) (schema.G
 		return look.Mapping.Resource, nil
 	}
 	mapping, err := p.live.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if view.ResetMapper(p.live.Mapper, err) {
+		mapping, err = p.live.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
 	if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("apiVersion %s: %w", kind.GroupVersion(), err)
 	}

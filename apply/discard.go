@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
@@ -205,13 +207,21 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 	if mapping == nil {
 		return Result{o.ID, Waiting, ErrNotSynced}
 	}
-	t := &write.Target{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Namespace: o.ID.Namespace, Name: o.ID.Name}
+	t := &write.Target{Resource: mapping.Resource, Kind: mapping.GroupVersionKind, Namespace: o.ID.Namespace, Name: o.ID.Name, Part: o.Part}
 	action := Deleted
+	send := func() error { return a.writer.Delete(ctx, t, must, options.Propagation) }
 	if options.Orphan != nil && options.Orphan(*o) {
 		action = Released
-		err = a.writer.Release(ctx, t, must, a.marks(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
-	} else {
-		err = a.writer.Delete(ctx, t, must, options.Propagation)
+		send = func() error {
+			return a.writer.Release(ctx, t, must, a.marks(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
+		}
+	}
+	err = send()
+	for try := 1; apierrors.IsConflict(err) && try < discardTries; try++ {
+		// Its status may have changed, or who it belongs to.
+		if must.Version, err = a.writer.Confirm(ctx, t, string(o.UID), err); err == nil {
+			err = send()
+		}
 	}
 	if err != nil && !write.Gone(err) {
 		return Result{o.ID, Failed, err}
@@ -221,6 +231,10 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 	a.Live.fights.forget(o.ID)
 	return Result{ID: o.ID, Action: action}
 }
+
+// discardTries bounds how often a deletion is tried that changes of the object
+// overtake.
+const discardTries = 4
 
 // marks are the labels by which an object is ours.
 func (a *Applier) marks() []string {

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -14,6 +18,17 @@ import (
 type discovery struct{ config *rest.Config }
 
 func (d discovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return d.versions(func(g *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
+		return []metav1.GroupVersionForDiscovery{g.PreferredVersion}
+	})
+}
+
+// all is that for every version, the preferred one of each group first.
+func (d discovery) all() ([]*metav1.APIResourceList, error) {
+	return d.versions(func(g *metav1.APIGroup) []metav1.GroupVersionForDiscovery { return g.Versions })
+}
+
+func (d discovery) versions(of func(*metav1.APIGroup) []metav1.GroupVersionForDiscovery) ([]*metav1.APIResourceList, error) {
 	client, err := rest.HTTPClientFor(d.config)
 	if err != nil {
 		return nil, err
@@ -23,8 +38,10 @@ func (d discovery) ServerPreferredResources() ([]*metav1.APIResourceList, error)
 		return nil, err
 	}
 	paths := []string{"/api/v1"}
-	for _, g := range groups.Groups {
-		paths = append(paths, "/apis/"+g.PreferredVersion.GroupVersion)
+	for i := range groups.Groups {
+		for _, v := range of(&groups.Groups[i]) {
+			paths = append(paths, "/apis/"+v.GroupVersion)
+		}
 	}
 	var lists []*metav1.APIResourceList
 	for _, path := range paths {
@@ -32,7 +49,9 @@ func (d discovery) ServerPreferredResources() ([]*metav1.APIResourceList, error)
 		if err := d.get(client, path, list); err != nil {
 			return lists, err
 		}
-		lists = append(lists, list)
+		if list.GroupVersion != "" {
+			lists = append(lists, list)
+		}
 	}
 	return lists, nil
 }
@@ -50,4 +69,57 @@ func (d discovery) get(client *http.Client, path string, into any) error {
 		return fmt.Errorf("%s: %s", path, answer.Status)
 	}
 	return json.NewDecoder(answer.Body).Decode(into)
+}
+
+// mapper knows the kinds of a server, all versions, as of its last look.
+type mapper struct {
+	discovery discovery
+	mu        sync.Mutex
+	meta.RESTMapper
+}
+
+func (m *mapper) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.RESTMapper = nil
+}
+
+func (m *mapper) known() meta.RESTMapper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.RESTMapper != nil {
+		return m.RESTMapper
+	}
+	lists, err := m.discovery.all()
+	if err != nil {
+		return meta.NewDefaultRESTMapper(nil)
+	}
+	var versions []schema.GroupVersion
+	for _, list := range lists {
+		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+		versions = append(versions, gv)
+	}
+	known := meta.NewDefaultRESTMapper(versions)
+	for i, list := range lists {
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			scope := meta.RESTScopeRoot
+			if r.Namespaced {
+				scope = meta.RESTScopeNamespace
+			}
+			known.AddSpecific(versions[i].WithKind(r.Kind), versions[i].WithResource(r.Name), versions[i].WithResource(r.SingularName), scope)
+		}
+	}
+	m.RESTMapper = known
+	return known
+}
+
+func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.known().RESTMapping(kind, versions...)
+}
+
+func (m *mapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return m.known().ResourceFor(r)
 }

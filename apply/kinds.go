@@ -30,6 +30,8 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		Drift:  func(o view.Object) { l.drifted(kind, o) },
 		Change: func(o view.Object) { l.changed(kind, o) },
 		Synced: func() { l.synced(kind) },
+
+		Generations: l.ReapplyGenerations,
 	}
 	switch {
 	case kind == definitionKind:
@@ -161,6 +163,7 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 	for _, kind := range before {
 		if w := l.kinds[kind]; w != nil {
 			w.wanted--
+			l.retire(kind, w)
 		}
 	}
 	if len(kinds) == 0 {
@@ -173,7 +176,11 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 // retire ends the watch of a kind that is not needed any more: no set states it,
 // and we have no object of it. The lock is held.
 func (l *Live) retire(kind schema.GroupKind, w *watched) {
-	if w.fixed || w.wanted > 0 || w.uses > 0 || w.view.Len() > 0 || w.view.Unseen() != nil {
+	if w.fixed || w.wanted > 0 || w.uses > 0 || w.view.Len() > 0 {
+		return
+	}
+	// One that cannot be seen is kept if it was ever seen, or may have members.
+	if w.view.Unseen() != nil && (w.view.Ever() || l.applySet.stated.kinds[kind.String()]) {
 		return
 	}
 	if w.stop != nil {

@@ -135,7 +135,7 @@ func (p *pass) decide(it *item) verdict {
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
 	case it.policy == CreateOnly:
-	case r.Deleting():
+	case r.Deleting() || r.Pruned():
 		v.action, v.err = Waiting, ErrTerminating
 		return v
 	case !p.current(k, it, r):

@@ -172,7 +172,7 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 		return change, action, err
 	}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		return p.compare(it, whole, change, t.Upsert)
+		return p.compare(it, w.Moved(t, whole), change, t.Upsert)
 	}
 	return change, send, nil
 }

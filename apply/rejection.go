@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
@@ -33,6 +34,10 @@ const (
 	maxDelay   = 5 * time.Minute
 )
 
+// cureDelay is the first delay after an attempt that a cure has called for: what it
+// changes may take effect a moment later.
+const cureDelay = time.Second
+
 // maxWakes bounds the passes that cures call for between two delays.
 const maxWakes = 5
 
@@ -58,6 +63,14 @@ type attempt struct {
 	part       string
 	hash, seen diff.Sum
 	policy     policy
+	cured      uint64 // as of before the attempt
+}
+
+// begin notes what has changed until now that could cure a rejection.
+func (r *rejections) begin(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.cured = r.cured(a.id.Namespace)
 }
 
 // standing returns the result of the last attempt if it still stands.
@@ -83,14 +96,14 @@ func (r *rejections) note(a attempt, result Result, now time.Time) {
 		return
 	}
 	next := &rejection{
-		result: result, part: a.part, hash: a.hash, seen: a.seen, policy: a.policy, cured: r.cured(a.id.Namespace), delay: firstDelay,
+		result: result, part: a.part, hash: a.hash, seen: a.seen, policy: a.policy, cured: a.cured, delay: firstDelay,
 	}
 	if last := r.by[a.id]; last == nil {
 		r.sweep(now)
 	} else if last.hash == a.hash && last.seen == a.seen {
 		next.delay = min(2*last.delay, maxDelay)
-		if now.Before(last.until) { // a cure was tried
-			next.delay, next.woken = last.delay, max(last.woken, 1)
+		if now.Before(last.until) { // a cure was tried, perhaps too early
+			next.delay, next.woken = cureDelay<<min(last.woken, maxWakes), max(last.woken, 1)
 		}
 	}
 	next.until = now.Add(next.delay)
@@ -157,7 +170,7 @@ func lasting(r Result) bool {
 	case conflict, r.Action == Skipped, errors.Is(r.Err, ErrNotOurs), errors.Is(r.Err, ErrClaimed), tooLarge(r.Err), unreadable(r.Err):
 		return true
 	default:
-		return apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) || apierrors.IsNotFound(r.Err)
+		return meta.IsNoMatchError(r.Err) || apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) || apierrors.IsNotFound(r.Err)
 	}
 }
 
@@ -175,7 +188,7 @@ func unreadable(err error) bool {
 	if !apierrors.IsInternalError(err) {
 		return false
 	}
-	for _, phrase := range []string{"failed to create typed patch object", "unable to convert unstructured object", "failed to create manager for existing fields"} {
+	for _, phrase := range []string{"failed to create typed patch object", "unable to convert unstructured object", "failed to convert new object", "failed to create manager for existing fields"} {
 		if strings.Contains(err.Error(), phrase) {
 			return true
 		}

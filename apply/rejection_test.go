@@ -60,7 +60,11 @@ func TestACureLetsARejectionBeTriedAgainAndNotForEver(t *testing.T) {
 	now := time.Unix(0, 0)
 	a := attempt{id: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}, part: "p", hash: diff.Sum{1}}
 	result := Result{a.id, Failed, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("exceeded quota"))}
-	r.note(a, result, now)
+	try := func() {
+		r.begin(&a)
+		r.note(a, result, now)
+	}
+	try()
 	require.Empty(t, r.cure("y"), "another namespace cures nothing here")
 	_, ok := r.standing(a, now)
 	require.True(t, ok)
@@ -68,10 +72,16 @@ func TestACureLetsARejectionBeTriedAgainAndNotForEver(t *testing.T) {
 		require.Equal(t, []Observed{{ID: a.id, Part: "p"}}, r.cure(namespace))
 		_, ok = r.standing(a, now)
 		require.False(t, ok)
-		r.note(a, result, now)
+		try()
 		_, ok = r.standing(a, now)
 		require.True(t, ok)
 	}
+	r.begin(&a)
+	r.cure("x")
+	r.note(a, result, now)
+	_, ok = r.standing(a, now)
+	require.False(t, ok, "it changed while the attempt was under way")
+	try()
 	tries := 0
 	for range 20 {
 		if r.cure("x"); len(r.by) != 1 {
@@ -79,7 +89,7 @@ func TestACureLetsARejectionBeTriedAgainAndNotForEver(t *testing.T) {
 		}
 		if _, ok := r.standing(a, now); !ok {
 			tries++
-			r.note(a, result, now)
+			try()
 		}
 	}
 	require.Less(t, tries, maxWakes, "what changes all the time cures nothing")

@@ -72,6 +72,6 @@ func cures(kind schema.GroupKind) bool {
 	case "Namespace", "ResourceQuota", "LimitRange", "ServiceAccount":
 		return kind.Group == ""
 	default:
-		return kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
+		return kind == definitionKind || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
@@ -70,8 +70,9 @@ func (a *Applier) strangersIn(ctx context.Context, namespace string) (strangers,
 		}
 		for i := range list.APIResources {
 			kind := &list.APIResources[i]
-			// What cannot be watched is computed, such as metrics.k8s.io.
-			if !kind.Namespaced || strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "watch") {
+			// What cannot be watched is computed, such as metrics.k8s.io. Endpoints are
+			// made for Services.
+			if !kind.Namespaced || strings.Contains(kind.Name, "/") || kind.Kind == "Endpoints" || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "watch") {
 				continue
 			}
 			if err := a.count(ctx, version.WithResource(kind.Name), kind.Kind, namespace, &found); err != nil {
@@ -85,15 +86,38 @@ func (a *Applier) strangersIn(ctx context.Context, namespace string) (strangers,
 // strangersOf counts the objects of others of the kind that a definition defines.
 func (a *Applier) strangersOf(ctx context.Context, definition string) (strangers, error) {
 	var found strangers
-	plural, group, _ := strings.Cut(definition, ".")
-	resource, err := a.Live.Mapper.ResourceFor(schema.GroupVersionResource{Group: group, Resource: plural})
-	if meta.IsNoMatchError(err) {
-		return found, nil // it is not served, so that it has none
-	}
+	resource, err := a.definedBy(ctx, definition)
 	if err != nil {
 		return found, err
 	}
-	return found, a.count(ctx, resource, plural, "", &found)
+	return found, a.count(ctx, resource, resource.Resource, "", &found)
+}
+
+// definedBy returns the resource that a definition defines, in a version that is
+// served.
+func (a *Applier) definedBy(ctx context.Context, definition string) (schema.GroupVersionResource, error) {
+	plural, group, _ := strings.Cut(definition, ".")
+	resource := schema.GroupVersionResource{Group: group, Resource: plural}
+	if a.Objects == nil {
+		return a.Live.Mapper.ResourceFor(resource)
+	}
+	definitions := a.Live.view(definitionKind).Mapping().Resource
+	found, err := a.Objects.Resource(definitions).Get(ctx, definition, metav1.GetOptions{})
+	if err != nil {
+		return resource, err
+	}
+	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
+	if err != nil {
+		return resource, err
+	}
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if served, _ := version["served"].(bool); served {
+			resource.Version, _ = version["name"].(string)
+			return resource, nil
+		}
+	}
+	return resource, errors.New("no version of it is served")
 }
 
 // count adds the objects of a kind that are not ours.
@@ -124,7 +148,7 @@ func (a *Applier) count(ctx context.Context, resource schema.GroupVersionResourc
 // for another object.
 func derived(kind string, o *metav1.PartialObjectMetadata) bool {
 	switch {
-	case metav1.GetControllerOfNoCopy(o) != nil, kind == "Event", kind == "Endpoints":
+	case metav1.GetControllerOfNoCopy(o) != nil, kind == "Event":
 		return true
 	case kind == "ServiceAccount":
 		return o.Name == "default"

@@ -58,6 +58,8 @@ type Hooks struct {
 	Synced func()
 	// Seen: the watch or a list has delivered the object.
 	Seen func(*metav1.PartialObjectMetadata)
+	// Generations makes a generation that another manager has changed a drift.
+	Generations bool
 }
 
 // Object is an object of the kind as it is remembered.
@@ -150,6 +152,16 @@ func (k *Kind) Settled() (<-chan struct{}, time.Time) {
 // Complete returns a channel that is closed when the kind is synced for the first
 // time.
 func (k *Kind) Complete() <-chan struct{} { return k.complete }
+
+// Ever reports whether the state of the kind was complete once.
+func (k *Kind) Ever() bool {
+	select {
+	case <-k.complete:
+		return true
+	default:
+		return false
+	}
+}
 
 // Mapping returns the resource that is watched, nil while it is unknown.
 func (k *Kind) Mapping() *meta.RESTMapping {

@@ -295,6 +295,7 @@ func (k *Kind) lose(n Name, how loss) {
 // touched reports whether an object that was old (nil: not known) and now is r
 // needs a repair: another manager has changed what we own of it, or it appeared.
 func (k *Kind) touched(n Name, old, r *Record) bool {
-	news := old == nil || old.uid != r.uid || old.observed != r.observed
-	return news && r.Foreign() && k.writing[n] == nil && !r.deleting && !r.pruned
+	regenerated := k.hooks.Generations && r.regenerated
+	news := old == nil || old.uid != r.uid || old.observed != r.observed || regenerated && old.generation != r.generation
+	return news && (r.Foreign() || regenerated) && k.writing[n] == nil && !r.deleting && !r.pruned
 }

@@ -76,7 +76,7 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *retry) *meta.R
 		}
 		k.log(ctx, from, err)
 		backoff.wait(ctx, k.nudge)
-		reset(from.Mapper, err)
+		ResetMapper(from.Mapper, err)
 	}
 	return nil
 }
@@ -127,11 +127,15 @@ func (k *Kind) mappingOf(from Source) (*meta.RESTMapping, error) {
 	return mapping, err
 }
 
-// reset makes a mapper that caches ask the server anew.
-func reset(mapper meta.RESTMapper, err error) {
-	if resettable, ok := mapper.(meta.ResettableRESTMapper); ok && meta.IsNoMatchError(err) {
-		resettable.Reset()
+// ResetMapper makes a mapper that caches ask the server anew, if the error is that
+// it lacks the kind, and reports whether it did.
+func ResetMapper(mapper meta.RESTMapper, err error) bool {
+	resettable, ok := mapper.(meta.ResettableRESTMapper)
+	if !ok || !meta.IsNoMatchError(err) {
+		return false
 	}
+	resettable.Reset()
+	return true
 }
 
 // watchResource lists and watches until ctx ends, or the server does not serve the

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
 
@@ -40,6 +41,18 @@ func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.Partia
 		metadata["annotations"] = map[string]any{lastApplied: nil}
 	}
 	return w.patchMetadata(ctx, t, found, metadata)
+}
+
+// Moved returns a live object with the fields of superseded managers as ours, as a
+// write would find it.
+func (w *Writer) Moved(t *Target, live *unstructured.Unstructured) *unstructured.Unstructured {
+	entries := slices.Clone(live.GetManagedFields())
+	if taken, err := w.take(&entries, t); err != nil || !taken {
+		return live
+	}
+	moved := live.DeepCopy()
+	moved.SetManagedFields(entries)
+	return moved
 }
 
 // patchMetadata sends one merge patch, guarded by UID and resourceVersion.

@@ -1,0 +1,533 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txtar")
+
+// TestStories runs testdata/*.txtar against a real API server. Each is a script
+// with its objects: the first lines say the situation, a line is a command, and the
+// lines after it that begin with ">" are its output. The commands:
+//
+//	options WORD...        of the program: see configure
+//	apply FILE [OPTION...] apply the objects as a set: part=, ignore=KIND:PATH, gate, createonly=ID, leaveout=ID
+//	prune FILE [OPTION...] prune to the set: part=, off (no limit), strangers, empty (allowed)
+//	plan FILE [OPTION...]  what both would do
+//	delete ID...           delete by name
+//	ready FILE             the readiness of the set
+//	get ID                 what the live view shows
+//	kinds                  the kinds that are watched
+//	wake ID                wait until a pass is called for because of the object
+//	gone ID                wait until the live view shows that it is gone
+//	synced KIND            wait until the kind is known
+//	settle FILE [OPTION...] apply at each call for a pass, until nothing is due
+//	restart                begin anew with the memory of a new process
+//	kubectl ARG...         by an administrator; FILE after -f is one of the story
+//	until TEXT kubectl ... repeat that until it prints the text
+//
+// Apply, prune, plan and delete print each object's outcome, and then the requests
+// that were sent beside lists and watches. NS is the story's namespace, GROUP an API
+// group of its own.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	cluster := kubetest.Start(t, kubetest.Options{Controllers: true})
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			runStory(t, cluster, file)
+		})
+	}
+}
+
+// story is a running script.
+type story struct {
+	bench   *bench
+	group   string
+	files   map[string]string
+	options []string
+	program *agent
+}
+
+func runStory(t *testing.T, cluster *kubetest.Cluster, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	script, files := parseArchive(string(data))
+	s := &story{bench: newBench(t, cluster), files: files}
+	s.group = strings.ReplaceAll(s.bench.ns, "-", "") + ".example.com"
+	var result []string
+	lines := strings.Split(script, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if strings.HasPrefix(line, ">") {
+			continue // rewritten below
+		}
+		result = append(result, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		var want []string
+		for j := i + 1; j < len(lines) && strings.HasPrefix(lines[j], ">"); j++ {
+			want = append(want, lines[j])
+		}
+		got := s.output(s.run(t, line))
+		if !*update {
+			require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "%s:%d: %s", file, i+1, line)
+		}
+		result = append(result, got...)
+	}
+	if *update {
+		_, archive, _ := strings.Cut(string(data), "\n-- ")
+		text := strings.Join(result, "\n") + "\n-- " + archive
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+}
+
+// parseArchive splits a txtar file into its comment and its files.
+func parseArchive(text string) (script string, files map[string]string) {
+	files = map[string]string{}
+	parts := regexp.MustCompile(`(?m)^-- (\S+) --\n`).Split(text, -1)
+	names := regexp.MustCompile(`(?m)^-- (\S+) --\n`).FindAllStringSubmatch(text, -1)
+	for i, name := range names {
+		files[name[1]] = parts[i+1]
+	}
+	return strings.TrimSuffix(parts[0], "\n"), files
+}
+
+// output makes what a command printed comparable.
+func (s *story) output(text string) []string {
+	text = strings.ReplaceAll(text, s.bench.ns, "NS")
+	text = strings.ReplaceAll(text, s.group, "GROUP")
+	text = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).ReplaceAllString(text, "UID")
+	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`).ReplaceAllString(text, "TIME")
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		if line != "" {
+			lines = append(lines, "> "+strings.TrimRight(line, " "))
+		}
+	}
+	return lines
+}
+
+func (s *story) fill(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "NS", s.bench.ns), "GROUP", s.group)
+}
+
+func (s *story) run(t *testing.T, line string) string {
+	t.Helper()
+	words := strings.Fields(s.fill(line))
+	command, args := words[0], words[1:]
+	switch command {
+	case "options":
+		s.options = args
+		s.stop()
+		return ""
+	case "restart":
+		s.stop()
+		return ""
+	case "kubectl":
+		return s.kubectl(t, s.fill(strings.TrimPrefix(line, "kubectl ")))
+	case "until":
+		want, rest, _ := strings.Cut(strings.TrimPrefix(s.fill(line), "until "), " kubectl ")
+		require.Eventually(t, func() bool { return s.kubectl(t, rest) == want }, time.Minute, 50*time.Millisecond)
+		return ""
+	}
+	a := s.agent(t)
+	a.net.Reset()
+	switch command {
+	case "apply":
+		report, err := a.Apply(t.Context(), s.set(t, args))
+		return s.report(a, report, err)
+	case "settle":
+		return s.settle(t, a, s.set(t, args))
+	case "prune":
+		set := s.set(t, args)
+		report, err := a.Prune(t.Context(), set, s.pruneOptions(args))
+		return s.pruned(a, report, err)
+	case "delete":
+		var ids []apply.ID
+		for _, arg := range args {
+			id, err := apply.ParseID(arg)
+			require.NoError(t, err)
+			ids = append(ids, id)
+		}
+		report, err := a.Delete(t.Context(), ids, apply.DeleteOptions{Limit: apply.Limit{Off: true}})
+		return s.pruned(a, report, err)
+	case "plan":
+		plan, err := a.Plan(t.Context(), s.set(t, args), s.pruneOptions(args))
+		text := plan.String()
+		if err != nil {
+			text += "\n" + err.Error()
+		}
+		return text + "\n" + s.requests(a)
+	case "ready":
+		found, err := a.Readiness(t.Context(), s.set(t, args))
+		require.NoError(t, err)
+		var lines []string
+		for id, r := range found {
+			lines = append(lines, fmt.Sprintf("%s is %s %s", id, r.Status, r.Message))
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, "\n") + "\n" + s.requests(a)
+	default:
+		return s.wait(t, a, command, args)
+	}
+}
+
+// settle applies whenever a pass is called for, until it succeeds.
+func (s *story) settle(t *testing.T, a *agent, set *apply.Set) string {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		report, err := a.Apply(t.Context(), set)
+		if err == nil {
+			return ""
+		}
+		select {
+		case <-a.woken:
+		case <-time.After(500 * time.Millisecond): // as the pass at a regular interval
+		case <-timeout:
+			return "not settled: " + s.report(a, report, err)
+		}
+	}
+}
+
+// wait runs the commands that wait for the live view, or look at it.
+func (s *story) wait(t *testing.T, a *agent, command string, args []string) string {
+	t.Helper()
+	switch command {
+	case "get":
+		id, err := apply.ParseID(args[0])
+		require.NoError(t, err)
+		o, err := a.Live.Get(id)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("part %q, controller %q, deleting %v", o.Part, o.Controller, o.Deleting)
+	case "wake":
+		id, err := apply.ParseID(args[0])
+		require.NoError(t, err)
+		a.waitWoken(t, id.Kind, id.Name)
+	case "gone":
+		id, err := apply.ParseID(args[0])
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, err := a.Live.Get(id)
+			return errors.Is(err, apply.ErrAbsent)
+		}, time.Minute, 10*time.Millisecond)
+	case "synced", "unsynced":
+		kind := schema.ParseGroupKind(args[0])
+		require.Eventually(t, func() bool {
+			ok, err := a.Live.Synced(kind)
+			return ok && err == nil == (command == "synced")
+		}, time.Minute, 10*time.Millisecond)
+	case "watched", "unwatched":
+		kind := schema.ParseGroupKind(args[0])
+		require.Eventually(t, func() bool {
+			ok, _ := a.Live.Synced(kind)
+			return ok == (command == "watched")
+		}, time.Minute, 10*time.Millisecond)
+	case "failing":
+		kind := schema.ParseGroupKind(args[0])
+		require.Eventually(t, func() bool {
+			_, err := a.Live.Synced(kind)
+			return err != nil
+		}, time.Minute, 10*time.Millisecond)
+	default:
+		t.Fatalf("unknown command %q", command)
+	}
+	return ""
+}
+
+func (s *story) kubectl(t *testing.T, line string) string {
+	t.Helper()
+	fails := strings.HasPrefix(line, "! ")
+	words := splitWords(strings.TrimPrefix(line, "! "))
+	for i, word := range words {
+		if text, ok := s.files[word]; ok && i > 0 && words[i-1] == "-f" {
+			path := filepath.Join(t.TempDir(), word)
+			require.NoError(t, os.WriteFile(path, []byte(s.fill(text)), 0o600))
+			words[i] = path
+		}
+	}
+	out, err := s.bench.cluster.Kubectl(t.Context(), words...)
+	if fails {
+		require.Error(t, err)
+		return ""
+	}
+	require.NoError(t, err)
+	if !slices.Contains(words, "-o") && !slices.Contains(words, "auth") {
+		return "" // what it says of a change differs between versions
+	}
+	return out
+}
+
+// splitWords splits at spaces outside of single quotes.
+func splitWords(line string) []string {
+	var words []string
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			if n := len(words) - 1; n >= 0 && strings.HasSuffix(words[n], "=") {
+				words[n] += part
+			} else {
+				words = append(words, part)
+			}
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
+// set makes the set of a file.
+func (s *story) set(t *testing.T, args []string) *apply.Set {
+	t.Helper()
+	text, ok := s.files[args[0]]
+	require.True(t, ok, "no file %s", args[0])
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(s.fill(text), "\n---\n") {
+		if strings.TrimSpace(document) == "" {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		objects = append(objects, object)
+	}
+	options := apply.SetOptions{}
+	var rules []diff.Rule
+	policies := map[string]apply.ObjectPolicy{}
+	for _, arg := range args[1:] {
+		key, value, _ := strings.Cut(arg, "=")
+		switch key {
+		case "part":
+			options.Part = value
+		case "ignore":
+			kind, path, _ := strings.Cut(value, ":")
+			rules = append(rules, diff.Rule{Kind: kind, Paths: []string{path}})
+		case "gate":
+			options.Gate = true
+		case "createonly":
+			policies[value] = apply.CreateOnly
+		case "leaveout":
+			policies[value] = apply.LeaveOut
+		}
+	}
+	ignore, err := diff.NewIgnore(rules...)
+	require.NoError(t, err)
+	options.Ignore = ignore
+	options.Policy = func(id apply.ID) apply.ObjectPolicy { return policies[id.String()] }
+	set, err := apply.NewSet(s.owner(), objects, options)
+	if set == nil {
+		require.NoError(t, err)
+	}
+	return set
+}
+
+func (s *story) pruneOptions(args []string) apply.PruneOptions {
+	options := apply.PruneOptions{Complete: true}
+	for _, arg := range args[1:] {
+		switch arg {
+		case "off":
+			options.Limit.Off = true
+		case "strangers":
+			options.WithStrangers = true
+		case "empty":
+			options.AllowEmpty = true
+		}
+	}
+	return options
+}
+
+func (s *story) report(a *agent, report apply.Report, err error) string {
+	lines := make([]string, 0, len(report.Results))
+	for _, r := range report.Results {
+		line := fmt.Sprintf("%s %s", r.Action, r.ID)
+		if r.Err != nil {
+			line += ": " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	if report.Unchanged > 0 {
+		lines = append(lines, fmt.Sprintf("%d unchanged", report.Unchanged))
+	}
+	if err != nil && report.Err() == nil {
+		lines = append(lines, "error: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return strings.Join(append(lines, s.requests(a)), "\n")
+}
+
+func (s *story) pruned(a *agent, report apply.PruneReport, err error) string {
+	text := s.report(a, apply.Report{Results: report.Results}, nil)
+	requests := text[strings.LastIndex(text, "requests:"):]
+	lines := strings.Split(strings.TrimSuffix(strings.TrimSuffix(text, requests), "\n"), "\n")
+	for _, id := range report.Held {
+		lines = append(lines, "Held "+id.String())
+	}
+	for _, id := range report.Unproven {
+		lines = append(lines, "Unproven "+id.String())
+	}
+	for _, kind := range report.Unseen {
+		lines = append(lines, "Unseen "+kind.String())
+	}
+	if report.Remaining > 0 {
+		lines = append(lines, fmt.Sprintf("%d remaining", report.Remaining))
+	}
+	if err != nil && (apply.Report{Results: report.Results}).Err() == nil {
+		lines = append(lines, "error: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return strings.Join(append(lines, requests), "\n")
+}
+
+// requests counts what was sent beside lists and watches.
+func (s *story) requests(a *agent) string {
+	counts := map[string]int{}
+	for _, r := range a.net.Requests() {
+		if r.Verb != "list" && r.Verb != "watch" {
+			counts[r.Verb]++
+		}
+	}
+	parts := []string{}
+	for _, verb := range []string{"get", "create", "update", "patch", "delete"} {
+		if counts[verb] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[verb], verb))
+		}
+	}
+	if len(parts) == 0 {
+		return "requests: none"
+	}
+	return "requests: " + strings.Join(parts, ", ")
+}
+
+func (s *story) option(name string) (string, bool) {
+	for _, option := range s.options {
+		if key, value, _ := strings.Cut(option, "="); key == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (s *story) owner() apply.Owner {
+	owner := s.bench.owner
+	owner.PartLabel, _ = s.option("parts")
+	if manager, ok := s.option("supersede"); ok {
+		owner.Supersedes = []string{manager}
+	}
+	if name, ok := s.option("applyset"); ok {
+		owner.ApplySet = apply.ID{Kind: "ConfigMap", Namespace: s.bench.ns, Name: name}
+	}
+	return owner
+}
+
+// agent returns the program, started if need be.
+func (s *story) agent(t *testing.T) *agent {
+	t.Helper()
+	if s.program != nil {
+		return s.program
+	}
+	a := &agent{woken: make(chan apply.ID, 1000), synced: make(chan schema.GroupKind, 1000)}
+	config := rest.CopyConfig(s.bench.config)
+	config.QPS = -1
+	if user, ok := s.option("user"); ok {
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	}
+	config.Wrap(a.net.Wrap)
+	client, err := metadata.NewForConfig(config)
+	require.NoError(t, err)
+	objects, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	known := discovery{s.bench.cluster.Config}
+	a.Applier = &apply.Applier{Objects: objects, Discovery: known, Live: &apply.Live{
+		Client: client, Mapper: &mapper{discovery: known}, Owner: s.owner(),
+	}}
+	s.configure(t, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Live.Start(ctx) }()
+	a.stop = func() {
+		cancel()
+		require.NoError(t, <-done)
+		done <- nil
+	}
+	t.Cleanup(a.stop)
+	settled, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	_ = a.Live.WaitSettled(settled) // what is not known shows in the story
+	s.program = a
+	return a
+}
+
+// configure sets what the options of the story say.
+func (s *story) configure(t *testing.T, a *agent) {
+	t.Helper()
+	a.Live.OnDrift = func(o apply.Observed) {
+		a.drifts.Add(1)
+		select {
+		case a.woken <- o.ID:
+		default:
+		}
+	}
+	for _, option := range s.options {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "adopt":
+			a.Adoption = apply.AdoptForeign
+		case "skip":
+			a.Adoption = apply.SkipForeign
+		case "report":
+			a.Conflicts = apply.ReportConflicts
+		case "recreate":
+			a.Recreate = append(a.Recreate, schema.ParseGroupKind(value))
+		case "generations":
+			a.Live.ReapplyGenerations = true
+		case "kind":
+			kind, err := (&mapper{discovery: discovery{s.bench.cluster.Config}}).RESTMapping(schema.ParseGroupKind(value))
+			require.NoError(t, err)
+			a.Live.Kinds = append(a.Live.Kinds, kind.GroupVersionKind)
+		case "watch":
+			group, version, _ := strings.Cut(value, "@")
+			kind := schema.ParseGroupKind(group)
+			a.Live.Kinds = append(a.Live.Kinds, kind.WithVersion(version))
+		case "user", "parts", "supersede", "applyset":
+		default:
+			t.Fatalf("unknown option %q", option)
+		}
+	}
+}
+
+func (s *story) stop() {
+	if s.program != nil {
+		s.program.stop()
+		s.program = nil
+	}
+}
+
+var _ applytest.Fault

@@ -103,7 +103,7 @@ func (r *rejections) note(a attempt, result Result, now time.Time) {
 	} else if last.hash == a.hash && last.seen == a.seen {
 		next.delay = min(2*last.delay, maxDelay)
 		if now.Before(last.until) { // a cure was tried, perhaps too early
-			next.delay, next.woken = cureDelay<<min(last.woken, maxWakes), max(last.woken, 1)
+			next.delay, next.woken = min(cureDelay<<last.woken, firstDelay), max(last.woken, 1)
 		}
 	}
 	next.until = now.Add(next.delay)

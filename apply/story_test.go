@@ -129,12 +129,18 @@ func (s *story) output(text string) []string {
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`).ReplaceAllString(text, "TIME")
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		if line != "" {
-			lines = append(lines, "> "+strings.TrimRight(line, " "))
+		if line == "" {
+			continue
 		}
+		if len(line) > maxLine { // the server's words beyond that differ between versions
+			line = line[:maxLine] + "..."
+		}
+		lines = append(lines, "> "+strings.TrimRight(line, " "))
 	}
 	return lines
 }
+
+const maxLine = 150
 
 func (s *story) fill(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "NS", s.bench.ns), "GROUP", s.group)

@@ -192,7 +192,9 @@ func reply(w http.ResponseWriter, code int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func aggregatedKind(t *testing.T, b *bench) {
+func TestAKindWithoutManagedFieldsIsComparedByContent(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	server := serveNotes(t, b)
 	kind := schema.GroupVersionKind{Group: server.group, Version: "v1", Kind: "Note"}
 	start := func() *agent {
@@ -242,7 +244,9 @@ func aggregatedKind(t *testing.T, b *bench) {
 	require.True(t, plan.Changes[0].Fields[0].Structural, "the plan says how it was compared: %s", fmt.Sprint(plan))
 }
 
-func aggregatedApply(t *testing.T, b *bench) {
+func TestAKindWhoseServerKeepsNoRecordOfAnApplyIsLookedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	server := serveNotes(t, b)
 	kind := schema.GroupVersionKind{Group: server.group, Version: "v1", Kind: "Note"}
 	a := b.startUnsynced(t, kind)

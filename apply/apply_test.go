@@ -13,7 +13,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 )
 
-func createdOnceThenSilent(t *testing.T, b *bench) {
+func TestObjectsAreCreatedOnceAndThenCostNoRequest(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.mixed(t)
 	report := apply1(t, a, set)
@@ -31,7 +33,9 @@ func createdOnceThenSilent(t *testing.T, b *bench) {
 	require.Zero(t, a.drifts.Load(), "our own writes wake nobody")
 }
 
-func silentAfterRestart(t *testing.T, b *bench) {
+func TestARestartSendsNothingButListsAndWatches(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.mixed(t)
 	apply1(t, a, set)
@@ -44,7 +48,9 @@ func silentAfterRestart(t *testing.T, b *bench) {
 	require.Equal(t, before, b.requests(t))
 }
 
-func foreignEdit(t *testing.T, b *bench) {
+func TestAForeignEditIsRepairedAndForeignFieldsStay(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "right"), configMap("b", "right"))
 	apply1(t, a, set)
@@ -66,7 +72,9 @@ func foreignEdit(t *testing.T, b *bench) {
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
 }
 
-func editedSecret(t *testing.T, b *bench) {
+func TestAnEditedSecretIsRepairedKeyByKey(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	secret := "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: NAMESPACE}, stringData: {password: hunter2, other: x}, data: {more: eA==}}"
 	set := b.set(t, secret)
@@ -86,7 +94,9 @@ func editedSecret(t *testing.T, b *bench) {
 	require.Equal(t, "aHVudGVyMg== eA==", b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other}{.data.more}"))
 }
 
-func deletedComesBack(t *testing.T, b *bench) {
+func TestADeletedObjectComesBack(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, a, set)
@@ -96,7 +106,9 @@ func deletedComesBack(t *testing.T, b *bench) {
 	b.kubectl(t, "get", "-n", b.ns, "configmap", "a")
 }
 
-func strippedLabel(t *testing.T, b *bench) {
+func TestAStrippedLabelIsPutBack(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, a, set)
@@ -109,7 +121,9 @@ func strippedLabel(t *testing.T, b *bench) {
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
 
-func foreignName(t *testing.T, b *bench) {
+func TestAForeignObjectOfTheSameNameIsRefused(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "a", "--from-literal=theirs=1")
 	before := b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml")
 	a := b.start(t)
@@ -130,7 +144,9 @@ func foreignName(t *testing.T, b *bench) {
 	require.Equal(t, "1 1", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key} {.data.theirs}"))
 }
 
-func anotherOwner(t *testing.T, b *bench) {
+func TestAnotherOwnersObjectIsNeverTaken(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Adoption = apply.AdoptForeign
 	set := b.set(t, configMap("a", "1"))
@@ -144,7 +160,9 @@ func anotherOwner(t *testing.T, b *bench) {
 	require.Equal(t, before, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml"))
 }
 
-func invalidObject(t *testing.T, b *bench) {
+func TestPeersDefect3AnInvalidObjectHoldsBackNoOther(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	bad := "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 70000}]}}"
 	worse := "{apiVersion: v1, kind: ConfigMap, metadata: {name: Worse, namespace: NAMESPACE}}"
@@ -166,7 +184,9 @@ func invalidObject(t *testing.T, b *bench) {
 	require.Equal(t, 1, apply1(t, a, b.set(t, configMap("a", "1"), good, configMap("b", "1"))).Count(apply.Created))
 }
 
-func unknownKind(t *testing.T, b *bench) {
+func TestAnUnknownKindHoldsBackNoOther(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	gadget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	a := b.startUnsynced(t, gadget)
 	require.Eventually(t, func() bool {
@@ -197,7 +217,9 @@ func unknownKind(t *testing.T, b *bench) {
 	require.Equal(t, 2, report.Count(apply.Refused))
 }
 
-func terminatingNamespace(t *testing.T, b *bench) {
+func TestATerminatingNamespaceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	namespace := "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}"
 	held := "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NAMESPACE-more, finalizers: [example.com/hold]}}"
@@ -226,7 +248,9 @@ func terminatingNamespace(t *testing.T, b *bench) {
 	require.Equal(t, 2, apply1(t, a, set).Count(apply.Created))
 }
 
-func desiredChange(t *testing.T, b *bench) {
+func TestADesiredChangeIsOneRequest(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1")))
 	report := apply1(t, a, b.set(t, configMap("a", "2"), configMap("b", "1")))
@@ -240,7 +264,9 @@ func desiredChange(t *testing.T, b *bench) {
 	require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data}"))
 }
 
-func wipedManagedFields(t *testing.T, b *bench) {
+func TestPeersDefect13WipedManagedFieldsAreNoticedOnce(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, a, set)
@@ -250,7 +276,9 @@ func wipedManagedFields(t *testing.T, b *bench) {
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
 
-func lostAnswer(t *testing.T, b *bench) {
+func TestAnApplyWhoseAnswerWasLostIsRecognised(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	// What is left of an apply whose answer was lost is an object on the server
 	// and nothing in memory: as if another start of the program had made it.
 	set := b.set(t, configMap("a", "1"))
@@ -268,7 +296,9 @@ func lostAnswer(t *testing.T, b *bench) {
 	require.Len(t, b.requests(t), before)
 }
 
-func autoscaledReplicas(t *testing.T, b *bench) {
+func TestPeersDefect12ReplicasLeftToAnAutoscalerAreNotTouched(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.mixed(t)
 	apply1(t, a, set)
@@ -281,7 +311,9 @@ func autoscaledReplicas(t *testing.T, b *bench) {
 	require.Equal(t, "3", b.kubectl(t, "get", "-n", b.ns+"-more", "deployment/web", "-o", "jsonpath={.spec.replicas}"))
 }
 
-func foreignSuccessor(t *testing.T, b *bench) {
+func TestAForeignSuccessorIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	a.stop() // the view no longer hears of anything
@@ -294,7 +326,9 @@ func foreignSuccessor(t *testing.T, b *bench) {
 	require.Equal(t, before, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "yaml"))
 }
 
-func staleView(t *testing.T, b *bench) {
+func TestPeersDefect11AStaleViewNeitherCreatesTwiceNorSurfaces(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	b.start(t).stop()
 	a.stop()
@@ -307,7 +341,9 @@ func staleView(t *testing.T, b *bench) {
 	require.Equal(t, 1, report.Unchanged)
 }
 
-func driftWhileDown(t *testing.T, b *bench) {
+func TestDriftWhileWeWereDownIsRepairedAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.mixed(t)
 	apply1(t, a, set)
@@ -322,7 +358,9 @@ func driftWhileDown(t *testing.T, b *bench) {
 	require.Equal(t, "web", b.kubectl(t, "get", "-n", b.ns+"-more", "service", "dns", "-o", "jsonpath={.spec.selector.app}"))
 }
 
-func reportedConflict(t *testing.T, b *bench) {
+func TestAConflictIsReportedAndNotForcedWhenAskedSo(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Conflicts = apply.ReportConflicts
 	set := b.set(t, configMap("a", "1"), configMap("b", "1"))

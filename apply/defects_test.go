@@ -16,33 +16,31 @@ import (
 // The tests named "defect N" are for what peers get wrong.
 
 // silent applies objects and expects no request afterwards, a restart included.
-func silent(manifests ...string) func(*testing.T, *bench) {
-	return func(t *testing.T, b *bench) {
-		t.Helper()
-		extra := []schema.GroupVersionKind{
-			{Group: "apps", Version: "v1", Kind: "StatefulSet"},
-			{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
-			{Group: "batch", Version: "v1", Kind: "CronJob"},
-		}
-		a := b.startUnsynced(t, extra...)
-		waitSynced(t, a)
-		set := b.set(t, manifests...)
-		require.Equal(t, set.Len(), apply1(t, a, set).Count(apply.Created))
-		require.Len(t, a.net.Writes(), set.Len())
-		a.net.Reset()
-		for range 3 {
-			require.Equal(t, set.Len(), apply1(t, a, set).Unchanged)
-		}
-		plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
-		require.NoError(t, err)
-		require.Empty(t, plan.Changes)
-		a.net.NoRequests(t)
-		a.stop()
-		again := b.startUnsynced(t, extra...)
-		waitSynced(t, again)
-		require.Equal(t, set.Len(), apply1(t, again, set).Unchanged)
-		again.net.NoRequests(t)
+func silent(t *testing.T, b *bench, manifests ...string) {
+	t.Helper()
+	extra := []schema.GroupVersionKind{
+		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Group: "batch", Version: "v1", Kind: "CronJob"},
 	}
+	a := b.startUnsynced(t, extra...)
+	waitSynced(t, a)
+	set := b.set(t, manifests...)
+	require.Equal(t, set.Len(), apply1(t, a, set).Count(apply.Created))
+	require.Len(t, a.net.Writes(), set.Len())
+	a.net.Reset()
+	for range 3 {
+		require.Equal(t, set.Len(), apply1(t, a, set).Unchanged)
+	}
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	require.Empty(t, plan.Changes)
+	a.net.NoRequests(t)
+	a.stop()
+	again := b.startUnsynced(t, extra...)
+	waitSynced(t, again)
+	require.Equal(t, set.Len(), apply1(t, again, set).Unchanged)
+	again.net.NoRequests(t)
 }
 
 const (
@@ -68,7 +66,9 @@ const (
 	twoProtocols = `{apiVersion: v1, kind: Service, metadata: {name: dns, namespace: NAMESPACE}, spec: {ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}]}}`
 )
 
-func twoProtocolsDrift(t *testing.T, b *bench) {
+func TestPeersDefect6OfOnePortWithTwoProtocolsTheRightOneIsNamed(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, twoProtocols)
 	apply1(t, a, set)
@@ -83,7 +83,9 @@ func twoProtocolsDrift(t *testing.T, b *bench) {
 	require.Equal(t, "t u", b.kubectl(t, "get", "-n", b.ns, "service", "dns", "-o", "jsonpath={.spec.ports[*].name}"))
 }
 
-func coOwnedElement(t *testing.T, b *bench) {
+func TestPeersDefect7WhatAnotherOneOwnsAsWellStaysAndIsQuiet(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	// An update made the object once, and still owns what it stated.
 	with := strings.Replace(selecting("one"), "image: example.com/web}", "image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}", 1)
 	file := filepath.Join(t.TempDir(), "web.yaml")
@@ -116,7 +118,9 @@ func coOwnedElement(t *testing.T, b *bench) {
 	a.net.NoRequests(t)
 }
 
-func partlyOwnedElement(t *testing.T, b *bench) {
+func TestPeersDefect7AnElementOfWhichAnotherOneOwnsAPartGoesAndIsQuiet(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	with := strings.Replace(selecting("one"), "image: example.com/web}", "image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}", 1)
 	apply1(t, a, b.set(t, with))
@@ -134,4 +138,19 @@ func partlyOwnedElement(t *testing.T, b *bench) {
 	require.Equal(t, "A", b.kubectl(t, "get", "-n", b.ns, "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env[*].name}"),
 		"as planned, it is gone: the other one does not own the element")
 	require.Equal(t, 1, apply1(t, a, without).Unchanged)
+}
+
+func TestPeersDefect4ValuesInAnotherFormAreSilent(t *testing.T) {
+	t.Parallel()
+	silent(t, serverBench(t), oddForms)
+}
+
+func TestPeersDefect5FieldsLeftOutAreSilent(t *testing.T) {
+	t.Parallel()
+	silent(t, serverBench(t), leftOut)
+}
+
+func TestPeersDefect6OnePortWithTwoProtocolsIsSilent(t *testing.T) {
+	t.Parallel()
+	silent(t, serverBench(t), twoProtocols)
 }

@@ -194,8 +194,10 @@ func unseenOf(views []*view.Kind) []unseen {
 	return found
 }
 
-// discard deletes or releases one object, when its turn has come.
-func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions) Result {
+// discard deletes or releases one object, when its turn has come. If others have
+// changed it since it was seen, again decides whether it still is to go; nil: it is
+// not.
+func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions, again func(Observed) bool) Result {
 	v := a.Live.view(o.ID.GroupKind())
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
 	end, err := v.Begin(ctx, n)
@@ -217,11 +219,14 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 		}
 	}
 	err = send()
-	for try := 1; apierrors.IsConflict(err) && try < discardTries; try++ {
-		// Its status may have changed, or who it belongs to.
-		if must.Version, err = a.writer.Confirm(ctx, t, string(o.UID), err); err == nil {
-			err = send()
+	for try := 1; again != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
+		// Its status may have changed. Once the view shows it, it is decided anew.
+		now, ok := a.await(ctx, v, o)
+		if !ok || !again(now) {
+			break
 		}
+		o, must = &now, now.must()
+		err = send()
 	}
 	if err != nil && !write.Gone(err) {
 		return Result{o.ID, Failed, err}
@@ -233,8 +238,33 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 }
 
 // discardTries bounds how often a deletion is tried that changes of the object
-// overtake.
-const discardTries = 4
+// overtake, and discardWait how long the view is waited for each time.
+const (
+	discardTries = 4
+	discardWait  = 2 * time.Second
+)
+
+// await returns the object as the view shows it after another change, and whether it
+// still is the same object, ours, and not being deleted.
+func (a *Applier) await(ctx context.Context, v *view.Kind, o *Observed) (Observed, bool) {
+	n := view.NameOf(o.ID.Namespace, o.ID.Name)
+	changed := make(chan struct{})
+	v.Await(n, o.record.Version(), changed, sync.OnceFunc(func() { close(changed) }))
+	defer v.Forget(n, changed)
+	late := time.NewTimer(discardWait)
+	defer late.Stop()
+	select {
+	case <-changed:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	look := v.Look(n)
+	r := &look.Record
+	if !look.Found || r.UID() != string(o.UID) || r.Version() == o.record.Version() || r.Deleting() || r.Unowned() || r.Part() != o.Part {
+		return Observed{}, false
+	}
+	return observe(o.ID.GroupKind(), n, r, a.Live.identity), true
+}
 
 // marks are the labels by which an object is ours.
 func (a *Applier) marks() []string {

@@ -15,7 +15,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-func upsertOvertaken(t *testing.T, b *bench) {
+func TestAnUpsertThatIsOvertakenReadsAgain(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUpsert(t)
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	a.deaf(once(func(r applytest.Request) bool { return r.Verb == "update" }, func() {
@@ -38,7 +40,9 @@ func upsertOvertaken(t *testing.T, b *bench) {
 	require.Equal(t, "theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
 }
 
-func upsertRecreates(t *testing.T, b *bench) {
+func TestAnUpsertRecreatesWhatIsImmutable(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUpsert(t)
 	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}}
 	apply1(t, a, b.set(t, selecting("one")))
@@ -47,7 +51,9 @@ func upsertRecreates(t *testing.T, b *bench) {
 	require.NotEqual(t, before, b.uid(t, "deployment"))
 }
 
-func planHoldsBack(t *testing.T, b *bench) {
+func TestAPlanHoldsBackWhatAPruneWould(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	more := "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}"
 	inside := "{apiVersion: v1, kind: ConfigMap, metadata: {name: inside, namespace: NAMESPACE-more}}"
@@ -87,7 +93,9 @@ func planHoldsBack(t *testing.T, b *bench) {
 	require.Equal(t, 1, report.Pending, "a plan counts as no pass")
 }
 
-func executionWaits(t *testing.T, b *bench) {
+func TestAnExecutionWaitsForWhatItDependsOn(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	web := strings.Replace(selecting("one"), "replicas: 0", "replicas: 1", 1) // nobody schedules its pod
 	set := b.set(t, web, after("late", "Deployment.apps/NAMESPACE/web"))
@@ -100,7 +108,9 @@ func executionWaits(t *testing.T, b *bench) {
 	require.Equal(t, 1, report.Count(apply.Waiting))
 }
 
-func pruneDoubts(t *testing.T, b *bench) {
+func TestPruneIsInDoubtAboutMuch(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	var all []string
 	for name := range strings.SplitSeq("abcdefg", "") {
@@ -157,7 +167,9 @@ func pruneDoubts(t *testing.T, b *bench) {
 	b.kubectl(t, "get", "namespace", b.ns+"-more", "-o", "jsonpath={.status.phase}")
 }
 
-func wishChangedWhileDown(t *testing.T, b *bench) {
+func TestAWishThatChangedWhileWeWereDownIsApplied(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	a.stop()
@@ -165,7 +177,9 @@ func wishChangedWhileDown(t *testing.T, b *bench) {
 	require.Equal(t, "2", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
 }
 
-func failureEndsTheWait(t *testing.T, b *bench) {
+func TestAFailureEndsTheWaitForReadiness(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	claim := "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {ports: [{port: 1}]}}"
 	set := b.set(t, claim, configMap("a", "1"))
@@ -181,7 +195,9 @@ func failureEndsTheWait(t *testing.T, b *bench) {
 	require.NoError(t, ctx.Err(), "it does not wait for what has failed")
 }
 
-func releasedAndOrphaned(t *testing.T, b *bench) {
+func TestAReleaseAndAnOrphanKeepWhatTheyHad(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	b.owner.ApplySet = apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "everything"}
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), selecting("one")))

@@ -39,7 +39,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 		results := make([]Result, len(due))
 		each(len(due), a.Concurrency, func(i int) {
 			if c, ok := approved[due[i].ID]; ok {
-				results[i] = a.discard(ctx, &due[i], wire.Must{UID: c.UID, Version: c.ResourceVersion}, options)
+				results[i] = a.discard(ctx, &due[i], wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, nil)
 			}
 		})
 		for _, r := range results {

@@ -17,7 +17,9 @@ func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context
 	return context.WithTimeout(t.Context(), d)
 }
 
-func versionBump(t *testing.T, b *bench) {
+func TestPeersDefect8AServedVersionIsBumpedWithoutAFight(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
 	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1alpha1")))
 	b.kubectl(t, "wait", "--for=condition=Established", "crd/widgets."+group)
@@ -56,7 +58,9 @@ func waitSynced(t *testing.T, a *agent) {
 	require.NoError(t, a.Live.WaitSynced(ctx))
 }
 
-func oversized(t *testing.T, b *bench) {
+func TestAnObjectThatIsTooLargeHoldsBackNoOther(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
 	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1")))
 	b.kubectl(t, "wait", "--for=condition=Established", "crd/widgets."+group)

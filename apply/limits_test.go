@@ -12,7 +12,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
 
-func boundedWrites(t *testing.T, b *bench) {
+func TestWritesUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	var mu sync.Mutex
 	under, most := 0, 0
@@ -40,7 +42,9 @@ func boundedWrites(t *testing.T, b *bench) {
 	require.Equal(t, 3, most)
 }
 
-func setOfAnother(t *testing.T, b *bench) {
+func TestASetOfAnotherOwnerIsRefused(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	other := *b
 	other.owner.Labels = map[string]string{"example.com/owner": "another"}

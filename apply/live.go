@@ -180,10 +180,10 @@ func (l *Live) WaitSynced(ctx context.Context) error {
 		select {
 		case <-v.Complete():
 		case <-ctx.Done():
-			return l.unsynced()
+			return l.Unsynced()
 		}
 	}
-	return l.unsynced()
+	return l.Unsynced()
 }
 
 // WaitSettled waits until every kind that is watched is known or has failed once,
@@ -198,14 +198,18 @@ func (l *Live) WaitSettled(ctx context.Context) error {
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return l.unsynced()
+			return l.Unsynced()
 		}
 	}
-	return l.unsynced()
+	return l.Unsynced()
 }
 
-// unsynced names the kinds that are not known, nil when all are.
-func (l *Live) unsynced() error {
+// Unsynced names the kinds that are watched and not known, each with its last
+// failure, wrapping [ErrNotSynced]. It is nil when all are known.
+func (l *Live) Unsynced() error {
+	if err := l.prepare(); err != nil {
+		return err
+	}
 	var errs []error
 	for _, v := range l.views() {
 		switch synced, err := v.Status(); {

@@ -37,7 +37,9 @@ func (b *bench) labelled(t *testing.T, name string) {
 	b.kubectl(t, "label", "-n", b.ns, "configmap", name, "example.com/owner="+b.ns)
 }
 
-func lostWatches(t *testing.T, b *bench) {
+func TestWhatLostWatchesDidNotTellIsSeen(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, a, set)
@@ -56,7 +58,9 @@ func lostWatches(t *testing.T, b *bench) {
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
 
-func replayedWatch(t *testing.T, b *bench) {
+func TestAReplayedWatchChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "1"), configMap("b", "1"))
 	apply1(t, a, set)
@@ -77,7 +81,9 @@ func replayedWatch(t *testing.T, b *bench) {
 	a.net.NoWrites(t)
 }
 
-func frozenWatch(t *testing.T, b *bench) {
+func TestAFrozenWatchMisleadsNobody(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.net.Freeze()
 	set := b.set(t, configMap("a", "1"), configMap("b", "1"))
@@ -96,7 +102,9 @@ func frozenWatch(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool { return a.observed() == "a" }, 3*time.Minute, 10*time.Millisecond)
 }
 
-func namespacedRights(t *testing.T, b *bench) {
+func TestRightsInSomeNamespacesAreEnough(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	for _, ns := range []string{b.ns, b.ns + "-two"} {
 		if ns != b.ns {
 			b.kubectl(t, "create", "namespace", ns)
@@ -132,7 +140,9 @@ func namespacedRights(t *testing.T, b *bench) {
 	require.Equal(t, 1, Report(report).Count(apply.Deleted))
 }
 
-func narrowerSelector(t *testing.T, b *bench) {
+func TestANarrowerSelectorShowsAndTouchesItsPartOnly(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	start := func(shard string) *agent {
 		a := b.startKinds(t, nil, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
 		a.stop()
@@ -171,7 +181,9 @@ func narrowerSelector(t *testing.T, b *bench) {
 	require.ErrorContains(t, bad.Start(t.Context()), `apply: Live.Selector is "a in b" for ConfigMap`)
 }
 
-func throttled(t *testing.T, b *bench) {
+func Test429IsWaitedOut(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	var all []string
 	for i := range 30 {

@@ -47,7 +47,9 @@ func TestAnIDReadsWhatItPrints(t *testing.T) {
 	}
 }
 
-func dependencyReady(t *testing.T, b *bench) {
+func TestADependencyIsWaitedForUntilItIsReady(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	// Nobody schedules its pod, so the Deployment is not ready before we say so.
 	web := strings.Replace(selecting("one"), "replicas: 0", "replicas: 1", 1)
@@ -71,7 +73,9 @@ func dependencyReady(t *testing.T, b *bench) {
 	require.Equal(t, "early late other", b.names(t))
 }
 
-func definitionEstablished(t *testing.T, b *bench) {
+func TestADefinitionIsWaitedForUntilItIsEstablished(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
 	definition := definitionOf(group, "v1")
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
@@ -97,7 +101,9 @@ func definitionEstablished(t *testing.T, b *bench) {
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
 }
 
-func takingTurns(t *testing.T, b *bench) {
+func TestPeersDefect14TwoManagersTakingTurnsAreToldApartAndNamed(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "ours"), configMap("b", "1"))
 	apply1(t, a, set)
@@ -125,7 +131,9 @@ func takingTurns(t *testing.T, b *bench) {
 	t.Fatalf("the fight was not noticed within %d turns", turns)
 }
 
-func sameManager(t *testing.T, b *bench) {
+func TestAProgramUnderOurOwnNameIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, configMap("a", "ours"))
 	apply1(t, a, set)
@@ -148,7 +156,9 @@ func sameManager(t *testing.T, b *bench) {
 	t.Fatal("the fight was not noticed")
 }
 
-func pruneDependencies(t *testing.T, b *bench) {
+func TestPruneGoesAgainstDependencies(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("keep", "1"), configMap("a", "1"), after("b", "ConfigMap/NAMESPACE/a"), after("c", "ConfigMap/NAMESPACE/b")))
 	a.net.Reset()

@@ -12,7 +12,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-func planIsDone(t *testing.T, b *bench) {
+func TestAPlanIsWhatApplyAndPruneThenDo(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("same", "1"), configMap("changed", "1"), configMap("gone", "1"), configMap("drifted", "1")))
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "drifted", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
@@ -53,7 +55,9 @@ func planIsDone(t *testing.T, b *bench) {
 	require.Empty(t, plan.Changes)
 }
 
-func stalePlan(t *testing.T, b *bench) {
+func TestAStalePlanChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
 	next := b.set(t, configMap("a", "2"), configMap("b", "2"), configMap("new", "1"))
@@ -91,7 +95,9 @@ func selectingImage(image string) string {
 		"}}, template: {metadata: {labels: {app: one}}, spec: {containers: [{name: main, image: '" + image + "'}]}}}}"
 }
 
-func planRecreation(t *testing.T, b *bench) {
+func TestAPlanOfARecreationSaysSo(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}}
 	apply1(t, a, b.set(t, selecting("one")))
@@ -117,7 +123,9 @@ func planRecreation(t *testing.T, b *bench) {
 	require.Empty(t, plan.Changes)
 }
 
-func waitForTheAbsent(t *testing.T, b *bench) {
+func TestWhatIsAbsentIsNotAskedForAllTheTime(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	soon, cancel := contextWithTimeout(t, 500*time.Millisecond)
 	defer cancel()
@@ -126,7 +134,9 @@ func waitForTheAbsent(t *testing.T, b *bench) {
 	require.Zero(t, a.net.Count("get"), "the view shows that it is not there")
 }
 
-func waitReady(t *testing.T, b *bench) {
+func TestReadinessIsWaitedForByTheWatch(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	set := b.set(t, selecting("one"), configMap("a", "1"))
 	apply1(t, a, set)

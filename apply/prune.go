@@ -109,7 +109,8 @@ type PruneReport struct {
 // fields that our manager applied, if the view of its kind is complete, if no object
 // that is wanted or kept lives in it or is defined by it, nor one of a kind whose
 // view is not complete might, and if it still is the very object that the view
-// shows: the request carries its UID and resourceVersion. A Namespace or definition
+// shows: the request carries its UID and resourceVersion, and is decided anew when
+// another change has overtaken it. A Namespace or definition
 // is deleted only if no object of others goes with it ([PruneOptions.WithStrangers]).
 // Deletion is in reverse order, and a failed one stops no other.
 //
@@ -153,6 +154,7 @@ func (o PruneOptions) permit(set *Set) error {
 
 // carryOut does what a plan says, unless that is more than the limit allows.
 func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOptions) (PruneReport, error) {
+	again := func(o Observed) bool { return options.Keep == nil || !options.Keep(o) }
 	report := PruneReport{
 		Results: plan.refused, Pending: plan.pending, Remaining: plan.remaining, Unproven: plan.unproven, Unseen: plan.unseenKinds(),
 	}
@@ -165,7 +167,7 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 	}
 	for due := range plan.ranks() {
 		results := make([]Result, len(due))
-		each(len(due), a.Concurrency, func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options) })
+		each(len(due), a.Concurrency, func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options, again) })
 		report.Results = append(report.Results, results...)
 		for _, r := range results {
 			if r.Action == Deleted {

@@ -21,7 +21,9 @@ func (b *bench) names(t *testing.T) string {
 	return strings.Join(slices.DeleteFunc(all, func(name string) bool { return name == "kube-root-ca.crt" }), " ")
 }
 
-func pruneAbsent(t *testing.T, b *bench) {
+func TestPruneDeletesWhatIsAbsentInReverseOrder(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	account := "{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NAMESPACE}}"
 	service := "{apiVersion: v1, kind: Service, metadata: {name: x, namespace: NAMESPACE}, spec: {ports: [{port: 1}]}}"
@@ -44,7 +46,9 @@ func pruneAbsent(t *testing.T, b *bench) {
 	require.Zero(t, a.drifts.Load(), "our own deletions wake nobody")
 }
 
-func pruneLimit(t *testing.T, b *bench) {
+func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	var all []string
 	for name := range strings.SplitSeq("abcdefgh", "") {
@@ -83,7 +87,9 @@ func pruneLimit(t *testing.T, b *bench) {
 	require.Equal(t, "a b", b.names(t))
 }
 
-func pruneGuards(t *testing.T, b *bench) {
+func TestPruneDeletesNothingWithoutACompleteAndNonEmptySet(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	_, err := a.Prune(t.Context(), b.set(t), apply.PruneOptions{})
@@ -103,7 +109,9 @@ func pruneGuards(t *testing.T, b *bench) {
 	require.Equal(t, "", b.names(t))
 }
 
-func pruneGrace(t *testing.T, b *bench) {
+func TestPruneWaitsOutTheGrace(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
 	keep := b.set(t, configMap("a", "1"))
@@ -142,7 +150,9 @@ func pruneGrace(t *testing.T, b *bench) {
 	require.Equal(t, "a", b.names(t))
 }
 
-func pruneCopies(t *testing.T, b *bench) {
+func TestPruneSparesWhatWeDidNotApply(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "copy")
@@ -160,7 +170,9 @@ func pruneCopies(t *testing.T, b *bench) {
 	require.Equal(t, "a copy", b.names(t))
 }
 
-func pruneSuccessor(t *testing.T, b *bench) {
+func TestPeersDefect9PruneSparesASuccessor(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1")))
 	a.stop() // the view no longer hears of anything

@@ -13,7 +13,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 )
 
-func pruneOrphan(t *testing.T, b *bench) {
+func TestPruneReleasesInsteadOfDeletingWhenAskedSo(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
 	options := complete
@@ -40,7 +42,9 @@ func pruneOrphan(t *testing.T, b *bench) {
 	require.Equal(t, "a b", b.names(t))
 }
 
-func pruneNamespaceInUse(t *testing.T, b *bench) {
+func TestPruneSparesANamespaceInWhichSomethingStays(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	more := "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}"
 	inside := func(name string) string {
@@ -79,7 +83,9 @@ func pruneNamespaceInUse(t *testing.T, b *bench) {
 // Report gives the results of a prune the methods of a report.
 func Report(r apply.PruneReport) apply.Report { return apply.Report{Results: r.Results} }
 
-func pruneInherited(t *testing.T, b *bench) {
+func TestPruneIsNotHeldUpByWhatAControllerMade(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUnsynced(t, schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"})
 	waitSynced(t, a)
 	more := "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}"
@@ -99,7 +105,9 @@ func pruneInherited(t *testing.T, b *bench) {
 	require.Equal(t, 2, Report(report).Count(apply.Deleted), "the Service, and the namespace that the slice lives in")
 }
 
-func pruneDefinitionInUse(t *testing.T, b *bench) {
+func TestPruneSparesADefinitionOfWhichObjectsStay(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
 	definition := definitionOf(group, "v1")
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
@@ -130,7 +138,9 @@ func definitionOf(group string, versions ...string) string {
 		", names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}, scope: Namespaced, versions: [" + strings.Join(served, ", ") + "]}}"
 }
 
-func applySet(t *testing.T, b *bench) {
+func TestAnApplySetIsWhatKubectlTakesItFor(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	// kubectl makes one itself, by which its ID can be told.
 	file := filepath.Join(t.TempDir(), "member.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: "+b.ns+"}}"), 0o600))
@@ -167,7 +177,9 @@ func applySet(t *testing.T, b *bench) {
 	require.ErrorContains(t, err, "Gadget.example.com/x: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it")
 }
 
-func skippedForeign(t *testing.T, b *bench) {
+func TestAForeignObjectIsSkippedWhenAskedSo(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "a", "--from-literal=theirs=1")
 	a := b.start(t)
 	a.Adoption = apply.SkipForeign

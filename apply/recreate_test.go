@@ -20,7 +20,9 @@ func (b *bench) uid(t *testing.T, kind string) string {
 	return b.kubectl(t, "get", "-n", b.ns, kind, "web", "-o", "jsonpath={.metadata.uid}")
 }
 
-func immutableField(t *testing.T, b *bench) {
+func TestAnImmutableFieldIsChangedByRecreationOnlyIfAsked(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, selecting("one"), configMap("a", "1")))
 	before := b.uid(t, "deployment")
@@ -50,7 +52,9 @@ func immutableField(t *testing.T, b *bench) {
 	require.Equal(t, 2, apply1(t, named, changed).Unchanged)
 }
 
-func recreationHeld(t *testing.T, b *bench) {
+func TestPeersDefect2ARecreationHeldByAFinalizerDeletesOnce(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}}
 	apply1(t, a, b.set(t, selecting("one")))
@@ -70,7 +74,9 @@ func recreationHeld(t *testing.T, b *bench) {
 	require.Equal(t, 1, a.net.Count("delete"))
 }
 
-func invalidNeverDeleted(t *testing.T, b *bench) {
+func TestPeersDefect1AnInvalidObjectIsNeverDeleted(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Service"}}
 	service := func(port string) string {

@@ -15,30 +15,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
 
-// safeguards are tests of single safeguards, each in a situation in which no
-// other one would do.
-var safeguards = map[string]func(*testing.T, *bench){
-	"a dying object that the view does not show is waited for":            unseenDying,
-	"a namespace that dies unseen is waited for":                          unseenDyingNamespace,
-	"an object without our labels is not recreated":                       unlabelledNotRecreated,
-	"a successor is not recreated":                                        successorNotRecreated,
-	"a dying object is not deleted for a recreation":                      dyingNotRecreated,
-	"a recreation that is held is not tried again before the watch tells": heldWithoutWatch,
-	"a kind whose server keeps no record of an apply is looked at once":   aggregatedApply,
-	"a release and an orphan keep what they had":                          releasedAndOrphaned,
-	"an upsert that is overtaken reads again":                             upsertOvertaken,
-	"an upsert recreates what is immutable":                               upsertRecreates,
-	"a plan holds back what a prune would":                                planHoldsBack,
-	"an execution waits for what it depends on":                           executionWaits,
-	"prune is in doubt about much":                                        pruneDoubts,
-	"a wish that changed while we were down is applied":                   wishChangedWhileDown,
-	"a failure ends the wait for readiness":                               failureEndsTheWait,
-	"what fails holds back what depends on it":                            blockedByFailure,
-	"what becomes ready calls for the pass":                               readyWakes,
-	"prune spares what has changed since it was seen":                     pruneChanged,
-	"an execution gives way to a change that comes in between":            overtakenExecution,
-}
-
 // deaf is an agent whose view no longer hears of anything, and of whose requests
 // the test may change the course.
 func (a *agent) deaf(fault func(applytest.Request) applytest.Fault) *agent {
@@ -59,7 +35,9 @@ func once(match func(applytest.Request) bool, f func()) func(applytest.Request) 
 	}
 }
 
-func unseenDying(t *testing.T, b *bench) {
+func TestADyingObjectThatTheViewDoesNotShowIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t).deaf(nil)
 	set := b.set(t, configMap("a", "1"))
 	apply1(t, b.start(t), set)
@@ -72,7 +50,9 @@ func unseenDying(t *testing.T, b *bench) {
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
-func unseenDyingNamespace(t *testing.T, b *bench) {
+func TestANamespaceThatDiesUnseenIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	b.kubectl(t, "create", "namespace", b.ns+"-more")
 	held := "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NAMESPACE-more, finalizers: [example.com/hold]}}"
@@ -96,7 +76,9 @@ func (b *bench) startRecreating(t *testing.T) *agent {
 	return a
 }
 
-func unlabelledNotRecreated(t *testing.T, b *bench) {
+func TestAnObjectWithoutOurLabelsIsNotRecreated(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startRecreating(t).deaf(nil)
 	before := b.uid(t, "deployment")
 	b.kubectl(t, "label", "-n", b.ns, "deployment", "web", "example.com/owner-")
@@ -106,7 +88,9 @@ func unlabelledNotRecreated(t *testing.T, b *bench) {
 	require.Equal(t, before, b.uid(t, "deployment"))
 }
 
-func successorNotRecreated(t *testing.T, b *bench) {
+func TestASuccessorIsNotRecreated(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	successor := strings.ReplaceAll(strings.Replace(selecting("three"), "name: web,", "name: web, labels: {example.com/owner: NAMESPACE},", 1), "NAMESPACE", b.ns)
 	require.NoError(t, os.WriteFile(file, []byte(successor), 0o600))
@@ -120,7 +104,9 @@ func successorNotRecreated(t *testing.T, b *bench) {
 	require.Equal(t, "three", b.kubectl(t, "get", "-n", b.ns, "deployment", "web", "-o", "jsonpath={.spec.selector.matchLabels.app}"))
 }
 
-func dyingNotRecreated(t *testing.T, b *bench) {
+func TestADyingObjectIsNotDeletedForARecreation(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startRecreating(t).deaf(nil)
 	b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	b.kubectl(t, "delete", "-n", b.ns, "deployment", "web", "--wait=false")
@@ -130,7 +116,9 @@ func dyingNotRecreated(t *testing.T, b *bench) {
 	b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
-func heldWithoutWatch(t *testing.T, b *bench) {
+func TestARecreationThatIsHeldIsNotTriedAgainBeforeTheWatchTells(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startRecreating(t).deaf(nil)
 	b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	for range 3 {
@@ -141,7 +129,9 @@ func heldWithoutWatch(t *testing.T, b *bench) {
 	b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
-func pruneChanged(t *testing.T, b *bench) {
+func TestPruneSparesWhatHasChangedSinceItWasSeen(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
 	a.deaf(nil)
@@ -157,7 +147,9 @@ func pruneChanged(t *testing.T, b *bench) {
 	require.Equal(t, b.ns, b.kubectl(t, "get", "-n", b.ns, "configmap", "c", "-o", `jsonpath={.metadata.labels.example\.com/owner}`))
 }
 
-func overtakenExecution(t *testing.T, b *bench) {
+func TestAnExecutionGivesWayToAChangeThatComesInBetween(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("gone", "1")))
 	next := b.set(t, configMap("a", "2"), configMap("b", "2"))
@@ -177,7 +169,9 @@ func overtakenExecution(t *testing.T, b *bench) {
 	require.Equal(t, "theirs theirs theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "b", "gone", "-o", "jsonpath={.items[*].data.key}"))
 }
 
-func blockedByFailure(t *testing.T, b *bench) {
+func TestWhatFailsHoldsBackWhatDependsOnIt(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.start(t)
 	a.Objects = nil // then nothing is known of readiness
 	bad := "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 70000}]}}"
@@ -194,7 +188,9 @@ func blockedByFailure(t *testing.T, b *bench) {
 	require.Len(t, a.net.Writes(), 1)
 }
 
-func readyWakes(t *testing.T, b *bench) {
+func TestWhatBecomesReadyCallsForThePass(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
 	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1")))
 	b.kubectl(t, "wait", "--for=condition=Established", "crd/widgets."+group)

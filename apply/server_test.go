@@ -2,10 +2,12 @@ package apply_test
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,88 +27,31 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
-// TestOnARealServer runs what needs one on a single API server: each subtest
-// has its own namespace, owner and user.
-func TestOnARealServer(t *testing.T) {
-	t.Parallel()
-	cluster := kubetest.Start(t, kubetest.Options{GatewayAPI: true, Controllers: true})
-	for name, test := range map[string]func(*testing.T, *bench){
-		"objects are created once and then cost no request":                       createdOnceThenSilent,
-		"a restart sends nothing but lists and watches":                           silentAfterRestart,
-		"drift while we were down is repaired after a restart":                    driftWhileDown,
-		"a foreign edit is repaired and foreign fields stay":                      foreignEdit,
-		"an edited secret is repaired, key by key":                                editedSecret,
-		"a conflict is reported and not forced when asked so":                     reportedConflict,
-		"a deleted object comes back":                                             deletedComesBack,
-		"a stripped label is put back":                                            strippedLabel,
-		"a foreign object of the same name is refused":                            foreignName,
-		"another owner's object is never taken":                                   anotherOwner,
-		"defect 3: an invalid object holds back no other":                         invalidObject,
-		"an unknown kind holds back no other":                                     unknownKind,
-		"a terminating namespace is waited for":                                   terminatingNamespace,
-		"a desired change is one request":                                         desiredChange,
-		"defect 13: wiped managedFields are noticed once":                         wipedManagedFields,
-		"an apply whose answer was lost is recognised":                            lostAnswer,
-		"defect 12: replicas left to an autoscaler are not touched":               autoscaledReplicas,
-		"a foreign successor is not taken over":                                   foreignSuccessor,
-		"defect 11: a stale view neither creates twice nor surfaces":              staleView,
-		"prune deletes what is absent, in reverse order":                          pruneAbsent,
-		"prune deletes nothing beyond its limit":                                  pruneLimit,
-		"prune deletes nothing without a complete and non-empty set":              pruneGuards,
-		"prune waits out the grace":                                               pruneGrace,
-		"prune spares what we did not apply":                                      pruneCopies,
-		"defect 9: prune spares a successor":                                      pruneSuccessor,
-		"prune releases instead of deleting when asked so":                        pruneOrphan,
-		"prune spares a namespace in which something stays":                       pruneNamespaceInUse,
-		"prune is not held up by what a controller made":                          pruneInherited,
-		"prune spares a definition of which objects stay":                         pruneDefinitionInUse,
-		"prune goes against dependencies":                                         pruneDependencies,
-		"an ApplySet is what kubectl takes it for":                                applySet,
-		"an immutable field is changed by recreation only if asked":               immutableField,
-		"defect 2: a recreation held by a finalizer deletes once":                 recreationHeld,
-		"defect 1: an invalid object is never deleted":                            invalidNeverDeleted,
-		"a dependency is waited for until it is ready":                            dependencyReady,
-		"a definition is waited for until it is established":                      definitionEstablished,
-		"defect 14: two managers taking turns are told apart and named":           takingTurns,
-		"a program under our own name is noticed":                                 sameManager,
-		"upsert creates, is silent, repairs and keeps what is not stated":         upsertMode,
-		"upsert gives up what is no longer stated":                                upsertRemoves,
-		"a foreign object is skipped when asked so":                               skippedForeign,
-		"a plan is what apply and prune then do":                                  planIsDone,
-		"a stale plan changes nothing":                                            stalePlan,
-		"a plan of a recreation says so":                                          planRecreation,
-		"readiness is waited for by the watch":                                    waitReady,
-		"defect 8: a served version is bumped without a fight":                    versionBump,
-		"what lost watches did not tell is seen":                                  lostWatches,
-		"a replayed watch changes nothing":                                        replayedWatch,
-		"a frozen watch misleads nobody":                                          frozenWatch,
-		"rights in some namespaces are enough":                                    namespacedRights,
-		"a kind without managedFields is compared by content":                     aggregatedKind,
-		"defect 4: values in another form are silent":                             silent(oddForms),
-		"defect 5: fields left out are silent":                                    silent(leftOut),
-		"defect 6: one port with two protocols is silent":                         silent(twoProtocols),
-		"defect 6: of one port with two protocols the right one is named":         twoProtocolsDrift,
-		"defect 7: what another one owns as well stays and is quiet":              coOwnedElement,
-		"defect 7: an element of which another one owns a part goes and is quiet": partlyOwnedElement,
-		"a narrower selector shows and touches its part only":                     narrowerSelector,
-		"writes under way are bounded":                                            boundedWrites,
-		"a set of another owner is refused":                                       setOfAnother,
-		"upsert carries out its plan and no other":                                upsertPlans,
-		"what is absent is not asked for all the time":                            waitForTheAbsent,
-		"429 is waited out":                                                       throttled,
-		"an object that is too large holds back no other":                         oversized,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newBench(t, cluster))
-		})
+// shared is the API server of the tests that need one, each with its own namespace,
+// owner and user.
+var shared struct {
+	once    sync.Once
+	cluster *kubetest.Cluster
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if shared.cluster != nil {
+		shared.cluster.Stop()
 	}
-	for name, test := range safeguards {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newBench(t, cluster))
-		})
-	}
+	os.Exit(code)
+}
+
+// serverBench returns a bench on the shared API server.
+func serverBench(t *testing.T) *bench {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.cluster, shared.err = kubetest.Run(context.Background(), kubetest.Options{GatewayAPI: true, Controllers: true})
+	})
+	require.NoError(t, shared.err)
+	return newBench(t, shared.cluster)
 }
 
 // bench is one owner with its own user and namespace.

@@ -22,9 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txtar")
@@ -57,11 +55,10 @@ func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	cluster := kubetest.Start(t, kubetest.Options{Controllers: true})
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			runStory(t, cluster, file)
+			runStory(t, file)
 		})
 	}
 }
@@ -75,12 +72,12 @@ type story struct {
 	program *agent
 }
 
-func runStory(t *testing.T, cluster *kubetest.Cluster, file string) {
+func runStory(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	script, files := parseArchive(string(data))
-	s := &story{bench: newBench(t, cluster), files: files}
+	s := &story{bench: serverBench(t), files: files}
 	s.group = strings.ReplaceAll(s.bench.ns, "-", "") + ".example.com"
 	var result []string
 	lines := strings.Split(script, "\n")
@@ -538,5 +535,3 @@ func (s *story) stop() {
 		s.program = nil
 	}
 }
-
-var _ applytest.Fault

@@ -20,7 +20,9 @@ func (b *bench) startUpsert(t *testing.T) *agent {
 	return a
 }
 
-func upsertMode(t *testing.T, b *bench) {
+func TestUpsertCreatesIsSilentRepairsAndKeepsWhatIsNotStated(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUpsert(t)
 	set := b.mixed(t)
 	require.Equal(t, set.Len(), apply1(t, a, set).Count(apply.Created))
@@ -60,7 +62,9 @@ func upsertMode(t *testing.T, b *bench) {
 	require.Equal(t, set.Len(), Report(report).Count(apply.Deleted))
 }
 
-func upsertRemoves(t *testing.T, b *bench) {
+func TestUpsertGivesUpWhatIsNoLongerStated(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUpsert(t)
 	apply1(t, a, b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {one: '1', two: '2'}}"))
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"theirs":"3"}}`)
@@ -80,7 +84,9 @@ func upsertRemoves(t *testing.T, b *bench) {
 	require.ErrorContains(t, err, "spec.ports[0].port")
 }
 
-func upsertPlans(t *testing.T, b *bench) {
+func TestUpsertCarriesOutItsPlanAndNoOther(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
 	a := b.startUpsert(t)
 	a.Recreate = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}}
 	apply1(t, a, b.set(t, selecting("one"), configMap("a", "1")))

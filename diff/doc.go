@@ -58,6 +58,10 @@
 //     that is merged by item anybody's: whether it is there or absent.
 //   - What the desired object leaves to a default is not ours: another value in
 //     its place is not seen, nor should it be.
+//   - A mutating admission plugin that changes a field of ours on another manager's
+//     write leaves no trace in our set: the server records the change only for
+//     writers that state the field. The object's generation shows that something
+//     changed; an apply after that settles it (apply: Live.ReapplyGenerations).
 //   - The stringData of a Secret is owned under that name, while its values are
 //     kept under data: a foreign change is not seen by Digest and Covers (Fields
 //     compares the values). Apply it as data: [SecretData].

@@ -14,6 +14,7 @@ import (
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -40,7 +41,7 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 			k.selecting(&options)
 			w, err := api.watch(ctx, options)
 			k.failed(ctx, err)
-			return w, err
+			return w, reflectors.WatchError(err, options)
 		},
 	}, api.client)
 	reflector := cache.NewReflectorWithOptions(source, api.example, k, cache.ReflectorOptions{Name: k.kind.Resource.String()})

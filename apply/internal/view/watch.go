@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -12,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
 )
 
 // Source is where a kind is listed and watched.
@@ -185,7 +185,7 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 			options.LabelSelector = from.Selector
 			w, err := resource.Watch(ctx, options)
 			if err != nil {
-				return w, notAwaited(failed(err), options)
+				return w, reflectors.WatchError(failed(err), options)
 			}
 			k.fail(into.namespace, nil)
 			return newWatchdog(w, maxSilence), nil
@@ -216,16 +216,6 @@ func (k *Kind) untilNudged(ctx context.Context, again func()) {
 			}
 		}
 	}
-}
-
-// notAwaited hides from the reflector that a watch which begins with a list was
-// refused: it would wait for up to a minute then, whatever its context says. Now it
-// lists instead, and waits as long, or until its context ends.
-func notAwaited(err error, options metav1.ListOptions) error {
-	if options.SendInitialEvents != nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-		return errors.New(err.Error())
-	}
-	return err
 }
 
 func (k *Kind) log(ctx context.Context, from Source, err error) {

@@ -185,23 +185,6 @@ func (w *Writer) Delete(ctx context.Context, t *Target, must wire.Must, propagat
 	})
 }
 
-// Confirm looks at an object that was to be deleted in another version, and returns
-// its version now if it still is the one with that UID, ours, and in the part that was
-// seen. It returns the cause if it is not.
-func (w *Writer) Confirm(ctx context.Context, t *Target, uid string, cause error) (version string, err error) {
-	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		return "", err
-	case string(found.UID) != uid:
-		return "", cause
-	case w.Owner.Standing(found.Labels) != identity.Labelled, !w.Owner.Wrote(found), found.Labels[w.Owner.PartLabel] != t.Part:
-		return "", fmt.Errorf("%w any more: %w", ErrNotOurs, cause)
-	default:
-		return found.ResourceVersion, nil
-	}
-}
-
 // request sends one write and reports it.
 func (w *Writer) request(t *Target, verb string, send func() error) error {
 	start := time.Now()

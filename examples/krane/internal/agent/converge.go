@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -191,38 +189,21 @@ func (r *run) remove(ctx context.Context, e *entry) error {
 	if err := p.synced(); err != nil {
 		return err // what is not seen is not gone
 	}
-	// An object that changes between look and deletion is looked at again.
-	for attempt := 0; ; attempt++ {
-		doomed := r.belongings(e)
-		report, err := p.prune(ctx, func(o apply.Observed) bool { return doomed[o.ID] }, apply.Limit{Off: true})
-		if err == nil {
-			if slices.ContainsFunc(report.Unproven, func(id apply.ID) bool { return doomed[id] }) {
-				return fmt.Errorf("%s: %w", e.key, errForeign)
-			}
-			e.uid = ""
-			r.book.wants(e, wish{known: true, version: e.wish.version, gone: true})
-			return nil
-		}
-		if attempt == 5 || !conflicts(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+	report, err := p.remove(ctx, r.belongings(e), apply.Limit{Off: true})
+	if theirs := foreign(report); theirs != nil {
+		return fmt.Errorf("%s: %w", e.key, theirs)
 	}
-}
-
-// conflicts tells whether the object was another than it was seen to be.
-func conflicts(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && status.ErrStatus.Reason == metav1.StatusReasonConflict
+	if err != nil {
+		return err
+	}
+	e.uid = ""
+	r.book.wants(e, wish{known: true, version: e.wish.version, gone: true})
+	return nil
 }
 
 // belongings returns the objects of e that are there and not being deleted: those
 // of its name, and those with the id of one of these.
-func (r *run) belongings(e *entry) map[apply.ID]bool {
+func (r *run) belongings(e *entry) []apply.ID {
 	root := e.rootID(e.key)
 	p := r.parts[e.component]
 	found := map[apply.ID]bool{}
@@ -244,5 +225,5 @@ func (r *run) belongings(e *entry) map[apply.ID]bool {
 			}
 		}
 	}
-	return found
+	return slices.SortedFunc(maps.Keys(found), apply.ID.Compare)
 }

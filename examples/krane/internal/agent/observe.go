@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/render"
 	"github.com/seed-9e1ffd66/trueup/examples/krane/internal/stream"
+	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -70,7 +71,7 @@ func (o *observer) Start(ctx context.Context) error {
 				options.LabelSelector = pods
 				w, err := o.client.CoreV1().Pods("").Watch(ctx, options)
 				o.reconnected(options, err)
-				return w, o.failed(ctx, kindPods, err)
+				return w, reflectors.WatchError(o.failed(ctx, kindPods, err), options)
 			},
 		},
 		kindSentinels: {
@@ -82,7 +83,7 @@ func (o *observer) Start(ctx context.Context) error {
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				options.LabelSelector = deployments
 				w, err := o.client.AppsV1().Deployments("").Watch(ctx, options)
-				return w, o.failed(ctx, kindSentinels, err)
+				return w, reflectors.WatchError(o.failed(ctx, kindSentinels, err), options)
 			},
 		},
 	}

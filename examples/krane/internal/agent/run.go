@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/http"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -76,7 +74,6 @@ func (a *Agent) newRun(m *metrics) (*run, error) {
 		access.QPS = -1 // the server's fairness decides
 	}
 	access.Wrap(r.budget.Wrap)
-	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return refused{next} })
 	metadata, err := clientmetadata.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
@@ -85,10 +82,10 @@ func (a *Agent) newRun(m *metrics) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	r.addParts(metadata)
+	r.addParts(metadata, client.Discovery())
 	r.addReporter(client)
 	r.addReplicas()
-	r.addLoops(client.Discovery(), metadata)
+	r.addLoops()
 	return r, nil
 }
 
@@ -112,7 +109,7 @@ func components() []render.Component {
 	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}
 }
 
-func (r *run) addParts(client clientmetadata.Interface) {
+func (r *run) addParts(client clientmetadata.Interface, known apply.Discovery) {
 	// The kinds are known beforehand, so no discovery is needed.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.AddSpecific(schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicy"},
@@ -135,7 +132,7 @@ func (r *run) addParts(client clientmetadata.Interface) {
 			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Logger: r.Logger,
 			OnDrift: func(o apply.Observed) { r.drifted(c, o.ID) },
 		}
-		applier := &apply.Applier{Live: live, Concurrency: 16}
+		applier := &apply.Applier{Live: live, Discovery: known, Concurrency: 16}
 		switch c {
 		case render.Namespace:
 			applier.Adoption = apply.SkipForeign
@@ -143,10 +140,9 @@ func (r *run) addParts(client clientmetadata.Interface) {
 			applier.Adoption = apply.AdoptForeign
 		default:
 		}
-		p := &part{component: c, owner: owner, live: live, applier: applier, jobs: make(chan *job)}
+		p := &part{component: c, owner: owner, live: live, applier: applier}
 		r.parts[c] = p
 		r.add("live "+string(c), live)
-		r.add("apply "+string(c), p)
 	}
 }
 
@@ -248,7 +244,7 @@ func (r *run) settled(s reconcile.Starter) reconcile.Starter {
 	})
 }
 
-func (r *run) addLoops(kinds discovery.DiscoveryInterface, metadata clientmetadata.Interface) {
+func (r *run) addLoops() {
 	retry := reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.5}
 	r.repairs = &reconcile.Queue[statesync.Key]{Name: "repairs", Reconcile: r.repair, Workers: 8, Backoff: retry, Logger: r.Logger}
 	r.queries = &reconcile.Queue[statesync.Key]{Name: "queries", Reconcile: r.query, Workers: 4, Logger: r.Logger}
@@ -259,7 +255,7 @@ func (r *run) addLoops(kinds discovery.DiscoveryInterface, metadata clientmetada
 	r.add("resync", r.settled(&reconcile.Loop{Name: "resync", Reconciler: reconcile.Func(r.resync), Interval: r.Periods.Resync, Jitter: 0.1, Logger: r.Logger}))
 	r.add("namespaces", &reconcile.Loop{
 		Name: "namespaces", Interval: min(r.Periods.Resync, r.Periods.Namespace), Jitter: 0.1, Logger: r.Logger,
-		Reconciler: &tidier{run: r, after: r.Periods.Namespace, discovery: kinds, metadata: metadata, empty: map[string]time.Time{}},
+		Reconciler: &tidier{run: r, after: r.Periods.Namespace, empty: map[string]time.Time{}},
 	})
 	r.add("gauges", &reconcile.Loop{Name: "gauges", Interval: min(15*time.Second, r.Periods.Report), Reconciler: reconcile.Func(func(context.Context) (reconcile.Result, error) {
 		r.gauges()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -117,7 +118,11 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 		s.Logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("wanted", len(due)), slog.Int("limit", allowed))
 		return nil
 	}
-	report, err := s.parts[r.component].prune(ctx, func(o apply.Observed) bool { return due[o.UID] }, apply.Limit{Count: len(due)})
+	ids := make([]apply.ID, 0, len(due))
+	for uid := range due {
+		ids = append(ids, strays[uid])
+	}
+	report, err := s.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
 	for _, result := range report.Results {
 		if result.Action != apply.Deleted {
 			continue
@@ -128,7 +133,11 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 			s.reporter.lost(r.key(result.ID))
 		}
 	}
-	held["unproven"] = len(report.Unproven)
+	for _, result := range report.Results {
+		if errors.Is(result.Err, apply.ErrNotOurs) {
+			held["unproven"]++
+		}
+	}
 	return err
 }
 

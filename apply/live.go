@@ -180,10 +180,10 @@ func (l *Live) WaitSynced(ctx context.Context) error {
 		select {
 		case <-v.Complete():
 		case <-ctx.Done():
-			return l.Unsynced()
+			return l.unsynced()
 		}
 	}
-	return l.Unsynced()
+	return l.unsynced()
 }
 
 // WaitSettled waits until every kind that is watched is known or has failed once,
@@ -198,18 +198,30 @@ func (l *Live) WaitSettled(ctx context.Context) error {
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return l.Unsynced()
+			return l.unsynced()
 		}
 	}
-	return l.Unsynced()
+	return l.unsynced()
 }
 
-// Unsynced names the kinds that are watched and not known, each with its last
-// failure, wrapping [ErrNotSynced]. It is nil when all are known.
-func (l *Live) Unsynced() error {
+// Unseen names the kinds that are watched and of which objects may exist that cannot
+// be seen now, each with the reason, wrapping [ErrNotSynced]. It is nil when all are
+// known and their watches work, or the server does not serve them.
+func (l *Live) Unseen() error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
+	var errs []error
+	for _, v := range l.views() {
+		if err := v.Unseen(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unsynced names the kinds that are not known, nil when all are.
+func (l *Live) unsynced() error {
 	var errs []error
 	for _, v := range l.views() {
 		switch synced, err := v.Status(); {

@@ -41,7 +41,7 @@ const (
 func TestManyPartsAtOnceAgreeWithAModel(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
-	steps := 2000
+	steps := 10_000
 	if n, err := strconv.Atoi(os.Getenv("TRUEUP_STEPS")); err == nil {
 		steps = n
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -126,7 +127,10 @@ func (a *Applier) count(ctx context.Context, resource schema.GroupVersionResourc
 	options := metav1.ListOptions{Limit: page}
 	for {
 		list, err := a.Live.Client.Resource(resource).Namespace(namespace).List(ctx, options)
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil // the kind is not served any more
+		case err != nil:
 			return err
 		}
 		for i := range list.Items {

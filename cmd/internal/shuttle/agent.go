@@ -10,10 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	clientmetadata "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
@@ -148,15 +150,12 @@ func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	// The kinds are known beforehand, so no discovery is needed.
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range Kinds() {
-		scope := meta.RESTScopeNamespace
-		if kind.Kind == "Namespace" {
-			scope = meta.RESTScopeRoot
-		}
-		mapper.Add(kind, scope)
+	// A cluster may lack the Gateway API, and get it later.
+	known, err := discovery.NewDiscoveryClientForConfig(a.budgeted(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known))
 	return &apply.Live{Client: client, Mapper: mapper, Owner: owner, Kinds: Kinds(), Logger: a.Logger}, nil
 }
 

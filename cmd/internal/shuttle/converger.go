@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,13 +20,9 @@ type converger struct {
 	metrics *metrics
 	logger  *slog.Logger
 	status  *reporter
-	settle  sync.Once
 	held    map[labelled]int // services whose deletion the last prune has held
 	pruned  *accepted        // the state whose deletions are all done or held
 }
-
-// settleWait is how long the first pass waits for the live view.
-const settleWait = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
 func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
@@ -36,7 +31,6 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // nothing is known, so nothing is changed
 	}
 	c.metrics.passes.Inc()
-	c.settle.Do(func() { c.waitSettled(ctx) })
 	report, err := c.applier.Apply(ctx, current.set)
 	c.log(ctx, report.Results)
 	if err == nil {
@@ -55,32 +49,6 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		c.metrics.reconcileError.Inc()
 	}
 	return reconcile.Result{}, err
-}
-
-// waitSettled waits until each kind of the live view is known or has failed, so
-// that the first pass does not find everything unknown. A kind that becomes
-// known later starts a pass then.
-func (c *converger) waitSettled(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleWait)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !c.settled() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (c *converger) settled() bool {
-	for _, kind := range c.applier.Live.Kinds {
-		if synced, err := c.applier.Live.Synced(kind.GroupKind()); !synced && err == nil {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
@@ -144,7 +112,7 @@ func (c *converger) left(current *accepted) map[labelled]int {
 			services[at]++
 		}
 	}
-	if c.settled() {
+	if c.applier.Live.Unseen() == nil {
 		return services
 	}
 	for i := range current.state.Services {

@@ -398,10 +398,10 @@ func TestAMissingKindDelaysNothing(t *testing.T) {
 	b.healthy(t, 2)
 	web := b.starbase.status(s.Services[0].Identity())
 	require.Equal(t, starbase.PhaseApplying, web.Phase)
-	require.Contains(t, web.Message, "live view is not complete")
+	require.Contains(t, web.Message, "the live state is not known")
 	code, body := a.get(t, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Contains(t, body, "HTTPRoute.gateway.networking.k8s.io: live view is not complete")
+	require.Contains(t, body, "HTTPRoute.gateway.networking.k8s.io: the live state is not known")
 
 	api := strings.TrimSpace(b.deployment(t, "api", "production"))
 	b.kubectl(t, "delete", "-n", b.project().Namespace, api)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -37,7 +39,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	status.trigger, pods.changed = statusLoop.Trigger, status.changed
 
 	convergeLoop := a.loop("converge", &converger{
-		applier: &apply.Applier{Live: live, OnWrite: metrics.observeWrite},
+		applier: &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite},
 		desired: state, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
@@ -61,10 +63,29 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 }
 
 // synced is nil when the live view is complete, without waiting for it.
-func (t *term) synced(ctx context.Context) error {
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	return t.live.WaitSynced(ended)
+func (t *term) synced(context.Context) error { return t.live.Unseen() }
+
+// inhabitants are the kinds that the agent may list. Before it deletes a namespace
+// it looks among these for objects of others.
+type inhabitants struct{ mapper meta.RESTMapper }
+
+// ServerPreferredResources implements apply.Discovery.
+func (i inhabitants) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	var lists []*metav1.APIResourceList
+	for _, kind := range append(Kinds(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}) {
+		mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return lists, err
+		}
+		lists = append(lists, &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{{
+			Name: mapping.Resource.Resource, Kind: kind.Kind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+			Verbs: metav1.Verbs{"list", "watch"},
+		}}})
+	}
+	return lists, nil
 }
 
 // answered is nil once Starbase has answered.

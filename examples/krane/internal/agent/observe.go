@@ -94,7 +94,7 @@ func (o *observer) Start(ctx context.Context) error {
 		if kind == kindSentinels {
 			example = &appsv1.Deployment{}
 		}
-		reflector := cache.NewReflectorWithOptions(w, example, &shelf{o, kind}, cache.ReflectorOptions{})
+		reflector := cache.NewReflectorWithOptions(w, example, &kindStore{o, kind}, cache.ReflectorOptions{})
 		running.Go(func() { reflector.RunWithContext(ctx) })
 	}
 	running.Wait()
@@ -203,66 +203,66 @@ func (o *observer) put(object any, drop bool) (statesync.Key, bool) {
 	}
 }
 
-// shelf is an observer as the store of one kind.
-type shelf struct {
-	*observer
-	kind string
+// kindStore is an observer as the store of one kind.
+type kindStore struct {
+	observer *observer
+	kind     string
 }
 
-var _ cache.ReflectorStore = (*shelf)(nil)
+var _ cache.ReflectorStore = (*kindStore)(nil)
 
-func (s *shelf) one(object any, drop bool) {
-	s.mu.Lock()
-	key, ok := s.put(object, drop)
-	s.mu.Unlock()
+func (s *kindStore) one(object any, drop bool) {
+	s.observer.mu.Lock()
+	key, ok := s.observer.put(object, drop)
+	s.observer.mu.Unlock()
 	if ok {
-		s.changed(key)
+		s.observer.changed(key)
 	}
 }
 
 // Add implements cache.ReflectorStore.
-func (s *shelf) Add(object any) error {
+func (s *kindStore) Add(object any) error {
 	s.one(object, false)
 	return nil
 }
 
 // Update implements cache.ReflectorStore.
-func (s *shelf) Update(object any) error { return s.Add(object) }
+func (s *kindStore) Update(object any) error { return s.Add(object) }
 
 // Delete implements cache.ReflectorStore.
-func (s *shelf) Delete(object any) error {
+func (s *kindStore) Delete(object any) error {
 	s.one(object, true)
 	return nil
 }
 
 // Resync implements cache.ReflectorStore.
-func (*shelf) Resync() error { return nil }
+func (*kindStore) Resync() error { return nil }
 
 // Replace implements cache.ReflectorStore.
-func (s *shelf) Replace(objects []any, _ string) error {
-	s.mu.Lock()
+func (s *kindStore) Replace(objects []any, _ string) error {
+	s.observer.mu.Lock()
 	touched := map[statesync.Key]bool{}
 	if s.kind == kindPods {
-		for key := range s.byKey {
+		for key := range s.observer.byKey {
 			touched[key] = true
 		}
-		clear(s.pods)
-		clear(s.byKey)
+		clear(s.observer.pods)
+		clear(s.observer.byKey)
 	} else {
-		for key := range s.sentinels {
+		for key := range s.observer.sentinels {
 			touched[key] = true
 		}
-		clear(s.sentinels)
+		clear(s.observer.sentinels)
 	}
 	for _, object := range objects {
-		if key, ok := s.put(object, false); ok {
+		if key, ok := s.observer.put(object, false); ok {
 			touched[key] = true
 		}
 	}
-	s.listed[s.kind] = true
-	s.mu.Unlock()
+	s.observer.listed[s.kind] = true
+	s.observer.mu.Unlock()
 	for key := range touched {
-		s.changed(key)
+		s.observer.changed(key)
 	}
 	return nil
 }

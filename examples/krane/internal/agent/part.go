@@ -51,7 +51,7 @@ func (p *part) remove(ctx context.Context, ids []apply.ID, limit apply.Limit) (a
 }
 
 // synced returns nil when all kinds of the component are known.
-func (p *part) synced() error { return p.live.Unsynced() }
+func (p *part) synced() error { return p.live.Unseen() }
 
 // known reports whether all kinds of the component are.
 func (p *part) known() bool { return p.synced() == nil }

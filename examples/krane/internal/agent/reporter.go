@@ -226,9 +226,9 @@ func (r *reporter) settled(key statesync.Key) {
 	r.metrics.unreported.Set(float64(len(r.owed)))
 }
 
-// heart tells the control plane that the agent lives.
-type heart struct {
-	*reporter
+// heartbeater tells the control plane that the agent lives.
+type heartbeater struct {
+	reporter         *reporter
 	region, platform string
 	interval         time.Duration
 	// acknowledged returns how far the agent is, and the zero Cursor as long as
@@ -243,14 +243,14 @@ type heart struct {
 // control plane may have given up on the region, everything is reported anew.
 // The first answer after a failure ends the pauses of the streams: the control
 // plane is back, or a new token is there.
-func (h *heart) Reconcile(ctx context.Context) (reconcile.Result, error) {
+func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := h.breakers.Do(ctx, "Heartbeat", func(ctx context.Context) error {
+	err := h.reporter.breakers.Do(ctx, "Heartbeat", func(ctx context.Context) error {
 		at := h.acknowledged()
-		_, err := h.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{
+		_, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{
 			Region: h.region, Platform: h.platform,
-			AgentEpoch: h.session, Sequence: h.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch,
+			AgentEpoch: h.reporter.session, Sequence: h.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch,
 		}))
 		return err
 	})
@@ -263,8 +263,8 @@ func (h *heart) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		h.reconnect()
 	}
 	if !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
-		h.again(stream.Deployments)
-		h.again(stream.Sentinels)
+		h.reporter.again(stream.Deployments)
+		h.reporter.again(stream.Sentinels)
 	}
 	h.last = time.Now()
 	return reconcile.Result{}, nil

@@ -162,7 +162,7 @@ func (r *run) addReporter(client kubernetes.Interface) {
 	r.add("heartbeat", &reconcile.Loop{
 		Name: "heartbeat", Interval: r.Periods.Heartbeat, Logger: r.Logger,
 		Backoff: reconcile.Backoff{Min: min(time.Second, r.Periods.Heartbeat), Max: r.Periods.Heartbeat, Jitter: 0.5},
-		Reconciler: &heart{
+		Reconciler: &heartbeater{
 			reporter: r.reporter, region: r.cell.Region, platform: r.cell.Platform, interval: r.Periods.Heartbeat,
 			acknowledged: r.acknowledged,
 			reconnect: func() {

@@ -27,7 +27,7 @@ type absence struct {
 
 // sweeper deletes what is absent from two proven lists that lie far enough apart.
 type sweeper struct {
-	*run
+	run *run
 	// grace is how far apart.
 	grace time.Duration
 	// window is the time within which the limit holds.
@@ -55,7 +55,7 @@ func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	defer s.publish()
 	snapshots := map[stream.Collection]statesync.Snapshot{}
 	for _, r := range resources() {
-		snapshot, complete := s.replicas[r.collection].Complete()
+		snapshot, complete := s.run.replicas[r.collection].Complete()
 		if !complete {
 			return reconcile.Result{}, nil // one that does not know is reason for doubt about all
 		}
@@ -66,12 +66,12 @@ func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		if snapshot.Lists == s.lists[r.collection] {
 			continue
 		}
-		if !s.parts[r.component].known() {
+		if !s.run.parts[r.component].known() {
 			continue // the list is looked at when what is there is known
 		}
 		s.lists[r.collection] = snapshot.Lists
 		if err := s.sweep(ctx, r, snapshot); err != nil {
-			s.Logger.WarnContext(ctx, "strays not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
+			s.run.Logger.WarnContext(ctx, "strays not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
 		}
 	}
 	return reconcile.Result{}, nil
@@ -115,22 +115,22 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	allowed := s.allowance(roots, snapshot.Listed)
 	if len(due) > allowed {
 		held["limit"] = len(due)
-		s.Logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("wanted", len(due)), slog.Int("limit", allowed))
+		s.run.Logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("wanted", len(due)), slog.Int("limit", allowed))
 		return nil
 	}
 	ids := make([]apply.ID, 0, len(due))
 	for uid := range due {
 		ids = append(ids, strays[uid])
 	}
-	report, err := s.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
+	report, err := s.run.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
 	for _, result := range report.Results {
 		if result.Action != apply.Deleted {
 			continue
 		}
 		s.deleted = append(s.deleted, time.Now())
-		s.Logger.InfoContext(ctx, "stray deleted", slog.String("object", result.ID.String()))
+		s.run.Logger.InfoContext(ctx, "stray deleted", slog.String("object", result.ID.String()))
 		if r.isRoot(result.ID) {
-			s.reporter.lost(r.key(result.ID))
+			s.run.reporter.lost(r.key(result.ID))
 		}
 	}
 	for _, result := range report.Results {
@@ -147,7 +147,7 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 func (s *sweeper) strays(r resource, snapshot statesync.Snapshot, live map[string]bool) (strays map[types.UID]apply.ID, roots int) {
 	strays = map[types.UID]apply.ID{}
 	rooted := map[string]bool{}
-	p := s.parts[r.component]
+	p := s.run.parts[r.component]
 	for o := range p.live.All() {
 		if r.isRoot(o.ID) {
 			roots++
@@ -160,7 +160,7 @@ func (s *sweeper) strays(r resource, snapshot statesync.Snapshot, live map[strin
 			item, listed := snapshot.Items[r.key(o.ID)]
 			wanted = listed && !item.Deleted
 			// A delete message is its own order, and somebody is at it.
-			wanted = wanted || listed && !s.book.wish(r.key(o.ID)).gone
+			wanted = wanted || listed && !s.run.book.wish(r.key(o.ID)).gone
 		}
 		if wanted || o.Deleting {
 			delete(s.absent, o.UID)
@@ -193,7 +193,7 @@ func (s *sweeper) publish() {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(sums)) {
-		s.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
+		s.run.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
 	}
 }
 

@@ -18,7 +18,7 @@ const batch = 500
 
 // reading is one stream on its way from messages to frames.
 type reading struct {
-	*Source
+	source  *Source
 	receive func(statesync.Frame) error
 	// epoch is empty until a marker has told it. Until then items wait.
 	epoch   string
@@ -83,12 +83,12 @@ func (r *reading) take(e event) error {
 	if e.version <= r.last {
 		return fmt.Errorf("%w: version %d after %d", ErrBroken, e.version, r.last)
 	}
-	r.last, r.greatest = e.version, max(r.greatest, e.version)
+	r.last, r.source.greatest = e.version, max(r.source.greatest, e.version)
 	var items []statesync.Item
 	if e.id != "" { // else it is of a kind that is not known here: passed over
 		r.transcript.add(e)
 		items = []statesync.Item{{
-			Version: e.version, Key: statesync.Key{Collection: string(r.Collection), ID: e.id}, Deleted: e.deleted, Value: e.value,
+			Version: e.version, Key: statesync.Key{Collection: string(r.source.Collection), ID: e.id}, Deleted: e.deleted, Value: e.value,
 		}}
 	}
 	switch {
@@ -105,12 +105,12 @@ func (r *reading) take(e event) error {
 // mark deals with what all markers say: everything up to version was sent or
 // skipped.
 func (r *reading) mark(epoch string, version, head uint64) error {
-	r.marked = true
+	r.source.marked = true
 	switch {
 	case epoch == "":
 		return fmt.Errorf("%w: a marker without an epoch", ErrBroken)
-	case r.unmarked:
-		r.unmarked, r.greatest, r.marked = false, 0, true
+	case r.source.unmarked:
+		r.source.unmarked, r.source.greatest, r.source.marked = false, 0, true
 		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
 	case r.epoch == "":
 		if err := r.begin(epoch, head); err != nil {
@@ -135,21 +135,21 @@ func (r *reading) mark(epoch string, version, head uint64) error {
 // complete ends the list.
 func (r *reading) complete(version uint64) error {
 	r.list = false
-	r.held = r.ledger
+	r.source.held = r.ledger
 	return r.tell(statesync.FrameSynced, version, nil)
 }
 
 // giveUpMarkers takes the server for one without markers, unless it has shown
 // some.
 func (r *reading) giveUpMarkers(ctx context.Context) error {
-	if r.epoch != "" || !r.list || r.marked {
+	if r.epoch != "" || !r.list || r.source.marked {
 		return nil // it is only slow
 	}
-	r.unmarked, r.ledger = true, nil
-	if !r.told && r.Logger != nil {
-		r.told = true
-		r.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
-			slog.String("collection", string(r.Collection)))
+	r.source.unmarked, r.ledger = true, nil
+	if !r.source.told && r.source.Logger != nil {
+		r.source.told = true
+		r.source.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
+			slog.String("collection", string(r.source.Collection)))
 	}
-	return r.begin(unmarkedEpoch(), r.greatest)
+	return r.begin(unmarkedEpoch(), r.source.greatest)
 }

@@ -65,7 +65,7 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &reading{Source: s, receive: receive, list: w.Cursor.Version == 0, at: w.Cursor.Version, transcript: newTranscript()}
+	r := &reading{source: s, receive: receive, list: w.Cursor.Version == 0, at: w.Cursor.Version, transcript: newTranscript()}
 	from := w.Cursor
 	switch {
 	case r.list && s.unmarked:
@@ -103,11 +103,11 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 	var ended error // once events is closed
 	reader.Go(func() {
 		defer close(events)
-		ended = r.read(ctx, from, events)
+		ended = r.source.read(ctx, from, events)
 	})
-	silence := time.NewTimer(cmp.Or(r.Silence, 45*time.Second))
+	silence := time.NewTimer(cmp.Or(r.source.Silence, 45*time.Second))
 	defer silence.Stop()
-	patience := time.NewTimer(cmp.Or(r.Patience, 10*time.Second))
+	patience := time.NewTimer(cmp.Or(r.source.Patience, 10*time.Second))
 	defer patience.Stop()
 	for {
 		select {
@@ -115,10 +115,10 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 			if !ok {
 				return ended
 			}
-			silence.Reset(cmp.Or(r.Silence, 45*time.Second))
-			patience.Reset(cmp.Or(r.Patience, 10*time.Second))
-			if r.OnMessage != nil {
-				r.OnMessage(e.version)
+			silence.Reset(cmp.Or(r.source.Silence, 45*time.Second))
+			patience.Reset(cmp.Or(r.source.Patience, 10*time.Second))
+			if r.source.OnMessage != nil {
+				r.source.OnMessage(e.version)
 			}
 			if err := r.take(e); err != nil {
 				return err
@@ -128,8 +128,8 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 				return err
 			}
 		case <-silence.C:
-			if !r.unmarked { // one without markers is silent when nothing changes
-				return fmt.Errorf("%w: nothing for %v", ErrSilent, cmp.Or(r.Silence, 45*time.Second))
+			if !r.source.unmarked { // one without markers is silent when nothing changes
+				return fmt.Errorf("%w: nothing for %v", ErrSilent, cmp.Or(r.source.Silence, 45*time.Second))
 			}
 		case <-ctx.Done():
 			return ctx.Err()

@@ -146,6 +146,9 @@ func (w Watch) query() url.Values {
 	if w.Cursor.Epoch != "" {
 		query.Set("epoch", w.Cursor.Epoch)
 	}
+	if w.Cursor.Mark != (Mark{}) {
+		query.Set("mark", w.Cursor.Mark.String())
+	}
 	return query
 }
 

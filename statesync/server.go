@@ -175,7 +175,7 @@ func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-ch
 	}
 	f = s.feeds[scope]
 	if f == nil {
-		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{})}
+		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{}), asking: make(chan struct{}, 1)}
 		s.feeds[scope] = f
 		s.launch(f)
 	}

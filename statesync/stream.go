@@ -33,6 +33,9 @@ func (w Watch) Validate() error {
 	if w.Cursor.Version > 0 && w.Cursor.Epoch == "" {
 		errs = append(errs, errors.New("epoch: is required beside a version above 0"))
 	}
+	if err := w.Cursor.Mark.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -68,6 +71,8 @@ type stream struct {
 	limit     int
 
 	epoch string
+	// history is that of the feed when the stream began; see there.
+	history uint64
 	// version is up to where everything was sent. floor is the log's floor when
 	// the stream began, or when its list did.
 	version, floor uint64
@@ -83,7 +88,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	if err != nil {
 		return err
 	}
-	s.epoch, s.floor = v.Epoch, v.Floor
+	s.epoch, s.floor, s.history = v.Epoch, v.Floor, v.history
 	if err := s.feed.resumable(ctx, v.Position, cursor); err != nil {
 		return err
 	}
@@ -163,6 +168,8 @@ func (s *stream) broken(v view) error {
 		return ended(v.err)
 	case v.Epoch != s.epoch:
 		return &ResyncError{Reason: OtherEpoch, Cursor: at, Position: v.Position}
+	case v.history != s.history:
+		return &ResyncError{Reason: OtherHistory, Cursor: at, Position: v.Position}
 	case s.version < v.Floor && s.floor < v.Floor:
 		// Tombstones are forgotten that the reader needs.
 		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
@@ -213,7 +220,7 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 		f.Version, f.More, f.Heartbeat = s.version, false, s.heartbeat
 	case FrameSynced, FrameBookmark, FrameChanges:
 		if !v.more {
-			f.Count, f.Digest = v.total.count, v.total.digest.sealed()
+			f.Count, f.Digest, f.Mark = v.total.count, v.total.digest.sealed(), v.mark
 		}
 	case FrameItems, FramePage:
 	}
@@ -245,7 +252,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	if err != nil {
 		return batch{}, err
 	}
-	stream.epoch, stream.floor = v.Epoch, v.Floor
+	stream.epoch, stream.floor, stream.history = v.Epoch, v.Floor, v.history
 	if err := feed.resumable(ctx, v.Position, w.Cursor); err != nil {
 		return batch{}, err
 	}
@@ -262,7 +269,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 		if v.more {
 			b.Floor = v.Floor
 		} else {
-			b.Count, b.Digest = v.total.count, v.total.digest.sealed()
+			b.Count, b.Digest, b.Mark = v.total.count, v.total.digest.sealed(), v.mark
 		}
 		// While the log is being read for the first time, its end is no end.
 		loading := v.more && len(v.entries) == 0

@@ -39,6 +39,9 @@ type feed struct {
 	// asking holds a token while a stream asks the log for a mark: of a thousand
 	// that come back with the same, one asks.
 	asking chan struct{}
+	// hasten holds at most one call for the log to be read again soon, after it
+	// could not be.
+	hasten chan struct{}
 
 	// The rest is guarded by the server's mutex: how many streams there are, and
 	// how many there ever were.

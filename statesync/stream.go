@@ -141,18 +141,32 @@ func (s *stream) look(size int) view {
 	return v
 }
 
-// open waits until it is known where the log stands.
+// logPatience is how long a stream that begins waits for a log that cannot be read.
+const logPatience = 5 * time.Second
+
+// open waits until it is known where the log stands. A log that cannot be read is
+// read again soon, and waited for.
 func (s *stream) open(ctx context.Context) (view, error) {
+	enough := time.NewTimer(logPatience)
+	defer enough.Stop()
+	over := false
 	for {
 		v := s.look(0)
-		if v.err != nil {
+		switch {
+		case v.err != nil && (over || errors.Is(v.err, ErrUnknownScope)):
 			return v, ended(v.err)
-		}
-		if v.Epoch != "" {
+		case v.err == nil && v.Epoch != "":
 			return v, nil
+		case v.err != nil:
+			select {
+			case s.feed.hasten <- struct{}{}:
+			default:
+			}
 		}
 		select {
 		case <-v.changed:
+		case <-enough.C:
+			over = true
 		case <-s.stopping:
 			return v, &EndError{Reason: EndOfServer}
 		case <-ctx.Done():

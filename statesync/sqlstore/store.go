@@ -28,7 +28,8 @@ const (
 
 // Store is a [statesync.Log] in tables of the caller's database, and its
 // [statesync.Readers]. See the package for how it works. Its fields must not be
-// changed after first use. It is safe for concurrent use.
+// changed after first use, but for Logger, OnBatch and OnEvent, which may be set until
+// Start. It is safe for concurrent use.
 //
 // Call Migrate first, and run Start in every process that uses the store: it
 // numbers what was committed, wakes those that Wait, and prunes.

@@ -18,7 +18,7 @@ import (
 )
 
 // within is how long a test waits for what must happen.
-const within = time.Minute
+const within = 45 * time.Second
 
 // each runs a test on both databases: open returns stores on one database.
 func each(t *testing.T, test func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store)) {
@@ -419,7 +419,7 @@ func TestNothingIsLostWhenPostgreSQLIsKilled(t *testing.T) {
 
 func ctxWithin(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	return ctx
 }

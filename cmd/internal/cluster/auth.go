@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
-
-	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // The headers of a request.
@@ -196,14 +193,12 @@ func (s *Service) notTheirs(ctx context.Context, found credential) error {
 	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
 }
 
-// plain returns an error if text is not UTF-8, has control characters, or is longer
-// than any name: no database takes all of that.
+// plain returns an error if text is not UTF-8 or has control characters, which no
+// database of this program takes.
 func plain(field, text string) error {
 	switch {
 	case !utf8.ValidString(text):
 		return errors.New(field + ": must be UTF-8")
-	case len(text) > statesync.MaxName:
-		return fmt.Errorf("%s: has %d bytes, more than %d", field, len(text), statesync.MaxName)
 	case strings.ContainsFunc(text, unicode.IsControl):
 		return errors.New(field + ": must not contain control characters")
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -29,3 +30,17 @@ func SetMaxBatch(s *Store, n int) {
 
 // SetLimit sets how long a statement may take.
 func SetLimit(s *Store, limit time.Duration) { s.limit = limit }
+
+// Fail has the store note a failure of its sequencer, as if it had last moved that
+// long ago, and Move that it moves.
+func Fail(ctx context.Context, s *Store, err error, ago time.Duration) {
+	s.progress.mu.Lock()
+	if s.progress.good.IsZero() {
+		s.progress.good = time.Now().Add(-ago)
+	}
+	s.progress.mu.Unlock()
+	(&running{store: s}).failing(ctx, err)
+}
+
+// Move has the store note that its queue moves.
+func Move(ctx context.Context, s *Store) { s.moving(ctx, nothingSeen) }

@@ -101,8 +101,13 @@ type follower struct {
 
 func follows(t *testing.T, s *sqlstore.Store) *follower {
 	t.Helper()
+	return followsScope(t, s, "s")
+}
+
+func followsScope(t *testing.T, s *sqlstore.Store, scope string) *follower {
+	t.Helper()
 	server := &statesync.Server{Log: s}
-	replica := &statesync.Replica{Source: server, Scope: "s", Handle: func(context.Context, statesync.Item) error { return nil }}
+	replica := &statesync.Replica{Source: server, Scope: scope, Handle: func(context.Context, statesync.Item) error { return nil }}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = server.Start(ctx) })
@@ -151,8 +156,6 @@ func TestAReplicaIsNotCompleteWithWhatTheLogHasLostAndPassedAgain(t *testing.T) 
 		require.NoError(t, other.Commit(t.Context(), change("s", "d", `1`)))
 		head(t, other, "s", 4)
 		stopOther()
-		again := open(&sqlstore.Store{Poll: 50 * time.Millisecond})
-		_ = again
 		start(t, s)
 		f.holds(t, "a=1", "b=1", "c=1", "d=1")
 		require.NotEqual(t, before.Epoch, head(t, s, "s", 4).Epoch)

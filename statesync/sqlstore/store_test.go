@@ -414,7 +414,12 @@ func TestAReaderWhoseLeaseRanOutHoldsBackNothing(t *testing.T) {
 
 func TestNothingIsLostWhenPostgreSQLIsKilled(t *testing.T) {
 	t.Parallel()
-	crash(t)
+	crash(t, false)
+}
+
+func TestNothingIsSkippedWhenAPostgreSQLWithOtherDefaultsIsKilled(t *testing.T) {
+	t.Parallel()
+	crash(t, true, "synchronous_commit=off", "wal_writer_delay=2s", "default_transaction_isolation=serializable", "statement_timeout=2s")
 }
 
 func ctxWithin(t *testing.T) context.Context {

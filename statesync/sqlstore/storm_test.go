@@ -297,6 +297,8 @@ func dawdle(r *rand.Rand) {
 		time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
 	case n < 305:
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+	case n == 305 && r.IntN(10) == 0:
+		time.Sleep(time.Second + time.Duration(r.IntN(1000))*time.Millisecond)
 	}
 }
 

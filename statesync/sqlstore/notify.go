@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -49,7 +50,7 @@ func (r *running) notifier(ctx context.Context) error {
 				return nil
 			case <-r.notifyWake:
 			case scopes := <-r.notify:
-				channel, payload = r.store.logChannel(), scopeList(scopes)
+				channel, payload = r.store.logChannel(), r.id+" "+scopeList(scopes)
 			}
 			if err := r.send(ctx, channel, payload); err != nil {
 				return fmt.Errorf("notify: %w", err)
@@ -94,8 +95,12 @@ func (r *running) listen(ctx context.Context) error {
 				signal(r.store.wake)
 				return
 			}
+			from, list, _ := strings.Cut(payload, " ")
+			if from == r.id {
+				return // this process has announced it to itself
+			}
 			var scopes []string // nil if it cannot be read: all
-			_ = json.Unmarshal([]byte(payload), &scopes)
+			_ = json.Unmarshal([]byte(list), &scopes)
 			r.store.watcher.stale(scopes)
 		})
 		return fmt.Errorf("listen: %w", err)

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,7 +36,7 @@ func (s *Store) Start(ctx context.Context) error {
 		})
 	}
 	s.progress.moving(nothingSeen)
-	r := &running{store: s, notify: make(chan []string, 1), notifyWake: make(chan struct{}, 1), heads: map[string]uint64{}}
+	r := &running{store: s, id: rand.Text(), notify: make(chan []string, 1), notifyWake: make(chan struct{}, 1), heads: map[string]uint64{}}
 	run("sequencer", r.sequence)
 	run("watcher", r.watch)
 	run("pruning", r.keepPruned)
@@ -55,6 +56,8 @@ func (s *Store) Start(ctx context.Context) error {
 // running is a started store.
 type running struct {
 	store *Store
+	// id is that of this process in its notifications.
+	id string
 	// notify holds the scopes of which other processes are notified; nil stands
 	// for all of them.
 	notify chan []string

@@ -280,16 +280,14 @@ func (f *feed) look(version uint64, limit, size int, want filter) view {
 // which read it a moment earlier: then the log itself is asked.
 func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error {
 	err := at.Resumable(cursor)
-	var resync *ResyncError
-	if errors.As(err, &resync) && resync.Reason == FromTheFuture {
+	if fromTheFuture(err) {
 		page, readErr := f.log.Read(ctx, f.scope, cursor.Version, 1)
 		if readErr != nil {
 			return ended(readErr)
 		}
 		at, err = page.Position, page.Resumable(cursor)
 	}
-	switch {
-	case cursor.Mark == (Mark{}), cursor.Version == 0, err != nil && !(errors.As(err, &resync) && resync.Reason == FromTheFuture):
+	if cursor.Mark == (Mark{}) || cursor.Version == 0 || err != nil && !fromTheFuture(err) {
 		return err
 	}
 	// The log is asked also for a cursor above its head: it may learn from that.
@@ -301,6 +299,11 @@ func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error 
 		return &ResyncError{Reason: OtherHistory, Cursor: cursor, Position: at}
 	}
 	return err
+}
+
+func fromTheFuture(err error) bool {
+	var resync *ResyncError
+	return errors.As(err, &resync) && resync.Reason == FromTheFuture
 }
 
 // encoded makes an entry with the item as one line of JSON. The value was

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -225,7 +226,7 @@ func (l *relayed) copy(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				_ = to.Close()
 			}
 			return
@@ -337,7 +338,7 @@ func TestTheRowLockExcludes(t *testing.T) {
 		var waiting int
 		require.NoError(t, watch.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%trueup_meta%'`).Scan(&waiting))
-		require.Equal(t, uint64(1), read(t, s, 0).Head, "it numbers without the lock")
+		require.Equal(t, uint64(1), read(t, s).Head, "it numbers without the lock")
 		return waiting > 0
 	}, within, time.Millisecond)
 	require.NoError(t, slow.Commit())
@@ -369,7 +370,7 @@ func TestATransactionThatIsOpenForLongIsNotSkipped(t *testing.T) {
 		}
 	}
 	require.Empty(t, open)
-	page := read(t, s, 0)
+	page := read(t, s)
 	require.Len(t, page.Items, 4)
 	var ids []string
 	for _, i := range page.Items {

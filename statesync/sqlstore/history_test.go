@@ -51,9 +51,9 @@ func loses(t *testing.T, s *sqlstore.Store, above uint64) {
 	}
 }
 
-func read(t *testing.T, s *sqlstore.Store, after uint64) statesync.Page {
+func read(t *testing.T, s *sqlstore.Store) statesync.Page {
 	t.Helper()
-	page, err := s.Read(t.Context(), "s", after, 100)
+	page, err := s.Read(t.Context(), "s", 0, 100)
 	require.NoError(t, err)
 	return page
 }
@@ -68,12 +68,12 @@ func TestACommitThatWasReadOutlivesTheServer(t *testing.T) {
 		require.NoError(t, s.Commit(t.Context(), change("s", "a", strconv.FormatUint(n, 10))))
 		head(t, s, "s", n+1)
 	}
-	before := read(t, s, 0)
+	before := read(t, s)
 	pg.Kill()
 	stop()
 	require.NoError(t, pg.Start(t.Context()))
 	again := openPostgreSQL(t, pg.URL("db1"), &sqlstore.Store{})
-	require.Equal(t, before, read(t, again, 0))
+	require.Equal(t, before, read(t, again))
 }
 
 func TestALostTailIsAnotherEpoch(t *testing.T) {

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,7 +26,7 @@ func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
 		// More than the buffers of both sides.
 		for n := range 60 {
 			spec := deployment(fmt.Sprintf("d-%d", n), strings.Repeat("x", 200_000))
-			_, err := w.store.PutDeployment(w.t.Context(), eu, fmt.Sprintf("d_%d", n), cluster.Wanted{State: "running", Spec: json.RawMessage(spec)})
+			_, err := w.store.PutDeployment(w.t.Context(), eu, fmt.Sprintf("d_%d", n), cluster.Wanted{State: "running", Spec: spec})
 			require.NoError(w.t, err)
 		}
 		require.Eventually(w.t, func() bool { return w.at().Head == 60 }, 50*time.Second, time.Millisecond)

@@ -36,10 +36,15 @@ func (s *Service) WatchCiliumNetworkPolicies(ctx context.Context, r *connect.Req
 
 // request is what the three requests have in common.
 type request interface {
+	resumed
 	GetRegion() string
+	GetMarkers() bool
+}
+
+// resumed is where a request goes on.
+type resumed interface {
 	GetVersionLastSeen() uint64
 	GetEpoch() string
-	GetMarkers() bool
 	GetMark() string
 }
 

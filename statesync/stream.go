@@ -111,8 +111,11 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 		changed := v.changed
 		if sent {
 			idle.Reset(s.heartbeat)
-			// There may be more, but an end must be heard between two frames.
+			// There may be more, but an end comes before the next frame.
 			changed = ready
+		}
+		if err := s.over(ctx, age); err != nil {
+			return err
 		}
 		select {
 		case <-changed:
@@ -128,6 +131,20 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// over returns why the stream ends now, if it does.
+func (s *stream) over(ctx context.Context, age <-chan time.Time) error {
+	select {
+	case <-age:
+		return &EndError{Reason: EndOfAge}
+	case <-s.stopping:
+		return &EndError{Reason: EndOfServer}
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
 	}
 }
 

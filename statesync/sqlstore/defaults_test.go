@@ -387,6 +387,6 @@ func TestNothingIsSkippedInSmallBatches(t *testing.T) {
 	one, two := openPostgreSQL(t, dsn, &sqlstore.Store{}), openPostgreSQL(t, dsn, &sqlstore.Store{})
 	sqlstore.SetMaxBatch(one, 3)
 	sqlstore.SetMaxBatch(two, 3)
-	s := &storm{db: connect(t, dsn), stores: []*sqlstore.Store{start(t, one), two}, writers: 16, commits: 4000}
+	s := &storm{db: connect(t, dsn), stores: []*sqlstore.Store{start(t, one), two}, writers: 16, commits: 40_000, part: 10}
 	s.run(t)
 }

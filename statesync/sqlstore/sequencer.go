@@ -132,15 +132,25 @@ func (q *sequencer) run(ctx context.Context, on session, leads func(ctx context.
 
 // waits reports whether there is something to move.
 func (q *sequencer) waits(ctx context.Context) (waits bool, err error) {
-	if time.Now().After(q.again) {
-		q.seen, q.again = nothingSeen, time.Now().Add(lookAgain)
+	if waits, err = q.beyond(ctx, q.seen); err != nil || waits {
+		return waits, err
 	}
-	limited, cancel := q.running.store.within(ctx)
+	q.running.store.moving(ctx, q.seen)
+	if time.Now().Before(q.again) {
+		return false, nil
+	}
+	q.again = time.Now().Add(lookAgain)
+	if waits, err = q.beyond(ctx, nothingSeen); waits {
+		q.seen = nothingSeen
+	}
+	return waits, err
+}
+
+// beyond reports whether the queue has rows that the snapshot does not show.
+func (q *sequencer) beyond(ctx context.Context, snapshot string) (waits bool, err error) {
+	ctx, cancel := q.running.store.within(ctx)
 	defer cancel()
-	err = q.on.QueryRowContext(limited, q.running.store.sql.waiting, q.seen).Scan(&waits)
-	if err == nil && !waits {
-		q.running.store.moving(ctx, q.seen)
-	}
+	err = q.on.QueryRowContext(ctx, q.running.store.sql.waiting, snapshot).Scan(&waits)
 	return waits, err
 }
 

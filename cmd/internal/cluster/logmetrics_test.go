@@ -67,3 +67,24 @@ trueup_controlplane_log_events_total{event="stuck"} 1
 
 // only is the collector alone.
 type only struct{ prometheus.Collector }
+
+func TestTheProgramIsNotReadyWhileNothingIsNumbered(t *testing.T) {
+	each(t, func(w *world) {
+		if w.database.Log.Dialect != sqlstore.PostgreSQL {
+			return // its writers would wait too
+		}
+		ctx := w.t.Context()
+		m := cluster.NewLogMetrics(w.database.Log, slog.New(slog.DiscardHandler))
+		require.NoError(w.t, m.Ready(ctx))
+		stuck, err := w.database.Log.DB.BeginTx(ctx, nil)
+		require.NoError(w.t, err)
+		defer stuck.Rollback() //nolint:errcheck // it has only read
+		_, err = stuck.ExecContext(ctx, `SELECT 1 FROM trueup_meta WHERE one = 1 FOR UPDATE`)
+		require.NoError(w.t, err)
+		_, err = w.store.PutDeployment(ctx, eu, "d_1", cluster.Wanted{State: "running", Spec: deployment("one", "one:1")})
+		require.NoError(w.t, err)
+		require.Eventually(w.t, func() bool { return m.Ready(ctx) != nil }, 50*time.Second, 10*time.Millisecond)
+		require.NoError(w.t, stuck.Rollback())
+		require.Eventually(w.t, func() bool { return m.Ready(ctx) == nil }, 50*time.Second, 10*time.Millisecond)
+	})
+}

@@ -140,11 +140,7 @@ func (q *sequencer) plan(ctx context.Context, tx *sql.Tx) (parts [][]int64, err 
 // and the batch has given their versions again.
 func (q *sequencer) lostTail(ctx context.Context, tx *sql.Tx, heads []moved) (lost bool, err error) {
 	s := q.running.store
-	names := make([]string, len(heads))
-	for n, m := range heads {
-		names[n] = m.scope
-	}
-	known := s.watcher.known(names)
+	known := s.watcher.known(scopesOf(heads))
 	for _, m := range heads {
 		before := m.head - uint64(m.changes) //nolint:gosec // a count
 		if before >= max(q.running.heads[m.scope], known[m.scope].Head) {
@@ -160,6 +156,14 @@ func (q *sequencer) lostTail(ctx context.Context, tx *sql.Tx, heads []moved) (lo
 		lost = true
 	}
 	return lost, nil
+}
+
+func scopesOf(heads []moved) []string {
+	names := make([]string, len(heads))
+	for n, m := range heads {
+		names[n] = m.scope
+	}
+	return names
 }
 
 // canceled tells whether the server ended a statement at its limit.

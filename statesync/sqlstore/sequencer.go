@@ -210,6 +210,8 @@ func (q *sequencer) batch(ctx context.Context) (changes int, complete bool, err 
 	}
 	q.advance(ctx, done)
 	if done.renewed {
+		// What was known is of the history before.
+		s.watcher.lost(scopesOf(done.heads))
 		s.watcher.stale(nil)
 	}
 	q.running.announce(done.heads)

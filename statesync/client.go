@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,7 +39,11 @@ type Client struct {
 	// Patience is how long to wait for the first answer of a stream. Default
 	// 10 s. After that the heartbeat that the server tells decides.
 	Patience time.Duration
+	// Logger gets a line when streams do not come through and pages are asked for
+	// instead. Default nil, which is silent.
+	Logger *slog.Logger
 
+	polling polling
 	once    sync.Once
 	streams http.Client
 	calls   *http.Client
@@ -87,12 +92,41 @@ func (c *Client) Close() {
 var errSilent = errors.New("stream is silent")
 
 // Watch is what [Source] says. A stream that is silent for two of the server's
-// heartbeats, or for Patience before its header, ends with an error.
+// heartbeats, or for Patience before its header, ends with an error. If it was
+// silent from its beginning, or is the second in a row that fell silent, and pages
+// come through, something on the way holds streams back, as a proxy does that
+// buffers: then frames are made of pages, each waited for up to 5 s, and a stream is
+// tried again after half an hour. Logger and Polling tell so.
 func (c *Client) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
 	c.start()
+	if until, on := c.polling.on(); on {
+		return c.poll(ctx, w, until, receive)
+	}
+	headed, beats := false, 0
+	err := c.watch(ctx, w, func(f Frame) error {
+		headed = true
+		if f.Type == FrameBookmark || f.Type == FrameSynced {
+			beats++
+		}
+		return receive(f)
+	})
+	silent := errors.Is(err, errSilent)
+	if beats > 1 {
+		// Frames come through; it is the link or the server that died.
+		c.polling.ended(false, headed)
+		return err
+	}
+	if c.polling.ended(silent, headed) && silent && ctx.Err() == nil {
+		return c.fallBack(ctx, w, headed, receive)
+	}
+	return err
+}
+
+// watch reads one stream.
+func (c *Client) watch(ctx context.Context, w Watch, receive func(Frame) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := cmp.Or(c.Patience, 10*time.Second)
@@ -145,6 +179,9 @@ func (w Watch) query() url.Values {
 	}
 	if w.Cursor.Epoch != "" {
 		query.Set("epoch", w.Cursor.Epoch)
+	}
+	if w.Cursor.Mark != (Mark{}) {
+		query.Set("mark", w.Cursor.Mark.String())
 	}
 	return query
 }

@@ -21,9 +21,16 @@
 //     once.
 //   - A commit is whole at every consistent point.
 //   - A cursor that cannot be resumed (below the floor, ahead of the log, of
-//     another epoch) ends in a [ResyncError], never in silence. A reader that
-//     comes from a server that knows more than this one is no such case: the
+//     another epoch or history) ends in a [ResyncError], never in silence. A reader
+//     that comes from a server that knows more than this one is no such case: the
 //     log itself is asked first.
+//   - A cursor proves its history. The log leaves a [Mark] at the end of each batch,
+//     bookmarks and synced carry it, and a log that does not have the mark of a
+//     cursor has lost what the reader saw, also when its head has passed the cursor
+//     since. A server checks its own memory of the log in the same way. A reader that
+//     never saw a mark is told by the epoch and the head alone.
+//   - A state is complete only while the log confirms where it stands. A log that
+//     cannot be read ends the streams, and [Replica.Complete] says no.
 //   - An unknown scope is an error and never an empty scope. A log whose head
 //     has no rows behind it is an error too.
 //   - A reader is not told a thing twice in the wrong order: a list never takes
@@ -50,6 +57,13 @@
 //
 // Bookmarks move the cursor past what the reader does not want, and are the
 // heartbeat of an idle stream: what keeps it alive also proves it right.
+//
+// # Outages
+//
+// A stream that is asked for while the log cannot be read waits for it up to 5 s, and
+// has it read again each second. A [Replica] that lost its stream to such an outage
+// is back within 5 s of its end. Behind a proxy that holds streams back, a [Client]
+// makes the frames of long polls, and says so.
 //
 // # Over HTTP
 //

@@ -21,10 +21,27 @@ type feed struct {
 	// state is what was read so far: complete if read is its Head.
 	state state
 	read  uint64
+	// mark is that of the last page's head. The next page must come from a log
+	// that has it.
+	mark Mark
+	// history counts the times that it did not: what was read before is of a
+	// history that the log has lost, also when the epoch is the same.
+	history uint64
+	// given are marks that the log is known to have, and order the versions of
+	// them, the oldest first.
+	given map[uint64]string
+	order []uint64
 	// err is why the log cannot be read at the moment.
 	err error
 	// changed is closed, and replaced, when anything above changes.
 	changed chan struct{}
+
+	// asking holds a token while a stream asks the log for a mark: of a thousand
+	// that come back with the same, one asks.
+	asking chan struct{}
+	// hasten holds at most one call for the log to be read again soon, after it
+	// could not be.
+	hasten chan struct{}
 
 	// The rest is guarded by the server's mutex: how many streams there are, and
 	// how many there ever were.
@@ -40,11 +57,19 @@ var errBroken = errors.New("log breaks its promise")
 func (f *feed) run(ctx context.Context) error {
 	for {
 		f.mu.RLock()
-		at, read := f.state.Position, f.read
+		at, read, mark := f.state.Position, f.read, f.mark
 		f.mu.RUnlock()
 		page, err := f.log.Read(ctx, f.scope, read, f.page)
 		if err != nil {
 			return err
+		}
+		lost, err := f.lost(ctx, page, at, read, mark)
+		if err != nil {
+			return err
+		}
+		if lost {
+			f.forget(page.Position)
+			continue
 		}
 		again, err := f.take(page, at)
 		if err != nil {
@@ -64,7 +89,7 @@ func (f *feed) take(page Page, at Position) (again bool, err error) {
 	// What was read is worth nothing in another epoch, nor once tombstones
 	// above it are forgotten that were there when the reading began.
 	if at.Epoch != "" && page.Epoch != at.Epoch || page.Floor > at.Floor && f.read > 0 && f.read < page.Floor {
-		f.update(func() { f.state, f.read = state{Position: Position{Epoch: page.Epoch, Floor: page.Floor}}, 0 })
+		f.update(func() { f.clear(page.Position) })
 		return true, nil
 	}
 	through := page.Head
@@ -99,8 +124,102 @@ func (f *feed) take(page Page, at Position) (again bool, err error) {
 			f.state.forget(page.Floor)
 		}
 		f.state.Position, f.read, f.err = page.Position, through, nil
+		if f.mark != page.Mark {
+			f.mark = page.Mark
+			f.give(page.Mark)
+		}
 	})
 	return page.More, nil
+}
+
+// lost reports whether page comes from a log that has lost the head of the page
+// before it, which had the mark. A head that is below it is an error and no proof:
+// the page may come from a store that lags.
+func (f *feed) lost(ctx context.Context, page Page, at Position, read uint64, mark Mark) (bool, error) {
+	switch {
+	case mark == (Mark{}), page.Epoch != at.Epoch:
+		return false, nil
+	case page.Head < mark.Version:
+		return false, fmt.Errorf("%w: head fell from %d to %d in one epoch", errBroken, mark.Version, page.Head)
+	case page.Floor > mark.Version:
+		// The mark is no longer kept. What was read below the floor is read anew in
+		// any case.
+		return read >= page.Floor, nil
+	case page.Head == mark.Version:
+		return page.Mark != mark, nil
+	case read == mark.Version:
+		return page.Since != mark, nil
+	}
+	has, err := marked(ctx, f.log, f.scope, mark)
+	return !has, err
+}
+
+// forget drops all that was read, as of a history that the log has lost.
+func (f *feed) forget(at Position) {
+	f.update(func() {
+		f.clear(at)
+		f.history++
+	})
+}
+
+// clear drops all that was read. The mutex is held.
+func (f *feed) clear(at Position) {
+	f.state, f.read, f.mark = state{Position: Position{Epoch: at.Epoch, Floor: at.Floor}}, 0, Mark{}
+	f.given, f.order = nil, nil
+}
+
+// maxGiven bounds the marks that a feed remembers. Readers that come back have
+// one of the newest.
+const maxGiven = 4096
+
+// give remembers a mark that the log has. The mutex is held.
+func (f *feed) give(m Mark) {
+	if m == (Mark{}) || f.given[m.Version] == m.ID {
+		return
+	}
+	if f.given == nil {
+		f.given = map[uint64]string{}
+	}
+	if _, known := f.given[m.Version]; !known {
+		f.order = append(f.order, m.Version)
+	}
+	f.given[m.Version] = m.ID
+	if len(f.order) > maxGiven {
+		delete(f.given, f.order[0])
+		f.order = f.order[1:]
+	}
+}
+
+// has reports whether the log has the mark. A mark that it is known to have costs
+// no query.
+func (f *feed) has(ctx context.Context, m Mark) (bool, error) {
+	known := func() (known bool, history uint64) {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		return f.given[m.Version] == m.ID, f.history
+	}
+	if ok, _ := known(); ok {
+		return true, nil
+	}
+	select {
+	case f.asking <- struct{}{}:
+		defer func() { <-f.asking }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	ok, history := known()
+	if ok {
+		return true, nil
+	}
+	has, err := marked(ctx, f.log, f.scope, m)
+	if has && err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.history == history {
+			f.give(m)
+		}
+	}
+	return has, err
 }
 
 func (f *feed) update(do func()) {
@@ -122,7 +241,11 @@ type view struct {
 	// through is the version up to which the entries are complete.
 	through uint64
 	// more tells that there is more than that.
-	more    bool
+	more bool
+	// mark is that of through, if more is false and it is known.
+	mark Mark
+	// history is that of the feed.
+	history uint64
 	total   tally
 	err     error
 	changed <-chan struct{}
@@ -133,7 +256,7 @@ type view struct {
 func (f *feed) look(version uint64, limit, size int, want filter) view {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	v := view{Position: f.state.Position, err: f.err, changed: f.changed}
+	v := view{Position: f.state.Position, history: f.history, err: f.err, changed: f.changed}
 	if version < f.read {
 		v.entries, v.through, v.more = f.state.page(version, limit, size, want)
 	} else {
@@ -145,24 +268,42 @@ func (f *feed) look(version uint64, limit, size int, want filter) view {
 	v.more = v.more || f.read < max(v.Head, version)
 	if !v.more {
 		v.total = f.state.total(want)
+		if f.mark.Version == v.through {
+			v.mark = f.mark
+		}
 	}
 	return v
 }
 
-// resumable returns nil if a stream can go on from cursor. What seems to be from
-// the future may be from another server of the same log, which read it a moment
-// earlier: then the log itself is asked.
+// resumable returns nil if a stream can go on from cursor: the log has its mark.
+// What seems to be from the future may be from another server of the same log,
+// which read it a moment earlier: then the log itself is asked.
 func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error {
 	err := at.Resumable(cursor)
-	var resync *ResyncError
-	if !errors.As(err, &resync) || resync.Reason != FromTheFuture {
+	if fromTheFuture(err) {
+		page, readErr := f.log.Read(ctx, f.scope, cursor.Version, 1)
+		if readErr != nil {
+			return ended(readErr)
+		}
+		at, err = page.Position, page.Resumable(cursor)
+	}
+	if cursor.Mark == (Mark{}) || cursor.Version == 0 || err != nil && !fromTheFuture(err) {
 		return err
 	}
-	page, readErr := f.log.Read(ctx, f.scope, cursor.Version, 1)
-	if readErr != nil {
-		return ended(readErr)
+	// The log is asked also for a cursor above its head: it may learn from that.
+	has, markErr := f.has(ctx, cursor.Mark)
+	switch {
+	case markErr != nil:
+		return ended(markErr)
+	case err == nil && !has:
+		return &ResyncError{Reason: OtherHistory, Cursor: cursor, Position: at}
 	}
-	return page.Resumable(cursor)
+	return err
+}
+
+func fromTheFuture(err error) bool {
+	var resync *ResyncError
+	return errors.As(err, &resync) && resync.Reason == FromTheFuture
 }
 
 // encoded makes an entry with the item as one line of JSON. The value was

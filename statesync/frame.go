@@ -57,7 +57,9 @@ const (
 )
 
 // Next returns the cursor with which to go on after f.
-func (f Frame) Next() Cursor { return Cursor{Epoch: f.Epoch, Version: f.Version, Floor: f.Floor} }
+func (f Frame) Next() Cursor {
+	return Cursor{Epoch: f.Epoch, Version: f.Version, Floor: f.Floor, Mark: f.Mark}
+}
 
 // Frame is one message of a stream. Each frame but the header moves the reader
 // from After to Version, and After is where the frame before it ended: a frame
@@ -84,6 +86,9 @@ type Frame struct {
 	// consistent point: whatever was lost on the way is found at once.
 	Count  int    `json:"count,omitempty"`
 	Digest Digest `json:"digest,omitzero"`
+	// Mark is the log's mark at Version, in synced and wherever else Version is a
+	// consistent point. It goes into the cursor. Zero from a log that leaves none.
+	Mark Mark `json:"mark,omitzero"`
 	// Items, in items and changes, ascend by version.
 	Items []Item `json:"items,omitempty"`
 }

@@ -29,11 +29,11 @@ const (
 //	GET  /scopes/{scope}/items?watch    a stream of frames, one JSON a line
 //	POST /scopes/{scope}/reports        a [Report]
 //
-// Parameters of GET are after, epoch and floor (the cursor), limit (of a page, 1 to
-// 1000, default 500), wait (how long to wait for a page that has something, as
+// Parameters of GET are after, epoch, floor and mark (the cursor), limit (of a page,
+// 1 to 1000, default 500), wait (how long to wait for a page that has something, as
 // 30s, at most 60s) and collection (any number of them; default all). A page
-// says with more whether another follows, which is asked for with after, epoch
-// and floor set to its version, epoch and floor.
+// says with more whether another follows, which is asked for with after, epoch,
+// floor and mark set to its version, epoch, floor and mark.
 //
 // An answer other than 200 has a body {"error":{"code","message"}}, and a stream
 // that the server ends has it as its last line. Codes are invalid (400),
@@ -220,7 +220,7 @@ type ask struct {
 	wait   time.Duration
 }
 
-var parameters = []string{"after", "epoch", "floor", "limit", "wait", "watch", "collection"} //nolint:gochecknoglobals // a table
+var parameters = []string{"after", "epoch", "floor", "mark", "limit", "wait", "watch", "collection"} //nolint:gochecknoglobals // a table
 
 func parseAsk(scope string, query url.Values) (ask, error) {
 	a := ask{Watch: Watch{Scope: scope, Collections: query["collection"]}, limit: 500}
@@ -234,6 +234,9 @@ func parseAsk(scope string, query url.Values) (ask, error) {
 		}
 	}
 	a.Cursor.Epoch = query.Get("epoch")
+	if err := a.Cursor.Mark.UnmarshalText([]byte(query.Get("mark"))); err != nil {
+		errs = append(errs, err)
+	}
 	for name, to := range map[string]*uint64{"after": &a.Cursor.Version, "floor": &a.Cursor.Floor} {
 		text := query.Get(name)
 		if text == "" {

@@ -17,6 +17,9 @@ import (
 // one commit become readable at once. The item at the head is there unless the
 // floor has reached it, so a log with a head and nothing there has lost it.
 //
+// A log that can lose what it has told, as any that is restored from a backup,
+// should leave [Marks].
+//
 // Implementations are safe for concurrent use.
 type Log interface {
 	// Read returns the items of scope whose version is above after, in
@@ -26,10 +29,12 @@ type Log interface {
 	Read(ctx context.Context, scope string, after uint64, limit int) (Page, error)
 
 	// Wait returns nil as soon as something may have changed since at: the
-	// head is above at.Head, or the epoch or floor is another. It may return
-	// early. It returns ctx.Err() when ctx ends, and ErrUnknownScope, wrapped,
-	// for a scope that does not exist. A store may need something of its own to
-	// run for that; see there.
+	// head is above at.Head, or the epoch, the floor or the mark is another. It
+	// may return early. It returns ctx.Err() when ctx ends, ErrUnknownScope,
+	// wrapped, for a scope that does not exist, and another error once it cannot
+	// confirm any more where the log stands: a reader must not take an old head
+	// for the newest. A store may need something of its own to run for that; see
+	// there.
 	Wait(ctx context.Context, scope string, at Position) error
 }
 
@@ -44,6 +49,8 @@ type Position struct {
 	// Floor is the oldest version from which a reader can resume: tombstones
 	// up to it may have been forgotten. 0 if nothing was.
 	Floor uint64 `json:"floor"`
+	// Mark is that of the head. Zero in a log that leaves none.
+	Mark Mark `json:"mark,omitzero"`
 }
 
 // Page is one step through a scope's log.
@@ -54,6 +61,9 @@ type Page struct {
 	// More tells that the log holds further items above the last of Items. If
 	// it is false, the reader has everything up to Head.
 	More bool
+	// Since is the mark that the log has at the version after which the page was
+	// read, as of the same moment. Zero if there is none.
+	Since Mark
 }
 
 // Cursor is how far a reader got: everything up to Version, in Epoch. The zero
@@ -64,6 +74,10 @@ type Cursor struct {
 	// Floor is the log's floor when the list began of which this is the middle.
 	// It is 0 for a reader that has finished its list.
 	Floor uint64 `json:"floor,omitempty"`
+	// Mark is the newest mark that the reader has seen. The log must have it for
+	// the cursor to be resumed. Zero if the reader has seen none: then a history
+	// that was lost is noticed by the epoch and the head alone.
+	Mark Mark `json:"mark,omitzero"`
 }
 
 // String returns version@epoch.
@@ -107,6 +121,10 @@ const (
 	OtherEpoch    ResyncReason = "other-epoch"
 	FromTheFuture ResyncReason = "cursor-ahead"
 	BelowFloor    ResyncReason = "below-floor"
+	// OtherHistory is a cursor whose mark the log does not have: what the reader
+	// has seen was lost, as by a restore, and its versions were given again. It is
+	// also a mark that is too old to be kept.
+	OtherHistory ResyncReason = "other-history"
 )
 
 // ResyncError tells that what happened after a cursor cannot be told any more.

@@ -26,6 +26,26 @@ type memoryScope struct {
 	// changed is closed, and replaced, when the position changes.
 	changed chan struct{}
 	readers map[string]Reader
+	// marks has the ID of each mark, and order the versions of them, ascending.
+	marks map[uint64]string
+	order []uint64
+}
+
+// maxMarks bounds the marks that a Memory keeps for a scope.
+const maxMarks = 1 << 16
+
+// leave leaves a mark at the head.
+func (s *memoryScope) leave() {
+	s.Mark = Mark{Version: s.Head, ID: rand.Text()}
+	if s.marks == nil {
+		s.marks = map[uint64]string{}
+	}
+	s.marks[s.Head] = s.Mark.ID
+	s.order = append(s.order, s.Head)
+	for len(s.order) > maxMarks || s.order[0] < s.Floor {
+		delete(s.marks, s.order[0])
+		s.order = s.order[1:]
+	}
 }
 
 // AddScope makes the scope, with an epoch of its own, unless it exists.
@@ -74,6 +94,7 @@ func (m *Memory) Commit(changes ...Change) error {
 		touched[scope] = true
 	}
 	for scope := range touched {
+		scope.leave()
 		scope.announce()
 	}
 	return nil
@@ -94,6 +115,10 @@ func (m *Memory) Forget(scope string, version uint64) error {
 		return err
 	}
 	s.forget(min(version, s.Head))
+	for len(s.order) > 0 && s.order[0] < s.Floor {
+		delete(s.marks, s.order[0])
+		s.order = s.order[1:]
+	}
 	s.announce()
 	return nil
 }
@@ -108,13 +133,16 @@ func (m *Memory) Restore(scope string, items []Item) error {
 	if err != nil {
 		return err
 	}
-	s.state = state{Position: Position{Epoch: rand.Text()}}
+	s.state, s.marks, s.order = state{Position: Position{Epoch: rand.Text()}}, nil, nil
 	for _, i := range slices.SortedFunc(slices.Values(items), func(a, b Item) int { return cmp.Compare(a.Version, b.Version) }) {
 		s.put(&entry{Item: i})
 		s.Head = i.Version
 	}
 	// Tombstones that a backup does not hold are forgotten.
 	s.Floor = s.Head
+	if s.Head > 0 {
+		s.leave()
+	}
 	s.announce()
 	return nil
 }
@@ -141,7 +169,27 @@ func (m *Memory) Read(ctx context.Context, scope string, after uint64, limit int
 		return Page{}, err
 	}
 	entries, _, more := s.page(after, limit, 1<<30, nil)
-	return Page{Position: s.Position, Items: items(entries), More: more}, nil
+	page := Page{Position: s.Position, Items: items(entries), More: more}
+	if id, ok := s.marks[after]; ok {
+		page.Since = Mark{Version: after, ID: id}
+	}
+	return page, nil
+}
+
+// Marked is what [Marks] says. Each Commit leaves a mark; the newest 65,536 of a
+// scope are kept.
+func (m *Memory) Marked(ctx context.Context, scope string, mark Mark) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := m.scope(scope)
+	if err != nil {
+		return false, err
+	}
+	id, ok := s.marks[mark.Version]
+	return ok && id == mark.ID, nil
 }
 
 func items(entries []*entry) []Item {

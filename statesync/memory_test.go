@@ -60,6 +60,7 @@ func TestARestoredLogHasItsFloorAtItsHead(t *testing.T) {
 	after, err := log.Read(t.Context(), "eu", 0, 10)
 	require.NoError(t, err)
 	require.NotEqual(t, before.Epoch, after.Epoch)
-	require.Equal(t, statesync.Position{Epoch: after.Epoch, Head: 2, Floor: 2}, after.Position)
+	require.Equal(t, statesync.Position{Epoch: after.Epoch, Head: 2, Floor: 2, Mark: after.Mark}, after.Position)
+	require.NotEqual(t, before.Mark, after.Mark)
 	require.Equal(t, before.Items[:2], after.Items)
 }

@@ -16,7 +16,15 @@ var (
 // pending is an item that waits to be handled, and where it was found.
 type pending struct {
 	Item
-	at Cursor
+	at place
+}
+
+// place is a version of one history.
+type place struct {
+	epoch   string
+	version uint64
+	// history is the mirror's; see there.
+	history uint64
 }
 
 // mirror is a reader's copy of the state of one scope, and proves it right as it
@@ -42,6 +50,9 @@ type mirror struct {
 	// newest is the version of each key's newest item in the epoch of seen. A
 	// list may bring an older one first, and then the newer again.
 	newest map[Key]uint64
+	// history counts the histories that the log has lost under the reader: their
+	// versions are not comparable, also within one epoch.
+	history uint64
 
 	// The rest is about the stream: epoch is empty until its header has come, at
 	// is where it stands, next is the list that it brings, nil once that has
@@ -112,6 +123,9 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 	if m.next == nil {
 		m.cursor.Version = f.Version
 		if !f.More {
+			if f.Mark != (Mark{}) {
+				m.cursor.Mark = f.Mark
+			}
 			m.proven = m.cursor
 		}
 	}
@@ -131,6 +145,13 @@ func (m *mirror) open(f Frame) error {
 	}
 	m.epoch, m.at, m.head = f.Epoch, f.Version, f.Head
 	return nil
+}
+
+// disown prepares for a list of another history: what was read before is not
+// comparable with what comes, also where version and epoch are the same.
+func (m *mirror) disown() {
+	m.history++
+	m.cursor, m.proven, m.seen, m.newest = Cursor{}, Cursor{}, Cursor{}, nil
 }
 
 func (m *mirror) see(at Cursor) {
@@ -171,7 +192,7 @@ func agree(f Frame, have tally) error {
 
 // offer adds the key of i to changed unless i was handled before.
 func (m *mirror) offer(changed []Key, i Item) []Key {
-	at := Cursor{Epoch: m.epoch, Version: i.Version}
+	at := place{m.epoch, i.Version, m.history}
 	if _, waits := m.pending[i.Key]; !waits && m.next != nil {
 		if known, ok := m.items[i.Key]; ok && m.cursor.Epoch == m.epoch && known.Version == i.Version {
 			return changed
@@ -192,7 +213,7 @@ func (m *mirror) offer(changed []Key, i Item) []Key {
 }
 
 // handled tells that the item of key at that cursor was handled.
-func (m *mirror) handled(key Key, at Cursor) {
+func (m *mirror) handled(key Key, at place) {
 	if m.pending[key].at == at {
 		delete(m.pending, key)
 	}
@@ -202,7 +223,7 @@ func (m *mirror) handled(key Key, at Cursor) {
 func (m *mirror) applied() Cursor {
 	at := m.proven
 	for _, p := range m.pending {
-		if p.at.Epoch == at.Epoch && p.Version <= at.Version {
+		if p.at.epoch == at.Epoch && p.Version <= at.Version {
 			at.Version = p.Version - 1
 		}
 	}

@@ -17,7 +17,7 @@ type pause struct {
 }
 
 func (p *pause) after(s Stream) time.Duration {
-	const least, most = 500 * time.Millisecond, time.Minute
+	const least, most, forLog = 500 * time.Millisecond, time.Minute, 4 * time.Second
 	switch {
 	case errors.Is(s.Err, errRelist):
 		return 0
@@ -32,6 +32,11 @@ func (p *pause) after(s Stream) time.Duration {
 		bound = least << p.failures
 	}
 	p.failures++
+	var end *EndError
+	if errors.As(s.Err, &end) && end.Reason == EndOfLog {
+		// The server is there, and keeps the next stream until its log is.
+		bound = min(bound, forLog)
+	}
 	return random(min(bound, most))
 }
 

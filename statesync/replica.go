@@ -335,6 +335,10 @@ func (r *Replica) stream(ctx context.Context) Stream {
 	switch {
 	case doubtful(s.Err):
 		r.due = time.Time{}
+		var resync *ResyncError
+		if errors.As(s.Err, &resync) && resync.Reason == OtherHistory {
+			r.mirror.disown()
+		}
 	case errors.Is(s.Err, context.Canceled) && ctx.Err() != nil:
 		s.Err = errRelist
 	}

@@ -37,8 +37,11 @@ func (r Report) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: is %d, above %d", field, n, math.MaxInt64))
 		}
 	}
-	if len(r.Applied.Epoch) > MaxName {
-		errs = append(errs, fmt.Errorf("applied.epoch: has %d bytes, more than %d", len(r.Applied.Epoch), MaxName))
+	if r.Applied.Epoch != "" {
+		errs = append(errs, validName("applied.epoch", r.Applied.Epoch))
+	}
+	if err := r.Applied.Mark.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("applied.%w", err))
 	}
 	switch {
 	case r.Body == nil:
@@ -80,9 +83,9 @@ func (r Reader) Alive(now time.Time, lease time.Duration) bool {
 type Readers interface {
 	// Report stores r unless a report is stored that is not older: then stored
 	// is false and nothing changes. It returns ErrUnknownScope, wrapped, for a
-	// scope that does not exist. A reader that has applied more than the log of
-	// its epoch has, proves that the log was restored: a store may begin another
-	// epoch then.
+	// scope that does not exist. A reader whose mark the log once gave and does
+	// not have, or two readers that have applied more than the log of their epoch
+	// has, prove that the log was restored: a store may begin another epoch then.
 	Report(ctx context.Context, scope string, r Report) (stored bool, err error)
 	// Readers returns the last report of every reader of scope, sorted by
 	// Reader.

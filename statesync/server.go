@@ -35,7 +35,9 @@ type Server struct {
 	// one minute.
 	Linger time.Duration
 	// Backoff says when to read a log again that could not be read. Default
-	// 0.5 s doubled up to 30 s, each half as much more or less.
+	// 0.5 s doubled up to 30 s, each half as much more or less. A stream that is
+	// asked for meanwhile waits up to 5 s for the log, which is then read again each
+	// second.
 	Backoff reconcile.Backoff
 	// Logger gets what goes wrong. Default nil, which is silent.
 	Logger *slog.Logger
@@ -140,12 +142,34 @@ func (s *Server) keep(ctx context.Context, f *feed) {
 		if s.Logger != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelError, "log cannot be read", slog.String("scope", f.scope), slog.Any("error", err), slog.Duration("retry_in", delay))
 		}
-		select {
-		case <-ctx.Done():
+		if !f.rest(ctx, delay) {
 			return
-		case <-time.After(delay):
 		}
 	}
+}
+
+// hastened is the least time between two reads that streams have hastened.
+const hastened = time.Second
+
+// rest waits for most, or for hastened once a stream asks for the log. It returns
+// false if ctx ended.
+func (f *feed) rest(ctx context.Context, most time.Duration) bool {
+	soon := time.NewTimer(min(hastened, most))
+	defer soon.Stop()
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-soon.C:
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-late.C:
+	case <-f.hasten:
+	}
+	return true
 }
 
 // drop forgets f, so that the next stream reads the log anew.
@@ -175,7 +199,7 @@ func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-ch
 	}
 	f = s.feeds[scope]
 	if f == nil {
-		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{})}
+		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{}), asking: make(chan struct{}, 1), hasten: make(chan struct{}, 1)}
 		s.feeds[scope] = f
 		s.launch(f)
 	}

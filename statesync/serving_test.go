@@ -18,8 +18,8 @@ import (
 // counted counts what a log is asked.
 type counted struct {
 	statesync.Log
-	reads, waits atomic.Int64
-	down         atomic.Bool
+	reads, waits, marks atomic.Int64
+	down                atomic.Bool
 }
 
 func (c *counted) Read(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
@@ -28,6 +28,15 @@ func (c *counted) Read(ctx context.Context, scope string, after uint64, limit in
 		return statesync.Page{}, errors.New("no connection")
 	}
 	return c.Log.Read(ctx, scope, after, limit)
+}
+
+func (c *counted) Marked(ctx context.Context, scope string, mark statesync.Mark) (bool, error) {
+	c.marks.Add(1)
+	marks, ok := c.Log.(statesync.Marks)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	return marks.Marked(ctx, scope, mark)
 }
 
 func (c *counted) Wait(ctx context.Context, scope string, at statesync.Position) error {

@@ -161,7 +161,7 @@ func (s *simulation) position(ctx context.Context) {
 	s.check(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.head = statesync.Cursor{Epoch: page.Epoch, Version: page.Head}
+	s.head = statesync.Cursor{Epoch: page.Epoch, Version: page.Head, Mark: page.Mark}
 	s.states[s.head] = maps.Clone(s.live)
 }
 

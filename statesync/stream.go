@@ -33,6 +33,9 @@ func (w Watch) Validate() error {
 	if w.Cursor.Version > 0 && w.Cursor.Epoch == "" {
 		errs = append(errs, errors.New("epoch: is required beside a version above 0"))
 	}
+	if err := w.Cursor.Mark.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -68,6 +71,8 @@ type stream struct {
 	limit     int
 
 	epoch string
+	// history is that of the feed when the stream began; see there.
+	history uint64
 	// version is up to where everything was sent. floor is the log's floor when
 	// the stream began, or when its list did.
 	version, floor uint64
@@ -83,7 +88,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	if err != nil {
 		return err
 	}
-	s.epoch, s.floor = v.Epoch, v.Floor
+	s.epoch, s.floor, s.history = v.Epoch, v.Floor, v.history
 	if err := s.feed.resumable(ctx, v.Position, cursor); err != nil {
 		return err
 	}
@@ -106,8 +111,11 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 		changed := v.changed
 		if sent {
 			idle.Reset(s.heartbeat)
-			// There may be more, but an end must be heard between two frames.
+			// There may be more, but an end comes before the next frame.
 			changed = ready
+		}
+		if err := s.over(ctx, age); err != nil {
+			return err
 		}
 		select {
 		case <-changed:
@@ -126,6 +134,20 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	}
 }
 
+// over returns why the stream ends now, if it does.
+func (s *stream) over(ctx context.Context, age <-chan time.Time) error {
+	select {
+	case <-age:
+		return &EndError{Reason: EndOfAge}
+	case <-s.stopping:
+		return &EndError{Reason: EndOfServer}
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
+	}
+}
+
 // look returns what follows, at most about size bytes of it.
 func (s *stream) look(size int) view {
 	v := s.feed.look(s.version, s.limit, size, s.want)
@@ -136,18 +158,32 @@ func (s *stream) look(size int) view {
 	return v
 }
 
-// open waits until it is known where the log stands.
+// logPatience is how long a stream that begins waits for a log that cannot be read.
+const logPatience = 5 * time.Second
+
+// open waits until it is known where the log stands. A log that cannot be read is
+// read again soon, and waited for.
 func (s *stream) open(ctx context.Context) (view, error) {
+	enough := time.NewTimer(logPatience)
+	defer enough.Stop()
+	over := false
 	for {
 		v := s.look(0)
-		if v.err != nil {
+		switch {
+		case v.err != nil && (over || errors.Is(v.err, ErrUnknownScope)):
 			return v, ended(v.err)
-		}
-		if v.Epoch != "" {
+		case v.err == nil && v.Epoch != "":
 			return v, nil
+		case v.err != nil:
+			select {
+			case s.feed.hasten <- struct{}{}:
+			default:
+			}
 		}
 		select {
 		case <-v.changed:
+		case <-enough.C:
+			over = true
 		case <-s.stopping:
 			return v, &EndError{Reason: EndOfServer}
 		case <-ctx.Done():
@@ -163,6 +199,8 @@ func (s *stream) broken(v view) error {
 		return ended(v.err)
 	case v.Epoch != s.epoch:
 		return &ResyncError{Reason: OtherEpoch, Cursor: at, Position: v.Position}
+	case v.history != s.history:
+		return &ResyncError{Reason: OtherHistory, Cursor: at, Position: v.Position}
 	case s.version < v.Floor && s.floor < v.Floor:
 		// Tombstones are forgotten that the reader needs.
 		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
@@ -213,7 +251,7 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 		f.Version, f.More, f.Heartbeat = s.version, false, s.heartbeat
 	case FrameSynced, FrameBookmark, FrameChanges:
 		if !v.more {
-			f.Count, f.Digest = v.total.count, v.total.digest.sealed()
+			f.Count, f.Digest, f.Mark = v.total.count, v.total.digest.sealed(), v.mark
 		}
 	case FrameItems, FramePage:
 	}
@@ -245,7 +283,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	if err != nil {
 		return batch{}, err
 	}
-	stream.epoch, stream.floor = v.Epoch, v.Floor
+	stream.epoch, stream.floor, stream.history = v.Epoch, v.Floor, v.history
 	if err := feed.resumable(ctx, v.Position, w.Cursor); err != nil {
 		return batch{}, err
 	}
@@ -262,7 +300,7 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 		if v.more {
 			b.Floor = v.Floor
 		} else {
-			b.Count, b.Digest = v.total.count, v.total.digest.sealed()
+			b.Count, b.Digest, b.Mark = v.total.count, v.total.digest.sealed(), v.mark
 		}
 		// While the log is being read for the first time, its end is no end.
 		loading := v.more && len(v.entries) == 0

@@ -44,6 +44,10 @@ func (b batch) appendJSON(text []byte) []byte {
 		text = append(text, b.Digest.String()...)
 		text = append(text, '"')
 	}
+	if b.Mark != (Mark{}) {
+		text = append(text, `,"mark":`...)
+		text = appendString(text, b.Mark.String())
+	}
 	if len(b.entries) > 0 {
 		text = append(text, `,"items":[`...)
 		for n, e := range b.entries {

@@ -6,7 +6,8 @@
 // the page /status for administrators, /healthz and /readyz. A second one
 // (--metrics-listen) answers /metrics, and nothing that needs a credential; empty
 // turns it off. Every flag has an environment variable as fallback:
-// TRUEUP_CONTROLPLANE_ and the name of the flag in capitals with _ for -.
+// TRUEUP_CONTROLPLANE_ and the name of the flag in capitals with _ for -. /readyz
+// fails while the database cannot be read, or committed changes get no version.
 //
 // Rows of wanted state that somebody changes in the database by hand reach the
 // agents within minutes. What was archived is purged after seven days, once no

@@ -84,6 +84,9 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	logMetrics := cluster.NewLogMetrics(database.Log, logger)
+	logMetrics.Observe()
+	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
 	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: logger, Registerer: registry})
 	if err != nil {
@@ -108,7 +111,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 				return errors.New("cannot be read")
 			}
 			return nil
-		}}},
+		}}, {Name: "numbering", Func: logMetrics.Ready}},
 		OnListen: func(address net.Addr) {
 			logger.InfoContext(ctx, "listening", slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
 		},

@@ -259,38 +259,3 @@ func latencies(b *testing.B, s *sqlstore.Store, db *sql.DB, foreign string) (tim
 	reading.Wait()
 	return times, rate
 }
-
-// BenchmarkForeignSnapshot measures the batches of the sequencer while a stranger
-// holds a snapshot open, so that every row of the queue stays as a dead one.
-func BenchmarkForeignSnapshot(b *testing.B) {
-	book := benchfigures.Book{Out: os.Stdout}
-	s, db, url := benchDatabase(b)
-	var mu sync.Mutex
-	var took []float64
-	s.OnBatch = func(batch sqlstore.Batch) {
-		mu.Lock()
-		defer mu.Unlock()
-		took = append(took, float64(batch.Took.Microseconds())/1000)
-	}
-	stranger, err := connect(b, url).BeginTx(b.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	require.NoError(b, err)
-	defer stranger.Rollback() //nolint:errcheck // it has only read
-	_, err = stranger.ExecContext(b.Context(), `SELECT count(*) FROM state`)
-	require.NoError(b, err)
-	for b.Loop() {
-		o, stop := sequenced(b, s)
-		for round := range 4 {
-			rate := hammer(b, db, o, 0, 5*time.Second)
-			mu.Lock()
-			name := "sqlstore.foreign_snapshot." + strconv.Itoa(round)
-			book.Add(name+".batch_p50", benchfigures.Percentile(took, 0.5), "ms")
-			book.Add(name+".rate", rate, "1/s")
-			took = nil
-			mu.Unlock()
-		}
-		stop()
-	}
-	var dead int
-	require.NoError(b, db.QueryRowContext(b.Context(), `SELECT pg_relation_size('trueup_queue')`).Scan(&dead))
-	book.Add("sqlstore.foreign_snapshot.queue", float64(dead)/1e6, "MB")
-}

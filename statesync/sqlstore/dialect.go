@@ -29,6 +29,12 @@ func (d Dialect) String() string {
 	}
 }
 
+// positionColumns are what a position has beside its epoch and floor: the head, the
+// secret of the scope, and its newest mark.
+const positionColumns = `coalesce((SELECT max(version) FROM {p}log WHERE scope = s.scope), 0), s.secret,
+	coalesce((SELECT max(version) FROM {p}marks WHERE scope = s.scope), 0),
+	coalesce((SELECT mark FROM {p}marks WHERE scope = s.scope ORDER BY version DESC LIMIT 1), 0)`
+
 const (
 	columns = 5  // of the queue that Append fills
 	maxRows = 64 // in one statement; SQLite takes 32,766 parameters, but drivers look each up
@@ -39,35 +45,48 @@ const (
 type statements struct {
 	// enqueue inserts as many rows as its index, a power of two.
 	enqueue map[int]string
-	// lock makes the transaction the only one that sequences. It returns the
-	// origin that the log was last written in, an empty string, and something to
-	// ignore. lockOrigin has the server's timeline in place of the empty string.
+	// lock makes the transaction the only one that sequences, and limits its
+	// statements to $1, in milliseconds. It returns the origin that the log was last
+	// written in, an empty string, and something to ignore. lockOrigin has the
+	// server's timeline in place of the empty string.
 	lock, lockOrigin string
-	// candidate tries to become the leader, and returns what waits longest.
-	candidate string
-	// waiting returns whether the queue has rows.
-	waiting string
-	// move takes what the queue holds: it returns the scopes with their new
-	// heads and how many changes each got. SQLite needs more than one statement,
-	// which come after it, and may since it has one writer.
-	move      string
-	moveAfter []string
+	// elect tries to become the leader, and returns a snapshot. leftBehind returns
+	// whether the queue still has a row that became visible after the snapshot $1
+	// and not after $2.
+	elect, leftBehind string
+	// waiting returns whether the queue has rows that the snapshot $1 does not show,
+	// and queued how many of them, at most 100,000, and the age of the oldest in
+	// milliseconds.
+	waiting, queued string
+	// move takes what the queue holds beyond the snapshot $1, with $2 as its mark: it
+	// returns the scopes with their new heads and how many changes each got. Of more
+	// than one batch it takes nothing: plan lists the transactions, and moveSome
+	// takes those of $1. SQLite needs more than one statement, which come after it,
+	// and may since it has one writer.
+	move, plan, moveSome string
+	moveAfter            []string
+	// markAfter leaves the mark $1, and emptied empties the queue, where move does
+	// not.
+	markAfter, emptied string
 
 	read, position, positions, scopes string
-	readers, reported, staleEpoch     string
-	now                               string
+	readers, reported                 string
+	ahead, otherEpoch, reportedEpoch  string
+	marked, pruneMarks                string
+	now, durable                      string
 	cut, raise, forget                string
 	newEpochs                         string
 	origin, setOrigin                 string
 }
 
 // statements returns what both dialects say alike, with the difference filled in.
-func (d Dialect) statements(prefix string) statements {
+func (d Dialect) statements(prefix string, maxBatch int) statements {
 	now, random := `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`, `lower(hex(randomblob(16)))`
 	if d == PostgreSQL {
 		now, random = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`, `replace(gen_random_uuid()::text, '-', '')`
 	}
 	in := strings.NewReplacer("{p}", prefix, "{now}", now, "{random}", random).Replace
+	positionColumns := in(positionColumns)
 	s := statements{enqueue: map[int]string{}}
 	for size := 1; size <= maxRows; size *= 2 {
 		var text strings.Builder
@@ -82,23 +101,31 @@ func (d Dialect) statements(prefix string) statements {
 		s.enqueue[size] = text.String()
 	}
 	s.now = in(`SELECT {now}`)
-	const head = `coalesce((SELECT max(version) FROM {p}log WHERE scope = s.scope), 0)`
 	// One statement sees one moment.
-	s.read = in(`SELECT s.epoch, s.floor, ` + head + `, l.version, l.collection, l.id, l.deleted, l.value
+	s.read = in(`SELECT s.epoch, s.floor, ` + positionColumns + `, (SELECT mark FROM {p}marks WHERE scope = $1 AND version = $2),
+			l.version, l.collection, l.id, l.deleted, l.value
 		FROM {p}scopes s LEFT JOIN (
 			SELECT version, collection, id, deleted, value FROM {p}log WHERE scope = $1 AND version > $2 ORDER BY version LIMIT $3
 		) l ON true WHERE s.scope = $1 ORDER BY l.version`)
-	s.position = in(`SELECT s.epoch, s.floor, ` + head + ` FROM {p}scopes s WHERE s.scope = $1`)
+	s.position = in(`SELECT s.epoch, s.floor, ` + positionColumns + ` FROM {p}scopes s WHERE s.scope = $1`)
 	s.scopes = in(`SELECT scope FROM {p}scopes ORDER BY scope`)
-	s.readers = in(`SELECT reader, session, sequence, epoch, version, body, at FROM {p}readers WHERE scope = $1 ORDER BY reader`)
-	s.reported = in(`INSERT INTO {p}readers (scope, reader, session, sequence, epoch, version, body, at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, {now})
+	s.readers = in(`SELECT reader, session, sequence, epoch, version, mark, body, at FROM {p}readers WHERE scope = $1 ORDER BY reader`)
+	s.reported = in(`INSERT INTO {p}readers (scope, reader, session, sequence, epoch, version, mark, body, at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now})
 		ON CONFLICT (scope, reader) DO UPDATE SET session = excluded.session, sequence = excluded.sequence,
-			epoch = excluded.epoch, version = excluded.version, body = excluded.body, at = excluded.at
+			epoch = excluded.epoch, version = excluded.version, mark = excluded.mark, body = excluded.body, at = excluded.at
 		WHERE {p}readers.session < excluded.session
 			OR ({p}readers.session = excluded.session AND {p}readers.sequence < excluded.sequence)`)
-	s.staleEpoch = in(`UPDATE {p}scopes SET epoch = {random} WHERE scope = $1 AND epoch = $2
-		AND $3 > coalesce((SELECT max(version) FROM {p}log WHERE scope = $1), 0)`)
+	// Readers whose lease runs and that are above the head.
+	s.ahead = in(`SELECT count(*) FROM {p}readers WHERE scope = $1 AND epoch = $2 AND at > {now} - $3
+		AND version > coalesce((SELECT max(version) FROM {p}log WHERE scope = $1), 0)`)
+	s.otherEpoch = in(`UPDATE {p}scopes SET epoch = {random} WHERE scope = $1 AND epoch = $2`)
+	s.reportedEpoch = in(`UPDATE {p}scopes SET epoch = {random}, renewed = {now} WHERE scope = $1 AND epoch = $2 AND renewed <= {now} - $3`)
+	s.marked = in(`SELECT s.epoch, s.secret, s.floor, coalesce((SELECT min(version) FROM {p}marks WHERE scope = $1), 0),
+			(SELECT mark FROM {p}marks WHERE scope = $1 AND version = $2)
+		FROM {p}scopes s WHERE s.scope = $1`)
+	s.pruneMarks = in(`DELETE FROM {p}marks WHERE scope = $1 AND (version < (SELECT floor FROM {p}scopes WHERE scope = $1)
+		OR version < (SELECT version FROM {p}marks WHERE scope = $1 ORDER BY version DESC LIMIT 1 OFFSET $2))`)
 	s.newEpochs = in(`UPDATE {p}scopes SET epoch = {random}`)
 	s.setOrigin = in(`UPDATE {p}meta SET origin = $1 WHERE one = 1`)
 	// The newest item stays whatever it is: it is the head.
@@ -110,7 +137,7 @@ func (d Dialect) statements(prefix string) statements {
 	case SQLite:
 		sqlite(&s, in)
 	case PostgreSQL:
-		postgresql(&s, in)
+		postgresql(&s, in, maxBatch)
 	}
 	return s
 }

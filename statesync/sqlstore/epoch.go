@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // NewEpoch gives every scope another epoch, so that all readers begin anew. Call
@@ -17,8 +19,10 @@ func (s *Store) NewEpoch(ctx context.Context) error {
 		return err
 	}
 	err := s.retry(ctx, func() error {
+		ctx, cancel := s.within(ctx)
+		defer cancel()
 		return s.transact(ctx, func(tx *sql.Tx) error {
-			if _, _, err := s.exclude(ctx, tx, s.sql.lock); err != nil {
+			if _, _, err := s.exclude(ctx, tx, s.sql.lock, s.statementLimit()); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, s.sql.newEpochs)
@@ -32,26 +36,34 @@ func (s *Store) NewEpoch(ctx context.Context) error {
 	return nil
 }
 
-// renew gives the scope another epoch if its head in this one is below version,
-// which somebody has seen: the log has lost what came after.
-func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch string, version uint64) (renewed bool, err error) {
-	result, err := tx.ExecContext(ctx, s.sql.staleEpoch, scope, epoch, int64(version)) //nolint:gosec // a version
+// renew gives the scope another epoch by the statement, unless it has another than
+// the given one: the log has lost what was read from it.
+func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch, why, statement string, args ...any) error {
+	// An epoch that was read must outlive the server.
+	if s.sql.durable != "" {
+		if _, err := tx.ExecContext(ctx, s.sql.durable); err != nil {
+			return err
+		}
+	}
+	result, err := tx.ExecContext(ctx, statement, append([]any{scope, epoch}, args...)...)
 	if err != nil {
-		return false, err
+		return err
 	}
 	n, err := result.RowsAffected()
 	if n > 0 {
 		s.logger().ErrorContext(ctx, "the log has lost what was read from it: was the database restored? The scope has another epoch now",
-			slog.String("scope", scope), slog.String("epoch", epoch), slog.Uint64("version", version))
+			slog.String("scope", scope), slog.String("epoch", epoch), slog.String("why", why))
+		s.happened(Event{Kind: EventEpoch, Scope: scope})
 	}
-	return n > 0, err
+	return err
 }
 
-// exclude makes tx the only one that sequences, by the given statement, and
-// returns the origin of the log and the timeline that the server is on.
-func (s *Store) exclude(ctx context.Context, tx *sql.Tx, lock string) (origin, timeline string, err error) {
+// exclude makes tx the only one that sequences, by the given statement, each of
+// whose further ones may take as long as limit. It returns the origin of the log
+// and the timeline that the server is on.
+func (s *Store) exclude(ctx context.Context, tx *sql.Tx, lock string, limit time.Duration) (origin, timeline string, err error) {
 	var ignored any
-	if err := tx.QueryRowContext(ctx, lock).Scan(&origin, &timeline, &ignored); err != nil {
+	if err := tx.QueryRowContext(ctx, lock, strconv.FormatInt(limit.Milliseconds(), 10)).Scan(&origin, &timeline, &ignored); err != nil {
 		return "", "", fmt.Errorf("lock: %w", err)
 	}
 	return origin, timeline, nil
@@ -73,6 +85,8 @@ func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
 	}
 	var o origin
 	var timeline string
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	err := on.QueryRowContext(ctx, s.sql.origin).Scan(&o.base, &timeline)
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && slices.Contains([]string{"0A000", "42501", "42883"}, state.SQLState()) {
@@ -88,12 +102,12 @@ func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
 
 // lockBatch makes tx the only one that sequences. If the log comes from another
 // origin, all scopes get another epoch before anything gets a version.
-func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin) (changed bool, err error) {
+func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin, limit time.Duration) (changed bool, err error) {
 	if !from.known {
-		_, _, err := s.exclude(ctx, tx, s.sql.lock)
+		_, _, err := s.exclude(ctx, tx, s.sql.lock, limit)
 		return false, err
 	}
-	before, timeline, err := s.exclude(ctx, tx, s.sql.lockOrigin)
+	before, timeline, err := s.exclude(ctx, tx, s.sql.lockOrigin, limit)
 	if err != nil {
 		return false, err
 	}
@@ -108,6 +122,7 @@ func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin) (changed
 		return true, nil
 	}
 	s.logger().ErrorContext(ctx, "the database was restored, moved or failed over: all scopes have another epoch now", slog.String("before", before), slog.String("now", now))
+	s.happened(Event{Kind: EventEpoch})
 	_, err = tx.ExecContext(ctx, s.sql.newEpochs)
 	return true, err
 }

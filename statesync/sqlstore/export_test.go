@@ -1,5 +1,15 @@
 package sqlstore
 
+import (
+	"context"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// MarkRead returns the newest mark of the scope that was read.
+func MarkRead(s *Store, scope string) statesync.Mark { return s.watcher.reads([]string{scope})[scope] }
+
 // Waiting returns how many wait for the scope.
 func Waiting(s *Store, scope string) int {
 	s.watcher.mu.Lock()
@@ -9,3 +19,28 @@ func Waiting(s *Store, scope string) int {
 	}
 	return 0
 }
+
+// SetMaxBatch sets how many changes a batch has at most. It must be called before
+// the first use but for Migrate.
+func SetMaxBatch(s *Store, n int) {
+	s.maxBatch = n
+	_ = s.ready()
+	s.sql = s.Dialect.statements(s.prefix(), s.batchRows())
+}
+
+// SetLimit sets how long a statement may take.
+func SetLimit(s *Store, limit time.Duration) { s.limit = limit }
+
+// Fail has the store note a failure of its sequencer, as if it had last moved that
+// long ago, and Move that it moves.
+func Fail(ctx context.Context, s *Store, err error, ago time.Duration) {
+	s.progress.mu.Lock()
+	if s.progress.good.IsZero() {
+		s.progress.good = time.Now().Add(-ago)
+	}
+	s.progress.mu.Unlock()
+	(&running{store: s}).failing(ctx, err)
+}
+
+// Move has the store note that its queue moves.
+func Move(ctx context.Context, s *Store) { s.moving(ctx, nothingSeen) }

@@ -17,7 +17,8 @@ func TestNothingIsSkippedOnPostgreSQLWhateverFails(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	one := openPostgreSQL(t, url, &sqlstore.Store{})
-	two := openPostgreSQL(t, url, &sqlstore.Store{})
+	// One that sequences under other defaults of its sessions.
+	two := openPostgreSQL(t, with(with(url, "default_transaction_isolation", "serializable"), "synchronous_commit", "off"), &sqlstore.Store{})
 	three := start(t, openPostgreSQL(t, url, &sqlstore.Store{}))
 	admin := connect(t, url)
 	s := &storm{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,10 +19,10 @@ func (s *Store) logChannel() string  { return s.prefix() + "log" }
 func (r *running) announce(heads []moved) {
 	names := make([]string, 0, len(heads))
 	for _, m := range heads {
-		r.watcher.rise(m.scope, m.head)
+		r.store.watcher.rise(m.scope, m.head)
 		names = append(names, m.scope)
 	}
-	if r.Dialect != PostgreSQL || r.Listen == nil || len(names) == 0 {
+	if r.store.Dialect != PostgreSQL || r.store.Listen == nil || len(names) == 0 {
 		return
 	}
 	for {
@@ -43,19 +44,26 @@ func (r *running) announce(heads []moved) {
 func (r *running) notifier(ctx context.Context) error {
 	return r.supervise(ctx, "notifier", func(ctx context.Context) error {
 		for {
-			channel, payload := r.wakeChannel(), ""
+			channel, payload := r.store.wakeChannel(), ""
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-r.notifyWake:
 			case scopes := <-r.notify:
-				channel, payload = r.logChannel(), scopeList(scopes)
+				channel, payload = r.store.logChannel(), r.id+" "+scopeList(scopes)
 			}
-			if _, err := r.DB.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
+			if err := r.send(ctx, channel, payload); err != nil {
 				return fmt.Errorf("notify: %w", err)
 			}
 		}
 	})
+}
+
+func (r *running) send(ctx context.Context, channel, payload string) error {
+	ctx, cancel := r.store.within(ctx)
+	defer cancel()
+	_, err := r.store.DB.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
+	return err
 }
 
 // scopeList is empty for all scopes.
@@ -78,18 +86,22 @@ func scopeList(scopes []string) string {
 // listen hears what other processes notify. While it does not, polling goes on.
 func (r *running) listen(ctx context.Context) error {
 	return r.supervise(ctx, "listener", func(ctx context.Context) error {
-		channels := []string{r.wakeChannel(), r.logChannel()}
-		err := r.Listen(ctx, channels, func() {
-			r.watcher.stale(nil)
-			signal(r.wake)
+		channels := []string{r.store.wakeChannel(), r.store.logChannel()}
+		err := r.store.Listen(ctx, channels, func() {
+			r.store.watcher.stale(nil)
+			signal(r.store.wake)
 		}, func(channel, payload string) {
-			if channel == r.wakeChannel() {
-				signal(r.wake)
+			if channel == r.store.wakeChannel() {
+				signal(r.store.wake)
 				return
 			}
+			from, list, _ := strings.Cut(payload, " ")
+			if from == r.id {
+				return // this process has announced it to itself
+			}
 			var scopes []string // nil if it cannot be read: all
-			_ = json.Unmarshal([]byte(payload), &scopes)
-			r.watcher.stale(scopes)
+			_ = json.Unmarshal([]byte(list), &scopes)
+			r.store.watcher.stale(scopes)
 		})
 		return fmt.Errorf("listen: %w", err)
 	})
@@ -98,7 +110,7 @@ func (r *running) listen(ctx context.Context) error {
 // keepPruned prunes now and then. Of several processes that do, each finds less.
 func (r *running) keepPruned(ctx context.Context) error {
 	return r.supervise(ctx, "pruning", func(ctx context.Context) error {
-		every := time.NewTicker(r.pruneEvery())
+		every := time.NewTicker(r.store.pruneEvery())
 		defer every.Stop()
 		for {
 			select {
@@ -106,7 +118,7 @@ func (r *running) keepPruned(ctx context.Context) error {
 				return nil
 			case <-every.C:
 			}
-			if err := r.Prune(ctx); err != nil {
+			if err := r.store.Prune(ctx); err != nil {
 				return err
 			}
 		}

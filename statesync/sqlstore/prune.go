@@ -16,7 +16,8 @@ func (s *Store) pruneEvery() time.Duration { return cmp.Or(s.PruneEvery, default
 
 // Prune drops the tombstones that are older than Retention and were applied by
 // every reader whose lease runs, and raises the floor of their scopes in the same
-// transaction. One scope that fails does not hold back the others; the error
+// transaction. Marks go with what is below the floor; of those above it the newest
+// 100,000 of a scope are kept. One scope that fails does not hold back the others; the error
 // joins those of all scopes. Start calls Prune now and then.
 func (s *Store) Prune(ctx context.Context) error {
 	scopes, err := s.Scopes(ctx)
@@ -26,6 +27,8 @@ func (s *Store) Prune(ctx context.Context) error {
 	var errs []error
 	for _, scope := range scopes {
 		err := s.retry(ctx, func() error {
+			ctx, cancel := s.within(ctx)
+			defer cancel()
 			return s.transact(ctx, func(tx *sql.Tx) error { return s.prune(ctx, tx, scope) })
 		})
 		if err != nil {
@@ -47,9 +50,9 @@ func (s *Store) prune(ctx context.Context, tx *sql.Tx, scope string) error {
 	if _, err := tx.ExecContext(ctx, s.sql.raise, 0, scope); err != nil {
 		return err
 	}
-	var p statesync.Position
+	var p place
 	var millis int64
-	if err := tx.QueryRowContext(ctx, s.sql.position, scope).Scan(&p.Epoch, &p.Floor, &p.Head); err != nil {
+	if err := tx.QueryRowContext(ctx, s.sql.position, scope).Scan(p.into()...); err != nil {
 		return err
 	}
 	if err := tx.QueryRowContext(ctx, s.sql.now).Scan(&millis); err != nil {
@@ -59,17 +62,19 @@ func (s *Store) prune(ctx context.Context, tx *sql.Tx, scope string) error {
 	if err != nil {
 		return err
 	}
-	horizon := int64(min(statesync.Horizon(p, readers, time.UnixMilli(millis), s.lease()), math.MaxInt64))
+	horizon := int64(min(statesync.Horizon(p.Position, readers, time.UnixMilli(millis), s.lease()), math.MaxInt64))
 	var cut int64
 	if err := tx.QueryRowContext(ctx, s.sql.cut, scope, horizon, s.retention().Milliseconds()).Scan(&cut); err != nil {
 		return err
 	}
-	if cut == 0 {
-		return nil
+	if cut > 0 {
+		if _, err := tx.ExecContext(ctx, s.sql.raise, cut, scope); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, s.sql.forget, scope, cut); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.ExecContext(ctx, s.sql.raise, cut, scope); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, s.sql.forget, scope, cut)
+	_, err = tx.ExecContext(ctx, s.sql.pruneMarks, scope, maxKeptMarks-1)
 	return err
 }

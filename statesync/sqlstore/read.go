@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -19,7 +18,9 @@ func (s *Store) Read(ctx context.Context, scope string, after uint64, limit int)
 	if limit < 1 {
 		return statesync.Page{}, invalid(fmt.Errorf("limit: is %d, must be at least 1", limit))
 	}
-	found, err := s.readPage(ctx, scope, int64(min(after, math.MaxInt64)), limit, &page)
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	found, err := s.readPage(ctx, scope, int64(min(after, maxVersion)), limit, &page) //nolint:gosec // bounded
 	if err != nil {
 		return statesync.Page{}, fmt.Errorf("read scope %q: %w", scope, err)
 	}
@@ -38,14 +39,19 @@ func (s *Store) readPage(ctx context.Context, scope string, after int64, limit i
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		found = true
-		var version sql.NullInt64
+		var at place
+		var since, version sql.NullInt64
 		var collection, id sql.NullString
 		var deleted sql.NullBool
 		var value []byte
-		if err := rows.Scan(&page.Epoch, &page.Floor, &page.Head, &version, &collection, &id, &deleted, &value); err != nil {
+		if err := rows.Scan(append(at.into(), &since, &version, &collection, &id, &deleted, &value)...); err != nil {
 			return found, err
 		}
+		if !found {
+			page.Position = at.position(scope)
+			page.Since = seal(at.secret, scope, uint64(after), since.Int64) //nolint:gosec // bounded
+		}
+		found = true
 		if !version.Valid {
 			continue // there is nothing above after
 		}
@@ -64,6 +70,8 @@ func (s *Store) Scopes(ctx context.Context) ([]string, error) {
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	scopes, err := collect(ctx, s.readDB(), func(row *sql.Rows, scope *string) error { return row.Scan(scope) }, s.sql.scopes)
 	if err != nil {
 		return nil, fmt.Errorf("scopes: %w", err)
@@ -72,15 +80,17 @@ func (s *Store) Scopes(ctx context.Context) ([]string, error) {
 }
 
 func (s *Store) position(ctx context.Context, scope string) (statesync.Position, error) {
-	var p statesync.Position
-	err := s.readDB().QueryRowContext(ctx, s.sql.position, scope).Scan(&p.Epoch, &p.Floor, &p.Head)
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	var p place
+	err := s.readDB().QueryRowContext(ctx, s.sql.position, scope).Scan(p.into()...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return p, unknown(scope)
+		return statesync.Position{}, unknown(scope)
 	case err != nil:
-		return p, fmt.Errorf("position of scope %q: %w", scope, err)
+		return statesync.Position{}, fmt.Errorf("position of scope %q: %w", scope, err)
 	}
-	return p, nil
+	return p.position(scope), nil
 }
 
 func unknown(scope string) error { return fmt.Errorf("%w %q", statesync.ErrUnknownScope, scope) }

@@ -13,9 +13,12 @@ import (
 
 // Report is what [statesync.Readers] says.
 //
-// A reader that has applied a version above the head, in the epoch of the log,
-// proves that the log has lost what it had: the database was restored, or failed
-// over, unnoticed. The scope then gets another epoch, and its readers begin anew.
+// A reader whose mark this log has made and does not have proves that the log has
+// lost what it had: the database was restored, or failed over, unnoticed. So do two
+// readers that have applied versions above the head, in the epoch of the log; one
+// may be faulty. The scope then gets another epoch, and its readers begin anew. A
+// report that is not stored proves nothing, and within ten minutes after such a
+// change of the epoch reports do not cause another.
 func (s *Store) Report(ctx context.Context, scope string, r statesync.Report) (stored bool, err error) {
 	if err := s.ready(); err != nil {
 		return false, err
@@ -30,6 +33,8 @@ func (s *Store) Report(ctx context.Context, scope string, r statesync.Report) (s
 	}
 	var renewed bool
 	err = s.retry(ctx, func() error {
+		ctx, cancel := s.within(ctx)
+		defer cancel()
 		return s.transact(ctx, func(tx *sql.Tx) error {
 			var err error
 			stored, renewed, err = s.report(ctx, tx, scope, r)
@@ -52,7 +57,7 @@ func (s *Store) report(ctx context.Context, tx *sql.Tx, scope string, r statesyn
 	}
 	// It writes first: SQLite would not let a transaction that has read write
 	// after another has written.
-	result, err := tx.ExecContext(ctx, s.sql.reported, scope, r.Reader, int64(r.Session), int64(r.Sequence), r.Applied.Epoch, int64(r.Applied.Version), body) //nolint:gosec // checked above
+	result, err := tx.ExecContext(ctx, s.sql.reported, scope, r.Reader, int64(r.Session), int64(r.Sequence), r.Applied.Epoch, int64(r.Applied.Version), r.Applied.Mark.String(), body) //nolint:gosec // checked above
 	if err != nil {
 		return false, false, err
 	}
@@ -60,19 +65,47 @@ func (s *Store) report(ctx context.Context, tx *sql.Tx, scope string, r statesyn
 	if err != nil {
 		return false, false, err
 	}
-	var p statesync.Position
-	err = tx.QueryRowContext(ctx, s.sql.position, scope).Scan(&p.Epoch, &p.Floor, &p.Head)
+	var p place
+	err = tx.QueryRowContext(ctx, s.sql.position, scope).Scan(p.into()...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, false, unknown(scope)
 	case err != nil:
 		return false, false, err
 	}
-	if r.Applied.Epoch != p.Epoch || r.Applied.Version <= p.Head {
+	if n == 0 || r.Applied.Epoch != p.Epoch {
 		return n > 0, false, nil
 	}
-	renewed, err = s.renew(ctx, tx, scope, p.Epoch, r.Applied.Version)
-	return n > 0, renewed, err
+	why, err := s.proof(ctx, tx, scope, r, p)
+	if err != nil || why == "" {
+		return true, false, err
+	}
+	return true, true, s.renewReported(ctx, tx, scope, why)
+}
+
+// proof returns why the report, which is stored, proves that the log has lost
+// commits. It returns nothing if it does not.
+func (s *Store) proof(ctx context.Context, tx *sql.Tx, scope string, r statesync.Report, p place) (why string, err error) {
+	if mark := r.Applied.Mark; mark != (statesync.Mark{}) && mark != p.position(scope).Mark {
+		_, lost, err := s.hasMark(ctx, tx, scope, mark)
+		switch {
+		case err != nil:
+			return "", err
+		case lost:
+			return "a reader reports a mark that the log has lost", nil
+		}
+	}
+	if r.Applied.Version <= p.Head {
+		return "", nil
+	}
+	var ahead int
+	if err := tx.QueryRowContext(ctx, s.sql.ahead, scope, p.Epoch, s.lease().Milliseconds()).Scan(&ahead); err != nil {
+		return "", err
+	}
+	if ahead >= 2 {
+		return "two readers report versions above the head", nil
+	}
+	return "", nil
 }
 
 // Readers is what [statesync.Readers] says. The times are the database's.
@@ -83,6 +116,8 @@ func (s *Store) Readers(ctx context.Context, scope string) ([]statesync.Reader, 
 	if _, err := s.position(ctx, scope); err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	list, err := s.readersOf(ctx, s.readDB(), scope)
 	if err != nil {
 		return nil, fmt.Errorf("readers of scope %q: %w", scope, err)
@@ -94,7 +129,11 @@ func (s *Store) readersOf(ctx context.Context, from querier, scope string) ([]st
 	return collect(ctx, from, func(row *sql.Rows, r *statesync.Reader) error {
 		var body []byte
 		var at int64
-		err := row.Scan(&r.Reader, &r.Session, &r.Sequence, &r.Applied.Epoch, &r.Applied.Version, &body, &at)
+		var mark string
+		if err := row.Scan(&r.Reader, &r.Session, &r.Sequence, &r.Applied.Epoch, &r.Applied.Version, &mark, &body, &at); err != nil {
+			return err
+		}
+		err := r.Applied.Mark.UnmarshalText([]byte(mark))
 		if body != nil {
 			r.Body = body
 		}

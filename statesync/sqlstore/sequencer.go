@@ -4,26 +4,24 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"time"
 )
 
 const (
-	// stuck is how long a standby watches one row wait in the queue before it
-	// moves it itself: the leader is dead and its lock not, or a pooler lost it.
-	stuck = time.Second
-	// acting is how long it then goes on.
-	acting = 30 * time.Second
 	// longestRest bounds the pause between batches, restOf what each change adds
 	// to it: who commits alone is not kept waiting, and many make large batches.
 	longestRest = 2 * time.Millisecond
 	restOf      = 200 * time.Microsecond
 	// lookAgain is how often the whole queue is looked at, rows of transactions
-	// that were seen included: somebody may have loaded some from a dump.
+	// that were seen included, when there is nothing else to do: some may have been
+	// loaded from a dump.
 	lookAgain = 10 * time.Minute
+	// maxLimit bounds how long one batch may take at last. Its limit doubles each
+	// time that it was too short.
+	maxLimit = 20 * time.Minute
 )
 
 // session is a *sql.DB or *sql.Conn.
@@ -34,77 +32,74 @@ type session interface {
 }
 
 func (r *running) sequence(ctx context.Context) error {
+	s := r.store
+	limit := s.statementLimit()
 	return r.supervise(ctx, "sequencer", func(ctx context.Context) error {
-		// Others may have taken over meanwhile.
-		r.watcher.stale(nil)
+		// Another process may have taken over meanwhile.
+		s.watcher.stale(nil)
+		work := &sequencer{running: r, limit: limit, seen: nothingSeen, again: time.Now().Add(lookAgain)}
 		var err error
-		if r.Dialect == PostgreSQL {
-			err = r.sequenceOnConnection(ctx)
+		if s.Dialect == PostgreSQL {
+			err = work.onConnection(ctx)
 		} else {
-			err = r.sequenceOn(ctx, r.DB, func(context.Context, bool) (bool, error) { return true, nil })
+			err = work.run(ctx, s.DB, func(context.Context, bool) (bool, error) { return true, nil })
 		}
-		if err != nil && ctx.Err() == nil && r.OnBatch != nil {
-			r.OnBatch(Batch{Err: err})
+		limit = work.limit
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if work.leads {
+			s.logger().WarnContext(ctx, "this process numbers no more", slog.Any("error", err))
+			s.happened(Event{Kind: EventLost, Err: err})
+		}
+		r.failing(ctx, err)
+		if s.OnBatch != nil {
+			s.OnBatch(Batch{Err: err})
 		}
 		return err
 	})
 }
 
-// sequenceOnConnection sequences while a session holds the advisory lock, and is
-// a standby while another does. The lock keeps standbys from competing for the
-// row that makes a batch exclusive, and has no part in what is correct.
-func (r *running) sequenceOnConnection(ctx context.Context) error {
-	conn, err := r.DB.Conn(ctx)
-	if err != nil {
-		return err
+// failing reports what is new about a failure.
+func (r *running) failing(ctx context.Context, err error) {
+	s := r.store
+	stuck, full := s.progress.failing(err, s.patience())
+	if full {
+		s.logger().ErrorContext(ctx, "the database has no space left: nothing is numbered until it has", slog.Any("error", err))
+		s.happened(Event{Kind: EventFull, Err: err})
 	}
-	// Closed, not given back to the pool: the end of the session ends its lock.
-	defer func() {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-		_ = conn.Close()
-	}()
-	var leads bool
-	var oldest int64
-	var since, actsUntil time.Time
-	return r.sequenceOn(ctx, conn, func(ctx context.Context, woken bool) (bool, error) {
-		switch {
-		case leads || time.Now().Before(actsUntil):
-			return true, nil
-		case woken:
-			signal(r.notifyWake)
-			return false, nil
-		}
-		var first sql.NullInt64
-		if err := conn.QueryRowContext(ctx, r.sql.candidate, r.lockKey("sequence")).Scan(&leads, &first); err != nil {
-			return false, err
-		}
-		now := time.Now()
-		switch {
-		case leads:
-			return true, nil
-		case !first.Valid:
-			since = time.Time{}
-		case first.Int64 != oldest || since.IsZero():
-			oldest, since = first.Int64, now
-		case now.Sub(since) >= stuck:
-			r.logger().WarnContext(ctx, "the sequencer holds its lock and does not work: taking over")
-			actsUntil = now.Add(acting)
-			since = time.Time{}
-			return true, nil
-		}
-		return false, nil
-	})
+	if stuck {
+		s.logger().ErrorContext(ctx, "the queue is stuck: committed changes get no version", slog.Duration("after", s.patience()), slog.Any("error", err))
+		s.happened(Event{Kind: EventStuck, Err: err})
+	}
 }
 
-// sequenceOn moves what is committed, at every Wake and Poll, whenever leads
-// returns true.
-func (r *running) sequenceOn(ctx context.Context, on session, leads func(ctx context.Context, woken bool) (bool, error)) error {
-	from, err := r.findOrigin(ctx, on)
-	if err != nil {
+// sequencer numbers on one session. It belongs to one goroutine.
+type sequencer struct {
+	running *running
+	on      session
+	from    origin
+	leads   bool
+	// limit is how long a statement of a batch may take.
+	limit time.Duration
+	// seen is a snapshot whose rows were moved, and again when the whole queue is
+	// looked at next.
+	seen  string
+	again time.Time
+	// backlog are the batches that are left of a queue which is too long for one,
+	// each a list of transactions.
+	backlog [][]int64
+}
+
+// run moves what is committed, at every Wake and Poll, whenever leads returns true.
+func (q *sequencer) run(ctx context.Context, on session, leads func(ctx context.Context, woken bool) (bool, error)) error {
+	s := q.running.store
+	q.on = on
+	var err error
+	if q.from, err = s.findOrigin(ctx, on); err != nil {
 		return err
 	}
-	seen, again := nothingSeen, time.Now().Add(lookAgain)
-	poll := time.NewTicker(r.poll())
+	poll := time.NewTicker(s.poll())
 	defer poll.Stop()
 	// The first batch looks at the origin, even when there is nothing to move.
 	for first, woken := true, false; ; {
@@ -114,33 +109,71 @@ func (r *running) sequenceOn(ctx context.Context, on session, leads func(ctx con
 		}
 		// An idle database is asked, not written to.
 		if active && !woken && !first {
-			if err := on.QueryRowContext(ctx, r.sql.waiting, seen).Scan(&active); err != nil {
+			if active, err = q.waits(ctx); err != nil {
 				return fmt.Errorf("queue: %w", err)
 			}
 		}
 		if active {
-			if time.Now().After(again) {
-				seen, again = nothingSeen, time.Now().Add(lookAgain)
-			}
-			began := time.Now()
-			var changes int
-			if seen, changes, err = r.batch(ctx, on, from, seen); err != nil {
+			if err := q.moveAll(ctx); err != nil {
 				return fmt.Errorf("batch: %w", err)
 			}
 			first = false
-			// Up to as long again belongs to the writers, and makes the next batch
-			// larger.
-			rest(ctx, min(time.Since(began), time.Duration(changes)*restOf, longestRest))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.wake:
+		case <-s.wake:
 			woken = true
 		case <-poll.C:
 			woken = false
 		}
 	}
+}
+
+// waits reports whether there is something to move.
+func (q *sequencer) waits(ctx context.Context) (waits bool, err error) {
+	if waits, err = q.beyond(ctx, q.seen); err != nil || waits {
+		return waits, err
+	}
+	q.running.store.moving(ctx, q.seen)
+	if time.Now().Before(q.again) {
+		return false, nil
+	}
+	q.again = time.Now().Add(lookAgain)
+	if waits, err = q.beyond(ctx, nothingSeen); waits {
+		q.seen = nothingSeen
+	}
+	return waits, err
+}
+
+// beyond reports whether the queue has rows that the snapshot does not show.
+func (q *sequencer) beyond(ctx context.Context, snapshot string) (waits bool, err error) {
+	ctx, cancel := q.running.store.within(ctx)
+	defer cancel()
+	err = q.on.QueryRowContext(ctx, q.running.store.sql.waiting, snapshot).Scan(&waits)
+	return waits, err
+}
+
+// moveAll moves one batch, or as many as a long queue has.
+func (q *sequencer) moveAll(ctx context.Context) error {
+	for ctx.Err() == nil {
+		began := time.Now()
+		changes, complete, err := q.batch(ctx)
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) || canceled(err) {
+				q.limit = min(2*q.limit, maxLimit)
+			}
+			return err
+		}
+		q.limit = q.running.store.statementLimit()
+		// Up to as long again belongs to the writers, and makes the next batch
+		// larger.
+		rest(ctx, min(time.Since(began), time.Duration(changes)*restOf, longestRest))
+		if complete {
+			return nil
+		}
+	}
+	return nil
 }
 
 // moved is a scope that a batch has touched.
@@ -153,56 +186,52 @@ type moved struct {
 // nothingSeen is a snapshot from before the first transaction.
 const nothingSeen = "1:1:"
 
-// batch gives versions to everything that is committed. What the snapshot seen
-// has shown was moved before; it returns the one that this batch has seen, and how
-// many changes it moved.
-func (r *running) batch(ctx context.Context, on session, from origin, seen string) (now string, changes int, err error) {
+// batch gives versions to what is committed beyond the snapshot that was seen, or to
+// the first transactions of it. It returns how many changes that were, and whether
+// they were all.
+func (q *sequencer) batch(ctx context.Context) (changes int, complete bool, err error) {
+	s := q.running.store
 	began := time.Now()
-	var heads []moved
-	var changed bool
-	err = transact(ctx, on, func(tx *sql.Tx) error {
+	// The server gives up first.
+	limited, cancel := context.WithTimeout(ctx, q.limit+q.limit/2)
+	defer cancel()
+	var done batch
+	err = s.transactOn(limited, q.on, func(tx *sql.Tx) error {
 		var err error
-		if changed, err = r.lockBatch(ctx, tx, from); err != nil {
-			return err
-		}
-		// Another server's transactions have other numbers.
-		if changed || !from.known && r.Dialect == PostgreSQL {
-			seen = nothingSeen
-		}
-		heads, err = collect(ctx, tx, func(row *sql.Rows, m *moved) error {
-			return row.Scan(&now, &m.scope, &m.head, &m.changes)
-		}, r.sql.move, seen)
-		heads = slices.DeleteFunc(heads, func(m moved) bool { return m.scope == "" })
-		switch {
-		case err != nil:
-			return err
-		case len(heads) == 0 && !changed:
-			return errIdle
-		}
-		for _, statement := range r.sql.moveAfter {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
+		done, err = q.move(limited, tx)
+		return err
 	})
 	switch {
 	case errors.Is(err, errIdle):
-		return cmp.Or(now, seen), 0, nil
+		q.advance(ctx, done)
+		return 0, done.complete, nil
 	case err != nil:
-		return seen, 0, err
+		return 0, false, err
 	}
-	if changed {
-		r.watcher.stale(nil)
+	q.advance(ctx, done)
+	if done.renewed {
+		// What was known is of the history before.
+		s.watcher.lost(scopesOf(done.heads))
+		s.watcher.stale(nil)
 	}
-	r.announce(heads)
-	for _, m := range heads {
+	q.running.announce(done.heads)
+	for _, m := range done.heads {
+		q.running.heads[m.scope] = m.head
 		changes += m.changes
 	}
-	if r.OnBatch != nil {
-		r.OnBatch(Batch{Changes: changes, Scopes: len(heads), Took: time.Since(began)})
+	if s.OnBatch != nil {
+		s.OnBatch(Batch{Changes: changes, Scopes: len(done.heads), Took: time.Since(began)})
 	}
-	return cmp.Or(now, seen), changes, nil
+	return changes, done.complete, nil
+}
+
+// advance notes what a batch has seen and left.
+func (q *sequencer) advance(ctx context.Context, done batch) {
+	q.backlog = done.backlog
+	if done.complete {
+		q.seen = cmp.Or(done.seen, q.seen)
+	}
+	q.running.store.moving(ctx, q.seen)
 }
 
 // errIdle ends a transaction that had nothing to do, without a commit that would

@@ -4,14 +4,16 @@ package sqlstore
 // written is the only one that does, so the statements after the lock see one
 // state of the queue.
 func sqlite(s *statements, in func(string) string) {
-	s.lock = in(`UPDATE {p}meta SET batches = batches + 1 WHERE one = 1 RETURNING origin, '', 0`)
-	// $1, a snapshot, has no meaning here.
+	// $1, a limit, has no meaning here.
+	s.lock = in(`UPDATE {p}meta SET batches = batches + 1 WHERE one = 1 AND $1 <> '' RETURNING origin, '', 0`)
+	// Nor have snapshots.
 	s.waiting = in(`SELECT EXISTS (SELECT 1 FROM {p}queue WHERE $1 <> '')`)
-	s.move = in(`SELECT $1, q.scope, coalesce((SELECT max(version) FROM {p}log WHERE scope = q.scope), 0) + q.n, q.n
+	s.queued = in(`SELECT count(*), coalesce({now} - min(at), 0) FROM (SELECT at FROM {p}queue WHERE $1 <> '' LIMIT 100000)`)
+	s.move = in(`SELECT $1, $2 IS NOT NULL, q.scope, coalesce((SELECT max(version) FROM {p}log WHERE scope = q.scope), 0) + q.n, q.n
 		FROM (SELECT scope, count(*) FILTER (WHERE collection <> '') AS n FROM {p}queue GROUP BY scope) q`)
 	s.moveAfter = []string{
 		in(`INSERT INTO {p}scopes (scope, epoch) SELECT DISTINCT scope, '' FROM {p}queue WHERE true ON CONFLICT DO NOTHING`),
-		in(`UPDATE {p}scopes SET epoch = {random} WHERE epoch = ''`),
+		in(`UPDATE {p}scopes SET epoch = {random}, secret = {random} || {random} WHERE epoch = ''`),
 		in(`INSERT INTO {p}log (scope, collection, id, version, deleted, value, at)
 			SELECT q.scope, q.collection, q.id, h.head + q.n, q.deleted, q.value, {now}
 			FROM (
@@ -26,8 +28,12 @@ func sqlite(s *statements, in func(string) string) {
 			WHERE q.back = 1
 			ON CONFLICT (scope, collection, id) DO UPDATE
 			SET version = excluded.version, deleted = excluded.deleted, value = excluded.value, at = excluded.at`),
-		in(`DELETE FROM {p}queue`),
 	}
-	s.positions = in(`SELECT s.scope, s.epoch, s.floor, coalesce((SELECT max(version) FROM {p}log WHERE scope = s.scope), 0)
-		FROM {p}scopes s WHERE s.scope IN (SELECT value FROM json_each($1))`)
+	s.markAfter = in(`INSERT INTO {p}marks (scope, version, mark)
+		SELECT q.scope, (SELECT max(version) FROM {p}log WHERE scope = q.scope), $1 FROM (SELECT DISTINCT scope FROM {p}queue WHERE collection <> '') q WHERE true
+		ON CONFLICT (scope, version) DO UPDATE SET mark = excluded.mark`)
+	s.emptied = in(`DELETE FROM {p}queue`)
+	s.positions = in(`SELECT s.scope, s.epoch, s.floor, ` + in(positionColumns) + `,
+			(SELECT mark FROM {p}marks WHERE scope = s.scope AND version = json_extract(k.value, '$.at'))
+		FROM json_each($1) k JOIN {p}scopes s ON s.scope = json_extract(k.value, '$.scope')`)
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,8 +12,8 @@ import (
 // Start numbers what is committed, as the only one of all processes or as the
 // standby of another, and wakes those that Wait in this process. It blocks until
 // ctx ends, then returns nil. It returns an error only for what no retry cures:
-// tables that are not there, a right that is missing, a damaged file. Whatever
-// else goes wrong is logged and tried again.
+// tables that are not there, a right that is missing, a damaged file. Any other
+// failure is logged and tried again.
 //
 // A Store is started once.
 func (s *Store) Start(ctx context.Context) error {
@@ -34,7 +35,8 @@ func (s *Store) Start(ctx context.Context) error {
 			}
 		})
 	}
-	r := &running{Store: s, notify: make(chan []string, 1), notifyWake: make(chan struct{}, 1)}
+	s.progress.moving(nothingSeen)
+	r := &running{store: s, id: rand.Text(), notify: make(chan []string, 1), notifyWake: make(chan struct{}, 1), heads: map[string]uint64{}}
 	run("sequencer", r.sequence)
 	run("watcher", r.watch)
 	run("pruning", r.keepPruned)
@@ -53,12 +55,17 @@ func (s *Store) Start(ctx context.Context) error {
 
 // running is a started store.
 type running struct {
-	*Store
-	// notify holds the scopes that other processes are to hear of; nil stands
+	store *Store
+	// id is that of this process in its notifications.
+	id string
+	// notify holds the scopes of which other processes are notified; nil stands
 	// for all of them.
 	notify chan []string
 	// notifyWake holds a Wake for the process that sequences.
 	notifyWake chan struct{}
+	// heads are those that the sequencer of this process gave last. A batch that
+	// begins below is one after a loss.
+	heads map[string]uint64
 }
 
 // supervise calls do until ctx ends or do's error is permanent, with growing
@@ -72,7 +79,7 @@ func (r *running) supervise(ctx context.Context, what string, do func(context.Co
 			return err
 		}
 		if ctx.Err() == nil {
-			r.logger().WarnContext(ctx, "database: trying again", slog.String("what", what), slog.Any("error", err))
+			r.store.logger().WarnContext(ctx, "database: trying again", slog.String("what", what), slog.Any("error", err))
 		}
 		if time.Since(began) > time.Minute {
 			pause = backoff{}

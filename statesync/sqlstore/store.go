@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"sync"
 	"time"
@@ -21,11 +22,14 @@ const (
 	defaultRetention = 7 * 24 * time.Hour
 	defaultLease     = 24 * time.Hour
 	defaultPrune     = time.Hour
+	defaultLimit     = 10 * time.Second
+	defaultBatch     = 5000
 )
 
 // Store is a [statesync.Log] in tables of the caller's database, and its
 // [statesync.Readers]. See the package for how it works. Its fields must not be
-// changed after first use. It is safe for concurrent use.
+// changed after first use, but for Logger, OnBatch and OnEvent, which may be set until
+// Start. It is safe for concurrent use.
 //
 // Call Migrate first, and run Start in every process that uses the store: it
 // numbers what was committed, wakes those that Wait, and prunes.
@@ -58,29 +62,25 @@ type Store struct {
 	Lease time.Duration
 	// PruneEvery is how often Start prunes. Zero: 1 h.
 	PruneEvery time.Duration
-	// Logger receives what went wrong and was retried. Nil: nothing is logged.
+	// Logger receives what went wrong and was retried, and a line for each Event.
+	// Nil: nothing is logged.
 	Logger *slog.Logger
 	// OnBatch, if not nil, is called after each batch that moved something or
 	// failed, by one goroutine at a time. It must return soon.
 	OnBatch func(Batch)
+	// OnEvent, if not nil, is called for each Event, from any goroutine. It must
+	// return soon.
+	OnEvent func(Event)
 
 	setup    sync.Once
 	setupErr error
 	sql      statements
 	wake     chan struct{}
 	watcher  watcher
-}
-
-// Batch is what the sequencer did in one transaction.
-type Batch struct {
-	// Changes is how many got a version.
-	Changes int
-	// Scopes is how many scopes they belong to.
-	Scopes int
-	// Took is the duration of the transaction.
-	Took time.Duration
-	// Err is why nothing was moved. It is retried.
-	Err error
+	progress progress
+	// limit and maxBatch are set by tests; zero stands for the defaults.
+	limit    time.Duration
+	maxBatch int
 }
 
 var validPrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,30}$`)
@@ -106,7 +106,7 @@ func (s *Store) ready() error {
 				errs = append(errs, fmt.Errorf("field %s: is %s, must not be negative", field.name, field.value))
 			}
 		}
-		s.sql = s.Dialect.statements(s.prefix())
+		s.sql = s.Dialect.statements(s.prefix(), s.batchRows())
 		s.wake = make(chan struct{}, 1)
 		s.watcher = newWatcher()
 		if err := errors.Join(errs...); err != nil {
@@ -207,7 +207,9 @@ func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.Append(ctx, tx, changes...) }); err != nil {
+	limited, cancel := s.within(ctx)
+	defer cancel()
+	if err := s.transact(limited, func(tx *sql.Tx) error { return s.Append(limited, tx, changes...) }); err != nil {
 		return err
 	}
 	s.Wake()
@@ -232,7 +234,7 @@ func signal(c chan<- struct{}) {
 
 // transact runs do in a transaction and commits it unless do returns an error.
 func (s *Store) transact(ctx context.Context, do func(*sql.Tx) error) error {
-	return transact(ctx, s.DB, do)
+	return s.transactOn(ctx, s.DB, do)
 }
 
 // beginner is a *sql.DB or *sql.Conn.
@@ -240,8 +242,30 @@ type beginner interface {
 	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 }
 
-func transact(ctx context.Context, on beginner, do func(*sql.Tx) error) error {
-	tx, err := on.BeginTx(ctx, nil)
+// statementLimit is how long a statement of this package may take, but for a batch
+// whose one transaction is large. A connection whose other side is gone without a
+// word is given up then.
+func (s *Store) statementLimit() time.Duration { return cmp.Or(s.limit, defaultLimit) }
+
+// batchRows is how many changes a batch has at most.
+func (s *Store) batchRows() int { return cmp.Or(s.maxBatch, defaultBatch) }
+
+// within limits ctx to the time of a statement.
+func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.statementLimit())
+}
+
+// maxVersion is the greatest version that a database stores.
+const maxVersion = math.MaxInt64
+
+func (s *Store) transactOn(ctx context.Context, on beginner, do func(*sql.Tx) error) error {
+	// The default of the session may be another: one in which every statement of a
+	// transaction sees the same moment would number what was moved already.
+	var options *sql.TxOptions
+	if s.Dialect == PostgreSQL {
+		options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	}
+	tx, err := on.BeginTx(ctx, options)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

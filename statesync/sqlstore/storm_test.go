@@ -35,7 +35,8 @@ type storm struct {
 	stores  []*sqlstore.Store // the first is started, the others by faults
 	writers int
 	commits int64
-	naive   bool // keep a naive outbox beside
+	part    int64 // of a soak that it makes; 0 is all
+	naive   bool  // keep a naive outbox beside
 	// fault is called now and then until ctx ends.
 	faults []func(ctx context.Context, r *rand.Rand)
 
@@ -72,6 +73,7 @@ func (s *storm) run(t *testing.T) {
 	t.Helper()
 	var most time.Duration
 	s.commits, most = size(s.commits)
+	s.commits /= max(1, s.part)
 	s.seed = newSeed(t)
 	s.history = statesynctest.NewHistory(stormScope)
 	s.prepare(t)
@@ -297,6 +299,8 @@ func dawdle(r *rand.Rand) {
 		time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
 	case n < 305:
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+	case n == 305 && r.IntN(10) == 0:
+		time.Sleep(time.Second + time.Duration(r.IntN(1000))*time.Millisecond)
 	}
 }
 

@@ -2,22 +2,19 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// lingers is how long the position of a scope is kept up to date for which
-// nobody waits any more: a reader reads, and is back.
+// lingers is how long the position of a scope is kept up to date after the last
+// Wait for it: a reader reads, and is back.
 const lingers = time.Minute
 
-// watcher knows the positions of the scopes that somebody waits for, however
-// many do.
+// watcher knows the positions of the scopes that are waited for, however many
+// callers do.
 type watcher struct {
 	mu     sync.Mutex
 	scopes map[string]*watched
@@ -33,6 +30,10 @@ type watched struct {
 	waiting int
 	used    time.Time // when the last left
 	asking  *question // the one that is under way, if any
+	// read is the newest mark that was read, and must stay in the log.
+	read statesync.Mark
+	// confirmed is when the database last told where the scope stands.
+	confirmed time.Time
 }
 
 // question is one query for the position of a scope, that many may wait for.
@@ -40,7 +41,7 @@ type question struct {
 	answered chan struct{} // closed when what follows is there
 	answer   statesync.Position
 	err      error
-	dropped  bool // by the one who asked: nobody knows the answer
+	dropped  bool // by the caller that asked: there is no answer
 }
 
 func newWatcher() watcher {
@@ -49,7 +50,10 @@ func newWatcher() watcher {
 
 // Wait is what [statesync.Log] says. It needs Start to run in this process. The
 // first that waits for a scope costs a query, all others none, also those that
-// come at once: one query for each Poll serves whoever waits in this process.
+// come at once: one query for each Poll serves all that wait in this process. It
+// returns an error when the database does not confirm within 5 s, or three times
+// Poll if that is longer, where the scope stands: a caller that waits on would take
+// an old head for the newest.
 func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -65,15 +69,18 @@ func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) e
 		case moved:
 			return nil
 		case same:
+			unconfirmed := time.NewTimer(s.watcher.confirmedFor(w, s.patience()))
 			select {
 			case <-changed:
+			case <-unconfirmed.C:
+				s.watcher.doubt(w, s.patience())
 			case <-ctx.Done():
 			}
+			unconfirmed.Stop()
 			continue
 		}
 		// Nothing is known, or something that may be older than what the caller
-		// has read. So may be the answer to a question that somebody had asked
-		// before.
+		// has read. So may be the answer to a question that was asked before.
 		q, mine := s.watcher.join(w)
 		if mine {
 			fresh = true
@@ -90,10 +97,33 @@ func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) e
 		case !fresh || q.dropped:
 		case q.err != nil:
 			return fmt.Errorf("wait: %w", q.err)
-		case q.answer.Epoch != at.Epoch || q.answer.Floor != at.Floor || q.answer.Head > at.Head:
+		case q.answer.Epoch != at.Epoch || q.answer.Floor != at.Floor || q.answer.Head > at.Head || differ(q.answer, at):
 			return nil
 		}
 		fresh = true
+	}
+}
+
+// differ tells whether two positions of one version are of different histories.
+func differ(a, b statesync.Position) bool {
+	return a.Head == b.Head && a.Mark != (statesync.Mark{}) && b.Mark != (statesync.Mark{}) && a.Mark != b.Mark
+}
+
+// confirmedFor returns how long from now the position of e counts as confirmed.
+func (w *watcher) confirmedFor(e *watched, patience time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(e.confirmed.Add(patience))
+}
+
+// doubt makes those that wait for e ask for themselves, unless its position was
+// confirmed meanwhile.
+func (w *watcher) doubt(e *watched, patience time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.known && time.Since(e.confirmed) >= patience {
+		e.known = false
+		e.announce()
 	}
 }
 
@@ -117,11 +147,11 @@ func (w *watcher) leave(e *watched) {
 }
 
 // look returns whether e is known to be at the position, or known to be above.
-// Of an epoch or floor that differs, nobody knows here which one is older.
+// Of two epochs, floors or marks that differ, it is not known here which is older.
 func (w *watcher) look(e *watched, at statesync.Position) (same, moved bool, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	alike := e.known && e.Epoch == at.Epoch && e.Floor == at.Floor
+	alike := e.known && e.Epoch == at.Epoch && e.Floor == at.Floor && !differ(e.Position, at)
 	return alike && e.Head <= at.Head, alike && e.Head > at.Head, e.changed
 }
 
@@ -155,8 +185,15 @@ func (w *watcher) put(scope string, p statesync.Position) {
 	if e == nil {
 		return
 	}
+	e.confirmed = time.Now()
 	if e.known && e.Epoch == p.Epoch {
-		p.Head, p.Floor = max(p.Head, e.Head), max(p.Floor, e.Floor)
+		if e.Head > p.Head {
+			p.Head, p.Mark = e.Head, e.Mark
+		}
+		p.Floor = max(p.Floor, e.Floor)
+	}
+	if p.Mark != (statesync.Mark{}) {
+		e.read = p.Mark
 	}
 	if !e.known || e.Position != p {
 		e.Position, e.known = p, true
@@ -169,7 +206,7 @@ func (w *watcher) rise(scope string, head uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.scopes[scope]; e != nil && e.known && head > e.Head {
-		e.Head = head
+		e.Head, e.Mark = head, statesync.Mark{}
 		e.announce()
 	}
 }
@@ -190,8 +227,8 @@ func (w *watcher) stale(scopes []string) {
 	signal(w.ask)
 }
 
-// wanted returns the scopes to ask for: all that somebody waits for, or those of
-// them that stale named. It forgets those that nobody has waited for in a while.
+// wanted returns the scopes to ask for: all that are waited for, or those of them
+// that stale named. It forgets those that were not waited for in a while.
 func (w *watcher) wanted(all bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,6 +245,19 @@ func (w *watcher) wanted(all bool) []string {
 	w.all = false
 	clear(w.asked)
 	return scopes
+}
+
+// reads returns the newest mark that was read of each of the scopes.
+func (w *watcher) reads(scopes []string) map[string]statesync.Mark {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	marks := map[string]statesync.Mark{}
+	for _, scope := range scopes {
+		if e := w.scopes[scope]; e != nil {
+			marks[scope] = e.read
+		}
+	}
+	return marks
 }
 
 // known returns what is known of the scopes.
@@ -229,70 +279,8 @@ func (w *watcher) lost(scopes []string) {
 	defer w.mu.Unlock()
 	for _, scope := range scopes {
 		if e := w.scopes[scope]; e != nil && e.known {
-			e.known = false
+			e.known, e.read = false, statesync.Mark{}
 			e.announce()
 		}
 	}
-}
-
-// watch keeps the watcher's positions up to date.
-func (r *running) watch(ctx context.Context) error {
-	return r.supervise(ctx, "watcher", func(ctx context.Context) error {
-		poll := time.NewTicker(r.poll())
-		defer poll.Stop()
-		for {
-			var all bool
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-r.watcher.ask:
-			case <-poll.C:
-				all = true
-			}
-			scopes := r.watcher.wanted(all)
-			if len(scopes) == 0 {
-				continue
-			}
-			if err := r.refresh(ctx, scopes); err != nil {
-				r.watcher.stale(nil)
-				return err
-			}
-		}
-	})
-}
-
-func (s *Store) refresh(ctx context.Context, scopes []string) error {
-	list, err := json.Marshal(scopes)
-	if err != nil {
-		return err
-	}
-	type at struct {
-		statesync.Position
-		scope string
-	}
-	before := s.watcher.known(scopes)
-	found, err := collect(ctx, s.readDB(), func(row *sql.Rows, p *at) error {
-		return row.Scan(&p.scope, &p.Epoch, &p.Floor, &p.Head)
-	}, s.sql.positions, string(list))
-	if err != nil {
-		return fmt.Errorf("positions: %w", err)
-	}
-	there := map[string]bool{}
-	for _, p := range found {
-		there[p.scope] = true
-		if known := before[p.scope]; known.Epoch == p.Epoch && known.Head > p.Head {
-			err := s.transact(ctx, func(tx *sql.Tx) error {
-				_, err := s.renew(ctx, tx, p.scope, p.Epoch, known.Head)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("scope %q: %w", p.scope, err)
-			}
-			s.watcher.lost([]string{p.scope})
-			continue
-		}
-		s.watcher.put(p.scope, p.Position)
-	}
-	s.watcher.lost(slices.DeleteFunc(scopes, func(scope string) bool { return there[scope] }))
-	return nil
 }

@@ -22,10 +22,19 @@ import (
 type logFuncs struct {
 	read func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error)
 	wait func(ctx context.Context, scope string, at statesync.Position) error
+	// marked is nil where marks do not matter.
+	marked func(ctx context.Context, scope string, mark statesync.Mark) (bool, error)
 }
 
 func (l logFuncs) Read(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
 	return l.read(ctx, scope, after, limit)
+}
+
+func (l logFuncs) Marked(ctx context.Context, scope string, mark statesync.Mark) (bool, error) {
+	if l.marked == nil {
+		return false, errors.ErrUnsupported
+	}
+	return l.marked(ctx, scope, mark)
 }
 
 func (l logFuncs) Wait(ctx context.Context, scope string, at statesync.Position) error {
@@ -36,7 +45,8 @@ func (l logFuncs) Wait(ctx context.Context, scope string, at statesync.Position)
 func pages(edit func(p *statesync.Page)) func(*statesynctest.Store) {
 	return func(s *statesynctest.Store) {
 		log := s.Log
-		s.Log = logFuncs{wait: log.Wait, read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
+		marks, _ := log.(statesync.Marks)
+		s.Log = logFuncs{wait: log.Wait, marked: marks.Marked, read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
 			p, err := log.Read(ctx, scope, after, limit)
 			p.Items = slices.Clone(p.Items)
 			edit(&p)
@@ -328,6 +338,15 @@ var planted = []struct {
 	{"never prunes", "pruning waits for readers", pruning(func(*statesync.Memory, string, uint64) error { return nil })},
 	{"prunes and leaves the floor", "pruning waits for readers", pages(func(p *statesync.Page) { p.Floor = 0 })},
 	{"keeps its epoch", "another epoch keeps the items", func(s *statesynctest.Store) { s.NewEpoch = func(context.Context, string) error { return nil } }},
+	{"leaves no marks", "each batch leaves a mark", pages(func(p *statesync.Page) { p.Mark = statesync.Mark{} })},
+	{"leaves one mark for all", "each batch leaves a mark", pages(func(p *statesync.Page) {
+		if p.Mark != (statesync.Mark{}) {
+			p.Mark.ID = "the-same"
+		}
+	})},
+	{"does not say since which mark", "each batch leaves a mark", pages(func(p *statesync.Page) { p.Since = statesync.Mark{} })},
+	{"has every mark", "each batch leaves a mark", func(s *statesynctest.Store) { s.Log = marking{s.Log, true} }},
+	{"forgets marks", "marks are kept from the floor up", func(s *statesynctest.Store) { s.Log = marking{s.Log, false} }},
 	{"uses an epoch again", "another epoch keeps the items", func(s *statesynctest.Store) {
 		var n atomic.Int64
 		right := s.NewEpoch
@@ -358,6 +377,14 @@ func awaits(ctx context.Context, scope string, log statesync.Log, moved func(sta
 		}
 	}
 }
+
+// marking is a log that gives one answer for every mark.
+type marking struct {
+	statesync.Log
+	has bool
+}
+
+func (m marking) Marked(context.Context, string, statesync.Mark) (bool, error) { return m.has, nil }
 
 // reporting edits reports on their way in, and readers on their way out.
 type reporting struct {

@@ -41,7 +41,7 @@ func RunServer(t *testing.T, open func(t *testing.T) Server) {
 		t.Run(check.name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*Limit)
+			ctx, cancel := context.WithTimeout(t.Context(), Limit)
 			defer cancel()
 			err := check.run(ctx, s)
 			if errors.Is(err, errors.ErrUnsupported) {
@@ -73,6 +73,7 @@ var serverChecks = []serverCheck{ //nolint:gochecknoglobals // a table
 	{"a cursor below the floor must list", checkFloor},
 	{"a cursor from the future must list", checkFuture},
 	{"a cursor of another epoch must list", checkEpoch},
+	{"a cursor of another history must list", checkHistory},
 	{"a restore ends streams", checkRestore},
 	{"an unknown scope is an error", checkUnknownScope},
 	{"what is invalid is named", checkInvalid},

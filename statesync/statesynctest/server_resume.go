@@ -159,6 +159,38 @@ func checkEpoch(ctx context.Context, s Server) error {
 	return s.mustList(ctx, w, statesync.OtherEpoch)
 }
 
+func checkHistory(ctx context.Context, s Server) error {
+	if err := s.Commit(ctx, s.item("a", 1, 1)); err != nil {
+		return err
+	}
+	tape, err := s.synced(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if tape.Cursor.Mark == (statesync.Mark{}) {
+		return fmt.Errorf("no marks: %w", errors.ErrUnsupported)
+	}
+	if err := s.Commit(ctx, s.item("a", 2, 1)); err != nil {
+		return err
+	}
+	again := tape.Resume()
+	if err := s.read(ctx, s.resume(tape), again, until(again, 2)); err != nil {
+		return fmt.Errorf("a cursor with its mark: %w", err)
+	}
+	w := s.resume(tape)
+	w.Cursor.Mark.ID = "invented"
+	if err := s.mustList(ctx, w, statesync.OtherHistory); err != nil {
+		return err
+	}
+	w.Cursor.Mark = statesync.Mark{}
+	again = tape.Resume()
+	again.Cursor.Mark = statesync.Mark{}
+	if err := s.read(ctx, w, again, until(again, 2)); err != nil {
+		return fmt.Errorf("a cursor without a mark: %w", err)
+	}
+	return nil
+}
+
 func checkRestore(ctx context.Context, s Server) error {
 	if s.Restore == nil {
 		return fmt.Errorf("no Restore: %w", errors.ErrUnsupported)

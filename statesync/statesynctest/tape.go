@@ -49,6 +49,12 @@ func (t *Tape) Add(f statesync.Frame) error {
 		}
 		t.Items[i.Key] = i
 	}
+	if f.Mark != (statesync.Mark{}) {
+		if f.Mark.Version != f.Version || f.More {
+			return fmt.Errorf("%s frame from %d to %d: mark: is %s", f.Type, f.After, f.Version, f.Mark)
+		}
+		t.Cursor.Mark = f.Mark
+	}
 	t.Cursor.Version = f.Version
 	t.Consistent = !f.More && t.Synced
 	if f.Type == statesync.FrameSynced {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 )
@@ -53,7 +56,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		}
 		switch {
 		case err == nil:
-			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
 			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
 			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
@@ -63,13 +66,13 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		default:
 			err = s.internal(r.Context(), "authenticate", err)
 		}
-		// A client that went away is nobody's error.
+		// A client that went away is no error.
 		_ = write.Write(w, r, err)
 	})
 }
 
-// patience is how long an agent may take nothing before it is taken for dead.
-const patience = 30 * time.Second
+// defaultPatience is how long an agent may take nothing before it is taken for dead.
+const defaultPatience = 30 * time.Second
 
 // patientWriter gives each write its own time instead of one time to the whole
 // answer: a stream has no end. While it is held, it gathers what is written, and
@@ -78,8 +81,9 @@ const patience = 30 * time.Second
 type patientWriter struct {
 	http.ResponseWriter
 
-	control *http.ResponseController
-	held    *bytes.Buffer
+	control  *http.ResponseController
+	patience time.Duration
+	held     *bytes.Buffer
 }
 
 type writerKey struct{}
@@ -110,7 +114,7 @@ func hold(ctx context.Context) (release func() error) {
 // Write implements [io.Writer].
 func (w *patientWriter) Write(p []byte) (int, error) {
 	if w.held == nil {
-		w.allow(time.Now().Add(patience))
+		w.allow(time.Now().Add(w.patience))
 		return w.ResponseWriter.Write(p)
 	}
 	w.held.Write(p) // never fails
@@ -122,18 +126,18 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 
 // send writes what was gathered.
 func (w *patientWriter) send() error {
-	w.allow(time.Now().Add(patience))
+	w.allow(time.Now().Add(w.patience))
 	_, err := w.ResponseWriter.Write(w.held.Bytes())
 	w.held.Reset()
 	return err
 }
 
-// Flush implements [http.Flusher]. Whoever flushes may then wait for long.
+// Flush implements [http.Flusher]. What flushes may then wait for long.
 func (w *patientWriter) Flush() {
 	if w.held != nil {
 		return
 	}
-	w.allow(time.Now().Add(patience))
+	w.allow(time.Now().Add(w.patience))
 	_ = w.control.Flush()
 	w.allow(time.Time{})
 }
@@ -157,19 +161,48 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	if found.region == "" {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
 	}
+	if err := errors.Join(plain(headerRegion, found.region), plain(headerCell, found.cell)); err != nil {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	if field != "" && field != found.region {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New("region: must be that of the header "+headerRegion+", or empty"))
 	}
 	region, err := s.db.RegionByName(ctx, found.region)
 	switch {
-	case errors.Is(err, ErrUnknownRegion):
-		return caller{}, s.unknownRegion(ctx, found)
-	case err != nil:
+	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)
-	case found.regionID != "" && found.regionID != region.ID:
-		return caller{}, connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
+	case found.regionID != "" && (err != nil || found.regionID != region.ID):
+		return caller{}, s.notTheirs(ctx, found)
+	case err != nil:
+		return caller{}, s.unknownRegion(ctx, found)
 	}
 	return caller{Region: region, cell: found.cell}, nil
+}
+
+// notTheirs refuses the token of one region for another. Whether there is such a
+// region is not said. The region of the token itself may be unknown: its log was
+// made for another.
+func (s *Service) notTheirs(ctx context.Context, found credential) error {
+	theirs, err := s.db.Region(ctx, found.regionID)
+	switch {
+	case err != nil && !errors.Is(err, ErrUnknownRegion):
+		return s.internal(ctx, "region", err)
+	case err == nil && theirs.Name == found.region:
+		return s.unknownRegion(ctx, found)
+	}
+	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
+}
+
+// plain returns an error if text is not UTF-8 or has control characters, which no
+// database of this program takes.
+func plain(field, text string) error {
+	switch {
+	case !utf8.ValidString(text):
+		return errors.New(field + ": must be UTF-8")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return errors.New(field + ": must not contain control characters")
+	}
+	return nil
 }
 
 func (s *Service) unknownRegion(ctx context.Context, found credential) error {

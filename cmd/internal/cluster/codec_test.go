@@ -54,7 +54,7 @@ func TestEveryProtocolCarriesTheSame(t *testing.T) {
 		}
 		// What changes is marshalled anew. A list may be a moment behind.
 		w.put("d_1", "running", deployment("one", "one:2"))
-		require.Eventually(w.t, func() bool { return read()[1].GetApply().GetImage() == "one:2" }, 3*time.Minute, 5*time.Millisecond)
+		require.Eventually(w.t, func() bool { return read()[1].GetApply().GetImage() == "one:2" }, 50*time.Second, 5*time.Millisecond)
 	})
 }
 

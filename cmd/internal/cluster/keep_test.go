@@ -56,7 +56,7 @@ func (w *world) items() map[string]string {
 			}
 		}
 		return found["marks/newest"] == mark
-	}, 3*time.Minute, 5*time.Millisecond)
+	}, 50*time.Second, 5*time.Millisecond)
 	delete(found, "marks/newest")
 	return found
 }
@@ -253,7 +253,7 @@ func TestTheKeeperLooksNowAndThenAndCounts(t *testing.T) {
 		require.Eventually(w.t, func() bool {
 			n, err := testutil.GatherAndCount(registry, "trueup_controlplane_rows_kept_total")
 			return err == nil && n == 1
-		}, 3*time.Minute, 5*time.Millisecond)
+		}, 50*time.Second, 5*time.Millisecond)
 		cancel()
 		require.NoError(w.t, <-ended)
 	})
@@ -285,7 +285,7 @@ func TestAnAgentSaysHowFarItIs(t *testing.T) {
 		w.beat(3, 99)
 		after, err := w.database.Log.Read(ctx, "eu-1", 0, 1)
 		require.NoError(w.t, err)
-		require.NotEqual(w.t, page.Epoch, after.Epoch, "an agent from the future proves a restore")
+		require.Equal(w.t, page.Epoch, after.Epoch, "one agent from the future may be faulty")
 		_, err = w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: 1 << 63, Epoch: "x"}))
 		require.Equal(w.t, connect.CodeInvalidArgument, connect.CodeOf(err))
 	})

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,6 +22,19 @@ const maxInstances = 10_000
 // made is when a report was made: by which start of the agent, and as which of
 // its reports. An agent without the extension says neither.
 type made struct{ epoch, sequence uint64 }
+
+// valid returns an error that names the number which no database stores.
+func (m made) valid() error {
+	for _, field := range []struct {
+		name  string
+		value uint64
+	}{{"agent_epoch", m.epoch}, {"sequence", m.sequence}} {
+		if field.value > math.MaxInt64 {
+			return fmt.Errorf("%s: is %d, above %d", field.name, field.value, int64(math.MaxInt64))
+		}
+	}
+	return nil
+}
 
 // before tells whether a report is older than the one that is kept.
 func (m made) before(kept made) bool {
@@ -51,14 +67,17 @@ func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request
 		err = errors.New("instances: are more than 10000")
 	}
 	for _, i := range instances {
-		if i.GetK8SName() == "" {
+		switch {
+		case i.GetK8SName() == "":
 			err = errors.New("instances.k8s_name: must not be empty")
+		case err == nil:
+			err = cmp.Or(plain("instances.k8s_name", i.GetK8SName()), plain("instances.address", i.GetAddress()))
 		}
 	}
-	if err != nil {
+	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
+	if err = cmp.Or(err, plain("k8s_name", name), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
 	err = s.db.Write(ctx, func(tx *db.Tx) error { return saveInstances(ctx, tx, c.ID, name, instances, at) })
 	if err := s.reported(ctx, err, name); err != nil {
 		return nil, err
@@ -152,10 +171,10 @@ func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[c
 	case r.Msg.GetAvailableReplicas() < 0:
 		err = errors.New("available_replicas: must not be negative")
 	}
-	if err != nil {
+	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
+	if err = cmp.Or(err, plain("k8s_name", r.Msg.GetK8SName()), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
 		var kept made
 		err := tx.QueryRowContext(ctx, `SELECT agent_epoch, sequence FROM sentinels WHERE region_id = ? AND k8s_name = ?`+tx.Lock, c.ID, r.Msg.GetK8SName()).

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,6 +54,8 @@ type Service struct {
 	// shelves has a shelf for each region and collection.
 	shelves sync.Map
 	codec   codec
+	// patience is set by tests; zero stands for defaultPatience.
+	patience time.Duration
 }
 
 var _ ctrlv1connect.ClusterServiceHandler = (*Service)(nil)
@@ -150,6 +153,9 @@ func (s *Service) point(ctx context.Context, collection, field, id string, messa
 	if id == "" {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(field+": must not be empty"))
 	}
+	if err := plain(field, id); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	var desired, spec string
 	err = s.db.Read(ctx, func(tx *db.Tx) error {
 		var err error
@@ -189,9 +195,12 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 	if m.GetAgentEpoch() == 0 || m.GetEpoch() == "" {
 		return nil
 	}
+	applied := statesync.Cursor{Epoch: m.GetEpoch(), Version: m.GetObservedVersion()}
+	if err := applied.Mark.UnmarshalText([]byte(m.GetMark())); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	_, err := s.db.Log.Report(ctx, c.Name, statesync.Report{
-		Reader: cmp.Or(c.cell, "agent"), Session: m.GetAgentEpoch(), Sequence: m.GetSequence(),
-		Applied: statesync.Cursor{Epoch: m.GetEpoch(), Version: m.GetObservedVersion()},
+		Reader: cmp.Or(c.cell, "agent"), Session: m.GetAgentEpoch(), Sequence: m.GetSequence(), Applied: applied,
 	})
 	switch {
 	case errors.Is(err, statesync.ErrInvalid):

@@ -152,7 +152,7 @@ func (w *world) put(id, state string, spec json.RawMessage) {
 			}
 		}
 		return false
-	}, 3*time.Minute, time.Millisecond)
+	}, 50*time.Second, time.Millisecond)
 }
 
 func image(spec json.RawMessage) string {
@@ -164,7 +164,7 @@ func image(spec json.RawMessage) string {
 // watch reads deployments until enough says so.
 func (w *world) watch(r *ctrlv1.WatchDeploymentsRequest, enough func(*ctrlv1.DeploymentState) bool) error {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Second)
 	defer cancel()
 	stream, err := w.agent().WatchDeployments(ctx, connect.NewRequest(r))
 	require.NoError(w.t, err)

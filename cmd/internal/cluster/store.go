@@ -28,6 +28,9 @@ var (
 	ErrUnknownToken = errors.New("unknown token")
 	// ErrClaimed is a region that an agent of another cell is alive in.
 	ErrClaimed = errors.New("region is claimed by another cell")
+	// ErrRegistered is a name that another region is still registered with. It can
+	// not be replaced.
+	ErrRegistered = errors.New("another region is registered with this name")
 	// ErrNameTaken is a k8s_name that another resource has.
 	ErrNameTaken = errors.New("k8s_name is taken")
 	// ErrInvalid is a resource that no agent could run.
@@ -83,6 +86,14 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		err := tx.QueryRowContext(ctx, `SELECT region_id FROM region_log WHERE scope = ?`, region.Name).Scan(&owner)
 		switch {
 		case errors.Is(err, sql.ErrNoRows) || err == nil && owner != region.ID && replace:
+			var registered string
+			err := tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE name = ? AND id <> ?`, region.Name, region.ID).Scan(&registered)
+			if err == nil {
+				return fmt.Errorf("%w: %q is region %s", ErrRegistered, region.Name, registered)
+			}
+			if !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
 			if _, err := tx.ExecContext(ctx, `INSERT INTO region_log (scope, region_id) VALUES (?, ?)
 				ON CONFLICT (scope) DO UPDATE SET region_id = excluded.region_id`, region.Name, region.ID); err != nil {
 				return err

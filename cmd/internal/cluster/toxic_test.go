@@ -114,7 +114,7 @@ func (l *link) commit(value int) {
 
 func (l *link) eventually(condition func() bool) {
 	l.t.Helper()
-	require.Eventually(l.t, condition, 2*time.Minute, 5*time.Millisecond)
+	require.Eventually(l.t, condition, 50*time.Second, 5*time.Millisecond)
 }
 
 // toxic adds a toxic for as long as during runs.

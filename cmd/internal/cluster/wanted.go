@@ -240,6 +240,9 @@ func valid(m proto.Message) error {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("spec.%s: must not be empty", field))
 		}
+		if err := plain("spec."+field, value); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	above := func(field string, value int64) {
 		if value <= 0 {

@@ -36,10 +36,16 @@ func (s *Service) WatchCiliumNetworkPolicies(ctx context.Context, r *connect.Req
 
 // request is what the three requests have in common.
 type request interface {
+	resumed
 	GetRegion() string
+	GetMarkers() bool
+}
+
+// resumed is where a request goes on.
+type resumed interface {
 	GetVersionLastSeen() uint64
 	GetEpoch() string
-	GetMarkers() bool
+	GetMark() string
 }
 
 // told is what was sent of a stream.
@@ -65,6 +71,9 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 		return err
 	}
 	cursor := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
+	if err := cursor.Mark.UnmarshalText([]byte(r.GetMark())); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	if cursor.Epoch == "" {
 		// Agents without the extension know of no epoch.
 		page, err := s.db.Log.Read(ctx, c.Name, 0, 1)
@@ -101,13 +110,13 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 		marker := new(T)
 		switch f.Type {
 		case statesync.FrameSynced:
-			setMarker(marker, &ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil)}, nil)
+			setMarker(marker, &ctrlv1.Synced{Epoch: f.Epoch, Version: f.Version, Count: sent.count, Digest: sent.sum.Sum(nil), Mark: f.Mark.String()}, nil)
 			return stream.Send(marker)
 		case statesync.FrameBookmark, statesync.FrameChanges:
 			if f.More {
 				return nil
 			}
-			setMarker(marker, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head})
+			setMarker(marker, nil, &ctrlv1.Bookmark{Epoch: f.Epoch, Version: f.Version, Head: f.Head, Mark: f.Mark.String()})
 			return stream.Send(marker)
 		case statesync.FrameHeader, statesync.FrameItems, statesync.FramePage:
 		}
@@ -235,6 +244,9 @@ func (s *Service) ended(ctx context.Context, err error) error {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &end) && end.Reason == statesync.EndOfAge:
 		return nil
+	case errors.As(err, &end) && end.Reason == statesync.EndOfLog:
+		s.logger.ErrorContext(ctx, "stream ended: the log cannot be read", slog.Any("error", err))
+		return connect.NewError(connect.CodeUnavailable, errors.New("the log cannot be read at the moment; come back with your cursor"))
 	case errors.As(err, &end) && end.Reason == statesync.EndOfServer:
 		return connect.NewError(connect.CodeUnavailable, errors.New("the control plane is going down; come back with your cursor"))
 	}

@@ -45,6 +45,7 @@ var storeErrors = []struct { //nolint:gochecknoglobals // a table, never written
 	{ErrTooManyStatuses, apiError{status: http.StatusRequestEntityTooLarge, code: "too_large", message: "more services reported than are kept for a cluster"}},
 	{cluster.ErrUnknownRegion, apiError{status: http.StatusNotFound, code: "unknown_region", message: "this region is not registered, or its name belongs to another"}},
 	{cluster.ErrUnknownResource, apiError{status: http.StatusNotFound, code: "unknown_resource", message: "the region has no such resource"}},
+	{cluster.ErrRegistered, apiError{status: http.StatusConflict, code: "name_taken", message: "another region is registered with this name, and cannot be replaced"}},
 	{cluster.ErrNameTaken, apiError{status: http.StatusConflict, code: "name_taken", message: "the name belongs to another region; put it with replace to give it to this one"}},
 	{db.ErrBusy, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},
 	{context.DeadlineExceeded, apiError{status: http.StatusServiceUnavailable, code: "busy", message: "the database is busy"}},

@@ -7,8 +7,10 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -45,10 +47,33 @@ func listen(ctx context.Context, conn *pgx.Conn, channels []string, listening fu
 	}
 	listening()
 	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
+		n, err := wait(ctx, conn)
+		switch {
+		case err != nil:
 			return err
+		case n != nil:
+			heard(n.Channel, n.Payload)
 		}
-		heard(n.Channel, n.Payload)
 	}
+}
+
+// silence is how long a connection may bring nothing before it is asked whether it
+// is there, and answer how long that may take.
+const (
+	silence = 30 * time.Second
+	answer  = 10 * time.Second
+)
+
+// wait returns the next notification, or nothing if there is none for long and the
+// server is still there.
+func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	limited, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	n, err := conn.WaitForNotification(limited)
+	if err == nil || ctx.Err() != nil || limited.Err() == nil {
+		return n, err
+	}
+	asked, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	return nil, conn.Ping(asked)
 }

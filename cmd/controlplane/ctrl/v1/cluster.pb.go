@@ -41,11 +41,14 @@ type HeartbeatRequest struct {
 	// Rises with everything this start of the agent reports.
 	Sequence uint64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Everything of the region up to this version is applied or deleted, on all
-	// streams. Greater than the version of a bookmark it received is a mistake,
-	// and reads as a database that was restored.
+	// streams. Greater than the version of a bookmark it received is a mistake. Of
+	// two agents it reads as a database that was restored.
 	ObservedVersion uint64 `protobuf:"varint,12,opt,name=observed_version,json=observedVersion,proto3" json:"observed_version,omitempty"`
 	// The epoch of that version, as in Synced and Bookmark.
-	Epoch         string `protobuf:"bytes,13,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch string `protobuf:"bytes,13,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The mark of that version or the last before it, as in Synced and Bookmark. One
+	// that the log gave and has lost proves that the database was restored.
+	Mark          string `protobuf:"bytes,14,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,6 +125,13 @@ func (x *HeartbeatRequest) GetEpoch() string {
 	return ""
 }
 
+func (x *HeartbeatRequest) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
+}
+
 // HeartbeatResponse is empty.
 type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -163,7 +173,7 @@ var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xc4\x01\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xd8\x01\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
@@ -172,7 +182,8 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"agentEpoch\x12\x1a\n" +
 	"\bsequence\x18\v \x01(\x04R\bsequence\x12)\n" +
 	"\x10observed_version\x18\f \x01(\x04R\x0fobservedVersion\x12\x14\n" +
-	"\x05epoch\x18\r \x01(\tR\x05epoch\"\x13\n" +
+	"\x05epoch\x18\r \x01(\tR\x05epoch\x12\x12\n" +
+	"\x04mark\x18\x0e \x01(\tR\x04mark\"\x13\n" +
 	"\x11HeartbeatResponse2\xec\x06\n" +
 	"\x0eClusterService\x12P\n" +
 	"\x10WatchDeployments\x12 .ctrl.v1.WatchDeploymentsRequest\x1a\x18.ctrl.v1.DeploymentState0\x01\x12J\n" +

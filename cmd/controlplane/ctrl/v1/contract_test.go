@@ -88,6 +88,7 @@ message Bookmark
   1 epoch string
   2 version uint64
   3 head uint64
+  4 mark string
 
 message CiliumNetworkPolicyState
   1 apply oneof state ApplyCiliumNetworkPolicy
@@ -143,6 +144,7 @@ message HeartbeatRequest
   11 sequence uint64
   12 observed_version uint64
   13 epoch string
+  14 mark string
 
 message HeartbeatResponse
 
@@ -197,24 +199,28 @@ message Synced
   2 version uint64
   3 count uint64
   4 digest bytes
+  5 mark string
 
 message WatchCiliumNetworkPoliciesRequest
   1 region string
   2 version_last_seen uint64
   10 epoch string
   11 markers bool
+  12 mark string
 
 message WatchDeploymentsRequest
   1 region string
   2 version_last_seen uint64
   10 epoch string
   11 markers bool
+  12 mark string
 
 message WatchSentinelsRequest
   1 region string
   2 version_last_seen uint64
   10 epoch string
   11 markers bool
+  12 mark string
 `
 
 func TestEveryNumberNameAndTypeIsAsAgreed(t *testing.T) {

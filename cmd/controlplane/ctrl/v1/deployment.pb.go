@@ -93,7 +93,11 @@ type WatchDeploymentsRequest struct {
 	// Empty: unknown, and then not compared.
 	Epoch string `protobuf:"bytes,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Whether the answer may hold synced and bookmark. Default: no.
-	Markers       bool `protobuf:"varint,11,opt,name=markers,proto3" json:"markers,omitempty"`
+	Markers bool `protobuf:"varint,11,opt,name=markers,proto3" json:"markers,omitempty"`
+	// The mark that came with version_last_seen, or the last before. A history that
+	// does not have it, as after a restore, answers "resync-required". Empty:
+	// unknown, and then not compared.
+	Mark          string `protobuf:"bytes,12,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +158,13 @@ func (x *WatchDeploymentsRequest) GetMarkers() bool {
 		return x.Markers
 	}
 	return false
+}
+
+func (x *WatchDeploymentsRequest) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
 }
 
 // DeploymentState is one message of WatchDeployments, and the answer of
@@ -1102,13 +1113,14 @@ var File_ctrl_v1_deployment_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_deployment_proto_rawDesc = "" +
 	"\n" +
-	"\x18ctrl/v1/deployment.proto\x12\actrl.v1\x1a\x14ctrl/v1/stream.proto\"\x8d\x01\n" +
+	"\x18ctrl/v1/deployment.proto\x12\actrl.v1\x1a\x14ctrl/v1/stream.proto\"\xa1\x01\n" +
 	"\x17WatchDeploymentsRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12*\n" +
 	"\x11version_last_seen\x18\x02 \x01(\x04R\x0fversionLastSeen\x12\x14\n" +
 	"\x05epoch\x18\n" +
 	" \x01(\tR\x05epoch\x12\x18\n" +
-	"\amarkers\x18\v \x01(\bR\amarkers\"\xf7\x01\n" +
+	"\amarkers\x18\v \x01(\bR\amarkers\x12\x12\n" +
+	"\x04mark\x18\f \x01(\tR\x04mark\"\xf7\x01\n" +
 	"\x0fDeploymentState\x120\n" +
 	"\x05apply\x18\x01 \x01(\v2\x18.ctrl.v1.ApplyDeploymentH\x00R\x05apply\x123\n" +
 	"\x06delete\x18\x02 \x01(\v2\x19.ctrl.v1.DeleteDeploymentH\x00R\x06delete\x12)\n" +

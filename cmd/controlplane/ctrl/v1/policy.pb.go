@@ -36,7 +36,11 @@ type WatchCiliumNetworkPoliciesRequest struct {
 	// Empty: unknown, and then not compared.
 	Epoch string `protobuf:"bytes,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Whether the answer may hold synced and bookmark. Default: no.
-	Markers       bool `protobuf:"varint,11,opt,name=markers,proto3" json:"markers,omitempty"`
+	Markers bool `protobuf:"varint,11,opt,name=markers,proto3" json:"markers,omitempty"`
+	// The mark that came with version_last_seen, or the last before. A history that
+	// does not have it, as after a restore, answers "resync-required". Empty:
+	// unknown, and then not compared.
+	Mark          string `protobuf:"bytes,12,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -97,6 +101,13 @@ func (x *WatchCiliumNetworkPoliciesRequest) GetMarkers() bool {
 		return x.Markers
 	}
 	return false
+}
+
+func (x *WatchCiliumNetworkPoliciesRequest) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
 }
 
 // CiliumNetworkPolicyState is one message of WatchCiliumNetworkPolicies, and the
@@ -409,13 +420,14 @@ var File_ctrl_v1_policy_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctrl/v1/policy.proto\x12\actrl.v1\x1a\x14ctrl/v1/stream.proto\"\x97\x01\n" +
+	"\x14ctrl/v1/policy.proto\x12\actrl.v1\x1a\x14ctrl/v1/stream.proto\"\xab\x01\n" +
 	"!WatchCiliumNetworkPoliciesRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12*\n" +
 	"\x11version_last_seen\x18\x02 \x01(\x04R\x0fversionLastSeen\x12\x14\n" +
 	"\x05epoch\x18\n" +
 	" \x01(\tR\x05epoch\x12\x18\n" +
-	"\amarkers\x18\v \x01(\bR\amarkers\"\x92\x02\n" +
+	"\amarkers\x18\v \x01(\bR\amarkers\x12\x12\n" +
+	"\x04mark\x18\f \x01(\tR\x04mark\"\x92\x02\n" +
 	"\x18CiliumNetworkPolicyState\x129\n" +
 	"\x05apply\x18\x01 \x01(\v2!.ctrl.v1.ApplyCiliumNetworkPolicyH\x00R\x05apply\x12<\n" +
 	"\x06delete\x18\x02 \x01(\v2\".ctrl.v1.DeleteCiliumNetworkPolicyH\x00R\x06delete\x12)\n" +

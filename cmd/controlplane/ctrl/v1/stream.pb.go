@@ -36,7 +36,9 @@ type Synced struct {
 	// SHA-256 over a line "<id> <version> <apply|delete>\n" for each of them, in
 	// the order they were sent. The id is "<k8s_namespace>/<k8s_name>", which both
 	// messages carry. 32 bytes.
-	Digest        []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest []byte `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Names this point of the history. The agent's next mark.
+	Mark          string `protobuf:"bytes,5,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -99,6 +101,13 @@ func (x *Synced) GetDigest() []byte {
 	return nil
 }
 
+func (x *Synced) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
+}
+
 // Bookmark says that the stream lives, and how far it is.
 type Bookmark struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -107,7 +116,10 @@ type Bookmark struct {
 	// Every row up to this version has been sent or skipped.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// The greatest version of the region.
-	Head          uint64 `protobuf:"varint,3,opt,name=head,proto3" json:"head,omitempty"`
+	Head uint64 `protobuf:"varint,3,opt,name=head,proto3" json:"head,omitempty"`
+	// Names this point of the history. The agent's next mark. Empty: none is left
+	// here, and the one before stays.
+	Mark          string `protobuf:"bytes,4,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +175,13 @@ func (x *Bookmark) GetHead() uint64 {
 	return 0
 }
 
+func (x *Bookmark) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
+}
+
 // ErrorDetail is attached to errors that an agent must tell apart.
 type ErrorDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -214,16 +233,18 @@ var File_ctrl_v1_stream_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_stream_proto_rawDesc = "" +
 	"\n" +
-	"\x14ctrl/v1/stream.proto\x12\actrl.v1\"f\n" +
+	"\x14ctrl/v1/stream.proto\x12\actrl.v1\"z\n" +
 	"\x06Synced\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\fR\x06digest\"N\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\x12\x12\n" +
+	"\x04mark\x18\x05 \x01(\tR\x04mark\"b\n" +
 	"\bBookmark\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
-	"\x04head\x18\x03 \x01(\x04R\x04head\"%\n" +
+	"\x04head\x18\x03 \x01(\x04R\x04head\x12\x12\n" +
+	"\x04mark\x18\x04 \x01(\tR\x04mark\"%\n" +
 	"\vErrorDetail\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonBAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
 

@@ -44,7 +44,7 @@ func (e *ConflictError) Error() string {
 
 // named returns the error, a refusal for fields of others as a ConflictError.
 func named(err error) error {
-	conflict, ok := errors.AsType[*write.Conflict](err)
+	conflict, ok := errors.AsType[*write.ConflictError](err)
 	if !ok {
 		return err
 	}

@@ -135,7 +135,7 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 
 // finish takes out what must stay, and orders the rest.
 func (a *Applier) finish(plan *prunePlan, set *Set, views []*view.Kind) {
-	contains := func(o Observed) bool { return o.ID.GroupKind() == namespaceKind || o.ID.GroupKind() == definitionKind }
+	contains := func(o Observed) bool { return isNamespace(o.ID.GroupKind()) || isDefinition(o.ID.GroupKind()) }
 	if slices.ContainsFunc(plan.due, contains) {
 		// Only then is there a look at all objects.
 		if plan.unseen == nil {

@@ -34,7 +34,7 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		Generations: l.ReapplyGenerations,
 	}
 	switch {
-	case kind == definitionKind:
+	case isDefinition(kind):
 		hooks.Seen = l.defined
 	case kind == l.Owner.ApplySet.GroupKind():
 		hooks.Seen = l.parentSeen
@@ -254,7 +254,7 @@ func (l *Live) changed(kind schema.GroupKind, o view.Object) {
 // cured lets what was rejected be tried again, because an object has changed that
 // may be the reason.
 func (l *Live) cured(kind schema.GroupKind, namespace, name string) {
-	if kind == namespaceKind {
+	if isNamespace(kind) {
 		namespace = name
 	}
 	for _, o := range l.rejections.cure(namespace) {

@@ -85,10 +85,10 @@ func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneO
 func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
 		var needed ID
-		switch o.ID.GroupKind() {
-		case namespaceKind:
+		switch kind := o.ID.GroupKind(); {
+		case isNamespace(kind):
 			needed = inhabited[o.ID.Name]
-		case definitionKind:
+		case isDefinition(kind):
 			needed = defined[o.ID.Name]
 		}
 		if needed != (ID{}) {
@@ -114,8 +114,8 @@ func (d *prunePlan) refuse(r Result) {
 func (d *prunePlan) unseenIn(id ID) (schema.GroupKind, bool) {
 	for _, u := range d.unseen {
 		switch {
-		case id.GroupKind() == namespaceKind,
-			id.GroupKind() == definitionKind && (u.plural == id.Name || u.plural == "" && groupOf(id.Name) == u.kind.Group):
+		case isNamespace(id.GroupKind()),
+			isDefinition(id.GroupKind()) && (u.plural == id.Name || u.plural == "" && groupOf(id.Name) == u.kind.Group):
 			return u.kind, true
 		}
 	}

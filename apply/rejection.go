@@ -43,9 +43,9 @@ const maxWakes = 5
 
 // policy is what the caller decides about an object.
 type policy struct {
-	adoption                 AdoptionPolicy
-	conflicts                ConflictPolicy
-	recreate, upsert, forced bool
+	adoption         AdoptionPolicy
+	conflicts        ConflictPolicy
+	recreate, upsert bool
 }
 
 // rejections remembers them by object, and the changes that could cure some by

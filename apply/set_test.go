@@ -100,3 +100,55 @@ func TestAnApplierNamesWhatItLacks(t *testing.T) {
 	require.EqualError(t, err, "apply: Live.Client is required")
 	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client is required")
 }
+
+func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
+	t.Parallel()
+	parts := owner
+	parts.PartLabel = "example.com/part"
+	named := func(name string) []*unstructured.Unstructured {
+		o := parsed(t, configMap("a", "1"), configMap("good", "1"))
+		o[0].SetName(name)
+		return o
+	}
+	for want, objects := range map[string][]*unstructured.Unstructured{
+		`ConfigMap/x/victim/status: metadata.name: "victim/status": may not contain '/'`: named("victim/status"),
+		`ConfigMap/x/..: metadata.name: "..": may not be '..'`:                           named(".."),
+		`object 0 (ConfigMap/x): apiVersion, kind and metadata.name are required`:        named(""),
+	} {
+		set, err := apply.NewSet(owner, objects, apply.SetOptions{})
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 1, set.Len(), "the other object is in the set")
+	}
+
+	two := parsed(t,
+		"{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: x}}",
+		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: x}}")
+	_, err := apply.NewSet(owner, two, apply.SetOptions{})
+	require.EqualError(t, err, "HorizontalPodAutoscaler.autoscaling/x/a: stated more than once (autoscaling/v1, autoscaling/v2); none of them is applied")
+
+	for want, test := range map[string]struct {
+		owner apply.Owner
+		part  string
+	}{
+		"SetOptions.Part is required: the owner has parts by the label example.com/part": {parts, ""},
+		`SetOptions.Part is "p"; want none, or an Owner.PartLabel`:                       {owner, "p"},
+		`SetOptions.Part is "a b": a valid label must`:                                   {parts, "a b"},
+	} {
+		set, err := apply.NewSet(test.owner, nil, apply.SetOptions{Part: test.part})
+		require.Nil(t, set)
+		require.ErrorContains(t, err, want)
+	}
+	other := parsed(t, configMap("a", "1"))
+	other[0].SetLabels(map[string]string{"example.com/part": ""})
+	_, err = apply.NewSet(parts, other, apply.SetOptions{Part: "p"})
+	require.EqualError(t, err, `ConfigMap/x/a: metadata.labels: example.com/part is ""; the part of the set is "p"`)
+
+	same := owner
+	same.PartLabel = "example.com/owner"
+	_, err = apply.NewSet(same, nil, apply.SetOptions{Part: "p"})
+	require.ErrorContains(t, err, "which is a key of Owner.Labels")
+	self := owner
+	self.Supersedes = []string{owner.Manager}
+	_, err = apply.NewSet(self, nil, apply.SetOptions{})
+	require.ErrorContains(t, err, "which is Owner.Manager")
+}

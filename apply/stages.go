@@ -19,11 +19,12 @@ const (
 	stageAdmission // a webhook refuses everything while what it calls does not run
 )
 
-// Kinds that have rules of their own.
-var (
-	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
-)
+// isNamespace and isDefinition recognise the kinds in which others live.
+func isNamespace(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Namespace"} }
+
+func isDefinition(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+}
 
 // stageOf returns the stage of a kind.
 func stageOf(kind schema.GroupKind) int {
@@ -72,6 +73,6 @@ func cures(kind schema.GroupKind) bool {
 	case "Namespace", "ResourceQuota", "LimitRange", "ServiceAccount":
 		return kind.Group == ""
 	default:
-		return kind == definitionKind || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
+		return isDefinition(kind) || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
 	}
 }

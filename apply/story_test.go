@@ -41,7 +41,9 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	kinds                  the kinds that are watched
 //	wake ID                wait until a pass is called for because of the object
 //	gone ID                wait until the live view shows that it is gone
-//	synced KIND            wait until the kind is known
+//	cut                    break all watches
+//	synced KIND            wait until the kind is known; failing: until its watch fails;
+//	                       watched, unwatched: until it is known at all, or no more
 //	settle FILE [OPTION...] apply at each call for a pass, until nothing is due
 //	restart                begin anew with the memory of a new process
 //	kubectl ARG...         by an administrator; FILE after -f is one of the story
@@ -81,8 +83,7 @@ func runStory(t *testing.T, file string) {
 	s.group = strings.ReplaceAll(s.bench.ns, "-", "") + ".example.com"
 	var result []string
 	lines := strings.Split(script, "\n")
-	for i := 0; i < len(lines); i++ {
-		line := lines[i]
+	for i, line := range lines {
 		if strings.HasPrefix(line, ">") {
 			continue // rewritten below
 		}
@@ -229,6 +230,8 @@ func (s *story) settle(t *testing.T, a *agent, set *apply.Set) string {
 func (s *story) wait(t *testing.T, a *agent, command string, args []string) string {
 	t.Helper()
 	switch command {
+	case "cut":
+		a.net.Cut()
 	case "get":
 		id, err := apply.ParseID(args[0])
 		require.NoError(t, err)

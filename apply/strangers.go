@@ -34,10 +34,10 @@ func (a *Applier) spare(ctx context.Context, plan *prunePlan, options PruneOptio
 		}
 		var found strangers
 		var err error
-		switch o.ID.GroupKind() {
-		case namespaceKind:
+		switch kind := o.ID.GroupKind(); {
+		case isNamespace(kind):
 			found, err = a.strangersIn(ctx, o.ID.Name)
-		case definitionKind:
+		case isDefinition(kind):
 			found, err = a.strangersOf(ctx, o.ID.Name)
 		default:
 			return false
@@ -102,8 +102,11 @@ func (a *Applier) definedBy(ctx context.Context, definition string) (schema.Grou
 	if a.Objects == nil {
 		return a.Live.Mapper.ResourceFor(resource)
 	}
-	definitions := a.Live.view(definitionKind).Mapping().Resource
-	found, err := a.Objects.Resource(definitions).Get(ctx, definition, metav1.GetOptions{})
+	mapping := a.Live.view(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}).Mapping()
+	if mapping == nil {
+		return resource, ErrNotSynced
+	}
+	found, err := a.Objects.Resource(mapping.Resource).Get(ctx, definition, metav1.GetOptions{})
 	if err != nil {
 		return resource, err
 	}

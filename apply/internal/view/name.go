@@ -1,9 +1,6 @@
 package view
 
-import (
-	"cmp"
-	"unique"
-)
+import "unique"
 
 // Name is an object's name within its kind. Objects of a namespace share its
 // text.
@@ -23,7 +20,3 @@ func (n Name) Namespace() string { return n.namespace.Value() }
 
 // Name returns the name within the namespace.
 func (n Name) Name() string { return n.name }
-
-func compareNames(a, b Name) int {
-	return cmp.Or(cmp.Compare(a.Namespace(), b.Namespace()), cmp.Compare(a.name, b.name))
-}

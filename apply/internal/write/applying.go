@@ -61,7 +61,7 @@ func (a applying) first(ctx context.Context, t *Target) (*metav1.PartialObjectMe
 	gentle := *t
 	gentle.Force = false
 	answer, err := a.send(ctx, &gentle, wire.Must{Version: t.Lost})
-	if _, conflict := errors.AsType[*Conflict](err); conflict {
+	if _, conflict := errors.AsType[*ConflictError](err); conflict {
 		return nil, errUnmet
 	}
 	return answer, err
@@ -77,10 +77,10 @@ func (a applying) prepare(ctx context.Context, t *Target) error {
 		return nil
 	}
 	found, err := a.writer.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
-	if err != nil || string(found.UID) != t.UID {
-		return nil // the apply finds out
+	if err == nil && string(found.UID) == t.UID {
+		return a.writer.moveFields(ctx, t, found)
 	}
-	return a.writer.moveFields(ctx, t, found)
+	return nil // the apply finds out
 }
 
 // lookUp asks the server for an object that is not what was known, and decides
@@ -188,21 +188,21 @@ func unmet(err error) bool {
 // Unmet reports that a write did not find the object that it was for.
 func Unmet(err error) bool { return unmet(err) || errors.Is(err, ErrStale) }
 
-// Conflict names the fields of an object that others own with another value.
-type Conflict struct{ Fields []Field }
+// ConflictError names the fields of an object that others own with another value.
+type ConflictError struct{ Fields []Field }
 
 // Field is one of them.
 type Field struct{ Path, Manager string }
 
-func (c *Conflict) Error() string { return "owned with another value" }
+func (c *ConflictError) Error() string { return "owned with another value" }
 
-// conflictOf returns the error as a Conflict, nil if it is none.
-func conflictOf(err error) *Conflict {
+// conflictOf returns the error as a ConflictError, nil if it is none.
+func conflictOf(err error) *ConflictError {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || status.ErrStatus.Details == nil {
 		return nil
 	}
-	var found Conflict
+	var found ConflictError
 	for _, cause := range status.ErrStatus.Details.Causes {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue

@@ -113,7 +113,8 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, er
 	if next.FieldsV1, err = fieldsOf(union); err != nil {
 		return false, err
 	}
-	*entries = append(rest, next)
+	rest = append(rest, next)
+	*entries = rest
 	return true, nil
 }
 

@@ -84,7 +84,7 @@ func ExampleApplier_Plan() {
 	}
 	next, _ := apply.NewSet(owner, exampleConfigMaps("menu"), apply.SetOptions{})
 	plan, err := applier.Plan(context.Background(), next, apply.PruneOptions{Complete: true})
-	fmt.Println(plan)
+	fmt.Print(plan)
 	fmt.Println(err)
 	// Output:
 	// + create ConfigMap/shop/menu

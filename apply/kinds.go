@@ -99,10 +99,12 @@ func (l *Live) views() []*view.Kind {
 	for _, w := range l.kinds {
 		found = append(found, w.view)
 	}
-	slices.SortFunc(found, func(a, b *view.Kind) int {
-		return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
-	})
+	slices.SortFunc(found, byKind)
 	return found
+}
+
+func byKind(a, b *view.Kind) int {
+	return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
 }
 
 // use returns the views of the kinds of a set, which are watched until done is
@@ -123,8 +125,20 @@ func (l *Live) use(set *Set) (views []*view.Kind, done func()) {
 	return views, func() { l.release(set.kinds) }
 }
 
-// useAll is use for all kinds that are watched, and for others by name.
-func (l *Live) useAll(others ...schema.GroupKind) (views []*view.Kind, done func()) {
+// useAll is use for all kinds that are watched, and for others by name, once they are
+// settled: the ApplySet's parent may bring more.
+func (l *Live) useAll(ctx context.Context, others ...schema.GroupKind) (views []*view.Kind, done func()) {
+	for {
+		views, done = l.useNow(others...)
+		settle(ctx, views)
+		if len(l.views()) <= len(views) || ctx.Err() != nil {
+			return views, done
+		}
+		done()
+	}
+}
+
+func (l *Live) useNow(others ...schema.GroupKind) (views []*view.Kind, done func()) {
 	l.mu.Lock()
 	for _, kind := range others {
 		if l.kinds[kind] == nil {
@@ -135,9 +149,11 @@ func (l *Live) useAll(others ...schema.GroupKind) (views []*view.Kind, done func
 	for kind, w := range l.kinds {
 		w.uses++
 		kinds = append(kinds, kind)
+		views = append(views, w.view)
 	}
 	l.mu.Unlock()
-	return l.views(), func() { l.release(kinds) }
+	slices.SortFunc(views, byKind)
+	return views, func() { l.release(kinds) }
 }
 
 func (l *Live) release(kinds []schema.GroupKind) {

@@ -72,10 +72,9 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 // deletions adds those of a prune.
 func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	a := f.pass.applier
-	views, done := a.Live.useAll()
+	views, done := a.Live.useAll(ctx)
 	release := f.done
 	f.done = func() { done(); release() }
-	settle(ctx, views)
 	f.prune, _ = a.planPrune(f.pass.set, options, views, time.Now())
 	a.spare(ctx, &f.prune, options)
 	for _, r := range f.prune.refused {

@@ -127,9 +127,8 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	if err := options.permit(set); err != nil {
 		return PruneReport{}, err
 	}
-	views, done := a.Live.useAll()
+	views, done := a.Live.useAll(ctx)
 	defer done()
-	settle(ctx, views)
 	plan, absences := a.planPrune(set, options, views, time.Now())
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
@@ -205,9 +204,8 @@ func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (
 	for _, id := range ids {
 		kinds = append(kinds, id.GroupKind())
 	}
-	views, done := a.Live.useAll(kinds...)
+	views, done := a.Live.useAll(ctx, kinds...)
 	defer done()
-	settle(ctx, views)
 	prune := PruneOptions{
 		Limit: options.Limit, Orphan: options.Orphan, WithStrangers: options.WithStrangers, Propagation: options.Propagation,
 	}

@@ -46,6 +46,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	                       watched, unwatched: until it is known at all, or no more
 //	settle FILE [OPTION...] apply at each call for a pass, until nothing is due
 //	restart                begin anew with the memory of a new process
+//	now COMMAND...         without waiting until what there is is known
 //	kubectl ARG...         by an administrator; FILE after -f is one of the story
 //	until TEXT kubectl ... repeat that until it prints the text
 //
@@ -72,6 +73,7 @@ type story struct {
 	files   map[string]string
 	options []string
 	program *agent
+	hasty   bool // the next start is not waited for
 }
 
 func runStory(t *testing.T, file string) {
@@ -165,6 +167,10 @@ func (s *story) run(t *testing.T, line string) string {
 		want, rest, _ := strings.Cut(strings.TrimPrefix(s.fill(line), "until "), " kubectl ")
 		require.Eventually(t, func() bool { return s.kubectl(t, rest) == want }, time.Minute, 50*time.Millisecond)
 		return ""
+	}
+	if command == "now" { // while the program starts
+		s.hasty = true
+		return s.run(t, strings.TrimPrefix(line, "now "))
 	}
 	a := s.agent(t)
 	a.net.Reset()
@@ -489,7 +495,10 @@ func (s *story) agent(t *testing.T) *agent {
 	t.Cleanup(a.stop)
 	settled, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	_ = a.Live.WaitSettled(settled) // what is not known shows in the story
+	if !s.hasty {
+		_ = a.Live.WaitSettled(settled) // what is not known shows in the story
+	}
+	s.hasty = false
 	s.program = a
 	return a
 }

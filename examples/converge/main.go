@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,9 +30,9 @@ func main() {
 	c := converge{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	flag.StringVar(&c.folder, "folder", ".", "folder with *.yaml files")
 	flag.StringVar(&c.name, "name", "converge", "name of this set of objects")
-	flag.StringVar(&c.kinds, "kinds", "Namespace.v1.,ServiceAccount.v1.,ConfigMap.v1.,Secret.v1.,Service.v1.,Deployment.v1.apps", "all kinds that the folder holds or ever held")
-	flag.IntVar(&c.limit.Count, "max-deletions", 5, "most objects that one pass may delete, or -1 for none; or else, if more,")
-	flag.IntVar(&c.limit.Percent, "max-percent", 10, "most percent of its objects that one pass may delete")
+	flag.StringVar(&c.namespace, "namespace", "default", "namespace of the ConfigMap that remembers the kinds of the set")
+	flag.IntVar(&c.limit.Count, "max-deletions", 5, "max objects that one pass may delete, or -1 for none; or else, if more,")
+	flag.IntVar(&c.limit.Percent, "max-percent", 10, "max percent of its objects that one pass may delete")
 	flag.DurationVar(&c.interval, "interval", 30*time.Second, "time between two looks at the folder")
 	flag.Parse()
 	group, err := c.group(ctrl.GetConfigOrDie())
@@ -46,14 +46,14 @@ func main() {
 }
 
 type converge struct {
-	folder, name, kinds string
-	limit               apply.Limit
-	interval            time.Duration
-	logger              *slog.Logger
-	applier             apply.Applier
+	folder, name, namespace string
+	limit                   apply.Limit
+	interval                time.Duration
+	logger                  *slog.Logger
+	applier                 apply.Applier
 }
 
-// The zero Limit would mean the default; whoever says 0 and 0 wants none.
+// The zero Limit would mean the default; 0 and 0 on the command line mean none.
 func limit(l apply.Limit) apply.Limit {
 	if l == (apply.Limit{}) {
 		l.Count = -1
@@ -68,21 +68,18 @@ func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
 	}
 	mapper, unmapped := apiutil.NewDynamicRESTMapper(config, web)
 	client, unmade := metadata.NewForConfigAndClient(config, web)
+	known, unknown := discovery.NewDiscoveryClientForConfigAndClient(config, web)
 	loop := &reconcile.Loop{Name: "converge", Reconciler: c, Interval: c.interval, Timeout: time.Minute, Backoff: reconcile.Backoff{Jitter: 0.2}, Logger: c.logger}
 	live := &apply.Live{
 		Client: client, Mapper: mapper, Logger: c.logger, OnDrift: func(apply.Observed) { loop.Trigger() },
-		Owner: apply.Owner{Manager: "converge", Labels: map[string]string{"converge.example.com/set": c.name}, Domain: "converge.example.com"},
+		Owner: apply.Owner{
+			Manager: "converge", Labels: map[string]string{"converge.example.com/set": c.name}, Domain: "converge.example.com",
+			ApplySet: apply.ID{Kind: "ConfigMap", Namespace: c.namespace, Name: "converge-" + c.name}, // so that kinds come and go
+		},
 	}
-	for kind := range strings.SplitSeq(c.kinds, ",") {
-		gvk, _ := schema.ParseKindArg(kind)
-		if gvk == nil {
-			return nil, fmt.Errorf("--kinds: %q; want the form Kind.version.group", kind)
-		}
-		live.Kinds = append(live.Kinds, *gvk)
-	}
-	c.applier.Live = live
+	c.applier.Live, c.applier.Discovery = live, known
 	members := []reconcile.Member{{Name: "live", Starter: live}, {Name: "loop", Starter: loop}}
-	return &reconcile.Group{Members: members}, errors.Join(unmapped, unmade)
+	return &reconcile.Group{Members: members}, errors.Join(unmapped, unmade, unknown)
 }
 
 // Reconcile does one pass. A folder that was not read whole applies and deletes

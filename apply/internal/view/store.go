@@ -121,6 +121,9 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 
 // replace takes the result of a list of one source.
 func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, version string) {
+	for _, m := range objects {
+		k.seen(m) // before the kind counts as synced
+	}
 	at, now := ParseVersion(version), time.Now()
 	var drifted, changed []Object
 	var waiting []map[any]func()
@@ -182,9 +185,6 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	}
 	for _, wakes := range waiting {
 		k.announce(Object{}, false, false, wakes)
-	}
-	for _, m := range objects {
-		k.seen(m)
 	}
 	if complete && k.hooks.Synced != nil {
 		k.hooks.Synced()

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -63,11 +64,13 @@ type bench struct {
 	owner   apply.Owner
 }
 
+var benches atomic.Int64 // so that a test can run several times
+
 func newBench(t *testing.T, cluster *kubetest.Cluster) *bench {
 	t.Helper()
 	words := strings.FieldsFunc(strings.ToLower(t.Name()), func(r rune) bool { return r < 'a' || r > 'z' })
 	id := strings.Join(words, "-")
-	id = strings.Trim(id[max(0, len(id)-40):], "-")
+	id = fmt.Sprintf("%s-%d", strings.Trim(id[max(0, len(id)-36):], "-"), benches.Add(1))
 	b := &bench{cluster: cluster, user: id, ns: id, config: rest.CopyConfig(cluster.Config)}
 	b.config.Impersonate = rest.ImpersonationConfig{UserName: b.user, Groups: []string{"system:masters"}}
 	b.owner = apply.Owner{Manager: "bench", Labels: map[string]string{"example.com/owner": b.ns}, Domain: "example.com"}

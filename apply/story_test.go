@@ -127,6 +127,7 @@ func (s *story) output(text string) []string {
 	text = strings.ReplaceAll(text, s.group, "GROUP")
 	text = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).ReplaceAllString(text, "UID")
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`).ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(`"[0-9a-f]{32}"`).ReplaceAllString(text, "HASH")
 	// A kind is listed by a watch or by a list, and a quota counts late.
 	text = strings.ReplaceAll(text, "cannot watch resource", "cannot list resource")
 	text = regexp.MustCompile(`(used: \w+=)\d+`).ReplaceAllString(text, "${1}N")

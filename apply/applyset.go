@@ -47,6 +47,7 @@ func (o Owner) join(object *unstructured.Unstructured, labels map[string]string)
 type applySetParent struct {
 	item   item
 	object *unstructured.Unstructured
+	stated bool // by the set; otherwise it is the same for all sets
 }
 
 // addParent notes the parent of the ApplySet, made if the set does not state it.
@@ -55,7 +56,8 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	if id == (ID{}) {
 		return nil
 	}
-	if stated == nil {
+	given := stated != nil
+	if !given {
 		if id.Group != "" || id.Kind != "ConfigMap" && id.Kind != "Secret" {
 			s.ids[id] = invalid
 			return fmt.Errorf("%s: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it", id)
@@ -82,7 +84,7 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 		at = rank{stage: stageNamespaces, depth: 1}
 	}
 	it := item{id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(), rank: at, placed: true}
-	s.parent = &applySetParent{it, object}
+	s.parent = &applySetParent{it, object, given}
 	s.items = append(s.items, it)
 	return nil
 }
@@ -147,9 +149,6 @@ func (s *Set) parentOf(m members) (item, error) {
 	}
 	object.SetAnnotations(annotations)
 	it := s.parent.item
-	if i := slices.Index(s.kinds, it.id.GroupKind()); i >= 0 {
-		it.group = i
-	}
 	err := s.encode(&it, object)
 	return it, err
 }

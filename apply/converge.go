@@ -18,14 +18,27 @@ import (
 )
 
 // converge makes one object as wanted, when its turn has come.
-func (p *pass) converge(ctx context.Context, it *item) Result {
+func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 	k := p.kinds[it.group]
 	end, err := k.Begin(ctx, it.at)
 	if err != nil {
 		return Result{it.id, Failed, err}
 	}
 	defer end(false)
-	// Another call may have written it meanwhile.
+	// Another call may have written it meanwhile, or want more of the ApplySet's
+	// parent.
+	if it == p.parent {
+		fresh, next, err := p.parentItem()
+		if err != nil {
+			return Result{it.id, Failed, err}
+		}
+		it = &fresh
+		defer func() {
+			if result.Err == nil {
+				p.announced(next)
+			}
+		}()
+	}
 	v := p.decide(it)
 	if v.action != send {
 		return Result{it.id, v.action, v.err}
@@ -38,7 +51,7 @@ func (p *pass) converge(ctx context.Context, it *item) Result {
 	}
 	attempt := p.attempt(it, &v.look)
 	p.live.rejections.begin(&attempt)
-	result := Result{ID: it.id, Action: Failed}
+	result = Result{ID: it.id, Action: Failed}
 	if t, err := p.target(it, &v.look); err != nil {
 		result.Err = err
 	} else {

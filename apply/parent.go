@@ -3,6 +3,7 @@ package apply
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -11,62 +12,84 @@ import (
 
 // applySet is what a Live remembers of its ApplySet.
 type applySet struct {
-	stated members // by the parent on the server
-	set    *Set    // the last one of which item was made
-	next   members // what item states
-	item   item
+	stated     members         // by the parent on the server
+	namespaces map[string]bool // of all sets so far, if the owner has parts
+	of         *applySetParent // of which item was made
+	next       members         // what item states
+	item       item
 }
 
-// parentItem returns the parent of the ApplySet as this pass applies it: it names
-// the kinds and namespaces of the set, and of all other objects that we have.
-func (p *pass) parentItem() (item, error) {
-	l := p.live
+// parentItem returns the parent of the ApplySet as it is to be applied now: it names
+// the kinds and namespaces of the set, and of all other objects that other sets want
+// or that we have.
+func (p *pass) parentItem() (item, members, error) {
+	l, parent := p.live, p.set.parent
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := p.set.members.union(l.remaining(p.set.members))
-	if l.applySet.set == p.set && l.applySet.next.equal(next) {
-		return l.applySet.item, nil
+	next := p.set.members.union(members{l.remainingKinds(p.set), l.remainingNamespaces(p.set)})
+	same := l.applySet.of == parent || l.applySet.of != nil && !l.applySet.of.stated && !parent.stated
+	if !same || !l.applySet.next.equal(next) {
+		it, err := p.set.parentOf(next)
+		if err != nil {
+			return item{}, next, err
+		}
+		l.applySet.of, l.applySet.next, l.applySet.item = parent, next, it
 	}
-	it, err := p.set.parentOf(next)
-	if err != nil {
-		return item{}, err
-	}
-	l.applySet.set, l.applySet.next, l.applySet.item = p.set, next, it
-	return it, nil
+	it := l.applySet.item
+	it.group = max(0, slices.Index(p.set.kinds, it.id.GroupKind()))
+	return it, next, nil
 }
 
-// remaining returns what the parent states beyond a set and must go on to state: the
-// kinds that another part wants or of which there may be objects, and the namespaces
-// of these. The lock is held.
-func (l *Live) remaining(set members) members {
-	left := members{map[string]bool{}, map[string]bool{}}
-	for text := range l.applySet.stated.kinds {
-		if set.kinds[text] {
-			continue
+// remainingKinds returns the kinds beyond a set that the parent must name: those that
+// another part wants, those of which there are objects, and those that it names and
+// of which there may be some. The lock is held.
+func (l *Live) remainingKinds(set *Set) map[string]bool {
+	left := map[string]bool{}
+	for kind, w := range l.kinds {
+		others := w.view.Len()
+		if kind == set.parent.item.id.GroupKind() {
+			others-- // the parent itself
 		}
-		w := l.kinds[schema.ParseGroupKind(text)]
-		if w != nil && (w.wanted > 0 || w.view.Len() > 0 || w.view.Unseen() != nil) {
-			left.kinds[text] = true
+		wanted := w.wanted
+		if slices.Contains(set.kinds, kind) {
+			wanted--
+		}
+		if wanted > 0 || others > 0 {
+			left[kind.String()] = true
 		}
 	}
-	more := map[string]bool{}
+	for text := range l.applySet.stated.kinds {
+		if w := l.kinds[schema.ParseGroupKind(text)]; w != nil && w.view.Unseen() != nil {
+			left[text] = true
+		}
+	}
+	return left
+}
+
+// remainingNamespaces returns the namespaces beyond a set that the parent must name:
+// those in which there are objects, and, if there are parts, those of all sets. The
+// lock is held.
+func (l *Live) remainingNamespaces(set *Set) map[string]bool {
+	if l.Owner.PartLabel != "" {
+		l.applySet.namespaces = members{namespaces: l.applySet.namespaces}.union(set.members).union(l.applySet.stated).namespaces
+		return l.applySet.namespaces
+	}
+	more, left := map[string]bool{}, map[string]bool{}
 	for namespace := range l.applySet.stated.namespaces {
-		if !set.namespaces[namespace] {
+		if !set.members.namespaces[namespace] {
 			more[namespace] = true
 		}
 	}
-	if l.Owner.PartLabel != "" || len(more) == 0 {
-		left.namespaces = more
+	if len(more) == 0 {
 		return left
 	}
 	for _, w := range l.kinds {
 		if w.view.Unseen() != nil {
-			left.namespaces = more
-			return left
+			return more
 		}
 		w.view.Each(func(n view.Name, _ *view.Record) bool {
 			if more[n.Namespace()] {
-				left.namespaces[n.Namespace()] = true
+				left[n.Namespace()] = true
 			}
 			return true
 		})
@@ -75,12 +98,10 @@ func (l *Live) remaining(set members) members {
 }
 
 // announced notes that the parent on the server states what was applied.
-func (p *pass) announced() {
+func (p *pass) announced(next members) {
 	p.live.mu.Lock()
 	defer p.live.mu.Unlock()
-	if p.live.applySet.set == p.set {
-		p.live.applySet.stated = p.live.applySet.next
-	}
+	p.live.applySet.stated = next
 }
 
 // unannounced returns why an object may not be applied: the parent failed in this

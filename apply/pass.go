@@ -36,7 +36,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	p.kinds, p.done = a.Live.use(set)
 	settle(ctx, p.kinds)
 	if set.parent != nil {
-		it, err := p.parentItem()
+		it, _, err := p.parentItem()
 		if err != nil {
 			p.done()
 			return nil, err
@@ -96,9 +96,6 @@ func (p *pass) rank(ctx context.Context, items []item) {
 }
 
 func (p *pass) add(r Result) {
-	if p.parent != nil && r.ID == p.parent.id && r.Err == nil {
-		p.announced()
-	}
 	if r.Action == unchanged {
 		p.report.Unchanged++
 		return

@@ -2,7 +2,6 @@ package apply_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -256,7 +255,7 @@ func (s *story) wait(t *testing.T, a *agent, command string, args []string) stri
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			_, err := a.Live.Get(id)
-			return errors.Is(err, apply.ErrAbsent)
+			return err != nil // absent, or its kind is not watched any more
 		}, time.Minute, 10*time.Millisecond)
 	case "synced", "unsynced":
 		kind := schema.ParseGroupKind(args[0])

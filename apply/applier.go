@@ -31,12 +31,12 @@ type Applier struct {
 	// is deleted, to look for objects of others in it. Nil: a Namespace is not
 	// deleted unless [PruneOptions.WithStrangers] is set.
 	Discovery Discovery
-	// Adoption says what happens to an object that exists under a wanted name and
+	// Adoption decides about an object that exists under a wanted name and
 	// carries neither our labels nor our fields. The default refuses it. An object
 	// that carries one of our owner's labels with another value is another owner's
 	// and never taken, and so is one of another part.
 	Adoption AdoptionPolicy
-	// Conflicts says what happens to a field that another manager owns with
+	// Conflicts decides about a field that another manager owns with
 	// another value, foreign from the start or taken from us. The default
 	// takes it.
 	Conflicts ConflictPolicy
@@ -45,7 +45,7 @@ type Applier struct {
 	// named is never deleted for that. An object that is invalid in any other way
 	// is never deleted at all.
 	Recreate []schema.GroupKind
-	// Upsert, if set, says which kinds are written by create and replace instead
+	// Upsert, if set, selects the kinds that are written by create and replace instead
 	// of server-side apply, for servers that lack it.
 	Upsert func(schema.GroupKind) bool
 	// Concurrency bounds the writes under way at once in one call. Zero means 8. To
@@ -66,7 +66,7 @@ type Discovery interface {
 	ServerPreferredResources() ([]*metav1.APIResourceList, error)
 }
 
-// AdoptionPolicy says what happens to an object that holds a wanted name and is
+// AdoptionPolicy decides about an object that holds a wanted name and is
 // not ours.
 type AdoptionPolicy int
 

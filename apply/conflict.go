@@ -8,7 +8,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// ConflictPolicy says what an apply does when another manager owns a field that
+// ConflictPolicy decides what an apply does when another manager owns a field that
 // the set states with another value.
 type ConflictPolicy int
 

@@ -64,8 +64,7 @@ type fight struct {
 }
 
 // enter is called when a repair is due. It returns whether to use force: the first
-// repair beyond the limit does not, because the server's refusal names who owns
-// what. An error means that the object is left alone.
+// repair beyond the limit does not, because the server's refusal names the owners. An error means that the object is left alone.
 func (f *fights) enter(id ID, now time.Time, deleted bool) (force bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

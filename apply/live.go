@@ -29,7 +29,7 @@ type Live struct {
 	// Mapper finds the resource of a kind. Required. A kind that it lacks is asked
 	// for again, with backoff, and when a definition of ours changes.
 	Mapper meta.RESTMapper
-	// Owner says which objects are ours. Required.
+	// Owner selects the objects that are ours. Required.
 	Owner Owner
 	// Kinds are watched from Start to its end. A set may bring others: their watches
 	// start with it, and end when no set states and no object has them. Name here
@@ -61,7 +61,7 @@ type Live struct {
 	// what it was made for ([Observed.Controller], [Observed.Part]). Our own writes
 	// may be among them. It must not block.
 	OnChange func(Observed)
-	// OnSynced is called, if set, when the state of a kind has become known: the
+	// OnSynced is called, if set, when the state of a kind is synced: the
 	// moment for a pass that found it unknown. It must not block.
 	OnSynced func(schema.GroupKind)
 	// Logger receives failures to list or watch. Nil: they are only returned by
@@ -305,7 +305,7 @@ func (l *Live) selector(kind schema.GroupKind) (labels.Selector, error) {
 	return selector, nil
 }
 
-// source says where a kind is watched.
+// source returns where a kind is watched.
 func (l *Live) source(w *watched) view.Source {
 	selector := l.identity.Selector()
 	if narrower, err := l.selector(w.view.GroupKind()); err == nil && !narrower.Empty() {

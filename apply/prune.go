@@ -26,12 +26,12 @@ type PruneOptions struct {
 	// Gone, if set, reports that the desired state itself names the object as
 	// deleted. Such an object needs no grace. Keep comes first.
 	Gone func(Observed) bool
-	// Grace, if set, says how long an object must be absent from complete sets
+	// Grace, if set, is how long an object must be absent from complete sets
 	// before it is deleted. Nil: no grace.
 	Grace func(schema.GroupKind) Grace
 	// Limit bounds the deletions of one call.
 	Limit Limit
-	// Orphan, if set, says which objects are not deleted but released: they stay
+	// Orphan, if set, selects objects that are not deleted but released: they stay
 	// as they are, without the owner's labels. They count as deletions for the
 	// limit.
 	Orphan func(Observed) bool
@@ -39,7 +39,7 @@ type PruneOptions struct {
 	// live in it, or if that cannot be seen. They go with it. Default false: it
 	// stays, and its result counts them.
 	WithStrangers bool
-	// Propagation says what happens to the objects that a deleted one owns. Empty
+	// Propagation decides about the objects that a deleted one owns. Empty
 	// means background: the garbage collector deletes them afterwards.
 	Propagation metav1.DeletionPropagation
 }
@@ -151,7 +151,7 @@ func (o PruneOptions) permit(set *Set) error {
 	}
 }
 
-// carryOut does what a plan says, unless that is more than the limit allows.
+// carryOut executes a plan, unless that is more than the limit allows.
 func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOptions) (PruneReport, error) {
 	again := func(o Observed) bool { return options.Keep == nil || !options.Keep(o) }
 	report := PruneReport{

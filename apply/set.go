@@ -46,10 +46,10 @@ type SetOptions struct {
 	// must be empty if it has none.
 	Part string
 	// Ignore leaves fields to others. An object is created with them, because they
-	// may be required, and every later apply does without: who owns them keeps them,
+	// may be required, and every later apply does without: their owners keep them,
 	// and a field that only we own stays as it is. The zero Ignore leaves none.
 	Ignore diff.Ignore
-	// Policy, if set, says what is done about an object. Nil: every object is kept
+	// Policy, if set, decides about each object. Nil: every object is kept
 	// as stated.
 	Policy func(ID) ObjectPolicy
 	// Gate makes what isolates or limits (NetworkPolicy, ResourceQuota, LimitRange,
@@ -58,7 +58,7 @@ type SetOptions struct {
 	Gate bool
 }
 
-// ObjectPolicy says what is done about one object of a set.
+// ObjectPolicy decides what is done about one object of a set.
 type ObjectPolicy int
 
 // The policies.
@@ -66,7 +66,7 @@ const (
 	// KeepAsStated creates and repairs the object.
 	KeepAsStated ObjectPolicy = iota
 	// CreateOnly creates the object if there is none of its name, and never changes
-	// one that exists, whoever made it.
+	// one that exists, of whatever origin.
 	CreateOnly
 	// LeaveOut does nothing. The object counts as stated: it is not pruned, and what
 	// depends on it waits until it is ready.
@@ -79,7 +79,7 @@ type membership int
 const (
 	absent     membership = iota
 	applicable            // it is applied
-	leftOut               // it is somebody else's task
+	leftOut               // others take care of it
 	invalid               // it cannot be applied
 )
 
@@ -95,14 +95,14 @@ type item struct {
 	body   wire.Body // with the owner's labels and the hash annotation
 	create wire.Body // body with the ignored fields; nil: there are none
 
-	placed bool // rank says its place
+	placed bool // rank is its place
 }
 
 // NewSet makes the desired state of an owner. It copies the objects, which may
 // hold whatever encoding/json can write, and adds the owner's labels and the
 // hash annotation. A status is dropped, and so are labels and annotations that are
 // null. The stringData of a Secret is applied as data, because others' changes to
-// it could not be told otherwise.
+// it could not be seen otherwise.
 //
 // The order is that of the kinds: definitions and namespaces first, routes and then
 // admission webhooks last. An object may refine it with the annotation

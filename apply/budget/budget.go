@@ -188,7 +188,7 @@ func (b *Budget) judge(answer *http.Response, sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer == nil {
-		return // says nothing about the server's load
+		return // shows nothing of the server's load
 	}
 	now := time.Now()
 	switch answer.StatusCode {
@@ -201,7 +201,7 @@ func (b *Budget) judge(answer *http.Response, sent time.Time) {
 		}
 	default:
 		if !sent.After(b.halved) {
-			return // it says how things were
+			return // it is about the time before
 		}
 		if b.gained++; b.gained >= b.now() && b.limit < b.max() {
 			b.limit++

@@ -1,5 +1,5 @@
 // Package readiness reads from a live Kubernetes object how far it is on its way
-// to what its spec says, in the terms of kstatus: [Of] takes one object and
+// to what its spec asks for, in the terms of kstatus: [Of] takes one object and
 // returns one [Result]. It is pure: no client, no clock.
 //
 //trueup:pure
@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Status is how far an object is on its way to what its spec says, in the terms
+// Status is how far an object is on its way to what its spec asks for, in the terms
 // of kstatus.
 type Status string
 
 // The statuses.
 const (
-	// Current: it is as its spec says.
+	// Current: it is as its spec asks.
 	Current Status = "Current"
 	// InProgress: its controller is working towards it, or has not seen it yet.
 	InProgress Status = "InProgress"
-	// Failed: its controller has given up, or says that something is wrong.
+	// Failed: its controller has given up, or reports that something is wrong.
 	Failed Status = "Failed"
 	// Terminating: it is being deleted.
 	Terminating Status = "Terminating"
@@ -33,7 +33,7 @@ const (
 // Result is the status of an object, and why.
 type Result struct {
 	Status Status
-	// Message says what is missing, empty when it is Current.
+	// Message names what is missing, empty when it is Current.
 	Message string
 }
 
@@ -105,7 +105,7 @@ func Of(object *unstructured.Unstructured) Result {
 	}
 }
 
-// readinessRule returns the rule of a kind that says it in its own way, nil for
+// readinessRule returns the rule of a kind that reports it in its own way, nil for
 // others.
 func readinessRule(kind schema.GroupKind) func(live) Result {
 	switch kind.Group {

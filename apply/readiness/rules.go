@@ -30,8 +30,8 @@ func (o live) surplus(wanted int64) Result {
 	return current()
 }
 
-// onDelete reports that pods are replaced when somebody deletes them, so that
-// their revision says nothing about the controller.
+// onDelete reports that pods are replaced when they are deleted, so that
+// their revision shows nothing of the controller.
 func (o live) onDelete() bool { return o.text("spec", "updateStrategy", "type") == "OnDelete" }
 
 func deployment(o live) Result {

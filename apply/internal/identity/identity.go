@@ -1,4 +1,4 @@
-// Package identity says which objects belong to an owner: by the labels that all
+// Package identity recognises the objects of an owner: by the labels that all
 // of them carry, and by the fields that its manager has written.
 //
 //trueup:pure

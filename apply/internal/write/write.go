@@ -57,7 +57,7 @@ type Target struct {
 	Superseded bool   // a superseded manager has fields of the live object
 
 	Force    bool // take fields that others own
-	Adopt    bool // take over an object that nobody owns
+	Adopt    bool // take over an object without an owner
 	Recreate bool // delete and create anew for an immutable field
 	Upsert   bool // create and replace instead of server-side apply
 }
@@ -211,8 +211,8 @@ func (w *Writer) object(t *Target) dynamic.ResourceInterface {
 	return resource.Namespace(t.Namespace)
 }
 
-// Gone reports that a server says of an object that it does not exist. A path that
-// the server does not serve is a 404, too, and says nothing of the object.
+// Gone reports that a server has answered that an object does not exist. A path that
+// the server does not serve is a 404, too, and proves nothing of the object.
 func Gone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && apierrors.IsNotFound(err) && status.ErrStatus.Details != nil && status.ErrStatus.Details.Name != "" &&

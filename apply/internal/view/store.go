@@ -248,6 +248,9 @@ func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool)
 // put makes r the record of the object.
 func (k *Kind) put(n Name, old, r *Record, part string) {
 	k.managed = k.managed || !r.bare
+	if part == "" && old != nil && old.uid == r.uid {
+		part = old.Part() // another manager took the label off; a repair puts it back
+	}
 	switch {
 	case old == nil:
 		r.member = k.parts.add(part, n)

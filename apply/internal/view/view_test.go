@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,4 +268,70 @@ func TestMemoryIsRestoredOnlyOfWhatWasSeen(t *testing.T) {
 	require.NoError(t, v.Update(told("u", "13", theirs)))
 	require.False(t, v.Remember(n, seen, diff.Sum{1}), "it has changed since it was compared")
 	require.True(t, v.Remember(n, v.held().observed, diff.Sum{1}))
+}
+
+func TestAPartIsFoundByItsObjectsAndKeepsOneWithoutItsLabel(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	object := func(name, uid, version, part string) *metav1.PartialObjectMetadata {
+		m := told(uid, version, ours)
+		m.Name = name
+		if part != "" {
+			m.Labels = map[string]string{"part": part}
+		}
+		return m
+	}
+	members := func(part string) string {
+		var names []string
+		v.EachOf(part, func(n Name, r *Record) bool {
+			require.Equal(t, part, r.Part())
+			names = append(names, n.Name())
+			return true
+		})
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	require.NoError(t, v.Replace([]any{object("a", "1", "11", "p"), object("b", "2", "11", "q"), object("c", "3", "11", "p")}, "11"))
+	require.Equal(t, "a c", members("p"))
+	require.Equal(t, "b", members("q"))
+	require.NoError(t, v.Update(object("a", "1", "12", "")))
+	require.Equal(t, "a c", members("p"), "the label is put back by a repair")
+	require.NoError(t, v.Update(object("c", "3", "12", "q")))
+	require.Equal(t, "a", members("p"))
+	require.Equal(t, "b c", members("q"))
+	require.NoError(t, v.Delete(object("a", "1", "13", "")))
+	require.NoError(t, v.Update(object("a", "4", "14", "")))
+	require.Empty(t, members("p"), "its successor was never in it")
+	require.NoError(t, v.Replace([]any{object("c", "3", "20", "p")}, "20"))
+	require.Equal(t, "c", members("p"))
+	require.Empty(t, members("q"))
+	require.Len(t, v.parts, 1, "an empty part takes nothing")
+}
+
+func TestAnyHistoryOfPartsLeadsToTheIndexOfItsEnd(t *testing.T) {
+	t.Parallel()
+	const seed = 1
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seed
+	v, _ := newView(t)
+	want := map[string]string{} // part by name
+	for i := range 5000 {
+		name, part := fmt.Sprint("n", random.IntN(50)), fmt.Sprint("p", random.IntN(7))
+		m := told("u"+name, fmt.Sprint(1000+i), ours)
+		m.Name, m.Labels = name, map[string]string{"part": part}
+		if random.IntN(4) == 0 {
+			require.NoError(t, v.Delete(m))
+			delete(want, name)
+			continue
+		}
+		require.NoError(t, v.Update(m))
+		want[name] = part
+	}
+	have := map[string]string{}
+	for i := range 7 {
+		part := fmt.Sprint("p", i)
+		v.EachOf(part, func(n Name, _ *Record) bool { have[n.Name()] = part; return true })
+	}
+	require.Equal(t, want, have)
+	require.Equal(t, len(want), v.Len())
 }

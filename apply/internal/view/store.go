@@ -112,7 +112,7 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 		touched = k.synced && !old.pruned && w == nil && k.brake.allow(n, time.Now())
 	}
 	if w != nil {
-		w.deleted = string(m.UID)
+		w.deleted, w.last = string(m.UID), found.Record
 	}
 	k.mu.Unlock()
 	k.announce(found, touched, gone, waiting)

@@ -113,10 +113,15 @@ func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
 func TestADeletionDuringOurWriteIsNotUndoneByItsAnswer(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)
+	var last Object
+	count := v.hooks.Drift
+	v.hooks.Drift = func(o Object) { last = o; count(o) }
 	write1(v, told("u", "11", ours))
 	write1(v, told("u", "12", ours), func() { require.NoError(t, v.Delete(told("u", "13", ours))) })
 	require.Nil(t, v.held())
 	require.Equal(t, 1, *drifts)
+	require.True(t, last.Gone)
+	require.Equal(t, "u", last.Record.UID(), "its last state leads to what it was made for")
 }
 
 func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {

@@ -15,6 +15,7 @@ type writing struct {
 	count   int           // the writer whose turn it is, and those that wait
 	turn    chan struct{} // holds one token
 	deleted string        // UID of the object that went away during the turn
+	last    Record        // its last state, if it was known
 }
 
 // Begin waits until no other write of ours to the object is under way, and begins
@@ -70,7 +71,7 @@ func (k *Kind) end(n Name, w *writing, deletion bool) {
 		found = Object{Name: n, Record: *r}
 		touched = !r.Unknown() && k.touched(n, nil, r)
 	case w.deleted != "":
-		found = Object{Name: n, Gone: true}
+		found = Object{Name: n, Record: w.last, Gone: true}
 		touched = !deletion
 	}
 	touched = touched && k.brake.allow(n, time.Now())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -176,32 +177,18 @@ func (l *Live) WaitSynced(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	for _, v := range l.views() {
+	for { // the ApplySet's parent may bring more
+		views := l.views()
+		i := slices.IndexFunc(views, func(v *view.Kind) bool { return !v.Ever() })
+		if i < 0 {
+			return nil
+		}
 		select {
-		case <-v.Complete():
+		case <-views[i].Complete():
 		case <-ctx.Done():
 			return l.unsynced()
 		}
 	}
-	return l.unsynced()
-}
-
-// WaitSettled waits until every kind that is watched is known or has failed once,
-// or ctx ends: the moment at which a first pass finds all that there is to find.
-// The error is as that of WaitSynced: it names the kinds that are not known.
-func (l *Live) WaitSettled(ctx context.Context) error {
-	if err := l.prepare(); err != nil {
-		return err
-	}
-	for _, v := range l.views() {
-		settled, _ := v.Settled()
-		select {
-		case <-settled:
-		case <-ctx.Done():
-			return l.unsynced()
-		}
-	}
-	return l.unsynced()
 }
 
 // Unseen names the kinds that are watched and of which objects may exist that cannot

@@ -493,10 +493,11 @@ func (s *story) agent(t *testing.T) *agent {
 		done <- nil
 	}
 	t.Cleanup(a.stop)
-	settled, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	if !s.hasty {
-		_ = a.Live.WaitSettled(settled) // what is not known shows in the story
+	for _, kind := range a.Live.Kinds {
+		require.Eventually(t, func() bool {
+			ok, err := a.Live.Synced(kind.GroupKind())
+			return s.hasty || ok || err != nil // what is not known shows in the story
+		}, time.Minute, 10*time.Millisecond)
 	}
 	s.hasty = false
 	s.program = a

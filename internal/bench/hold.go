@@ -59,6 +59,10 @@ func holder(way string, n int, config *rest.Config, mapper meta.RESTMapper, kind
 	switch way {
 	case "trueup":
 		return trueupHolder(n, config, mapper, kind)
+	case "parts":
+		return partsHolder(n, config)
+	case "parts_informer":
+		return cacheHolder(config, mapper, &appsv1.Deployment{}, false, n), nil
 	case "informer", "stripped_informer":
 		return cacheHolder(config, mapper, &appsv1.Deployment{}, way != "informer", n), nil
 	case "metadata_informer", "stripped_metadata_informer":

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -233,20 +234,19 @@ func (b *bench) partsRest(ctx context.Context, name string, start func(context.C
 	requests, _ = s.requests()
 	b.book.Add(name+".parts_requests_at_rest", float64(requests), "requests")
 	b.book.Add(name+".parts_requests_at_rest_per_pass", float64(requests)/float64(rounds*len(parents)), "requests")
+	// In samples that are short beside the time slices of a busy machine.
+	const sample = 20
 	var times []float64
 	for range rounds {
-		took, _, err := benchfigures.Measured(func() error {
-			for _, parent := range parents {
+		for some := range slices.Chunk(parents, sample) {
+			start := time.Now()
+			for _, parent := range some {
 				if err := o.reconcile(ctx, parent); err != nil {
 					return err
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			times = append(times, benchfigures.Micros(time.Since(start), len(some)))
 		}
-		times = append(times, benchfigures.Micros(took, len(parents)))
 	}
 	b.book.Add(name+".parts_pass_us", benchfigures.Percentile(times, 0.5), "us")
 	if own, ok := o.(*ownParts); ok {

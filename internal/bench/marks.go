@@ -100,6 +100,10 @@ func (b *bench) partsMarks(each func(string, ...string) []string) []benchfigures
 			ID: "D8", What: "children created in a second, against CreateOrUpdate", Figure: "of_CreateOrUpdate.parts_create_ratio", Limit: 1.3, AtLeast: true,
 			Peers: each("parts_create_rate", "trueup", "CreateOrUpdate"),
 		},
+		{
+			ID: "D8", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.parts_create_until_silent_ratio", NoLimit: true,
+			Peers: each("parts_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+		},
 		{ID: "A5", What: fmt.Sprintf("resident memory of examples/operator with %d parents of 3 children", b.parents), Figure: "operator.resident_mib", Limit: 30},
 	}
 }

@@ -139,7 +139,8 @@ func (b *bench) partsSide(name string) *side { return b.side("parts_" + name) }
 // is that of the children, from the first parent until every parent had its pass.
 func (b *bench) partsCreate(ctx context.Context, starts map[string]func(context.Context, *side) (partsOperator, error)) (map[string][]*unstructured.Unstructured, error) {
 	names := []string{"trueup", "CreateOrUpdate"}
-	operators, parents, rates := map[string]partsOperator{}, map[string][]*unstructured.Unstructured{}, map[string][]float64{}
+	operators, parents := map[string]partsOperator{}, map[string][]*unstructured.Unstructured{}
+	rates, silence := map[string][]float64{}, map[string][]float64{} // until all are made, and until nothing more is sent
 	for _, name := range names {
 		if err := b.others.Namespace(ctx, "parts-"+namespaced(name)); err != nil {
 			return nil, err
@@ -166,27 +167,32 @@ func (b *bench) partsCreate(ctx context.Context, starts map[string]func(context.
 			}
 			rates[name] = append(rates[name], float64(10*n)/time.Since(start).Seconds())
 			parents[name] = append(parents[name], made...)
-			operators[name].own().quiet(ctx) // what it still does about its own writes is not the other's time
+			// What it still does about its own writes is not the other's time.
+			silent := operators[name].own().quiet(ctx)
+			silence[name] = append(silence[name], float64(10*n)/silent.Sub(start).Seconds())
 		}
 	}
 	for _, name := range names {
 		b.book.Add(name+".parts_create_rate", benchfigures.Percentile(rates[name], 0.5), "children/s")
+		b.book.Add(name+".parts_create_rate_until_silent", benchfigures.Percentile(silence[name], 0.5), "children/s")
 		b.book.Add(name+".parts_create_requests_per_child", operators[name].own().perObject(10*len(parents[name])), "requests")
 	}
 	b.book.Add("of_CreateOrUpdate.parts_create_ratio", benchfigures.Percentile(ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5), "x")
+	b.book.Add("of_CreateOrUpdate.parts_create_until_silent_ratio", benchfigures.Percentile(ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5), "x")
 	return parents, nil
 }
 
-// quiet waits until the contender has sent nothing for a while.
-func (s *side) quiet(ctx context.Context) {
+// quiet waits until the contender has sent nothing for half a second, and returns when
+// it had sent its last request.
+func (s *side) quiet(ctx context.Context) time.Time {
 	before, _ := s.requests()
-	for pause(ctx, 500*time.Millisecond) {
-		now, _ := s.requests()
-		if now == before {
-			return
+	last := time.Now()
+	for time.Since(last) < 500*time.Millisecond && pause(ctx, 10*time.Millisecond) {
+		if now, _ := s.requests(); now != before {
+			before, last = now, time.Now()
 		}
-		before = now
 	}
+	return last
 }
 
 // makeParents creates some parents with the label of a contender.

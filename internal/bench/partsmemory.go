@@ -192,8 +192,8 @@ func partMeta(template *metav1.ObjectMeta, i int) (metav1.ObjectMeta, error) {
 	live.Labels, live.OwnerReferences = labels, object.GetOwnerReferences()
 	for at := range live.ManagedFields {
 		// The list of owners is one by UID.
-		raw := strings.ReplaceAll(string(live.ManagedFields[at].FieldsV1.Raw), string(partParent(0).GetUID()), string(parent.GetUID()))
-		live.ManagedFields[at].FieldsV1 = &metav1.FieldsV1{Raw: []byte(raw)}
+		raw := strings.ReplaceAll(live.ManagedFields[at].FieldsV1.GetRawString(), string(partParent(0).GetUID()), string(parent.GetUID()))
+		live.ManagedFields[at].FieldsV1 = metav1.NewFieldsV1(raw)
 	}
 	hash, err := diff.Hash(object.Object)
 	live.Annotations[partsOwner().Domain+"/desired-hash"] = hash.String()

@@ -120,4 +120,3 @@ func (p *peerParts) part(parent metav1.Object) ([]client.Object, error) {
 	}
 	return wanted, err
 }
-

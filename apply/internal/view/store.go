@@ -2,7 +2,10 @@ package view
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -122,6 +125,16 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 // replace takes the result of a list of one source.
 func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, version string) {
 	at, now := ParseVersion(version), time.Now()
+	// What stays is made apart from what is garbage afterwards: one small text among it
+	// would hold all the memory around.
+	read, parents := make([]Record, len(objects)), make([]unique.Handle[string], len(objects))
+	for i, m := range objects {
+		parents[i] = parentOf(m)
+	}
+	for i, m := range objects {
+		read[i] = *newRecord(m, k.owner)
+	}
+	runtime.KeepAlive(parents)
 	var drifted, changed []Object
 	var waiting []map[any]func()
 	k.mu.Lock()
@@ -130,15 +143,15 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	if len(k.records) == 0 {
 		k.records = make(map[Name]*Record, len(objects))
 	}
-	for _, m := range objects {
-		n := NameOf(m.Namespace, m.Name)
+	for i, m := range objects {
+		n := NameOf(m.Namespace, strings.Clone(m.Name))
 		listed[n] = true
 		old := k.records[n]
 		if old != nil && old.written && old.version > at {
 			old.written = false // as below
 			continue
 		}
-		r := newRecord(m, k.owner)
+		r := read[i].clone()
 		r.succeed(old)
 		k.put(n, old, r, m.Labels[k.owner.PartLabel])
 		if !relist || old != nil && old.uid == r.uid && old.version == r.version {

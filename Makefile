@@ -99,10 +99,11 @@ bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 # with.
 bench-build: kube ## Build the comparison of package apply with its peers (minutes the first time)
 	cd internal/bench && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
+	$(WORK) $(GO) build -o bin/operator ./examples/operator
 	cd internal/bench/wrangler && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-wrangler' .
 
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
-	bin/bench -wrangler bin/bench-wrangler $(BENCHFLAGS)
+	bin/bench -operator bin/operator -wrangler bin/bench-wrangler $(BENCHFLAGS)
 
 bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL (a quarter of an hour; TRUEUP_BENCH_HELD=1m for less)
 	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .

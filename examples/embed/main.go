@@ -1,7 +1,7 @@
-// Command embed is a program on sigs.k8s.io/controller-runtime that keeps the
-// ConfigMaps of a YAML file in the manager's cluster. It shows that the loops of
-// trueup run under a manager as they are: Start(ctx) error is all that the two
-// know of each other.
+// Command embed is the operator of examples/operator inside a Manager of
+// sigs.k8s.io/controller-runtime. The Manager has the WebApps, their queue and the
+// election; it caches no children. One live view of them is a Runnable of the
+// Manager, and wakes the WebApp of each child that has changed.
 package main
 
 import (
@@ -9,128 +9,146 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"time"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/examples/internal/webapp"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 func main() {
 	// controller-runtime has added --kubeconfig to these flags.
-	file := flag.String("file", "configmaps.yaml", "YAML file with the ConfigMaps; replace it with a rename, never in place")
-	name := flag.String("name", "embed", "name of this set of ConfigMaps; what carries it and is not in the file is deleted")
-	interval := flag.Duration("interval", 10*time.Second, "time between two looks at the file")
+	namespace := flag.String("namespace", "webapp-embed", "namespace of the Lease")
 	flag.Parse()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	if err := start(ctrl.SetupSignalHandler(), *file, *name, *interval, logger); err != nil {
+	if err := start(ctrl.SetupSignalHandler(), *namespace, logger); err != nil {
 		fmt.Fprintln(os.Stderr, "embed:", err)
 		os.Exit(1)
 	}
 }
 
-func start(ctx context.Context, file, name string, interval time.Duration, logger *slog.Logger) error {
+func start(ctx context.Context, namespace string, logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, file, name, interval, logger)
+	config.QPS = -1 // the server has a limit of its own
+	mgr, err := newManager(config, namespace, logger)
 	if err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-// newManager makes a manager and adds a live view and a loop to it.
-func newManager(config *rest.Config, file, name string, interval time.Duration, logger *slog.Logger) (manager.Manager, error) {
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+// newManager makes a manager with the live view and the controller.
+func newManager(config *rest.Config, namespace string, logger *slog.Logger) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := webapp.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		LeaderElection: true, LeaderElectionID: "webapp-embed", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
+	})
 	if err != nil {
 		return nil, err
 	}
-	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
+	objects, failed := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	metadataClient, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err = errors.Join(failed, err); err != nil {
 		return nil, err
 	}
+	r, resource := &reconciler{parents: mgr.GetClient()}, webapp.Version().WithResource("webapps")
+	r.finalizer = kube.Finalizer{Client: objects, Resource: resource, Name: "example.com/children"}
+	r.status = kube.Status[*webapp.WebApp]{Client: objects, Resource: resource}
 	live := &apply.Live{
-		Client: client,
-		Mapper: mgr.GetRESTMapper(),
-		Owner:  apply.Owner{Manager: "embed", Labels: map[string]string{"embed.example.com/set": name}, Domain: "embed.example.com"},
-		Kinds:  []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}},
-		Logger: logger,
+		Client: metadataClient, Mapper: mgr.GetRESTMapper(), OnChange: r.wake, OnDrift: r.wake, Logger: logger,
+		Owner: apply.Owner{
+			Manager: "webapp-embed", Domain: "example.com", PartLabel: "example.com/webapp",
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "webapp-embed"},
+		},
+		Kinds: []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"}},
 	}
-	loop := &reconcile.Loop{
-		Name:       "configmaps",
-		Reconciler: &keeper{file: file, applier: &apply.Applier{Live: live}, logger: logger},
-		Interval:   interval,
-		Timeout:    time.Minute,
-		Logger:     logger,
-	}
-	live.OnDrift = func(apply.Observed) { loop.Trigger() }
-	return mgr, errors.Join(mgr.Add(live), mgr.Add(loop))
+	r.applier = apply.Applier{Live: live, Objects: objects}
+	err = ctrl.NewControllerManagedBy(mgr).
+		For(&webapp.WebApp{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(r.woken)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
+		Complete(r)
+	return mgr, errors.Join(err, mgr.Add(live))
 }
 
-// keeper makes the cluster hold what the file says.
-type keeper struct {
-	file    string
-	applier *apply.Applier
-	logger  *slog.Logger
+// reconciler makes the children of all WebApps. Those of one WebApp are a part of what
+// it owns, and carry its UID as a label.
+type reconciler struct {
+	parents   client.Reader
+	applier   apply.Applier
+	finalizer kube.Finalizer
+	status    kube.Status[*webapp.WebApp]
+	queue     atomic.Pointer[queue]
 }
 
-// Reconcile does one pass.
-func (k *keeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
-	if err := k.applier.Live.WaitSynced(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
-	objects, err := read(k.file)
-	if err != nil {
-		return reconcile.Result{}, err // a file that was not read whole changes nothing
-	}
-	set, invalid := apply.NewSet(k.applier.Live.Owner, objects, apply.SetOptions{})
-	if set == nil {
-		return reconcile.Result{}, invalid
-	}
-	applied, failed := k.applier.Apply(ctx, set)
-	pruned, kept := k.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil})
-	for _, r := range append(applied.Results, pruned.Results...) {
-		k.logger.InfoContext(ctx, "object", slog.String("id", r.ID.String()), slog.String("action", string(r.Action)))
-	}
-	return reconcile.Result{}, errors.Join(invalid, failed, kept)
+// queue holds the WebApps that are due for a pass.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[ctrl.Request]
 }
 
-// read returns the ConfigMaps of a file, or an error if it holds anything else.
-func read(file string) ([]*unstructured.Unstructured, error) {
-	in, err := os.Open(file)
-	if err != nil {
-		return nil, err
+// woken is a source of the controller, which begins when its queue does. What has
+// changed before needs none: the first pass for each WebApp is yet to come.
+func (r *reconciler) woken(_ context.Context, requests workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	r.queue.Store(&queue{requests})
+	return nil
+}
+
+// wake starts a pass for the WebApp of a child. Its name is that of the child.
+func (r *reconciler) wake(child apply.Observed) {
+	if due := r.queue.Load(); due != nil {
+		due.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: child.ID.Namespace, Name: child.ID.Name}})
 	}
-	defer in.Close() //nolint:errcheck // it was only read
-	var objects []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		switch kind := object.GroupVersionKind(); {
-		case object.Object == nil: // an empty document
-		case kind != schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}:
-			return nil, fmt.Errorf("%s: holds a %s; want ConfigMaps only", file, kind)
-		default:
-			objects = append(objects, object)
-		}
+}
+
+// Reconcile does one pass for one WebApp.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	app := &webapp.WebApp{}
+	if err := r.parents.Get(ctx, request.NamespacedName, app); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // its children went before the finalizer
 	}
+	owner, part := r.applier.Live.Owner, apply.SetOptions{Part: string(app.UID)}
+	alive, result, err := r.finalizer.Finalize(ctx, app, func(ctx context.Context) (gone bool, err error) {
+		nothing, _ := apply.NewSet(owner, nil, part) // a UID is a valid part
+		pruned, err := r.applier.Prune(ctx, nothing, apply.PruneOptions{Complete: true, AllowEmpty: true, Limit: apply.Limit{Off: true}})
+		return pruned.Remaining == 0, err
+	})
+	if !alive || err != nil {
+		return ctrl.Result{RequeueAfter: result.RequeueAfter}, err
+	}
+	set, invalid := apply.NewSet(owner, webapp.Children(app), part)
+	report, failed := r.applier.Apply(ctx, set)
+	_, kept := r.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil})
+	ready, unread := r.applier.Readiness(ctx, set)
+	err = errors.Join(invalid, failed, kept, unread)
+	state, reason, message := webapp.Progress(report, ready, err)
+	return ctrl.Result{}, errors.Join(err, r.status.Update(ctx, app, func(app *webapp.WebApp) {
+		kube.SetState(&app.Status.Conditions, state, reason, message)
+	}))
 }

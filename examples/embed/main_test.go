@@ -2,9 +2,9 @@ package main_test
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,77 +15,128 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
 )
 
-const one = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: one, namespace: default}
-data: {greeting: hello}
-`
-
-const two = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: two, namespace: default}
-data: {greeting: goodbye}
-`
-
-func TestAManagerKeepsTheConfigMapsOfAFile(t *testing.T) {
+// The operator runs as a program, with its own ServiceAccount, on a Kubernetes whose
+// controllers run its pods on simulated nodes.
+func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 	t.Parallel()
-	path := programtest.Build(t)
-	help, err := exec.CommandContext(t.Context(), path, "--help").CombinedOutput()
-	require.NoError(t, err)
-	require.Contains(t, string(help), "-kubeconfig")
-	require.Contains(t, string(help), "-file")
-
-	cluster := kubetest.Start(t, kubetest.Options{})
-	file := filepath.Join(t.TempDir(), "configmaps.yaml")
-	write := func(content string) {
-		t.Helper()
-		require.NoError(t, os.WriteFile(file+".next", []byte(content), 0o600))
-		require.NoError(t, os.Rename(file+".next", file))
-	}
-	read := func(name string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		out, err := cluster.Kubectl(ctx, "get", "configmap", name, "--ignore-not-found", "-o", "jsonpath={.data.greeting}")
-		if err != nil {
-			return err.Error()
-		}
-		return out
-	}
-	becomes := func(name, want string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return read(name) == want }, 3*time.Minute, 50*time.Millisecond, "%s: %q", name, want)
-	}
-	kubectl := func(args ...string) {
-		t.Helper()
-		_, err := cluster.Kubectl(t.Context(), args...)
+	s := site{t, kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
+	for _, file := range []string{"../internal/webapp/crd.yaml", "rbac.yaml"} {
+		data, err := os.ReadFile(file)
 		require.NoError(t, err)
+		require.NoError(t, s.cluster.Apply(t.Context(), string(data)))
 	}
+	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=60s")
+	_, kubeconfig, err := s.cluster.ServiceAccount(t.Context(), "webapp-embed", "webapp-embed")
+	require.NoError(t, err)
+	path := programtest.Build(t)
+	p, stop := programtest.Start(t, path, "--kubeconfig", kubeconfig)
+	children := []string{"deployments,services,configmaps", "-l", "app.kubernetes.io/managed-by=webapp-embed", "-o", "jsonpath={.items[*].kind}"}
+	ready := []string{"webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`}
 
-	write(one + "---" + two)
-	kubectl("create", "configmap", "mine", "--from-literal=greeting=foreign")
-	p, stop := programtest.Start(t, path, "--kubeconfig", cluster.Kubeconfig, "--file", file, "--interval", "1h")
-	becomes("one", "hello")
-	becomes("two", "goodbye")
+	// It is made, and ready when its pods are.
+	nodes := strings.Fields(s.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"))
+	s.kubectl(append([]string{"cordon"}, nodes...)...)
+	s.apply("web", "image: 'web:1', replicas: 2, config: {COLOR: blue}")
+	s.becomes("Deployment Service ConfigMap", children...)
+	s.becomes("ChildrenNotReady", "webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Reconciling")].reason}`)
+	s.kubectl(append([]string{"uncordon"}, nodes...)...)
+	s.becomes("True", ready...)
 
-	// The interval is an hour, so this is the watch.
-	kubectl("patch", "configmap", "one", "-p", `{"data":{"greeting":"changed"}}`)
-	becomes("one", "hello")
-	kubectl("delete", "configmap", "two")
-	becomes("two", "goodbye")
+	// What another hand edits, unlabels or deletes comes back.
+	s.kubectl("scale", "deployment", "web", "--replicas=7")
+	s.becomes("2", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
+	s.kubectl("label", "service", "web", "example.com/webapp-", "app.kubernetes.io/managed-by-")
+	s.becomes("Deployment Service ConfigMap", children...)
+	s.kubectl("delete", "configmap,deployment", "web")
+	s.becomes("Deployment Service ConfigMap", children...)
+
+	// What is no longer wanted goes.
+	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":null}}`)
+	s.becomes("Deployment Service", children...)
+
+	// What the server refuses is named, and the rest is made.
+	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":{"A COLOR":"blue"},"image":"web:2"}}`)
+	s.becomes("True", "webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Stalled")].status}`)
+	require.Contains(t, s.kubectl("get", "webapp", "-o", "jsonpath={.items[*].status.conditions[0].message}"), "a valid config key must consist of")
+	s.becomes("web:2", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":null}}`)
+	s.becomes("True", ready...)
+
+	// Nothing is sent at rest, nor is anything written again after a restart.
+	for i := range 20 {
+		s.apply(fmt.Sprintf("web-%d", i), "image: 'web:1', config: {COLOR: blue}")
+	}
+	s.becomes("True"+strings.Repeat(" True", 20), ready...)
+	before := s.quiet()
 	require.NoError(t, stop(), p.Tail())
+	p, stop = programtest.Start(t, path, "--kubeconfig", kubeconfig)
+	looked := func() bool {
+		return len(slices.DeleteFunc(s.requests()[len(before):], func(r kubetest.Request) bool { return r.Verb != "get" || r.Namespace != "default" })) >= 62
+	}
+	require.Eventually(t, looked, 2*time.Minute, 100*time.Millisecond, "it has looked at every child")
+	after := s.quiet()[len(before):]
+	require.Empty(t, slices.DeleteFunc(after, func(r kubetest.Request) bool { return slices.Contains([]string{"get", "list", "watch"}, r.Verb) }))
 
-	_, stop = programtest.Start(t, path, "--kubeconfig", cluster.Kubeconfig, "--file", file, "--interval", "100ms")
-	write(one + "---\nkind: [")
-	time.Sleep(time.Second)
-	require.Equal(t, "goodbye", read("two"), "half a file deletes nothing")
-	write(strings.ReplaceAll(one, "hello", "good morning"))
-	becomes("one", "good morning")
-	becomes("two", "")
-	write("")
-	time.Sleep(time.Second)
-	require.Equal(t, "good morning", read("one"), "an empty file deletes nothing")
-	require.Equal(t, "foreign", read("mine"))
-	require.NoError(t, stop())
+	// A deleted parent goes when its children are gone.
+	s.kubectl("delete", "webapps", "--all", "--timeout=2m")
+	require.Empty(t, s.kubectl(append([]string{"get"}, children...)...))
+	require.NoError(t, stop(), p.Tail())
+}
+
+type site struct {
+	t       *testing.T
+	cluster *kubetest.Cluster
+}
+
+func (s site) kubectl(args ...string) string {
+	s.t.Helper()
+	out, err := s.cluster.Kubectl(s.t.Context(), args...)
+	require.NoError(s.t, err)
+	return out
+}
+
+func (s site) apply(name, spec string) {
+	s.t.Helper()
+	require.NoError(s.t, s.cluster.Apply(s.t.Context(), fmt.Sprintf("{apiVersion: example.com/v1, kind: WebApp, metadata: {name: %s, namespace: default}, spec: {%s}}", name, spec)))
+}
+
+// becomes waits until kubectl get prints what is wanted.
+func (s site) becomes(want string, args ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	var have string
+	for have != want {
+		out, err := s.cluster.Kubectl(ctx, append([]string{"get"}, args...)...)
+		require.NoError(s.t, ctx.Err(), "get %v: %q, want %q", args, have, want)
+		if have = out; err != nil {
+			have = err.Error()
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// requests are those of the operator without those for its election.
+func (s site) requests() []kubetest.Request {
+	s.t.Helper()
+	all, err := s.cluster.Requests("system:serviceaccount:webapp-embed:webapp-embed")
+	require.NoError(s.t, err)
+	return slices.DeleteFunc(all, func(r kubetest.Request) bool { return r.Resource == "leases" || r.Resource == "events" })
+}
+
+// quiet waits until the operator has sent nothing for five seconds, and returns what it
+// has sent until then.
+func (s site) quiet() []kubetest.Request {
+	s.t.Helper()
+	sent := s.requests()
+	for range 60 {
+		time.Sleep(5 * time.Second)
+		now := s.requests()
+		if len(now) == len(sent) {
+			return now
+		}
+		sent = now
+	}
+	require.FailNow(s.t, "it never rests")
+	return nil
 }

@@ -14,17 +14,22 @@ import (
 
 // held has a process hold all objects and reads how much it needs for that.
 func (b *bench) held(ctx context.Context, way, address string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := b.child(ctx, way+".", self, "-hold", way, "-address", address, "-watched", strconv.Itoa(b.watched)); err != nil {
+	if err := b.childHolds(ctx, way, way+".", address); err != nil {
 		return err
 	}
 	if way != "trueup" {
 		b.ratio(way+"_takes.memory_ratio", way+".resident_bytes_per_object", "trueup.resident_bytes_per_object")
 	}
 	return nil
+}
+
+// childHolds starts the process, and adds its figures with a prefix.
+func (b *bench) childHolds(ctx context.Context, way, prefix, address string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return b.child(ctx, prefix, self, "-hold", way, "-address", address, "-watched", strconv.Itoa(b.watched))
 }
 
 // measureWrangler has the program in the folder wrangler do its part, against the

@@ -52,6 +52,24 @@
 //     or metadata only; stripped, without managedFields, as its documentation
 //     advises who needs to save memory.
 //
+// # Operators
+//
+// The stage parts runs two operators side by side, each with 8 workers and parents of
+// its own, of ten children each, one of each form of the mix. What a parent wants is
+// made once for each of its generations.
+//
+//   - trueup: a kube.Controller for the parents, one Live and one Applier for all
+//     children. A pass is an Apply and a Prune of the part.
+//   - CreateOrUpdate: a Manager of controller-runtime with a controller that owns the
+//     kinds of the children, reads from its cache, and calls CreateOrUpdate for one child
+//     after the other.
+//
+// Children are created in rounds that take turns, measured from the first parent until
+// the controller had a successful pass for each. A round begins when the other operator
+// is silent: one on CreateOrUpdate updates for a while what it has just created. A
+// restart is a new view, or cache, on the same server. The prune beside many parts, and
+// the memory of a child, are measured with copies of one child that this program serves.
+//
 // # What the figures are not
 //
 // A sweep of the peers that send requests is as fast as the server, which runs on

@@ -50,6 +50,8 @@ func holdObjects(ctx context.Context, way, address string, n int) error {
 	book := benchfigures.Book{Out: os.Stdout}
 	book.Add("resident_bytes_per_object", (after.resident-before.resident)/float64(n), "bytes")
 	book.Add("heap_bytes_per_object", (after.heap-before.heap)/float64(n), "bytes")
+	book.Add("heap_spans_bytes_per_object", (after.spans-before.spans)/float64(n), "bytes")
+	book.Add("runtime_bytes_per_object", (after.runtime-before.runtime)/float64(n), "bytes")
 	return nil
 }
 
@@ -59,6 +61,10 @@ func holder(way string, n int, config *rest.Config, mapper meta.RESTMapper, kind
 	switch way {
 	case "trueup":
 		return trueupHolder(n, config, mapper, kind)
+	case "parts":
+		return partsHolder(n, config)
+	case "parts_informer":
+		return cacheHolder(config, mapper, &appsv1.Deployment{}, false, n), nil
 	case "informer", "stripped_informer":
 		return cacheHolder(config, mapper, &appsv1.Deployment{}, way != "informer", n), nil
 	case "metadata_informer", "stripped_metadata_informer":
@@ -127,7 +133,9 @@ func cacheHolder(config *rest.Config, mapper meta.RESTMapper, object client.Obje
 	}
 }
 
-type footprint struct{ resident, heap float64 }
+// footprint is memory in use: of the process, of the objects on the heap, of the spans
+// that hold them, which have gaps, and of the runtime for its own records.
+type footprint struct{ resident, heap, spans, runtime float64 }
 
 // settled is the memory in use once all garbage has been given back.
 func settled() footprint {
@@ -137,7 +145,7 @@ func settled() footprint {
 	debug.FreeOSMemory()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	f := footprint{resident: float64(stats.Sys - stats.HeapReleased), heap: float64(stats.HeapAlloc)}
+	f := footprint{resident: float64(stats.Sys - stats.HeapReleased), heap: float64(stats.HeapAlloc), spans: float64(stats.HeapInuse), runtime: float64(stats.MSpanInuse + stats.MCacheInuse + stats.BuckHashSys + stats.GCSys + stats.OtherSys + stats.StackInuse)}
 	if resident, ok := residentBytes(); ok {
 		f.resident = resident
 	}

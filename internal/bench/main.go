@@ -38,7 +38,9 @@ type bench struct {
 	created  int // objects of each contender in a round of creations
 	edits    int
 	watched  int // objects in memory
+	parents  int // of each operator, with ten children each
 	rounds   int
+	operator string // the program that is measured, if any
 	wrangler string // the program that measures it, if any
 	stages   []string
 }
@@ -50,9 +52,11 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.created, "created", 1_000, "objects that each contender creates in a round")
 	flag.IntVar(&b.edits, "edits", 300, "foreign edits that are repaired")
 	flag.IntVar(&b.watched, "watched", 100_000, "objects watched when memory is measured; 0 leaves it out")
+	flag.IntVar(&b.parents, "parents", 1_000, "parents of each operator, with ten children each")
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")
+	flag.StringVar(&b.operator, "operator", "", "the program built from examples/operator; empty leaves it out")
 	flag.StringVar(&b.wrangler, "wrangler", "", "the program built from internal/bench/wrangler; empty leaves it out")
-	stages := flag.String("stages", "rest,create,drift,wrangler,memory", "what to measure")
+	stages := flag.String("stages", "rest,create,drift,parts,operator,wrangler,memory", "what to measure")
 	hold := flag.String("hold", "", "for internal use: hold objects in memory and report")
 	address := flag.String("address", "", "for internal use: the server of the objects to hold")
 	flag.Parse()
@@ -104,6 +108,10 @@ func (b *bench) stage(ctx context.Context, name string) error {
 		return b.create(ctx)
 	case "drift":
 		return b.drift(ctx)
+	case "parts":
+		return b.parts(ctx)
+	case "operator":
+		return b.measureOperator(ctx)
 	case "wrangler":
 		return b.measureWrangler(ctx)
 	case "memory":

@@ -26,7 +26,7 @@ func (b *bench) marks() []benchfigures.Mark {
 		}
 		return whose
 	}
-	return []benchfigures.Mark{
+	marks := []benchfigures.Mark{
 		{
 			ID: "D1", What: "requests in " + fmt.Sprint(sweeps) + " sweeps over " + n + " unchanged objects (peers: per object and sweep)",
 			Figure: "trueup.sweep_requests", Hard: b.runs("rest"),
@@ -69,6 +69,42 @@ func (b *bench) marks() []benchfigures.Mark {
 			ID: "D6", What: "allocations for each unchanged object in a sweep", Figure: "trueup.sweep_allocations_per_object", Hard: b.runs("rest"),
 			Peers: each("sweep_allocations_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_canonical"),
 		},
+	}
+	return append(marks, b.partsMarks(each)...)
+}
+
+// partsMarks are those of operators with a part for each parent.
+func (b *bench) partsMarks(each func(string, ...string) []string) []benchfigures.Mark {
+	n := fmt.Sprintf("%d parents of 10 children", b.parents)
+	return []benchfigures.Mark{
+		{
+			ID: "D8", What: "requests in " + fmt.Sprint(sweeps) + " passes for each of " + n + " (peer: in a pass)", Figure: "trueup.parts_requests_at_rest",
+			Hard: b.runs("parts"), Peers: each("parts_requests_at_rest_per_pass", "CreateOrUpdate"),
+		},
+		{
+			ID: "D8", What: "requests after a restart, beside lists and watches", Figure: "trueup.parts_requests_after_restart",
+			Hard: b.runs("parts"), Peers: each("parts_requests_after_restart", "CreateOrUpdate"),
+		},
+		{
+			ID: "D8", What: "pass for a parent with 10 unchanged children", Figure: "trueup.parts_pass_us", Limit: 10,
+			Peers: each("parts_pass_us", "CreateOrUpdate"), Ratio: "CreateOrUpdate_takes.parts_pass_ratio",
+		},
+		{ID: "D8", What: "allocations for each unchanged child in a pass", Figure: "trueup.parts_allocs_per_child", Hard: b.runs("parts")},
+		{ID: "D8", What: "prune of one part of 10 children beside 10,000 other parts, against beside 10", Figure: "trueup.parts_prune_flat", Limit: 1.3},
+		{ID: "D8", What: "the same when it deletes them", Figure: "trueup.parts_prune_deleting_flat", Limit: 1.3},
+		{
+			ID: "D8", What: fmt.Sprintf("resident memory for each of %d watched children", b.watched), Figure: "trueup.parts_bytes_per_child", Limit: 500,
+			Peers: each("parts_bytes_per_child", "informer"), Ratio: "informer_takes.parts_memory_ratio",
+		},
+		{
+			ID: "D8", What: "children created in a second, against CreateOrUpdate", Figure: "of_CreateOrUpdate.parts_create_ratio", Limit: 1.3, AtLeast: true,
+			Peers: each("parts_create_rate", "trueup", "CreateOrUpdate"),
+		},
+		{
+			ID: "D8", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.parts_create_until_silent_ratio", NoLimit: true,
+			Peers: each("parts_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+		},
+		{ID: "A5", What: fmt.Sprintf("resident memory of examples/operator with %d parents of 3 children", b.parents), Figure: "operator.resident_mib", Limit: 30},
 	}
 }
 

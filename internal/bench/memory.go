@@ -30,23 +30,30 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return serve(ctx, newStore(template, b.watched, watchedMeta), func(address string) error {
+		for _, way := range []string{"trueup", "informer", "stripped_informer", "metadata_informer", "stripped_metadata_informer"} {
+			if err := b.held(ctx, way, address); err != nil {
+				return fmt.Errorf("%s: %w", way, err)
+			}
+		}
+		return nil
+	})
+}
+
+// serve calls f with the address of a server that runs meanwhile.
+func serve(ctx context.Context, handler http.Handler, f func(address string) error) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newStore(template, b.watched), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	defer func() {
 		_ = server.Close() // its clients have ended
 		<-ended
 	}()
-	for _, way := range []string{"trueup", "informer", "stripped_informer", "metadata_informer", "stripped_metadata_informer"} {
-		if err := b.held(ctx, way, listener.Addr().String()); err != nil {
-			return fmt.Errorf("%s: %w", way, err)
-		}
-	}
-	return nil
+	return f(listener.Addr().String())
 }
 
 // template returns a Deployment as the real server keeps it for us.

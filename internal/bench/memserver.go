@@ -17,11 +17,17 @@ import (
 type store struct {
 	template *appsv1.Deployment
 	n        int
+	meta     func(template *metav1.ObjectMeta, i int) (metav1.ObjectMeta, error)
 }
 
-func newStore(template *appsv1.Deployment, n int) http.Handler {
+func newStore(template *appsv1.Deployment, n int, meta func(*metav1.ObjectMeta, int) (metav1.ObjectMeta, error)) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /apis/apps/v1/deployments", &store{template, n})
+	mux.Handle("GET /apis/apps/v1/deployments", &store{template, n, meta})
+	// A deletion is accepted, and nothing more happens.
+	mux.HandleFunc("DELETE /apis/apps/v1/namespaces/{namespace}/deployments/{name}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
+	})
 	return mux
 }
 
@@ -82,7 +88,7 @@ func (s *store) whole() (runtime.Object, error) {
 		ListMeta: metav1.ListMeta{ResourceVersion: "1000000"}, Items: make([]appsv1.Deployment, s.n),
 	}
 	for i := range list.Items {
-		live, err := watchedMeta(&s.template.ObjectMeta, i)
+		live, err := s.meta(&s.template.ObjectMeta, i)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +104,7 @@ func (s *store) metadata() (runtime.Object, error) {
 		ListMeta: metav1.ListMeta{ResourceVersion: "1000000"}, Items: make([]metav1.PartialObjectMetadata, s.n),
 	}
 	for i := range list.Items {
-		live, err := watchedMeta(&s.template.ObjectMeta, i)
+		live, err := s.meta(&s.template.ObjectMeta, i)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"strconv"
+	"strings"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,9 +51,7 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 		bare:       len(meta.ManagedFields) == 0,
 		superseded: len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields),
 	}
-	if controller := metav1.GetControllerOfNoCopy(meta); controller != nil {
-		r.controller = unique.Make(string(controller.UID))
-	}
+	r.controller = parentOf(meta)
 	if entry := diff.Entry(meta.ManagedFields, id.Manager); entry != nil {
 		r.owned = unique.Make(string(entry.FieldsV1.Raw))
 	}
@@ -61,6 +60,22 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 	}
 	r.hash, _ = diff.ParseSum(meta.Annotations[id.HashAnnotation])
 	return r
+}
+
+// parentOf returns the UID that a controller ownerReference names, zero if none does.
+func parentOf(meta metav1.Object) unique.Handle[string] {
+	controller := metav1.GetControllerOfNoCopy(meta)
+	if controller == nil {
+		return unique.Handle[string]{}
+	}
+	return unique.Make(string(controller.UID))
+}
+
+// clone returns a copy that shares no text with the metadata it was read from.
+func (r *Record) clone() *Record {
+	c := *r
+	c.labels.values = strings.Clone(r.labels.values)
+	return &c
 }
 
 // succeed carries over what is remembered of the object from an older record of

@@ -2,7 +2,10 @@ package view
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -125,6 +128,16 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 		k.seen(m) // before the kind counts as synced
 	}
 	at, now := ParseVersion(version), time.Now()
+	// What stays is made apart from what is garbage afterwards: one small text among it
+	// would hold all the memory around.
+	read, parents := make([]Record, len(objects)), make([]unique.Handle[string], len(objects))
+	for i, m := range objects {
+		parents[i] = parentOf(m)
+	}
+	for i, m := range objects {
+		read[i] = *newRecord(m, k.owner)
+	}
+	runtime.KeepAlive(parents)
 	var drifted, changed []Object
 	var waiting []map[any]func()
 	k.mu.Lock()
@@ -133,15 +146,15 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	if len(k.records) == 0 {
 		k.records = make(map[Name]*Record, len(objects))
 	}
-	for _, m := range objects {
-		n := NameOf(m.Namespace, m.Name)
+	for i, m := range objects {
+		n := NameOf(m.Namespace, strings.Clone(m.Name))
 		listed[n] = true
 		old := k.records[n]
 		if old != nil && old.written && old.version > at {
 			old.written = false // as below
 			continue
 		}
-		r := newRecord(m, k.owner)
+		r := read[i].clone()
 		r.succeed(old)
 		k.put(n, old, r, m.Labels[k.owner.PartLabel])
 		if !relist || old != nil && old.uid == r.uid && old.version == r.version {

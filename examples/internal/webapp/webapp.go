@@ -1,0 +1,88 @@
+// Package webapp is the kind of the example operators, WebApp, and its children.
+package webapp
+
+import (
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// Version returns the group and version of the kind.
+func Version() schema.GroupVersion { return schema.GroupVersion{Group: "example.com", Version: "v1"} }
+
+// WebApp is a web server with some replicas and a configuration.
+type WebApp struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Image    string            `json:"image"`
+		Replicas int32             `json:"replicas"`
+		Port     int32             `json:"port"`
+		Config   map[string]string `json:"config,omitempty"` // environment variables
+	} `json:"spec"`
+	Status struct {
+		ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+		Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status,omitzero"`
+}
+
+// Children returns the objects that an app is made of, each with its name: a
+// Deployment, a Service and, if it has a configuration, a ConfigMap.
+func Children(app *WebApp) []*unstructured.Unstructured {
+	type object = map[string]any
+	labels := object{"app": app.Name}
+	container := object{"name": "web", "image": app.Spec.Image, "ports": []any{object{"containerPort": app.Spec.Port}}}
+	pod := object{"metadata": object{"labels": labels}, "spec": object{"containers": []any{container}}}
+	children := []*unstructured.Unstructured{
+		child(app, "apps/v1", "Deployment", "spec", object{"replicas": app.Spec.Replicas, "selector": object{"matchLabels": labels}, "template": pod}),
+		child(app, "v1", "Service", "spec", object{"selector": labels, "ports": []any{object{"port": 80, "targetPort": app.Spec.Port}}}),
+	}
+	if len(app.Spec.Config) == 0 {
+		return children
+	}
+	// Another configuration is another template, so that the pods are replaced.
+	hash, _ := diff.Hash(app.Spec.Config) // JSON can hold it
+	pod["metadata"] = object{"labels": labels, "annotations": object{"example.com/config": hash.String()}}
+	container["envFrom"] = []any{object{"configMapRef": object{"name": app.Name}}}
+	return append(children, child(app, "v1", "ConfigMap", "data", app.Spec.Config))
+}
+
+// child returns an object of the app's name with one field. The app is its controller.
+func child(app *WebApp, version, kind, field string, value any) *unstructured.Unstructured {
+	c := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, field: value}}
+	c.SetNamespace(app.Namespace)
+	c.SetName(app.Name)
+	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(app, Version().WithKind("WebApp"))})
+	return c
+}
+
+// Progress returns how far a WebApp is. It is Stalled if a retry cannot cure that.
+func Progress(report apply.Report, ready map[apply.ID]readiness.Result, err error) (state kube.State, reason, message string) {
+	stalled := slices.ContainsFunc(report.Results, func(r apply.Result) bool {
+		return r.Action == apply.Refused || apierrors.IsInvalid(r.Err) || apierrors.IsForbidden(r.Err)
+	})
+	maps.DeleteFunc(ready, func(_ apply.ID, r readiness.Result) bool {
+		stalled = stalled || r.Status == readiness.Failed
+		return r.Status == readiness.Current
+	})
+	if state = kube.Reconciling; stalled {
+		state = kube.Stalled
+	}
+	switch {
+	case err != nil:
+		return state, "ChildrenNotApplied", err.Error()
+	case len(ready) > 0:
+		return state, "ChildrenNotReady", (&apply.NotReadyError{Objects: ready}).Error()
+	}
+	return kube.Ready, "ChildrenReady", "every object is as stated, and ready"
+}

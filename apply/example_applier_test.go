@@ -47,8 +47,8 @@ func ExampleApplier_Prune() {
 	// Deleted ConfigMap/shop/menu <nil>
 }
 
-// Each parent object has a part of its own, which is pruned by itself.
-func ExampleApplier_Prune_parts() {
+// Each parent object has a part of its own, which goes with it.
+func ExampleApplier_DeletePart() {
 	owner := apply.Owner{
 		Manager: "shop", Labels: map[string]string{"app.kubernetes.io/managed-by": "shop"}, Domain: "shop.example.com",
 		PartLabel: "shop.example.com/parent",
@@ -62,8 +62,7 @@ func ExampleApplier_Prune_parts() {
 		}
 	}
 	// The first parent is being deleted.
-	none, _ := apply.NewSet(owner, nil, apply.SetOptions{Part: "uid-1"})
-	report, err := applier.Prune(context.Background(), none, apply.PruneOptions{Complete: true, AllowEmpty: true})
+	report, err := applier.DeletePart(context.Background(), "uid-1", apply.DeleteOptions{})
 	for _, r := range report.Results {
 		fmt.Println(r.Action, r.ID, err)
 	}

@@ -56,8 +56,12 @@ func (l *Live) run(running bool) bool {
 		return false
 	}
 	l.running = running
-	for _, w := range l.kinds {
+	for kind, w := range l.kinds {
 		w.stop = nil
+		if running && w.view.Ever() { // of an earlier run: it shows what was
+			next := l.add(kind, w.version)
+			next.fixed, next.wanted, next.uses = w.fixed, w.wanted, w.uses
+		}
 	}
 	return true
 }

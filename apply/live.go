@@ -125,7 +125,8 @@ func (l *Live) validate() error {
 	return l.Owner.validate()
 }
 
-// Start watches until ctx ends and then returns nil. The watch of a kind that
+// Start watches until ctx ends and then returns nil. A Live that has stopped can be
+// started again, and knows nothing then before it has listed. The watch of a kind that
 // fails is tried again with backoff and disturbs no other. The error is about
 // the configuration, or reports that the Live is running already.
 func (l *Live) Start(ctx context.Context) error {

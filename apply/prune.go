@@ -213,3 +213,24 @@ func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (
 	a.spare(ctx, &plan, prune)
 	return a.carryOut(ctx, &plan, prune)
 }
+
+// DeletePart deletes every object of a part, with the guards of [Applier.Prune] and
+// without a limit unless one is set: what is left to do for a parent object that is
+// being deleted. With no error and none [PruneReport.Remaining], nothing of the part
+// is left. The report is valid with an error, which is as that of Prune.
+func (a *Applier) DeletePart(ctx context.Context, part string, options DeleteOptions) (PruneReport, error) {
+	if err := a.prepare(); err != nil {
+		return PruneReport{}, err
+	}
+	none, err := NewSet(a.Live.Owner, nil, SetOptions{Part: part})
+	if err != nil {
+		return PruneReport{}, err
+	}
+	if options.Limit == (Limit{}) {
+		options.Limit.Off = true
+	}
+	return a.Prune(ctx, none, PruneOptions{
+		Complete: true, AllowEmpty: true,
+		Limit: options.Limit, Orphan: options.Orphan, WithStrangers: options.WithStrangers, Propagation: options.Propagation,
+	})
+}

@@ -190,3 +190,27 @@ func TestDiscoveryThatIsDownIsNamedAndOvercome(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+func TestALiveThatIsStartedAgainKnowsNothingBeforeItHasListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		_, _, live, stop := startSilent(t, kind)
+		require.NoError(t, live.WaitSynced(t.Context()))
+		require.Error(t, live.Start(t.Context()), "it is running already")
+		stop()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, live.Start(ended))
+		synced, err := live.Synced(kind.GroupKind())
+		require.NoError(t, err)
+		require.False(t, synced, "what it shows may be long gone")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- live.Start(ctx) }()
+		require.NoError(t, live.WaitSynced(t.Context()))
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

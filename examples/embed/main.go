@@ -135,9 +135,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	owner, part := r.applier.Live.Owner, apply.SetOptions{Part: string(app.UID)}
 	alive, result, err := r.finalizer.Finalize(ctx, app, func(ctx context.Context) (gone bool, err error) {
-		nothing, _ := apply.NewSet(owner, nil, part) // a UID is a valid part
-		pruned, err := r.applier.Prune(ctx, nothing, apply.PruneOptions{Complete: true, AllowEmpty: true, Limit: apply.Limit{Off: true}})
-		return pruned.Remaining == 0, err
+		left, err := r.applier.DeletePart(ctx, part.Part, apply.DeleteOptions{})
+		return left.Remaining == 0, err
 	})
 	if !alive || err != nil {
 		return ctrl.Result{RequeueAfter: result.RequeueAfter}, err

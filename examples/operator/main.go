@@ -92,9 +92,8 @@ func (o *operator) reconcile(ctx context.Context, _ types.NamespacedName, app *w
 	}
 	owner, part := o.applier.Live.Owner, apply.SetOptions{Part: string(app.UID)}
 	alive, result, err := o.finalizer.Finalize(ctx, app, func(ctx context.Context) (gone bool, err error) {
-		nothing, _ := apply.NewSet(owner, nil, part) // a UID is a valid part
-		pruned, err := o.applier.Prune(ctx, nothing, apply.PruneOptions{Complete: true, AllowEmpty: true, Limit: apply.Limit{Off: true}})
-		return pruned.Remaining == 0, err
+		left, err := o.applier.DeletePart(ctx, part.Part, apply.DeleteOptions{})
+		return left.Remaining == 0, err
 	})
 	if !alive || err != nil {
 		return result, err

@@ -94,12 +94,8 @@ func (b *bench) partsPruned(ctx context.Context, address string, parts int, othe
 		keeping = append(keeping, benchfigures.Micros(took, repeated))
 	}
 	for part := range sets {
-		nothing, err := apply.NewSet(partsOwner(), nil, apply.SetOptions{Part: string(partParent(part).GetUID())})
-		if err != nil {
-			return err
-		}
 		start := time.Now()
-		report, err := applier.Prune(ctx, nothing, apply.PruneOptions{Complete: true, AllowEmpty: true, Limit: apply.Limit{Off: true}})
+		report, err := applier.DeletePart(ctx, string(partParent(part).GetUID()), apply.DeleteOptions{})
 		deleting = append(deleting, benchfigures.Micros(time.Since(start), 1))
 		if err != nil || len(report.Results) != 10 {
 			return fmt.Errorf("%d of 10 objects deleted from %d parts: %w", len(report.Results), parts, err)

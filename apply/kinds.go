@@ -41,6 +41,7 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 	}
 	w := &watched{view: view.New(kind, l.identity, hooks), version: version}
 	l.kinds[kind] = w
+	l.sort()
 	select {
 	case l.added <- struct{}{}:
 	default:
@@ -99,16 +100,19 @@ func (l *Live) view(kind schema.GroupKind) *view.Kind {
 func (l *Live) views() []*view.Kind {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	found := make([]*view.Kind, 0, len(l.kinds))
-	for _, w := range l.kinds {
-		found = append(found, w.view)
-	}
-	slices.SortFunc(found, byKind)
-	return found
+	return l.sorted
 }
 
-func byKind(a, b *view.Kind) int {
-	return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
+// sort makes the list of the views anew. The lock is held.
+func (l *Live) sort() {
+	sorted := make([]*view.Kind, 0, len(l.kinds))
+	for _, w := range l.kinds {
+		sorted = append(sorted, w.view)
+	}
+	slices.SortFunc(sorted, func(a, b *view.Kind) int {
+		return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
+	})
+	l.sorted = sorted // never changed, so that it may be read without the lock
 }
 
 // use returns the views of the kinds of a set, which are watched until done is
@@ -149,15 +153,12 @@ func (l *Live) useNow(others ...schema.GroupKind) (views []*view.Kind, done func
 			l.add(kind, "")
 		}
 	}
-	var kinds []schema.GroupKind
-	for kind, w := range l.kinds {
-		w.uses++
-		kinds = append(kinds, kind)
-		views = append(views, w.view)
+	views = l.sorted
+	for _, v := range views {
+		l.kinds[v.GroupKind()].uses++
 	}
 	l.mu.Unlock()
-	slices.SortFunc(views, byKind)
-	return views, func() { l.release(kinds) }
+	return views, func() { l.releaseViews(views) }
 }
 
 func (l *Live) release(kinds []schema.GroupKind) {
@@ -167,6 +168,17 @@ func (l *Live) release(kinds []schema.GroupKind) {
 		if w := l.kinds[kind]; w != nil {
 			w.uses--
 			l.retire(kind, w)
+		}
+	}
+}
+
+func (l *Live) releaseViews(views []*view.Kind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range views {
+		if w := l.kinds[v.GroupKind()]; w != nil {
+			w.uses--
+			l.retire(v.GroupKind(), w)
 		}
 	}
 }
@@ -207,6 +219,7 @@ func (l *Live) retire(kind schema.GroupKind, w *watched) {
 		w.stop()
 	}
 	delete(l.kinds, kind)
+	l.sort()
 }
 
 // settleWait bounds how long a call waits for a kind whose watch has just been

@@ -75,6 +75,7 @@ type Live struct {
 
 	mu       sync.RWMutex
 	kinds    map[schema.GroupKind]*watched
+	sorted   []*view.Kind                  // of kinds, in the order of group and kind
 	wants    map[string][]schema.GroupKind // of each part, the kinds of its last set
 	added    chan struct{}
 	running  bool

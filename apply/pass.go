@@ -128,6 +128,8 @@ func (p *pass) decide(it *item) verdict {
 		return v
 	case !v.look.Found:
 		v.action = send
+	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
+		// The hash is of the labels, too, so that it is of this part.
 	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
@@ -135,7 +137,7 @@ func (p *pass) decide(it *item) verdict {
 	case r.Deleting() || r.Pruned():
 		v.action, v.err = Waiting, ErrTerminating
 		return v
-	case !p.current(k, it, r):
+	default:
 		v.action = send
 	}
 	if err := p.scopeError(it, v.look.Mapping); err != nil {

@@ -59,7 +59,7 @@ func (r *reading) tell(kind statesync.FrameType, version uint64, items []statesy
 		// has to list anew.
 		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: version}
 		if kind != statesync.FrameItems {
-			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest()
+			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest
 		}
 	}
 	r.at = version

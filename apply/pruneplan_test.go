@@ -57,8 +57,9 @@ func TestAnAbsenceIsCountedUntilItsGraceIsOver(t *testing.T) {
 	require.Equal(t, absence{start, 1}, first)
 	plan, _ = choose(first, options, time.Minute-1)
 	require.Equal(t, waits, plan, "often enough, and not long enough")
-	plan, _ = choose(absence{}, options, time.Hour)
-	require.Equal(t, waits, plan, "not often enough")
+	often := PruneOptions{Grace: func(schema.GroupKind) Grace { return Grace{Passes: 3, Age: time.Minute} }}
+	plan, _ = choose(first, often, time.Hour)
+	require.Equal(t, waits, plan, "long enough, and not often enough")
 	plan, second := choose(first, options, time.Minute)
 	require.Equal(t, prunePlan{due: []Observed{o}}, plan)
 	require.Equal(t, absence{start, 2}, second)

@@ -3,6 +3,7 @@ package apply //nolint:testpackage // views that have seen a part are hard to co
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,75 @@ func TestPruneSparesWhatTheUnseenMayNeed(t *testing.T) {
 		require.Equal(t, test.want, waits, name)
 		require.Len(t, plan.due, 4-len(test.want), name)
 	}
+}
+
+func TestAnAbsenceIsCountedUntilItsGraceIsOver(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(0, 0)
+	o := Observed{ID: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}, UID: "u"}
+	options := PruneOptions{Grace: func(schema.GroupKind) Grace { return Grace{Passes: 2, Age: time.Minute} }}
+	choose := func(before absence, options PruneOptions, after time.Duration) (prunePlan, absence) {
+		var plan prunePlan
+		next, absent := plan.choose(o, map[string]absence{"u": before}, options, start.Add(after))
+		require.True(t, absent)
+		return plan, next
+	}
+	waits := prunePlan{kept: []ID{o.ID}, pending: 1}
+	plan, first := choose(absence{}, options, 0)
+	require.Equal(t, waits, plan)
+	require.Equal(t, absence{start, 1}, first)
+	plan, _ = choose(first, options, time.Minute-1)
+	require.Equal(t, waits, plan, "often enough, and not long enough")
+	often := PruneOptions{Grace: func(schema.GroupKind) Grace { return Grace{Passes: 3, Age: time.Minute} }}
+	plan, _ = choose(first, often, time.Hour)
+	require.Equal(t, waits, plan, "long enough, and not often enough")
+	plan, second := choose(first, options, time.Minute)
+	require.Equal(t, prunePlan{due: []Observed{o}}, plan)
+	require.Equal(t, absence{start, 2}, second)
+
+	options.Gone = func(Observed) bool { return true }
+	plan, _ = choose(absence{}, options, 0)
+	require.Equal(t, prunePlan{due: []Observed{o}}, plan, "what is named as deleted needs no grace")
+
+	options.Keep = func(Observed) bool { return true }
+	plan = prunePlan{}
+	_, absent := plan.choose(o, map[string]absence{"u": second}, options, start)
+	require.False(t, absent, "its absence is counted anew")
+	require.Equal(t, prunePlan{kept: []ID{o.ID}}, plan)
+}
+
+func TestWhatIsNeededStays(t *testing.T) {
+	t.Parallel()
+	namespace := ID{Kind: "Namespace", Name: "shop"}
+	definition := ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "widgets.example.com"}
+	empty := ID{Kind: "Namespace", Name: "empty"}
+	needs := ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"}
+	plan := prunePlan{due: []Observed{{ID: namespace}, {ID: definition}, {ID: empty}}}
+	plan.contradict(map[string]ID{"shop": needs}, map[string]ID{"widgets.example.com": needs})
+	require.Equal(t, []Observed{{ID: empty}}, plan.due)
+	require.ElementsMatch(t, []ID{namespace, definition}, plan.kept, "what stays is not gone")
+	require.Len(t, plan.refused, 2)
+	for _, r := range plan.refused {
+		require.Equal(t, Refused, r.Action)
+		require.ErrorIs(t, r.Err, ErrNeeded)
+		require.ErrorContains(t, r.Err, needs.String())
+	}
+}
+
+func TestAPlanOverTheLimitStillNamesWhatIsUnseen(t *testing.T) {
+	t.Parallel()
+	plan := prunePlan{
+		due: []Observed{{ID: ID{Kind: "ConfigMap", Name: "a"}}}, owned: 1,
+		unseen: []unseen{{schema.GroupKind{Kind: "Secret"}, "secrets.", errors.New("forbidden")}},
+	}
+	report, err := (&Applier{}).carryOut(t.Context(), &plan, PruneOptions{Limit: Limit{Count: -1}})
+	var over *LimitError
+	require.ErrorAs(t, err, &over)
+	require.Equal(t, LimitError{Wanted: 1, Limit: 0, Owned: 1}, *over)
+	require.ErrorIs(t, err, ErrNotSynced)
+	require.Equal(t, []schema.GroupKind{{Kind: "Secret"}}, report.Unseen)
+	require.Equal(t, []ID{{Kind: "ConfigMap", Name: "a"}}, report.Held)
+	require.Empty(t, report.Results)
 }
 
 func TestAPlannedChangeIsOneInWhateverVersion(t *testing.T) {

@@ -54,6 +54,18 @@ func TestARejectionStandsUntilSomethingChangesOrItsDelayIsOver(t *testing.T) {
 	require.Empty(t, r.by)
 }
 
+func TestCuresThatFollowEachOtherCallForFewPasses(t *testing.T) {
+	t.Parallel()
+	var r rejections
+	a := attempt{id: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}, part: "p"}
+	r.note(a, Result{a.id, Failed, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("exceeded quota"))}, time.Unix(0, 0))
+	calls := 0
+	for range 10 * maxWakes {
+		calls += len(r.cure("x"))
+	}
+	require.Equal(t, maxWakes, calls)
+}
+
 func TestACureLetsARejectionBeTriedAgainAndNotForEver(t *testing.T) {
 	t.Parallel()
 	var r rejections

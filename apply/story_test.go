@@ -37,7 +37,6 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	delete ID...           delete by name
 //	ready FILE             the readiness of the set
 //	get ID                 what the live view shows
-//	kinds                  the kinds that are watched
 //	wake ID                wait until a pass is called for because of the object
 //	gone ID                wait until the live view shows that it is gone
 //	cut                    break all watches

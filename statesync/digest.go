@@ -16,13 +16,33 @@ import (
 // added as four 64-bit words each. A digest finds lost, doubled and outdated
 // items; it is no protection against somebody who forges them.
 //
-// The zero Digest is that of nothing said, not that of the empty set.
+// The zero Digest is an unset one. That of the empty set is DigestOf(nil), from which
+// Add and Remove keep the digest of a set that changes.
 type Digest [4]uint64
 
 // empty is the digest of no items: SHA-256 of "trueup statesync".
 var empty = sha256.Sum256([]byte("trueup statesync")) //nolint:gochecknoglobals // a constant
 
-// add and remove are inverse, and work in any order.
+// Add adds an item to the set that d is the digest of. It turns DigestOf(nil), the
+// digest of the empty set, into the DigestOf of what was added, in any order, and
+// is the inverse of Remove. It reads the key and the version of the item. A
+// tombstone changes nothing, as in [DigestOf].
+func (d *Digest) Add(i Item) {
+	if !i.Deleted {
+		d.add(i)
+	}
+}
+
+// Remove takes an item out of the set that d is the digest of. It is the inverse of
+// Add, also before the Add. The set must have the item in this version: d is the
+// digest of no set otherwise. A tombstone changes nothing.
+func (d *Digest) Remove(i Item) {
+	if !i.Deleted {
+		d.remove(i)
+	}
+}
+
+// add and remove are Add and Remove for a live item.
 func (d *Digest) add(i Item) {
 	for n, word := range hash(i) {
 		d[n] += word

@@ -41,6 +41,32 @@ func TestADigestTellsSetsOfItemsApart(t *testing.T) {
 	}
 }
 
+func TestADigestFollowsASetThatChanges(t *testing.T) {
+	digest, _ := statesync.DigestOf(nil)
+	of := func(items ...statesync.Item) statesync.Digest {
+		digest, _ := statesync.DigestOf(items)
+		return digest
+	}
+	for _, step := range []struct {
+		change func(statesync.Item)
+		item   statesync.Item
+		want   statesync.Digest
+	}{
+		{digest.Add, a1, of(a1)},
+		{digest.Add, c3, of(c3, a1)},
+		{digest.Add, gone("a", 4), of(c3, a1)},
+		{digest.Remove, gone("a", 4), of(c3, a1)},
+		{digest.Remove, a1, of(c3)},
+		{digest.Remove, c3, of()},
+	} {
+		step.change(step.item)
+		require.Equal(t, step.want, digest)
+	}
+	digest.Remove(b2)
+	digest.Add(b2)
+	require.Equal(t, of(), digest, "in any order")
+}
+
 func TestADigestSurvivesItsText(t *testing.T) {
 	digest, _ := statesync.DigestOf([]statesync.Item{a1, b2})
 	text, err := digest.MarshalText()

@@ -85,7 +85,7 @@ func kubernetesOutage(b *bench) {
 			page, err := b.server.Log.Read(b.t.Context(), b.name, 0, 1)
 			require.NoError(b.t, err)
 			at := b.server.Acknowledged()
-			return at.Epoch == page.Epoch && at.Version+below == page.Head
+			return at.Epoch == page.Epoch && at.Mark.Version > 0 && at.Version+below == page.Head
 		}
 	}
 	b.want(b.deployment("web"), b.deployment("api"), b.sentinel("guard"), b.policy("egress"), b.policy("ingress"))

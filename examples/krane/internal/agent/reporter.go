@@ -250,7 +250,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		at := h.acknowledged()
 		_, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{
 			Region: h.region, Platform: h.platform,
-			AgentEpoch: h.reporter.session, Sequence: h.reporter.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch,
+			AgentEpoch: h.reporter.session, Sequence: h.reporter.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch, Mark: at.Mark.String(),
 		}))
 		return err
 	})

@@ -174,7 +174,8 @@ func (r *run) addReporter(client kubernetes.Interface) {
 	})
 }
 
-// acknowledged returns how far all streams are, if they speak of one epoch.
+// acknowledged returns how far all streams are, if they speak of one epoch. The mark
+// is that of the stream that is behind.
 func (r *run) acknowledged() statesync.Cursor {
 	at := statesync.Cursor{Version: math.MaxUint64}
 	for _, replica := range r.replicas {
@@ -182,7 +183,9 @@ func (r *run) acknowledged() statesync.Cursor {
 		if applied.Epoch == "" || at.Epoch != "" && at.Epoch != applied.Epoch {
 			return statesync.Cursor{}
 		}
-		at = statesync.Cursor{Epoch: applied.Epoch, Version: min(at.Version, applied.Version)}
+		if applied.Version < at.Version {
+			at = applied
+		}
 	}
 	return at
 }

@@ -15,7 +15,7 @@ import (
 
 // WatchDeployments streams deployments.
 func (s *Server) WatchDeployments(ctx context.Context, r *connect.Request[ctrlv1.WatchDeploymentsRequest], out *connect.ServerStream[ctrlv1.DeploymentState]) error {
-	return s.watch(ctx, r.Header(), deployments, statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetVersionLastSeen()}, func(i statesync.Item, marker proto.Message) error {
+	return s.watch(ctx, r.Header(), deployments, r.Msg, func(i statesync.Item, marker proto.Message) error {
 		m := &ctrlv1.DeploymentState{Version: i.Version}
 		switch marker := marker.(type) {
 		case *ctrlv1.Synced:
@@ -42,7 +42,7 @@ func deployment(m *ctrlv1.DeploymentState, i statesync.Item) {
 
 // WatchSentinels streams sentinels.
 func (s *Server) WatchSentinels(ctx context.Context, r *connect.Request[ctrlv1.WatchSentinelsRequest], out *connect.ServerStream[ctrlv1.SentinelState]) error {
-	return s.watch(ctx, r.Header(), sentinels, statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetVersionLastSeen()}, func(i statesync.Item, marker proto.Message) error {
+	return s.watch(ctx, r.Header(), sentinels, r.Msg, func(i statesync.Item, marker proto.Message) error {
 		m := &ctrlv1.SentinelState{Version: i.Version}
 		switch marker := marker.(type) {
 		case *ctrlv1.Synced:
@@ -69,7 +69,7 @@ func sentinel(m *ctrlv1.SentinelState, i statesync.Item) {
 
 // WatchCiliumNetworkPolicies streams policies.
 func (s *Server) WatchCiliumNetworkPolicies(ctx context.Context, r *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest], out *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState]) error {
-	return s.watch(ctx, r.Header(), policies, statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetVersionLastSeen()}, func(i statesync.Item, marker proto.Message) error {
+	return s.watch(ctx, r.Header(), policies, r.Msg, func(i statesync.Item, marker proto.Message) error {
 		m := &ctrlv1.CiliumNetworkPolicyState{Version: i.Version}
 		switch marker := marker.(type) {
 		case *ctrlv1.Synced:
@@ -183,10 +183,14 @@ func (s *Server) Heartbeat(_ context.Context, r *connect.Request[ctrlv1.Heartbea
 	if _, err := s.enter(r.Header()); err != nil {
 		return nil, err
 	}
+	at := statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetObservedVersion()}
+	if err := at.Mark.UnmarshalText([]byte(r.Msg.GetMark())); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beats++
-	s.acknowledged = statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetObservedVersion()}
+	s.acknowledged = at
 	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
 }
 

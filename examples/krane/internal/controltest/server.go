@@ -64,8 +64,9 @@ type Faults struct {
 	// Lie states in Synced one message more than there were, WrongDigest another
 	// digest.
 	Lie, WrongDigest bool
-	// NoMarkers sends none.
-	NoMarkers bool
+	// NoMarkers sends none. NoMarks sends markers without marks, as an older control
+	// plane does.
+	NoMarkers, NoMarks bool
 	// Hide leaves out all but markers, as a server that has lost its rows does,
 	// and finds nothing in point queries.
 	Hide bool
@@ -270,10 +271,21 @@ type told struct {
 	hash  hash.Hash
 }
 
+// request is what the requests of all streams state.
+type request interface {
+	GetEpoch() string
+	GetVersionLastSeen() uint64
+	GetMark() string
+}
+
 // watch sends the items and markers of one stream by send, which gets an item or
 // a marker.
-func (s *Server) watch(ctx context.Context, header http.Header, collection string, from statesync.Cursor, send func(statesync.Item, proto.Message) error) error {
+func (s *Server) watch(ctx context.Context, header http.Header, collection string, r request, send func(statesync.Item, proto.Message) error) error {
 	f, err := s.enter(header)
+	from := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
+	if err := from.Mark.UnmarshalText([]byte(r.GetMark())); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -308,6 +320,9 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 	}()
 	t := told{hash: sha256.New()}
 	err = s.source.Watch(ctx, statesync.Watch{Scope: s.region, Cursor: from, Collections: []string{collection}}, func(frame statesync.Frame) error {
+		if f.NoMarks {
+			frame.Mark = statesync.Mark{}
+		}
 		for _, i := range frame.Items {
 			if f.CutAfter > 0 && t.count >= f.CutAfter {
 				return errCut
@@ -332,7 +347,7 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 		case frame.Type == statesync.FrameSynced:
 			return send(statesync.Item{}, t.synced(frame, f))
 		default:
-			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head})
+			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head, Mark: frame.Mark.String()})
 		}
 	})
 	switch {
@@ -357,7 +372,7 @@ func (t *told) add(i statesync.Item) {
 }
 
 func (t *told) synced(frame statesync.Frame, f Faults) *ctrlv1.Synced {
-	m := &ctrlv1.Synced{Epoch: frame.Epoch, Version: frame.Version, Count: uint64(t.count), Digest: t.hash.Sum(nil)} //nolint:gosec // small
+	m := &ctrlv1.Synced{Epoch: frame.Epoch, Version: frame.Version, Count: uint64(t.count), Digest: t.hash.Sum(nil), Mark: frame.Mark.String()} //nolint:gosec // small
 	if f.Lie {
 		m.Count++
 	}

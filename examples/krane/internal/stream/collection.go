@@ -81,7 +81,7 @@ type state interface {
 func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServiceClient, from statesync.Cursor) (messages, error) {
 	switch c {
 	case Deployments:
-		s, err := client.WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true}))
+		s, err := client.WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()}))
 		return opened(s, err, func(m *ctrlv1.DeploymentState) (event, error) {
 			switch state := m.GetState().(type) {
 			case *ctrlv1.DeploymentState_Apply:
@@ -93,7 +93,7 @@ func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServic
 			}
 		})
 	case Sentinels:
-		s, err := client.WatchSentinels(ctx, connect.NewRequest(&ctrlv1.WatchSentinelsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true}))
+		s, err := client.WatchSentinels(ctx, connect.NewRequest(&ctrlv1.WatchSentinelsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()}))
 		return opened(s, err, func(m *ctrlv1.SentinelState) (event, error) {
 			switch state := m.GetState().(type) {
 			case *ctrlv1.SentinelState_Apply:
@@ -105,7 +105,7 @@ func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServic
 			}
 		})
 	case Policies:
-		s, err := client.WatchCiliumNetworkPolicies(ctx, connect.NewRequest(&ctrlv1.WatchCiliumNetworkPoliciesRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true}))
+		s, err := client.WatchCiliumNetworkPolicies(ctx, connect.NewRequest(&ctrlv1.WatchCiliumNetworkPoliciesRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()}))
 		return opened(s, err, func(m *ctrlv1.CiliumNetworkPolicyState) (event, error) {
 			switch state := m.GetState().(type) {
 			case *ctrlv1.CiliumNetworkPolicyState_Apply:

@@ -13,46 +13,23 @@ import (
 type ledger struct {
 	cursor statesync.Cursor
 	live   map[string]uint64
-	sum    statesync.Digest
+	digest statesync.Digest
 }
 
-func newLedger() *ledger { return &ledger{live: map[string]uint64{}} }
+func newLedger() *ledger {
+	empty, _ := statesync.DigestOf(nil)
+	return &ledger{live: map[string]uint64{}, digest: empty}
+}
 
 func (l *ledger) put(i statesync.Item) {
 	if version, ok := l.live[i.ID]; ok {
-		old := hashOf(statesync.Item{Key: i.Key, Version: version})
-		for n := range l.sum {
-			l.sum[n] -= old[n]
-		}
+		l.digest.Remove(statesync.Item{Key: i.Key, Version: version})
 		delete(l.live, i.ID)
 	}
-	if i.Deleted {
-		return
+	if !i.Deleted {
+		l.digest.Add(i)
+		l.live[i.ID] = i.Version
 	}
-	l.live[i.ID] = i.Version
-	more := hashOf(i)
-	for n := range l.sum {
-		l.sum[n] += more[n]
-	}
-}
-
-// hashOf returns what one live item adds to a digest.
-func hashOf(i statesync.Item) statesync.Digest {
-	with, _ := statesync.DigestOf([]statesync.Item{{Key: i.Key, Version: i.Version}})
-	without, _ := statesync.DigestOf(nil)
-	for n := range with {
-		with[n] -= without[n]
-	}
-	return with
-}
-
-// digest returns what statesync.DigestOf returns for the live items.
-func (l *ledger) digest() statesync.Digest {
-	d, _ := statesync.DigestOf(nil)
-	for n := range d {
-		d[n] += l.sum[n]
-	}
-	return d
 }
 
 // transcript is the digest of a stream's messages, as Synced states it.

@@ -39,7 +39,7 @@ func (r *reading) begin(epoch string, head uint64) error {
 	}
 	for len(r.waiting) > 0 {
 		n := min(batch, len(r.waiting))
-		if err := r.tell(statesync.FrameItems, r.waiting[n-1].Version, r.waiting[:n]); err != nil {
+		if err := r.tell(statesync.Frame{Type: statesync.FrameItems, Version: r.waiting[n-1].Version, Items: r.waiting[:n]}); err != nil {
 			return err
 		}
 		r.waiting = r.waiting[n:]
@@ -47,22 +47,23 @@ func (r *reading) begin(epoch string, head uint64) error {
 	return nil
 }
 
-// tell sends a frame that moves the reader to version.
-func (r *reading) tell(kind statesync.FrameType, version uint64, items []statesync.Item) error {
-	r.head = max(r.head, version)
-	f := statesync.Frame{Type: kind, Epoch: r.epoch, After: r.at, Version: version, Head: r.head, Items: items}
+// tell sends a frame that moves the reader to its version. It sets what all frames
+// of the stream have in common.
+func (r *reading) tell(f statesync.Frame) error {
+	r.head = max(r.head, f.Version)
+	f.Epoch, f.After, f.Head = r.epoch, r.at, r.head
 	if r.ledger != nil {
-		for _, i := range items {
+		for _, i := range f.Items {
 			r.ledger.put(i)
 		}
 		// Before the reader has it: should it refuse, the two disagree, and it
 		// has to list anew.
-		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: version}
-		if kind != statesync.FrameItems {
-			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest()
+		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: f.Version}
+		if f.Type != statesync.FrameItems {
+			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest
 		}
 	}
-	r.at = version
+	r.at = f.Version
 	return r.receive(f)
 }
 
@@ -73,12 +74,9 @@ func (r *reading) take(e event) error {
 		if err := r.transcript.same(e.synced); err != nil {
 			return err
 		}
-		if err := r.mark(e.synced.GetEpoch(), e.synced.GetVersion(), e.synced.GetVersion()); err != nil || !r.list {
-			return err
-		}
-		return r.complete(e.synced.GetVersion())
+		return r.mark(e.synced, e.synced.GetVersion(), true)
 	case e.bookmark != nil:
-		return r.mark(e.bookmark.GetEpoch(), e.bookmark.GetVersion(), e.bookmark.GetHead())
+		return r.mark(e.bookmark, e.bookmark.GetHead(), false)
 	}
 	if e.version <= r.last {
 		return fmt.Errorf("%w: version %d after %d", ErrBroken, e.version, r.last)
@@ -96,16 +94,28 @@ func (r *reading) take(e event) error {
 		r.waiting = append(r.waiting, items...)
 		return nil
 	case r.list:
-		return r.tell(statesync.FrameItems, e.version, items)
+		return r.tell(statesync.Frame{Type: statesync.FrameItems, Version: e.version, Items: items})
 	default:
-		return r.tell(statesync.FrameChanges, e.version, items)
+		return r.tell(statesync.Frame{Type: statesync.FrameChanges, Version: e.version, Items: items})
 	}
 }
 
-// mark deals with what all markers say: everything up to version was sent or
-// skipped.
-func (r *reading) mark(epoch string, version, head uint64) error {
+// anyMarker is what both markers state.
+type anyMarker interface {
+	GetEpoch() string
+	GetVersion() uint64
+	GetMark() string
+}
+
+// mark deals with what all markers say: everything up to their version was sent or
+// skipped. A synced one also ends the list.
+func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	r.source.marked = true
+	epoch, version := m.GetEpoch(), m.GetVersion()
+	var mark statesync.Mark
+	if err := mark.UnmarshalText([]byte(m.GetMark())); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
 	switch {
 	case epoch == "":
 		return fmt.Errorf("%w: a marker without an epoch", ErrBroken)
@@ -113,6 +123,12 @@ func (r *reading) mark(epoch string, version, head uint64) error {
 		r.source.unmarked, r.source.greatest, r.source.marked = false, 0, true
 		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
 	case r.epoch == "":
+		if refused := r.source.refused; refused.Epoch == epoch && head >= refused.Version {
+			// Nothing but the mark told the two histories apart. The Replica must
+			// forget the first before it lists the second.
+			r.source.refused = statesync.Cursor{}
+			return &statesync.ResyncError{Reason: statesync.OtherHistory, Cursor: refused}
+		}
 		if err := r.begin(epoch, head); err != nil {
 			return err
 		}
@@ -123,20 +139,19 @@ func (r *reading) mark(epoch string, version, head uint64) error {
 		return fmt.Errorf("%w: a marker at version %d after %d", ErrBroken, version, max(r.last, r.at))
 	}
 	r.last, r.head = version, max(r.head, head)
-	if r.list {
-		if version == r.at {
-			return nil
-		}
-		return r.tell(statesync.FrameItems, version, nil)
+	if !r.list {
+		return r.tell(statesync.Frame{Type: statesync.FrameBookmark, Version: version, Mark: mark})
 	}
-	return r.tell(statesync.FrameBookmark, version, nil)
-}
-
-// complete ends the list.
-func (r *reading) complete(version uint64) error {
-	r.list = false
-	r.source.held = r.ledger
-	return r.tell(statesync.FrameSynced, version, nil)
+	if version > r.at {
+		if err := r.tell(statesync.Frame{Type: statesync.FrameItems, Version: version}); err != nil {
+			return err
+		}
+	}
+	if !synced {
+		return nil
+	}
+	r.list, r.source.held, r.source.refused = false, r.ledger, statesync.Cursor{}
+	return r.tell(statesync.Frame{Type: statesync.FrameSynced, Version: version, Mark: mark})
 }
 
 // giveUpMarkers takes the server for one without markers, unless it has shown

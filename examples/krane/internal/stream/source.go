@@ -53,6 +53,9 @@ type Source struct {
 	// none, of which greatest was seen.
 	marked, unmarked, told bool
 	greatest               uint64
+	// refused is the cursor with a mark that the server would not resume. Zero once
+	// a list after it is complete.
+	refused statesync.Cursor
 }
 
 // heartbeat is how often a server with markers says something.
@@ -86,6 +89,9 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 	}
 	r.last = from.Version
 	err := r.run(ctx, from)
+	if resync, ok := errors.AsType[*statesync.ResyncError](err); ok && !r.list && from.Mark != (statesync.Mark{}) {
+		s.refused = resync.Cursor
+	}
 	if s.unmarked && errors.Is(err, statesync.ErrInvalid) {
 		// One with markers wants an epoch beside a version: list from it.
 		s.unmarked, s.greatest, s.marked = false, 0, true

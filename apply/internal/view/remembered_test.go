@@ -1,0 +1,212 @@
+package view //nolint:testpackage // plays the watch, in orders that no server can be made to produce
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// of is an object of a part.
+func of(name, version, part string) *metav1.PartialObjectMetadata {
+	m := told("uid-of-"+name, version, ours)
+	m.Name, m.Labels = name, map[string]string{"part": part}
+	return m
+}
+
+func (v *fixture) lost() string { return v.Look(NameOf("x", "a")).Lost }
+
+func (v *fixture) members(part string) (names []string) {
+	v.EachOf(part, func(n Name, r *Record) bool {
+		if r != nil {
+			names = append(names, n.Name())
+		} else {
+			names = append(names, n.Name()+" without a record")
+		}
+		return true
+	})
+	return names
+}
+
+func TestALossIsRememberedUntilItIsExplained(t *testing.T) {
+	t.Parallel()
+	n := NameOf("x", "a")
+	lose := func() *fixture {
+		v, _ := newView(t)
+		write1(v, told("u", "12", ours))
+		require.NoError(t, v.Delete(told("u", "13", ours)))
+		require.Equal(t, "13", v.lost())
+		require.Equal(t, "u", v.Look(n).LostUID)
+		return v
+	}
+	v := lose()
+	require.NoError(t, v.Replace(nil, "14"))
+	require.Empty(t, v.lost(), "a list does not show how an object went")
+
+	v = lose()
+	require.NoError(t, v.Add(told("u2", "14", ours)))
+	v.Prune(n, "u2")
+	require.NoError(t, v.Delete(told("u2", "15", ours)))
+	require.Empty(t, v.lost(), "its successor was pruned")
+
+	v, _ = newView(t)
+	write1(v, told("u", "12", ours))
+	end, err := v.Begin(t.Context(), n)
+	require.NoError(t, err)
+	require.NoError(t, v.Delete(told("u", "13", ours)))
+	require.Equal(t, "13", v.lost())
+	end(true)
+	require.Empty(t, v.lost(), "our own deletion explains it")
+}
+
+func TestAListIsNoOlderThanOurWriteTwice(t *testing.T) {
+	t.Parallel()
+	v, drifts := newView(t)
+	write1(v, told("u", "20", ours))
+	require.NoError(t, v.Replace([]any{told("u", "15", theirs)}, "16"))
+	require.EqualValues(t, 20, v.held().version, "the list was taken before our write")
+	require.False(t, v.held().Foreign())
+	require.Zero(t, *drifts)
+	require.NoError(t, v.Replace([]any{told("u", "15", theirs)}, "17"))
+	require.EqualValues(t, 15, v.held().version, "the next one is believed")
+}
+
+func TestPartsAreIndexedThroughMovesAndRemovals(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, v.Add(of(name, "11", "p")))
+	}
+	require.ElementsMatch(t, []string{"a", "b", "c"}, v.members("p"))
+	require.NoError(t, v.Update(of("b", "12", "q")))
+	require.ElementsMatch(t, []string{"a", "c"}, v.members("p"))
+	require.Equal(t, []string{"b"}, v.members("q"))
+	require.NoError(t, v.Update(of("b", "13", "p")))
+	require.ElementsMatch(t, []string{"a", "b", "c"}, v.members("p"))
+	require.Empty(t, v.members("q"))
+	// In each order, from the head, the tail and the middle.
+	for _, order := range [][]string{{"b", "c", "a"}, {"a", "c", "b"}, {"c", "b", "a"}, {"a", "b", "c"}} {
+		v, _ := newView(t)
+		for _, name := range []string{"a", "b", "c"} {
+			require.NoError(t, v.Add(of(name, "11", "p")))
+		}
+		for i, name := range order {
+			require.NoError(t, v.Delete(of(name, "14", "p")))
+			require.ElementsMatch(t, order[i+1:], v.members("p"), "%v", order)
+		}
+		require.Empty(t, v.parts, "an empty part is no longer in the index")
+	}
+}
+
+func TestAGenerationThatOthersChangedIsRememberedUntilOurNextApply(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	at := func(version string, generation int64) *metav1.PartialObjectMetadata {
+		m := told("u", version, ours)
+		m.Generation = generation
+		return m
+	}
+	write1(v, at("11", 1))
+	require.False(t, v.held().Regenerated())
+	require.NoError(t, v.Update(at("12", 2)))
+	require.True(t, v.held().Regenerated())
+	require.NoError(t, v.Update(at("13", 2)))
+	require.True(t, v.held().Regenerated(), "a change of the status does not hide it")
+	write1(v, at("14", 3))
+	require.False(t, v.held().Regenerated(), "our own apply has changed it")
+
+	// After a restart, what is observed is what was applied.
+	v, _ = newView(t)
+	require.NoError(t, v.Add(at("11", 1)))
+	require.NoError(t, v.Update(at("12", 2)))
+	require.True(t, v.Remember(NameOf("x", "a"), v.held().observed, diff.Sum{1}))
+	require.False(t, v.held().Regenerated())
+}
+
+func TestADeletionMarksOnlyTheObjectThatItWasFor(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	write1(v, told("u", "12", ours))
+	v.Prune(NameOf("x", "a"), "another")
+	require.False(t, v.held().Pruned())
+	v.Prune(NameOf("x", "a"), "u")
+	require.True(t, v.held().Pruned())
+}
+
+func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	var gone []types.UID
+	v.hooks.Change = func(o Object) {
+		if o.Gone {
+			gone = append(gone, types.UID(o.Record.UID()))
+		}
+	}
+	require.NoError(t, v.Add(of("a", "11", "p")))
+	v.fail("", errors.New("not found"))
+	require.Error(t, v.Unseen())
+	v.vanish()
+	require.NoError(t, v.Unseen(), "there is nothing to see")
+	require.Zero(t, v.Len())
+	require.Empty(t, v.parts)
+	require.Equal(t, []types.UID{"uid-of-a"}, gone)
+
+	require.NoError(t, v.Replace(nil, "12"))
+	v.fail("", errors.New("forbidden"))
+	require.EqualError(t, v.Unseen(), "forbidden", "it is served again")
+}
+
+func TestWritersOfAnObjectTakeTurns(t *testing.T) {
+	t.Parallel()
+	n := NameOf("x", "a")
+	v, _ := newView(t)
+	end, err := v.Begin(t.Context(), n)
+	require.NoError(t, err)
+	given, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	_, err = v.Begin(given, n)
+	require.ErrorIs(t, err, enough, "it is the turn of another writer")
+	end(false)
+	require.Empty(t, v.writing)
+	end, err = v.Begin(t.Context(), n)
+	require.NoError(t, err)
+	end(false)
+}
+
+func TestATurnStartsWithoutWhatWentInTheLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := NameOf("x", "a")
+		v, drifts := newView(t)
+		write1(v, told("u", "12", ours))
+		end, err := v.Begin(t.Context(), n)
+		require.NoError(t, err)
+		go func() {
+			next, err := v.Begin(t.Context(), n)
+			if err == nil {
+				next(false)
+			}
+		}()
+		synctest.Wait()
+		require.NoError(t, v.Delete(told("u", "13", ours)))
+		end(true)
+		synctest.Wait()
+		require.Zero(t, *drifts, "the deletion was the other writer's")
+		require.Empty(t, v.writing)
+	})
+}
+
+func TestAnAnswerSaysNothingOfASuccessor(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Add(told("u2", "20", ours))) })
+	require.Equal(t, "u2", v.held().UID())
+	require.True(t, v.held().Unknown(), "it was not applied by us as far as is known")
+}

@@ -91,19 +91,24 @@ func (c *caches) restart() <-chan struct{} {
 	c.synced = make(chan struct{})
 	c.writes = pendingWrites{}
 	for _, k := range c.kinds {
-		k.synced, k.err, k.version = false, nil, 0
+		k.synced, k.woken, k.err, k.version = false, false, nil, 0
 	}
 	return c.synced
 }
 
-// closeIfSynced closes synced once every kind is synced. The lock is held.
-func (c *caches) closeIfSynced() {
+// closeIfWoken closes synced once every kind is synced and has woken the keys of its
+// first list. The lock is held.
+func (c *caches) closeIfWoken() {
 	for _, k := range c.kinds {
-		if !k.synced {
+		if !k.woken {
 			return
 		}
 	}
-	close(c.synced)
+	select {
+	case <-c.synced:
+	default:
+		close(c.synced)
+	}
 }
 
 func (c *caches) status() (synced bool, err error) {

@@ -27,6 +27,7 @@ type kindCache struct {
 	objects  map[types.NamespacedName]*objectState
 	children map[types.UID]map[types.NamespacedName]bool // by the UID of their controller
 	synced   bool
+	woken    bool   // the keys of its first list have been woken
 	err      error  // the last failure to list or watch, nil after a success
 	version  uint64 // the resourceVersion that the watch has reached
 }
@@ -116,12 +117,17 @@ func (k *kindCache) Replace(list []any, version string) error {
 	}
 	k.synced, k.err = true, nil
 	released := k.advance(parseVersion(version))
-	if first {
-		k.all.closeIfSynced()
-	}
 	k.all.mu.Unlock()
 	k.wakeAll(found.keys)
 	k.all.wake(released...)
+	if first {
+		// Now, so that the first passes begin with all keys of the first lists, and
+		// none is started a second time for them.
+		k.all.mu.Lock()
+		k.woken = k.synced
+		k.all.closeIfWoken()
+		k.all.mu.Unlock()
+	}
 	return nil
 }
 

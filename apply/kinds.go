@@ -130,7 +130,7 @@ func (l *Live) use(set *Set) (views []*view.Kind, done func()) {
 		views[i] = w.view
 	}
 	l.want(set.Part(), set.kinds)
-	return views, func() { l.release(set.kinds) }
+	return views, func() { l.release(views) }
 }
 
 // useAll is use for all kinds that are watched, and for others by name, once they are
@@ -158,21 +158,11 @@ func (l *Live) useNow(others ...schema.GroupKind) (views []*view.Kind, done func
 		l.kinds[v.GroupKind()].uses++
 	}
 	l.mu.Unlock()
-	return views, func() { l.releaseViews(views) }
+	return views, func() { l.release(views) }
 }
 
-func (l *Live) release(kinds []schema.GroupKind) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, kind := range kinds {
-		if w := l.kinds[kind]; w != nil {
-			w.uses--
-			l.retire(kind, w)
-		}
-	}
-}
-
-func (l *Live) releaseViews(views []*view.Kind) {
+// release ends a use of kinds, and the watches that are not needed any more.
+func (l *Live) release(views []*view.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range views {

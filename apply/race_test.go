@@ -222,7 +222,7 @@ func (r *race) interfere(ctx context.Context, random *rand.Rand) {
 func (r *race) settle() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
-	// What was unlabelled belongs to nobody now, and a fight is left alone.
+	// An object without its labels has no owner now, and a fight is left alone.
 	list, err := r.admin.List(ctx, metav1.ListOptions{})
 	require.NoError(r.t, err)
 	for i := range list.Items {

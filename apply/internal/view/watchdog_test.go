@@ -28,7 +28,7 @@ func TestASilentWatchIsEnded(t *testing.T) {
 		w.Stop()
 		w.Stop()
 
-		// Stopped while somebody should take an event, it leaves nothing behind.
+		// Stopped while an event waits for its reader, it leaves no goroutine.
 		source = watch.NewFake()
 		w = newWatchdog(source, time.Minute)
 		source.Action(watch.Bookmark, &unstructured.Unstructured{})

@@ -187,7 +187,7 @@ func (b *bench) program(net *applytest.Transport, watched []schema.GroupVersionK
 // waitWoken waits until the view has called for a pass because of the object.
 func (a *agent) waitWoken(t *testing.T, kind, name string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(3 * time.Minute)
 	for {
 		select {
 		case id := <-a.woken:

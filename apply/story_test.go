@@ -24,7 +24,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txtar")
+var (
+	update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txtar")
+	late   = flag.Bool("late", false, "deliver to stories what their watches see 0.4 s late, to find those that depend on timing")
+)
 
 // TestStories runs testdata/*.txtar against a real API server. Each is a script
 // with its objects: the first lines say the situation, a line is a command, and the
@@ -49,7 +52,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	until TEXT kubectl ... repeat that until it prints the text
 //
 // Apply, prune, plan and delete print each object's outcome, and then the requests
-// that were sent beside lists and watches. NS is the story's namespace, GROUP an API
+// that were sent beside lists and watches. Before it the live view catches up with the
+// server. NS is the story's namespace, GROUP an API
 // group of its own.
 func TestStories(t *testing.T) {
 	t.Parallel()
@@ -164,14 +168,21 @@ func (s *story) run(t *testing.T, line string) string {
 		return s.kubectl(t, s.fill(strings.TrimPrefix(line, "kubectl ")))
 	case "until":
 		want, rest, _ := strings.Cut(strings.TrimPrefix(s.fill(line), "until "), " kubectl ")
-		require.Eventually(t, func() bool { return s.kubectl(t, rest) == want }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool {
+			out, err := s.bench.cluster.Kubectl(t.Context(), splitWords(rest)...)
+			return err == nil && strings.TrimSpace(out) == want
+		}, 3*time.Minute, 50*time.Millisecond, rest)
 		return ""
 	}
-	if command == "now" { // while the program starts
+	hasty := command == "now"
+	if hasty { // while the program starts
 		s.hasty = true
-		return s.run(t, strings.TrimPrefix(line, "now "))
+		command, args = args[0], args[1:]
 	}
 	a := s.agent(t)
+	if !hasty && slices.Contains([]string{"apply", "prune", "plan", "delete", "ready"}, command) {
+		s.catchUp(t, a)
+	}
 	a.net.Reset()
 	switch command {
 	case "apply":
@@ -213,10 +224,23 @@ func (s *story) run(t *testing.T, line string) string {
 	}
 }
 
+// catchUp waits until the live view shows what the server has, so that what a command
+// prints does not depend on how fast a watch is.
+func (s *story) catchUp(t *testing.T, a *agent) {
+	t.Helper()
+	client, err := metadata.NewForConfig(s.bench.cluster.Config)
+	require.NoError(t, err)
+	var behind string
+	require.Eventually(t, func() bool {
+		behind, err = a.Live.Behind(t.Context(), client)
+		return err == nil && behind == ""
+	}, time.Minute, 10*time.Millisecond, "%s %v", &behind, &err)
+}
+
 // settle applies whenever a pass is called for, until it succeeds.
 func (s *story) settle(t *testing.T, a *agent, set *apply.Set) string {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		report, err := a.Apply(t.Context(), set)
 		if err == nil {
@@ -290,6 +314,9 @@ func (s *story) kubectl(t *testing.T, line string) string {
 			require.NoError(t, os.WriteFile(path, []byte(s.fill(text)), 0o600))
 			words[i] = path
 		}
+	}
+	if words[0] == "wait" { // for a controller that may be late: each new definition sets them back
+		words = append(words, "--timeout=3m")
 	}
 	out, err := s.bench.cluster.Kubectl(t.Context(), words...)
 	if fails {
@@ -486,6 +513,9 @@ func (s *story) agent(t *testing.T) *agent {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Live.Start(ctx) }()
+	if *late {
+		go a.deliverLate(ctx)
+	}
 	a.stop = func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -501,6 +531,16 @@ func (s *story) agent(t *testing.T) *agent {
 	s.hasty = false
 	s.program = a
 	return a
+}
+
+// deliverLate keeps back what the watches see.
+func (a *agent) deliverLate(ctx context.Context) {
+	for ctx.Err() == nil {
+		a.net.Freeze()
+		time.Sleep(400 * time.Millisecond)
+		a.net.Thaw()
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // configure sets what the options of the story say.

@@ -75,13 +75,15 @@ func (v *childView) set(key types.NamespacedName, state *unstructured.Unstructur
 		delete(v.objects, key)
 	}
 	v.mu.Unlock()
+	var owners []types.UID
 	for _, each := range []*unstructured.Unstructured{old, state} {
 		if each != nil {
 			if owner := metav1.GetControllerOf(each); owner != nil {
-				v.report(owner.UID)
+				owners = append(owners, owner.UID)
 			}
 		}
 	}
+	v.report(owners...) // in one call: between two a pass could begin
 }
 
 // Add implements cache.ReflectorStore.

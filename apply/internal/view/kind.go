@@ -56,7 +56,8 @@ type Hooks struct {
 	Change func(Object)
 	// Synced: the state of the kind is complete for the first time.
 	Synced func()
-	// Seen: the watch or a list has delivered the object.
+	// Seen: the watch or a list has delivered the object, in no older state than the
+	// one that our last write has made.
 	Seen func(*metav1.PartialObjectMetadata)
 	// Generations makes a generation that another manager has changed a drift.
 	Generations bool

@@ -77,7 +77,8 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 	k.mu.Lock()
 	old := k.records[n]
 	r, newer := k.merge(n, shown, m.Labels[k.owner.PartLabel])
-	if shown.version >= r.version {
+	late := shown.version < r.version // than what our own write has shown
+	if !late {
 		r.written = false // the watch has caught up
 	}
 	touched := newer && k.synced && k.touched(n, old, r) && k.brake.allow(n, time.Now())
@@ -89,7 +90,9 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 	}
 	k.mu.Unlock()
 	k.announce(found, touched, newer, waiting)
-	k.seen(m)
+	if !late {
+		k.seen(m)
+	}
 }
 
 // remove takes an object that the watch shows as deleted, which it also does for
@@ -119,15 +122,19 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 	}
 	k.mu.Unlock()
 	k.announce(found, touched, gone, waiting)
-	k.seen(m)
+	if gone || old == nil {
+		k.seen(m)
+	}
 }
 
 // replace takes the result of a list of one source.
 func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, version string) {
-	for _, m := range objects {
-		k.seen(m) // before the kind counts as synced
-	}
 	at, now := ParseVersion(version), time.Now()
+	for _, m := range objects {
+		if !k.overwrote(NameOf(m.Namespace, m.Name), at) {
+			k.seen(m) // before the kind counts as synced
+		}
+	}
 	// What stays is made apart from what is garbage afterwards: one small text among it
 	// would hold all the memory around.
 	read, parents := make([]Record, len(objects)), make([]unique.Handle[string], len(objects))
@@ -221,6 +228,14 @@ func (k *Kind) seen(m *metav1.PartialObjectMetadata) {
 	if k.hooks.Seen != nil {
 		k.hooks.Seen(m)
 	}
+}
+
+// overwrote reports whether an object was written by us after the version at.
+func (k *Kind) overwrote(n Name, at uint64) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	old := k.records[n]
+	return old != nil && old.written && old.version > at
 }
 
 // list notes that a source was listed, and reports whether the view has become

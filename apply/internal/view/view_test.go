@@ -99,6 +99,21 @@ func TestAnOlderWordNeverReplacesANewer(t *testing.T) {
 	require.Equal(t, 1, *drifts)
 }
 
+func TestTheHookSeenIsNotToldOfWhatOurWriteHasReplaced(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	var seen []string
+	v.hooks.Seen = func(m *metav1.PartialObjectMetadata) { seen = append(seen, m.ResourceVersion) }
+	require.NoError(t, v.Add(told("u", "11", ours)))
+	write1(v, told("u", "13", ours))
+	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.NoError(t, v.Replace([]any{told("u", "12", ours)}, "12"))
+	require.NoError(t, v.Delete(told("predecessor", "12", ours)))
+	require.NoError(t, v.Update(told("u", "13", ours)))
+	require.NoError(t, v.Delete(told("u", "14", ours)))
+	require.Equal(t, []string{"11", "13", "14"}, seen)
+}
+
 func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)

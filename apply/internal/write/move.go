@@ -27,6 +27,10 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // what is no longer stated; those that are left to others become those of a
 // manager of their own, so that an apply without them does not reset them.
 func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
+	return w.onCurrent(ctx, t, found, func(found *metav1.PartialObjectMetadata) error { return w.moveFieldsOf(ctx, t, found) })
+}
+
+func (w *Writer) moveFieldsOf(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
 	entries := slices.Clone(found.ManagedFields)
 	taken, err := w.take(&entries, t)
 	if err != nil {
@@ -53,6 +57,31 @@ func (w *Writer) Moved(t *Target, live *unstructured.Unstructured) *unstructured
 	moved := live.DeepCopy()
 	moved.SetManagedFields(entries)
 	return moved
+}
+
+// moves bounds how often a patch is made anew because the object has changed since it
+// was read. A controller that reports its status does so a few times in a row.
+const moves = 5
+
+// onCurrent calls change with an object that was read, and again with what it is then
+// if another program has changed it in between.
+func (w *Writer) onCurrent(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata, change func(*metav1.PartialObjectMetadata) error) error {
+	err := change(found)
+	for range moves - 1 {
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		next, failed := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		if next.UID != found.UID {
+			return err
+		}
+		found = next
+		err = change(found)
+	}
+	return err
 }
 
 // patchMetadata sends one merge patch, guarded by UID and resourceVersion.
@@ -194,17 +223,25 @@ func (w *Writer) moveVersion(ctx context.Context, t *Target, cause error) (moved
 		return false, cause
 	}
 	version := t.Kind.GroupVersion().String()
-	entries := slices.Clone(found.ManagedFields)
-	for i := range entries {
-		if e := &entries[i]; e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.APIVersion != version {
-			e.APIVersion, moved = version, true
+	err = w.onCurrent(ctx, t, found, func(found *metav1.PartialObjectMetadata) error {
+		moved = false
+		entries := slices.Clone(found.ManagedFields)
+		for i := range entries {
+			if e := &entries[i]; e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.APIVersion != version {
+				e.APIVersion, moved = version, true
+			}
 		}
-	}
-	if !moved {
-		return false, cause
-	}
-	if err := w.patchMetadata(ctx, t, found, map[string]any{"managedFields": entries}); err != nil {
+		if !moved {
+			return nil
+		}
+		return w.patchMetadata(ctx, t, found, map[string]any{"managedFields": entries})
+	})
+	switch {
+	case err != nil:
 		return false, errors.Join(cause, err)
+	case !moved:
+		return false, cause
+	default:
+		return true, nil
 	}
-	return true, nil
 }

@@ -145,10 +145,14 @@ func (a *Applier) accept(set *Set) error {
 	if set == nil {
 		return errors.New("apply: the set is nil")
 	}
+	if set.accepted.Load() == a.Live {
+		return nil
+	}
 	if !set.owner.equal(a.Live.Owner) {
 		return fmt.Errorf("apply: the set's owner is %q (%s); want that of the Live, %q (%s)",
 			set.owner.Manager, set.owner.identity().Selector(), a.Live.Owner.Manager, a.Live.identity.Selector())
 	}
+	set.accepted.Store(a.Live)
 	return nil
 }
 

@@ -169,3 +169,83 @@ func BenchmarkLiveMemory(b *testing.B) {
 	b.ReportMetric(perObject, "B/object")
 	fmt.Printf("figure apply_live_bytes_per_object %.0f bytes\n", perObject)
 }
+
+// benchmarkParts are the sets of that many parents of ten children in seven kinds,
+// and an applier whose live view shows them all.
+func benchmarkParts(b *testing.B, parents int) (*Applier, []*Set) {
+	b.Helper()
+	kinds := []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "Secret"},
+		{Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ServiceAccount"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	}
+	owner := Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com", PartLabel: "example.com/part"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range kinds {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	a := &Applier{Live: &Live{Client: struct{ clientmetadata.Interface }{}, Mapper: mapper, Owner: owner, Kinds: kinds}}
+	require.NoError(b, a.Live.prepare())
+	sets := make([]*Set, parents)
+	lists := map[schema.GroupKind][]any{}
+	for i := range sets {
+		part := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+		objects := make([]*unstructured.Unstructured, 10)
+		for j := range objects {
+			objects[j] = &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"key": part}}}
+			objects[j].SetGroupVersionKind(kinds[j%len(kinds)])
+			objects[j].SetNamespace("bench")
+			objects[j].SetName(fmt.Sprintf("parent-%04d-child-%d", i, j))
+		}
+		var err error
+		sets[i], err = NewSet(owner, objects, SetOptions{Part: part})
+		require.NoError(b, err)
+		for _, it := range sets[i].items {
+			kind := it.id.GroupKind()
+			lists[kind] = append(lists[kind], &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Name: strings.Clone(it.id.Name), Namespace: "bench", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8001-%012d", 10*i+len(lists[kind]))), ResourceVersion: "1000",
+				Labels:      map[string]string{"example.com/owner": "me", "example.com/part": part},
+				Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
+				ManagedFields: []metav1.ManagedFieldsEntry{{
+					Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(
+						`{"f:metadata":{"f:annotations":{"f:example.com/desired-hash":{}},"f:labels":{"f:example.com/owner":{},"f:example.com/part":{}}},"f:data":{"f:key":{}}}`)},
+				}},
+			}})
+		}
+	}
+	for _, kind := range kinds {
+		v := a.Live.view(kind.GroupKind())
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		require.NoError(b, err)
+		v.Serve(mapping, nil)
+		require.NoError(b, v.Store("").Replace(lists[kind.GroupKind()], "100000"))
+	}
+	return a, sets
+}
+
+// BenchmarkParts measures an Apply and a Prune for each of many parents in turn.
+func BenchmarkParts(b *testing.B) {
+	a, sets := benchmarkParts(b, 1000)
+	pass := func(set *Set) {
+		report, err := a.Apply(b.Context(), set)
+		if err != nil || report.Unchanged != set.Len() {
+			b.Fatal(report, err)
+		}
+		if _, err := a.Prune(b.Context(), set, PruneOptions{Complete: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, set := range sets {
+		pass(set)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		pass(sets[i%len(sets)])
+		i++
+	}
+}

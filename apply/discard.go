@@ -51,10 +51,14 @@ func (l *Live) unwant(part string) {
 // changes nothing.
 func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, now time.Time) (prunePlan, map[string]absence) {
 	plan := prunePlan{unseen: unseenOf(views)}
-	before, next := a.Live.absences.of(set.Part()), map[string]absence{}
+	before := a.Live.absences.of(set.Part())
+	var next map[string]absence
 	for _, v := range views {
 		for _, o := range a.unwanted(set, v, &plan) {
 			if gone, absent := plan.choose(o, before, options, now); absent {
+				if next == nil {
+					next = map[string]absence{}
+				}
 				next[string(o.UID)] = gone
 			}
 		}
@@ -68,31 +72,33 @@ func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, 
 func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	var found []Observed
 	kind := v.GroupKind()
+	group := slices.Index(set.kinds, kind)
 	take := func(n view.Name, r *view.Record) bool {
-		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
-		wanted := set.Has(id) || id == a.Live.Owner.ApplySet
-		switch {
-		case r.Pruned() || r.Deleting():
-			if !wanted {
-				plan.remaining++
-			}
-		case r.Unowned():
-			// What a controller made carries our labels by inheritance, and goes
-			// with what it was made for.
-			if !wanted && r.Controller() == "" {
-				plan.kept = append(plan.kept, id)
-				plan.unproven = append(plan.unproven, id)
-			}
-		default:
+		going, unowned := r.Pruned() || r.Deleting(), r.Unowned()
+		if !going && !unowned {
 			plan.owned++
-			if !wanted {
-				found = append(found, observe(kind, n, r, a.Live.identity))
-			}
+		}
+		if set.hasItem(group, n) {
+			return true
+		}
+		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
+		switch {
+		case set.Has(id), id == a.Live.Owner.ApplySet:
+		case going:
+			plan.remaining++
+		case !unowned:
+			found = append(found, observe(kind, n, r, a.Live.identity))
+		case r.Controller() == "":
+			plan.kept = append(plan.kept, id)
+			plan.unproven = append(plan.unproven, id)
+		default:
+			// What a controller made carries our labels by inheritance, and goes with
+			// what it was made for.
 		}
 		return true
 	}
 	if a.Live.Owner.PartLabel != "" {
-		v.EachOf(set.Part(), take)
+		v.EachOf(set.part, take)
 	} else {
 		v.Each(take)
 	}

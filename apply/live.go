@@ -256,7 +256,7 @@ func (l *Live) All() iter.Seq[Observed] {
 // Part yields every object of a part, of the kinds that are known, in no order. It
 // costs what the part costs.
 func (l *Live) Part(part string) iter.Seq[Observed] {
-	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.EachOf(part, take) })
+	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.EachOf(view.PartOf(part), take) })
 }
 
 // list copies the objects of one kind after the other, so that no lock is held while

@@ -74,7 +74,7 @@ func (p *pass) rank(ctx context.Context, items []item) {
 		it := p.item(&items[i])
 		switch v := p.decide(it); v.action {
 		case unchanged:
-			p.add(Result{ID: it.id})
+			p.report.Unchanged++
 		case send:
 			if result, ok := p.live.rejections.standing(p.attempt(it, &v.look), p.now); ok {
 				p.add(result)

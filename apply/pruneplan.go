@@ -124,6 +124,10 @@ func (d *prunePlan) unseenIn(id ID) (schema.GroupKind, bool) {
 
 // order sorts in reverse: what depends on an object goes before it.
 func (d *prunePlan) order(owner Owner) {
+	slices.SortFunc(d.unproven, ID.Compare)
+	if len(d.due) == 0 {
+		return
+	}
 	byID := make(map[ID]*item, len(d.due))
 	for i := range d.due {
 		o := &d.due[i]
@@ -144,7 +148,6 @@ func (d *prunePlan) order(owner Owner) {
 		}
 		return x.ID.Compare(y.ID)
 	})
-	slices.SortFunc(d.unproven, ID.Compare)
 }
 
 // ranks yields what goes in parallel, one after the other.

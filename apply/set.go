@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,9 @@ type Set struct {
 	members members            // for the ApplySet
 	empty   bool               // nothing is stated, but perhaps an ApplySet
 	parent  *applySetParent    // of the ApplySet; nil: there is none
+	part    view.Part
+	// accepted is a Live whose owner is that of the set.
+	accepted atomic.Pointer[Live]
 	// nameless is whether an object was left out whose ID is unknown: then
 	// nothing can be said to be absent from the set.
 	nameless bool
@@ -84,14 +88,15 @@ const (
 )
 
 type item struct {
-	id     ID
+	// What every pass reads comes first, close together.
 	at     view.Name
-	kind   schema.GroupVersionKind
-	group  int  // index of the kind in Set.kinds
+	group  int // index of the kind in Set.kinds
+	hash   diff.Sum
 	after  []ID // what it depends on
 	rank   rank
 	policy ObjectPolicy
-	hash   diff.Sum
+	id     ID
+	kind   schema.GroupVersionKind
 	body   wire.Body // with the owner's labels and the hash annotation
 	create wire.Body // body with the ignored fields; nil: there are none
 
@@ -123,7 +128,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	if err := options.validate(owner); err != nil {
 		return nil, err
 	}
-	s := &Set{owner: owner.clone(), options: options, items: make([]item, 0, len(objects)), ids: make(map[ID]membership, len(objects))}
+	s := &Set{owner: owner.clone(), options: options, part: view.PartOf(options.Part), items: make([]item, 0, len(objects)), ids: make(map[ID]membership, len(objects))}
 	var errs []error
 	var parent *unstructured.Unstructured
 	versions := map[ID][]string{} // of those stated more than once
@@ -227,6 +232,23 @@ func (s *Set) Len() int { return len(s.items) }
 
 // Has reports whether the set states the object, applicable or not.
 func (s *Set) Has(id ID) bool { return s.ids[id] != absent }
+
+// hasItem reports whether a small set has an item of the kind with that index in
+// kinds. A pass has just read the items; the map behind Has is elsewhere in memory.
+func (s *Set) hasItem(group int, at view.Name) bool {
+	if group < 0 || len(s.items) > maxScanned {
+		return false
+	}
+	for i := range s.items {
+		if it := &s.items[i]; it.group == group && it.at == at {
+			return true
+		}
+	}
+	return false
+}
+
+// maxScanned is how many items are searched faster than the map.
+const maxScanned = 16
 
 // Part returns the value of the part label that the objects carry, empty if there
 // is none.

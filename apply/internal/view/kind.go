@@ -206,13 +206,13 @@ func (k *Kind) Each(yield func(Name, *Record) bool) bool {
 }
 
 // EachOf is Each for the objects of one part. It costs what the part costs.
-func (k *Kind) EachOf(part string, yield func(Name, *Record) bool) bool {
+func (k *Kind) EachOf(part Part, yield func(Name, *Record) bool) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if !k.synced {
 		return true
 	}
-	return k.parts.members(part, func(n Name) bool { return yield(n, k.records[n]) })
+	return k.parts.each(part, yield)
 }
 
 // Remember takes what is observed of an object, if it still is what was seen, as

@@ -1,70 +1,83 @@
 package view
 
-import "unique"
+import (
+	"slices"
+	"unique"
+)
 
-// part is the list of the objects of one kind whose part label has one value.
+// Part is the value of a part label, in the form by which objects are indexed.
+type Part struct{ handle unique.Handle[string] }
+
+// PartOf returns the index form of a value of the part label.
+func PartOf(value string) Part { return Part{unique.Make(value)} }
+
+// part lists the objects of one kind whose part label has one value, in no order.
 type part struct {
-	value unique.Handle[string]
-	first *member
+	value   Part
+	members []member
 }
 
-// member is an object's place in its part. Adding and removing cost the same
-// whatever the size of the part.
+// member is an object in its part. The record has its index, so that adding and
+// removing cost the same whatever the size of the part.
 type member struct {
-	part           *part
-	name           Name
-	previous, next *member
+	name   Name
+	record *Record
 }
 
 // parts is the index of a kind by the part label.
-type parts map[unique.Handle[string]]*part
+type parts map[Part]*part
 
 // add puts an object into the part of that value.
-func (p parts) add(value string, n Name) *member {
+func (p parts) add(value string, n Name, r *Record) {
+	r.part, r.at = nil, 0
 	if value == "" {
-		return nil
+		return
 	}
-	key := unique.Make(value)
+	key := PartOf(value)
 	in := p[key]
 	if in == nil {
 		in = &part{value: key}
 		p[key] = in
 	}
-	m := &member{part: in, name: n, next: in.first}
-	if m.next != nil {
-		m.next.previous = m
+	r.part, r.at = in, int32(len(in.members)) //nolint:gosec // so many do not fit into memory
+	in.members = append(in.members, member{n, r})
+}
+
+// replace makes r the record of an object whose record was old, in the same part.
+func (parts) replace(old, r *Record) {
+	if r.part, r.at = old.part, old.at; r.part != nil {
+		r.part.members[r.at].record = r
 	}
-	in.first = m
-	return m
 }
 
 // remove takes an object out of its part, and the part out of the index when it
 // is empty.
-func (p parts) remove(m *member) {
-	if m == nil {
+func (p parts) remove(r *Record) {
+	in := r.part
+	if in == nil {
 		return
 	}
-	if m.next != nil {
-		m.next.previous = m.previous
-	}
-	if m.previous != nil {
-		m.previous.next = m.next
-	} else {
-		m.part.first = m.next
-	}
-	if m.part.first == nil {
-		delete(p, m.part.value)
+	last := len(in.members) - 1
+	in.members[r.at] = in.members[last]
+	in.members[r.at].record.at = r.at
+	in.members[last] = member{}
+	in.members = in.members[:last]
+	switch {
+	case last == 0:
+		delete(p, in.value)
+	case last < cap(in.members)/4:
+		in.members = slices.Clip(slices.Clone(in.members))
 	}
 }
 
-// members calls yield for the objects of a part until it returns false.
-func (p parts) members(value string, yield func(Name) bool) bool {
-	in := p[unique.Make(value)]
+// each calls yield for the objects of a part until it returns false.
+func (p parts) each(of Part, yield func(Name, *Record) bool) bool {
+	in := p[of]
 	if in == nil {
 		return true
 	}
-	for m := in.first; m != nil; m = m.next {
-		if !yield(m.name) {
+	for _, m := range in.members {
+		if !yield(m.name, m.record) {
 			return false
 		}
 	}

@@ -29,7 +29,8 @@ type Record struct {
 
 	dependsOn  unique.Handle[string] // the annotation; zero: none
 	controller unique.Handle[string] // UID of the object that it was made for by a controller; zero: none
-	member     *member               // its place in its part; nil: it is in none
+	part       *part                 // that it is listed in; nil: none
+	at         int32                 // its index there
 
 	bare        bool // it has no managedFields
 	superseded  bool // a manager whose fields are to become ours still has some
@@ -149,10 +150,10 @@ func (r *Record) Owned() string { return text(r.owned) }
 
 // Part returns the value of the part label, empty if the object lacks it.
 func (r *Record) Part() string {
-	if r.member == nil {
+	if r.part == nil {
 		return ""
 	}
-	return r.member.part.value.Value()
+	return r.part.value.handle.Value()
 }
 
 // Label returns the value of a label, empty if the object lacks it.

@@ -23,7 +23,7 @@ func of(name, version, part string) *metav1.PartialObjectMetadata {
 func (v *fixture) lost() string { return v.Look(NameOf("x", "a")).Lost }
 
 func (v *fixture) members(part string) (names []string) {
-	v.EachOf(part, func(n Name, r *Record) bool {
+	v.EachOf(PartOf(part), func(n Name, r *Record) bool {
 		if r != nil {
 			names = append(names, n.Name())
 		} else {

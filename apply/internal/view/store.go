@@ -281,12 +281,12 @@ func (k *Kind) put(n Name, old, r *Record, part string) {
 	}
 	switch {
 	case old == nil:
-		r.member = k.parts.add(part, n)
+		k.parts.add(part, n, r)
 	case old.Part() == part:
-		r.member = old.member
+		k.parts.replace(old, r)
 	default:
-		k.parts.remove(old.member)
-		r.member = k.parts.add(part, n)
+		k.parts.remove(old)
+		k.parts.add(part, n, r)
 	}
 	k.records[n] = r
 }
@@ -294,7 +294,7 @@ func (k *Kind) put(n Name, old, r *Record, part string) {
 // drop removes the record of the object. Part remains readable.
 func (k *Kind) drop(n Name, r *Record) {
 	delete(k.records, n)
-	k.parts.remove(r.member)
+	k.parts.remove(r)
 }
 
 // loss is how an object went that others deleted or unlabelled.

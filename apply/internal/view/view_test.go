@@ -303,7 +303,7 @@ func TestAPartIsFoundByItsObjectsAndKeepsOneWithoutItsLabel(t *testing.T) {
 	}
 	members := func(part string) string {
 		var names []string
-		v.EachOf(part, func(n Name, r *Record) bool {
+		v.EachOf(PartOf(part), func(n Name, r *Record) bool {
 			require.Equal(t, part, r.Part())
 			names = append(names, n.Name())
 			return true
@@ -350,7 +350,7 @@ func TestAnyHistoryOfPartsLeadsToTheIndexOfItsEnd(t *testing.T) {
 	have := map[string]string{}
 	for i := range 7 {
 		part := fmt.Sprint("p", i)
-		v.EachOf(part, func(n Name, _ *Record) bool { have[n.Name()] = part; return true })
+		v.EachOf(PartOf(part), func(n Name, _ *Record) bool { have[n.Name()] = part; return true })
 	}
 	require.Equal(t, want, have)
 	require.Equal(t, len(want), v.Len())

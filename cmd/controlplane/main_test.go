@@ -182,7 +182,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"an argument too many":    {nil, []string{"version", "please"}, `"please"`},
 		"a log level":             {nil, []string{"--log-level", "loud"}, "--log-level"},
 		"a log level by env":      {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},
-		"a URL of PostgreSQL":     {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the URL is not valid"},
+		"a URL of PostgreSQL":     {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the name of the database is not valid"},
 		"another database":        {nil, []string{"--database", "mysql://user:pass-word@host/db", "--admin-token-file", token}, "--database"},
 		"an address":              {nil, []string{"--listen", "8080"}, "--listen"},
 		"a metrics address":       {nil, []string{"--metrics-listen", "localhost"}, "--metrics-listen"},

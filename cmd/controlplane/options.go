@@ -165,23 +165,11 @@ func (o options) checkAddresses() error {
 // openDatabase opens what --database says. Its errors do not repeat a value
 // that may carry a password.
 func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
-	scheme, rest, isURL := strings.Cut(o.database, "://")
-	switch {
-	case !isURL:
-		rest = o.database
-	case scheme == "postgres" || scheme == "postgresql":
-		store, err := db.PostgreSQL{URL: o.database}.Open(ctx)
-		if errors.Is(err, db.ErrBadURL) {
-			return nil, o.wrong("database", "%w", err)
-		}
-		return store, err
-	case scheme != "sqlite":
-		return nil, o.wrong("database", "%q is not a kind of database this program knows; give the path of a SQLite file or postgres://user:password@host:port/database", scheme)
+	database, err := db.Open(ctx, o.database)
+	if errors.Is(err, db.ErrBadURL) {
+		return nil, o.wrong("database", "%w", err)
 	}
-	if rest == "" {
-		return nil, o.wrong("database", "the path is empty")
-	}
-	return db.SQLite{Path: rest}.Open(ctx)
+	return database, err
 }
 
 // token returns the token in the file of that flag, and none without a file.

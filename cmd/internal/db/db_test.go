@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,10 +148,45 @@ func TestATransactionIsWholeOnBothDatabases(t *testing.T) {
 	}
 }
 
-func TestTheURLOfPostgreSQLIsNeverShown(t *testing.T) {
-	for _, url := range []string{"postgres://trueup:hunter2@127.0.0.1:1/db", "postgres://trueup:hunter2@[::1/db"} {
-		_, err := db.PostgreSQL{URL: url}.Open(t.Context())
-		require.Error(t, err)
-		require.NotContains(t, err.Error(), "hunter2")
+func TestAPasswordIsInNoErrorWhateverTheFormOfTheSource(t *testing.T) {
+	for _, source := range []string{
+		"postgres://trueup:hunter2@127.0.0.1:1/db",
+		"postgres://127.0.0.1:1/db?user=trueup&password=hunter2",
+		"postgresql://127.0.0.1:1/db?user=trueup&password=hunter2&sslpassword=hunter2",
+		"postgres://trueup:hunter2@[::1/db",
+		"postgres://127.0.0.1:port/db?password=hunter2",
+		"host=127.0.0.1 port=1 user=trueup password=hunter2 dbname=db",
+		" password = 'hunter2' host=127.0.0.1 port=1",
+		"host=127.0.0.1 port=none password=hunter2",
+		"mysql://user:hunter2@host/db",
+		"sqlite://",
+		"",
+	} {
+		_, err := db.Open(t.Context(), source)
+		require.Error(t, err, source)
+		require.NotContains(t, err.Error(), "hunter2", source)
+	}
+	_, err := os.Stat(" password = 'hunter2' host=127.0.0.1 port=1")
+	require.ErrorIs(t, err, os.ErrNotExist, "no SQLite file has that name")
+}
+
+func TestASourceIsUnderstoodInEachOfItsForms(t *testing.T) {
+	t.Chdir(t.TempDir())
+	server, err := url.Parse(pgtest.Start(t, pgtest.Options{}).Database(t))
+	require.NoError(t, err)
+	folder, database := server.Query().Get("host"), server.Path[1:]
+	place := "postgres://trueup@/" + database + "?host=" + folder
+	for source, name := range map[string]string{
+		server.String(): place,
+		"postgresql:///" + database + "?user=trueup&password=hunter2&host=" + url.QueryEscape(folder): place,
+		fmt.Sprintf("host=%s user=trueup password=hunter2 dbname=%s", folder, database):               place,
+		"sqlite://trueup.db": "trueup.db",
+		"size=large.db":      "size=large.db",
+	} {
+		database, err := db.Open(t.Context(), source)
+		require.NoError(t, err, source)
+		require.Contains(t, database.Name(), name)
+		require.NotContains(t, database.Name(), "hunter2")
+		require.NoError(t, database.Close())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
@@ -19,14 +21,14 @@ import (
 // PostgreSQL says where the database is. This file holds all that is special to
 // PostgreSQL. Any number of control planes may share one database.
 type PostgreSQL struct {
-	// URL is postgres://user:password@host:port/database and parameters.
-	// Required. The role needs no more than to create and use tables in its
+	// URL is postgres://user:password@host:port/database and parameters, or the
+	// same as a connection string of libpq. Required. The role needs no more than to create and use tables in its
 	// schema.
 	URL string
 }
 
-// ErrBadURL is a URL of a database that cannot be one.
-var ErrBadURL = errors.New("the URL is not valid; write postgres://user:password@host:port/database")
+// ErrBadURL is a name of a database that cannot be one.
+var ErrBadURL = errors.New("the name of the database is not valid; want the path of a SQLite file, or postgres://user:password@host:port/database")
 
 // maxConnections is how many connections of a pool one control plane opens.
 const maxConnections = 16
@@ -37,39 +39,43 @@ const migrationLock = applicationID
 // Open checks the database, brings its schema up to date and returns the store.
 // Its errors never repeat the URL, which may carry a password.
 func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
-	if _, err := pgconn.ParseConfig(c.URL); err != nil {
+	config, err := pgconn.ParseConfig(c.URL)
+	if err != nil {
 		// The error would repeat the password.
 		return nil, ErrBadURL
 	}
+	name := placeOf(config)
 	db, err := sql.Open("pgx", c.URL)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", c.place(), err)
+		return nil, fmt.Errorf("database %s: %w", name, err)
 	}
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	store := &Database{
-		name:   c.place(),
+		name:   name,
 		reader: db, writer: db, classify: classifyPostgreSQL, bind: numbered,
 		reading: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 		lock:    " FOR UPDATE",
 	}
 	if err := migratePostgreSQL(ctx, db); err != nil {
-		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))
+		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
 	}
 	store.Log = &sqlstore.Store{DB: db, Dialect: sqlstore.PostgreSQL, Listen: pgxlisten.On(db)}
 	if err := store.Log.Migrate(ctx); err != nil {
-		return nil, fmt.Errorf("database %s: %w", c.place(), errors.Join(err, store.Close()))
+		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
 	}
 	return store, nil
 }
 
-// place returns where the database is, without the password.
-func (c PostgreSQL) place() string {
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return "postgres"
+// placeOf returns where a database is, from the fields of its URL that are no secret.
+func placeOf(config *pgconn.Config) string {
+	place := url.URL{Scheme: "postgres", User: url.User(config.User), Path: "/" + config.Database}
+	if strings.HasPrefix(config.Host, "/") { // the folder of a socket
+		place.RawQuery = "host=" + config.Host
+	} else {
+		place.Host = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
 	}
-	return u.Redacted()
+	return place.String()
 }
 
 // migratePostgreSQL runs what is missing, while other control planes wait.

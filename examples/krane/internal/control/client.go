@@ -24,7 +24,7 @@ const (
 // New returns a client with the region, cell and token of the configuration in
 // each call. The token is read anew for each, so that a new token file is used
 // without a restart. It speaks HTTP/2, in cleartext to an http URL; a dead
-// connection is found by pings, and no call has an overall time limit but that
+// connection is found by pings, a redirect is an error, and no call has an overall time limit but that
 // of its context.
 func New(c config.Config) ctrlv1connect.ClusterServiceClient {
 	protocols := &http.Protocols{}
@@ -41,7 +41,12 @@ func New(c config.Config) ctrlv1connect.ClusterServiceClient {
 		TLSHandshakeTimeout: readIdle,
 		IdleConnTimeout:     90 * time.Second,
 	}
-	return ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, c.Control.URL.String(),
+	client := &http.Client{
+		Transport: transport,
+		// The token is for this server alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return ctrlv1connect.NewClusterServiceClient(client, c.Control.URL.String(),
 		connect.WithInterceptors(identity{c}), connect.WithReadMaxBytes(maxMessage))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -45,12 +46,12 @@ func (o options) wrong(flag, format string, args ...any) error {
 	if o.fromEnv[flag] {
 		name = envName(flag)
 	}
-	return usagef("%s: %w", name, fmt.Errorf(format, args...))
+	return program.Usagef("%s: %w", name, fmt.Errorf(format, args...))
 }
 
 // run serves until ctx ends.
 func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
-	logger, err := serve.NewLogger(stderr, o.logLevel)
+	logger, err := program.NewLogger(stderr, o.logLevel)
 	if err != nil {
 		return o.wrong("log-level", "%w", err)
 	}
@@ -62,7 +63,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	if token == "" {
-		return usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
 	}
 	bearer, err := o.token("agent-token-file", o.agentTokenFile)
 	if err != nil {
@@ -101,7 +102,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle(agents.Handler())
 	mux.Handle("/", api)
-	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", database.Name()))
+	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
 	servers := []*serve.Server{{
 		Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
 		Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {

@@ -1,149 +1,97 @@
 // Command krane is the agent of a region: it follows the streams of the control
-// plane, makes its cluster as they say, and reports what runs. "krane --help"
+// plane, makes its cluster match them, and reports what runs. "krane --help"
 // lists its settings.
 package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
-	"strings"
 	"syscall"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"github.com/spf13/cobra"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
-)
-
-// Exit statuses.
-const (
-	exitFailure = 1
-	exitUsage   = 2
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	switch {
-	case err == nil:
-		return
-	case errors.Is(err, flag.ErrHelp):
-		return
-	}
-	fmt.Fprintln(os.Stderr, "krane:", err)
-	if _, ok := errors.AsType[*failure](err); ok {
-		os.Exit(exitFailure)
-	}
-	os.Exit(exitUsage)
+	os.Exit(code)
 }
 
-// failure is an error of the run, not of the call.
-type failure struct{ error }
+func command() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "krane",
+		Short: "Follow the streams of the control plane and make this cluster match them",
+		Long:  help,
+		Args:  program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			a, err := o.agent(c.ErrOrStderr())
+			if err != nil {
+				return &program.UsageError{Err: err}
+			}
+			return a.Start(c.Context())
+		},
+	}
+	flags := root.Flags()
+	flags.StringVar(&o.config, "config", "", "file with settings as YAML; environment variables go before it")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
+	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	root.AddCommand(program.VersionCommand(), manifestsCommand())
+	return root
+}
 
-func command(ctx context.Context, args []string, out, log io.Writer) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "version":
-			_, err := fmt.Fprintln(out, version())
-			return err
-		case "manifests":
-			return printManifests(args[1:], out)
-		}
-	}
-	flags := flag.NewFlagSet("krane", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { _, _ = fmt.Fprint(out, help) }
-	file := flags.String("config", "", "")
-	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "")
-	level := flags.String("log-level", "info", "")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown command %q; krane --help lists them", flags.Arg(0))
-	}
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(*level)); err != nil {
-		return fmt.Errorf("--log-level %q: want debug, info, warn or error", *level)
-	}
-	c, err := config.Load(*file, os.Getenv)
+// options are the flags of the agent.
+type options struct{ config, kubeconfig, logLevel string }
+
+func (o options) agent(log io.Writer) (*agent.Agent, error) {
+	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("--log-level: %w", err)
 	}
-	access, err := cluster(*kubeconfig)
+	c, err := config.Load(o.config, os.Getenv)
 	if err != nil {
-		return fmt.Errorf("access to Kubernetes: %w (--kubeconfig names a file for use outside a cluster)", err)
+		return nil, err
 	}
-	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: least})).With(
-		slog.String("instance", c.InstanceID), slog.String("region", c.Cluster.Region))
-	a := agent.Agent{Config: c, Kubernetes: access, Logger: logger}
-	if err := a.Start(ctx); err != nil {
-		return &failure{err}
+	access, err := kubeaccess.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	logger = logger.With(slog.String("instance", c.InstanceID), slog.String("region", c.Cluster.Region))
+	return &agent.Agent{Config: c, Kubernetes: access, Logger: logger}, nil
 }
 
-func cluster(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
-	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
-}
-
-func printManifests(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("krane manifests", flag.ContinueOnError)
-	flags.SetOutput(out)
+func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
-	flags.StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/krane:latest", "container image")
-	flags.StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
-	flags.StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
-	if err := flags.Parse(args); err != nil {
-		return err
+	c := &cobra.Command{
+		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			yaml, err := m.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
+			return err
+		},
 	}
-	text, err := m.YAML()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(out, text)
-	return err
+	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/krane:latest", "container image")
+	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
+	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
+	return c
 }
 
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	parts := []string{info.Main.Version}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			parts = append(parts, setting.Value)
-		}
-	}
-	return strings.Join(append(parts, info.GoVersion), " ")
-}
-
-const help = `Follow the streams of the control plane, make this cluster as they say, and
+const help = `Follow the streams of the control plane, make this cluster match them, and
 report what runs.
-
-Usage:
-  krane [--config FILE] [--kubeconfig FILE] [--log-level LEVEL]
-  krane manifests [--image IMAGE] [--control-url URL] [--region REGION]
-  krane version
-
-Flags:
-  --config FILE      settings as YAML; variables of the environment go before it
-  --kubeconfig FILE  access to Kubernetes (KUBECONFIG; none: the pod's account)
-  --log-level LEVEL  debug, info, warn or error (info)
 
 Settings, each also as a variable, such as KRANE_CONTROL_URL for control.url:
   instance_id              name of this process (HOSTNAME)
@@ -164,5 +112,4 @@ Settings, each also as a variable, such as KRANE_CONTROL_URL for control.url:
   max_delete_percent       share of what is absent that may go within 5 minutes (10; at least 5)
   k8s.qps, k8s.burst       bounds of requests to Kubernetes (100, 200)
 
-A setting that is missing or wrong ends the program with status 2.
-`
+A setting that is missing or wrong ends the program with status 2.`

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,31 +9,49 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
+
+// run runs the program and returns its exit status and what it wrote.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = program.Run(t.Context(), command(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
 
 func TestTheCommandLine(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	require.NoError(t, command(t.Context(), []string{"version"}, &out, &out))
-	require.Contains(t, out.String(), "go1.")
-	out.Reset()
-	require.ErrorIs(t, command(t.Context(), []string{"--help"}, &out, &out), flag.ErrHelp)
-	require.Contains(t, out.String(), "control.url")
-	require.ErrorContains(t, command(t.Context(), []string{"serve"}, &out, &out), `unknown command "serve"`)
-	require.ErrorContains(t, command(t.Context(), []string{"--log-level", "loud"}, &out, &out), "want debug")
+	code, stdout, _ := run(t, "version")
+	require.Zero(t, code)
+	require.Contains(t, stdout, "go1.")
+	code, stdout, _ = run(t, "--help")
+	require.Zero(t, code)
+	require.Contains(t, stdout, "control.url")
+
 	file := filepath.Join(t.TempDir(), "krane.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("control: {token: sesame}\n"), 0o600))
-	err := command(t.Context(), []string{"--config", file}, &out, &out)
-	require.ErrorContains(t, err, "cluster.region")
-	require.NotContains(t, err.Error(), "sesame")
+	for want, args := range map[string][]string{
+		`unknown command "serve"`:                     {"serve"},
+		"--log-level: log level \"loud\": want debug": {"--log-level", "loud"},
+		"cluster.region":                              {"--config", file},
+	} {
+		code, stdout, stderr := run(t, args...)
+		require.Equal(t, program.ExitUsage, code, want)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, want)
+		require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		require.NotContains(t, stderr, "sesame")
+	}
 }
 
 func TestTheManifestsAreYAMLWithoutWildcardWrites(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	require.NoError(t, command(context.WithoutCancel(t.Context()), []string{"manifests", "--region", "eu"}, &out, &out))
+	code, stdout, stderr := run(t, "manifests", "--region", "eu")
+	require.Zero(t, code, stderr)
 	kinds := map[string]int{}
-	for _, text := range strings.Split(out.String(), "---\n")[1:] {
+	for _, text := range strings.Split(stdout, "---\n")[1:] {
 		var o struct {
 			Kind  string
 			Rules []struct{ Resources, Verbs []string }

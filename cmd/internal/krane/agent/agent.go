@@ -15,6 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/vault"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -93,13 +94,19 @@ func (a *Agent) Start(ctx context.Context) error {
 		return err
 	}
 	var serving atomic.Bool
-	server := &server{
-		address: cmp.Or(a.Address, fmt.Sprintf(":%d", a.Config.RPCPort)), registry: m.registry, onListen: a.OnListen, logger: a.Logger,
-		ready: func() error {
+	server := &serve.Server{
+		Address: cmp.Or(a.Address, fmt.Sprintf(":%d", a.Config.RPCPort)), Gatherer: m.registry, Logger: a.Logger, StopTimeout: stopTimeout,
+		Checks: []serve.Check{{Name: "agent", Func: func(context.Context) error {
 			if !serving.Load() {
 				return errors.New("starting")
 			}
 			return r.ready()
+		}}},
+		OnListen: func(address net.Addr) {
+			a.Logger.InfoContext(ctx, "listening", slog.String("address", address.String()))
+			if a.OnListen != nil {
+				a.OnListen(address)
+			}
 		},
 	}
 	group := reconcile.Group{StopTimeout: stopTimeout + 2*time.Second, Members: []reconcile.Member{

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/vault"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"

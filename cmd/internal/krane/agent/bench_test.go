@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/controltest"

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/statesync"

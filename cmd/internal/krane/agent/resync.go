@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/reconcile"

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/breaker"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/control"

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 )
 
 // ignored are the fields of what a stream or a point query delivers that are not

@@ -246,7 +246,7 @@ const file_ctrl_v1_stream_proto_rawDesc = "" +
 	"\x04head\x18\x03 \x01(\x04R\x04head\x12\x12\n" +
 	"\x04mark\x18\x04 \x01(\tR\x04mark\"%\n" +
 	"\vErrorDetail\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reasonBAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
+	"\x06reason\x18\x01 \x01(\tR\x06reasonB8Z6github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1;ctrlv1b\x06proto3"
 
 var (
 	file_ctrl_v1_stream_proto_rawDescOnce sync.Once

@@ -11,7 +11,7 @@ import (
 	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
-	v1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	v1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	http "net/http"
 	strings "strings"
 )

@@ -1199,7 +1199,7 @@ const file_ctrl_v1_deployment_proto_rawDesc = "" +
 	"\x06Delete\x12\x19\n" +
 	"\bk8s_name\x18\x01 \x01(\tR\ak8sNameB\b\n" +
 	"\x06change\" \n" +
-	"\x1eReportDeploymentStatusResponseBAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
+	"\x1eReportDeploymentStatusResponseB8Z6github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1;ctrlv1b\x06proto3"
 
 var (
 	file_ctrl_v1_deployment_proto_rawDescOnce sync.Once

@@ -445,7 +445,7 @@ const file_ctrl_v1_policy_proto_rawDesc = "" +
 	"\rk8s_namespace\x18\x01 \x01(\tR\fk8sNamespace\x12\x19\n" +
 	"\bk8s_name\x18\x02 \x01(\tR\ak8sName\"d\n" +
 	")GetDesiredCiliumNetworkPolicyStateRequest\x127\n" +
-	"\x18cilium_network_policy_id\x18\x01 \x01(\tR\x15ciliumNetworkPolicyIdBAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
+	"\x18cilium_network_policy_id\x18\x01 \x01(\tR\x15ciliumNetworkPolicyIdB8Z6github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1;ctrlv1b\x06proto3"
 
 var (
 	file_ctrl_v1_policy_proto_rawDescOnce sync.Once

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 )
 
 // contract is all of ctrl.v1, written down by hand from what agents and control

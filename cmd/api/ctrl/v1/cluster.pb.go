@@ -194,7 +194,7 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\"GetDesiredCiliumNetworkPolicyState\x122.ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest\x1a!.ctrl.v1.CiliumNetworkPolicyState\x12i\n" +
 	"\x16ReportDeploymentStatus\x12&.ctrl.v1.ReportDeploymentStatusRequest\x1a'.ctrl.v1.ReportDeploymentStatusResponse\x12c\n" +
 	"\x14ReportSentinelStatus\x12$.ctrl.v1.ReportSentinelStatusRequest\x1a%.ctrl.v1.ReportSentinelStatusResponse\x12B\n" +
-	"\tHeartbeat\x12\x19.ctrl.v1.HeartbeatRequest\x1a\x1a.ctrl.v1.HeartbeatResponseBAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
+	"\tHeartbeat\x12\x19.ctrl.v1.HeartbeatRequest\x1a\x1a.ctrl.v1.HeartbeatResponseB8Z6github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1;ctrlv1b\x06proto3"
 
 var (
 	file_ctrl_v1_cluster_proto_rawDescOnce sync.Once

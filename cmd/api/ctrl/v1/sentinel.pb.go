@@ -721,7 +721,7 @@ const file_ctrl_v1_sentinel_proto_rawDesc = "" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x01\x12\x14\n" +
 	"\x10HEALTH_UNHEALTHY\x10\x02\x12\x11\n" +
-	"\rHEALTH_PAUSED\x10\x03BAZ?github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1;ctrlv1b\x06proto3"
+	"\rHEALTH_PAUSED\x10\x03B8Z6github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1;ctrlv1b\x06proto3"
 
 var (
 	file_ctrl_v1_sentinel_proto_rawDescOnce sync.Once

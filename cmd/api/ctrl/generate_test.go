@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the generated code anew")
 
 const (
-	importPath = "github.com/seed-9e1ffd66/trueup/cmd/controlplane"
+	importPath = "github.com/seed-9e1ffd66/trueup/cmd/api"
 	contract   = "ctrl/v1"
 )
 

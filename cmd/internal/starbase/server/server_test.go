@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 type world struct {
 	t        *testing.T
 	path     string
-	store    *controlplane.Store
+	store    *server.Store
 	url      string
 	log      *syncBuffer
 	registry *prometheus.Registry
@@ -61,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "trueup.db"), log: &syncBuffer{}, registry: prometheus.NewRegistry(), tokens: map[string]string{}}
 	w.store = openEither(t, w.path)
-	server, err := controlplane.NewServer(controlplane.Config{
+	server, err := server.New(server.Config{
 		Store: w.store, AdminToken: adminToken, Registerer: w.registry,
 		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
@@ -77,12 +77,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func openStore(t *testing.T, path string) *controlplane.Store {
+func openStore(t *testing.T, path string) *server.Store {
 	t.Helper()
 	store, err := db.SQLite{Path: path}.Open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return &controlplane.Store{Database: store}
+	return &server.Store{Database: store}
 }
 
 func (w *world) do(method, path, token, body string, header ...string) answer {

@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 func TestAClusterShowsItsTokenOnce(t *testing.T) {
@@ -60,9 +60,9 @@ func TestTheAdministrationNeedsItsToken(t *testing.T) {
 
 func TestAServerWithoutAnAdminTokenIsNotBuilt(t *testing.T) {
 	store := openStore(t, t.TempDir()+"/x.db")
-	for _, config := range []controlplane.Config{{}, {AdminToken: adminToken}, {Store: store}, {Store: store, AdminToken: "short"}} {
-		_, err := controlplane.NewServer(config)
-		require.ErrorContains(t, err, "controlplane.Config: ")
+	for _, config := range []server.Config{{}, {AdminToken: adminToken}, {Store: store}, {Store: store, AdminToken: "short"}} {
+		_, err := server.New(config)
+		require.ErrorContains(t, err, "server.Config: ")
 	}
 }
 

@@ -1,4 +1,4 @@
-package controlplane
+package server
 
 import (
 	"cmp"
@@ -57,14 +57,14 @@ type Server struct {
 	adminMux, agentMux *http.ServeMux
 }
 
-// NewServer returns a server, or an error that names the field of config that
+// New returns a server, or an error that names the field of config that
 // is missing or wrong.
-func NewServer(config Config) (*Server, error) {
+func New(config Config) (*Server, error) {
 	if config.Store == nil {
-		return nil, errors.New("controlplane.Config: Store is required")
+		return nil, errors.New("server.Config: Store is required")
 	}
 	if len(config.AdminToken) < minAdminToken {
-		return nil, errors.New("controlplane.Config: AdminToken must have at least 16 bytes")
+		return nil, errors.New("server.Config: AdminToken must have at least 16 bytes")
 	}
 	s := &Server{
 		store:   config.Store,

@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"crypto/sha256"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 // filled returns the path of a closed database with some thousand rows.
@@ -92,7 +92,7 @@ func TestWhileAnotherProcessHoldsTheLockReadsGoOnAndWritesAreToldToRetry(t *test
 
 func TestTwoProcessesOnOneFileWaitForEachOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trueup.db")
-	stores := []*controlplane.Store{openStore(t, path), openStore(t, path)}
+	stores := []*server.Store{openStore(t, path), openStore(t, path)}
 	_, _, err := stores[0].RegisterCluster(t.Context(), clusterA, "nyc3")
 	require.NoError(t, err)
 	const each = 50
@@ -100,7 +100,7 @@ func TestTwoProcessesOnOneFileWaitForEachOther(t *testing.T) {
 	for i, store := range stores {
 		group.Go(func() {
 			for n := range each {
-				_, err := store.PutProject(t.Context(), fmt.Sprintf("33333333-3333-4333-8333-%06d%06d", i, n), controlplane.Project{
+				_, err := store.PutProject(t.Context(), fmt.Sprintf("33333333-3333-4333-8333-%06d%06d", i, n), server.Project{
 					ClusterID: clusterA, WorkspaceID: workspace, WorkspaceSlug: "acme", Slug: "shop",
 				})
 				if err != nil {

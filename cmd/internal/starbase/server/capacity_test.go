@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 func capacityPath(cluster string) string { return "/api/v1/clusters/" + cluster + "/capacity" }
@@ -20,7 +20,7 @@ func capacityBody(cluster string, pods int, at time.Time) string {
 }
 
 // overview returns the overview of cluster A.
-func (w *world) overview() controlplane.ClusterOverview {
+func (w *world) overview() server.ClusterOverview {
 	w.t.Helper()
 	list, err := w.store.Overview(w.t.Context(), time.Now().Add(-24*time.Hour), 10*time.Minute)
 	require.NoError(w.t, err)
@@ -40,18 +40,18 @@ func TestCapacityIsKeptAndGathered(t *testing.T) {
 		require.Empty(t, got.body)
 	}
 	seen := w.overview()
-	require.Equal(t, []controlplane.CapacityPoint{
+	require.Equal(t, []server.CapacityPoint{
 		{TakenAt: begin, Pods: 9, SoftLimit: 1000},
 		{TakenAt: begin.Add(30 * time.Minute), Pods: 3, SoftLimit: 1000},
 	}, seen.Capacity)
-	require.Equal(t, &controlplane.CapacityPoint{TakenAt: begin.Add(30 * time.Minute), Pods: 3, SoftLimit: 1000}, seen.Latest)
+	require.Equal(t, &server.CapacityPoint{TakenAt: begin.Add(30 * time.Minute), Pods: 3, SoftLimit: 1000}, seen.Latest)
 }
 
 func TestOnlyTheNewestCapacityIsKept(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	save := func(ago time.Duration) {
-		require.NoError(t, w.store.SaveCapacity(t.Context(), clusterA, controlplane.CapacityPoint{TakenAt: now.Add(-ago), Pods: 1, SoftLimit: 1}))
+		require.NoError(t, w.store.SaveCapacity(t.Context(), clusterA, server.CapacityPoint{TakenAt: now.Add(-ago), Pods: 1, SoftLimit: 1}))
 	}
 	fine := func() int {
 		list, err := w.store.Overview(t.Context(), now.Add(-100*time.Hour), time.Millisecond)
@@ -59,7 +59,7 @@ func TestOnlyTheNewestCapacityIsKept(t *testing.T) {
 		return len(list[0].Capacity)
 	}
 	require.NoError(t, w.store.Write(t.Context(), func(tx *db.Tx) error {
-		for n := range controlplane.MaxCapacityPoints {
+		for n := range server.MaxCapacityPoints {
 			if _, err := tx.ExecContext(t.Context(), `INSERT INTO capacity_reports (cluster_id, taken_at, current_pod_count, soft_limit) VALUES (?, ?, 1, 1)`,
 				clusterA, now.Add(-time.Duration(n+1)*time.Millisecond).UnixMilli()); err != nil {
 				return err
@@ -67,13 +67,13 @@ func TestOnlyTheNewestCapacityIsKept(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, controlplane.MaxCapacityPoints, fine())
+	require.Equal(t, server.MaxCapacityPoints, fine())
 	save(0)
-	require.Equal(t, controlplane.MaxCapacityPoints, fine(), "the oldest has gone")
+	require.Equal(t, server.MaxCapacityPoints, fine(), "the oldest has gone")
 	save(starbase.CapacityRetention + time.Minute)
-	require.Equal(t, controlplane.MaxCapacityPoints, fine(), "what is too old is forgotten")
+	require.Equal(t, server.MaxCapacityPoints, fine(), "what is too old is forgotten")
 	require.Equal(t, now, w.overview().Latest.TakenAt)
-	require.ErrorIs(t, w.store.SaveCapacity(t.Context(), clusterC, controlplane.CapacityPoint{TakenAt: now}), controlplane.ErrUnknownCluster)
+	require.ErrorIs(t, w.store.SaveCapacity(t.Context(), clusterC, server.CapacityPoint{TakenAt: now}), server.ErrUnknownCluster)
 }
 
 func TestABadCapacityReportIsRefused(t *testing.T) {

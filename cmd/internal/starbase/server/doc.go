@@ -1,6 +1,6 @@
-// Package controlplane is the Starbase half of the control plane: a [Store]
-// that holds what every cluster shall look like, and a [Server] that lets
-// administrators change it and agents fetch it.
+// Package server serves the Starbase API to clusters: a [Store] holds the
+// desired state of each cluster, and a [Server] lets administrators change it
+// and agents fetch it. The bodies on the wire are those of package starbase.
 //
 // # Generations
 //
@@ -49,4 +49,4 @@
 // SHA-256: the token has so much entropy that nothing can be guessed from the
 // hash, and a slow hash would only slow each request down. The token decides
 // the cluster; a request whose path names another cluster is refused.
-package controlplane
+package server

@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"database/sql"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
 )
 
@@ -62,7 +62,7 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 
 // openEither opens a new store: on PostgreSQL for the subtests of that test, in
 // the file elsewhere.
-func openEither(t *testing.T, path string) *controlplane.Store {
+func openEither(t *testing.T, path string) *server.Store {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), onPostgreSQL+"/") {
 		return openStore(t, path)
@@ -70,18 +70,18 @@ func openEither(t *testing.T, path string) *controlplane.Store {
 	return openPostgreSQL(t, postgres.Database(t))
 }
 
-func openPostgreSQL(t *testing.T, url string) *controlplane.Store {
+func openPostgreSQL(t *testing.T, url string) *server.Store {
 	t.Helper()
 	store, err := db.PostgreSQL{URL: url}.Open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return &controlplane.Store{Database: store}
+	return &server.Store{Database: store}
 }
 
 func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
 	url := pgtest.Start(t, pgtest.Options{}).Database(t)
 	var group sync.WaitGroup
-	stores := make([]*controlplane.Store, 4)
+	stores := make([]*server.Store, 4)
 	for n := range stores {
 		group.Go(func() {
 			store, err := db.PostgreSQL{URL: url}.Open(t.Context())
@@ -89,7 +89,7 @@ func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			stores[n] = &controlplane.Store{Database: store}
+			stores[n] = &server.Store{Database: store}
 		})
 	}
 	group.Wait()

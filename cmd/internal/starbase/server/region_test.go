@@ -1,4 +1,4 @@
-package controlplane_test
+package server_test
 
 import (
 	"context"

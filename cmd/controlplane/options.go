@@ -21,11 +21,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
-
-const minAdminToken = 16
 
 // options are the flags of the server.
 type options struct {
@@ -81,7 +80,12 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api, err := server.New(server.Config{Store: &server.Store{Database: database}, AdminToken: token, Logger: logger, Registerer: registry})
+	regions := &cluster.Store{Database: database}
+	api, err := server.New(server.Config{
+		Store: &server.Store{Database: database}, AdminToken: token,
+		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
+		Logger: logger, Registerer: registry,
+	})
 	if err != nil {
 		return err
 	}
@@ -108,7 +112,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
-		{Name: "keeper", Starter: &cluster.Keeper{Store: &cluster.Store{Database: database}, Logger: logger, Registerer: registry}},
+		{Name: "keeper", Starter: &cluster.Keeper{Store: regions, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
 			Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
 			Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
@@ -179,8 +183,8 @@ func (o options) token(flag, file string) (string, error) {
 		return "", o.wrong(flag, "%w", err)
 	}
 	token := strings.TrimSpace(string(content))
-	if len(token) < minAdminToken {
-		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), minAdminToken)
+	if len(token) < tokens.MinBytes {
+		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), tokens.MinBytes)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", o.wrong(flag, "%s has a token with spaces or characters outside ASCII", file)

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
-
-// maxOverlap is the longest that an old token may stay valid.
-const maxOverlap = 7 * 24 * time.Hour
 
 // registration is the answer to the registration of a cluster.
 type registration struct {
@@ -29,26 +27,25 @@ type clusterView struct {
 }
 
 func (s *Server) putCluster(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
 	var body struct {
 		Region string `json:"region"`
 	}
-	if err := decodeBody(w, r, &body, true); err != nil {
+	if err := adminapi.Decode(w, r, &body, true); err != nil {
 		return err
 	}
 	const longest = 63
 	if body.Region == "" || len(body.Region) > longest || strings.ContainsFunc(body.Region, notName) {
-		return errInvalid(starbase.FieldError{Field: "region", Value: fmt.Sprintf("%.80q", body.Region), Want: "1 to 63 characters of a-z, 0-9 and -, like nyc3"})
+		return adminapi.Invalid(starbase.FieldError{Field: "region", Value: fmt.Sprintf("%.80q", body.Region), Want: "1 to 63 characters of a-z, 0-9 and -, like nyc3"})
 	}
 	token, change, err := s.store.RegisterCluster(r.Context(), clusterID, body.Region)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, created(change), registration{ClusterID: clusterID, Generation: change.Generation, Token: token})
-	return nil
+	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), registration{ClusterID: clusterID, Generation: change.Generation, Token: token})
 }
 
 func notName(c rune) bool {
@@ -63,12 +60,11 @@ func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
 	if clusters == nil {
 		clusters = []Cluster{}
 	}
-	s.writeJSON(w, r, http.StatusOK, map[string]any{"clusters": clusters})
-	return nil
+	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"clusters": clusters})
 }
 
 func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
@@ -82,100 +78,90 @@ func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {
 	if view.Services == nil {
 		view.Services = []ServiceState{}
 	}
-	s.writeJSON(w, r, http.StatusOK, view)
-	return nil
+	return adminapi.WriteJSON(w, http.StatusOK, view)
 }
 
 func (s *Server) putConfig(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
 	var config starbase.ClusterConfig
-	if err := decodeBody(w, r, &config, true); err != nil {
+	if err := adminapi.Decode(w, r, &config, true); err != nil {
 		return err
 	}
 	if fields := config.Validate(); len(fields) > 0 {
-		return errInvalid(fields...)
+		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.SetConfig(r.Context(), clusterID, config)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, change)
-	return nil
+	return adminapi.WriteJSON(w, http.StatusOK, change)
 }
 
 func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
 	var body struct {
 		Generation int64 `json:"generation"`
 	}
-	if err := decodeOptional(w, r, &body); err != nil {
+	if err := adminapi.DecodeOptional(w, r, &body); err != nil {
 		return err
 	}
 	change, err := s.store.AllowMassDelete(r.Context(), clusterID, body.Generation)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, struct {
+	return adminapi.WriteJSON(w, http.StatusOK, struct {
 		Change
 		AllowMassDelete int64 `json:"allow_mass_delete"`
 	}{change, change.Generation})
-	return nil
 }
 
 func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
-	var body struct {
-		OverlapSeconds int64 `json:"overlap_seconds"`
-	}
-	if err := decodeOptional(w, r, &body); err != nil {
-		return err
-	}
-	if body.OverlapSeconds < 0 || body.OverlapSeconds > int64(maxOverlap/time.Second) {
-		return errInvalid(starbase.FieldError{Field: "overlap_seconds", Value: fmt.Sprint(body.OverlapSeconds), Want: "0 to 604800"})
-	}
-	token, err := s.store.RotateToken(r.Context(), clusterID, time.Duration(body.OverlapSeconds)*time.Second)
+	overlap, err := adminapi.DecodeOverlap(w, r)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, map[string]any{"cluster_id": clusterID, "token": token, "overlap_seconds": body.OverlapSeconds})
-	return nil
+	token, err := s.store.RotateToken(r.Context(), clusterID, overlap)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"cluster_id": clusterID, "token": token, "overlap_seconds": int64(overlap / time.Second)})
 }
 
 func (s *Server) startEpoch(w http.ResponseWriter, r *http.Request) error {
-	clusterID, err := pathUUID(r, "cluster_id")
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
-	if err := decodeOptional(w, r, &struct{}{}); err != nil {
+	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
 		return err
 	}
 	epoch, change, err := s.store.StartEpoch(r.Context(), clusterID)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, struct {
+	return adminapi.WriteJSON(w, http.StatusOK, struct {
 		Change
 		Epoch string `json:"epoch"`
 	}{change, epoch})
-	return nil
 }
 
 func (s *Server) putProject(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := pathUUID(r, "project_id")
+	projectID, err := adminapi.PathUUID(r, "project_id")
 	if err != nil {
 		return err
 	}
 	var project Project
-	if err := decodeBody(w, r, &project, true); err != nil {
+	if err := adminapi.Decode(w, r, &project, true); err != nil {
 		return err
 	}
 	served := starbase.Project{
@@ -193,18 +179,17 @@ func (s *Server) putProject(w http.ResponseWriter, r *http.Request) error {
 		fields = append(fields, starbase.FieldError{Field: "workspace_slug", Value: fmt.Sprintf("%.80q", project.WorkspaceSlug), Want: "2 to 63 characters of a-z, 0-9 and -, first and last not -"})
 	}
 	if len(fields) > 0 {
-		return errInvalid(fields...)
+		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.PutProject(r.Context(), projectID, project)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, created(change.Change), change)
-	return nil
+	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
 }
 
 func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := pathUUID(r, "project_id")
+	projectID, err := adminapi.PathUUID(r, "project_id")
 	if err != nil {
 		return err
 	}
@@ -212,22 +197,21 @@ func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, change)
-	return nil
+	return adminapi.WriteJSON(w, http.StatusOK, change)
 }
 
 func (s *Server) putService(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := pathUUID(r, "project_id")
+	projectID, err := adminapi.PathUUID(r, "project_id")
 	if err != nil {
 		return err
 	}
-	serviceID, err := pathUUID(r, "service_id")
+	serviceID, err := adminapi.PathUUID(r, "service_id")
 	if err != nil {
 		return err
 	}
 	id := starbase.Identity{ProjectID: projectID, ServiceID: serviceID, Environment: r.PathValue("environment")}
 	var service starbase.Service
-	if err := decodeBody(w, r, &service, true); err != nil {
+	if err := adminapi.Decode(w, r, &service, true); err != nil {
 		return err
 	}
 	fields := ownFields(service, id)
@@ -237,14 +221,13 @@ func (s *Server) putService(w http.ResponseWriter, r *http.Request) error {
 	service.Deleted = false
 	service.SetDefaults()
 	if fields = append(fields, service.Validate()...); len(fields) > 0 {
-		return errInvalid(fields...)
+		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.PutService(r.Context(), service)
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, created(change), change)
-	return nil
+	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
 }
 
 // ownFields refuses what a service cannot say about itself.
@@ -271,11 +254,11 @@ func ownFields(service starbase.Service, id starbase.Identity) (fields []starbas
 }
 
 func (s *Server) deleteService(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := pathUUID(r, "project_id")
+	projectID, err := adminapi.PathUUID(r, "project_id")
 	if err != nil {
 		return err
 	}
-	serviceID, err := pathUUID(r, "service_id")
+	serviceID, err := adminapi.PathUUID(r, "service_id")
 	if err != nil {
 		return err
 	}
@@ -283,14 +266,5 @@ func (s *Server) deleteService(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.writeJSON(w, r, http.StatusOK, change)
-	return nil
-}
-
-// created returns the status of an answer to PUT.
-func created(change Change) int {
-	if change.Created {
-		return http.StatusCreated
-	}
-	return http.StatusOK
+	return adminapi.WriteJSON(w, http.StatusOK, change)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -41,7 +42,9 @@ func (s *Server) pullDesiredState(w http.ResponseWriter, r *http.Request) error 
 		return fmt.Errorf("desired state of cluster %s has %d bytes, agents take %d", clusterID, len(body), starbase.MaxBody)
 	}
 	w.Header().Set("ETag", strconv.Quote(state.Version))
-	s.writeJSON(w, r, http.StatusOK, json.RawMessage(body))
+	if err := adminapi.WriteJSON(w, http.StatusOK, json.RawMessage(body)); err != nil {
+		return err
+	}
 	s.recordPull(r.Context(), w, clusterID, state.Version)
 	return nil
 }
@@ -74,17 +77,17 @@ func matches(headers []string, version string) bool {
 func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	var report starbase.StatusReport
 	// An agent may be newer than this server and say more.
-	if err := decodeBody(w, r, &report, false); err != nil {
+	if err := adminapi.Decode(w, r, &report, false); err != nil {
 		return err
 	}
 	if len(report.Services) > starbase.MaxStatusServices {
-		return &apiError{
-			status: http.StatusRequestEntityTooLarge, code: "too_large",
-			message: fmt.Sprintf("the report has %d services, at most %d fit", len(report.Services), starbase.MaxStatusServices),
+		return &adminapi.Error{
+			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
+			Message: fmt.Sprintf("the report has %d services, at most %d fit", len(report.Services), starbase.MaxStatusServices),
 		}
 	}
 	if fields := report.Validate(); len(fields) > 0 {
-		return errInvalid(fields...)
+		return adminapi.Invalid(fields...)
 	}
 	if err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report); err != nil {
 		return err

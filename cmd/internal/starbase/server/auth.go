@@ -5,26 +5,29 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 // agentKey is the context key of the cluster whose token a request carries.
 type agentKey struct{}
 
 func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
-	token, ok := bearer(r)
-	if !ok || !sameToken(token, s.admin) {
+	token, ok := tokens.Bearer(r.Header)
+	if !ok || !tokens.Same(token, s.admin) {
 		return errUnauthorized(w)
 	}
 	return dispatch(s.adminMux, w, r)
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
-	token, ok := bearer(r)
+	token, ok := tokens.Bearer(r.Header)
 	if !ok {
 		return errUnauthorized(w)
 	}
 	clusterID, err := s.store.Authenticate(r.Context(), token)
-	if errors.Is(err, ErrUnknownToken) {
+	if errors.Is(err, tokens.ErrUnknown) {
 		return errUnauthorized(w)
 	}
 	if err != nil {
@@ -43,7 +46,7 @@ func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) error 
 }
 
 // ownCluster lets only the agent of the cluster in the path through.
-func (s *Server) ownCluster(handle handler) handler {
+func (s *Server) ownCluster(handle adminapi.Handler) adminapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		own, _ := r.Context().Value(agentKey{}).(string)
 		asked := r.PathValue("cluster_id")
@@ -53,18 +56,11 @@ func (s *Server) ownCluster(handle handler) handler {
 		if _, err := s.store.Version(r.Context(), asked); err != nil {
 			return err
 		}
-		return &apiError{status: http.StatusForbidden, code: "forbidden", message: "the token belongs to another cluster"}
+		return &adminapi.Error{Status: http.StatusForbidden, Code: "forbidden", Message: "the token belongs to another cluster"}
 	}
-}
-
-// bearer returns the token of the request.
-func bearer(r *http.Request) (string, bool) {
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
 func errUnauthorized(w http.ResponseWriter) error {
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	return &apiError{status: http.StatusUnauthorized, code: "unauthorized", message: "the bearer token is missing or not valid"}
+	return &adminapi.Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the bearer token is missing or not valid"}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -26,12 +27,12 @@ func (s *Server) postCapacity(w http.ResponseWriter, r *http.Request) error {
 	clusterID := r.PathValue("cluster_id")
 	var report starbase.CapacityReport
 	// An agent may be newer than this server and say more.
-	if err := decodeBody(w, r, &report, false); err != nil {
+	if err := adminapi.Decode(w, r, &report, false); err != nil {
 		return err
 	}
 	taken, fields := report.Validate(clusterID, time.Now())
 	if len(fields) > 0 {
-		return errInvalid(fields...)
+		return adminapi.Invalid(fields...)
 	}
 	point := CapacityPoint{TakenAt: taken, Pods: *report.CurrentPodCount, SoftLimit: *report.SoftLimit}
 	if err := s.store.SaveCapacity(r.Context(), clusterID, point); err != nil {
@@ -46,7 +47,7 @@ func (s *Server) postCapacity(w http.ResponseWriter, r *http.Request) error {
 // [starbase.CapacityRetention], or not among the newest [MaxCapacityPoints] of
 // the cluster, is forgotten.
 func (s *Store) SaveCapacity(ctx context.Context, clusterID string, point CapacityPoint) error {
-	err := s.Write(ctx, func(tx *db.Tx) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		// Locks the cluster, so that no two writers count at once.
 		if _, err := clusterByID(ctx, tx, clusterID); err != nil {
 			return err

@@ -58,7 +58,7 @@ func TestOnlyTheNewestCapacityIsKept(t *testing.T) {
 		require.NoError(t, err)
 		return len(list[0].Capacity)
 	}
-	require.NoError(t, w.store.Write(t.Context(), func(tx *db.Tx) error {
+	require.NoError(t, w.store.Database.Write(t.Context(), func(tx *db.Tx) error {
 		for n := range server.MaxCapacityPoints {
 			if _, err := tx.ExecContext(t.Context(), `INSERT INTO capacity_reports (cluster_id, taken_at, current_pod_count, soft_limit) VALUES (?, ?, 1, 1)`,
 				clusterA, now.Add(-time.Duration(n+1)*time.Millisecond).UnixMilli()); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 // Cluster is what an administrator sees of a cluster.
@@ -71,15 +72,15 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, error) {
 	var c Cluster
 	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`+tx.Lock, clusterID)
-	return c, unknown(scanCluster(row.Scan, &c), ErrUnknownCluster)
+	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
 }
 
 // RegisterCluster makes the cluster known and returns its token, which is
 // shown this once. For a cluster that is known already it returns no token,
 // and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
-	fresh, hash := newToken()
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	fresh, hash := tokens.New()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
 		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
 			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
@@ -117,9 +118,9 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 
 // Clusters returns every cluster, sorted by id.
 func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
-		clusters, err = collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
+		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
 		return err
 	})
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
 
 // SetConfig sets the configuration of the cluster. It must be valid.
 func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
@@ -160,7 +161,7 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 // is permitted is what was looked at; otherwise the error is
 // [ErrGenerationMoved].
 func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
@@ -192,7 +193,7 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 // for a mass deletion.
 func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
 	epoch = newEpoch()
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{Changed: true}
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
@@ -215,7 +216,7 @@ func newEpoch() string {
 
 // RecordPull notes that the agent of the cluster was answered the version.
 func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
-	err := s.Write(ctx, func(tx *db.Tx) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
 			time.Now().UnixMilli(), version, clusterID)
 		return err

@@ -13,12 +13,12 @@ import (
 // Version returns the version of the cluster's desired state without reading
 // the state.
 func (s *Store) Version(ctx context.Context, clusterID string) (version string, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		var epoch string
 		var generation int64
 		err := tx.QueryRowContext(ctx, `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterID).Scan(&epoch, &generation)
 		version = starbase.Version(epoch, generation)
-		return unknown(err, ErrUnknownCluster)
+		return db.Missing(err, ErrUnknownCluster)
 	})
 	if err != nil {
 		return "", fmt.Errorf("version of cluster %s: %w", clusterID, err)
@@ -30,7 +30,7 @@ func (s *Store) Version(ctx context.Context, clusterID string) (version string, 
 // sealed and sorted.
 func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.DesiredState, error) {
 	var state *starbase.DesiredState
-	err := s.Read(ctx, func(tx *db.Tx) error {
+	err := s.Database.Read(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 
 func servedProjects(ctx context.Context, tx *db.Tx, clusterID string) ([]starbase.Project, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT id, workspace_id, slug, namespace, settings, deleted FROM projects WHERE cluster_id = ? ORDER BY id`, clusterID)
-	return collect(rows, err, func(rows *sql.Rows, p *starbase.Project) error {
+	return db.Collect(rows, err, func(rows *sql.Rows, p *starbase.Project) error {
 		var text string
 		if err := rows.Scan(&p.ProjectID, &p.WorkspaceID, &p.Slug, &p.Namespace, &text, &p.Deleted); err != nil {
 			return err
@@ -72,7 +72,7 @@ func servedServices(ctx context.Context, tx *db.Tx, clusterID string) ([]starbas
 	rows, err := tx.QueryContext(ctx, `SELECT p.workspace_id, s.project_id, s.environment, s.service_id, s.spec, s.deleted
 		FROM services s JOIN projects p ON p.id = s.project_id WHERE p.cluster_id = ?
 		ORDER BY s.project_id, s.environment, s.service_id`, clusterID)
-	return collect(rows, err, func(rows *sql.Rows, s *starbase.Service) error {
+	return db.Collect(rows, err, func(rows *sql.Rows, s *starbase.Service) error {
 		var workspaceID, spec string
 		var id starbase.Identity
 		var deleted bool

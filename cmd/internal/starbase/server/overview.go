@@ -26,9 +26,9 @@ type ClusterOverview struct {
 // moment. Capacity begins at since and is gathered in steps, which must be
 // whole milliseconds.
 func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duration) (list []ClusterOverview, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY region, id`)
-		list, err = collect(rows, err, func(rows *sql.Rows, c *ClusterOverview) error { return scanCluster(rows.Scan, &c.Cluster) })
+		list, err = db.Collect(rows, err, func(rows *sql.Rows, c *ClusterOverview) error { return scanCluster(rows.Scan, &c.Cluster) })
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 	millis := step.Milliseconds()
 	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, taken_at - taken_at % ? AS step, max(current_pod_count), max(soft_limit)
 		FROM capacity_reports WHERE taken_at >= ? GROUP BY 1, 2 ORDER BY 1, 2`, millis, since.UnixMilli())
-	gathered, err := collect(rows, err, scan)
+	gathered, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 	rows, err = tx.QueryContext(ctx, `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM capacity_reports r
 		JOIN (SELECT cluster_id, max(taken_at) AS newest FROM capacity_reports GROUP BY cluster_id) n
 		ON n.cluster_id = r.cluster_id AND n.newest = r.taken_at`)
-	latest, err := collect(rows, err, scan)
+	latest, err := db.Collect(rows, err, scan)
 	for i := range latest {
 		if c := clusters[latest[i].clusterID]; c != nil {
 			c.Latest = &latest[i].point

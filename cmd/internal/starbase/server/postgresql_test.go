@@ -72,10 +72,10 @@ func openEither(t *testing.T, path string) *server.Store {
 
 func openPostgreSQL(t *testing.T, url string) *server.Store {
 	t.Helper()
-	store, err := db.PostgreSQL{URL: url}.Open(t.Context())
+	database, err := db.PostgreSQL{URL: url}.Open(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return &server.Store{Database: store}
+	t.Cleanup(func() { require.NoError(t, database.Close()) })
+	return &server.Store{Database: database}
 }
 
 func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
@@ -100,7 +100,7 @@ func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
 		clusters, err := store.Clusters(t.Context())
 		require.NoError(t, err)
 		require.Len(t, clusters, 1)
-		require.NoError(t, store.Close())
+		require.NoError(t, store.Database.Close())
 	}
 
 	pool, err := sql.Open("pgx", url)

@@ -61,7 +61,7 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 		clusterID: project.ClusterID, workspaceID: project.WorkspaceID, workspaceSlug: project.WorkspaceSlug,
 		slug: project.Slug, settings: string(settings),
 	}
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = ProjectChange{}
 		cluster, err := clusterByID(ctx, tx, project.ClusterID)
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 
 // DeleteProject makes tombstones of the project and of all its services.
 func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Change, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		project, err := projectByID(ctx, tx, projectID)
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 func projectByID(ctx context.Context, tx *db.Tx, projectID string) (p projectRow, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted FROM projects WHERE id = ?`+tx.Lock, projectID).
 		Scan(&p.clusterID, &p.workspaceID, &p.workspaceSlug, &p.slug, &p.namespace, &p.settings, &p.deleted)
-	return p, unknown(err, ErrUnknownProject)
+	return p, db.Missing(err, ErrUnknownProject)
 }
 
 // freeNamespace returns the first of the project's possible namespaces that

@@ -23,7 +23,7 @@ func (w *world) number() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- w.store.Log.Start(ctx) }()
+	go func() { ended <- w.store.Database.Log.Start(ctx) }()
 	w.t.Cleanup(func() {
 		cancel()
 		require.NoError(w.t, <-ended)

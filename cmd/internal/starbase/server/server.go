@@ -6,24 +6,21 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 const (
-	// maxRequestBody is the size above which a request gets 413.
-	maxRequestBody = 8 << 20
 	// requestTimeout is how long the database may take for one request.
 	requestTimeout = 15 * time.Second
-	// minAdminToken is the length in bytes below which a token is a mistake.
-	minAdminToken = 16
 
-	adminPrefix = "/api/v1/admin/"
 	agentPrefix = "/api/v1/clusters/"
 )
 
@@ -34,6 +31,10 @@ type Config struct {
 	// AdminToken opens the endpoints below /api/v1/admin/. Required, at
 	// least 16 bytes.
 	AdminToken string
+	// AdminRoutes are further endpoints below /api/v1/admin/, and AdminConditions
+	// how the errors of their stores are answered. Empty: there are none.
+	AdminRoutes     []adminapi.Route
+	AdminConditions []adminapi.Condition
 	// Logger gets a line for each change, each refusal and each failure, and
 	// on level debug for each request. Tokens and bodies are never logged.
 	// Nil: nothing is logged.
@@ -47,7 +48,7 @@ type Config struct {
 // read as a desired state. It is safe for concurrent use.
 type Server struct {
 	store    *Store
-	regions  *cluster.Store
+	api      *adminapi.API
 	admin    string
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
@@ -63,14 +64,15 @@ func New(config Config) (*Server, error) {
 	if config.Store == nil {
 		return nil, errors.New("server.Config: Store is required")
 	}
-	if len(config.AdminToken) < minAdminToken {
+	if len(config.AdminToken) < tokens.MinBytes {
 		return nil, errors.New("server.Config: AdminToken must have at least 16 bytes")
 	}
+	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
-		store:   config.Store,
-		regions: &cluster.Store{Database: config.Store.Database},
-		admin:   config.AdminToken,
-		logger:  cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		store:  config.Store,
+		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
+		admin:  config.AdminToken,
+		logger: logger,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",
 			Help: "Requests answered, by route, method and status code.",
@@ -85,59 +87,30 @@ func New(config Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.agentMux = s.mux([]route{
-		{http.MethodGet, agentPrefix + "{cluster_id}/desired-state", s.ownCluster(s.pullDesiredState)},
-		{http.MethodPost, agentPrefix + "{cluster_id}/status", s.ownCluster(s.postStatus)},
-		{http.MethodPost, agentPrefix + "{cluster_id}/capacity", s.ownCluster(s.postCapacity)},
+	s.agentMux = s.api.Mux([]adminapi.Route{
+		{Method: http.MethodGet, Path: agentPrefix + "{cluster_id}/desired-state", Handle: s.ownCluster(s.pullDesiredState)},
+		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/status", Handle: s.ownCluster(s.postStatus)},
+		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/capacity", Handle: s.ownCluster(s.postCapacity)},
 	})
 	const (
-		cluster = adminPrefix + "clusters/{cluster_id}"
-		project = adminPrefix + "projects/{project_id}"
+		cluster = adminapi.Prefix + "clusters/{cluster_id}"
+		project = adminapi.Prefix + "projects/{project_id}"
 		service = project + "/services/{service_id}/{environment}"
 	)
-	s.adminMux = s.mux(append(s.regionRoutes(), []route{
-		{http.MethodGet, adminPrefix + "clusters", s.listClusters},
-		{http.MethodPut, cluster, s.putCluster},
-		{http.MethodGet, cluster, s.showCluster},
-		{http.MethodPut, cluster + "/config", s.putConfig},
-		{http.MethodPost, cluster + "/allow-mass-delete", s.allowMassDelete},
-		{http.MethodPost, cluster + "/rotate-token", s.rotateToken},
-		{http.MethodPost, cluster + "/new-epoch", s.startEpoch},
-		{http.MethodPut, project, s.putProject},
-		{http.MethodDelete, project, s.deleteProject},
-		{http.MethodPut, service, s.putService},
-		{http.MethodDelete, service, s.deleteService},
-	}...))
+	s.adminMux = s.api.Mux(append([]adminapi.Route{
+		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
+		{Method: http.MethodPut, Path: cluster, Handle: s.putCluster},
+		{Method: http.MethodGet, Path: cluster, Handle: s.showCluster},
+		{Method: http.MethodPut, Path: cluster + "/config", Handle: s.putConfig},
+		{Method: http.MethodPost, Path: cluster + "/allow-mass-delete", Handle: s.allowMassDelete},
+		{Method: http.MethodPost, Path: cluster + "/rotate-token", Handle: s.rotateToken},
+		{Method: http.MethodPost, Path: cluster + "/new-epoch", Handle: s.startEpoch},
+		{Method: http.MethodPut, Path: project, Handle: s.putProject},
+		{Method: http.MethodDelete, Path: project, Handle: s.deleteProject},
+		{Method: http.MethodPut, Path: service, Handle: s.putService},
+		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
+	}, config.AdminRoutes...))
 	return s, nil
-}
-
-// handler answers a request, or returns the error to answer it with.
-type handler func(w http.ResponseWriter, r *http.Request) error
-
-type route struct {
-	method, path string
-	handle       handler
-}
-
-func (s *Server) mux(routes []route) *http.ServeMux {
-	mux := http.NewServeMux()
-	methods := map[string][]string{}
-	for _, route := range routes {
-		mux.HandleFunc(route.method+" "+route.path, s.answer(route.handle))
-		methods[route.path] = append(methods[route.path], route.method)
-	}
-	for path, allowed := range methods {
-		mux.HandleFunc(path, s.answer(func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			return &apiError{status: http.StatusMethodNotAllowed, code: "method_not_allowed", message: "this path takes " + strings.Join(allowed, ", ") + ", not " + r.Method}
-		}))
-	}
-	mux.HandleFunc("/", s.answer(unknownPath))
-	return mux
-}
-
-func unknownPath(http.ResponseWriter, *http.Request) error {
-	return &apiError{status: http.StatusNotFound, code: "unknown_path", message: "there is nothing at this path"}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -150,12 +123,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	recorder.Header().Set("Cache-Control", "no-store")
 	recorder.Header().Set("X-Content-Type-Options", "nosniff")
 
-	serve := s.answer(unknownPath)
+	serve := s.api.Answer(adminapi.UnknownPath)
 	switch {
-	case strings.HasPrefix(r.URL.Path, adminPrefix):
-		serve = s.answer(s.authenticateAdmin)
+	case strings.HasPrefix(r.URL.Path, adminapi.Prefix):
+		serve = s.api.Answer(s.authenticateAdmin)
 	case strings.HasPrefix(r.URL.Path, agentPrefix):
-		serve = s.answer(s.authenticateAgent)
+		serve = s.api.Answer(s.authenticateAgent)
 	}
 	serve(recorder, r)
 
@@ -163,7 +136,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.WithLabelValues(route, methodLabel(r.Method), strconv.Itoa(recorder.status)).Inc()
 	s.seconds.WithLabelValues(route).Observe(time.Since(begin).Seconds())
 	level := slog.LevelDebug
-	if recorder.status >= http.StatusBadRequest || (r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, adminPrefix)) {
+	if recorder.status >= http.StatusBadRequest || (r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, adminapi.Prefix)) {
 		level = slog.LevelInfo
 	}
 	s.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),

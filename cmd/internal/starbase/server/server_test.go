@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -63,7 +64,9 @@ func newWorld(t *testing.T) *world {
 	w.store = openEither(t, w.path)
 	server, err := server.New(server.Config{
 		Store: w.store, AdminToken: adminToken, Registerer: w.registry,
-		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		AdminRoutes:     cluster.AdminRoutes(&cluster.Store{Database: w.store.Database}),
+		AdminConditions: cluster.AdminConditions(),
+		Logger:          slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)
@@ -79,10 +82,10 @@ func newWorld(t *testing.T) *world {
 
 func openStore(t *testing.T, path string) *server.Store {
 	t.Helper()
-	store, err := db.SQLite{Path: path}.Open(t.Context())
+	database, err := db.SQLite{Path: path}.Open(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return &server.Store{Database: store}
+	t.Cleanup(func() { require.NoError(t, database.Close()) })
+	return &server.Store{Database: database}
 }
 
 func (w *world) do(method, path, token, body string, header ...string) answer {

@@ -19,7 +19,7 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 	if err != nil {
 		return Change{}, fmt.Errorf("put service %s: %w", id, err)
 	}
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		project, err := projectByID(ctx, tx, id.ProjectID)
 		if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 
 // DeleteService makes a tombstone of the service.
 func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change Change, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		project, err := projectByID(ctx, tx, id.ProjectID)
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 func serviceByID(ctx context.Context, tx *db.Tx, id starbase.Identity) (spec string, deleted bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT spec, deleted FROM services WHERE project_id = ? AND environment = ? AND service_id = ?`+tx.Lock,
 		id.ProjectID, id.Environment, id.ServiceID).Scan(&spec, &deleted)
-	return spec, deleted, unknown(err, ErrUnknownService)
+	return spec, deleted, db.Missing(err, ErrUnknownService)
 }
 
 // encodeService returns the service as it is kept: without what other columns

@@ -76,7 +76,7 @@ const maxStatusRows = 20_000
 // it is about a state that no longer exists. A complete report also ends what
 // older ones said of the services that it is silent about.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) error {
-	err := s.Write(ctx, func(tx *db.Tx) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		switch {
 		case err != nil:
@@ -150,7 +150,7 @@ func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starb
 // Cluster returns the cluster and the state of every service that is wanted in
 // it or was reported from it, sorted by identity.
 func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster, states []ServiceState, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceS
 	rows, err := tx.QueryContext(ctx, `SELECT project_id, environment, service_id, epoch, generation, instance_id,
 		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at
 		FROM service_status WHERE cluster_id = ?`, clusterID)
-	reported, err := collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
+	reported, err := db.Collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
 		var at int64
 		err := rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.ReportedEpoch, &s.ReportedGeneration, &s.InstanceID,
 			&s.ObservedGeneration, &s.Phase, &s.Ready, &s.Desired, &s.ImageDigest, &s.ErrorClass, &s.Message, &at)
@@ -192,7 +192,7 @@ func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceS
 	}
 	rows, err = tx.QueryContext(ctx, `SELECT s.project_id, s.environment, s.service_id, s.generation, s.deleted
 		FROM services s JOIN projects p ON p.id = s.project_id WHERE p.cluster_id = ?`, clusterID)
-	wanted, err := collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
+	wanted, err := db.Collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
 		return rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.WantedGeneration, &s.Deleted)
 	})
 	if err != nil {

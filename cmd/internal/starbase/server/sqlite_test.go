@@ -25,7 +25,7 @@ func filled(t *testing.T) string {
 		_, _, err := store.RegisterCluster(t.Context(), fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i), "nyc3")
 		require.NoError(t, err)
 	}
-	require.NoError(t, store.Close())
+	require.NoError(t, store.Database.Close())
 	return path
 }
 
@@ -119,11 +119,11 @@ func TestTwoProcessesOnOneFileWaitForEachOther(t *testing.T) {
 func TestAClosedDatabaseIsAnErrorAndNeverAnEmptyState(t *testing.T) {
 	w := newWorld(t)
 	w.seed()
-	require.NoError(t, w.store.Close())
+	require.NoError(t, w.store.Database.Close())
 	got := w.do("GET", statePath(clusterA), w.tokens[clusterA], "")
 	require.Equal(t, 500, got.status)
 	require.Equal(t, "internal", got.failure(t).Code)
 	require.NotContains(t, got.body, "sql", "the client is not told about the inside")
 	require.Contains(t, w.log.String(), "request failed")
-	require.Error(t, w.store.Ping(t.Context()))
+	require.Error(t, w.store.Database.Ping(t.Context()))
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -17,8 +16,6 @@ var (
 	ErrUnknownProject = errors.New("unknown project")
 	// ErrUnknownService is a service that was never put.
 	ErrUnknownService = errors.New("unknown service")
-	// ErrUnknownToken is a token that is not, or no longer, valid.
-	ErrUnknownToken = errors.New("unknown token")
 	// ErrProjectMoved is a project that was put on another cluster before; it
 	// stays there for life.
 	ErrProjectMoved = errors.New("project lives on another cluster")
@@ -36,7 +33,10 @@ var (
 
 // Store keeps what the control plane serves to shuttles. It is safe for
 // concurrent use. A call that returns an error has changed nothing.
-type Store struct{ *db.Database }
+type Store struct {
+	// Database has the tables. Required.
+	Database *db.Database
+}
 
 // Change says what a call has changed.
 type Change struct {
@@ -53,31 +53,7 @@ func raise(ctx context.Context, tx *db.Tx, clusterID string) (int64, error) {
 	var generation int64
 	err := tx.QueryRowContext(ctx, `UPDATE clusters SET generation = generation + 1 WHERE id = ? RETURNING generation`, clusterID).Scan(&generation)
 	if err != nil {
-		return 0, fmt.Errorf("raise generation: %w", unknown(err, ErrUnknownCluster))
+		return 0, fmt.Errorf("raise generation: %w", db.Missing(err, ErrUnknownCluster))
 	}
 	return generation, nil
-}
-
-// unknown replaces the error of a row that is not there.
-func unknown(err, missing error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return missing
-	}
-	return err
-}
-
-// collect reads all rows, each with scan.
-func collect[T any](rows *sql.Rows, queryErr error, scan func(*sql.Rows, *T) error) (list []T, err error) {
-	if queryErr != nil {
-		return nil, queryErr
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var item T
-		if err := scan(rows, &item); err != nil {
-			return nil, err
-		}
-		list = append(list, item)
-	}
-	return list, rows.Err()
 }

@@ -77,7 +77,7 @@ var uninstallable = []string{"internal/kube", "internal/bench", "internal/bench/
 
 // wireContract is generated code that programs on both ends of a wire share,
 // also those outside of cmd.
-const wireContract = "cmd/controlplane/ctrl"
+const wireContract = "cmd/api"
 
 const longestFile = 400 // lines
 

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 const envPrefix = "TRUEUP_CONTROLPLANE_"
@@ -23,9 +22,7 @@ The API, a page at /status, /healthz and /readyz are on --listen; /metrics is on
 --metrics-listen.
 Each flag has an environment variable as fallback: ` + envPrefix + `<FLAG>, such
 as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
-		Args:          noArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: program.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var err error
 			if opts.fromEnv, err = fromEnv(command.Flags(), lookupEnv); err != nil {
@@ -43,29 +40,8 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	command.AddCommand(newVersionCommand(), newManifestsCommand())
-	command.CompletionOptions.DisableDefaultCmd = true
+	command.AddCommand(program.VersionCommand(), newManifestsCommand())
 	return command
-}
-
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  noArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(command.OutOrStdout(), "controlplane "+serve.Version())
-			return err
-		},
-	}
-}
-
-func noArgs(command *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%q is not a command of %s", args[0], command.CommandPath())
-	}
-	return nil
 }
 
 // fromEnv sets each flag that was not given from its environment variable, and
@@ -79,7 +55,7 @@ func fromEnv(flags *pflag.FlagSet, lookupEnv func(string) (string, bool)) (map[s
 			return
 		}
 		if err := flags.Set(flag.Name, value); err != nil && failure == nil {
-			failure = usagef("%s: %w", envName(flag.Name), err)
+			failure = program.Usagef("%s: %w", envName(flag.Name), err)
 		}
 		set[flag.Name] = true
 	})

@@ -19,54 +19,16 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-)
 
-const (
-	exitFailure = 1
-	exitUsage   = 2
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := program.Run(ctx, newRootCommand(os.LookupEnv), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
-}
-
-// run runs the program and returns its exit code.
-func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
-	command := newRootCommand(lookupEnv) //nolint:contextcheck // ExecuteContext passes it
-	command.SetArgs(args)
-	command.SetOut(stdout)
-	command.SetErr(stderr)
-	err := command.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	// There is nobody left to tell when this cannot be written.
-	_, _ = fmt.Fprintln(stderr, "controlplane: "+line)
-	var usage *usageError
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailure
-}
-
-// usageError is a flag, environment variable or argument that is wrong.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
 }

@@ -6,6 +6,8 @@ import (
 	"text/template"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 //go:embed manifests.yaml
@@ -26,14 +28,14 @@ func newManifestsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print the Kubernetes objects of the control plane as YAML",
-		Args:  noArgs,
+		Args:  program.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			// What passes here needs no quoting in YAML.
 			if !namespacePattern.MatchString(values.Namespace) {
-				return usagef("--namespace: %q is not the name of a namespace", values.Namespace)
+				return program.Usagef("--namespace: %q is not the name of a namespace", values.Namespace)
 			}
 			if !imagePattern.MatchString(values.Image) {
-				return usagef("--image: %q is not an image reference", values.Image)
+				return program.Usagef("--image: %q is not an image reference", values.Image)
 			}
 			parsed, err := template.New("manifests.yaml").Parse(manifestsTemplate)
 			if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
-
-const minAdminToken = 16
 
 // options are the flags of the server.
 type options struct {
@@ -45,12 +45,12 @@ func (o options) wrong(flag, format string, args ...any) error {
 	if o.fromEnv[flag] {
 		name = envName(flag)
 	}
-	return usagef("%s: %w", name, fmt.Errorf(format, args...))
+	return program.Usagef("%s: %w", name, fmt.Errorf(format, args...))
 }
 
 // run serves until ctx ends.
 func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
-	logger, err := serve.NewLogger(stderr, o.logLevel)
+	logger, err := program.NewLogger(stderr, o.logLevel)
 	if err != nil {
 		return o.wrong("log-level", "%w", err)
 	}
@@ -62,7 +62,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	if token == "" {
-		return usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
 	}
 	bearer, err := o.token("agent-token-file", o.agentTokenFile)
 	if err != nil {
@@ -80,7 +80,12 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	api, err := controlplane.NewServer(controlplane.Config{Store: &controlplane.Store{Database: database}, AdminToken: token, Logger: logger, Registerer: registry})
+	regions := &cluster.Store{Database: database}
+	api, err := server.New(server.Config{
+		Store: &server.Store{Database: database}, AdminToken: token,
+		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
+		Logger: logger, Registerer: registry,
+	})
 	if err != nil {
 		return err
 	}
@@ -101,53 +106,37 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle(agents.Handler())
 	mux.Handle("/", api)
-	logger.InfoContext(ctx, "starting", slog.String("version", serve.Version()), slog.String("database", database.Name()))
-	servers := []*serve.Server{{
-		Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
-		Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
-			if err := database.Ping(ctx); err != nil {
-				// The error may name paths; the log has it.
-				logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
-				return errors.New("cannot be read")
-			}
-			return nil
-		}}, {Name: "numbering", Func: logMetrics.Ready}},
-		OnListen: func(address net.Addr) {
-			logger.InfoContext(ctx, "listening", slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
-		},
+	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
+	defer logger.InfoContext(ctx, "stopped")
+	group := reconcile.Group{Members: []reconcile.Member{
+		{Name: "change log", Starter: database.Log},
+		{Name: "feed", Starter: feed},
+		{Name: "status page", Starter: page},
+		{Name: "keeper", Starter: &cluster.Keeper{Store: regions, Logger: logger, Registerer: registry}},
+		{Name: "listener", Starter: &serve.Server{
+			Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
+			Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
+				if err := database.Ping(ctx); err != nil {
+					// The error may name paths; the log has it.
+					logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
+					return errors.New("cannot be read")
+				}
+				return nil
+			}}, {Name: "numbering", Func: logMetrics.Ready}},
+			OnListen: func(address net.Addr) {
+				logger.InfoContext(ctx, "listening", slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
+			},
+		}},
 	}}
 	if o.metricsListen != "" {
-		servers = append(servers, &serve.Server{
+		group.Members = append(group.Members, reconcile.Member{Name: "metrics listener", Starter: &serve.Server{
 			Address: o.metricsListen, Gatherer: registry, Logger: logger,
 			OnListen: func(address net.Addr) {
 				logger.InfoContext(ctx, "serving metrics", slog.String("address", address.String()))
 			},
-		})
+		}})
 	}
-	defer logger.InfoContext(ctx, "stopped")
-	keeper := &cluster.Keeper{Store: &cluster.Store{Database: database}, Logger: logger, Registerer: registry}
-	starters := []reconcile.Starter{database.Log, feed, page, keeper}
-	for _, server := range servers {
-		starters = append(starters, server)
-	}
-	return startAll(ctx, starters)
-}
-
-// startAll runs them until ctx ends or one of them fails, and waits
-// for all.
-func startAll(ctx context.Context, servers []reconcile.Starter) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error)
-	for _, server := range servers {
-		go func() { ended <- server.Start(ctx) }()
-	}
-	var failures error
-	for range servers {
-		failures = errors.Join(failures, <-ended)
-		cancel()
-	}
-	return failures
+	return group.Start(ctx)
 }
 
 func (o options) checkAddresses() error {
@@ -182,8 +171,8 @@ func (o options) token(flag, file string) (string, error) {
 		return "", o.wrong(flag, "%w", err)
 	}
 	token := strings.TrimSpace(string(content))
-	if len(token) < minAdminToken {
-		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), minAdminToken)
+	if len(token) < tokens.MinBytes {
+		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), tokens.MinBytes)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", o.wrong(flag, "%s has a token with spaces or characters outside ASCII", file)

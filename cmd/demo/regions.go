@@ -65,7 +65,7 @@ func (r *regions) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	if err := build(ctx, r.display, r.dir, "cmd/controlplane", "cmd/shuttle", "examples/krane"); err != nil {
+	if err := build(ctx, r.display, r.dir, "cmd/controlplane", "cmd/shuttle", "cmd/krane"); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))

@@ -5,71 +5,50 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
-)
-
-// Exit statuses.
-const (
-	exitFailure = 1
-	exitUsage   = 2
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if err == nil {
-		return
-	}
-	fmt.Fprintln(os.Stderr, "shuttle:", err)
-	if _, ok := errors.AsType[*failure](err); ok {
-		os.Exit(exitFailure)
-	}
-	os.Exit(exitUsage)
+	os.Exit(code)
 }
-
-// failure is an error of the run, not of the call.
-type failure struct{ error }
 
 func command() *cobra.Command {
 	var kubeconfig string
 	root := &cobra.Command{
-		Use:           "shuttle",
-		Short:         "Pull the wanted state of this cluster from Starbase and keep the cluster that way",
-		Long:          help,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "shuttle",
+		Short: "Pull the wanted state of this cluster from Starbase and keep the cluster that way",
+		Long:  help,
+		Args:  program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return run(c.Context(), kubeconfig)
+			agent, err := newAgent(kubeconfig, c.ErrOrStderr())
+			if err != nil {
+				return &program.UsageError{Err: err}
+			}
+			return agent.Start(c.Context())
 		},
 	}
 	root.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
-	root.AddCommand(
-		&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), serve.Version())
-			return err
-		}},
-		manifestsCommand(),
-	)
+	root.AddCommand(program.VersionCommand(), manifestsCommand())
 	return root
 }
 
 func manifestsCommand() *cobra.Command {
 	m := shuttle.Manifests{}
 	c := &cobra.Command{
-		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: cobra.NoArgs,
+		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			yaml, err := m.YAML()
 			if err != nil {
@@ -86,29 +65,20 @@ func manifestsCommand() *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, kubeconfig string) error {
+func newAgent(kubeconfig string, log io.Writer) (*shuttle.Agent, error) {
 	config, err := shuttle.ReadConfig(os.Getenv)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var access *rest.Config
-	if kubeconfig == "" {
-		access, err = rest.InClusterConfig()
-	} else {
-		access, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
+	access, err := kubeaccess.Config(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("access to Kubernetes: %w (--kubeconfig names a file for use outside a cluster)", err)
+		return nil, err
 	}
-	logger, err := serve.NewLogger(os.Stderr, config.LogLevel)
+	logger, err := program.NewLogger(log, config.LogLevel)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	agent := shuttle.Agent{Config: config, Kubernetes: access, Logger: logger}
-	if err := agent.Start(ctx); err != nil {
-		return &failure{err}
-	}
-	return nil
+	return &shuttle.Agent{Config: config, Kubernetes: access, Logger: logger}, nil
 }
 
 const help = `Pull the wanted state of this cluster from Starbase and keep the cluster that way.

@@ -1,19 +1,18 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 // The headers of a request.
@@ -44,15 +43,14 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
-		scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-		token = strings.TrimSpace(token)
-		err := ErrUnknownToken
+		token, ok := tokens.Bearer(r.Header)
+		err := tokens.ErrUnknown
 		switch {
-		case !ok || !strings.EqualFold(scheme, "Bearer") || token == "":
-		case s.bearer != "" && same(hashToken(token), hashToken(s.bearer)):
+		case !ok:
+		case s.bearer != "" && tokens.Same(token, s.bearer):
 			err = nil
 		default:
-			found.regionID, err = s.db.Authenticate(r.Context(), token)
+			found.regionID, err = s.store.Authenticate(r.Context(), token)
 		}
 		switch {
 		case err == nil:
@@ -60,7 +58,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
 			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
-		case errors.Is(err, ErrUnknownToken):
+		case errors.Is(err, tokens.ErrUnknown):
 			s.logger.WarnContext(r.Context(), "credential refused", slog.String("path", r.URL.Path), slog.String("from", r.RemoteAddr))
 			err = connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or not valid"))
 		default:
@@ -70,89 +68,6 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		_ = write.Write(w, r, err)
 	})
 }
-
-// defaultPatience is how long an agent may take nothing before it is taken for dead.
-const defaultPatience = 30 * time.Second
-
-// patientWriter gives each write its own time instead of one time to the whole
-// answer: a stream has no end. While it is held, it gathers what is written, and
-// sends it as one: net/http would cut it into pieces of 4 KiB. It belongs to the
-// goroutine of its request.
-type patientWriter struct {
-	http.ResponseWriter
-
-	control  *http.ResponseController
-	patience time.Duration
-	held     *bytes.Buffer
-}
-
-type writerKey struct{}
-
-// gathered is the size from which a held writer sends.
-const gathered = 64 << 10
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }} //nolint:gochecknoglobals // of all streams
-
-// hold keeps the messages of a stream back until release is called, so that many
-// go out as one. Release returns why they did not.
-func hold(ctx context.Context) (release func() error) {
-	w, ok := ctx.Value(writerKey{}).(*patientWriter)
-	buffer, isBuffer := buffers.Get().(*bytes.Buffer)
-	if !ok || !isBuffer {
-		return func() error { return nil }
-	}
-	w.held = buffer
-	return func() error {
-		err := w.send()
-		w.held = nil
-		buffers.Put(buffer)
-		w.Flush()
-		return err
-	}
-}
-
-// Write implements [io.Writer].
-func (w *patientWriter) Write(p []byte) (int, error) {
-	if w.held == nil {
-		w.allow(time.Now().Add(w.patience))
-		return w.ResponseWriter.Write(p)
-	}
-	w.held.Write(p) // never fails
-	if w.held.Len() < gathered {
-		return len(p), nil
-	}
-	return len(p), w.send()
-}
-
-// send writes what was gathered.
-func (w *patientWriter) send() error {
-	w.allow(time.Now().Add(w.patience))
-	_, err := w.ResponseWriter.Write(w.held.Bytes())
-	w.held.Reset()
-	return err
-}
-
-// Flush implements [http.Flusher]. What flushes may then wait for long.
-func (w *patientWriter) Flush() {
-	if w.held != nil {
-		return
-	}
-	w.allow(time.Now().Add(w.patience))
-	_ = w.control.Flush()
-	w.allow(time.Time{})
-}
-
-// allow sets until when a write may take. Recorders and the like know no
-// deadline.
-func (w *patientWriter) allow(until time.Time) {
-	_ = w.control.SetWriteDeadline(until)
-	if until.IsZero() {
-		_ = w.control.SetReadDeadline(until)
-	}
-}
-
-// Unwrap lets [http.ResponseController] reach the connection.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // caller returns the region that the request is about. The header decides; a
 // field of the message may repeat it.
@@ -167,7 +82,7 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	if field != "" && field != found.region {
 		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New("region: must be that of the header "+headerRegion+", or empty"))
 	}
-	region, err := s.db.RegionByName(ctx, found.region)
+	region, err := s.store.RegionByName(ctx, found.region)
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)
@@ -183,7 +98,7 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 // region is not said. The region of the token itself may be unknown: its log was
 // made for another.
 func (s *Service) notTheirs(ctx context.Context, found credential) error {
-	theirs, err := s.db.Region(ctx, found.regionID)
+	theirs, err := s.store.Region(ctx, found.regionID)
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return s.internal(ctx, "region", err)
@@ -212,7 +127,7 @@ func (s *Service) unknownRegion(ctx context.Context, found credential) error {
 
 // claim notes that the caller is alive.
 func (s *Service) claim(ctx context.Context, c caller) error {
-	err := s.db.Heartbeat(ctx, c.ID, c.cell)
+	err := s.store.Heartbeat(ctx, c.ID, c.cell)
 	if errors.Is(err, ErrClaimed) {
 		s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Name), slog.String("cell", c.cell))
 		return refuse("region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")

@@ -1,17 +1,19 @@
-// Package cluster serves ctrl.v1.ClusterService: what the streaming agents of
-// regions are to run, and what they say of it.
+// Package cluster serves regions: over ctrl.v1.ClusterService, the desired state
+// of each region's streaming agent, and the reports of that agent.
 //
-// The wanted state of deployments, sentinels and network policies is kept in the
+// It is named after the service. The clusters that pull over the Starbase API are
+// served by package server.
+//
+// The desired state of deployments, sentinels and network policies is kept in the
 // tables of package db. A change of it queues, in the same transaction, an item
-// of the change log of its region, and the streams tell that log: nothing is
+// of the change log of its region, and the streams carry that log: no change is
 // numbered before it is committed.
 //
-// A region is known by its name on the wire and by its id in the database. The
-// log remembers which id it was made for, so that a region which was lost and
-// made anew under its old name is refused as unknown, and never passes for one
-// that wants nothing.
+// A region has a name on the wire and an id in the database. The log has the id
+// that it was made for. A region that was lost and registered anew under its old
+// name is refused as unknown; it never passes for a region without resources.
 //
-// The tables are the truth. A [Keeper] finds rows that somebody changed without
-// the log and tells them, and purges what has been archived for a week, once
-// every agent that lives has said that it is past it: heartbeats carry how far.
+// The tables decide. A [Keeper] finds rows that were changed without the log and
+// queues them, and purges what has been archived for a week, once every live agent
+// is past it: heartbeats carry the agent's position.
 package cluster

@@ -166,7 +166,7 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 			k.count(key, "purged")
 		}
 	}
-	k.Store.Log.Wake()
+	k.Store.Database.Log.Wake()
 	return errors.Join(errs...)
 }
 
@@ -256,7 +256,7 @@ func (c contents) archived(then time.Time, different map[statesync.Key]differenc
 // contents reads the tables first: what is in the log by then is at least as new.
 func (s *Store) contents(ctx context.Context, region Region) (c contents, err error) {
 	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}}
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		if _, err := regionOf(ctx, tx, region.ID); err != nil {
 			return err
 		}
@@ -265,14 +265,14 @@ func (s *Store) contents(ctx context.Context, region Region) (c contents, err er
 	if err != nil {
 		return c, err
 	}
-	readers, err := s.Log.Readers(ctx, region.Name)
+	readers, err := s.Database.Log.Readers(ctx, region.Name)
 	if err != nil {
 		return c, err
 	}
 	const limit = 1000
 	now := time.Now()
 	for after, more := uint64(0), true; more; {
-		page, err := s.Log.Read(ctx, region.Name, after, limit)
+		page, err := s.Database.Log.Read(ctx, region.Name, after, limit)
 		if err != nil {
 			return c, err
 		}

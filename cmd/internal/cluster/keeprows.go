@@ -19,7 +19,7 @@ func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
 		UNION ALL SELECT 'sentinels', id, desired_state, spec, updated_at FROM sentinels WHERE region_id = ?
 		UNION ALL SELECT 'policies', id, CASE WHEN deleted = 1 THEN 'archived' ELSE 'running' END, policy, updated_at
 			FROM cilium_network_policies WHERE region_id = ?`, regionID, regionID, regionID)
-	lines, err := collect(rows, err, func(rows *sql.Rows, l *line) error {
+	lines, err := db.Collect(rows, err, func(rows *sql.Rows, l *line) error {
 		return rows.Scan(&l.key.Collection, &l.key.ID, &l.row.state, &l.row.spec, &l.row.updatedAt)
 	})
 	for _, l := range lines {
@@ -30,7 +30,7 @@ func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
 
 // mend appends what the row says, or that there is none, if that is still so.
 func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
 		if err := lockRegion(ctx, tx, region.ID); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 			}
 		}
 		done = true
-		return s.Log.Append(ctx, tx.Tx, change)
+		return s.Database.Log.Append(ctx, tx.Tx, change)
 	})
 	return done && err == nil, err
 }
@@ -58,12 +58,12 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 // lockRegion keeps others from adding rows of the region: a row refers to it.
 func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
 	var id string
-	return missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
+	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
 }
 
 // purge removes the row and withdraws it, if it is still as it was seen.
 func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
 		if err := lockRegion(ctx, tx, region.ID); err != nil {
 			return err
@@ -95,12 +95,12 @@ func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, see
 			}
 		}
 		done = true
-		return s.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
+		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
 	})
 	return done && err == nil, err
 }
 
 func lockDeployment(ctx context.Context, tx *db.Tx, id string) error {
 	var found string
-	return missing(tx.QueryRowContext(ctx, `SELECT id FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&found), ErrUnknownResource)
+	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&found), ErrUnknownResource)
 }

@@ -1,6 +1,6 @@
 package cluster
 
-import ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+import ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 
 // state is DeploymentState, SentinelState or CiliumNetworkPolicyState.
 type state any

@@ -38,9 +38,9 @@ type RegionOverview struct {
 // Overview returns every region, sorted by name.
 func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error) {
 	owned := map[string]bool{}
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
-		list, err = collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
+		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
 			r.Instances, r.Health = map[string]int{}, map[string]int{}
 			return scanRegion(rows.Scan, &r.Region)
 		})
@@ -52,7 +52,7 @@ func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error)
 			byID[list[i].ID] = &list[i]
 		}
 		rows, err = tx.QueryContext(ctx, `SELECT r.id FROM regions r JOIN region_log l ON l.scope = r.name AND l.region_id = r.id`)
-		ids, err := collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
+		ids, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
 		for _, id := range ids {
 			owned[id] = true
 		}
@@ -80,7 +80,7 @@ func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOv
 	rows, err := tx.QueryContext(ctx, `SELECT 'deployments', region_id, desired_state, '', count(*) FROM deployment_topology GROUP BY region_id, desired_state
 		UNION ALL SELECT 'sentinels', region_id, desired_state, health, count(*) FROM sentinels GROUP BY region_id, desired_state, health
 		UNION ALL SELECT 'instances', region_id, '', status, count(*) FROM instances GROUP BY region_id, status`)
-	counts, err := collect(rows, err, func(rows *sql.Rows, r *row) error {
+	counts, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
 		return rows.Scan(&r.collection, &r.regionID, &r.state, &r.status, &r.count)
 	})
 	for _, c := range counts {
@@ -107,7 +107,7 @@ func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOv
 
 // progress reads where the region's log stands and who has applied how much.
 func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
-	page, err := s.Log.Read(ctx, r.Name, 0, 1)
+	page, err := s.Database.Log.Read(ctx, r.Name, 0, 1)
 	if errors.Is(err, statesync.ErrUnknownScope) {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
 		return err
 	}
 	r.Known, r.Head = true, page.Head
-	readers, err := s.Log.Readers(ctx, r.Name)
+	readers, err := s.Database.Log.Readers(ctx, r.Name)
 	for _, reader := range readers {
 		if reader.Applied.Epoch != page.Epoch || !reader.Alive(time.Now(), lease) {
 			continue

@@ -12,7 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
@@ -78,7 +78,7 @@ func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request
 	if err = cmp.Or(err, plain("k8s_name", name), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	err = s.db.Write(ctx, func(tx *db.Tx) error { return saveInstances(ctx, tx, c.ID, name, instances, at) })
+	err = s.store.Database.Write(ctx, func(tx *db.Tx) error { return saveInstances(ctx, tx, c.ID, name, instances, at) })
 	if err := s.reported(ctx, err, name); err != nil {
 		return nil, err
 	}
@@ -105,13 +105,13 @@ func saveInstances(ctx context.Context, tx *db.Tx, regionID, name string, instan
 		WHERE t.region_id = ? AND t.deployment_id = (SELECT id FROM deployments WHERE k8s_name = ?)`+tx.Lock, regionID, name).
 		Scan(&deploymentID, &kept.epoch, &kept.sequence)
 	if err != nil {
-		return missing(err, ErrUnknownResource)
+		return db.Missing(err, ErrUnknownResource)
 	}
 	if at.before(kept) {
 		return nil
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT k8s_name FROM instances WHERE deployment_id = ? AND region_id = ?`, deploymentID, regionID)
-	gone, err := collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
+	gone, err := db.Collect(rows, err, func(rows *sql.Rows, name *string) error { return rows.Scan(name) })
 	if err != nil {
 		return err
 	}
@@ -175,12 +175,12 @@ func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[c
 	if err = cmp.Or(err, plain("k8s_name", r.Msg.GetK8SName()), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	err = s.db.Write(ctx, func(tx *db.Tx) error {
+	err = s.store.Database.Write(ctx, func(tx *db.Tx) error {
 		var kept made
 		err := tx.QueryRowContext(ctx, `SELECT agent_epoch, sequence FROM sentinels WHERE region_id = ? AND k8s_name = ?`+tx.Lock, c.ID, r.Msg.GetK8SName()).
 			Scan(&kept.epoch, &kept.sequence)
 		if err != nil {
-			return missing(err, ErrUnknownResource)
+			return db.Missing(err, ErrUnknownResource)
 		}
 		if at.before(kept) {
 			return nil

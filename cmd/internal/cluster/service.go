@@ -12,9 +12,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1/ctrlv1connect"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -35,14 +36,11 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// minBearer is the length in bytes below which a token is a mistake.
-const minBearer = 16
-
 // Service answers ctrl.v1.ClusterService. It is safe for concurrent use.
 type Service struct {
 	ctrlv1connect.UnimplementedClusterServiceHandler
 
-	db      *Store
+	store   *Store
 	feed    *statesync.Server
 	bearer  string
 	logger  *slog.Logger
@@ -68,11 +66,11 @@ func New(config Config) (*Service, error) {
 		return nil, errors.New("cluster.Config: Database is required")
 	case config.Feed == nil:
 		return nil, errors.New("cluster.Config: Feed is required")
-	case config.Bearer != "" && len(config.Bearer) < minBearer:
+	case config.Bearer != "" && len(config.Bearer) < tokens.MinBytes:
 		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
 	}
 	s := &Service{
-		db: &Store{config.Database}, feed: config.Feed, bearer: config.Bearer,
+		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer,
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_messages_sent_total",
@@ -92,7 +90,7 @@ func New(config Config) (*Service, error) {
 		}, []string{"resource_type", "result"}),
 	}
 	if config.Registerer != nil {
-		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, newLeases(s.db, s.logger)} {
+		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, newLeases(s.store, s.logger)} {
 			if err := config.Registerer.Register(c); err != nil {
 				return nil, err
 			}
@@ -157,7 +155,7 @@ func (s *Service) point(ctx context.Context, collection, field, id string, messa
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	var desired, spec string
-	err = s.db.Read(ctx, func(tx *db.Tx) error {
+	err = s.store.Database.Read(ctx, func(tx *db.Tx) error {
 		var err error
 		desired, spec, err = load(ctx, tx, collection, caller.ID, id)
 		return err
@@ -199,7 +197,7 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 	if err := applied.Mark.UnmarshalText([]byte(m.GetMark())); err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	_, err := s.db.Log.Report(ctx, c.Name, statesync.Report{
+	_, err := s.store.Database.Log.Report(ctx, c.Name, statesync.Report{
 		Reader: cmp.Or(c.cell, "agent"), Session: m.GetAgentEpoch(), Sequence: m.GetSequence(), Applied: applied,
 	})
 	switch {

@@ -2,17 +2,13 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"database/sql"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -24,8 +20,6 @@ var (
 	// ErrUnknownResource is a deployment, sentinel or policy that the region
 	// does not have.
 	ErrUnknownResource = errors.New("unknown resource")
-	// ErrUnknownToken is a token that is not, or no longer, valid.
-	ErrUnknownToken = errors.New("unknown token")
 	// ErrClaimed is a region that an agent of another cell is alive in.
 	ErrClaimed = errors.New("region is claimed by another cell")
 	// ErrRegistered is a name that another region is still registered with. It can
@@ -43,7 +37,10 @@ const Silence = 120 * time.Second
 
 // Store keeps what regions are to run. It is safe for concurrent use. A call
 // that returns an error has changed nothing.
-type Store struct{ *db.Database }
+type Store struct {
+	// Database has the tables and the change log. Required.
+	Database *db.Database
+}
 
 // Region is one Kubernetes cluster with an agent.
 type Region struct {
@@ -79,8 +76,8 @@ func scanRegion(scan func(...any) error, r *Region) error {
 // the platform. A name that belongs to the log of another region is refused,
 // unless replace says that the new one is to take its place.
 func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (token string, created bool, err error) {
-	fresh, hash := newToken()
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	fresh, hash := tokens.New()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, created = "", false
 		var owner string
 		err := tx.QueryRowContext(ctx, `SELECT region_id FROM region_log WHERE scope = ?`, region.Name).Scan(&owner)
@@ -98,7 +95,7 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 				ON CONFLICT (scope) DO UPDATE SET region_id = excluded.region_id`, region.Name, region.ID); err != nil {
 				return err
 			}
-			if err := s.Log.AddScope(ctx, tx.Tx, region.Name); err != nil {
+			if err := s.Database.Log.AddScope(ctx, tx.Tx, region.Name); err != nil {
 				return err
 			}
 		case err != nil:
@@ -128,7 +125,7 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 	if err != nil {
 		return "", false, fmt.Errorf("put region %s: %w", region.ID, err)
 	}
-	s.Log.Wake()
+	s.Database.Log.Wake()
 	s.settle(ctx, region.Name)
 	return token, created, nil
 }
@@ -141,7 +138,7 @@ func (s *Store) settle(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		if _, err := s.Log.Read(ctx, name, 0, 1); !errors.Is(err, statesync.ErrUnknownScope) {
+		if _, err := s.Database.Log.Read(ctx, name, 0, 1); !errors.Is(err, statesync.ErrUnknownScope) {
 			return
 		}
 		select {
@@ -152,58 +149,31 @@ func (s *Store) settle(ctx context.Context, name string) {
 	}
 }
 
+func (s *Store) tokens() tokens.Store {
+	return tokens.Store{Database: s.Database, Table: "regions"}
+}
+
 // RotateToken gives the region a new token and returns it. The old token stays
 // valid for overlap; zero revokes it at once.
 func (s *Store) RotateToken(ctx context.Context, regionID string, overlap time.Duration) (token string, err error) {
-	token, hash := newToken()
-	err = s.Write(ctx, func(tx *db.Tx) error {
-		var old string
-		if err := tx.QueryRowContext(ctx, `SELECT token_hash FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&old); err != nil {
-			return missing(err, ErrUnknownRegion)
-		}
-		var until int64
-		if overlap > 0 {
-			until = time.Now().Add(overlap).UnixMilli()
-		} else {
-			old = ""
-		}
-		_, err := tx.ExecContext(ctx, `UPDATE regions SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`, hash, old, until, regionID)
-		return err
-	})
+	token, err = s.tokens().Rotate(ctx, regionID, overlap)
 	if err != nil {
-		return "", fmt.Errorf("rotate token of region %s: %w", regionID, err)
+		return "", fmt.Errorf("region %s: %w", regionID, db.Missing(err, ErrUnknownRegion))
 	}
 	return token, nil
 }
 
 // Authenticate returns the id of the region whose token this is, or
-// [ErrUnknownToken].
+// [tokens.ErrUnknown].
 func (s *Store) Authenticate(ctx context.Context, token string) (regionID string, err error) {
-	hash := hashToken(token)
-	err = s.Read(ctx, func(tx *db.Tx) error {
-		var current, previous string
-		var until int64
-		err := tx.QueryRowContext(ctx, `SELECT id, token_hash, previous_token_hash, previous_token_until
-			FROM regions WHERE token_hash = ? OR previous_token_hash = ?`, hash, hash).Scan(&regionID, &current, &previous, &until)
-		if err != nil {
-			return missing(err, ErrUnknownToken)
-		}
-		if same(hash, current) || same(hash, previous) && time.Now().UnixMilli() < until {
-			return nil
-		}
-		return ErrUnknownToken
-	})
-	if err != nil {
-		return "", fmt.Errorf("authenticate: %w", err)
-	}
-	return regionID, nil
+	return s.tokens().Authenticate(ctx, token)
 }
 
 // Regions returns every region, sorted by name.
 func (s *Store) Regions(ctx context.Context) (regions []Region, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
-		regions, err = collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
+		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
 		return err
 	})
 	return regions, err
@@ -211,9 +181,9 @@ func (s *Store) Regions(ctx context.Context) (regions []Region, err error) {
 
 // Region returns the region of that id.
 func (s *Store) Region(ctx context.Context, regionID string) (region Region, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)
-		return missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
+		return db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
 	})
 	return region, err
 }
@@ -221,10 +191,10 @@ func (s *Store) Region(ctx context.Context, regionID string) (region Region, err
 // RegionByName returns the region that an agent means. A region that is not the
 // one its log was made for is unknown.
 func (s *Store) RegionByName(ctx context.Context, name string) (region Region, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r
 			JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.name = ?`, name)
-		return missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
+		return db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
 	})
 	return region, err
 }
@@ -233,11 +203,11 @@ func (s *Store) RegionByName(ctx context.Context, name string) (region Region, e
 // one cell is alive, another is refused with [ErrClaimed]; an agent that names
 // no cell claims nothing.
 func (s *Store) Heartbeat(ctx context.Context, regionID, cellID string) error {
-	return s.Write(ctx, func(tx *db.Tx) error {
+	return s.Database.Write(ctx, func(tx *db.Tx) error {
 		var claimed string
 		var at int64
 		if err := tx.QueryRowContext(ctx, `SELECT cell_id, heartbeat_at FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&claimed, &at); err != nil {
-			return missing(err, ErrUnknownRegion)
+			return db.Missing(err, ErrUnknownRegion)
 		}
 		now := time.Now()
 		if cellID != "" && claimed != "" && claimed != cellID && now.Sub(time.UnixMilli(at)) < Silence {
@@ -249,45 +219,4 @@ func (s *Store) Heartbeat(ctx context.Context, regionID, cellID string) error {
 		_, err := tx.ExecContext(ctx, `UPDATE regions SET cell_id = ?, heartbeat_at = ? WHERE id = ?`, cellID, now.UnixMilli(), regionID)
 		return err
 	})
-}
-
-// newToken returns a token to show once and the hash of it to keep.
-func newToken() (token, hash string) {
-	secret := make([]byte, 32)
-	// Read never fails and fills the whole slice; see crypto/rand.
-	_, _ = rand.Read(secret)
-	token = base64.RawURLEncoding.EncodeToString(secret)
-	return token, hashToken(token)
-}
-
-func hashToken(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
-// same compares in a time that does not depend on where the texts differ.
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-
-// missing replaces the error of a row that is not there.
-func missing(err, condition error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return condition
-	}
-	return err
-}
-
-// collect reads all rows, each with scan.
-func collect[T any](rows *sql.Rows, queryErr error, scan func(*sql.Rows, *T) error) (list []T, err error) {
-	if queryErr != nil {
-		return nil, queryErr
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var item T
-		if err := scan(rows, &item); err != nil {
-			return nil, err
-		}
-		list = append(list, item)
-	}
-	return list, rows.Err()
 }

@@ -42,9 +42,9 @@ type Instance struct {
 // Resources returns the region and all that is wanted in it, sorted by
 // collection and id.
 func (s *Store) Resources(ctx context.Context, regionID string) (region Region, resources []Resource, err error) {
-	err = s.Read(ctx, func(tx *db.Tx) error {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)
-		if err := missing(scanRegion(row.Scan, &region), ErrUnknownRegion); err != nil {
+		if err := db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, `SELECT 'deployments', t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
@@ -53,7 +53,7 @@ func (s *Store) Resources(ctx context.Context, regionID string) (region Region, 
 			FROM cilium_network_policies WHERE region_id = ?
 			UNION ALL SELECT 'sentinels', id, k8s_namespace, k8s_name, desired_state, health, available_replicas
 			FROM sentinels WHERE region_id = ? ORDER BY 1, 2`, regionID, regionID, regionID)
-		resources, err = collect(rows, err, func(rows *sql.Rows, r *Resource) error {
+		resources, err = db.Collect(rows, err, func(rows *sql.Rows, r *Resource) error {
 			return rows.Scan(&r.Collection, &r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
 		})
 		if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Resources(ctx context.Context, regionID string) (region Region, 
 func instancesOf(ctx context.Context, tx *db.Tx, region Region) (map[string][]Instance, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reported_at
 		FROM instances WHERE region_id = ? ORDER BY k8s_name`, region.ID)
-	list, err := collect(rows, err, func(rows *sql.Rows, i *Instance) error {
+	list, err := db.Collect(rows, err, func(rows *sql.Rows, i *Instance) error {
 		var at int64
 		err := rows.Scan(&i.deploymentID, &i.Name, &i.Address, &i.CPU, &i.Memory, &i.Status, &at)
 		i.ReportedAt = time.UnixMilli(at).UTC()

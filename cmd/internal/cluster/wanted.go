@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -86,7 +86,7 @@ func (s *Store) PutPolicy(ctx context.Context, regionID, id string, want Wanted)
 
 func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh func() resource) (changed bool, err error) {
 	kind := fresh()
-	err = s.Write(ctx, func(tx *db.Tx) error {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		changed = false
 		if kindOf(kind.collection, want.State) == "" {
 			possible := slices.DeleteFunc(slices.Clone(states), func(state string) bool { return kindOf(kind.collection, state) == "" })
@@ -131,21 +131,21 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 		if err != nil {
 			return err
 		}
-		return s.Log.Append(ctx, tx.Tx, statesync.Change{
+		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{
 			Scope: region.Name, Key: statesync.Key{Collection: res.collection, ID: id}, Value: value,
 		})
 	})
 	if err != nil {
 		return false, fmt.Errorf("put %s/%s in region %s: %w", kind.collection, id, regionID, err)
 	}
-	s.Log.Wake()
+	s.Database.Log.Wake()
 	return changed, nil
 }
 
 func regionOf(ctx context.Context, tx *db.Tx, regionID string) (region Region, err error) {
 	row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r
 		JOIN region_log l ON l.scope = r.name AND l.region_id = r.id WHERE r.id = ?`, regionID)
-	return region, missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
+	return region, db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
 }
 
 // load returns the state and spec of the resource, whose row it locks: versions
@@ -164,7 +164,7 @@ func load(ctx context.Context, tx *db.Tx, collection, regionID, id string) (stat
 			state = "archived"
 		}
 	}
-	return state, spec, missing(err, ErrUnknownResource)
+	return state, spec, db.Missing(err, ErrUnknownResource)
 }
 
 func save(ctx context.Context, tx *db.Tx, res resource, regionID, id, state, spec string) error {

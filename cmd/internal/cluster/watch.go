@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/controlplane/ctrl/v1"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -76,7 +76,7 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	}
 	if cursor.Epoch == "" {
 		// Agents without the extension know of no epoch.
-		page, err := s.db.Log.Read(ctx, c.Name, 0, 1)
+		page, err := s.store.Database.Log.Read(ctx, c.Name, 0, 1)
 		if err != nil {
 			return s.ended(ctx, err)
 		}

@@ -1,3 +1,3 @@
-// Package serve is what the programs under cmd share: an HTTP listener with
-// health, readiness and metrics, the logger, and the version.
+// Package serve is the HTTP listener of the programs under cmd, with health,
+// readiness and metrics.
 package serve

@@ -1,12 +1,9 @@
 package serve_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -147,21 +144,4 @@ func TestAnAddressInUseIsAnErrorWithTheAddress(t *testing.T) {
 	defer taken.Close()
 	err = (&serve.Server{Address: taken.Addr().String()}).Start(t.Context())
 	require.ErrorContains(t, err, taken.Addr().String())
-}
-
-func TestTheLoggerWritesJSONFromItsLevelUp(t *testing.T) {
-	var out bytes.Buffer
-	logger, err := serve.NewLogger(&out, "warn")
-	require.NoError(t, err)
-	logger.InfoContext(t.Context(), "quiet")
-	logger.WarnContext(t.Context(), "loud", slog.Int("n", 1))
-	var line map[string]any
-	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
-	require.Equal(t, "loud", line["msg"])
-	_, err = serve.NewLogger(&out, "chatty")
-	require.ErrorContains(t, err, `"chatty"`)
-}
-
-func TestTheVersionNamesTheToolchain(t *testing.T) {
-	require.Contains(t, serve.Version(), "go1.")
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -91,7 +92,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	return group.Start(ctx)
 }
 
-// leaseName is the Lease that a term is held by, in the agent's namespace.
+// leaseName is the Lease of a term, in the agent's namespace.
 const leaseName = "shuttle"
 
 // lease runs the work only while this process holds the Lease.
@@ -124,7 +125,7 @@ func Owner(clusterID string) apply.Owner {
 // access returns how the agent reaches the API server.
 func (a *Agent) access(metrics *metrics) *rest.Config {
 	config := rest.CopyConfig(a.Kubernetes)
-	config.UserAgent = "shuttle/" + serve.Version()
+	config.UserAgent = "shuttle/" + program.Version()
 	config.QPS = -1 // the server's fairness decides
 	config.Wrap(metrics.countRequests)
 	return config

@@ -31,6 +31,6 @@
 //
 // A cluster is silent when its agent neither fetched nor reported for
 // [Config.Silence].
-// Services are counted by their standing; see package controlplane. A deletion
+// Services are counted by their standing; see package server. A deletion
 // is held when the service is deleted and the agent still reports it.
 package statuspage

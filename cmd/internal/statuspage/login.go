@@ -2,12 +2,12 @@ package statuspage
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 const (
@@ -24,20 +24,12 @@ type visitor struct {
 	until time.Time
 }
 
-// isToken compares in a time that depends on nothing but the length of what was
-// given.
-func (p *Page) isToken(given string) bool {
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.token))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
 // enter lets those through who may look. Others are sent to the login, or told
 // 401 if they are programs.
 func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if header := r.Header.Get("Authorization"); header != "" {
-			scheme, token, _ := strings.Cut(header, " ")
-			if strings.EqualFold(scheme, "Bearer") && p.isToken(strings.TrimSpace(token)) {
+		if r.Header.Get("Authorization") != "" {
+			if token, ok := tokens.Bearer(r.Header); ok && tokens.Same(token, p.token) {
 				next(w, r, visitor{})
 				return
 			}
@@ -94,7 +86,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Of the body alone: a URL with a token ends up in logs.
-	if !p.isToken(strings.TrimSpace(r.PostForm.Get("token"))) {
+	if !tokens.Same(strings.TrimSpace(r.PostForm.Get("token")), p.token) {
 		p.logger.WarnContext(r.Context(), "login refused", slog.String("from", r.RemoteAddr))
 		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
 		return

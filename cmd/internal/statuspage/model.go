@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 // state is how something is, in a word, with the kind that decides its colour
@@ -88,7 +88,7 @@ type clusterRow struct {
 	MoreNotes                        int
 }
 
-func newClusterRow(c *controlplane.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
+func newClusterRow(c *server.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
 	if epoch, generation, ok := strings.Cut(c.LastPullVersion, "-"); ok && epoch == c.Epoch {
 		n, err := strconv.ParseInt(generation, 10, 64)
@@ -121,11 +121,11 @@ func newClusterRow(c *controlplane.ClusterOverview, now time.Time, silence time.
 }
 
 // countServices fills in what is said of services and returns how many fail.
-func (row *clusterRow) countServices(services []controlplane.ServiceState) (failing int) {
-	standings := map[controlplane.Standing]int{}
+func (row *clusterRow) countServices(services []server.ServiceState) (failing int) {
+	standings := map[server.Standing]int{}
 	for i := range services {
 		s := &services[i]
-		unsaid := s.Standing == controlplane.StandingPending || s.Standing == controlplane.StandingUnknown
+		unsaid := s.Standing == server.StandingPending || s.Standing == server.StandingUnknown
 		mentioned := state{strings.ToLower(string(s.Phase)), "bad"}
 		switch {
 		case s.WantedGeneration == 0:
@@ -133,18 +133,18 @@ func (row *clusterRow) countServices(services []controlplane.ServiceState) (fail
 			row.note(state{"not wanted", "busy"}, s)
 		case s.Deleted && unsaid:
 			row.Deleting++
-		case s.Deleted && s.Standing != controlplane.StandingDeleted:
+		case s.Deleted && s.Standing != server.StandingDeleted:
 			row.Held++
 			row.note(state{"deletion held", "busy"}, s)
 		case s.Deleted:
 		default:
 			row.Desired++
 			standings[s.Standing]++
-			rejected := s.Standing == controlplane.Standing(starbase.PhaseRejected)
+			rejected := s.Standing == server.Standing(starbase.PhaseRejected)
 			if rejected {
 				row.Rejected++
 			}
-			if rejected || s.Standing == controlplane.Standing(starbase.PhaseFailed) {
+			if rejected || s.Standing == server.Standing(starbase.PhaseFailed) {
 				failing++
 				row.note(mentioned, s)
 			}
@@ -154,7 +154,7 @@ func (row *clusterRow) countServices(services []controlplane.ServiceState) (fail
 	return failing
 }
 
-func (row *clusterRow) note(is state, s *controlplane.ServiceState) {
+func (row *clusterRow) note(is state, s *server.ServiceState) {
 	if len(row.Notes) == maxNotes {
 		row.MoreNotes++
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 // Where the page is.
@@ -31,8 +32,6 @@ const (
 	defaultSilence    = 2 * time.Minute
 	defaultHeartbeat  = 15 * time.Second
 	defaultMaxViewers = 100
-	// minAdminToken is the length in bytes below which a token is a mistake.
-	minAdminToken = 16
 	// requestTimeout is how long the database may take for one request.
 	requestTimeout = 15 * time.Second
 )
@@ -86,7 +85,7 @@ func New(config Config) (*Page, error) {
 	switch {
 	case config.Database == nil:
 		return nil, errors.New("statuspage.Config: Database is required")
-	case len(config.AdminToken) < minAdminToken:
+	case len(config.AdminToken) < tokens.MinBytes:
 		return nil, errors.New("statuspage.Config: AdminToken must have at least 16 bytes")
 	}
 	parsed, err := template.New("page.html").Funcs(functions()).ParseFS(assets, "assets/page.html")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 const (
@@ -48,7 +48,7 @@ type tick struct {
 }
 
 // newPlot draws the window that ends at end.
-func newPlot(c *controlplane.ClusterOverview, end time.Time) plot {
+func newPlot(c *server.ClusterOverview, end time.Time) plot {
 	p := plot{
 		ID: c.ClusterID, Region: c.Region, Empty: len(c.Capacity) == 0 || c.Latest == nil,
 		Left: plotLeft, Right: plotRight, Top: plotTop, Floor: plotBottom, Width: plotWidth, Height: plotHeight,
@@ -86,7 +86,7 @@ func newPlot(c *controlplane.ClusterOverview, end time.Time) plot {
 
 // draw sets the lines. They break where reports are missing, for what was not
 // said is not known.
-func (p *plot) draw(points []controlplane.CapacityPoint, x func(time.Time) float64, y func(int64) float64) {
+func (p *plot) draw(points []server.CapacityPoint, x func(time.Time) float64, y func(int64) float64) {
 	var pods, area, limit strings.Builder
 	var from, last float64
 	closeArea := func() {

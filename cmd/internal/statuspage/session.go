@@ -3,16 +3,15 @@ package statuspage
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 const (
@@ -20,7 +19,6 @@ const (
 	sessionAge = 12 * time.Hour
 	// maxSessions is how many sessions are kept, the newest.
 	maxSessions = 1000
-	secretBytes = 32
 )
 
 // sessions are those who are logged in.
@@ -39,10 +37,7 @@ func (s *sessions) id(secret string) string {
 
 // open begins a session and returns the secret for its cookie.
 func (s *sessions) open(ctx context.Context) (secret string, err error) {
-	raw := make([]byte, secretBytes)
-	// Read never fails and fills the whole slice; see crypto/rand.
-	_, _ = rand.Read(raw)
-	secret = base64.RawURLEncoding.EncodeToString(raw)
+	secret, _ = tokens.New()
 	now := time.Now()
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO status_sessions (id, created_at, expires_at) VALUES (?, ?, ?)`,

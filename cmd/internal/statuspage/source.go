@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 // source is where the sections come from.
@@ -21,7 +21,7 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 	now := time.Now().UTC()
 	// The window moves by whole steps, so that the plot stays the same between.
 	end := now.Truncate(plotStep).Add(plotStep)
-	clusters, err := (&controlplane.Store{Database: s.database}).Overview(ctx, end.Add(-plotWindow), plotStep)
+	clusters, err := (&server.Store{Database: s.database}).Overview(ctx, end.Add(-plotWindow), plotStep)
 	if err != nil {
 		return nil, err
 	}

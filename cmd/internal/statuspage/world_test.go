@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/controlplane"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -201,7 +201,10 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	feed := &statesync.Server{Log: database.Log}
 	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Logger: logger})
 	require.NoError(t, err)
-	api, err := controlplane.NewServer(controlplane.Config{Store: &controlplane.Store{Database: database}, AdminToken: adminToken, Logger: logger})
+	api, err := server.New(server.Config{
+		Store: &server.Store{Database: database}, AdminToken: adminToken, Logger: logger,
+		AdminRoutes: cluster.AdminRoutes(&cluster.Store{Database: database}), AdminConditions: cluster.AdminConditions(),
+	})
 	require.NoError(t, err)
 	config.Database, config.AdminToken, config.Logger, config.Registerer, config.Streams = database, adminToken, logger, w.registry, agents.Streams
 	page, err := statuspage.New(config)

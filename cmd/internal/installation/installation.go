@@ -1,0 +1,149 @@
+// Package installation renders the objects that an agent itself needs in its
+// cluster: its namespace, its ServiceAccount, its rights, and its Deployment.
+package installation
+
+import (
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Object is a Kubernetes object as JSON.
+type Object = map[string]any
+
+// Agent is what the objects of one agent have in common. All fields are
+// required.
+type Agent struct {
+	// Name is that of the ServiceAccount, the Deployment, its container, and the
+	// value of the label app.kubernetes.io/name.
+	Name string
+	// Namespace is where the agent runs.
+	Namespace string
+	// TokenSecret is the Secret whose key "token" is mounted at TokenDir. It is
+	// made by the operator, and is not among the objects.
+	TokenSecret, TokenDir string
+}
+
+// Workload is what the Deployments of agents differ in. All fields are required.
+type Workload struct {
+	Image string
+	// Env are the variables of the container in this order.
+	Env []Variable
+	// Port is where /healthz, /readyz and /metrics are served, PortName its name.
+	Port     int
+	PortName string
+	// MemoryLimit is a quantity such as 256Mi.
+	MemoryLimit string
+}
+
+// Variable is an environment variable.
+type Variable struct{ Name, Value string }
+
+const rbac = "rbac.authorization.k8s.io"
+
+// YAML returns the objects as a stream for kubectl apply, after a comment that
+// shows how the Secret is made, and the further lines of comment.
+func (a Agent) YAML(comment []string, objects ...Object) (string, error) {
+	var b strings.Builder
+	b.WriteString("# The token comes from:\n" +
+		"# kubectl create secret generic " + a.TokenSecret + " --namespace " + a.Namespace + " --from-file=token=FILE\n")
+	for _, line := range comment {
+		b.WriteString("# " + line + "\n")
+	}
+	for _, o := range objects {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString("---\n")
+		b.Write(data)
+	}
+	return b.String(), nil
+}
+
+// Object returns an object with the agent's label. An empty namespace is that of
+// a cluster-scoped object. It is rest, completed.
+func (a Agent) Object(apiVersion, kind, namespace, name string, rest Object) Object {
+	metadata := Object{"name": name, "labels": a.labels()}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	rest["apiVersion"], rest["kind"], rest["metadata"] = apiVersion, kind, metadata
+	return rest
+}
+
+func (a Agent) labels() Object { return Object{"app.kubernetes.io/name": a.Name} }
+
+// Base returns the Namespace and the ServiceAccount.
+func (a Agent) Base() []Object {
+	return []Object{
+		a.Object("v1", "Namespace", "", a.Namespace, Object{}),
+		a.Object("v1", "ServiceAccount", a.Namespace, a.Name, Object{}),
+	}
+}
+
+// Rule is a rule of a Role or ClusterRole for one API group.
+func Rule(group string, resources, verbs []any) any {
+	return Object{"apiGroups": []any{group}, "resources": resources, "verbs": verbs}
+}
+
+// ClusterRole returns a ClusterRole of that name with its ClusterRoleBinding to
+// the agent's account.
+func (a Agent) ClusterRole(name string, rules ...any) []Object {
+	return a.role("ClusterRole", "", name, rules)
+}
+
+// Role returns a Role of that name in the agent's namespace with its RoleBinding
+// to the agent's account.
+func (a Agent) Role(name string, rules ...any) []Object {
+	return a.role("Role", a.Namespace, name, rules)
+}
+
+func (a Agent) role(kind, namespace, name string, rules []any) []Object {
+	return []Object{
+		a.Object(rbac+"/v1", kind, namespace, name, Object{"rules": rules}),
+		a.Object(rbac+"/v1", kind+"Binding", namespace, name, Object{
+			"roleRef":  Object{"apiGroup": rbac, "kind": kind, "name": name},
+			"subjects": []any{Object{"kind": "ServiceAccount", "name": a.Name, "namespace": a.Namespace}},
+		}),
+	}
+}
+
+// Deployment returns a Deployment of one replica that never runs beside its
+// successor, without privileges.
+func (a Agent) Deployment(w Workload) Object {
+	env := make([]any, 0, len(w.Env))
+	for _, v := range w.Env {
+		env = append(env, Object{"name": v.Name, "value": v.Value})
+	}
+	probe := func(path string) Object {
+		return Object{"httpGet": Object{"path": path, "port": w.PortName}, "periodSeconds": 10, "timeoutSeconds": 6}
+	}
+	return a.Object("apps/v1", "Deployment", a.Namespace, a.Name, Object{"spec": Object{
+		"replicas": 1,
+		"strategy": Object{"type": "Recreate"},
+		"selector": Object{"matchLabels": a.labels()},
+		"template": Object{
+			"metadata": Object{"labels": a.labels()},
+			"spec": Object{
+				"serviceAccountName":            a.Name,
+				"terminationGracePeriodSeconds": 30,
+				"securityContext":               Object{"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": Object{"type": "RuntimeDefault"}},
+				"containers": []any{Object{
+					"name":           a.Name,
+					"image":          w.Image,
+					"env":            env,
+					"ports":          []any{Object{"name": w.PortName, "containerPort": w.Port}},
+					"livenessProbe":  probe("/healthz"),
+					"readinessProbe": probe("/readyz"),
+					"resources":      Object{"requests": Object{"cpu": "50m", "memory": "64Mi"}, "limits": Object{"memory": w.MemoryLimit}},
+					"securityContext": Object{
+						"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": Object{"drop": []any{"ALL"}},
+					},
+					"volumeMounts": []any{Object{"name": "token", "mountPath": a.TokenDir, "readOnly": true}},
+				}},
+				"volumes": []any{Object{"name": "token", "secret": Object{"secretName": a.TokenSecret}}},
+			},
+		},
+	}})
+}

@@ -1,0 +1,42 @@
+package installation_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+)
+
+func TestTheObjectsOfAnAgentReferToEachOther(t *testing.T) {
+	t.Parallel()
+	agent := installation.Agent{Name: "tug", Namespace: "harbour", TokenSecret: "tug-token", TokenDir: "/run/tug"}
+	objects := append(agent.Base(), agent.Role("tug", installation.Rule("", []any{"pods"}, []any{"get"}))...)
+	objects = append(objects, agent.ClusterRole("tug-pods")...)
+	objects = append(objects, agent.Deployment(installation.Workload{
+		Image: "tug:1", Env: []installation.Variable{{Name: "PIER", Value: "7"}}, Port: 80, PortName: "http", MemoryLimit: "1Gi",
+	}))
+	out, err := agent.YAML([]string{"More."}, objects...)
+	require.NoError(t, err)
+	comment, _, _ := strings.Cut(out, "---\n")
+	require.Equal(t, `# The token comes from:
+# kubectl create secret generic tug-token --namespace harbour --from-file=token=FILE
+# More.
+`, comment)
+	for _, want := range []string{
+		"image: tug:1", "name: PIER", "containerPort: 80", "memory: 1Gi", "mountPath: /run/tug", "secretName: tug-token",
+		"serviceAccountName: tug", "kind: RoleBinding", "kind: ClusterRoleBinding", "name: tug-pods", "type: Recreate",
+	} {
+		require.Contains(t, out, want)
+	}
+	for _, o := range objects {
+		namespace := o["metadata"].(installation.Object)["namespace"]
+		switch o["kind"] {
+		case "Namespace", "ClusterRole", "ClusterRoleBinding":
+			require.Nil(t, namespace, o["kind"])
+		default:
+			require.Equal(t, "harbour", namespace, o["kind"])
+		}
+	}
+}

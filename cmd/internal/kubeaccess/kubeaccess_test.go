@@ -1,0 +1,27 @@
+package kubeaccess_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+)
+
+func TestAccessComesFromTheFileAndElseFromThePod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	_, err := kubeaccess.Config("")
+	require.ErrorContains(t, err, "access to Kubernetes: unable to load in-cluster configuration")
+	require.ErrorContains(t, err, "--kubeconfig names a file")
+	_, err = kubeaccess.Config("/no/such/file")
+	require.ErrorContains(t, err, "access to Kubernetes: stat /no/such/file")
+
+	file := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(file, []byte(`{"clusters":[{"name":"a","cluster":{"server":"https://a.example.com"}}],`+
+		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`), 0o600))
+	config, err := kubeaccess.Config(file)
+	require.NoError(t, err)
+	require.Equal(t, "https://a.example.com", config.Host)
+}

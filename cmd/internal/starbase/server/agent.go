@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// recordTimeout bounds the note that an agent was here. The note is worth
+// less than the next request, so it may be dropped.
+const recordTimeout = time.Second
+
+func (s *Server) pullDesiredState(w http.ResponseWriter, r *http.Request) error {
+	clusterID := r.PathValue("cluster_id")
+	version, err := s.store.Version(r.Context(), clusterID)
+	if err != nil {
+		return err
+	}
+	if matches(r.Header.Values("If-None-Match"), version) {
+		w.Header().Set("ETag", strconv.Quote(version))
+		w.WriteHeader(http.StatusNotModified)
+		s.recordPull(r.Context(), w, clusterID, version)
+		return nil
+	}
+	state, err := s.store.DesiredState(r.Context(), clusterID)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("desired state of cluster %s: %w", clusterID, err)
+	}
+	if len(body) > starbase.MaxBody {
+		return fmt.Errorf("desired state of cluster %s has %d bytes, agents take %d", clusterID, len(body), starbase.MaxBody)
+	}
+	w.Header().Set("ETag", strconv.Quote(state.Version))
+	if err := adminapi.WriteJSON(w, http.StatusOK, json.RawMessage(body)); err != nil {
+		return err
+	}
+	s.recordPull(r.Context(), w, clusterID, state.Version)
+	return nil
+}
+
+// recordPull sends off the answer and then notes that it was given.
+func (s *Server) recordPull(ctx context.Context, w http.ResponseWriter, clusterID, version string) {
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		s.logger.DebugContext(ctx, "answer was not sent", slog.Any("error", err))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := s.store.RecordPull(ctx, clusterID, version); err != nil {
+		s.logger.DebugContext(ctx, "pull was not recorded", slog.Any("error", err))
+	}
+}
+
+// matches reports whether an If-None-Match header names the version.
+func matches(headers []string, version string) bool {
+	want := strconv.Quote(version)
+	for _, header := range headers {
+		for tag := range strings.SplitSeq(header, ",") {
+			if strings.TrimPrefix(strings.TrimSpace(tag), "W/") == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
+	var report starbase.StatusReport
+	// An agent may be newer than this server and say more.
+	if err := adminapi.Decode(w, r, &report, false); err != nil {
+		return err
+	}
+	if len(report.Services) > starbase.MaxStatusServices {
+		return &adminapi.Error{
+			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
+			Message: fmt.Sprintf("the report has %d services, at most %d fit", len(report.Services), starbase.MaxStatusServices),
+		}
+	}
+	if fields := report.Validate(); len(fields) > 0 {
+		return adminapi.Invalid(fields...)
+	}
+	if err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,23 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// conditions are how the errors of the store are answered.
+var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, never written to
+	{Err: ErrUnknownCluster, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_cluster", Message: "this cluster is not registered"}},
+	{Err: ErrUnknownProject, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_project", Message: "this project does not exist"}},
+	{Err: ErrUnknownService, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_service", Message: "this service does not exist"}},
+	{Err: ErrProjectMoved, Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_moved", Message: "the project lives on another cluster and stays there"}},
+	{Err: ErrProjectDeleted, Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_deleted", Message: "the project is deleted; put it again first"}},
+	{Err: ErrGenerationMoved, Answer: adminapi.Error{Status: http.StatusConflict, Code: "generation_moved", Message: "the generation is no longer the one that was looked at"}},
+	{Err: ErrGenerationAhead, Answer: adminapi.Error{Status: http.StatusBadRequest, Code: "generation_ahead", Message: "the report is about a generation that does not exist; if the database was restored, start a new epoch"}, Log: true},
+	{Err: ErrTooManyStatuses, Answer: adminapi.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: "more services reported than are kept for a cluster"}},
+	{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
+	{Err: context.DeadlineExceeded, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
+}

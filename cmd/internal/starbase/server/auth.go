@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+)
+
+// agentKey is the context key of the cluster whose token a request carries.
+type agentKey struct{}
+
+func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
+	token, ok := tokens.Bearer(r.Header)
+	if !ok || !tokens.Same(token, s.admin) {
+		return errUnauthorized(w)
+	}
+	return dispatch(s.adminMux, w, r)
+}
+
+func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
+	token, ok := tokens.Bearer(r.Header)
+	if !ok {
+		return errUnauthorized(w)
+	}
+	clusterID, err := s.store.Authenticate(r.Context(), token)
+	if errors.Is(err, tokens.ErrUnknown) {
+		return errUnauthorized(w)
+	}
+	if err != nil {
+		return err
+	}
+	return dispatch(s.agentMux, w, r.WithContext(context.WithValue(r.Context(), agentKey{}, clusterID)))
+}
+
+// dispatch lets the mux answer and notes the route it chose.
+func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) error {
+	mux.ServeHTTP(w, r)
+	if recorder, ok := w.(*statusRecorder); ok {
+		recorder.route = strings.TrimPrefix(r.Pattern, r.Method+" ")
+	}
+	return nil
+}
+
+// ownCluster lets only the agent of the cluster in the path through.
+func (s *Server) ownCluster(handle adminapi.Handler) adminapi.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		own, _ := r.Context().Value(agentKey{}).(string)
+		asked := r.PathValue("cluster_id")
+		if own != "" && own == asked {
+			return handle(w, r)
+		}
+		if _, err := s.store.Version(r.Context(), asked); err != nil {
+			return err
+		}
+		return &adminapi.Error{Status: http.StatusForbidden, Code: "forbidden", Message: "the token belongs to another cluster"}
+	}
+}
+
+func errUnauthorized(w http.ResponseWriter) error {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return &adminapi.Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the bearer token is missing or not valid"}
+}

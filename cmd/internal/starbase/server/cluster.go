@@ -1,0 +1,228 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+)
+
+// Cluster is what an administrator sees of a cluster.
+type Cluster struct {
+	// ClusterID is a UUID.
+	ClusterID string `json:"cluster_id"`
+	// Region is where the cluster runs, such as nyc3.
+	Region string `json:"region"`
+	// Epoch and Generation name the state that is served now.
+	Epoch      string `json:"epoch"`
+	Generation int64  `json:"generation"`
+	// LBSizeUnits is the size of the load balancer.
+	LBSizeUnits int `json:"lb_size_units"`
+	// AllowMassDelete is the generation that may delete without a cap. It is
+	// zero once that generation has passed.
+	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
+	// CreatedAt is the time of registration.
+	CreatedAt time.Time `json:"created_at"`
+	// LastPullAt is when the agent last asked for its desired state; zero
+	// for never.
+	LastPullAt time.Time `json:"last_pull_at,omitzero"`
+	// LastPullVersion is the version it was answered.
+	LastPullVersion string `json:"last_pull_version,omitempty"`
+	// LastReportAt is when the agent last reported on a state of the epoch
+	// that was current then; zero for never.
+	LastReportAt time.Time `json:"last_report_at,omitzero"`
+	// ReportedEpoch and ReportedGeneration name the newest state that it
+	// reported on.
+	ReportedEpoch      string `json:"reported_epoch,omitempty"`
+	ReportedGeneration int64  `json:"reported_generation,omitempty"`
+}
+
+// newClusterLBSize is the size of the load balancer of a new cluster.
+const newClusterLBSize = 1
+
+const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
+	reported_at, reported_epoch, reported_generation`
+
+func scanCluster(scan func(...any) error, c *Cluster) error {
+	var created, pulled, reported int64
+	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration)
+	if err != nil {
+		return err
+	}
+	c.CreatedAt = time.UnixMilli(created).UTC()
+	if pulled != 0 {
+		c.LastPullAt = time.UnixMilli(pulled).UTC()
+	}
+	if reported != 0 {
+		c.LastReportAt = time.UnixMilli(reported).UTC()
+	}
+	if c.AllowMassDelete != c.Generation {
+		c.AllowMassDelete = 0
+	}
+	return nil
+}
+
+func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, error) {
+	var c Cluster
+	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`+tx.Lock, clusterID)
+	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
+}
+
+// RegisterCluster makes the cluster known and returns its token, which is
+// shown this once. For a cluster that is known already it returns no token,
+// and sets the region.
+func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
+	fresh, hash := tokens.New()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		token, change = fresh, Change{}
+		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
+			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, newEpoch(), newClusterLBSize, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		inserted, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		change.Created, change.Changed = inserted == 1, inserted == 1
+		if inserted == 0 {
+			token = ""
+			// The region is not served, so the generation stays.
+			result, err := tx.ExecContext(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
+			if err != nil {
+				return err
+			}
+			updated, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			change.Changed = updated == 1
+		}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		change.Generation = cluster.Generation
+		return err
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("register cluster %s: %w", clusterID, err)
+	}
+	return token, change, nil
+}
+
+// Clusters returns every cluster, sorted by id.
+func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
+		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	return clusters, nil
+}
+
+// SetConfig sets the configuration of the cluster. It must be valid.
+func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		if cluster.LBSizeUnits == config.LBSizeUnits {
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET lb_size_units = ? WHERE id = ?`, config.LBSizeUnits, clusterID)
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("configure cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// AllowMassDelete raises the generation and lets the cluster delete without a
+// cap in the raised generation; see the package documentation. If the current
+// generation has that permission already, nothing changes. With a condition
+// other than zero, the current generation must be the condition, so that what
+// is permitted is what was looked at; otherwise the error is
+// [ErrGenerationMoved].
+func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		switch {
+		case condition != 0 && condition != cluster.Generation:
+			return fmt.Errorf("%w: it is %d", ErrGenerationMoved, cluster.Generation)
+		case cluster.AllowMassDelete == cluster.Generation:
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID)
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// StartEpoch gives the cluster a new epoch, which is to be done after its
+// database was restored from a backup: agents may have seen generations that
+// the backup does not have. It raises the generation and withdraws permission
+// for a mass deletion.
+func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
+	epoch = newEpoch()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{Changed: true}
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID)
+		return err
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("start epoch of cluster %s: %w", clusterID, err)
+	}
+	return epoch, change, nil
+}
+
+func newEpoch() string {
+	epoch := make([]byte, 8)
+	// Read never fails and fills the whole slice; see crypto/rand.
+	_, _ = rand.Read(epoch)
+	return hex.EncodeToString(epoch)
+}
+
+// RecordPull notes that the agent of the cluster was answered the version.
+func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
+			time.Now().UnixMilli(), version, clusterID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record pull of cluster %s: %w", clusterID, err)
+	}
+	return nil
+}

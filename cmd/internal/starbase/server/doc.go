@@ -1,0 +1,52 @@
+// Package server serves the Starbase API to clusters: a [Store] holds the
+// desired state of each cluster, and a [Server] lets administrators change it
+// and agents fetch it. The bodies on the wire are those of package starbase.
+//
+// # Generations
+//
+// Every cluster has a generation. A change of anything its agent is served
+// raises the generation by one, in the same transaction; a request that
+// changes nothing raises nothing. Generations are therefore gapless, and two
+// bodies with the same epoch and generation are the same body. The version of
+// a body, and its ETag, is "<epoch>-<generation>".
+//
+// Permission for a mass deletion belongs to one generation. Granting it is a
+// change like any other: it raises the generation and sets allow_mass_delete
+// to the raised value. So the agent sees a new ETag, fetches the body, and
+// finds in it allow_mass_delete equal to generation. The next change raises
+// the generation again, and with that the permission has lapsed; it is then
+// no longer served.
+//
+// An epoch is one unbroken history of generations. After a database was
+// restored from a backup an administrator starts a new one for each cluster;
+// agents refuse to go back inside an epoch.
+//
+// # Tombstones
+//
+// A deleted service or project stays in the database and is served with
+// deleted set, because an agent treats a tombstone as an order and mere
+// absence as a doubt. Putting it again revives it.
+//
+// It stands as Deleted once the agent has reported on the generation that
+// deleted it, or on a newer one, and no such report mentions it. That the agent
+// has fetched that generation proves nothing: the deletion may have failed, or be
+// held. An agent that has nothing left to run therefore reports an empty list,
+// and the newest generation reported on is kept for each cluster, apart from what
+// was said of services. Until then a deleted service stands as Pending, or as
+// what the agent says of it, such as Failed with the class DeletionHeld; a report
+// with complete set takes back what earlier ones said of services that it is
+// silent about.
+//
+// # Capacity
+//
+// POST /api/v1/clusters/{cluster_id}/capacity keeps how many pods a cluster has
+// and how many it is meant for. Reports are kept for 48 hours, at most
+// [MaxCapacityPoints] a cluster.
+//
+// # Credentials
+//
+// An agent's token is 32 random bytes, shown once. The store keeps its plain
+// SHA-256: the token has so much entropy that nothing can be guessed from the
+// hash, and a slow hash would only slow each request down. The token decides
+// the cluster; a request whose path names another cluster is refused.
+package server

@@ -1,0 +1,113 @@
+package server_test
+
+import (
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+)
+
+// onPostgreSQL is the name of the test whose subtests are on PostgreSQL.
+const onPostgreSQL = "TestOnPostgreSQLEverythingIsTheSame"
+
+// postgres is the server of that test.
+var postgres *pgtest.Server
+
+func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
+	postgres = pgtest.Start(t, pgtest.Options{})
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"AClusterShowsItsTokenOnce", TestAClusterShowsItsTokenOnce},
+		{"TheAdministrationNeedsItsToken", TestTheAdministrationNeedsItsToken},
+		{"OnlyARealChangeRaisesTheGenerationAndByOne", TestOnlyARealChangeRaisesTheGenerationAndByOne},
+		{"ARefusedRequestChangesNothing", TestARefusedRequestChangesNothing},
+		{"DeletedServicesStayAsTombstonesUntilTheyArePutAgain", TestDeletedServicesStayAsTombstonesUntilTheyArePutAgain},
+		{"EverythingThatIsPutIsServed", TestEverythingThatIsPutIsServed},
+		{"PermissionForAMassDeletionReachesTheAgentAndLapses", TestPermissionForAMassDeletionReachesTheAgentAndLapses},
+		{"ANewEpochAfterARestoreIsServedAndReplacesOldReports", TestANewEpochAfterARestoreIsServedAndReplacesOldReports},
+		{"NamespacesAreDecidedOnceAndNeverShared", TestNamespacesAreDecidedOnceAndNeverShared},
+		{"ConcurrentChangesGetGaplessGenerationsAndConsistentBodies", TestConcurrentChangesGetGaplessGenerationsAndConsistentBodies},
+		{"NoSecretIsEverLogged", TestNoSecretIsEverLogged},
+		{"MetricsCountRequestsByRoute", TestMetricsCountRequestsByRoute},
+		{"ANewClusterIsServedAnEmptyCompleteState", TestANewClusterIsServedAnEmptyCompleteState},
+		{"AServedBodyCutAtAnyByteIsRefusedByTheAgent", TestAServedBodyCutAtAnyByteIsRefusedByTheAgent},
+		{"AnUnchangedStateIsAnsweredWithoutABody", TestAnUnchangedStateIsAnsweredWithoutABody},
+		{"ATokenOpensItsOwnClusterOnly", TestATokenOpensItsOwnClusterOnly},
+		{"ATokenOfAnAgentNeverReachesTheAdministration", TestATokenOfAnAgentNeverReachesTheAdministration},
+		{"AuthenticationComesBeforeEverythingElse", TestAuthenticationComesBeforeEverythingElse},
+		{"StatusIsKeptAndShown", TestStatusIsKeptAndShown},
+		{"ADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff", TestADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff},
+		{"TheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo", TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo},
+		{"AHeldDeletionIsNotDeleted", TestAHeldDeletionIsNotDeleted},
+		{"CapacityIsKeptAndGathered", TestCapacityIsKeptAndGathered},
+		{"OnlyTheNewestCapacityIsKept", TestOnlyTheNewestCapacityIsKept},
+		{"ABadCapacityReportIsRefused", TestABadCapacityReportIsRefused},
+		{"AServiceThatWasNeverReportedIsShownAsUnknown", TestAServiceThatWasNeverReportedIsShownAsUnknown},
+		{"AServiceTheDatabaseDoesNotKnowCanBeReported", TestAServiceTheDatabaseDoesNotKnowCanBeReported},
+		{"ABadStatusReportIsRefusedWhole", TestABadStatusReportIsRefusedWhole},
+		{"AWrongMethodIsAnsweredWithTheRightOnes", TestAWrongMethodIsAnsweredWithTheRightOnes},
+		{"ARotatedTokenReplacesTheOldOne", TestARotatedTokenReplacesTheOldOne},
+	} {
+		t.Run(test.name, test.run)
+	}
+}
+
+// openEither opens a new store: on PostgreSQL for the subtests of that test, in
+// the file elsewhere.
+func openEither(t *testing.T, path string) *server.Store {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), onPostgreSQL+"/") {
+		return openStore(t, path)
+	}
+	return openPostgreSQL(t, postgres.Database(t))
+}
+
+func openPostgreSQL(t *testing.T, url string) *server.Store {
+	t.Helper()
+	database, err := db.PostgreSQL{URL: url}.Open(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, database.Close()) })
+	return &server.Store{Database: database}
+}
+
+func TestPostgreSQLIsPreparedOnceByMany(t *testing.T) {
+	url := pgtest.Start(t, pgtest.Options{}).Database(t)
+	var group sync.WaitGroup
+	stores := make([]*server.Store, 4)
+	for n := range stores {
+		group.Go(func() {
+			store, err := db.PostgreSQL{URL: url}.Open(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			stores[n] = &server.Store{Database: store}
+		})
+	}
+	group.Wait()
+	require.False(t, t.Failed())
+	_, _, err := stores[0].RegisterCluster(t.Context(), clusterA, "nyc3")
+	require.NoError(t, err)
+	for _, store := range stores {
+		clusters, err := store.Clusters(t.Context())
+		require.NoError(t, err)
+		require.Len(t, clusters, 1)
+		require.NoError(t, store.Database.Close())
+	}
+
+	pool, err := sql.Open("pgx", url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	_, err = pool.ExecContext(t.Context(), `INSERT INTO controlplane_schema (version) VALUES (99)`)
+	require.NoError(t, err)
+	_, err = db.PostgreSQL{URL: url}.Open(t.Context())
+	require.ErrorIs(t, err, db.ErrNewerSchema)
+}

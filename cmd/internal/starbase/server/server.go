@@ -1,0 +1,169 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+)
+
+const (
+	// requestTimeout is how long the database may take for one request.
+	requestTimeout = 15 * time.Second
+
+	agentPrefix = "/api/v1/clusters/"
+)
+
+// Config is what a [Server] needs.
+type Config struct {
+	// Store is the database. Required.
+	Store *Store
+	// AdminToken opens the endpoints below /api/v1/admin/. Required, at
+	// least 16 bytes.
+	AdminToken string
+	// AdminRoutes are further endpoints below /api/v1/admin/, and AdminConditions
+	// how the errors of their stores are answered. Empty: there are none.
+	AdminRoutes     []adminapi.Route
+	AdminConditions []adminapi.Condition
+	// Logger gets a line for each change, each refusal and each failure, and
+	// on level debug for each request. Tokens and bodies are never logged.
+	// Nil: nothing is logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Nil: they are not collected anywhere.
+	Registerer prometheus.Registerer
+}
+
+// Server answers the Starbase API. It checks the token of a request before
+// anything else of it, and never answers an error with a body that could be
+// read as a desired state. It is safe for concurrent use.
+type Server struct {
+	store    *Store
+	api      *adminapi.API
+	admin    string
+	logger   *slog.Logger
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	// Two muxes, so that an agent's token cannot reach an admin handler
+	// whatever the path looks like.
+	adminMux, agentMux *http.ServeMux
+}
+
+// New returns a server, or an error that names the field of config that
+// is missing or wrong.
+func New(config Config) (*Server, error) {
+	if config.Store == nil {
+		return nil, errors.New("server.Config: Store is required")
+	}
+	if len(config.AdminToken) < tokens.MinBytes {
+		return nil, errors.New("server.Config: AdminToken must have at least 16 bytes")
+	}
+	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	s := &Server{
+		store:  config.Store,
+		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
+		admin:  config.AdminToken,
+		logger: logger,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trueup_controlplane_requests_total",
+			Help: "Requests answered, by route, method and status code.",
+		}, []string{"route", "method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trueup_controlplane_request_duration_seconds",
+			Help: "Time to answer a request, by route.",
+		}, []string{"route"}),
+	}
+	if config.Registerer != nil {
+		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds)); err != nil {
+			return nil, err
+		}
+	}
+	s.agentMux = s.api.Mux([]adminapi.Route{
+		{Method: http.MethodGet, Path: agentPrefix + "{cluster_id}/desired-state", Handle: s.ownCluster(s.pullDesiredState)},
+		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/status", Handle: s.ownCluster(s.postStatus)},
+		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/capacity", Handle: s.ownCluster(s.postCapacity)},
+	})
+	const (
+		cluster = adminapi.Prefix + "clusters/{cluster_id}"
+		project = adminapi.Prefix + "projects/{project_id}"
+		service = project + "/services/{service_id}/{environment}"
+	)
+	s.adminMux = s.api.Mux(append([]adminapi.Route{
+		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
+		{Method: http.MethodPut, Path: cluster, Handle: s.putCluster},
+		{Method: http.MethodGet, Path: cluster, Handle: s.showCluster},
+		{Method: http.MethodPut, Path: cluster + "/config", Handle: s.putConfig},
+		{Method: http.MethodPost, Path: cluster + "/allow-mass-delete", Handle: s.allowMassDelete},
+		{Method: http.MethodPost, Path: cluster + "/rotate-token", Handle: s.rotateToken},
+		{Method: http.MethodPost, Path: cluster + "/new-epoch", Handle: s.startEpoch},
+		{Method: http.MethodPut, Path: project, Handle: s.putProject},
+		{Method: http.MethodDelete, Path: project, Handle: s.deleteProject},
+		{Method: http.MethodPut, Path: service, Handle: s.putService},
+		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
+	}, config.AdminRoutes...))
+	return s, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+	recorder.Header().Set("Cache-Control", "no-store")
+	recorder.Header().Set("X-Content-Type-Options", "nosniff")
+
+	serve := s.api.Answer(adminapi.UnknownPath)
+	switch {
+	case strings.HasPrefix(r.URL.Path, adminapi.Prefix):
+		serve = s.api.Answer(s.authenticateAdmin)
+	case strings.HasPrefix(r.URL.Path, agentPrefix):
+		serve = s.api.Answer(s.authenticateAgent)
+	}
+	serve(recorder, r)
+
+	route := cmp.Or(recorder.route, "none")
+	s.requests.WithLabelValues(route, methodLabel(r.Method), strconv.Itoa(recorder.status)).Inc()
+	s.seconds.WithLabelValues(route).Observe(time.Since(begin).Seconds())
+	level := slog.LevelDebug
+	if recorder.status >= http.StatusBadRequest || (r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, adminapi.Prefix)) {
+		level = slog.LevelInfo
+	}
+	s.logger.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", recorder.status), slog.Duration("duration", time.Since(begin)))
+}
+
+// statusRecorder remembers what was answered, and by which route.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+	route  string
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *statusRecorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// methodLabel keeps the metric's label set closed.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete:
+		return method
+	}
+	return "other"
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// PutService creates, changes or revives the service. It must be valid; its
+// workspace is that of its project, whatever it says itself.
+func (s *Store) PutService(ctx context.Context, service starbase.Service) (change Change, err error) {
+	id := service.Identity()
+	spec, err := encodeService(service)
+	if err != nil {
+		return Change{}, fmt.Errorf("put service %s: %w", id, err)
+	}
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		project, err := projectByID(ctx, tx, id.ProjectID)
+		if err != nil {
+			return err
+		}
+		if project.deleted {
+			return ErrProjectDeleted
+		}
+		have, deleted, err := serviceByID(ctx, tx, id)
+		change.Created = errors.Is(err, ErrUnknownService)
+		if err != nil && !change.Created {
+			return err
+		}
+		if !change.Created && !deleted && have == spec {
+			cluster, err := clusterByID(ctx, tx, project.clusterID)
+			change.Generation = cluster.Generation
+			return err
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
+			VALUES (?, ?, ?, ?, 0, ?, ?)
+			ON CONFLICT (project_id, environment, service_id) DO UPDATE SET
+			spec = excluded.spec, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
+			id.ProjectID, id.Environment, id.ServiceID, spec, change.Generation, time.Now().UnixMilli())
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("put service %s: %w", id, err)
+	}
+	return change, nil
+}
+
+// DeleteService makes a tombstone of the service.
+func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		project, err := projectByID(ctx, tx, id.ProjectID)
+		if err != nil {
+			return err
+		}
+		_, deleted, err := serviceByID(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if deleted {
+			cluster, err := clusterByID(ctx, tx, project.clusterID)
+			change.Generation = cluster.Generation
+			return err
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, generation = ?, updated_at = ?
+			WHERE project_id = ? AND environment = ? AND service_id = ?`,
+			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID)
+		return err
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("delete service %s: %w", id, err)
+	}
+	return change, nil
+}
+
+func serviceByID(ctx context.Context, tx *db.Tx, id starbase.Identity) (spec string, deleted bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT spec, deleted FROM services WHERE project_id = ? AND environment = ? AND service_id = ?`+tx.Lock,
+		id.ProjectID, id.Environment, id.ServiceID).Scan(&spec, &deleted)
+	return spec, deleted, db.Missing(err, ErrUnknownService)
+}
+
+// encodeService returns the service as it is kept: without what other columns
+// say. The text is the same for the same service.
+func encodeService(service starbase.Service) (string, error) {
+	service.WorkspaceID, service.ProjectID, service.ServiceID, service.Environment, service.Deleted = "", "", "", "", false
+	text, err := json.Marshal(service)
+	return string(text), err
+}

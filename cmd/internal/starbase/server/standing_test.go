@@ -1,0 +1,78 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// report posts what the agent of cluster A says of the state it pulls now.
+func (w *world) report(complete bool, services ...string) {
+	w.t.Helper()
+	w.reportOn(w.pull(clusterA).Generation, complete, services...)
+}
+
+func (w *world) reportOn(generation int64, complete bool, services ...string) {
+	w.t.Helper()
+	got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","complete":%t,"services":[%s]}`,
+		w.pull(clusterA).Epoch, generation, complete, strings.Join(services, ",")))
+	require.Equal(w.t, 204, got.status, got.body)
+}
+
+// said is what an agent says of service X.
+func said(phase, class string) string {
+	return fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":%q,"error_class":%q}`, projectX, serviceX, phase, class)
+}
+
+func (w *world) standings() any {
+	w.t.Helper()
+	return w.admin("GET", clustersPath+"/"+clusterA, "").member("standings")
+}
+
+func TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	w.report(true, said("Healthy", ""))
+	require.Equal(t, map[string]any{"Healthy": 1.0}, w.standings())
+	deleted := w.must("DELETE", servicePath, "")
+	w.pull(clusterA)
+	require.Equal(t, map[string]any{"Pending": 1.0}, w.standings(), "it was fetched, which proves nothing")
+	w.reportOn(deleted-1, true, said("Healthy", ""))
+	require.Equal(t, map[string]any{"Pending": 1.0}, w.standings(), "a late report is about what was before")
+	w.report(true, said("Applying", "Deleting"))
+	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "objects are left")
+	w.reportOn(deleted-1, true)
+	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "a late report takes back nothing")
+	w.report(false)
+	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "a part of a report takes back nothing")
+	w.report(true)
+	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
+
+	shown := w.admin("GET", clustersPath+"/"+clusterA, "")
+	require.Equal(t, deleted, shown.number("reported_generation"))
+	require.NotEmpty(t, shown.text("last_report_at"))
+
+	w.must("PUT", servicePath, serviceBody)
+	require.Equal(t, map[string]any{"Unknown": 1.0}, w.standings())
+	w.must("DELETE", servicePath, "")
+	w.must("POST", clustersPath+"/"+clusterA+"/new-epoch", "")
+	require.Equal(t, map[string]any{"Unknown": 1.0}, w.standings(), "reports of another epoch say nothing")
+	w.report(true)
+	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
+}
+
+func TestAHeldDeletionIsNotDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	w.report(true, said("Healthy", ""))
+	w.must("DELETE", servicePath, "")
+	w.report(true, said("Failed", "DeletionHeld"))
+	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
+	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", "")
+	w.report(true, said("Failed", "DeletionHeld"))
+	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
+	w.report(true)
+	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// Conditions that callers of a [Store] branch on.
+var (
+	// ErrUnknownCluster is a cluster that is not registered.
+	ErrUnknownCluster = errors.New("unknown cluster")
+	// ErrUnknownProject is a project that was never put.
+	ErrUnknownProject = errors.New("unknown project")
+	// ErrUnknownService is a service that was never put.
+	ErrUnknownService = errors.New("unknown service")
+	// ErrProjectMoved is a project that was put on another cluster before; it
+	// stays there for life.
+	ErrProjectMoved = errors.New("project lives on another cluster")
+	// ErrProjectDeleted is a service put into a deleted project.
+	ErrProjectDeleted = errors.New("project is deleted")
+	// ErrGenerationMoved is a change that was asked for on the condition of a
+	// generation that is no longer the current one.
+	ErrGenerationMoved = errors.New("generation has moved on")
+	// ErrGenerationAhead is a report about a generation that does not exist
+	// yet. The usual cause is a database restored without a new epoch.
+	ErrGenerationAhead = errors.New("generation is ahead of the database")
+	// ErrTooManyStatuses is a cluster that reports more services than can be.
+	ErrTooManyStatuses = errors.New("too many services reported")
+)
+
+// Store keeps what the control plane serves to shuttles. It is safe for
+// concurrent use. A call that returns an error has changed nothing.
+type Store struct {
+	// Database has the tables. Required.
+	Database *db.Database
+}
+
+// Change says what a call has changed.
+type Change struct {
+	// Generation is the cluster's generation after the call.
+	Generation int64 `json:"generation"`
+	// Changed is false when everything was already as asked.
+	Changed bool `json:"changed"`
+	// Created is true when the thing was not there before.
+	Created bool `json:"-"`
+}
+
+// raise raises the generation of the cluster and returns it.
+func raise(ctx context.Context, tx *db.Tx, clusterID string) (int64, error) {
+	var generation int64
+	err := tx.QueryRowContext(ctx, `UPDATE clusters SET generation = generation + 1 WHERE id = ? RETURNING generation`, clusterID).Scan(&generation)
+	if err != nil {
+		return 0, fmt.Errorf("raise generation: %w", db.Missing(err, ErrUnknownCluster))
+	}
+	return generation, nil
+}

@@ -175,6 +175,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"no admin token":          {nil, nil, "--admin-token-file or TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE is required"},
 		"no token file":           {nil, []string{"--admin-token-file", "/nowhere"}, "--admin-token-file: open /nowhere"},
 		"a short token":           {nil, []string{"--admin-token-file", short}, "5 bytes"},
+		"a weak token":            {nil, []string{"--admin-token-file", writeFile(t, strings.Repeat("0", 40))}, "is weak"},
 		"a short token by env":    {[]string{"TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE=" + short}, nil, "TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE: "},
 		"a token of two words":    {nil, []string{"--admin-token-file", writeFile(t, adminToken+" "+adminToken)}, "spaces"},
 		"an unknown flag":         {nil, []string{"--colour"}, "--colour"},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -68,6 +69,9 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if token == bearer {
+		return o.wrong("agent-token-file", "has the token of the administrators; agents need another")
+	}
 	tlsConfig, err := o.tls()
 	if err != nil {
 		return err
@@ -80,11 +84,18 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	regions := &cluster.Store{Database: database}
+	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
+	if err != nil {
+		return err
+	}
+	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database}
+	if err := o.checkOwner(ctx, token, clusters.Authenticate, regions.Authenticate); err != nil {
+		return err
+	}
 	api, err := server.New(server.Config{
-		Store: &server.Store{Database: database}, AdminToken: token,
+		Store: clusters, AdminToken: token,
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
-		Logger: logger, Registerer: registry,
+		Guard: attempts, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -93,11 +104,11 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	logMetrics.Observe()
 	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
-	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: logger, Registerer: registry})
+	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
-	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Logger: logger, Registerer: registry})
+	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Guard: attempts, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
@@ -139,6 +150,20 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	return group.Start(ctx)
 }
 
+// checkOwner returns an error if the token of the administrators is that of an agent.
+func (o options) checkOwner(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
+	for _, owner := range owners {
+		id, err := owner(ctx, token)
+		switch {
+		case err == nil:
+			return o.wrong("admin-token-file", "has the token of the agent of %s; administrators need another", id)
+		case !errors.Is(err, tokens.ErrUnknown):
+			return err
+		}
+	}
+	return nil
+}
+
 func (o options) checkAddresses() error {
 	for _, flag := range []struct{ name, value string }{{"listen", o.listen}, {"metrics-listen", o.metricsListen}} {
 		if flag.value == "" && flag.name == "metrics-listen" {
@@ -171,11 +196,8 @@ func (o options) token(flag, file string) (string, error) {
 		return "", o.wrong(flag, "%w", err)
 	}
 	token := strings.TrimSpace(string(content))
-	if len(token) < tokens.MinBytes {
-		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), tokens.MinBytes)
-	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", o.wrong(flag, "%s has a token with spaces or characters outside ASCII", file)
+	if err := tokens.Weak(token); err != nil {
+		return "", o.wrong(flag, "the token in %s is weak: %w", file, err)
 	}
 	return token, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -42,6 +43,11 @@ type caller struct {
 func (s *Service) authenticate(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := s.guard.Wait(r, "region"); wait > 0 {
+			w.Header().Set("Retry-After", guard.RetryAfter(wait))
+			_ = write.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many tokens that are not valid came from this address; wait")))
+			return
+		}
 		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
 		token, ok := tokens.Bearer(r.Header)
 		err := tokens.ErrUnknown
@@ -54,11 +60,13 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		}
 		switch {
 		case err == nil:
+			s.guard.Succeeded(r)
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
 			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
 			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
 		case errors.Is(err, tokens.ErrUnknown):
+			s.guard.Failed(r, "region", token)
 			s.logger.WarnContext(r.Context(), "credential refused", slog.String("path", r.URL.Path), slog.String("from", r.RemoteAddr))
 			err = connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or not valid"))
 		default:

@@ -15,6 +15,7 @@ import (
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	// Bearer is a token that opens every region. Empty: there is none, and each
 	// agent needs the token of its region.
 	Bearer string
+	// Guard slows down those that guess tokens. Nil: nothing does.
+	Guard *guard.Guard
 	// Logger gets a line for each refusal and each row that cannot be sent.
 	// Nil: nothing is logged.
 	Logger *slog.Logger
@@ -43,6 +46,7 @@ type Service struct {
 	store   *Store
 	feed    *statesync.Server
 	bearer  string
+	guard   *guard.Guard
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec
 	skipped *prometheus.CounterVec
@@ -70,7 +74,7 @@ func New(config Config) (*Service, error) {
 		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
 	}
 	s := &Service{
-		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer,
+		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer, guard: config.Guard,
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_messages_sent_total",

@@ -1,6 +1,7 @@
 // Package guard slows down those that guess credentials, by address and in total.
 //
-// An address may fail a few times. After that it has to wait before the next attempt
+// An address may fail a few times, with different credentials: a program that repeats
+// one which was revoked does not guess, and others at its address go on. After that it has to wait before the next attempt
 // is looked at, twice as long after each further failure, up to [Config.MaxDelay];
 // meanwhile also the right credential gets 429. An address from which nothing failed
 // for [Config.Memory] is forgotten. If all addresses together fail more often than
@@ -14,11 +15,13 @@ package guard
 import (
 	"cmp"
 	"container/list"
+	"hash/maphash"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -52,9 +55,11 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Guard counts failed attempts. It is safe for concurrent use.
+// Guard counts failed attempts. It is safe for concurrent use. A nil Guard lets every
+// attempt through.
 type Guard struct {
 	config  Config
+	seed    maphash.Seed
 	refused *prometheus.CounterVec
 	waiting *prometheus.CounterVec
 
@@ -71,6 +76,7 @@ type address struct {
 	until     time.Time // no attempt is looked at before
 	succeeded time.Time
 	seen      time.Time
+	tried     [8]uint64 // hashes of the last different credentials that failed
 }
 
 // New returns a guard. It fails only if the metrics cannot be registered.
@@ -83,7 +89,7 @@ func New(config Config) (*Guard, error) {
 	config.MaxAddresses = cmp.Or(config.MaxAddresses, 10_000)
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	g := &Guard{
-		config: config, addresses: map[netip.Prefix]*list.Element{}, order: list.New(),
+		config: config, seed: maphash.MakeSeed(), addresses: map[netip.Prefix]*list.Element{}, order: list.New(),
 		total: rate.NewLimiter(rate.Limit(config.TotalRate), max(1, int(2*config.TotalRate))),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_credentials_refused_total",
@@ -107,6 +113,9 @@ func New(config Config) (*Guard, error) {
 // Wait returns how long the sender of the request has to wait before its credential is
 // looked at, zero if it need not.
 func (g *Guard) Wait(r *http.Request, endpoint string) time.Duration {
+	if g == nil {
+		return 0
+	}
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,14 +131,24 @@ func (g *Guard) Wait(r *http.Request, endpoint string) time.Duration {
 	return 0
 }
 
-// Failed notes that the credential of the request was missing or not valid.
-func (g *Guard) Failed(r *http.Request, endpoint string) {
+// Failed notes that the credential of the request was missing, which is the empty one,
+// or not valid.
+func (g *Guard) Failed(r *http.Request, endpoint, credential string) {
+	if g == nil {
+		return
+	}
 	now := time.Now()
+	hash := maphash.String(g.seed, credential)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused.WithLabelValues(endpoint).Inc()
-	g.total.AllowN(now, 1)
 	a := g.remember(prefixOf(r.RemoteAddr), now)
+	if slices.Contains(a.tried[:], hash) {
+		return
+	}
+	copy(a.tried[1:], a.tried[:])
+	a.tried[0] = hash
+	g.total.AllowN(now, 1)
 	a.failures++
 	if a.failures <= g.config.Free {
 		return
@@ -146,6 +165,9 @@ func (g *Guard) Failed(r *http.Request, endpoint string) {
 // Succeeded notes that the credential of the request was valid. The failures of its
 // address count no more.
 func (g *Guard) Succeeded(r *http.Request) {
+	if g == nil {
+		return
+	}
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,33 @@ func from(address string) *http.Request {
 	return r
 }
 
+var guesses atomic.Int64
+
+// fail has another wrong credential fail.
+func fail(g *guard.Guard, r *http.Request, endpoint string) {
+	g.Failed(r, endpoint, fmt.Sprint(guesses.Add(1)))
+}
+
+func TestAProgramThatRepeatsOneCredentialDoesNotGuess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, guard.Config{})
+		r := from("192.0.2.1:1000")
+		for range 1000 {
+			g.Failed(r, "agent", "revoked")
+			g.Failed(r, "agent", "")
+		}
+		require.Zero(t, g.Wait(r, "agent"))
+		for range 6 {
+			fail(g, r, "agent")
+		}
+		require.NotZero(t, g.Wait(r, "agent"))
+	})
+	var none *guard.Guard
+	fail(none, from("192.0.2.1:1"), "agent")
+	none.Succeeded(from("192.0.2.1:1"))
+	require.Zero(t, none.Wait(from("192.0.2.1:1"), "agent"))
+}
+
 func newGuard(t *testing.T, config guard.Config) *guard.Guard {
 	t.Helper()
 	g, err := guard.New(config)
@@ -38,12 +66,12 @@ func TestAnAddressWaitsLongerAfterEachFailure(t *testing.T) {
 		r := from("192.0.2.1:1000")
 		for range 5 {
 			require.Zero(t, g.Wait(r, "admin"))
-			g.Failed(r, "admin")
+			fail(g, r, "admin")
 		}
 		var waits []time.Duration
 		for range 12 {
 			require.Zero(t, g.Wait(r, "admin"))
-			g.Failed(r, "admin")
+			fail(g, r, "admin")
 			wait := g.Wait(from("192.0.2.1:2000"), "admin")
 			waits = append(waits, wait)
 			time.Sleep(wait)
@@ -52,9 +80,9 @@ func TestAnAddressWaitsLongerAfterEachFailure(t *testing.T) {
 		require.Equal(t, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 256 * s, 300 * s, 300 * s, 300 * s}, waits)
 		require.Zero(t, g.Wait(from("192.0.2.2:1000"), "admin"), "another address")
 
-		g.Failed(r, "admin")
+		fail(g, r, "admin")
 		time.Sleep(15 * time.Minute)
-		g.Failed(r, "admin")
+		fail(g, r, "admin")
 		require.Zero(t, g.Wait(r, "admin"), "it was forgotten")
 	})
 }
@@ -65,7 +93,7 @@ func TestASuccessEndsTheCount(t *testing.T) {
 		r := from("192.0.2.1:1000")
 		for range 20 {
 			for range 5 {
-				g.Failed(r, "admin")
+				fail(g, r, "admin")
 			}
 			require.Zero(t, g.Wait(r, "admin"))
 			g.Succeeded(r)
@@ -82,7 +110,7 @@ func TestManyAddressesTogetherAreLimitedAndThoseThatSucceedGoOn(t *testing.T) {
 		for i := range 10_000 { // for 10 seconds
 			r := from(fmt.Sprintf("198.51.%d.%d:1", i/250, i%250))
 			if g.Wait(r, "login") == 0 {
-				g.Failed(r, "login")
+				fail(g, r, "login")
 				tried++
 			}
 			require.Zero(t, g.Wait(good, "login"))
@@ -91,7 +119,7 @@ func TestManyAddressesTogetherAreLimitedAndThoseThatSucceedGoOn(t *testing.T) {
 		require.Greater(t, tried, 100)
 		require.Less(t, tried, 130, "20 at once, and 10 a second")
 		for g.Wait(from("203.0.113.1:1"), "login") == 0 {
-			g.Failed(from("203.0.113.2:1"), "login")
+			fail(g, from("203.0.113.2:1"), "login")
 		}
 		require.Equal(t, time.Second, g.Wait(from("203.0.113.1:1"), "login"))
 		time.Sleep(time.Second)
@@ -103,12 +131,12 @@ func TestANetworkOfIPv6IsOneAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, guard.Config{})
 		for i := range 6 {
-			g.Failed(from(fmt.Sprintf("[2001:db8::%d]:1", i)), "admin")
+			fail(g, from(fmt.Sprintf("[2001:db8::%d]:1", i)), "admin")
 		}
 		require.NotZero(t, g.Wait(from("[2001:db8::ffff]:1"), "admin"))
 		require.Zero(t, g.Wait(from("[2001:db8:0:1::1]:1"), "admin"))
 		for range 6 {
-			g.Failed(from("[::ffff:192.0.2.1]:1"), "admin")
+			fail(g, from("[::ffff:192.0.2.1]:1"), "admin")
 		}
 		require.NotZero(t, g.Wait(from("192.0.2.1:1"), "admin"))
 		require.Zero(t, g.Wait(from("192.0.2.2:1"), "admin"))
@@ -120,13 +148,13 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		g := newGuard(t, guard.Config{MaxAddresses: 10, TotalRate: 1e6})
 		first := from("192.0.2.1:1")
 		for range 6 {
-			g.Failed(first, "admin")
+			fail(g, first, "admin")
 		}
 		for i := range 9 {
-			g.Failed(from(fmt.Sprintf("198.51.100.%d:1", i)), "admin")
+			fail(g, from(fmt.Sprintf("198.51.100.%d:1", i)), "admin")
 		}
 		require.NotZero(t, g.Wait(first, "admin"))
-		g.Failed(from("203.0.113.1:1"), "admin")
+		fail(g, from("203.0.113.1:1"), "admin")
 		require.Zero(t, g.Wait(first, "admin"), "the one that was silent for the longest time")
 	})
 }
@@ -138,7 +166,7 @@ func TestGuessingIsCountedAndLoggedWithItsAddress(t *testing.T) {
 		g := newGuard(t, guard.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: registry})
 		r := from("192.0.2.7:1000")
 		for range 6 {
-			g.Failed(r, "login")
+			fail(g, r, "login")
 		}
 		g.Wait(r, "admin")
 		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())

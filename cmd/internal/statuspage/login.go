@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -29,10 +30,17 @@ type visitor struct {
 func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			if token, ok := tokens.Bearer(r.Header); ok && tokens.Same(token, p.token) {
+			if wait := p.guard.Wait(r, "page"); wait > 0 {
+				guard.Refuse(w, wait)
+				return
+			}
+			token, ok := tokens.Bearer(r.Header)
+			if ok && tokens.Same(token, p.token) {
+				p.guard.Succeeded(r)
 				next(w, r, visitor{})
 				return
 			}
+			p.guard.Failed(r, "page", token)
 			p.logger.WarnContext(r.Context(), "status page refused", slog.String("from", r.RemoteAddr))
 			unauthorized(w)
 			return
@@ -85,8 +93,14 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
+	if wait := p.guard.Wait(r, "login"); wait > 0 {
+		guard.Refuse(w, wait)
+		return
+	}
 	// Of the body alone: a URL with a token ends up in logs.
-	if !tokens.Same(strings.TrimSpace(r.PostForm.Get("token")), p.token) {
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	if !tokens.Same(token, p.token) {
+		p.guard.Failed(r, "login", token)
 		p.logger.WarnContext(r.Context(), "login refused", slog.String("from", r.RemoteAddr))
 		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
 		return
@@ -98,6 +112,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, "login", err)
 		return
 	}
+	p.guard.Succeeded(r)
 	p.logger.InfoContext(r.Context(), "login", slog.String("from", r.RemoteAddr))
 	p.setCookie(w, r, secret, sessionAge)
 	http.Redirect(w, r, Path, http.StatusSeeOther)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -60,6 +61,8 @@ type Config struct {
 	// MaxViewers is how many may watch at once; others are told to come back.
 	// Zero: 100.
 	MaxViewers int
+	// Guard slows down those that guess the token. Nil: nothing does.
+	Guard *guard.Guard
 	// Logger gets a line for each login, refused or not, and for each failure.
 	// Nil: nothing is logged.
 	Logger *slog.Logger
@@ -71,6 +74,7 @@ type Config struct {
 // while it is being looked at. It is safe for concurrent use.
 type Page struct {
 	token     string
+	guard     *guard.Guard
 	sessions  *sessions
 	feed      *feed
 	heartbeat time.Duration
@@ -94,6 +98,7 @@ func New(config Config) (*Page, error) {
 	}
 	p := &Page{
 		token:     config.AdminToken,
+		guard:     config.Guard,
 		sessions:  &sessions{db: config.Database, key: []byte(config.AdminToken)},
 		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),

@@ -13,6 +13,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"strings"
 )
@@ -23,6 +25,43 @@ const MinBytes = 16
 
 // ErrUnknown is a token that is not, or no longer, valid.
 var ErrUnknown = errors.New("unknown token")
+
+// minBits is the entropy below which a token that an operator chose can be guessed.
+const minBits = 128
+
+// Weak returns why a token that an operator chose can be guessed, nil if it can not: if
+// it was drawn at random from the characters that it consists of, it has at least 128
+// bits. Words are not recognised. The error does not repeat the token.
+func Weak(token string) error {
+	if len(token) < MinBytes {
+		return fmt.Errorf("it has %d bytes, at least %d are needed", len(token), MinBytes)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("it has spaces or characters outside ASCII")
+	}
+	size := alphabet(token)
+	if bits := float64(period(token)) * math.Log2(size); bits < minBits {
+		return fmt.Errorf("its %d characters of an alphabet of %.0f have %.0f bits of entropy at most, %d are needed: make one with openssl rand -hex 32", len(token), size, bits, minBits)
+	}
+	return nil
+}
+
+// alphabet returns how many characters those of the token may be drawn from.
+func alphabet(token string) float64 {
+	only := func(set string) bool { return strings.Trim(token, set) == "" }
+	const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for _, set := range []string{digits, digits + "abcdef", digits + "ABCDEF", lower, upper, lower + digits, upper + digits, lower + upper, lower + upper + digits, lower + upper + digits + "-_+/="} {
+		if only(set) {
+			return float64(len(set))
+		}
+	}
+	return '~' - ' '
+}
+
+// period returns the length of the shortest text that the token is a repetition of.
+func period(token string) int {
+	return strings.Index((token + token)[1:], token) + 1
+}
 
 // New returns a token and its hash.
 func New() (token, hash string) {

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,34 @@ func TestATokenIsNewEachTimeAndMatchesItsHashAlone(t *testing.T) {
 	for _, other := range []string{b, "", a + "x", a[1:]} {
 		require.False(t, tokens.Same(a, other))
 	}
+}
+
+func TestATokenThatCanBeGuessedIsWeak(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		token, hash := tokens.New()
+		require.NoError(t, tokens.Weak(token))
+		require.NoError(t, tokens.Weak(hash))
+		require.NoError(t, tokens.Weak(hash[:32]), "128 bits in hexadecimal form")
+	}
+	for token, why := range map[string]string{
+		"":                                  "0 bytes",
+		"short":                             "5 bytes",
+		"0123456789abcdef":                  "64 bits",
+		"12345678901234567890123456":        "alphabet of 10",
+		"abcdefghijklmnopqrstuvwxyz":        "122 bits",
+		strings.Repeat("a", 1000):           "have 4 bits",
+		strings.Repeat("Sesame-0", 100):     "48 bits",
+		"0123456789abcdef 0123456789abcdef": "spaces",
+		"ä" + strings.Repeat("x", 100):      "ASCII",
+	} {
+		err := tokens.Weak(token)
+		require.ErrorContains(t, err, why)
+		if token != "" {
+			require.NotContains(t, err.Error(), token)
+		}
+	}
+	require.NoError(t, tokens.Weak("the-admin-token-of-the-tests"))
 }
 
 func TestABearerIsTheTokenOfThatScheme(t *testing.T) {

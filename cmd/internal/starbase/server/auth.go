@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -14,25 +16,35 @@ import (
 type agentKey struct{}
 
 func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error {
+	if wait := s.guard.Wait(r, "admin"); wait > 0 {
+		return errTooManyAttempts(w, wait)
+	}
 	token, ok := tokens.Bearer(r.Header)
 	if !ok || !tokens.Same(token, s.admin) {
+		s.guard.Failed(r, "admin", token)
 		return errUnauthorized(w)
 	}
+	s.guard.Succeeded(r)
 	return dispatch(s.adminMux, w, r)
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
+	if wait := s.guard.Wait(r, "cluster"); wait > 0 {
+		return errTooManyAttempts(w, wait)
+	}
 	token, ok := tokens.Bearer(r.Header)
-	if !ok {
-		return errUnauthorized(w)
+	clusterID, err := "", tokens.ErrUnknown
+	if ok {
+		clusterID, err = s.store.Authenticate(r.Context(), token)
 	}
-	clusterID, err := s.store.Authenticate(r.Context(), token)
-	if errors.Is(err, tokens.ErrUnknown) {
+	switch {
+	case errors.Is(err, tokens.ErrUnknown):
+		s.guard.Failed(r, "cluster", token)
 		return errUnauthorized(w)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
+	s.guard.Succeeded(r)
 	return dispatch(s.agentMux, w, r.WithContext(context.WithValue(r.Context(), agentKey{}, clusterID)))
 }
 
@@ -58,6 +70,11 @@ func (s *Server) ownCluster(handle adminapi.Handler) adminapi.Handler {
 		}
 		return &adminapi.Error{Status: http.StatusForbidden, Code: "forbidden", Message: "the token belongs to another cluster"}
 	}
+}
+
+func errTooManyAttempts(w http.ResponseWriter, wait time.Duration) error {
+	w.Header().Set("Retry-After", guard.RetryAfter(wait))
+	return &adminapi.Error{Status: http.StatusTooManyRequests, Code: "too_many_attempts", Message: "too many tokens that are not valid came from this address; wait"}
 }
 
 func errUnauthorized(w http.ResponseWriter) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -35,6 +36,8 @@ type Config struct {
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
 	AdminConditions []adminapi.Condition
+	// Guard slows down those that guess tokens. Nil: nothing does.
+	Guard *guard.Guard
 	// Logger gets a line for each change, each refusal and each failure, and
 	// on level debug for each request. Tokens and bodies are never logged.
 	// Nil: nothing is logged.
@@ -50,6 +53,7 @@ type Server struct {
 	store    *Store
 	api      *adminapi.API
 	admin    string
+	guard    *guard.Guard
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -72,6 +76,7 @@ func New(config Config) (*Server, error) {
 		store:  config.Store,
 		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
 		admin:  config.AdminToken,
+		guard:  config.Guard,
 		logger: logger,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",

@@ -1,0 +1,109 @@
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clientFrom connects from an address of the loopback network.
+func clientFrom(t *testing.T, address string) *http.Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// TestGuessingIsSlowedDownAtEachEntrance has somebody try tokens at each place that takes
+// one, each time from another address.
+func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
+	base := "http://" + p.address
+	form := func(token string) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/status/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return r
+	}
+	with := func(method, path, body string) func(string) *http.Request {
+		return func(token string) *http.Request {
+			r, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+			require.NoError(t, err)
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+			return r
+		}
+	}
+	last := 1
+	for endpoint, attempt := range map[string]func(token string) *http.Request{
+		"admin":   with(http.MethodGet, "/api/v1/admin/clusters", ""),
+		"cluster": with(http.MethodGet, "/api/v1/clusters/"+clusterID+"/desired-state", ""),
+		"region":  with(http.MethodPost, "/ctrl.v1.ClusterService/Heartbeat", "{}"),
+		"page":    with(http.MethodGet, "/status", ""),
+		"login":   form,
+	} {
+		last++
+		client := clientFrom(t, fmt.Sprintf("127.0.0.%d", last))
+		send := func(r *http.Request) *http.Response {
+			response, err := client.Do(r)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			return response
+		}
+		for range 100 {
+			require.Equal(t, http.StatusUnauthorized, send(attempt("revoked")).StatusCode, "%s: one token again and again", endpoint)
+		}
+		for n := range 5 {
+			require.Equal(t, http.StatusUnauthorized, send(attempt(fmt.Sprint("guess-", n))).StatusCode, endpoint)
+		}
+		for _, token := range []string{"guess", adminToken} {
+			refused := send(attempt(token))
+			require.Equal(t, http.StatusTooManyRequests, refused.StatusCode, "%s: also the right one", endpoint)
+			require.Equal(t, "1", refused.Header.Get("Retry-After"), endpoint)
+		}
+		_, metrics := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
+		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q} 105\n", endpoint))
+		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_attempts_delayed_total{endpoint=%q,limit=\"address\"} 2\n", endpoint))
+	}
+	status, _ := request(t, http.DefaultClient, http.MethodGet, base+"/api/v1/admin/clusters", adminToken, "")
+	require.Equal(t, http.StatusOK, status, "another address")
+	require.NoError(t, p.command.Process.Kill())
+	log := (<-p.ended).stderr
+	for n := 2; n <= last; n++ {
+		require.Contains(t, log, fmt.Sprintf("127.0.0.%d/32", n))
+	}
+	require.NotContains(t, log, "guess-")
+	require.NotContains(t, log, adminToken)
+}
+
+func TestAnAdministratorsTokenIsThatOfNoAgent(t *testing.T) {
+	program, token := binary(t), writeFile(t, adminToken)
+	database := filepath.Join(t.TempDir(), "db")
+	got := execute(t, program, nil, "--database", database, "--admin-token-file", token, "--agent-token-file", writeFile(t, adminToken))
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr, "--agent-token-file: has the token of the administrators")
+
+	p := serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", database, "--admin-token-file", token)
+	for path, body := range map[string]string{"clusters/" + clusterID: `{"region":"nyc3"}`, "regions/eu": `{"name":"eu-1","platform":"aws"}`} {
+		status, answer := request(t, http.DefaultClient, http.MethodPut, "http://"+p.address+"/api/v1/admin/"+path, adminToken, body)
+		require.Equal(t, http.StatusCreated, status, answer)
+		_, agents, _ := strings.Cut(answer, `"token":"`)
+		agents, _, _ = strings.Cut(agents, `"`)
+		got := execute(t, program, nil, "--listen", "127.0.0.1:0", "--database", database, "--admin-token-file", writeFile(t, agents))
+		require.Equal(t, 2, got.code, got.stderr)
+		require.Contains(t, got.stderr, "--admin-token-file: has the token of the agent of")
+		require.NotContains(t, got.stderr, agents)
+	}
+	require.NoError(t, p.command.Process.Kill())
+	<-p.ended
+}

@@ -49,9 +49,9 @@ type Service struct {
 	streams *prometheus.GaugeVec
 	reports *prometheus.HistogramVec
 	open    openStreams
-	// shelves has a shelf for each region and collection.
-	shelves sync.Map
-	codec   codec
+	// caches has a cache for each region and collection.
+	caches sync.Map
+	codec  codec
 	// patience is set by tests; zero stands for defaultPatience.
 	patience time.Duration
 }
@@ -211,7 +211,7 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 	return nil
 }
 
-// internal logs err, which the agent is not told.
+// internal logs err, which the agent is not sent.
 func (s *Service) internal(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return connect.NewError(connect.CodeCanceled, ctx.Err())

@@ -48,10 +48,10 @@ type resumed interface {
 	GetMark() string
 }
 
-// told is what was sent of a stream.
-type told struct {
+// sent is what was sent of a stream.
+type sent struct {
 	region, collection string
-	shelf              *shelf
+	cache              *cache
 	applies, deletes   prometheus.Counter
 	count              uint64
 	sum                hash.Hash
@@ -87,8 +87,8 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	defer open.Dec()
 	s.open.add(c.Name, 1)
 	defer s.open.add(c.Name, -1)
-	sent := told{
-		region: c.Name, collection: collection, shelf: s.shelf(c.Name, collection), sum: sha256.New(),
+	sent := sent{
+		region: c.Name, collection: collection, cache: s.cache(c.Name, collection), sum: sha256.New(),
 		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
 	}
 	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) (err error) {
@@ -139,15 +139,15 @@ type rendered struct {
 
 // message returns the message of one item, and nil if there is none. What
 // cannot be sent is said and passed over, so that it holds up nothing.
-func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *told) state {
+func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *sent) state {
 	if i.Deleted {
-		sent.shelf.put(i.ID, &rendered{})
+		sent.cache.put(i.ID, &rendered{})
 		return nil
 	}
-	r := sent.shelf.get(i.ID)
+	r := sent.cache.get(i.ID)
 	if r == nil || r.epoch != epoch || r.version != i.Version {
 		r = render(sent.collection, epoch, i)
-		sent.shelf.put(i.ID, r)
+		sent.cache.put(i.ID, r)
 	}
 	if r.reason != "" {
 		s.skipped.WithLabelValues(sent.collection, r.reason).Inc()
@@ -190,21 +190,21 @@ func render(collection, epoch string, i statesync.Item) *rendered {
 	return r
 }
 
-// shelf remembers the newest of each resource of one region and collection, which
+// cache remembers the newest of each resource of one region and collection, which
 // every stream wants.
-type shelf struct {
+type cache struct {
 	codec *codec
 
 	mu   sync.RWMutex
 	byID map[string]*rendered
 }
 
-func (s *Service) shelf(region, collection string) *shelf {
-	found, _ := s.shelves.LoadOrStore([2]string{region, collection}, &shelf{codec: &s.codec, byID: map[string]*rendered{}})
-	return found.(*shelf) //nolint:forcetypeassert // nothing else is stored
+func (s *Service) cache(region, collection string) *cache {
+	found, _ := s.caches.LoadOrStore([2]string{region, collection}, &cache{codec: &s.codec, byID: map[string]*rendered{}})
+	return found.(*cache) //nolint:forcetypeassert // nothing else is stored
 }
 
-func (s *shelf) get(id string) *rendered {
+func (s *cache) get(id string) *rendered {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byID[id]
@@ -213,7 +213,7 @@ func (s *shelf) get(id string) *rendered {
 // put replaces what is remembered; without a version, by nothing. The codec
 // follows under the same lock: of two streams that render one item at once, it
 // would keep for ever what only the slower one has.
-func (s *shelf) put(id string, r *rendered) {
+func (s *cache) put(id string, r *rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.byID[id]; known != nil {
@@ -227,7 +227,7 @@ func (s *shelf) put(id string, r *rendered) {
 	s.codec.remember(r.message)
 }
 
-// ended turns why a stream ended into what the agent is told.
+// ended turns why a stream ended into what the agent is sent.
 func (s *Service) ended(ctx context.Context, err error) error {
 	var end *statesync.EndError
 	var failure *connect.Error

@@ -27,7 +27,7 @@ type reading struct {
 	at, last, head uint64
 	// list is true until the list is complete.
 	list       bool
-	ledger     *ledger
+	contents   *contents
 	transcript *transcript
 }
 
@@ -52,15 +52,15 @@ func (r *reading) begin(epoch string, head uint64) error {
 func (r *reading) tell(f statesync.Frame) error {
 	r.head = max(r.head, f.Version)
 	f.Epoch, f.After, f.Head = r.epoch, r.at, r.head
-	if r.ledger != nil {
+	if r.contents != nil {
 		for _, i := range f.Items {
-			r.ledger.put(i)
+			r.contents.put(i)
 		}
 		// Before the reader has it: should it refuse, the two disagree, and it
 		// has to list anew.
-		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: f.Version}
+		r.contents.cursor = statesync.Cursor{Epoch: r.epoch, Version: f.Version}
 		if f.Type != statesync.FrameItems {
-			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest
+			f.Count, f.Digest = len(r.contents.live), r.contents.digest
 		}
 	}
 	r.at = f.Version
@@ -150,7 +150,7 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	if !synced {
 		return nil
 	}
-	r.list, r.source.held, r.source.refused = false, r.ledger, statesync.Cursor{}
+	r.list, r.source.held, r.source.refused = false, r.contents, statesync.Cursor{}
 	return r.tell(statesync.Frame{Type: statesync.FrameSynced, Version: version, Mark: mark})
 }
 
@@ -160,7 +160,7 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 	if r.epoch != "" || !r.list || r.source.marked {
 		return nil // it is only slow
 	}
-	r.source.unmarked, r.ledger = true, nil
+	r.source.unmarked, r.contents = true, nil
 	if !r.source.told && r.source.Logger != nil {
 		r.source.told = true
 		r.source.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",

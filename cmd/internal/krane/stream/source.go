@@ -48,7 +48,7 @@ type Source struct {
 	Logger *slog.Logger
 
 	mu   sync.Mutex // one stream at a time
-	held *ledger
+	held *contents
 	// marked is a server that has shown a marker, unmarked one that seems to have
 	// none, of which greatest was seen.
 	marked, unmarked, told bool
@@ -77,12 +77,12 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 			return err
 		}
 	case r.list:
-		r.ledger = newLedger()
+		r.contents = newContents()
 	case s.held == nil || s.held.cursor != (statesync.Cursor{Epoch: from.Epoch, Version: from.Version}):
 		// What the reader has is not known here, so nothing could be proven.
 		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: from}
 	default:
-		r.ledger = s.held
+		r.contents = s.held
 		if err := r.begin(from.Epoch, from.Version); err != nil {
 			return err
 		}

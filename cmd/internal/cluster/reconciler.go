@@ -19,18 +19,18 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Keeper keeps the tables and the log of each region together. Set the fields
+// Reconciler keeps the tables and the log of each region together. Set the fields
 // and Start it once. Any number of replicas may run one.
 //
 // The tables are what is wanted. Whoever edits, adds or removes a row by hand
-// passes the log by; the Keeper notices, and appends what is missing. A row that
+// passes the log by; the Reconciler notices, and appends what is missing. A row that
 // vanished is withdrawn: no order to delete goes out, but what it stood for is in
 // no list any more, and agents delete what is absent from two. Of many that
-// vanish at once it withdraws few at a time, see Fewest and Window.
+// vanish at once it withdraws few at a time, see MinWithdrawals and Window.
 //
 // A resource that was archived for Retention, that every agent which lives has
 // dealt with, and of which nothing is reported to run, is purged.
-type Keeper struct {
+type Reconciler struct {
 	// Store is the database. Required.
 	Store *Store
 	// Every is the time between looks. Zero: 1 minute.
@@ -51,10 +51,10 @@ type Keeper struct {
 }
 
 const (
-	// Fewest is how many vanished rows of a region may be withdrawn within
+	// MinWithdrawals is how many vanished rows of a region may be withdrawn within
 	// Window, or a tenth of what the region has, if that is more.
-	Fewest = 5
-	tenth  = 10
+	MinWithdrawals = 5
+	tenth          = 10
 	// Window is that time: the one in which agents limit their deletions.
 	Window = 5 * time.Minute
 	// lease is how long an agent that fell silent is waited for.
@@ -63,36 +63,36 @@ const (
 
 // Start looks now and then until ctx ends. It returns an error only if the
 // metrics cannot be registered.
-func (k *Keeper) Start(ctx context.Context) error {
-	k.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
+func (r *Reconciler) Start(ctx context.Context) error {
+	r.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "trueup_controlplane_rows_kept_total",
 		Help: "Rows of wanted state brought together with the log, by resource type and what was done: appended, withdrawn, held (too many vanished at once) or purged.",
 	}, []string{"resource_type", "result"})
-	if k.Registerer != nil {
-		if err := k.Registerer.Register(k.rows); err != nil {
+	if r.Registerer != nil {
+		if err := r.Registerer.Register(r.rows); err != nil {
 			return err
 		}
 	}
 	loop := &reconcile.Loop{
-		Name: "keeper", Interval: cmp.Or(k.Every, time.Minute), Jitter: 0.1, Logger: k.logger(),
-		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, k.Look(ctx) }),
+		Name: "reconciler", Interval: cmp.Or(r.Every, time.Minute), Jitter: 0.1, Logger: r.logger(),
+		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, r.Pass(ctx) }),
 	}
 	return loop.Start(ctx)
 }
 
-func (k *Keeper) logger() *slog.Logger { return cmp.Or(k.Logger, slog.New(slog.DiscardHandler)) }
+func (r *Reconciler) logger() *slog.Logger { return cmp.Or(r.Logger, slog.New(slog.DiscardHandler)) }
 
 // Look looks once at every region. One that fails does not hold up the others.
 // Only one Look may run at a time.
-func (k *Keeper) Look(ctx context.Context) error {
-	regions, err := k.Store.Regions(ctx)
+func (r *Reconciler) Pass(ctx context.Context) error {
+	regions, err := r.Store.Regions(ctx)
 	if err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	first := map[string]contents{}
 	var errs []error
 	for _, region := range regions {
-		found, err := k.Store.contents(ctx, region)
+		found, err := r.Store.contents(ctx, region)
 		switch {
 		case errors.Is(err, ErrUnknownRegion), errors.Is(err, statesync.ErrUnknownScope):
 			continue // not the region that its log was made for, or without a log yet
@@ -103,7 +103,7 @@ func (k *Keeper) Look(ctx context.Context) error {
 		first[region.ID] = found
 	}
 	for _, region := range regions {
-		if err := k.keep(ctx, region, first[region.ID]); err != nil {
+		if err := r.reconcile(ctx, region, first[region.ID]); err != nil {
 			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
 		}
 	}
@@ -111,16 +111,16 @@ func (k *Keeper) Look(ctx context.Context) error {
 }
 
 // keep mends what differs now as it did at first, and purges.
-func (k *Keeper) keep(ctx context.Context, region Region, first contents) error {
+func (r *Reconciler) reconcile(ctx context.Context, region Region, first contents) error {
 	different := first.differences()
 	differences := maps.Clone(different)
 	if len(differences) > 0 {
 		select {
-		case <-time.After(cmp.Or(k.Settle, 5*time.Second)):
+		case <-time.After(cmp.Or(r.Settle, 5*time.Second)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		second, err := k.Store.contents(ctx, region)
+		second, err := r.Store.contents(ctx, region)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 		maps.DeleteFunc(differences, func(key statesync.Key, d difference) bool { return still[key] != d })
 	}
 	var errs []error
-	allowed := k.allowed(region.ID, first)
+	allowed := r.allowed(region.ID, first)
 	for _, key := range slices.SortedFunc(maps.Keys(differences), compareKeys) {
 		d := differences[key]
 		result := "appended"
@@ -138,56 +138,56 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 				result = "held"
 			}
 		}
-		log := k.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
+		log := r.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
 		if result == "held" {
 			log.ErrorContext(ctx, "row vanished, as did many others: withdrawn later")
-			k.count(key, result)
+			r.count(key, result)
 			continue
 		}
-		done, err := k.Store.mend(ctx, region, key, d.row)
+		done, err := r.Store.mend(ctx, region, key, d.row)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s/%s: %w", key.Collection, key.ID, err))
 		}
 		if done {
 			log.WarnContext(ctx, "row was changed without the log")
-			k.count(key, result)
+			r.count(key, result)
 			if result == "withdrawn" {
-				k.withdrawn[region.ID] = append(k.withdrawn[region.ID], time.Now())
+				r.withdrawn[region.ID] = append(r.withdrawn[region.ID], time.Now())
 			}
 		}
 	}
-	for _, key := range first.archived(time.Now().Add(-cmp.Or(k.Retention, 7*24*time.Hour)), different) {
-		done, err := k.Store.purge(ctx, region, key, first.rows[key])
+	for _, key := range first.archived(time.Now().Add(-cmp.Or(r.Retention, 7*24*time.Hour)), different) {
+		done, err := r.Store.purge(ctx, region, key, first.rows[key])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("purge %s/%s: %w", key.Collection, key.ID, err))
 		}
 		if done {
-			k.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
-			k.count(key, "purged")
+			r.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
+			r.count(key, "purged")
 		}
 	}
-	k.Store.Database.Log.Wake()
+	r.Store.Database.Log.Wake()
 	return errors.Join(errs...)
 }
 
 // allowed returns how many rows of the region may be withdrawn now.
-func (k *Keeper) allowed(regionID string, c contents) int {
-	if k.withdrawn == nil {
-		k.withdrawn = map[string][]time.Time{}
+func (r *Reconciler) allowed(regionID string, c contents) int {
+	if r.withdrawn == nil {
+		r.withdrawn = map[string][]time.Time{}
 	}
-	k.withdrawn[regionID] = slices.DeleteFunc(k.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
+	r.withdrawn[regionID] = slices.DeleteFunc(r.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
 	live := 0
 	for _, i := range c.items {
 		if !i.Deleted {
 			live++
 		}
 	}
-	return max(Fewest, live/tenth) - len(k.withdrawn[regionID])
+	return max(MinWithdrawals, live/tenth) - len(r.withdrawn[regionID])
 }
 
-func (k *Keeper) count(key statesync.Key, result string) {
-	if k.rows != nil {
-		k.rows.WithLabelValues(key.Collection, result).Inc()
+func (r *Reconciler) count(key statesync.Key, result string) {
+	if r.rows != nil {
+		r.rows.WithLabelValues(key.Collection, result).Inc()
 	}
 }
 
@@ -281,8 +281,10 @@ func (s *Store) contents(ctx context.Context, region Region) (c contents, err er
 		}
 		more = page.More
 		c.horizon = statesync.Horizon(page.Position, readers, now, lease)
-		told := func(r statesync.Reader) bool { return r.Alive(now, lease) && r.Applied.Epoch == page.Epoch }
-		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, told) {
+		reported := func(reader statesync.Reader) bool {
+			return reader.Alive(now, lease) && reader.Applied.Epoch == page.Epoch
+		}
+		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, reported) {
 			c.horizon = 0 // an agent that lives does not say how far it is
 		}
 	}

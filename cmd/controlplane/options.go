@@ -151,7 +151,7 @@ func (o options) checkAddresses() error {
 	return nil
 }
 
-// openDatabase opens what --database says. Its errors do not repeat a value
+// openDatabase opens the database of --database. Its errors never repeat a value
 // that may carry a password.
 func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	scheme, rest, isURL := strings.Cut(o.database, "://")
@@ -206,8 +206,8 @@ func (o options) tls() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// Read anew for each connection, so that a renewed certificate is
-		// used without a restart.
+		// Read again for each connection: a renewed certificate is used without a
+		// restart.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
 			if err != nil {

@@ -19,26 +19,26 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Reconciler keeps the tables and the log of each region together. Set the fields
-// and Start it once. Any number of replicas may run one.
+// Reconciler makes the log of each region match its tables. Set the fields and
+// Start it once. Any number of replicas may run one.
 //
-// The tables are what is wanted. Whoever edits, adds or removes a row by hand
-// passes the log by; the Reconciler notices, and appends what is missing. A row that
-// vanished is withdrawn: no order to delete goes out, but what it stood for is in
-// no list any more, and agents delete what is absent from two. Of many that
-// vanish at once it withdraws few at a time, see MinWithdrawals and Window.
+// The tables decide. A row that is edited, added or removed by hand bypasses the
+// log; the Reconciler finds it and appends the missing item. A row that vanished is
+// withdrawn: no order to delete is sent, but the resource is in no list any more,
+// and agents delete what is absent from two lists. Of many rows that vanish at once
+// few are withdrawn at a time, see MinWithdrawals and Window.
 //
-// A resource that was archived for Retention, that every agent which lives has
-// dealt with, and of which nothing is reported to run, is purged.
+// A resource is purged when it was archived for Retention, every live agent has
+// applied its removal, and no instance of it is reported.
 type Reconciler struct {
 	// Store is the database. Required.
 	Store *Store
-	// Every is the time between looks. Zero: 1 minute.
+	// Every is the time between passes. Zero: 1 minute.
 	Every time.Duration
 	// Settle is how long tables and log must differ in the same way: a change
 	// is not in the log at once. Zero: 5 s.
 	Settle time.Duration
-	// Retention is how long an archived resource is kept at least. Zero: 7 days.
+	// Retention is the minimum time that an archived resource is kept. Zero: 7 days.
 	Retention time.Duration
 	// Logger gets a line for each difference. Nil: nothing is logged.
 	Logger *slog.Logger
@@ -46,23 +46,23 @@ type Reconciler struct {
 	Registerer prometheus.Registerer
 
 	rows *prometheus.CounterVec
-	// withdrawn has when rows of each region were withdrawn, of the last Window.
+	// withdrawn has the times of withdrawals within the last Window, by region.
 	withdrawn map[string][]time.Time
 }
 
 const (
-	// MinWithdrawals is how many vanished rows of a region may be withdrawn within
-	// Window, or a tenth of what the region has, if that is more.
+	// MinWithdrawals is the number of vanished rows of a region that may be
+	// withdrawn within Window, or a tenth of the region's live items if that is more.
 	MinWithdrawals = 5
 	tenth          = 10
-	// Window is that time: the one in which agents limit their deletions.
+	// Window is also the time in which agents limit their deletions.
 	Window = 5 * time.Minute
-	// lease is how long an agent that fell silent is waited for.
+	// lease is how long a silent agent counts as alive.
 	lease = 24 * time.Hour
 )
 
-// Start looks now and then until ctx ends. It returns an error only if the
-// metrics cannot be registered.
+// Start runs a pass every so often until ctx ends. It returns an error only if
+// the metrics cannot be registered.
 func (r *Reconciler) Start(ctx context.Context) error {
 	r.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "trueup_controlplane_rows_kept_total",
@@ -82,8 +82,8 @@ func (r *Reconciler) Start(ctx context.Context) error {
 
 func (r *Reconciler) logger() *slog.Logger { return cmp.Or(r.Logger, slog.New(slog.DiscardHandler)) }
 
-// Look looks once at every region. One that fails does not hold up the others.
-// Only one Look may run at a time.
+// Pass compares every region once. A region that fails does not hold up the
+// others. Only one Pass may run at a time.
 func (r *Reconciler) Pass(ctx context.Context) error {
 	regions, err := r.Store.Regions(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Reconciler) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keep mends what differs now as it did at first, and purges.
+// reconcile appends what differs now in the same way as in first, and purges.
 func (r *Reconciler) reconcile(ctx context.Context, region Region, first contents) error {
 	different := first.differences()
 	differences := maps.Clone(different)
@@ -201,7 +201,7 @@ type row struct {
 	updatedAt   int64
 }
 
-// value returns what the log is to say of the row.
+// value returns the value of the row's item.
 func (r row) value() (json.RawMessage, error) {
 	if !json.Valid([]byte(r.spec)) {
 		return nil, errors.New("the row's spec is not JSON; put the resource anew")
@@ -216,7 +216,7 @@ type contents struct {
 	horizon uint64
 }
 
-// difference is a row that the log does not tell.
+// difference is a row without its item in the log.
 type difference struct {
 	row     row
 	version uint64
@@ -226,7 +226,7 @@ func (c contents) differences() map[statesync.Key]difference {
 	found := map[statesync.Key]difference{}
 	for key, row := range c.rows {
 		i := c.items[key]
-		// A row that cannot be told differs, and mend says why.
+		// A row that has no value differs; mend returns why.
 		if value, err := row.value(); err != nil || i.Deleted || !bytes.Equal(value, i.Value) {
 			found[key] = difference{row, i.Version}
 		}
@@ -239,8 +239,8 @@ func (c contents) differences() map[statesync.Key]difference {
 	return found
 }
 
-// archived returns what may be purged, of what was last touched before then. What
-// the log does not tell is not.
+// archived returns what may be purged of the rows last touched before then. A row
+// that differs from the log may not.
 func (c contents) archived(then time.Time, different map[statesync.Key]difference) []statesync.Key {
 	var keys []statesync.Key
 	for key, row := range c.rows {
@@ -253,7 +253,7 @@ func (c contents) archived(then time.Time, different map[statesync.Key]differenc
 	return keys
 }
 
-// contents reads the tables first: what is in the log by then is at least as new.
+// contents reads the tables first: the log as read afterwards is at least as new.
 func (s *Store) contents(ctx context.Context, region Region) (c contents, err error) {
 	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}}
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
@@ -285,7 +285,7 @@ func (s *Store) contents(ctx context.Context, region Region) (c contents, err er
 			return reader.Alive(now, lease) && reader.Applied.Epoch == page.Epoch
 		}
 		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, reported) {
-			c.horizon = 0 // an agent that lives does not say how far it is
+			c.horizon = 0 // a live agent reports no position
 		}
 	}
 	return c, nil

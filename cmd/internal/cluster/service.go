@@ -21,10 +21,10 @@ import (
 
 // Config is what a [Service] needs.
 type Config struct {
-	// Database holds the regions and what they are to run. Required. Its Log
-	// must be started by the caller.
+	// Database has the regions and their desired state. Required. Its Log must be
+	// started by the caller.
 	Database *db.Database
-	// Feed tells the database's Log. Required, to be started by the caller.
+	// Feed streams the database's Log. Required, to be started by the caller.
 	Feed *statesync.Server
 	// Bearer is a token that opens every region. Empty: there is none, and each
 	// agent needs the token of its region.
@@ -49,7 +49,7 @@ type Service struct {
 	streams *prometheus.GaugeVec
 	reports *prometheus.HistogramVec
 	open    openStreams
-	// caches has a cache for each region and collection.
+	// caches has a *cache for each region and collection.
 	caches sync.Map
 	codec  codec
 	// patience is set by tests; zero stands for defaultPatience.

@@ -5,9 +5,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-// absence says of a live object that the desired state does not state whether it
-// is named as deleted, or must stay because what was said of it was rejected.
-// The zero absence knows of neither.
+// absence explains why the desired state lacks a live object: it is deleted there,
+// or its service or project was rejected and the object must stay. The zero value
+// explains neither.
 type absence struct {
 	goneServices, rejectedServices map[labelled]bool
 	goneProjects, rejectedProjects map[string]bool

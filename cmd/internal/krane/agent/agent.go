@@ -47,17 +47,17 @@ type Periods struct {
 	Absence time.Duration
 	// Window is the time within which the limit of deletions holds. 5 minutes.
 	Window time.Duration
-	// Resync is the time between looks at each owned workload. 60 s.
+	// Resync is the time between the point queries of each owned workload. 60 s.
 	Resync time.Duration
-	// Report is the time between looks at what runs. 30 s.
+	// Report is the time between checks for unreported changes. 30 s.
 	Report time.Duration
 	// Heartbeat is the time between heartbeats. 30 s.
 	Heartbeat time.Duration
 	// Namespace is how long a namespace must be empty before it is deleted. 10
 	// minutes.
 	Namespace time.Duration
-	// Retry says when a resource that failed is tried again. 1 s, doubled up to a
-	// minute, half as much more or less, 10 times.
+	// Retry is the backoff of a resource that failed. 1 s, doubled up to a minute,
+	// half as much more or less, 10 attempts.
 	Retry reconcile.Backoff
 	// Settle is how long the start waits for the live views. What is not observed by
 	// then is logged, and work on it fails and is retried. 10 s.

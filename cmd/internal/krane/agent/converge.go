@@ -89,7 +89,7 @@ func (c *converger) create(ctx context.Context, e *entry) (changed bool, err err
 	}
 	root := e.resource.rootID(e.key)
 	p := c.parts[e.resource.component]
-	if e.uid == "" && e.resource.component != render.Policy { // which owns nothing
+	if e.uid == "" && e.resource.component != render.Policy { // which owns no object
 		e.uid = p.uid(root)
 	}
 	objects, err := c.render(e, variables)
@@ -112,7 +112,7 @@ func (c *converger) create(ctx context.Context, e *entry) (changed bool, err err
 		if uid == e.uid {
 			return changed, nil
 		}
-		// Now that the root is there, it becomes the owner of the others.
+		// The root exists now and becomes the owner of the others.
 		e.uid = uid
 		if objects, err = c.render(e, variables); err != nil {
 			return changed, reconcile.Terminal(err)

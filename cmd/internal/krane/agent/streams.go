@@ -19,8 +19,8 @@ import (
 type streams struct {
 	alarms  *alarms
 	metrics *metrics
-	// synced is called after each list that was proven complete, and other says
-	// whether the database is another than that of the list before.
+	// synced is called after each list that was proven complete. Other is true when
+	// the epoch is not that of the list before.
 	synced func(collection stream.Collection, s statesync.Snapshot, other bool)
 
 	replicas map[stream.Collection]*statesync.Replica

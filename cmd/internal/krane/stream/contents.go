@@ -8,8 +8,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// contents is what a reader has at a cursor: the version of each live item, and
-// the digest of them all.
+// contents are what a reader has at a cursor: the version of each live item, and
+// the digest of all.
 type contents struct {
 	cursor statesync.Cursor
 	live   map[string]uint64
@@ -46,5 +46,5 @@ func (t *transcript) add(e event) {
 		verb = "delete"
 	}
 	t.count++
-	_, _ = fmt.Fprintf(t.hash, "%s %d %s\n", e.id, e.version, verb) // a hash takes everything
+	_, _ = fmt.Fprintf(t.hash, "%s %d %s\n", e.id, e.version, verb) // a hash never fails
 }

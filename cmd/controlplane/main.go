@@ -1,16 +1,15 @@
-// Command controlplane is the control plane: it holds what every cluster
-// shall look like in a database, lets administrators change it, and serves it
-// to the agents of the clusters.
+// Command controlplane is the control plane: it keeps the desired state of every
+// cluster in a database, lets administrators change it, and serves it to the
+// agents of the clusters.
 //
 // One listener (--listen) answers the API below /api/v1/, ctrl.v1.ClusterService,
 // the page /status for administrators, /healthz and /readyz. A second one
-// (--metrics-listen) answers /metrics, and nothing that needs a credential; empty
-// turns it off. Every flag has an environment variable as fallback:
+// (--metrics-listen) answers /metrics without a credential; empty turns it off. Every flag has an environment variable as fallback:
 // TRUEUP_CONTROLPLANE_ and the name of the flag in capitals with _ for -. /readyz
 // fails while the database cannot be read, or committed changes get no version.
 //
-// Rows of wanted state that somebody changes in the database by hand reach the
-// agents within minutes. What was archived is purged after seven days, once no
+// Rows of desired state that are changed in the database by hand reach the agents
+// within minutes. What was archived is purged after seven days, once no
 // agent needs it.
 //
 // The program ends with code 0 after SIGTERM or SIGINT, 2 when a flag or its

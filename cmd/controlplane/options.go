@@ -123,7 +123,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
-		{Name: "keeper", Starter: &cluster.Keeper{Store: regions, Logger: logger, Registerer: registry}},
+		{Name: "reconciler", Starter: &cluster.Reconciler{Store: regions, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
 			Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
 			Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
@@ -176,7 +176,7 @@ func (o options) checkAddresses() error {
 	return nil
 }
 
-// openDatabase opens what --database says. Its errors do not repeat a value
+// openDatabase opens the database of --database. Its errors never repeat a value
 // that may carry a password.
 func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	database, err := db.Open(ctx, o.database)
@@ -216,8 +216,8 @@ func (o options) tls() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// Read anew for each connection, so that a renewed certificate is
-		// used without a restart.
+		// Read again for each connection: a renewed certificate is used without a
+		// restart.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
 			if err != nil {

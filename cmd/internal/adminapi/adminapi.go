@@ -35,7 +35,7 @@ func Invalid(fields ...starbase.FieldError) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: "invalid", Message: fields[0].Error(), Fields: fields}
 }
 
-// Condition is how an error of a store is answered.
+// Condition is the answer to an error of a store.
 type Condition struct {
 	// Err is found with errors.Is.
 	Err error
@@ -57,7 +57,7 @@ type Route struct {
 
 // API answers requests with handlers.
 type API struct {
-	// Logger gets each error that the client is not told. Required.
+	// Logger gets each error that is not answered as it is. Required.
 	Logger *slog.Logger
 	// Conditions are tried in this order. May be empty.
 	Conditions []Condition

@@ -17,7 +17,7 @@ import (
 // MaxBody is the size in bytes above which a request gets 413.
 const MaxBody = 8 << 20
 
-// readBody returns the body of the request, which must say that it is JSON.
+// readBody returns the body of the request, whose type must be JSON.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
@@ -70,7 +70,7 @@ func malformed(message string) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: "malformed", Message: message}
 }
 
-// describeJSON says what is wrong with a body, without repeating its values.
+// describeJSON returns the fault of a body, without repeating its values.
 func describeJSON(err error) error {
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {

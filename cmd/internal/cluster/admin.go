@@ -143,8 +143,8 @@ func (a *admin) putResource(do put) adminapi.Handler {
 	}
 }
 
-// archiveResource is the soft removal of a resource: its state changes, so that
-// the change reaches the agent.
+// archiveResource is the soft removal of a resource: the row stays and its state
+// changes, because only a change reaches the agent.
 func (a *admin) archiveResource(do put) adminapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		return a.want(w, r, do, Wanted{State: "archived"})

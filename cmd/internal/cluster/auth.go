@@ -22,7 +22,7 @@ const (
 	headerCell   = "X-Krane-Cell"
 )
 
-// credential is what a request came with.
+// credential is that of a request.
 type credential struct {
 	// regionID is the region whose token it is; empty for the shared token.
 	regionID string
@@ -32,14 +32,14 @@ type credential struct {
 
 type credentialKey struct{}
 
-// caller is the region that a request is about.
+// caller is the region that a request acts for.
 type caller struct {
 	Region
 	cell string
 }
 
-// authenticate answers requests without a valid token before anything else of
-// them is read.
+// authenticate refuses a request without a valid token before anything else of it
+// is read.
 func (s *Service) authenticate(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,6 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		default:
 			err = s.internal(r.Context(), "authenticate", err)
 		}
-		// A client that went away is no error.
 		_ = write.Write(w, r, err)
 	})
 }
@@ -95,22 +94,22 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return caller{}, s.internal(ctx, "region", err)
 	case found.regionID != "" && (err != nil || found.regionID != region.ID):
-		return caller{}, s.notTheirs(ctx, found)
+		return caller{}, s.foreignRegion(ctx, found)
 	case err != nil:
 		return caller{}, s.unknownRegion(ctx, found)
 	}
 	return caller{Region: region, cell: found.cell}, nil
 }
 
-// notTheirs refuses the token of one region for another. Whether there is such a
-// region is not said. The region of the token itself may be unknown: its log was
-// made for another.
-func (s *Service) notTheirs(ctx context.Context, found credential) error {
-	theirs, err := s.store.Region(ctx, found.regionID)
+// foreignRegion refuses the token of one region for another. The answer is the same
+// whether or not the other is registered. The region of the token itself may be
+// unknown: its log was made for another.
+func (s *Service) foreignRegion(ctx context.Context, found credential) error {
+	own, err := s.store.Region(ctx, found.regionID)
 	switch {
 	case err != nil && !errors.Is(err, ErrUnknownRegion):
 		return s.internal(ctx, "region", err)
-	case err == nil && theirs.Name == found.region:
+	case err == nil && own.Name == found.region:
 		return s.unknownRegion(ctx, found)
 	}
 	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
@@ -133,7 +132,7 @@ func (s *Service) unknownRegion(ctx context.Context, found credential) error {
 	return refuse("unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 
-// claim notes that the caller is alive.
+// claim stores that the caller is alive.
 func (s *Service) claim(ctx context.Context, c caller) error {
 	err := s.store.Heartbeat(ctx, c.ID, c.cell)
 	if errors.Is(err, ErrClaimed) {

@@ -17,7 +17,7 @@ type codec struct {
 // remember marshals the message, until it is forgotten.
 func (c *codec) remember(message state) {
 	if m, ok := message.(proto.Message); ok {
-		if b, err := proto.Marshal(m); err == nil { // or else Marshal says why not
+		if b, err := proto.Marshal(m); err == nil { // else Marshal returns why not
 			c.bytes.Store(message, b)
 		}
 	}
@@ -32,7 +32,7 @@ func (c *codec) forget(message state) {
 // Name implements [connect.Codec].
 func (*codec) Name() string { return "proto" }
 
-// IsBinary tells Connect that this is no text.
+// IsBinary implements connect's codec of bytes.
 func (*codec) IsBinary() bool { return true }
 
 // Marshal implements [connect.Codec].

@@ -13,7 +13,7 @@
 // that it was made for. A region that was lost and registered anew under its old
 // name is refused as unknown; it never passes for a region without resources.
 //
-// The tables decide. A [Keeper] finds rows that were changed without the log and
+// The tables decide. A [Reconciler] finds rows that were changed without the log and
 // queues them, and purges what has been archived for a week, once every live agent
 // is past it: heartbeats carry the agent's position.
 package cluster

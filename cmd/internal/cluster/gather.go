@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// defaultPatience is how long an agent may take nothing before it is taken for dead.
+// defaultPatience is how long a write may be blocked before the agent counts as
+// dead.
 const defaultPatience = 30 * time.Second
 
-// patientWriter gives each write its own time instead of one time to the whole
-// answer: a stream has no end. While it is held, it gathers what is written, and
-// sends it as one: net/http would cut it into pieces of 4 KiB. It belongs to the
-// goroutine of its request.
+// patientWriter gives each write a deadline of its own, because a stream has no
+// end. While it is held, it gathers what is written and sends it as one: net/http
+// would cut it into pieces of 4 KiB. It is used by the goroutine of its request
+// alone.
 type patientWriter struct {
 	http.ResponseWriter
 
@@ -30,8 +31,8 @@ const gathered = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }} //nolint:gochecknoglobals // of all streams
 
-// hold keeps the messages of a stream back until release is called, so that many
-// go out as one. Release returns why they did not.
+// hold keeps the messages of a stream back until release is called, which sends
+// them as one and returns the error of that.
 func hold(ctx context.Context) (release func() error) {
 	w, ok := ctx.Value(writerKey{}).(*patientWriter)
 	buffer, isBuffer := buffers.Get().(*bytes.Buffer)

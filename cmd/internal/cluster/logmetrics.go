@@ -102,7 +102,7 @@ func (m *LogMetrics) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	depth, oldest, err := m.log.Queue(ctx)
 	if err != nil {
-		// The other metrics are worth more than an error for all of them.
+		// An error here would drop the other metrics too.
 		m.logger.WarnContext(ctx, "the queue cannot be counted now", slog.Any("error", err))
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scrapeTimeout is how long the database may take for one look at the metrics.
+// scrapeTimeout bounds the queries of one scrape.
 const scrapeTimeout = 5 * time.Second
 
 // leases counts the regions by the lease of their agents, at each scrape.
@@ -33,7 +33,7 @@ func (l *leases) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	regions, err := l.store.Regions(ctx)
 	if err != nil {
-		// The other metrics are worth more than an error for all of them.
+		// An error here would drop the other metrics too.
 		l.logger.WarnContext(ctx, "regions cannot be counted now", slog.Any("error", err))
 		return
 	}

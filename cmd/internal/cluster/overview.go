@@ -12,7 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// RegionOverview is one region with all that is known of it, counted.
+// RegionOverview is one region with its resources and reports, counted.
 type RegionOverview struct {
 	Region
 	// Known is false for a region that is not the one its log was made for, or
@@ -105,7 +105,7 @@ func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOv
 	return err
 }
 
-// progress reads where the region's log stands and who has applied how much.
+// progress reads the head of the region's log and the positions of its readers.
 func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
 	page, err := s.Database.Log.Read(ctx, r.Name, 0, 1)
 	if errors.Is(err, statesync.ErrUnknownScope) {

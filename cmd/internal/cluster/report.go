@@ -20,7 +20,7 @@ import (
 const maxInstances = 10_000
 
 // made is when a report was made: by which start of the agent, and as which of
-// its reports. An agent without the extension says neither.
+// its reports. An agent without the extension sends neither.
 type made struct{ epoch, sequence uint64 }
 
 // valid returns an error that names the number which no database stores.
@@ -36,7 +36,7 @@ func (m made) valid() error {
 	return nil
 }
 
-// before tells whether a report is older than the one that is kept.
+// before reports whether a report is older than the stored one.
 func (m made) before(kept made) bool {
 	if m == (made{}) {
 		return false
@@ -85,8 +85,8 @@ func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request
 	return connect.NewResponse(&ctrlv1.ReportDeploymentStatusResponse{}), nil
 }
 
-// reported turns the error of a report into what the agent is told. A database
-// that fails has no code: the contract says so.
+// reported returns the answer to a report that failed. By contract an error of the
+// database has no code.
 func (s *Service) reported(ctx context.Context, err error, name string) error {
 	switch {
 	case err == nil:
@@ -143,7 +143,7 @@ func saveInstances(ctx context.Context, tx *db.Tx, regionID, name string, instan
 	return err
 }
 
-// statusOf returns the word for a status; one that is not known is inactive.
+// statusOf returns the word for a status; an unknown one is inactive.
 func statusOf(status ctrlv1.ReportDeploymentStatusRequest_Update_Instance_Status) string {
 	switch status {
 	case ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_PENDING:

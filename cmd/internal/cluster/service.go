@@ -22,10 +22,10 @@ import (
 
 // Config is what a [Service] needs.
 type Config struct {
-	// Database holds the regions and what they are to run. Required. Its Log
-	// must be started by the caller.
+	// Database has the regions and their desired state. Required. Its Log must be
+	// started by the caller.
 	Database *db.Database
-	// Feed tells the database's Log. Required, to be started by the caller.
+	// Feed streams the database's Log. Required, to be started by the caller.
 	Feed *statesync.Server
 	// Bearer is a token that opens every region. Empty: there is none, and each
 	// agent needs the token of its region.
@@ -53,9 +53,9 @@ type Service struct {
 	streams *prometheus.GaugeVec
 	reports *prometheus.HistogramVec
 	open    openStreams
-	// shelves has a shelf for each region and collection.
-	shelves sync.Map
-	codec   codec
+	// caches has a *cache for each region and collection.
+	caches sync.Map
+	codec  codec
 	// patience is set by tests; zero stands for defaultPatience.
 	patience time.Duration
 }
@@ -215,7 +215,7 @@ func (s *Service) acknowledge(ctx context.Context, c caller, m *ctrlv1.Heartbeat
 	return nil
 }
 
-// internal logs err, which the agent is not told.
+// internal logs err, which the agent is not sent.
 func (s *Service) internal(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return connect.NewError(connect.CodeCanceled, ctx.Err())

@@ -31,12 +31,12 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-// Silence is how long after its last heartbeat a region is taken for silent:
-// what it reported is then unknown, and its instances read as inactive.
+// Silence is how long after its last heartbeat a region becomes silent: its
+// reports are then void, and its instances read as inactive.
 const Silence = 120 * time.Second
 
-// Store keeps what regions are to run. It is safe for concurrent use. A call
-// that returns an error has changed nothing.
+// Store has the desired state of regions. It is safe for concurrent use. A call
+// that returns an error has not changed the database.
 type Store struct {
 	// Database has the tables and the change log. Required.
 	Database *db.Database
@@ -44,16 +44,16 @@ type Store struct {
 
 // Region is one Kubernetes cluster with an agent.
 type Region struct {
-	// ID is the region's for life, Name what its agent calls it.
+	// ID never changes. Name is the one that the agent sends.
 	ID   string `json:"region_id"`
 	Name string `json:"name"`
 	// Platform is where it runs.
 	Platform string `json:"platform"`
 	// CellID is the agent that claimed it last.
 	CellID string `json:"cell_id,omitempty"`
-	// HeartbeatAt is when its agent was last heard of; zero for never.
+	// HeartbeatAt is the time of the last heartbeat; zero for never.
 	HeartbeatAt time.Time `json:"heartbeat_at,omitzero"`
-	// Silent tells that this was too long ago.
+	// Silent is true once that is [Silence] ago.
 	Silent bool `json:"silent"`
 }
 
@@ -72,9 +72,9 @@ func scanRegion(scan func(...any) error, r *Region) error {
 }
 
 // PutRegion registers the region and returns its token, which is shown this
-// once. For a region that is registered already it returns no token, and sets
-// the platform. A name that belongs to the log of another region is refused,
-// unless replace says that the new one is to take its place.
+// once. For a registered region it returns no token, and sets the platform. A name
+// that belongs to the log of another region is refused, unless replace is true and
+// that region is not registered any more.
 func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (token string, created bool, err error) {
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
@@ -126,14 +126,14 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		return "", false, fmt.Errorf("put region %s: %w", region.ID, err)
 	}
 	s.Database.Log.Wake()
-	s.settle(ctx, region.Name)
+	s.awaitLog(ctx, region.Name)
 	return token, created, nil
 }
 
-// settle waits until the log of the region can be read, so that an agent which
-// is given its token now is not told that its region is unknown. If nobody
-// numbers changes just now, the log comes later.
-func (s *Store) settle(ctx context.Context, name string) {
+// awaitLog waits until the log of the region can be read: an agent that starts with
+// the new token must not be refused as unknown. It gives up after 5 s, in which no
+// sequencer has run.
+func (s *Store) awaitLog(ctx context.Context, name string) {
 	const patience, interval = 5 * time.Second, 5 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -188,8 +188,8 @@ func (s *Store) Region(ctx context.Context, regionID string) (region Region, err
 	return region, err
 }
 
-// RegionByName returns the region that an agent means. A region that is not the
-// one its log was made for is unknown.
+// RegionByName returns the region of that name. A region that is not the one its
+// log was made for is unknown.
 func (s *Store) RegionByName(ctx context.Context, name string) (region Region, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r
@@ -199,9 +199,9 @@ func (s *Store) RegionByName(ctx context.Context, name string) (region Region, e
 	return region, err
 }
 
-// Heartbeat notes that the region's agent is alive, and which cell it is. While
-// one cell is alive, another is refused with [ErrClaimed]; an agent that names
-// no cell claims nothing.
+// Heartbeat stores that the region's agent is alive, and its cell. While one cell
+// is alive, another is refused with [ErrClaimed]; an agent without a cell claims
+// no region.
 func (s *Store) Heartbeat(ctx context.Context, regionID, cellID string) error {
 	return s.Database.Write(ctx, func(tx *db.Tx) error {
 		var claimed string

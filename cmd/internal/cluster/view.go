@@ -9,16 +9,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
-// Resource is what is wanted of one resource, and what is known of it.
+// Resource is the desired state of one resource with what was reported of it.
 type Resource struct {
 	// Collection is deployments, sentinels or policies.
 	Collection string `json:"collection"`
 	ID         string `json:"id"`
 	Namespace  string `json:"k8s_namespace"`
 	Name       string `json:"k8s_name"`
-	// DesiredState is what is wanted.
+	// DesiredState is running, archived or the like.
 	DesiredState string `json:"desired_state"`
-	// Health and AvailableReplicas are what the agent said of a sentinel.
+	// Health and AvailableReplicas are those that the agent reported of a sentinel.
 	Health            string `json:"health,omitempty"`
 	AvailableReplicas int64  `json:"available_replicas,omitempty"`
 	// Instances are those of a deployment.
@@ -39,8 +39,8 @@ type Instance struct {
 	deploymentID string
 }
 
-// Resources returns the region and all that is wanted in it, sorted by
-// collection and id.
+// Resources returns the region and all its resources, sorted by collection and
+// id.
 func (s *Store) Resources(ctx context.Context, regionID string) (region Region, resources []Resource, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		row := tx.QueryRowContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.id = ?`, regionID)

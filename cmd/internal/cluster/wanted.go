@@ -184,7 +184,7 @@ func save(ctx context.Context, tx *db.Tx, res resource, regionID, id, state, spe
 		var known [2]string
 		err = tx.QueryRowContext(ctx, `SELECT k8s_namespace, k8s_name FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&known[0], &known[1])
 		if err == nil && known != [2]string{namespace, name} {
-			// Reports and other regions know it by that name.
+			// Reports and other regions refer to it by that name.
 			return fmt.Errorf("%w: deployment %s is %s/%s for life, not %s/%s", ErrNameTaken, id, known[0], known[1], namespace, name)
 		}
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {

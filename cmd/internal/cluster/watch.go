@@ -41,17 +41,17 @@ type request interface {
 	GetMarkers() bool
 }
 
-// resumed is where a request goes on.
+// resumed is the position that a request resumes at.
 type resumed interface {
 	GetVersionLastSeen() uint64
 	GetEpoch() string
 	GetMark() string
 }
 
-// told is what was sent of a stream.
-type told struct {
+// sent counts what was sent on a stream.
+type sent struct {
 	region, collection string
-	shelf              *shelf
+	cache              *cache
 	applies, deletes   prometheus.Counter
 	count              uint64
 	sum                hash.Hash
@@ -75,7 +75,7 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if cursor.Epoch == "" {
-		// Agents without the extension know of no epoch.
+		// Agents without the extension send no epoch.
 		page, err := s.store.Database.Log.Read(ctx, c.Name, 0, 1)
 		if err != nil {
 			return s.ended(ctx, err)
@@ -87,12 +87,12 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	defer open.Dec()
 	s.open.add(c.Name, 1)
 	defer s.open.add(c.Name, -1)
-	sent := told{
-		region: c.Name, collection: collection, shelf: s.shelf(c.Name, collection), sum: sha256.New(),
+	sent := sent{
+		region: c.Name, collection: collection, cache: s.cache(c.Name, collection), sum: sha256.New(),
 		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
 	}
 	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) (err error) {
-		// What a frame has goes out together.
+		// The messages of a frame are sent as one.
 		release := hold(ctx)
 		defer func() { err = errors.Join(err, release()) }()
 		for _, i := range f.Items {
@@ -125,29 +125,29 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	return s.ended(ctx, err)
 }
 
-// rendered is what an item is on the wire: a message, or why there is none. It
-// is made once for all streams, which must not change it.
+// rendered is an item on the wire: a message, or why there is none. It is made once
+// for all streams, which must not change it.
 type rendered struct {
 	epoch   string
 	version uint64
 	message state
-	// id and kind are what stands for it in the digest of a stream: namespace
-	// and name, which both kinds of message carry.
+	// id, which is namespace and name, and kind identify it in the digest of a
+	// stream. Both kinds of message carry them.
 	id, kind string
 	reason   string
 }
 
-// message returns the message of one item, and nil if there is none. What
-// cannot be sent is said and passed over, so that it holds up nothing.
-func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *told) state {
+// message returns the message of one item, and nil if there is none. An item that
+// cannot be sent is logged and skipped: it must not hold up the stream.
+func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *sent) state {
 	if i.Deleted {
-		sent.shelf.put(i.ID, &rendered{})
+		sent.cache.put(i.ID, &rendered{})
 		return nil
 	}
-	r := sent.shelf.get(i.ID)
+	r := sent.cache.get(i.ID)
 	if r == nil || r.epoch != epoch || r.version != i.Version {
 		r = render(sent.collection, epoch, i)
-		sent.shelf.put(i.ID, r)
+		sent.cache.put(i.ID, r)
 	}
 	if r.reason != "" {
 		s.skipped.WithLabelValues(sent.collection, r.reason).Inc()
@@ -167,7 +167,7 @@ func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, s
 	return r.message
 }
 
-// named is what every order carries.
+// named is what both kinds of order carry.
 type named interface {
 	GetK8SNamespace() string
 	GetK8SName() string
@@ -190,30 +190,30 @@ func render(collection, epoch string, i statesync.Item) *rendered {
 	return r
 }
 
-// shelf remembers the newest of each resource of one region and collection, which
-// every stream wants.
-type shelf struct {
+// cache has the newest item of each resource of one region and collection, for all
+// streams.
+type cache struct {
 	codec *codec
 
 	mu   sync.RWMutex
 	byID map[string]*rendered
 }
 
-func (s *Service) shelf(region, collection string) *shelf {
-	found, _ := s.shelves.LoadOrStore([2]string{region, collection}, &shelf{codec: &s.codec, byID: map[string]*rendered{}})
-	return found.(*shelf) //nolint:forcetypeassert // nothing else is stored
+func (s *Service) cache(region, collection string) *cache {
+	found, _ := s.caches.LoadOrStore([2]string{region, collection}, &cache{codec: &s.codec, byID: map[string]*rendered{}})
+	return found.(*cache) //nolint:forcetypeassert // nothing else is stored
 }
 
-func (s *shelf) get(id string) *rendered {
+func (s *cache) get(id string) *rendered {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.byID[id]
 }
 
-// put replaces what is remembered; without a version, by nothing. The codec
-// follows under the same lock: of two streams that render one item at once, it
-// would keep for ever what only the slower one has.
-func (s *shelf) put(id string, r *rendered) {
+// put replaces the item; one without a version removes it. The codec follows under
+// the same lock: of two streams that render one item at once it would otherwise
+// never forget the message of the slower one.
+func (s *cache) put(id string, r *rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.byID[id]; known != nil {
@@ -227,7 +227,7 @@ func (s *shelf) put(id string, r *rendered) {
 	s.codec.remember(r.message)
 }
 
-// ended turns why a stream ended into what the agent is told.
+// ended returns the error that ends the stream of the agent.
 func (s *Service) ended(ctx context.Context, err error) error {
 	var end *statesync.EndError
 	var failure *connect.Error
@@ -253,8 +253,8 @@ func (s *Service) ended(ctx context.Context, err error) error {
 	return s.internal(ctx, "stream", err)
 }
 
-// kindOf returns what a state of a resource means: apply, delete, or nothing
-// that is known.
+// kindOf returns what a state of a resource means: apply, delete, or "" if the
+// state is unknown.
 func kindOf(collection, state string) string {
 	switch {
 	case state == "running",

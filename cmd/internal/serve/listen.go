@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// silence is how long the kernel waits for an answer of the other side. Streams
-// send a heartbeat every 15 s; one that nobody confirms within another one's time
-// goes to nobody. HTTP/2 has its own pings, HTTP/1.1 has only this.
+// silence is how long the kernel waits for an acknowledgement of the peer. Streams
+// send a heartbeat every 15 s; a connection on which one is not acknowledged for as
+// long again is dead. HTTP/2 has pings of its own, HTTP/1.1 has only this.
 const silence = 15 * time.Second
 
 // listening sets what connections inherit from their listener.

@@ -53,8 +53,8 @@ type Server struct {
 type Check struct {
 	// Name is what /readyz calls the check.
 	Name string
-	// Func returns nil when the condition holds. Its error is shown to
-	// anybody who asks, so it must carry no secret. It must be safe for
+	// Func returns nil when the condition holds. Its error is public, so it must
+	// carry no secret. It must be safe for
 	// concurrent use and return when ctx ends, after 5 s at the latest.
 	Func func(ctx context.Context) error
 }
@@ -67,7 +67,7 @@ const (
 	checkTimeout       = 5 * time.Second
 	defaultStopTimeout = 15 * time.Second
 	maxHeaderBytes     = 64 << 10
-	// A connection that died without a word is found within two of these.
+	// A connection that died silently is found within two of these.
 	pingTimeout = 5 * time.Second
 )
 
@@ -168,6 +168,5 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// A client that went away is nobody's error.
-	_, _ = w.Write([]byte(text))
+	_, _ = w.Write([]byte(text)) // a client that went away is no error
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout makes the kernel give a connection up whose data nobody confirms.
+// userTimeout makes the kernel close a connection whose data is not acknowledged.
 // By default it tries for a quarter of an hour.
 func userTimeout(_, _ string, c syscall.RawConn) error {
 	var failed error

@@ -52,12 +52,12 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 }
 
 func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
-	keep := &current.rendered.keep
+	absence := &current.rendered.absence
 	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
 		Complete:   true,
 		AllowEmpty: true, // the grace and the limit guard it
-		Keep:       func(o apply.Observed) bool { return keep.keeps(identityOf(o)) },
-		Gone:       func(o apply.Observed) bool { return keep.isGone(identityOf(o)) },
+		Keep:       func(o apply.Observed) bool { return absence.keeps(identityOf(o)) },
+		Gone:       func(o apply.Observed) bool { return absence.isGone(identityOf(o)) },
 		Grace:      grace,
 		Limit: apply.Limit{
 			Count: 5, Percent: c.limit,

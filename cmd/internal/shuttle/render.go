@@ -40,7 +40,7 @@ type Rendered struct {
 	// Rejected are the services that must not be applied as they were sent.
 	Rejected []Rejection
 
-	keep keeper
+	absence absence
 }
 
 // RenderedService is a service and the objects it alone has.
@@ -84,13 +84,13 @@ func Render(state *starbase.DesiredState, cluster string, dns DNSSelector) Rende
 		id := s.Identity()
 		switch class, message := r.judge(s, duplicates); {
 		case s.Deleted && class == "":
-			r.out.keep.gone(id)
+			r.out.absence.gone(id)
 		case class == "":
 			services = append(services, s)
 		case !rejected[id]:
 			rejected[id] = true
 			r.out.Rejected = append(r.out.Rejected, Rejection{id, class, message})
-			r.out.keep.reject(id)
+			r.out.absence.reject(id)
 		}
 	}
 	slices.SortFunc(services, func(a, b *starbase.Service) int { return a.Identity().Compare(b.Identity()) })
@@ -136,7 +136,7 @@ func (r *renderer) readProjects() {
 			if !p.Deleted {
 				namespaces[p.Namespace] = p.ProjectID
 			} else {
-				r.out.keep.goneProject(p.ProjectID)
+				r.out.absence.goneProject(p.ProjectID)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (r *renderer) readProjects() {
 func (r *renderer) refuse(project, why string) {
 	r.refused[project] = why
 	delete(r.projects, project)
-	r.out.keep.rejectProject(project)
+	r.out.absence.rejectProject(project)
 }
 
 // judge returns the class of a service's rejection, "" when it may be applied.

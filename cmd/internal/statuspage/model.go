@@ -82,10 +82,10 @@ type clusterRow struct {
 	Desired   int
 	Standings []count
 	// Rejected and Held count services; Deleting are those that are deleted and
-	// of which nothing was heard since; Strays are reported and unknown here.
-	Rejected, Held, Deleting, Strays int
-	Notes                            []note
-	MoreNotes                        int
+	// of which nothing was heard since; Orphans are reported and unknown here.
+	Rejected, Held, Deleting, Orphans int
+	Notes                             []note
+	MoreNotes                         int
 }
 
 func newClusterRow(c *server.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
@@ -129,7 +129,7 @@ func (row *clusterRow) countServices(services []server.ServiceState) (failing in
 		mentioned := state{strings.ToLower(string(s.Phase)), "bad"}
 		switch {
 		case s.WantedGeneration == 0:
-			row.Strays++
+			row.Orphans++
 			row.note(state{"not wanted", "busy"}, s)
 		case s.Deleted && unsaid:
 			row.Deleting++

@@ -47,20 +47,20 @@ type Periods struct {
 	Absence time.Duration
 	// Window is the time within which the limit of deletions holds. 5 minutes.
 	Window time.Duration
-	// Resync is the time between looks at each owned workload. 60 s.
+	// Resync is the time between the point queries of each owned workload. 60 s.
 	Resync time.Duration
-	// Report is the time between looks at what runs. 30 s.
+	// Report is the time between checks for unreported changes. 30 s.
 	Report time.Duration
 	// Heartbeat is the time between heartbeats. 30 s.
 	Heartbeat time.Duration
 	// Namespace is how long a namespace must be empty before it is deleted. 10
 	// minutes.
 	Namespace time.Duration
-	// Retry says when a resource that failed is tried again. 1 s, doubled up to a
-	// minute, half as much more or less, 10 times.
+	// Retry is the backoff of a resource that failed. 1 s, doubled up to a minute,
+	// half as much more or less, 10 attempts.
 	Retry reconcile.Backoff
-	// Settle is how long the start waits for the live views. What is not known by
-	// then is reported as such, and retried. 10 s.
+	// Settle is how long the start waits for the live views. What is not observed by
+	// then is logged, and work on it fails and is retried. 10 s.
 	Settle time.Duration
 	// Pause is how long an RPC that failed five times is left alone. 30 s.
 	Pause time.Duration
@@ -89,7 +89,7 @@ func (a *Agent) Start(ctx context.Context) error {
 		return errors.New("agent: Kubernetes and Logger: required")
 	}
 	m := newMetrics()
-	r, err := a.newRun(m)
+	w, err := a.assemble(m)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (a *Agent) Start(ctx context.Context) error {
 			if !serving.Load() {
 				return errors.New("starting")
 			}
-			return r.ready()
+			return w.ready()
 		}}},
 		OnListen: func(address net.Addr) {
 			a.Logger.InfoContext(ctx, "listening", slog.String("address", address.String()))
@@ -114,7 +114,7 @@ func (a *Agent) Start(ctx context.Context) error {
 		{Name: "agent", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			serving.Store(true)
 			defer serving.Store(false)
-			return r.start(ctx)
+			return w.group.Start(ctx)
 		})},
 	}}
 	return group.Start(ctx)

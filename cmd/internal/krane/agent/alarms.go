@@ -1,25 +1,20 @@
 package agent
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
-	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Why the control plane says nothing about what is wanted here. Nothing is deleted
-// meanwhile, and somebody should look.
+// Why the control plane refuses the region. No object is deleted meanwhile, and an
+// operator has to act.
 const (
 	unknownRegion = "unknown_region"
 	regionClaimed = "region_claimed"
 )
 
-// alarms are the refusals of each collection's last stream, until one says
-// something again. They are raised as deletions_held.
+// alarms are the refusals of each collection's last stream, until the next message.
+// They are raised as deletions_held.
 type alarms struct {
 	held *prometheus.GaugeVec
 
@@ -33,7 +28,7 @@ func newAlarms(held *prometheus.GaugeVec) *alarms {
 	return a
 }
 
-// set notes why a collection is refused, "" for one that is not.
+// set notes why a collection is refused, "" if it is not.
 func (a *alarms) set(collection, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,18 +48,4 @@ func (a *alarms) publish() {
 		}
 		a.held.WithLabelValues(reason).Set(raised)
 	}
-}
-
-// heard is a source that knows when the stream was opened that it reads, and
-// whether the server has said anything on it: a resumed one begins before that.
-type heard struct {
-	*stream.Source
-	opened  time.Time
-	message bool
-}
-
-// Watch implements statesync.Source.
-func (h *heard) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
-	h.opened, h.message = time.Now(), false
-	return h.Source.Watch(ctx, w, receive)
 }

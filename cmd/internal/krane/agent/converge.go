@@ -19,11 +19,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// errVault is a vault that does not answer. What it holds up is tried again until
-// it does.
+// errVault is a vault that does not answer. The items that need it are retried
+// until it does.
 var errVault = errors.New("variables cannot be decrypted now")
 
-// errForeign is an object that stays because it is not ours to delete.
+// errForeign is an object that is not deleted because it may not be ours.
 var errForeign = errors.New("not deleted: nothing proves that it is ours")
 
 // Where a piece of work comes from, as metrics call it.
@@ -33,85 +33,96 @@ const (
 	fromDrift  = "drift"
 )
 
+// converger makes the cluster match the registry, one entry at a time.
+type converger struct {
+	cell       render.Cell
+	vault      vault.Decrypter
+	parts      parts
+	registry   *registry
+	namespaces *namespaces
+	reporter   *reporter
+	metrics    *metrics
+}
+
 // handle makes the cluster match one item of a stream.
-func (r *run) handle(ctx context.Context, item statesync.Item) error {
-	e := r.book.entry(item.Key)
+func (c *converger) handle(ctx context.Context, item statesync.Item) error {
+	e := c.registry.entry(item.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := wish{known: true, version: item.Version}
+	d := desired{received: true, version: item.Version}
 	if !item.Deleted {
-		w.apply = e.message()
-		if err := stream.Decode(item, w.apply); err != nil {
+		d.apply = e.resource.message()
+		if err := stream.Decode(item, d.apply); err != nil {
 			return reconcile.Terminal(err)
 		}
 	}
-	r.book.wants(e, w)
+	c.registry.set(e, d)
 	e.doubts = 0
-	_, err := r.converge(ctx, e, fromStream)
+	_, err := c.converge(ctx, e, fromStream)
 	return err
 }
 
-// converge makes what e wishes so, and has it reported. Its mutex is held.
-func (r *run) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
+// converge makes the cluster match e and has it reported. The mutex of e is held.
+func (c *converger) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
 	operation := "apply"
-	if e.wish.apply == nil {
+	if e.desired.apply == nil {
 		operation = "delete"
-		err = r.remove(ctx, e)
+		err = c.remove(ctx, e)
 	} else {
-		changed, err = r.create(ctx, e)
+		changed, err = c.create(ctx, e)
 	}
 	result := "success"
 	if err != nil {
 		result = "error"
 	}
-	r.metrics.operations.WithLabelValues(string(e.collection), operation, result).Inc()
-	r.metrics.dispatch.WithLabelValues(source, string(e.collection), result).Inc()
-	r.reporter.changed(e.key)
+	c.metrics.operations.WithLabelValues(string(e.resource.collection), operation, result).Inc()
+	c.metrics.dispatch.WithLabelValues(source, string(e.resource.collection), result).Inc()
+	c.reporter.changed(e.key)
 	return changed, err
 }
 
 // create applies all objects of e.
-func (r *run) create(ctx context.Context, e *entry) (changed bool, err error) {
-	variables, err := r.decrypt(ctx, e)
+func (c *converger) create(ctx context.Context, e *entry) (changed bool, err error) {
+	variables, err := c.decrypt(ctx, e)
 	if err != nil {
 		return false, err
 	}
-	root := e.rootID(e.key)
-	p := r.parts[e.component]
-	if e.uid == "" && e.component != render.Policy { // which owns nothing
+	root := e.resource.rootID(e.key)
+	p := c.parts[e.resource.component]
+	if e.uid == "" && e.resource.component != render.Policy { // which owns no object
 		e.uid = p.uid(root)
 	}
-	objects, err := r.render(e, variables)
+	objects, err := c.render(e, variables)
 	if err != nil {
 		return false, reconcile.Terminal(err)
 	}
-	if changed, err = r.namespace(ctx, root.Namespace); err != nil {
+	if changed, err = c.namespaces.create(ctx, root.Namespace); err != nil {
 		return changed, err
 	}
 	for range 2 {
 		for _, o := range objects {
-			r.book.owns(e, idOf(o))
+			c.registry.own(e, idOf(o))
 		}
 		results, err := p.apply(ctx, objects)
 		changed = changed || slices.ContainsFunc(results, func(r apply.Result) bool { return r.Err == nil && r.Action != apply.Skipped })
-		if err != nil || e.component == render.Policy {
+		if err != nil || e.resource.component == render.Policy {
 			return changed, err
 		}
 		uid := p.uidAfter(e.uid, root, results)
 		if uid == e.uid {
 			return changed, nil
 		}
-		// Now that the root is there, it becomes the owner of the others.
+		// The root exists now and becomes the owner of the others.
 		e.uid = uid
-		if objects, err = r.render(e, variables); err != nil {
+		if objects, err = c.render(e, variables); err != nil {
 			return changed, reconcile.Terminal(err)
 		}
 	}
 	return changed, nil
 }
 
-// uidAfter returns the UID of the root after an apply with these results: the one
-// that is known, unless the root was made.
+// uidAfter returns the UID of the root after an apply with these results: known,
+// unless the root was created.
 func (p *part) uidAfter(known types.UID, root apply.ID, results []apply.Result) types.UID {
 	if known != "" && !slices.ContainsFunc(results, func(r apply.Result) bool { return r.ID == root }) {
 		return known
@@ -119,30 +130,30 @@ func (p *part) uidAfter(known types.UID, root apply.ID, results []apply.Result) 
 	return p.uid(root)
 }
 
-func (r *run) render(e *entry, variables map[string]string) ([]*unstructured.Unstructured, error) {
-	switch m := e.wish.apply.(type) {
+func (c *converger) render(e *entry, variables map[string]string) ([]*unstructured.Unstructured, error) {
+	switch m := e.desired.apply.(type) {
 	case *ctrlv1.ApplyDeployment:
-		return r.cell.Deployment(m, variables, e.uid)
+		return c.cell.Deployment(m, variables, e.uid)
 	case *ctrlv1.ApplySentinel:
-		return r.cell.Sentinel(m, e.uid)
+		return c.cell.Sentinel(m, e.uid)
 	case *ctrlv1.ApplyCiliumNetworkPolicy:
-		return r.cell.Policy(m)
+		return c.cell.Policy(m)
 	default:
 		return nil, fmt.Errorf("%s: no such message", e.key)
 	}
 }
 
-// decrypt returns the variables of a deployment, those that are known before it
-// asks the vault.
-func (r *run) decrypt(ctx context.Context, e *entry) (map[string]string, error) {
-	d, ok := e.wish.apply.(*ctrlv1.ApplyDeployment)
+// decrypt returns the variables of a deployment. It asks the vault only when the
+// ciphertext or the keyring has changed.
+func (c *converger) decrypt(ctx context.Context, e *entry) (map[string]string, error) {
+	d, ok := e.desired.apply.(*ctrlv1.ApplyDeployment)
 	if !ok || len(d.GetEncryptedEnvironmentVariables()) == 0 {
 		return nil, nil //nolint:nilnil // no variables
 	}
 	if variables, ok := e.plain(d); ok {
 		return variables, nil
 	}
-	plaintext, err := r.Vault.Decrypt(ctx, d.GetEnvironmentId(), d.GetEncryptedEnvironmentVariables())
+	plaintext, err := c.vault.Decrypt(ctx, d.GetEnvironmentId(), d.GetEncryptedEnvironmentVariables())
 	if err == nil {
 		var variables map[string]string
 		if variables, err = vault.Variables(plaintext); err == nil {
@@ -156,61 +167,34 @@ func (r *run) decrypt(ctx context.Context, e *entry) (map[string]string, error) 
 	return nil, fmt.Errorf("%s: %w: %w", e.key, errVault, err)
 }
 
-// namespace makes the namespace, what it has once, and its default account.
-func (r *run) namespace(ctx context.Context, name string) (changed bool, err error) {
-	objects, err := r.cell.Namespace(name)
-	if err != nil {
-		return false, reconcile.Terminal(err)
-	}
-	if r.theirs.is(name) {
-		objects = objects[1:] // the Namespace, which is there and belongs to somebody else
-	}
-	results, err := r.parts[render.Namespace].apply(ctx, objects)
-	for _, result := range results {
-		if result.Action == apply.Skipped && result.ID.Kind == "Namespace" {
-			r.theirs.note(name)
-		}
-		changed = changed || result.Err == nil && result.Action != apply.Skipped
-	}
-	if err != nil {
-		return changed, err
-	}
-	account, err := r.cell.Account(name)
-	if err != nil {
-		return changed, reconcile.Terminal(err)
-	}
-	results, err = r.parts[render.Account].apply(ctx, account)
-	return changed || err == nil && len(results) > 0, err
-}
-
 // remove deletes the objects of e: the root, and what belongs to it.
-func (r *run) remove(ctx context.Context, e *entry) error {
-	p := r.parts[e.component]
+func (c *converger) remove(ctx context.Context, e *entry) error {
+	p := c.parts[e.resource.component]
 	if err := p.synced(); err != nil {
-		return err // what is not seen is not gone
+		return err // an object that is not observed may be there
 	}
-	report, err := p.remove(ctx, r.belongings(e), apply.Limit{Off: true})
-	if theirs := foreign(report); theirs != nil {
-		return fmt.Errorf("%s: %w", e.key, theirs)
+	report, err := p.remove(ctx, c.belongings(e), apply.Limit{Off: true})
+	if err := foreign(report); err != nil {
+		return fmt.Errorf("%s: %w", e.key, err)
 	}
 	if err != nil {
 		return err
 	}
 	e.uid = ""
-	r.book.wants(e, wish{known: true, version: e.wish.version, gone: true})
+	c.registry.set(e, desired{received: true, version: e.desired.version, gone: true})
 	return nil
 }
 
-// belongings returns the objects of e that are there and not being deleted: those
-// of its name, and those with the id of one of these.
-func (r *run) belongings(e *entry) []apply.ID {
-	root := e.rootID(e.key)
-	p := r.parts[e.component]
+// belongings returns the live objects of e that are not being deleted: those of its
+// name, and those with the id of one of these.
+func (c *converger) belongings(e *entry) []apply.ID {
+	root := e.resource.rootID(e.key)
+	p := c.parts[e.resource.component]
 	found := map[apply.ID]bool{}
 	ids := map[string]bool{}
 	for o := range p.live.All() {
 		if o.ID.Namespace == root.Namespace && o.ID.Name == root.Name {
-			if id := o.Label(e.label); id != "" {
+			if id := o.Label(e.resource.label); id != "" {
 				ids[id] = true
 			}
 			if !o.Deleting {
@@ -219,8 +203,8 @@ func (r *run) belongings(e *entry) []apply.ID {
 		}
 	}
 	for o := range p.live.All() {
-		if o.ID.Namespace == root.Namespace && ids[o.Label(e.label)] && !o.Deleting {
-			if key, known := r.book.whose(e.component, o.ID); !known || key == e.key {
+		if o.ID.Namespace == root.Namespace && ids[o.Label(e.resource.label)] && !o.Deleting {
+			if key, known := c.registry.owner(e.resource.component, o.ID); !known || key == e.key {
 				found[o.ID] = true
 			}
 		}

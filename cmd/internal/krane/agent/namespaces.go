@@ -16,88 +16,125 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// foreigners has the namespaces that belong to somebody else, for a while: they
-// may be deleted, and made by us then.
-type foreigners struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
+// foreignFor is how long a namespace of another manager is left out: it may be
+// deleted, and is ours to create then.
 const foreignFor = 5 * time.Minute
 
-func (f *foreigners) is(name string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Now().Before(f.until[name])
+// namespaces creates the namespaces that entries live in.
+type namespaces struct {
+	cell  render.Cell
+	parts parts
+
+	mu sync.Mutex
+	// foreign has the namespaces of other managers, each until then.
+	foreign map[string]time.Time
 }
 
-func (f *foreigners) note(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.until == nil {
-		f.until = map[string]time.Time{}
+func (n *namespaces) isForeign(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Now().Before(n.foreign[name])
+}
+
+func (n *namespaces) setForeign(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.foreign == nil {
+		n.foreign = map[string]time.Time{}
 	}
-	f.until[name] = time.Now().Add(foreignFor)
+	n.foreign[name] = time.Now().Add(foreignFor)
 }
 
-// tidier removes namespaces of ours that have been empty for long.
-type tidier struct {
-	run   *run
+// create applies the namespace, what it has once, and its default account.
+func (n *namespaces) create(ctx context.Context, name string) (changed bool, err error) {
+	objects, err := n.cell.Namespace(name)
+	if err != nil {
+		return false, reconcile.Terminal(err)
+	}
+	if n.isForeign(name) {
+		objects = objects[1:] // without the Namespace, which another manager owns
+	}
+	results, err := n.parts[render.Namespace].apply(ctx, objects)
+	for _, result := range results {
+		if result.Action == apply.Skipped && result.ID.Kind == "Namespace" {
+			n.setForeign(name)
+		}
+		changed = changed || result.Err == nil && result.Action != apply.Skipped
+	}
+	if err != nil {
+		return changed, err
+	}
+	account, err := n.cell.Account(name)
+	if err != nil {
+		return changed, reconcile.Terminal(err)
+	}
+	results, err = n.parts[render.Account].apply(ctx, account)
+	return changed || err == nil && len(results) > 0, err
+}
+
+// namespaceSweeper deletes namespaces of ours that have been empty for long.
+type namespaceSweeper struct {
+	streams  *streams
+	parts    parts
+	registry *registry
+	logger   *slog.Logger
+	// after is how long a namespace must have been empty.
 	after time.Duration
+	// empty is since when each is.
 	empty map[string]time.Time
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (t *tidier) Reconcile(ctx context.Context) (reconcile.Result, error) {
+func (s *namespaceSweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	if _, complete := s.streams.complete(); !complete {
+		return reconcile.Result{}, nil
+	}
 	for _, r := range resources() {
-		if _, complete := t.run.replicas[r.collection].Complete(); !complete {
-			return reconcile.Result{}, nil
-		}
-		if !t.run.parts[r.component].known() {
+		if !s.parts[r.component].known() {
 			return reconcile.Result{}, nil
 		}
 	}
-	if !t.run.parts[render.Namespace].known() {
+	if !s.parts[render.Namespace].known() {
 		return reconcile.Result{}, nil
 	}
 	used := map[string]bool{}
-	for _, key := range t.run.book.wanted() {
+	for _, key := range s.registry.present() {
 		namespace, _ := stream.Split(key)
 		used[namespace] = true
 	}
 	for _, r := range resources() {
-		for o := range t.run.parts[r.component].live.All() {
+		for o := range s.parts[r.component].live.All() {
 			used[o.ID.Namespace] = true
 		}
 	}
 	candidates := map[string]bool{}
-	for o := range t.run.parts[render.Namespace].live.All() {
+	for o := range s.parts[render.Namespace].live.All() {
 		if o.ID.Kind == "Namespace" && !o.Deleting && !used[o.ID.Name] {
 			candidates[o.ID.Name] = true
 		}
 	}
-	maps.DeleteFunc(t.empty, func(name string, _ time.Time) bool { return !candidates[name] })
+	maps.DeleteFunc(s.empty, func(name string, _ time.Time) bool { return !candidates[name] })
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(candidates)) {
-		since, ok := t.empty[name]
+		since, ok := s.empty[name]
 		if !ok {
-			t.empty[name] = time.Now()
+			s.empty[name] = time.Now()
 			continue
 		}
-		if time.Since(since) < t.after {
+		if time.Since(since) < s.after {
 			continue
 		}
-		if err := t.remove(ctx, name); err != nil {
+		if err := s.remove(ctx, name); err != nil {
 			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
 		}
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// remove deletes an empty namespace of ours with what it has once. It stays, for as
-// long again, while objects of others live in it.
-func (t *tidier) remove(ctx context.Context, name string) error {
-	p := t.run.parts[render.Namespace]
+// remove deletes an empty namespace of ours with what it has once. While it has
+// objects of other managers it stays, and is tried again after the same time.
+func (s *namespaceSweeper) remove(ctx context.Context, name string) error {
+	p := s.parts[render.Namespace]
 	ids := []apply.ID{}
 	for o := range p.live.All() {
 		if o.ID.Namespace == name {
@@ -108,14 +145,14 @@ func (t *tidier) remove(ctx context.Context, name string) error {
 	report, err := p.applier.Delete(ctx, append(ids, namespace), apply.DeleteOptions{Limit: apply.Limit{Count: len(ids) + 1}})
 	for _, result := range report.Results {
 		if result.ID == namespace && errors.Is(result.Err, apply.ErrNeeded) {
-			t.run.Logger.DebugContext(ctx, "namespace kept", slog.String("namespace", name), slog.Any("error", result.Err))
-			t.empty[name] = time.Now()
+			s.logger.DebugContext(ctx, "namespace kept", slog.String("namespace", name), slog.Any("error", result.Err))
+			s.empty[name] = time.Now()
 			return nil
 		}
 	}
 	if err == nil {
-		t.run.Logger.InfoContext(ctx, "empty namespace deleted", slog.String("namespace", name))
-		delete(t.empty, name)
+		s.logger.InfoContext(ctx, "empty namespace deleted", slog.String("namespace", name))
+		delete(s.empty, name)
 	}
 	return err
 }

@@ -25,8 +25,8 @@ import (
 )
 
 // observer watches the pods of deployments and the Deployments of sentinels. It
-// is the store of two reflectors, which begin a watch anew that was closed or
-// failed, and list first, so that what happened meanwhile is noticed.
+// is the store of two reflectors, which restart a watch that was closed or failed,
+// with a list first.
 type observer struct {
 	client  kubernetes.Interface
 	region  string
@@ -38,7 +38,7 @@ type observer struct {
 	pods      map[types.UID]*corev1.Pod
 	byKey     map[statesync.Key]map[types.UID]bool
 	sentinels map[statesync.Key]*appsv1.Deployment
-	// listed has the kinds that are known.
+	// listed has the kinds whose first list has come.
 	listed map[string]bool
 }
 
@@ -87,7 +87,7 @@ func (o *observer) Start(ctx context.Context) error {
 			},
 		},
 	}
-	ctx = logr.NewContext(ctx, logr.Discard()) // what client-go would write is logged by failed
+	ctx = logr.NewContext(ctx, logr.Discard()) // failed logs what client-go would write
 	var running sync.WaitGroup
 	for kind, w := range watches {
 		var example runtime.Object = &corev1.Pod{}
@@ -119,7 +119,7 @@ func (o *observer) reconnected(options metav1.ListOptions, err error) {
 	o.metrics.podWatches.WithLabelValues(reason).Inc()
 }
 
-// known tells whether the first list of a kind has come.
+// known reports whether the first list of a kind has come.
 func (o *observer) known(kind string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +144,7 @@ func (o *observer) sentinel(key statesync.Key) *appsv1.Deployment {
 	return o.sentinels[key]
 }
 
-// keys returns what there is anything of.
+// keys returns the keys with live objects.
 func (o *observer) keys() []statesync.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +167,7 @@ func deploymentOf(pod *corev1.Pod) (statesync.Key, bool) {
 	return stream.Deployments.Key(pod.Namespace, owner.Name), true
 }
 
-// put stores one object, or drops it, and returns whose it is. The mutex is held.
+// put stores one object, or drops it, and returns its key. The mutex is held.
 func (o *observer) put(object any, drop bool) (statesync.Key, bool) {
 	switch object := object.(type) {
 	case *corev1.Pod:

@@ -64,7 +64,7 @@ type messages struct {
 	close   func() error
 }
 
-// named is what both messages of a resource say.
+// named is what both messages of a resource carry.
 type named interface {
 	GetK8SNamespace() string
 	GetK8SName() string

@@ -1,9 +1,9 @@
-// Package stream makes each watch RPC of the control plane a statesync.Source,
-// so that a statesync.Replica can keep a copy of what is wanted and knows when
-// that is all there is.
+// Package stream makes each watch RPC of the control plane a statesync.Source:
+// a statesync.Replica of it is a copy of the desired state, with a proof of
+// completeness.
 //
-// A key is <k8s_namespace>/<k8s_name>, which is all that a delete message says of
-// what it deletes. A value is the apply message as JSON.
+// A key is <k8s_namespace>/<k8s_name>, which is all that a delete message has. A
+// value is the apply message as JSON.
 //
 // # What is checked
 //
@@ -14,13 +14,13 @@
 //   - A stream that is silent for 45 s is dead, and one that ends without an error
 //     is cut: neither is ever the end of a list.
 //
-// Only then a list is handed on as proven. The contract tells the epoch of a list
-// with the first marker, so the list is handed on from there.
+// Only then a list is passed on as proven. The first marker carries the epoch, so
+// the items before it are passed on with it.
 //
 // # Servers without markers
 //
-// A server that knows no markers sends none. After a while without any, its
-// messages are handed on as a list that does not end, and the next stream begins
-// after the greatest version that was seen. A Replica of it is never complete. A
-// server that has once shown a marker is never taken for one without.
+// A server without the extension sends no markers. After Patience without any, its
+// messages are passed on as a list that does not end, and the next stream begins
+// after the greatest version that was received. A Replica of it is never complete.
+// A server that has sent one marker never counts as one without.
 package stream

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// unmarkedEpoch stands for the epoch of a server that tells none. It is another
-// for each stream, so that a reader compares none with any other.
+// unmarkedEpoch stands for the epoch of a server that sends none. It differs for
+// each stream: versions of two such streams must not be compared.
 func unmarkedEpoch() string { return "unmarked-" + rand.Text() }
 
 // batch is the most items in a frame.
@@ -20,18 +20,18 @@ const batch = 500
 type reading struct {
 	source  *Source
 	receive func(statesync.Frame) error
-	// epoch is empty until a marker has told it. Until then items wait.
+	// epoch is empty before the first marker. Until then items wait.
 	epoch   string
 	waiting []statesync.Item
 	// at is where the last frame ended, last the version of the last message.
 	at, last, head uint64
 	// list is true until the list is complete.
 	list       bool
-	ledger     *ledger
+	contents   *contents
 	transcript *transcript
 }
 
-// begin tells the header, and what waited for it.
+// begin sends the header, and the items that waited for it.
 func (r *reading) begin(epoch string, head uint64) error {
 	r.epoch, r.head = epoch, max(r.head, head)
 	if err := r.receive(statesync.Frame{Type: statesync.FrameHeader, Epoch: epoch, After: r.at, Version: r.at, Head: r.head, Heartbeat: heartbeat}); err != nil {
@@ -39,7 +39,7 @@ func (r *reading) begin(epoch string, head uint64) error {
 	}
 	for len(r.waiting) > 0 {
 		n := min(batch, len(r.waiting))
-		if err := r.tell(statesync.Frame{Type: statesync.FrameItems, Version: r.waiting[n-1].Version, Items: r.waiting[:n]}); err != nil {
+		if err := r.send(statesync.Frame{Type: statesync.FrameItems, Version: r.waiting[n-1].Version, Items: r.waiting[:n]}); err != nil {
 			return err
 		}
 		r.waiting = r.waiting[n:]
@@ -47,20 +47,20 @@ func (r *reading) begin(epoch string, head uint64) error {
 	return nil
 }
 
-// tell sends a frame that moves the reader to its version. It sets what all frames
+// send sends a frame that moves the reader to its version. It sets what all frames
 // of the stream have in common.
-func (r *reading) tell(f statesync.Frame) error {
+func (r *reading) send(f statesync.Frame) error {
 	r.head = max(r.head, f.Version)
 	f.Epoch, f.After, f.Head = r.epoch, r.at, r.head
-	if r.ledger != nil {
+	if r.contents != nil {
 		for _, i := range f.Items {
-			r.ledger.put(i)
+			r.contents.put(i)
 		}
 		// Before the reader has it: should it refuse, the two disagree, and it
 		// has to list anew.
-		r.ledger.cursor = statesync.Cursor{Epoch: r.epoch, Version: f.Version}
+		r.contents.cursor = statesync.Cursor{Epoch: r.epoch, Version: f.Version}
 		if f.Type != statesync.FrameItems {
-			f.Count, f.Digest = len(r.ledger.live), r.ledger.digest
+			f.Count, f.Digest = len(r.contents.live), r.contents.digest
 		}
 	}
 	r.at = f.Version
@@ -83,7 +83,7 @@ func (r *reading) take(e event) error {
 	}
 	r.last, r.source.greatest = e.version, max(r.source.greatest, e.version)
 	var items []statesync.Item
-	if e.id != "" { // else it is of a kind that is not known here: passed over
+	if e.id != "" { // else it is of an unknown kind, and skipped
 		r.transcript.add(e)
 		items = []statesync.Item{{
 			Version: e.version, Key: statesync.Key{Collection: string(r.source.Collection), ID: e.id}, Deleted: e.deleted, Value: e.value,
@@ -94,9 +94,9 @@ func (r *reading) take(e event) error {
 		r.waiting = append(r.waiting, items...)
 		return nil
 	case r.list:
-		return r.tell(statesync.Frame{Type: statesync.FrameItems, Version: e.version, Items: items})
+		return r.send(statesync.Frame{Type: statesync.FrameItems, Version: e.version, Items: items})
 	default:
-		return r.tell(statesync.Frame{Type: statesync.FrameChanges, Version: e.version, Items: items})
+		return r.send(statesync.Frame{Type: statesync.FrameChanges, Version: e.version, Items: items})
 	}
 }
 
@@ -107,7 +107,7 @@ type anyMarker interface {
 	GetMark() string
 }
 
-// mark deals with what all markers say: everything up to their version was sent or
+// mark handles what all markers promise: everything up to their version was sent or
 // skipped. A synced one also ends the list.
 func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	r.source.marked = true
@@ -124,7 +124,7 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 		return fmt.Errorf("%w: a marker, from a server that seemed to have none", ErrBroken)
 	case r.epoch == "":
 		if refused := r.source.refused; refused.Epoch == epoch && head >= refused.Version {
-			// Nothing but the mark told the two histories apart. The Replica must
+			// Only the mark differs between the two histories. The Replica must
 			// forget the first before it lists the second.
 			r.source.refused = statesync.Cursor{}
 			return &statesync.ResyncError{Reason: statesync.OtherHistory, Cursor: refused}
@@ -140,18 +140,18 @@ func (r *reading) mark(m anyMarker, head uint64, synced bool) error {
 	}
 	r.last, r.head = version, max(r.head, head)
 	if !r.list {
-		return r.tell(statesync.Frame{Type: statesync.FrameBookmark, Version: version, Mark: mark})
+		return r.send(statesync.Frame{Type: statesync.FrameBookmark, Version: version, Mark: mark})
 	}
 	if version > r.at {
-		if err := r.tell(statesync.Frame{Type: statesync.FrameItems, Version: version}); err != nil {
+		if err := r.send(statesync.Frame{Type: statesync.FrameItems, Version: version}); err != nil {
 			return err
 		}
 	}
 	if !synced {
 		return nil
 	}
-	r.list, r.source.held, r.source.refused = false, r.ledger, statesync.Cursor{}
-	return r.tell(statesync.Frame{Type: statesync.FrameSynced, Version: version, Mark: mark})
+	r.list, r.source.held, r.source.refused = false, r.contents, statesync.Cursor{}
+	return r.send(statesync.Frame{Type: statesync.FrameSynced, Version: version, Mark: mark})
 }
 
 // giveUpMarkers takes the server for one without markers, unless it has shown
@@ -160,7 +160,7 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 	if r.epoch != "" || !r.list || r.source.marked {
 		return nil // it is only slow
 	}
-	r.source.unmarked, r.ledger = true, nil
+	r.source.unmarked, r.contents = true, nil
 	if !r.source.told && r.source.Logger != nil {
 		r.source.told = true
 		r.source.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",

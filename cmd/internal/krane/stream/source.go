@@ -18,11 +18,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Errors of streams that are worth no more. The Replica begins another.
+// Errors that end a stream. The Replica begins another.
 var (
-	// ErrSilent is a stream on which nothing came for too long.
+	// ErrSilent is a stream without a message for too long.
 	ErrSilent = errors.New("stream is silent")
-	// ErrBroken is a stream that is not what its markers say.
+	// ErrBroken is a stream that contradicts its markers.
 	ErrBroken = errors.New("stream breaks the contract")
 	// ErrClaimed is a region whose agent is that of another cell.
 	ErrClaimed = errors.New("region is claimed by an agent of another cell")
@@ -34,7 +34,7 @@ var (
 type Source struct {
 	// Client calls the control plane. Required.
 	Client ctrlv1connect.ClusterServiceClient
-	// Collection says which RPC. Required.
+	// Collection decides the RPC. Required.
 	Collection Collection
 	// Silence is the longest time between two messages. Default 45 s, three
 	// bookmarks of the server.
@@ -44,11 +44,11 @@ type Source struct {
 	Patience time.Duration
 	// OnMessage is called, if set, with the version of each message.
 	OnMessage func(version uint64)
-	// Logger gets what is odd about a server. Nil: nothing is logged.
+	// Logger gets a server's violations of the contract. Nil: none is logged.
 	Logger *slog.Logger
 
 	mu   sync.Mutex // one stream at a time
-	held *ledger
+	held *contents
 	// marked is a server that has shown a marker, unmarked one that seems to have
 	// none, of which greatest was seen.
 	marked, unmarked, told bool
@@ -58,10 +58,10 @@ type Source struct {
 	refused statesync.Cursor
 }
 
-// heartbeat is how often a server with markers says something.
+// heartbeat is the time between messages of a server with markers.
 const heartbeat = 15 * time.Second
 
-// Watch is what statesync.Source says.
+// Watch implements statesync.Source.
 func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
 	if err := w.Validate(); err != nil {
 		return err
@@ -77,12 +77,12 @@ func (s *Source) Watch(ctx context.Context, w statesync.Watch, receive func(stat
 			return err
 		}
 	case r.list:
-		r.ledger = newLedger()
+		r.contents = newContents()
 	case s.held == nil || s.held.cursor != (statesync.Cursor{Epoch: from.Epoch, Version: from.Version}):
-		// What the reader has is not known here, so nothing could be proven.
+		// Without the reader's contents no list can be proven.
 		return &statesync.ResyncError{Reason: statesync.OtherEpoch, Cursor: from}
 	default:
-		r.ledger = s.held
+		r.contents = s.held
 		if err := r.begin(from.Epoch, from.Version); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (s *Source) read(ctx context.Context, from statesync.Cursor, events chan<- 
 	}
 }
 
-// classify makes an error of the RPC one that a Replica knows.
+// classify returns the error of package statesync for one of the RPC.
 func classify(err error, from statesync.Cursor) error {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
@@ -205,7 +205,7 @@ func Reason(err error) string {
 	return ""
 }
 
-// same tells whether what Synced states is what came.
+// same reports whether what Synced states is what came.
 func (t *transcript) same(s *ctrlv1.Synced) error {
 	if digest := t.hash.Sum(nil); s.GetCount() != t.count || !bytes.Equal(s.GetDigest(), digest) {
 		return fmt.Errorf("%w: %d messages with digest %x came, synced states %d with %x", ErrBroken, t.count, digest, s.GetCount(), s.GetDigest())

@@ -230,7 +230,7 @@ func (s *Server) putService(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
 }
 
-// ownFields refuses what a service cannot say about itself.
+// ownFields refuses the fields that the path or the project decides.
 func ownFields(service starbase.Service, id starbase.Identity) (fields []starbase.FieldError) {
 	for _, field := range []struct{ name, value, path string }{
 		{"project_id", service.ProjectID, id.ProjectID},

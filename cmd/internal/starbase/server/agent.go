@@ -14,8 +14,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-// recordTimeout bounds the note that an agent was here. The note is worth
-// less than the next request, so it may be dropped.
+// recordTimeout bounds the write of the time of a pull. It may be dropped, so that
+// it does not delay the next request.
 const recordTimeout = time.Second
 
 func (s *Server) pullDesiredState(w http.ResponseWriter, r *http.Request) error {
@@ -49,7 +49,7 @@ func (s *Server) pullDesiredState(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// recordPull sends off the answer and then notes that it was given.
+// recordPull flushes the answer and then stores that it was given.
 func (s *Server) recordPull(ctx context.Context, w http.ResponseWriter, clusterID, version string) {
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		s.logger.DebugContext(ctx, "answer was not sent", slog.Any("error", err))
@@ -76,7 +76,7 @@ func matches(headers []string, version string) bool {
 
 func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	var report starbase.StatusReport
-	// An agent may be newer than this server and say more.
+	// An agent may be newer than this server and send more.
 	if err := adminapi.Decode(w, r, &report, false); err != nil {
 		return err
 	}

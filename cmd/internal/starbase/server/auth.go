@@ -48,7 +48,7 @@ func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error
 	return dispatch(s.agentMux, w, r.WithContext(context.WithValue(r.Context(), agentKey{}, clusterID)))
 }
 
-// dispatch lets the mux answer and notes the route it chose.
+// dispatch lets the mux answer and stores the route of the request.
 func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) error {
 	mux.ServeHTTP(w, r)
 	if recorder, ok := w.(*statusRecorder); ok {

@@ -26,7 +26,7 @@ type CapacityPoint struct {
 func (s *Server) postCapacity(w http.ResponseWriter, r *http.Request) error {
 	clusterID := r.PathValue("cluster_id")
 	var report starbase.CapacityReport
-	// An agent may be newer than this server and say more.
+	// An agent may be newer than this server and send more.
 	if err := adminapi.Decode(w, r, &report, false); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
-// Cluster is what an administrator sees of a cluster.
+// Cluster is one cluster as administrators see it.
 type Cluster struct {
 	// ClusterID is a UUID.
 	ClusterID string `json:"cluster_id"`
@@ -75,9 +75,8 @@ func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, err
 	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
 }
 
-// RegisterCluster makes the cluster known and returns its token, which is
-// shown this once. For a cluster that is known already it returns no token,
-// and sets the region.
+// RegisterCluster registers the cluster and returns its token, which is shown this
+// once. For a registered cluster it returns no token, and sets the region.
 func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {

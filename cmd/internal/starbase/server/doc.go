@@ -29,8 +29,8 @@
 //
 // It stands as Deleted once the agent has reported on the generation that
 // deleted it, or on a newer one, and no such report mentions it. That the agent
-// has fetched that generation proves nothing: the deletion may have failed, or be
-// held. An agent that has nothing left to run therefore reports an empty list,
+// has fetched that generation is no proof: the deletion may have failed, or be
+// held. An agent without services therefore reports an empty list,
 // and the newest generation reported on is kept for each cluster, apart from what
 // was said of services. Until then a deleted service stands as Pending, or as
 // what the agent says of it, such as Failed with the class DeletionHeld; a report

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
-// ClusterOverview is one cluster with all that is known of it.
+// ClusterOverview is one cluster with its services and reports, counted.
 type ClusterOverview struct {
 	Cluster
 	// Services are those that are wanted in the cluster or reported from it,

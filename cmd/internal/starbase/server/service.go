@@ -12,7 +12,7 @@ import (
 )
 
 // PutService creates, changes or revives the service. It must be valid; its
-// workspace is that of its project, whatever it says itself.
+// workspace is that of its project; its own is ignored.
 func (s *Store) PutService(ctx context.Context, service starbase.Service) (change Change, err error) {
 	id := service.Identity()
 	spec, err := encodeService(service)
@@ -93,8 +93,8 @@ func serviceByID(ctx context.Context, tx *db.Tx, id starbase.Identity) (spec str
 	return spec, deleted, db.Missing(err, ErrUnknownService)
 }
 
-// encodeService returns the service as it is kept: without what other columns
-// say. The text is the same for the same service.
+// encodeService returns the service as it is stored: without the fields that have
+// columns of their own. Equal services have equal texts.
 func encodeService(service starbase.Service) (string, error) {
 	service.WorkspaceID, service.ProjectID, service.ServiceID, service.Environment, service.Deleted = "", "", "", "", false
 	text, err := json.Marshal(service)

@@ -11,17 +11,17 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-// ServiceState is what is wanted of a service beside what its agent said
+// ServiceState is the desired state of a service beside what its agent reported
 // about it.
 type ServiceState struct {
 	starbase.ServiceStatus
 	// WantedGeneration is the generation that last changed the service. Zero:
 	// the service is not in the database, only reported.
 	WantedGeneration int64 `json:"wanted_generation"`
-	// Deleted says that the service is a tombstone.
+	// Deleted is true for a tombstone.
 	Deleted bool `json:"deleted"`
 	// ReportedEpoch and ReportedGeneration name the state the report is
-	// about. Zero: nothing was reported yet.
+	// about. Zero: not reported yet.
 	ReportedEpoch      string `json:"reported_epoch,omitempty"`
 	ReportedGeneration int64  `json:"reported_generation,omitempty"`
 	// ReportedAt is when the report came in.
@@ -40,7 +40,7 @@ type Standing string
 
 // The standings that no agent reports.
 const (
-	// StandingUnknown is a service of which nothing was ever reported.
+	// StandingUnknown is a service without any report.
 	StandingUnknown Standing = "Unknown"
 	// StandingPending is a service whose wanted state is newer than the last
 	// report.
@@ -90,7 +90,7 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 			cluster.ReportedGeneration = 0
 		}
 		// Later than the last report even if the clock is not, so that the rows
-		// of this report can be told from older ones.
+		// of this report differ from older ones.
 		now := max(time.Now().UnixMilli(), cluster.LastReportAt.UnixMilli()+1)
 		if err := saveStatuses(ctx, tx, clusterID, report, now); err != nil {
 			return err

@@ -31,20 +31,20 @@ var (
 	ErrTooManyStatuses = errors.New("too many services reported")
 )
 
-// Store keeps what the control plane serves to shuttles. It is safe for
-// concurrent use. A call that returns an error has changed nothing.
+// Store has the desired state of clusters. It is safe for concurrent use. A call
+// that returns an error has not changed the database.
 type Store struct {
 	// Database has the tables. Required.
 	Database *db.Database
 }
 
-// Change says what a call has changed.
+// Change is the outcome of a call.
 type Change struct {
 	// Generation is the cluster's generation after the call.
 	Generation int64 `json:"generation"`
-	// Changed is false when everything was already as asked.
+	// Changed is false when the database already matched the call.
 	Changed bool `json:"changed"`
-	// Created is true when the thing was not there before.
+	// Created is true when the row is new.
 	Created bool `json:"-"`
 }
 

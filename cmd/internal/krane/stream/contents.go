@@ -8,20 +8,20 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// ledger is what a reader has at a cursor: the version of each live item, and
-// the digest of them all.
-type ledger struct {
+// contents are what a reader has at a cursor: the version of each live item, and
+// the digest of all.
+type contents struct {
 	cursor statesync.Cursor
 	live   map[string]uint64
 	digest statesync.Digest
 }
 
-func newLedger() *ledger {
+func newContents() *contents {
 	empty, _ := statesync.DigestOf(nil)
-	return &ledger{live: map[string]uint64{}, digest: empty}
+	return &contents{live: map[string]uint64{}, digest: empty}
 }
 
-func (l *ledger) put(i statesync.Item) {
+func (l *contents) put(i statesync.Item) {
 	if version, ok := l.live[i.ID]; ok {
 		l.digest.Remove(statesync.Item{Key: i.Key, Version: version})
 		delete(l.live, i.ID)
@@ -46,5 +46,5 @@ func (t *transcript) add(e event) {
 		verb = "delete"
 	}
 	t.count++
-	_, _ = fmt.Fprintf(t.hash, "%s %d %s\n", e.id, e.version, verb) // a hash takes everything
+	_, _ = fmt.Fprintf(t.hash, "%s %d %s\n", e.id, e.version, verb) // a hash never fails
 }

@@ -19,26 +19,26 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Keeper keeps the tables and the log of each region together. Set the fields
-// and Start it once. Any number of replicas may run one.
+// Reconciler makes the log of each region match its tables. Set the fields and
+// Start it once. Any number of replicas may run one.
 //
-// The tables are what is wanted. Whoever edits, adds or removes a row by hand
-// passes the log by; the Keeper notices, and appends what is missing. A row that
-// vanished is withdrawn: no order to delete goes out, but what it stood for is in
-// no list any more, and agents delete what is absent from two. Of many that
-// vanish at once it withdraws few at a time, see Fewest and Window.
+// The tables decide. A row that is edited, added or removed by hand bypasses the
+// log; the Reconciler finds it and appends the missing item. A row that vanished is
+// withdrawn: no order to delete is sent, but the resource is in no list any more,
+// and agents delete what is absent from two lists. Of many rows that vanish at once
+// few are withdrawn at a time, see MinWithdrawals and Window.
 //
-// A resource that was archived for Retention, that every agent which lives has
-// dealt with, and of which nothing is reported to run, is purged.
-type Keeper struct {
+// A resource is purged when it was archived for Retention, every live agent has
+// applied its removal, and no instance of it is reported.
+type Reconciler struct {
 	// Store is the database. Required.
 	Store *Store
-	// Every is the time between looks. Zero: 1 minute.
+	// Every is the time between passes. Zero: 1 minute.
 	Every time.Duration
 	// Settle is how long tables and log must differ in the same way: a change
 	// is not in the log at once. Zero: 5 s.
 	Settle time.Duration
-	// Retention is how long an archived resource is kept at least. Zero: 7 days.
+	// Retention is the minimum time that an archived resource is kept. Zero: 7 days.
 	Retention time.Duration
 	// Logger gets a line for each difference. Nil: nothing is logged.
 	Logger *slog.Logger
@@ -46,53 +46,53 @@ type Keeper struct {
 	Registerer prometheus.Registerer
 
 	rows *prometheus.CounterVec
-	// withdrawn has when rows of each region were withdrawn, of the last Window.
+	// withdrawn has the times of withdrawals within the last Window, by region.
 	withdrawn map[string][]time.Time
 }
 
 const (
-	// Fewest is how many vanished rows of a region may be withdrawn within
-	// Window, or a tenth of what the region has, if that is more.
-	Fewest = 5
-	tenth  = 10
-	// Window is that time: the one in which agents limit their deletions.
+	// MinWithdrawals is the number of vanished rows of a region that may be
+	// withdrawn within Window, or a tenth of the region's live items if that is more.
+	MinWithdrawals = 5
+	tenth          = 10
+	// Window is also the time in which agents limit their deletions.
 	Window = 5 * time.Minute
-	// lease is how long an agent that fell silent is waited for.
+	// lease is how long a silent agent counts as alive.
 	lease = 24 * time.Hour
 )
 
-// Start looks now and then until ctx ends. It returns an error only if the
-// metrics cannot be registered.
-func (k *Keeper) Start(ctx context.Context) error {
-	k.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
+// Start runs a pass every so often until ctx ends. It returns an error only if
+// the metrics cannot be registered.
+func (r *Reconciler) Start(ctx context.Context) error {
+	r.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "trueup_controlplane_rows_kept_total",
 		Help: "Rows of wanted state brought together with the log, by resource type and what was done: appended, withdrawn, held (too many vanished at once) or purged.",
 	}, []string{"resource_type", "result"})
-	if k.Registerer != nil {
-		if err := k.Registerer.Register(k.rows); err != nil {
+	if r.Registerer != nil {
+		if err := r.Registerer.Register(r.rows); err != nil {
 			return err
 		}
 	}
 	loop := &reconcile.Loop{
-		Name: "keeper", Interval: cmp.Or(k.Every, time.Minute), Jitter: 0.1, Logger: k.logger(),
-		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, k.Look(ctx) }),
+		Name: "reconciler", Interval: cmp.Or(r.Every, time.Minute), Jitter: 0.1, Logger: r.logger(),
+		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, r.Pass(ctx) }),
 	}
 	return loop.Start(ctx)
 }
 
-func (k *Keeper) logger() *slog.Logger { return cmp.Or(k.Logger, slog.New(slog.DiscardHandler)) }
+func (r *Reconciler) logger() *slog.Logger { return cmp.Or(r.Logger, slog.New(slog.DiscardHandler)) }
 
-// Look looks once at every region. One that fails does not hold up the others.
-// Only one Look may run at a time.
-func (k *Keeper) Look(ctx context.Context) error {
-	regions, err := k.Store.Regions(ctx)
+// Pass compares every region once. A region that fails does not hold up the
+// others. Only one Pass may run at a time.
+func (r *Reconciler) Pass(ctx context.Context) error {
+	regions, err := r.Store.Regions(ctx)
 	if err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	first := map[string]contents{}
 	var errs []error
 	for _, region := range regions {
-		found, err := k.Store.contents(ctx, region)
+		found, err := r.Store.contents(ctx, region)
 		switch {
 		case errors.Is(err, ErrUnknownRegion), errors.Is(err, statesync.ErrUnknownScope):
 			continue // not the region that its log was made for, or without a log yet
@@ -103,24 +103,24 @@ func (k *Keeper) Look(ctx context.Context) error {
 		first[region.ID] = found
 	}
 	for _, region := range regions {
-		if err := k.keep(ctx, region, first[region.ID]); err != nil {
+		if err := r.reconcile(ctx, region, first[region.ID]); err != nil {
 			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// keep mends what differs now as it did at first, and purges.
-func (k *Keeper) keep(ctx context.Context, region Region, first contents) error {
+// reconcile appends what differs now in the same way as in first, and purges.
+func (r *Reconciler) reconcile(ctx context.Context, region Region, first contents) error {
 	different := first.differences()
 	differences := maps.Clone(different)
 	if len(differences) > 0 {
 		select {
-		case <-time.After(cmp.Or(k.Settle, 5*time.Second)):
+		case <-time.After(cmp.Or(r.Settle, 5*time.Second)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		second, err := k.Store.contents(ctx, region)
+		second, err := r.Store.contents(ctx, region)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 		maps.DeleteFunc(differences, func(key statesync.Key, d difference) bool { return still[key] != d })
 	}
 	var errs []error
-	allowed := k.allowed(region.ID, first)
+	allowed := r.allowed(region.ID, first)
 	for _, key := range slices.SortedFunc(maps.Keys(differences), compareKeys) {
 		d := differences[key]
 		result := "appended"
@@ -138,56 +138,56 @@ func (k *Keeper) keep(ctx context.Context, region Region, first contents) error 
 				result = "held"
 			}
 		}
-		log := k.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
+		log := r.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
 		if result == "held" {
 			log.ErrorContext(ctx, "row vanished, as did many others: withdrawn later")
-			k.count(key, result)
+			r.count(key, result)
 			continue
 		}
-		done, err := k.Store.mend(ctx, region, key, d.row)
+		done, err := r.Store.mend(ctx, region, key, d.row)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s/%s: %w", key.Collection, key.ID, err))
 		}
 		if done {
 			log.WarnContext(ctx, "row was changed without the log")
-			k.count(key, result)
+			r.count(key, result)
 			if result == "withdrawn" {
-				k.withdrawn[region.ID] = append(k.withdrawn[region.ID], time.Now())
+				r.withdrawn[region.ID] = append(r.withdrawn[region.ID], time.Now())
 			}
 		}
 	}
-	for _, key := range first.archived(time.Now().Add(-cmp.Or(k.Retention, 7*24*time.Hour)), different) {
-		done, err := k.Store.purge(ctx, region, key, first.rows[key])
+	for _, key := range first.archived(time.Now().Add(-cmp.Or(r.Retention, 7*24*time.Hour)), different) {
+		done, err := r.Store.purge(ctx, region, key, first.rows[key])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("purge %s/%s: %w", key.Collection, key.ID, err))
 		}
 		if done {
-			k.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
-			k.count(key, "purged")
+			r.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
+			r.count(key, "purged")
 		}
 	}
-	k.Store.Database.Log.Wake()
+	r.Store.Database.Log.Wake()
 	return errors.Join(errs...)
 }
 
 // allowed returns how many rows of the region may be withdrawn now.
-func (k *Keeper) allowed(regionID string, c contents) int {
-	if k.withdrawn == nil {
-		k.withdrawn = map[string][]time.Time{}
+func (r *Reconciler) allowed(regionID string, c contents) int {
+	if r.withdrawn == nil {
+		r.withdrawn = map[string][]time.Time{}
 	}
-	k.withdrawn[regionID] = slices.DeleteFunc(k.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
+	r.withdrawn[regionID] = slices.DeleteFunc(r.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
 	live := 0
 	for _, i := range c.items {
 		if !i.Deleted {
 			live++
 		}
 	}
-	return max(Fewest, live/tenth) - len(k.withdrawn[regionID])
+	return max(MinWithdrawals, live/tenth) - len(r.withdrawn[regionID])
 }
 
-func (k *Keeper) count(key statesync.Key, result string) {
-	if k.rows != nil {
-		k.rows.WithLabelValues(key.Collection, result).Inc()
+func (r *Reconciler) count(key statesync.Key, result string) {
+	if r.rows != nil {
+		r.rows.WithLabelValues(key.Collection, result).Inc()
 	}
 }
 
@@ -201,7 +201,7 @@ type row struct {
 	updatedAt   int64
 }
 
-// value returns what the log is to say of the row.
+// value returns the value of the row's item.
 func (r row) value() (json.RawMessage, error) {
 	if !json.Valid([]byte(r.spec)) {
 		return nil, errors.New("the row's spec is not JSON; put the resource anew")
@@ -216,7 +216,7 @@ type contents struct {
 	horizon uint64
 }
 
-// difference is a row that the log does not tell.
+// difference is a row without its item in the log.
 type difference struct {
 	row     row
 	version uint64
@@ -226,7 +226,7 @@ func (c contents) differences() map[statesync.Key]difference {
 	found := map[statesync.Key]difference{}
 	for key, row := range c.rows {
 		i := c.items[key]
-		// A row that cannot be told differs, and mend says why.
+		// A row that has no value differs; mend returns why.
 		if value, err := row.value(); err != nil || i.Deleted || !bytes.Equal(value, i.Value) {
 			found[key] = difference{row, i.Version}
 		}
@@ -239,8 +239,8 @@ func (c contents) differences() map[statesync.Key]difference {
 	return found
 }
 
-// archived returns what may be purged, of what was last touched before then. What
-// the log does not tell is not.
+// archived returns what may be purged of the rows last touched before then. A row
+// that differs from the log may not.
 func (c contents) archived(then time.Time, different map[statesync.Key]difference) []statesync.Key {
 	var keys []statesync.Key
 	for key, row := range c.rows {
@@ -253,7 +253,7 @@ func (c contents) archived(then time.Time, different map[statesync.Key]differenc
 	return keys
 }
 
-// contents reads the tables first: what is in the log by then is at least as new.
+// contents reads the tables first: the log as read afterwards is at least as new.
 func (s *Store) contents(ctx context.Context, region Region) (c contents, err error) {
 	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}}
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
@@ -281,9 +281,11 @@ func (s *Store) contents(ctx context.Context, region Region) (c contents, err er
 		}
 		more = page.More
 		c.horizon = statesync.Horizon(page.Position, readers, now, lease)
-		told := func(r statesync.Reader) bool { return r.Alive(now, lease) && r.Applied.Epoch == page.Epoch }
-		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, told) {
-			c.horizon = 0 // an agent that lives does not say how far it is
+		reported := func(reader statesync.Reader) bool {
+			return reader.Alive(now, lease) && reader.Applied.Epoch == page.Epoch
+		}
+		if now.Sub(region.HeartbeatAt) < lease && !slices.ContainsFunc(readers, reported) {
+			c.horizon = 0 // a live agent reports no position
 		}
 	}
 	return c, nil

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-func (w *world) keeper() *cluster.Keeper {
-	return &cluster.Keeper{Store: w.store, Settle: time.Millisecond}
+func (w *world) reconciler() *cluster.Reconciler {
+	return &cluster.Reconciler{Store: w.store, Settle: time.Millisecond}
 }
 
 // sql runs statements as an administrator does by hand.
@@ -89,7 +89,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 		}
 		before, head := w.items(), w.head()
 		require.Len(w.t, before, 4)
-		require.NoError(w.t, w.keeper().Look(ctx))
+		require.NoError(w.t, w.reconciler().Pass(ctx))
 		require.Equal(w.t, head, w.head(), "nothing differs")
 
 		w.sql(`UPDATE deployment_topology SET desired_state = 'stopped' WHERE deployment_id = 'd_1'`,
@@ -97,7 +97,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 			`UPDATE cilium_network_policies SET deleted = 1 WHERE id = 'p_2'`,
 			`INSERT INTO sentinels (id, region_id, k8s_namespace, k8s_name, desired_state, spec, updated_at)
 				VALUES ('s_1', 'reg_eu', 'ws', 'gate', 'running', '{"k8s_name":"gate"}', 1)`)
-		require.NoError(w.t, w.keeper().Look(ctx))
+		require.NoError(w.t, w.reconciler().Pass(ctx))
 		after := w.items()
 		require.Contains(w.t, after["deployments/d_1"], `"stopped"`)
 		require.Equal(w.t, before["deployments/d_2"], after["deployments/d_2"])
@@ -116,7 +116,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 		require.Equal(w.t, 1, told)
 		require.NoError(w.t, stream.Close())
 		head = w.head()
-		require.NoError(w.t, w.keeper().Look(ctx))
+		require.NoError(w.t, w.reconciler().Pass(ctx))
 		require.Equal(w.t, head, w.head(), "once is enough")
 	})
 }
@@ -126,7 +126,7 @@ func TestOneRowThatCannotBeToldHoldsUpNoOther(t *testing.T) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
 		w.sql(`UPDATE deployment_topology SET spec = 'oops' WHERE deployment_id = 'd_1'`, `UPDATE deployment_topology SET desired_state = 'stopped' WHERE deployment_id = 'd_2'`)
-		err := w.keeper().Look(w.t.Context())
+		err := w.reconciler().Pass(w.t.Context())
 		require.ErrorContains(w.t, err, "deployments/d_1: the row's spec is not JSON")
 		require.Contains(w.t, w.items()["deployments/d_1"], `"running"`)
 		require.Contains(w.t, w.items()["deployments/d_2"], `"stopped"`)
@@ -139,8 +139,8 @@ func TestOfManyRowsThatVanishFewAreWithdrawnAtOnce(t *testing.T) {
 			w.put(fmt.Sprintf("d_%02d", n), "running", deployment(fmt.Sprint("name-", n), "one:1"))
 		}
 		w.sql(`DELETE FROM deployment_topology WHERE deployment_id <> 'd_03'`)
-		for _, left := range []int{12 - cluster.Fewest, 12 - 2*cluster.Fewest, 1, 1} {
-			require.NoError(w.t, w.keeper().Look(w.t.Context()))
+		for _, left := range []int{12 - cluster.MinWithdrawals, 12 - 2*cluster.MinWithdrawals, 1, 1} {
+			require.NoError(w.t, w.reconciler().Pass(w.t.Context()))
 			require.Len(w.t, w.items(), left)
 		}
 		require.Contains(w.t, w.items(), "deployments/d_03")
@@ -155,10 +155,10 @@ func TestLookingOftenWithdrawsNoMore(t *testing.T) {
 			w.put(fmt.Sprintf("d_%02d", n), "running", deployment(fmt.Sprint("name-", n), "one:1"))
 		}
 		w.sql(`DELETE FROM deployment_topology`)
-		keeper := w.keeper()
+		reconciler := w.reconciler()
 		for range 3 {
-			require.NoError(w.t, keeper.Look(w.t.Context()))
-			require.Len(w.t, w.items(), 12-cluster.Fewest)
+			require.NoError(w.t, reconciler.Pass(w.t.Context()))
+			require.Len(w.t, w.items(), 12-cluster.MinWithdrawals)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestARegionThatIsNotTheOneOfItsLogIsLeftAlone(t *testing.T) {
 	each(t, func(w *world) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.sql(`DELETE FROM deployment_topology`, `UPDATE regions SET id = 'reg_eu_2' WHERE id = 'reg_eu'`)
-		require.NoError(w.t, w.keeper().Look(w.t.Context()))
+		require.NoError(w.t, w.reconciler().Pass(w.t.Context()))
 		require.Len(w.t, w.items(), 1)
 	})
 }
@@ -197,7 +197,7 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		all := []string{"deployments/d_1", "deployments/d_2", "policies/p_1", "sentinels/s_1", "sentinels/s_2"}
 		look := func(why string, want ...string) {
 			w.t.Helper()
-			require.NoError(w.t, w.keeper().Look(ctx))
+			require.NoError(w.t, w.reconciler().Pass(ctx))
 			items := w.items() //nolint:contextcheck // it is the test's
 			require.ElementsMatch(w.t, want, slices.Collect(maps.Keys(items)), why)
 		}
@@ -233,23 +233,23 @@ func TestNothingIsPurgedWhileAnAgentDoesNotSayHowFarItIs(t *testing.T) {
 		w.sql(`UPDATE deployment_topology SET updated_at = 1`)
 		_, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
 		require.NoError(w.t, err)
-		require.NoError(w.t, w.keeper().Look(ctx))
+		require.NoError(w.t, w.reconciler().Pass(ctx))
 		require.Len(w.t, w.items(), 1)
 		w.sql(fmt.Sprintf(`UPDATE regions SET heartbeat_at = %d`, time.Now().Add(-25*time.Hour).UnixMilli()))
-		require.NoError(w.t, w.keeper().Look(ctx))
+		require.NoError(w.t, w.reconciler().Pass(ctx))
 		require.Empty(w.t, w.items())
 	})
 }
 
-func TestTheKeeperLooksNowAndThenAndCounts(t *testing.T) {
+func TestTheReconcilerLooksNowAndThenAndCounts(t *testing.T) {
 	each(t, func(w *world) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.sql(`UPDATE deployment_topology SET desired_state = 'stopped'`)
 		ctx, cancel := context.WithCancel(w.t.Context())
 		registry := prometheus.NewRegistry()
-		keeper := &cluster.Keeper{Store: w.store, Every: 5 * time.Millisecond, Settle: time.Millisecond, Registerer: registry}
+		reconciler := &cluster.Reconciler{Store: w.store, Every: 5 * time.Millisecond, Settle: time.Millisecond, Registerer: registry}
 		ended := make(chan error, 1)
-		go func() { ended <- keeper.Start(ctx) }()
+		go func() { ended <- reconciler.Start(ctx) }()
 		require.Eventually(w.t, func() bool {
 			n, err := testutil.GatherAndCount(registry, "trueup_controlplane_rows_kept_total")
 			return err == nil && n == 1

@@ -9,11 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -27,57 +25,56 @@ type absence struct {
 
 // sweeper deletes what is absent from two proven lists that lie far enough apart.
 type sweeper struct {
-	run *run
+	streams  *streams
+	parts    parts
+	registry *registry
+	reporter *reporter
+	metrics  *metrics
+	logger   *slog.Logger
 	// grace is how far apart.
 	grace time.Duration
 	// window is the time within which the limit holds.
 	window time.Duration
-	// percent is the limit, never fewer than least.
+	// percent is the limit in percent of the roots; it is never below minLimit.
 	percent int
 
-	lists   map[stream.Collection]uint64 // the last list that was looked at
+	lists   map[stream.Collection]uint64 // the last list that was compared
 	absent  map[types.UID]absence
 	deleted []time.Time // within the window
 	held    map[stream.Collection]map[string]int
 }
 
-const least = 5
+const minLimit = 5
 
-func newSweeper(r *run) *sweeper {
-	return &sweeper{
-		run: r, grace: r.Periods.Absence, window: r.Periods.Window, percent: r.Config.MaxDeletePercent,
-		lists: map[stream.Collection]uint64{}, absent: map[types.UID]absence{}, held: map[stream.Collection]map[string]int{},
-	}
+// init makes the maps.
+func (s *sweeper) init() {
+	s.lists, s.absent, s.held = map[stream.Collection]uint64{}, map[types.UID]absence{}, map[stream.Collection]map[string]int{}
 }
 
-// Reconcile implements reconcile.Reconciler: a look at each list that is new.
+// Reconcile implements reconcile.Reconciler: it compares each list that is new.
 func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	defer s.publish()
-	snapshots := map[stream.Collection]statesync.Snapshot{}
-	for _, r := range resources() {
-		snapshot, complete := s.run.replicas[r.collection].Complete()
-		if !complete {
-			return reconcile.Result{}, nil // one that does not know is reason for doubt about all
-		}
-		snapshots[r.collection] = snapshot
+	snapshots, complete := s.streams.complete()
+	if !complete {
+		return reconcile.Result{}, nil
 	}
 	for _, r := range resources() {
 		snapshot := snapshots[r.collection]
 		if snapshot.Lists == s.lists[r.collection] {
 			continue
 		}
-		if !s.run.parts[r.component].known() {
-			continue // the list is looked at when what is there is known
+		if !s.parts[r.component].known() {
+			continue // the list is compared once the cluster is observed
 		}
 		s.lists[r.collection] = snapshot.Lists
 		if err := s.sweep(ctx, r, snapshot); err != nil {
-			s.run.Logger.WarnContext(ctx, "strays not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
+			s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
 		}
 	}
 	return reconcile.Result{}, nil
 }
 
-// sweep looks for objects that a list does not contain.
+// sweep deletes the objects that a list does not contain, once they are due.
 func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot) error {
 	held := map[string]int{}
 	s.held[r.collection] = held
@@ -85,18 +82,18 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	if err != nil {
 		return err
 	}
-	strays, roots := s.strays(r, snapshot, live)
-	if len(strays) == 0 {
+	orphans, roots := s.orphans(r, snapshot, live)
+	if len(orphans) == 0 {
 		return nil
 	}
 	if len(live) == 0 {
-		// Nothing is wanted, which is more often a mistake than a wish.
-		held["empty"] = len(strays)
-		s.forgive(strays)
+		// An empty list is more often a mistake than an order.
+		held["empty"] = len(orphans)
+		s.forgive(orphans)
 		return nil
 	}
 	due := map[types.UID]bool{}
-	for uid := range strays {
+	for uid := range orphans {
 		a := s.absent[uid]
 		if a.lists == 0 {
 			a.first = snapshot.Listed
@@ -115,22 +112,22 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	allowed := s.allowance(roots, snapshot.Listed)
 	if len(due) > allowed {
 		held["limit"] = len(due)
-		s.run.Logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("wanted", len(due)), slog.Int("limit", allowed))
+		s.logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("due", len(due)), slog.Int("limit", allowed))
 		return nil
 	}
 	ids := make([]apply.ID, 0, len(due))
 	for uid := range due {
-		ids = append(ids, strays[uid])
+		ids = append(ids, orphans[uid])
 	}
-	report, err := s.run.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
+	report, err := s.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
 	for _, result := range report.Results {
 		if result.Action != apply.Deleted {
 			continue
 		}
 		s.deleted = append(s.deleted, time.Now())
-		s.run.Logger.InfoContext(ctx, "stray deleted", slog.String("object", result.ID.String()))
+		s.logger.InfoContext(ctx, "orphan deleted", slog.String("object", result.ID.String()))
 		if r.isRoot(result.ID) {
-			s.run.reporter.lost(r.key(result.ID))
+			s.reporter.lost(r.key(result.ID))
 		}
 	}
 	for _, result := range report.Results {
@@ -141,13 +138,13 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	return err
 }
 
-// strays returns the objects of a resource that the list does not want, and how
-// many roots there are in all. What belongs to a root goes with it, so it counts
-// only when there is none.
-func (s *sweeper) strays(r resource, snapshot statesync.Snapshot, live map[string]bool) (strays map[types.UID]apply.ID, roots int) {
-	strays = map[types.UID]apply.ID{}
+// orphans returns the objects of a resource that are not in the list, and the
+// number of all roots. What belongs to a root is deleted with it, so it counts only
+// without a root.
+func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[string]bool) (orphans map[types.UID]apply.ID, roots int) {
+	orphans = map[types.UID]apply.ID{}
 	rooted := map[string]bool{}
-	p := s.run.parts[r.component]
+	p := s.parts[r.component]
 	for o := range p.live.All() {
 		if r.isRoot(o.ID) {
 			roots++
@@ -159,29 +156,29 @@ func (s *sweeper) strays(r resource, snapshot statesync.Snapshot, live map[strin
 		if r.isRoot(o.ID) {
 			item, listed := snapshot.Items[r.key(o.ID)]
 			wanted = listed && !item.Deleted
-			// A delete message is its own order, and somebody is at it.
-			wanted = wanted || listed && !s.run.book.wish(r.key(o.ID)).gone
+			// A delete message is an order of its own, which a worker carries out.
+			wanted = wanted || listed && !s.registry.desired(r.key(o.ID)).gone
 		}
 		if wanted || o.Deleting {
 			delete(s.absent, o.UID)
 			continue
 		}
-		strays[o.UID] = o.ID
+		orphans[o.UID] = o.ID
 	}
-	return strays, roots
+	return orphans, roots
 }
 
-// forgive forgets how long the objects were absent.
-func (s *sweeper) forgive(strays map[types.UID]apply.ID) {
-	for uid := range strays {
+// forgive resets the absence of the objects.
+func (s *sweeper) forgive(orphans map[types.UID]apply.ID) {
+	for uid := range orphans {
 		delete(s.absent, uid)
 	}
 }
 
-// allowance returns how many objects may go now.
+// allowance returns how many objects may be deleted now.
 func (s *sweeper) allowance(roots int, now time.Time) int {
 	s.deleted = slices.DeleteFunc(s.deleted, func(at time.Time) bool { return now.Sub(at) >= s.window })
-	return max(0, max(least, roots*s.percent/100)-len(s.deleted))
+	return max(0, max(minLimit, roots*s.percent/100)-len(s.deleted))
 }
 
 // publish sets the metric.
@@ -193,11 +190,11 @@ func (s *sweeper) publish() {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(sums)) {
-		s.run.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
+		s.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
 	}
 }
 
-// liveIDs returns the ids of what a list wants to be.
+// liveIDs returns the ids of the items of a list that are not deleted.
 func liveIDs(r resource, snapshot statesync.Snapshot) (map[string]bool, error) {
 	ids := map[string]bool{}
 	for key, item := range snapshot.Items {
@@ -206,23 +203,9 @@ func liveIDs(r resource, snapshot statesync.Snapshot) (map[string]bool, error) {
 		}
 		m := r.message()
 		if err := stream.Decode(item, m); err != nil {
-			return nil, fmt.Errorf("what %s wants is unknown: %w", key, err)
+			return nil, fmt.Errorf("item %s cannot be read: %w", key, err)
 		}
 		ids[idOfMessage(m)] = true
 	}
 	return ids, nil
-}
-
-// idOfMessage returns the id that an apply message gives its objects.
-func idOfMessage(m proto.Message) string {
-	switch m := m.(type) {
-	case *ctrlv1.ApplyDeployment:
-		return m.GetDeploymentId()
-	case *ctrlv1.ApplySentinel:
-		return m.GetSentinelId()
-	case *ctrlv1.ApplyCiliumNetworkPolicy:
-		return m.GetCiliumNetworkPolicyId()
-	default:
-		return ""
-	}
 }

@@ -28,7 +28,7 @@ func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
 	return err
 }
 
-// mend appends what the row says, or that there is none, if that is still so.
+// mend appends the row's item, or its removal, unless the row has changed since.
 func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
@@ -41,7 +41,7 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 			return err
 		}
 		if gone != (seen == row{}) || state != seen.state && !gone || spec != seen.spec {
-			return nil // somebody is at it
+			return nil // another writer is at work
 		}
 		change := statesync.Change{Scope: region.Name, Key: key, Deleted: gone}
 		if !gone {
@@ -55,13 +55,13 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 	return done && err == nil, err
 }
 
-// lockRegion keeps others from adding rows of the region: a row refers to it.
+// lockRegion blocks new rows of the region, because each refers to it.
 func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
 	var id string
 	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
 }
 
-// purge removes the row and withdraws it, if it is still as it was seen.
+// purge removes the row and withdraws it, unless it has changed since it was seen.
 func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
@@ -71,7 +71,7 @@ func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, see
 		var query string
 		switch key.Collection {
 		case deployments:
-			// Locked before its last row goes: another region may just get one.
+			// Locked before its last row is deleted: another region may be given one.
 			if err := lockDeployment(ctx, tx, key.ID); err != nil {
 				return err
 			}

@@ -5,10 +5,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-// keeper says of a live object that the desired state does not state whether it
-// is named as deleted, or must stay because what was said of it was rejected.
-// The zero keeper knows of neither.
-type keeper struct {
+// absence explains why the desired state lacks a live object: it is deleted there,
+// or its service or project was rejected and the object must stay. The zero value
+// explains neither.
+type absence struct {
 	goneServices, rejectedServices map[labelled]bool
 	goneProjects, rejectedProjects map[string]bool
 	rejectedEnvironments           map[labelled]bool // without a service
@@ -28,10 +28,10 @@ func put[K comparable](m *map[K]bool, key K) {
 	(*m)[key] = true
 }
 
-func (k *keeper) gone(id starbase.Identity) { put(&k.goneServices, labelsOf(id)) }
-func (k *keeper) goneProject(id string)     { put(&k.goneProjects, hex32(id)) }
-func (k *keeper) rejectProject(id string)   { put(&k.rejectedProjects, hex32(id)) }
-func (k *keeper) reject(id starbase.Identity) {
+func (k *absence) gone(id starbase.Identity) { put(&k.goneServices, labelsOf(id)) }
+func (k *absence) goneProject(id string)     { put(&k.goneProjects, hex32(id)) }
+func (k *absence) rejectProject(id string)   { put(&k.rejectedProjects, hex32(id)) }
+func (k *absence) reject(id starbase.Identity) {
 	at := labelsOf(id)
 	put(&k.rejectedServices, at)
 	at.service = ""
@@ -46,7 +46,7 @@ func identityOf(o apply.Observed) labelled {
 
 // keeps reports that an object must stay: it is one of a rejected service or
 // project, or one that these share.
-func (k *keeper) keeps(at labelled) bool {
+func (k *absence) keeps(at labelled) bool {
 	if k.rejectedProjects[at.project] || k.rejectedServices[at] {
 		return true
 	}
@@ -54,6 +54,6 @@ func (k *keeper) keeps(at labelled) bool {
 }
 
 // isGone reports that the desired state names the object as deleted.
-func (k *keeper) isGone(at labelled) bool {
+func (k *absence) isGone(at labelled) bool {
 	return k.goneProjects[at.project] || at.service != "" && k.goneServices[at]
 }

@@ -16,13 +16,13 @@ func TestWhatWasSaidWronglyOfAServiceKeepsWhatItHas(t *testing.T) {
 	shared, whole := labelled{project: hex32(project), environment: "production"}, labelled{project: hex32(project)}
 	elsewhere := labelled{hex32(project), "staging", hex32(service)}
 
-	var none keeper
+	var none absence
 	for _, at := range []labelled{own, shared, whole, elsewhere, {}} {
 		require.False(t, none.keeps(at))
 		require.False(t, none.isGone(at))
 	}
 
-	var rejected keeper
+	var rejected absence
 	rejected.reject(id)
 	require.True(t, rejected.keeps(own))
 	require.True(t, rejected.keeps(shared), "the policy that isolates it")
@@ -30,20 +30,20 @@ func TestWhatWasSaidWronglyOfAServiceKeepsWhatItHas(t *testing.T) {
 	require.False(t, rejected.keeps(elsewhere))
 	require.False(t, rejected.keeps(labelled{project: hex32(project), environment: "staging"}))
 
-	var project1 keeper
+	var project1 absence
 	project1.rejectProject(project)
 	for _, at := range []labelled{own, shared, whole, elsewhere} {
 		require.True(t, project1.keeps(at))
 	}
 
-	var gone keeper
+	var gone absence
 	gone.gone(id)
 	require.True(t, gone.isGone(own))
 	require.False(t, gone.isGone(elsewhere))
 	require.False(t, gone.isGone(shared), "others may share it")
 	require.False(t, gone.isGone(labelled{}), "an object without labels is nobody's")
 
-	var dead keeper
+	var dead absence
 	dead.goneProject(project)
 	for _, at := range []labelled{own, shared, whole, elsewhere} {
 		require.True(t, dead.isGone(at))

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// streams are the three collections as far as they are received.
+type streams struct {
+	alarms  *alarms
+	metrics *metrics
+	// synced is called after each list that was proven complete. Other is true when
+	// the epoch is not that of the list before.
+	synced func(collection stream.Collection, s statesync.Snapshot, other bool)
+
+	replicas map[stream.Collection]*statesync.Replica
+	// outage has the collections with items that are parked for the vault.
+	outage map[stream.Collection]*atomic.Bool
+}
+
+// streamConfig is what the streams need beside their methods. All fields are
+// required.
+type streamConfig struct {
+	client  ctrlv1connect.ClusterServiceClient
+	region  string
+	periods Periods
+	logger  *slog.Logger
+	// handle makes the cluster match one item.
+	handle func(context.Context, statesync.Item) error
+}
+
+// open makes the replicas, which start nothing.
+func (s *streams) open(c streamConfig) {
+	s.replicas, s.outage = map[stream.Collection]*statesync.Replica{}, map[stream.Collection]*atomic.Bool{}
+	for _, r := range resources() {
+		s.outage[r.collection] = &atomic.Bool{}
+		s.replicas[r.collection] = s.replica(r.collection, c)
+	}
+}
+
+func (s *streams) replica(collection stream.Collection, c streamConfig) *statesync.Replica {
+	name := string(collection)
+	source := &timedSource{source: &stream.Source{
+		Client: c.client, Collection: collection, Silence: c.periods.Silence, Patience: c.periods.Patience, Logger: c.logger,
+	}}
+	source.source.OnMessage = func(version uint64) {
+		source.message = true
+		s.alarms.set(name, "")
+		s.metrics.events.WithLabelValues(name).Inc()
+		if version > 0 {
+			s.metrics.lastSeen.WithLabelValues(name).Set(float64(version))
+		}
+	}
+	var epoch string
+	return &statesync.Replica{
+		Source: source, Scope: c.region, Collections: []string{name}, Handle: c.handle, Workers: 16, Retry: c.periods.Retry, Relist: c.periods.Relist, Logger: c.logger,
+		OnSynced: func(snapshot statesync.Snapshot) {
+			s.metrics.fullSyncs.WithLabelValues(name).Inc()
+			s.metrics.connections.WithLabelValues(name, "synced").Inc()
+			s.metrics.fullSync.WithLabelValues(name).Observe(time.Since(source.opened).Seconds())
+			other := epoch != "" && epoch != snapshot.Cursor.Epoch
+			epoch = snapshot.Cursor.Epoch
+			s.synced(collection, snapshot, other)
+		},
+		OnStream: func(ended statesync.Stream) { s.ended(name, ended.Err, source.message) },
+		OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
+			if p.Parked && errors.Is(p.Err, errVault) {
+				s.outage[collection].Store(true)
+			}
+		},
+	}
+}
+
+// ended counts a stream, on which a message came or none.
+func (s *streams) ended(collection string, err error, message bool) {
+	status := "ended"
+	switch {
+	case errors.Is(err, statesync.ErrUnauthenticated):
+		status = "unauthenticated"
+	case errors.Is(err, statesync.ErrUnknownScope):
+		status = unknownRegion
+		s.alarms.set(collection, status)
+	case errors.Is(err, stream.ErrClaimed):
+		status = regionClaimed
+		s.alarms.set(collection, status)
+	case errors.Is(err, statesync.ErrResync):
+		status = "resync"
+	case !message:
+		status = "failed"
+	}
+	s.metrics.connections.WithLabelValues(collection, status).Inc()
+}
+
+// complete returns the snapshots of all collections, and false unless each was
+// proven complete: one that is not casts doubt on all.
+func (s *streams) complete() (map[stream.Collection]statesync.Snapshot, bool) {
+	snapshots := map[stream.Collection]statesync.Snapshot{}
+	for collection, replica := range s.replicas {
+		snapshot, complete := replica.Complete()
+		if !complete {
+			return nil, false
+		}
+		snapshots[collection] = snapshot
+	}
+	return snapshots, true
+}
+
+// listed returns nil once each collection was listed.
+func (s *streams) listed() error {
+	for _, r := range resources() {
+		if s.replicas[r.collection].Status().Cursor.Epoch == "" {
+			return fmt.Errorf("no list of %s yet", r.collection)
+		}
+	}
+	return nil
+}
+
+// applied returns the version up to which a collection is applied.
+func (s *streams) applied(collection stream.Collection) uint64 {
+	return s.replicas[collection].Status().Applied.Version
+}
+
+// acknowledged returns up to where all collections are applied, if they are of one
+// epoch. The mark is that of the collection that is furthest behind.
+func (s *streams) acknowledged() statesync.Cursor {
+	at := statesync.Cursor{Version: math.MaxUint64}
+	for _, replica := range s.replicas {
+		applied := replica.Status().Applied
+		if applied.Epoch == "" || at.Epoch != "" && at.Epoch != applied.Epoch {
+			return statesync.Cursor{}
+		}
+		if applied.Version < at.Version {
+			at = applied
+		}
+	}
+	return at
+}
+
+// reconnect ends the pauses between attempts.
+func (s *streams) reconnect() {
+	for _, replica := range s.replicas {
+		replica.Reconnect()
+	}
+}
+
+// list has a collection listed anew.
+func (s *streams) list(collection stream.Collection) { s.replicas[collection].List() }
+
+// retryParked lists the collections with items that are parked for the vault: they
+// are tried again after a list.
+func (s *streams) retryParked() {
+	for _, r := range resources() {
+		if s.outage[r.collection].Swap(false) {
+			s.list(r.collection)
+		}
+	}
+}
+
+// Reconcile implements reconcile.Reconciler: it sets the gauges.
+func (s *streams) Reconcile(context.Context) (reconcile.Result, error) {
+	for collection, replica := range s.replicas {
+		status := replica.Status()
+		s.metrics.parked.WithLabelValues(string(collection)).Set(float64(status.Parked))
+		s.metrics.lag.WithLabelValues(string(collection)).Set(float64(status.Head - min(status.Head, status.Applied.Version)))
+	}
+	return reconcile.Result{}, nil
+}
+
+// timedSource is a source that has the time when its stream was opened, and
+// whether the server has sent anything on it: a resumed stream begins before that.
+type timedSource struct {
+	source  *stream.Source
+	opened  time.Time
+	message bool
+}
+
+// Watch implements statesync.Source.
+func (t *timedSource) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
+	t.opened, t.message = time.Now(), false
+	return t.source.Watch(ctx, w, receive)
+}

@@ -123,6 +123,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
+		{Name: "revocation", Starter: agents},
 		{Name: "reconciler", Starter: &cluster.Reconciler{Store: regions, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
 			Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,

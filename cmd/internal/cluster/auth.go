@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,6 +27,8 @@ const (
 type credential struct {
 	// regionID is the region whose token it is; empty for the shared token.
 	regionID string
+	// hash is that of the token; empty for the shared token.
+	hash string
 	// region and cell are the headers.
 	region, cell string
 }
@@ -36,6 +39,7 @@ type credentialKey struct{}
 type caller struct {
 	Region
 	cell string
+	hash string // of its token; empty for the shared token
 }
 
 // authenticate refuses a request without a valid token before anything else of it
@@ -57,6 +61,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 			err = nil
 		default:
 			found.regionID, err = s.store.Authenticate(r.Context(), token)
+			found.hash = tokens.Hash(token)
 		}
 		switch {
 		case err == nil:
@@ -98,7 +103,7 @@ func (s *Service) caller(ctx context.Context, field string) (caller, error) {
 	case err != nil:
 		return caller{}, s.unknownRegion(ctx, found)
 	}
-	return caller{Region: region, cell: found.cell}, nil
+	return caller{Region: region, cell: found.cell, hash: found.hash}, nil
 }
 
 // foreignRegion refuses the token of one region for another. The answer is the same
@@ -132,7 +137,24 @@ func (s *Service) unknownRegion(ctx context.Context, found credential) error {
 	return refuse("unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 
-// claim stores that the caller is alive.
+// admit returns the region that the request is about, if the caller's cell may speak
+// for it: every call renews the lease of its cell, or is refused while another cell has
+// the lease.
+func (s *Service) admit(ctx context.Context, field string) (caller, error) {
+	c, err := s.caller(ctx, field)
+	if err != nil {
+		return c, err
+	}
+	if c.cell == c.CellID && time.Since(c.HeartbeatAt) < renewal {
+		return c, nil
+	}
+	return c, s.claim(ctx, c)
+}
+
+// renewal is the age from which another call than a heartbeat renews a lease.
+const renewal = 10 * time.Second
+
+// claim renews the lease of the caller's cell.
 func (s *Service) claim(ctx context.Context, c caller) error {
 	err := s.store.Heartbeat(ctx, c.ID, c.cell)
 	if errors.Is(err, ErrClaimed) {

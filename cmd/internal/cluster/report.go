@@ -49,7 +49,7 @@ func (m made) before(kept made) bool {
 func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportDeploymentStatusRequest]) (_ *connect.Response[ctrlv1.ReportDeploymentStatusResponse], err error) {
 	ended := s.observe(deployments)
 	defer func() { ended(err) }()
-	c, err := s.caller(ctx, "")
+	c, err := s.admit(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +77,9 @@ func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request
 	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
 	if err = cmp.Or(err, plain("k8s_name", name), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if err = s.current(ctx, c, at.epoch); err != nil {
+		return nil, err
 	}
 	err = s.store.Database.Write(ctx, func(tx *db.Tx) error { return saveInstances(ctx, tx, c.ID, name, instances, at) })
 	if err := s.reported(ctx, err, name); err != nil {
@@ -161,7 +164,7 @@ func statusOf(status ctrlv1.ReportDeploymentStatusRequest_Update_Instance_Status
 func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[ctrlv1.ReportSentinelStatusRequest]) (_ *connect.Response[ctrlv1.ReportSentinelStatusResponse], err error) {
 	ended := s.observe(sentinels)
 	defer func() { ended(err) }()
-	c, err := s.caller(ctx, "")
+	c, err := s.admit(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +177,9 @@ func (s *Service) ReportSentinelStatus(ctx context.Context, r *connect.Request[c
 	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
 	if err = cmp.Or(err, plain("k8s_name", r.Msg.GetK8SName()), at.valid()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if err = s.current(ctx, c, at.epoch); err != nil {
+		return nil, err
 	}
 	err = s.store.Database.Write(ctx, func(tx *db.Tx) error {
 		var kept made

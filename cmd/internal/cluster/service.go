@@ -47,6 +47,7 @@ type Service struct {
 	feed    *statesync.Server
 	bearer  string
 	guard   *guard.Guard
+	opened  opened
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec
 	skipped *prometheus.CounterVec
@@ -148,7 +149,7 @@ func (s *Service) GetDesiredCiliumNetworkPolicyState(ctx context.Context, r *con
 // point fills message with what is wanted of one resource of the caller's
 // region.
 func (s *Service) point(ctx context.Context, collection, field, id string, message state) error {
-	caller, err := s.caller(ctx, "")
+	caller, err := s.admit(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -186,10 +187,32 @@ func (s *Service) Heartbeat(ctx context.Context, r *connect.Request[ctrlv1.Heart
 	if err := s.claim(ctx, caller); err != nil {
 		return nil, err
 	}
+	if err := s.current(ctx, caller, r.Msg.GetAgentEpoch()); err != nil {
+		return nil, err
+	}
 	if err := s.acknowledge(ctx, caller, r.Msg); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+	if !r.Msg.GetClaim() {
+		return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+	}
+	epoch, err := s.store.Claim(ctx, caller.ID)
+	if err != nil {
+		return nil, s.internal(ctx, "claim", err)
+	}
+	s.logger.InfoContext(ctx, "agent started", slog.String("region", caller.Name), slog.String("cell", caller.cell), slog.Uint64("agent_epoch", epoch))
+	return connect.NewResponse(&ctrlv1.HeartbeatResponse{AgentEpoch: epoch}), nil
+}
+
+// current refuses an epoch that is not the last one given to an agent of the region. As
+// long as none was given, the agent chooses; 0 is no epoch.
+func (s *Service) current(ctx context.Context, c caller, epoch uint64) error {
+	if epoch == 0 || c.AgentEpoch == 0 || epoch == c.AgentEpoch {
+		return nil
+	}
+	s.logger.WarnContext(ctx, "report of another start of the agent refused", slog.String("region", c.Name), slog.String("cell", c.cell),
+		slog.Uint64("agent_epoch", epoch), slog.Uint64("want", c.AgentEpoch))
+	return refuse("stale-epoch", "another start of the agent, or a restored database, has made this epoch invalid; claim one with a heartbeat")
 }
 
 // acknowledge notes how far the agent has dealt with the log of its region.

@@ -81,7 +81,8 @@ func (w *world) serve(database *db.Database) string {
 	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler), Registerer: w.registry})
 	require.NoError(w.t, err)
 	w.service = service
-	ended := make(chan error, 2)
+	ended := make(chan error, 3)
+	go func() { ended <- service.Start(ctx) }()
 	go func() { ended <- database.Log.Start(ctx) }()
 	go func() { ended <- feed.Start(ctx) }()
 	_, handler := service.Handler()
@@ -92,8 +93,9 @@ func (w *world) serve(database *db.Database) string {
 	web.Start()
 	w.t.Cleanup(func() {
 		cancel()
-		require.NoError(w.t, <-ended)
-		require.NoError(w.t, <-ended)
+		for range cap(ended) {
+			require.NoError(w.t, <-ended)
+		}
 		web.Close()
 	})
 	return web.URL
@@ -369,20 +371,156 @@ func TestARegionThatWasMadeAnewIsUnknownAndNotEmpty(t *testing.T) {
 	})
 }
 
-func TestASecondCellIsRefused(t *testing.T) {
+func TestASecondCellIsRefusedInEveryCall(t *testing.T) {
 	each(t, func(w *world) {
+		w.put("d_1", "running", deployment("one", "one:1"))
 		beat := func(cell string) error {
 			_, err := w.client("Bearer "+bearer, "eu-1", "X-Krane-Cell", cell).Heartbeat(w.t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{Region: "eu-1"}))
 			return err
 		}
 		require.NoError(w.t, beat("cell-a"))
-		require.Equal(w.t, "region-claimed", reason(beat("cell-b")))
+		second := w.client("Bearer "+bearer, "eu-1", "X-Krane-Cell", "cell-b")
+		calls := map[string]func() error{
+			"heartbeat": func() error { return beat("cell-b") },
+			"report": func() error {
+				_, err := second.ReportDeploymentStatus(w.t.Context(), connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+					Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &ctrlv1.ReportDeploymentStatusRequest_Update{K8SName: "one"}},
+				}))
+				return err
+			},
+			"report of a sentinel": func() error {
+				_, err := second.ReportSentinelStatus(w.t.Context(), connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "one"}))
+				return err
+			},
+			"point query": func() error {
+				_, err := second.GetDesiredDeploymentState(w.t.Context(), connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: "d_1"}))
+				return err
+			},
+			"stream": func() error {
+				stream, err := second.WatchDeployments(w.t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))
+				require.NoError(w.t, err)
+				require.False(w.t, stream.Receive())
+				return stream.Err()
+			},
+		}
+		for name, call := range calls {
+			require.Equal(w.t, "region-claimed", reason(call()), name)
+		}
 		require.NoError(w.t, beat("cell-a"))
 		require.NoError(w.t, w.database.Write(w.t.Context(), func(tx *db.Tx) error {
 			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*cluster.Silence).UnixMilli())
 			return err
 		}))
-		require.NoError(w.t, beat("cell-b"), "after the lease")
+		require.NoError(w.t, calls["point query"](), "after the lease")
+		require.Equal(w.t, "region-claimed", reason(beat("cell-a")), "the query has claimed the region")
+	})
+}
+
+// revokedWithin is a condition's limit: of a condition, not of the product.
+const revokedWithin = 2 * time.Minute
+
+func TestARevokedCredentialLosesItsStreamsOnEveryReplica(t *testing.T) {
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		first := w.agent()
+		w.url = w.serve(w.database)
+		second, others := w.agent(), w.client("Bearer "+w.tokens[us], "us-1")
+		type ending struct {
+			name string
+			err  error
+		}
+		ended := make(chan ending, 4)
+		open := func(name string, client ctrlv1connect.ClusterServiceClient) {
+			stream, err := client.WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{Markers: true}))
+			require.NoError(w.t, err)
+			require.True(w.t, stream.Receive(), stream.Err())
+			go func() {
+				for stream.Receive() { //nolint:revive // until it ends
+				}
+				ended <- ending{name, stream.Err()}
+			}()
+		}
+		open("first replica", first)
+		open("second replica", second)
+		open("another region", others)
+		open("shared token", w.client("Bearer "+bearer, "eu-1"))
+
+		next, err := w.store.RotateToken(ctx, eu, time.Hour)
+		require.NoError(w.t, err)
+		w.tokens[eu] = next
+		open("new token", w.agent())
+		select {
+		case e := <-ended:
+			require.Fail(w.t, "the old token is valid for an hour", "%s: %v", e.name, e.err)
+		case <-time.After(5 * time.Second): // longer than two checks
+		}
+		_, err = w.store.RotateToken(ctx, eu, 0)
+		require.NoError(w.t, err)
+		names := map[string]bool{}
+		for range 3 {
+			select {
+			case e := <-ended:
+				require.Equal(w.t, connect.CodeUnauthenticated, connect.CodeOf(e.err), "%s: %v", e.name, e.err)
+				names[e.name] = true
+			case <-time.After(revokedWithin):
+				require.Fail(w.t, "streams go on", "ended: %v", names)
+			}
+		}
+		require.Equal(w.t, map[string]bool{"first replica": true, "second replica": true, "new token": true}, names)
+		require.Empty(w.t, ended)
+	})
+}
+
+func TestAnEpochIsGivenAndAnEarlierStartOfTheAgentRefused(t *testing.T) {
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		w.put("d_1", "running", deployment("one", "one:1"))
+		claim := func() uint64 {
+			answer, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{Claim: true}))
+			require.NoError(w.t, err)
+			return answer.Msg.GetAgentEpoch()
+		}
+		beat := func(epoch uint64) error {
+			answer, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: epoch}))
+			if err == nil {
+				require.Zero(w.t, answer.Msg.GetAgentEpoch(), "none was claimed")
+			}
+			return err
+		}
+		report := func(epoch, sequence uint64, pod string) error {
+			_, err := w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+				Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &ctrlv1.ReportDeploymentStatusRequest_Update{
+					K8SName: "one", Instances: []*ctrlv1.ReportDeploymentStatusRequest_Update_Instance{{K8SName: pod, Address: "10.0.0.1:8080"}},
+				}}, AgentEpoch: epoch, Sequence: sequence,
+			}))
+			return err
+		}
+		pods := func() (names []string) {
+			_, resources, err := w.store.Resources(ctx, eu)
+			require.NoError(w.t, err)
+			for _, i := range resources[0].Instances {
+				names = append(names, i.Name)
+			}
+			return names
+		}
+		// An agent that numbers its starts by the clock, of a node that is ahead.
+		ahead := uint64(time.Now().Add(time.Hour).UnixNano())
+		require.NoError(w.t, report(ahead, 1, "by-the-clock"))
+		first := claim()
+		require.Greater(w.t, first, ahead)
+		require.NoError(w.t, report(first, 1, "first"))
+		require.Equal(w.t, []string{"first"}, pods())
+		second := claim()
+		require.Greater(w.t, second, first)
+		require.NoError(w.t, report(second, 1, "second"))
+		for _, stale := range []uint64{first, ahead, second + 1} {
+			require.Equal(w.t, "stale-epoch", reason(report(stale, 100, "stale")))
+			require.Equal(w.t, "stale-epoch", reason(beat(stale)))
+			_, err := w.agent().ReportSentinelStatus(ctx, connect.NewRequest(&ctrlv1.ReportSentinelStatusRequest{K8SName: "s", AgentEpoch: stale}))
+			require.Equal(w.t, "stale-epoch", reason(err))
+		}
+		require.NoError(w.t, beat(second))
+		require.Equal(w.t, []string{"second"}, pods())
 	})
 }
 

@@ -51,17 +51,19 @@ type Region struct {
 	Platform string `json:"platform"`
 	// CellID is the agent that claimed it last.
 	CellID string `json:"cell_id,omitempty"`
+	// AgentEpoch is that of the agent's start that was given last; 0 for none.
+	AgentEpoch uint64 `json:"-"`
 	// HeartbeatAt is the time of the last heartbeat; zero for never.
 	HeartbeatAt time.Time `json:"heartbeat_at,omitzero"`
 	// Silent is true once that is [Silence] ago.
 	Silent bool `json:"silent"`
 }
 
-const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.heartbeat_at`
+const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at`
 
 func scanRegion(scan func(...any) error, r *Region) error {
 	var heartbeat int64
-	if err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &heartbeat); err != nil {
+	if err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat); err != nil {
 		return err
 	}
 	if heartbeat != 0 {
@@ -197,6 +199,26 @@ func (s *Store) RegionByName(ctx context.Context, name string) (region Region, e
 		return db.Missing(scanRegion(row.Scan, &region), ErrUnknownRegion)
 	})
 	return region, err
+}
+
+// Claim gives the region's agent an epoch, greater than every one before, also those
+// that agents chose themselves.
+func (s *Store) Claim(ctx context.Context, regionID string) (epoch uint64, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		if err := lockRegion(ctx, tx, regionID); err != nil {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, `SELECT max(agent_epoch) FROM (
+			SELECT agent_epoch FROM regions WHERE id = ?
+			UNION ALL SELECT agent_epoch FROM deployment_topology WHERE region_id = ?
+			UNION ALL SELECT agent_epoch FROM sentinels WHERE region_id = ?) AS given`, regionID, regionID, regionID).Scan(&epoch); err != nil {
+			return err
+		}
+		epoch++
+		_, err := tx.ExecContext(ctx, `UPDATE regions SET agent_epoch = ? WHERE id = ?`, epoch, regionID)
+		return err
+	})
+	return epoch, err
 }
 
 // Heartbeat stores that the region's agent is alive, and its cell. While one cell

@@ -82,6 +82,8 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 		}
 		cursor.Epoch = page.Epoch
 	}
+	ctx, closed := s.opened.open(ctx, c.hash)
+	defer closed()
 	open := s.streams.WithLabelValues(c.Name, collection)
 	open.Inc()
 	defer open.Dec()
@@ -231,7 +233,9 @@ func (s *cache) put(id string, r *rendered) {
 func (s *Service) ended(ctx context.Context, err error) error {
 	var end *statesync.EndError
 	var failure *connect.Error
-	switch {
+	switch revocation := revoked(ctx); {
+	case revocation != nil:
+		return revocation
 	case ctx.Err() != nil:
 		return connect.NewError(connect.CodeCanceled, ctx.Err())
 	case errors.As(err, &failure):

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -40,6 +41,32 @@ func (s Store) Authenticate(ctx context.Context, token string) (id string, err e
 		return "", fmt.Errorf("authenticate: %w", err)
 	}
 	return id, nil
+}
+
+// Valid returns the hashes of all tokens that are valid now.
+func (s Store) Valid(ctx context.Context) (valid map[string]bool, err error) {
+	valid = map[string]bool{}
+	now := time.Now().UnixMilli()
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT token_hash, previous_token_hash, previous_token_until FROM `+s.Table)
+		_, err = db.Collect(rows, err, func(rows *sql.Rows, _ *struct{}) error {
+			var current, previous string
+			var until int64
+			if err := rows.Scan(&current, &previous, &until); err != nil {
+				return err
+			}
+			valid[current] = true
+			if now < until {
+				valid[previous] = true
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("valid tokens: %w", err)
+	}
+	return valid, nil
 }
 
 // Rotate gives the row of that id a new token and returns it. The old token stays

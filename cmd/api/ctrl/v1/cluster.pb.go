@@ -35,8 +35,9 @@ type HeartbeatRequest struct {
 	// Opt-in extension: how far this agent has dealt with the log of its region.
 	// Deleted rows are kept until every agent that lives has dealt with them.
 	//
-	// The start of the agent, such as the nanoseconds since 1970 at it. 0: the
-	// agent does not say how far it is.
+	// The epoch of this start of the agent, as HeartbeatResponse gave it. Another
+	// one than the last that was given is FailedPrecondition with the reason
+	// stale-epoch: claim again. 0: the agent does not say how far it is.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// Rises with everything this start of the agent reports.
 	Sequence uint64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -48,7 +49,10 @@ type HeartbeatRequest struct {
 	Epoch string `protobuf:"bytes,13,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The mark of that version or the last before it, as in Synced and Bookmark. One
 	// that the log gave and has lost proves that the database was restored.
-	Mark          string `protobuf:"bytes,14,opt,name=mark,proto3" json:"mark,omitempty"`
+	Mark string `protobuf:"bytes,14,opt,name=mark,proto3" json:"mark,omitempty"`
+	// Asks for an epoch for this start of the agent. What an earlier start reports
+	// from then on is refused.
+	Claim         bool `protobuf:"varint,15,opt,name=claim,proto3" json:"claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,9 +136,19 @@ func (x *HeartbeatRequest) GetMark() string {
 	return ""
 }
 
-// HeartbeatResponse is empty.
+func (x *HeartbeatRequest) GetClaim() bool {
+	if x != nil {
+		return x.Claim
+	}
+	return false
+}
+
+// HeartbeatResponse has what was claimed.
 type HeartbeatResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Opt-in extension: the epoch that was claimed, greater than every one that the
+	// region had before. 0: none was claimed.
+	AgentEpoch    uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,11 +183,18 @@ func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
 	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *HeartbeatResponse) GetAgentEpoch() uint64 {
+	if x != nil {
+		return x.AgentEpoch
+	}
+	return 0
+}
+
 var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xd8\x01\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xee\x01\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
@@ -183,8 +204,12 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\bsequence\x18\v \x01(\x04R\bsequence\x12)\n" +
 	"\x10observed_version\x18\f \x01(\x04R\x0fobservedVersion\x12\x14\n" +
 	"\x05epoch\x18\r \x01(\tR\x05epoch\x12\x12\n" +
-	"\x04mark\x18\x0e \x01(\tR\x04mark\"\x13\n" +
-	"\x11HeartbeatResponse2\xec\x06\n" +
+	"\x04mark\x18\x0e \x01(\tR\x04mark\x12\x14\n" +
+	"\x05claim\x18\x0f \x01(\bR\x05claim\"4\n" +
+	"\x11HeartbeatResponse\x12\x1f\n" +
+	"\vagent_epoch\x18\n" +
+	" \x01(\x04R\n" +
+	"agentEpoch2\xec\x06\n" +
 	"\x0eClusterService\x12P\n" +
 	"\x10WatchDeployments\x12 .ctrl.v1.WatchDeploymentsRequest\x1a\x18.ctrl.v1.DeploymentState0\x01\x12J\n" +
 	"\x0eWatchSentinels\x12\x1e.ctrl.v1.WatchSentinelsRequest\x1a\x16.ctrl.v1.SentinelState0\x01\x12m\n" +

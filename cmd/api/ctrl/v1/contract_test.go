@@ -145,8 +145,10 @@ message HeartbeatRequest
   12 observed_version uint64
   13 epoch string
   14 mark string
+  15 claim bool
 
 message HeartbeatResponse
+  10 agent_epoch uint64
 
 message ReportDeploymentStatusRequest
   1 update oneof change ReportDeploymentStatusRequest.Update

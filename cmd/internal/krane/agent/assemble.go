@@ -59,7 +59,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,
-		registry: registry, streams: streams, session: uint64(time.Now().UnixNano()), //nolint:gosec // after 1970
+		registry: registry, streams: streams,
 	}
 	reports.init()
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
@@ -105,11 +105,13 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	add("observer", reports.observer)
 	add("reports", reports.queue)
 	add("report loop", &reconcile.Loop{Name: "reports", Reconciler: reports, Interval: periods.Report, Jitter: 0.1, Logger: a.Logger})
-	add("heartbeat", &reconcile.Loop{
+	heartbeats := &reconcile.Loop{
 		Name: "heartbeat", Interval: periods.Heartbeat, Logger: a.Logger,
 		Backoff:    reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
 		Reconciler: &heartbeater{reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat},
-	})
+	}
+	reports.session.renew = heartbeats.Trigger
+	add("heartbeat", heartbeats)
 	for _, r := range resources() {
 		add("replica "+string(r.collection), observed(streams.replicas[r.collection]))
 	}

@@ -31,14 +31,22 @@ type heartbeater struct {
 func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	session := &h.reporter.session
+	claim := !session.claimed()
 	err := h.reporter.breakers.Do(ctx, "Heartbeat", func(ctx context.Context) error {
 		at := h.streams.acknowledged()
-		_, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{
-			Region: h.region, Platform: h.platform,
-			AgentEpoch: h.reporter.session, Sequence: h.reporter.sequence.Add(1), ObservedVersion: at.Version, Epoch: at.Epoch, Mark: at.Mark.String(),
-		}))
+		request := &ctrlv1.HeartbeatRequest{Region: h.region, Platform: h.platform, Claim: claim}
+		if !claim {
+			request.AgentEpoch, request.Sequence = session.epoch(), session.next()
+			request.ObservedVersion, request.Epoch, request.Mark = at.Version, at.Epoch, at.Mark.String()
+		}
+		answer, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(request))
+		if err == nil && claim {
+			session.claim(answer.Msg.GetAgentEpoch())
+		}
 		return err
 	})
+	session.refused(err)
 	failed := h.failed
 	h.failed = err != nil
 	if err != nil {
@@ -50,6 +58,9 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
 		h.reporter.again(stream.Deployments)
 		h.reporter.again(stream.Sentinels)
+	}
+	if claim {
+		h.reporter.queueAll()
 	}
 	h.last = time.Now()
 	return reconcile.Result{}, nil

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -31,8 +30,7 @@ type reporter struct {
 	registry *registry
 	observer *observer
 	streams  *streams
-	session  uint64
-	sequence atomic.Uint64
+	session  session
 	queue    *reconcile.Queue[statesync.Key]
 
 	mu sync.Mutex
@@ -119,6 +117,9 @@ func (r *reporter) again(collection stream.Collection) {
 // report sends one report, unless the last accepted one had the same content.
 func (r *reporter) report(ctx context.Context, key statesync.Key) (reconcile.Result, error) {
 	later := reconcile.Result{RequeueAfter: time.Second}
+	if !r.session.claimed() {
+		return later, nil
+	}
 	if key.Collection == string(stream.Sentinels) {
 		if !r.observer.known(kindSentinels) {
 			return later, nil
@@ -160,7 +161,7 @@ func (r *reporter) deployment(ctx context.Context, key statesync.Key) error {
 		request.Change = &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: pods.Update(name, instances)}
 	}
 	return r.send(ctx, key, content, "ReportDeploymentStatus", func(ctx context.Context) error {
-		request.AgentEpoch, request.Sequence, request.ObservedVersion = r.session, r.sequence.Add(1), r.streams.applied(stream.Collection(key.Collection))
+		request.AgentEpoch, request.Sequence, request.ObservedVersion = r.session.epoch(), r.session.next(), r.streams.applied(stream.Collection(key.Collection))
 		_, err := r.client.ReportDeploymentStatus(ctx, connect.NewRequest(request))
 		return err
 	})
@@ -180,7 +181,7 @@ func (r *reporter) sentinel(ctx context.Context, key statesync.Key) error {
 		K8SName: name, AvailableReplicas: d.Status.AvailableReplicas, Health: pods.Health(wanted, d.Status.AvailableReplicas),
 	}
 	return r.send(ctx, key, fmt.Sprintf("%d %s", request.GetAvailableReplicas(), request.GetHealth()), "ReportSentinelStatus", func(ctx context.Context) error {
-		request.AgentEpoch, request.Sequence, request.ObservedVersion = r.session, r.sequence.Add(1), r.streams.applied(stream.Collection(key.Collection))
+		request.AgentEpoch, request.Sequence, request.ObservedVersion = r.session.epoch(), r.session.next(), r.streams.applied(stream.Collection(key.Collection))
 		_, err := r.client.ReportSentinelStatus(ctx, connect.NewRequest(request))
 		return err
 	})
@@ -206,6 +207,7 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 		r.logger.DebugContext(ctx, "the control plane does not know the key of a report", slog.String("key", key.String()))
 		err = nil
 	}
+	r.session.refused(err)
 	if err != nil {
 		r.logger.DebugContext(ctx, "report failed", slog.String("key", key.String()), slog.Any("error", err))
 		return err

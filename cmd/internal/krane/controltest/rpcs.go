@@ -191,7 +191,12 @@ func (s *Server) Heartbeat(_ context.Context, r *connect.Request[ctrlv1.Heartbea
 	defer s.mu.Unlock()
 	s.beats++
 	s.acknowledged = at
-	return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+	answer := &ctrlv1.HeartbeatResponse{}
+	if r.Msg.GetClaim() {
+		s.epoch++
+		answer.AgentEpoch = s.epoch
+	}
+	return connect.NewResponse(answer), nil
 }
 
 // Instances returns the names of the instances that a control plane would know

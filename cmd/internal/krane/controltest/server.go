@@ -48,6 +48,7 @@ type Server struct {
 	next    int
 	source  statesync.Server
 	// acknowledged is what the newest heartbeat said.
+	epoch        uint64 // that was claimed last
 	acknowledged statesync.Cursor
 }
 

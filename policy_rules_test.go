@@ -73,7 +73,7 @@ const pureMark = "//trueup:pure"
 
 // uninstallable are modules that nobody can install, and that may therefore
 // have replace lines.
-var uninstallable = []string{"internal/kube", "internal/bench", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine"}
+var uninstallable = []string{"internal/kube", "internal/bench/peers", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine"}
 
 // wireContract is generated code that programs on both ends of a wire share,
 // also those outside of cmd.

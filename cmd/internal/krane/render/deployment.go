@@ -20,7 +20,7 @@ import (
 // Variables are what was decrypted of encrypted_environment_variables; nil means
 // that it was not, which is an error when there is something to decrypt, so that
 // an outage of the vault empties no Secret. Owner is the UID of the ReplicaSet,
-// empty as long as it does not exist.
+// empty before it exists.
 //
 // The error joins a *FieldError for each field that is wrong, and then there are
 // no objects.

@@ -36,9 +36,9 @@ type reporter struct {
 
 // outcome is what a pass found.
 type outcome struct {
-	current *accepted
-	results map[apply.ID]apply.Result
-	deletions
+	current   *accepted
+	results   map[apply.ID]apply.Result
+	deletions deletions
 }
 
 // deletions are the results of the deletions of a state.
@@ -86,7 +86,7 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
 		Services: r.statuses(last),
 	}
-	next.Complete = last.left == nil && len(next.Services) <= starbase.MaxStatusServices
+	next.Complete = last.deletions.left == nil && len(next.Services) <= starbase.MaxStatusServices
 	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
 		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
@@ -130,12 +130,12 @@ func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
 		if !s.Deleted {
 			continue
 		}
-		if n := o.held[labelsOf(s.Identity())]; n > 0 {
+		if n := o.deletions.held[labelsOf(s.Identity())]; n > 0 {
 			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseFailed, starbase.ClassDeletionHeld
 			status.Message = fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", n)
 			list = append(list, status)
-		} else if n := o.left[labelsOf(s.Identity())]; n > 0 {
+		} else if n := o.deletions.left[labelsOf(s.Identity())]; n > 0 {
 			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseApplying, "Deleting"
 			status.Message = fmt.Sprintf("%d objects are not deleted yet", n)

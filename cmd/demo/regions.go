@@ -238,7 +238,7 @@ func (r *regions) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	r.display.done("all run and are reported")
+	r.display.done("all run, and the control plane knows")
 	return nil
 }
 
@@ -327,7 +327,7 @@ func (r *regions) outage(ctx context.Context) error {
 			return fmt.Errorf("%d of %d deployments are left in %s", len(sets.Items), wanted, s.region)
 		}
 	}
-	r.display.done("the control plane was killed and is back: no object was deleted, the next change came")
+	r.display.done("the control plane was killed and is back: nothing deleted, the next change came")
 	return nil
 }
 
@@ -343,6 +343,6 @@ func (r *regions) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	r.display.done("a deployment in each region was stopped: its pods are gone, which is reported")
+	r.display.done("a deployment in each region was stopped: its pods are gone, and the control plane knows")
 	return nil
 }

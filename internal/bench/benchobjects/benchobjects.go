@@ -7,7 +7,7 @@
 // them is what is known to keep others busy at rest: quantities that the server
 // writes otherwise (cpu "0.1"), optional fields left out, a Service with two
 // protocols on one port, claim templates, stringData, an object to which a second
-// manager has added, and a Deployment whose replicas are left to somebody else
+// manager has added, and a Deployment whose replicas an autoscaler sets
 // ([Others.Share]).
 package benchobjects
 

@@ -28,8 +28,8 @@ func (o Others) Namespace(ctx context.Context, name string) error {
 	return err
 }
 
-// Share lets others do their part with objects that exist: a second manager adds
-// to some, and states a value that is there already; somebody scales others.
+// Share applies the parts of other managers to objects that exist: a second manager
+// adds to some and states a value that is there already; a third scales others.
 func (o Others) Share(ctx context.Context, objects []*unstructured.Unstructured) error {
 	return Each(len(objects), 8, func(i int) error {
 		at := objects[i]
@@ -88,7 +88,7 @@ func scaledByOthers(o *unstructured.Unstructured) bool {
 }
 
 // edited returns the path of a field that the object states, and a value that it
-// does not state: what somebody may write by mistake.
+// does not state: an edit by mistake.
 func edited(o *unstructured.Unstructured) (path []string, value any) {
 	switch o.GetKind() {
 	case "ConfigMap":

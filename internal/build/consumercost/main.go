@@ -26,8 +26,8 @@ type consumer struct {
 	// module and version are what it requires; an empty version is this
 	// repository.
 	module, version string
-	// most is the mark; negative means that there is none.
-	most int
+	// limit is the mark; negative means that there is none.
+	limit int
 }
 
 func main() {
@@ -59,8 +59,8 @@ func run(ctx context.Context) error {
 			continue
 		}
 		fmt.Printf("figure consumer_gosum_%s %d lines\n", c.name, lines)
-		if c.most >= 0 && lines > c.most {
-			failed = errors.Join(failed, fmt.Errorf("%s: %d lines; the mark is at most %d", c.name, lines, c.most))
+		if c.limit >= 0 && lines > c.limit {
+			failed = errors.Join(failed, fmt.Errorf("%s: %d lines; the mark is at most %d", c.name, lines, c.limit))
 		}
 	}
 	return failed

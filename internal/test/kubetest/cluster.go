@@ -201,7 +201,7 @@ func (c *Cluster) choosePorts() error {
 		}
 		*port = listener.Addr().(*net.TCPAddr).Port
 		// Not before all are chosen, or the next might be the same.
-		defer listener.Close() //nolint:errcheck // nobody has connected
+		defer listener.Close() //nolint:errcheck // it has no connections
 	}
 	return nil
 }

@@ -212,8 +212,8 @@ func (s *Server) SQL(ctx context.Context, database, statement string) error {
 	return s.command(ctx, "psql", "--no-psqlrc", "--quiet", "--host="+s.dir, "--username=postgres", "--dbname="+database, "--set=ON_ERROR_STOP=1", "--command="+statement)
 }
 
-// Database makes a new, empty database that belongs to the role trueup, who is
-// nobody special, and returns its URL.
+// Database makes a new, empty database that belongs to the role trueup, which is
+// no superuser, and returns its URL.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprintf("db%d", s.databases.Add(1))

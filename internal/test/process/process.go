@@ -129,17 +129,17 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Stop asks the process to end (SIGTERM), waits at most so long, and returns how
+// Stop asks the process to end (SIGTERM), waits at most for timeout, and returns how
 // it ended, as Err does. A process that does not end in time is killed, which is
 // an error.
-func (p *Process) Stop(most time.Duration) error {
+func (p *Process) Stop(timeout time.Duration) error {
 	p.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended by itself
 	select {
 	case <-p.exited:
 		return p.err
-	case <-time.After(most):
+	case <-time.After(timeout):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %s of SIGTERM", p.Name, most)
+		return fmt.Errorf("%s did not end within %s of SIGTERM", p.Name, timeout)
 	}
 }
 

@@ -19,7 +19,7 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
 STEPS = vet test-race test-root test-alone test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
-SLOW = /(apply|reconcile/kube|internal/kubetest|diff/internal)(/|$$)
+SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
 # the newest, of which the last patch is taken.
 NEWEST ?= v0.37
@@ -31,7 +31,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
 
 kube: ## Build the Kubernetes for tests and demo, with progress (minutes the first time, then nothing)
-	$(WORK) $(GO) run ./internal/kubetest/kubebuild
+	$(WORK) $(GO) run ./internal/build/kubebuild
 
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
@@ -98,7 +98,7 @@ bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 # Modules of their own: what the peers require must not decide what we are built
 # with.
 bench-build: kube ## Build the comparison of package apply with its peers (minutes the first time)
-	cd internal/bench && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
+	cd internal/bench/peers && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
 	$(WORK) $(GO) build -o bin/operator ./examples/operator
 	cd internal/bench/wrangler && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-wrangler' .
 
@@ -117,7 +117,7 @@ soak-sync: ## A million commits on each database, with all faults, and killed se
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
 
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench internal/bench/wrangler internal/bench/sync internal/bench/kine; do \
+	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -136,9 +136,9 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 	done; exit $$failed
 
 tidy: ## Run go mod tidy in every module
-	$(WORK) $(GO) run ./internal/tidy
+	$(WORK) $(GO) run ./internal/build/tidy
 	cd internal/kube && $(ALONE) $(GO) mod tidy
-	cd internal/bench && $(ALONE) $(GO) mod tidy
+	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
 	cd internal/bench/kine && $(ALONE) $(GO) mod tidy
@@ -155,4 +155,4 @@ fuzz: ## Fuzz every target for FUZZTIME (30s)
 	done
 
 consumer-cost: ## Count the go.sum lines that importing a package costs, beside a peer
-	$(WORK) $(GO) run ./internal/consumercost
+	$(WORK) $(GO) run ./internal/build/consumercost

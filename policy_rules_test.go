@@ -16,7 +16,7 @@ import (
 // module that the production code of a package reaches, counted with go list
 // -deps. Importers compile, audit and update every one of them.
 type budget struct {
-	most int
+	limit int
 	// like, if set, allows exactly what that package reaches, and nothing else.
 	like string
 }
@@ -26,14 +26,14 @@ type budget struct {
 var budgets = map[string]budget{
 	".":         {}, // documentation only
 	"reconcile": {}, // loops and queues fit into any program
-	"diff":      {most: 80},
-	"apply":     {most: 160},
+	"diff":      {limit: 80},
+	"apply":     {limit: 160},
 	// For tests of any program that talks to an API server, whatever it is built on.
 	"apply/applytest": {},
 	// Readiness reads unstructured objects; a budget is for any HTTP client.
-	"apply/readiness": {most: 80},
+	"apply/readiness": {limit: 80},
 	"apply/budget":    {},
-	"reconcile/kube":  {most: 160}, // watches with the same parts of client-go as apply
+	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
 	"cloud":           {},
 	"snapshot":        {like: "internal/httpretry"},
 	"statesync":       {like: "internal/httpretry"},
@@ -71,15 +71,15 @@ var pureDirs = []string{"diff"}
 
 const pureMark = "//trueup:pure"
 
-// uninstallable are modules that nobody can install, and that may therefore
+// uninstallable are modules that are never installed, and that may therefore
 // have replace lines.
-var uninstallable = []string{"internal/kube", "internal/bench", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine"}
+var uninstallable = []string{"internal/kube", "internal/bench/peers", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine"}
 
 // wireContract is generated code that programs on both ends of a wire share,
 // also those outside of cmd.
 const wireContract = "cmd/api"
 
-const longestFile = 400 // lines
+const maxFile = 400 // lines
 
 // rules are what is checked on the parsed files alone.
 var rules = []struct {
@@ -98,7 +98,7 @@ var rules = []struct {
 	{"has tests", hasTests},
 }
 
-// under tells whether p is prefix or lies in that folder.
+// under reports whether p is prefix or lies in that folder.
 func under(p, prefix string) bool {
 	return p == prefix || strings.HasPrefix(p, prefix+"/")
 }
@@ -128,8 +128,8 @@ func overBudget(r repo, reach func(dir string) ([]string, error)) []finding {
 			}
 		}
 		if b.like == "" {
-			if len(got) > b.most {
-				found = append(found, finding{dir, 0, fmt.Sprintf("reaches %d packages outside the standard library; its budget is %d: %s", len(got), b.most, strings.Join(got, " "))})
+			if len(got) > b.limit {
+				found = append(found, finding{dir, 0, fmt.Sprintf("reaches %d packages outside the standard library; its budget is %d: %s", len(got), b.limit, strings.Join(got, " "))})
 			}
 			continue
 		}
@@ -317,7 +317,7 @@ func pure(r repo) []finding {
 	return found
 }
 
-// marked tells whether the line [pureMark] stands before the package clause.
+// marked reports whether the line [pureMark] stands before the package clause.
 func marked(f goFile) bool {
 	for _, group := range f.ast.Comments {
 		for _, c := range group.List {
@@ -333,8 +333,8 @@ func fileLength(r repo) []finding {
 	var found []finding
 	for _, f := range r.files {
 		lines := bytes.Count(f.content, []byte("\n"))
-		if lines > longestFile && !f.test() && !ast.IsGenerated(f.ast) {
-			found = append(found, finding{f.path, 0, fmt.Sprintf("has %d lines, more than %d: look for the second concept in it", lines, longestFile)})
+		if lines > maxFile && !f.test() && !ast.IsGenerated(f.ast) {
+			found = append(found, finding{f.path, 0, fmt.Sprintf("has %d lines, more than %d: look for the second concept in it", lines, maxFile)})
 		}
 	}
 	return found

@@ -22,7 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // TestKilledAnywhereItEndsTheSame kills a program before and after every request

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // shared is the API server of the tests that need one, each with its own namespace,

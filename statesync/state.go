@@ -21,7 +21,7 @@ type state struct {
 
 type slot struct {
 	version uint64
-	*entry
+	entry   *entry // nil: empty
 }
 
 // entry is an item as it is kept and shared. Nothing in it changes once it is
@@ -88,8 +88,8 @@ func (s *state) compact() {
 // forget drops the tombstones up to floor.
 func (s *state) forget(floor uint64) {
 	for _, at := range s.slots[:s.after(floor)] {
-		if at.entry != nil && at.Deleted {
-			delete(s.keys, at.Key)
+		if at.entry != nil && at.entry.Deleted {
+			delete(s.keys, at.entry.Key)
 			s.clear(at.version)
 		}
 	}
@@ -106,14 +106,14 @@ func (s *state) after(version uint64) int {
 // and about size bytes, and the version up to which they are complete.
 func (s *state) page(version uint64, limit, size int, want filter) (entries []*entry, through uint64, more bool) {
 	for _, at := range s.slots[s.after(version):] {
-		if at.entry == nil || !want.has(at.Collection) {
+		if at.entry == nil || !want.has(at.entry.Collection) {
 			continue
 		}
 		if len(entries) == limit || size <= 0 && len(entries) > 0 {
 			return entries, entries[len(entries)-1].Version, true
 		}
 		entries = append(entries, at.entry)
-		size -= len(at.Value)
+		size -= len(at.entry.Value)
 	}
 	return entries, s.Head, false
 }

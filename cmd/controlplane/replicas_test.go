@@ -14,7 +14,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
 const agentToken = "the-agent-token-of-the-tests"

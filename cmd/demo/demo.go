@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
-	"github.com/seed-9e1ffd66/trueup/internal/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // demo is one run.

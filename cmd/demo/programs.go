@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
-	"github.com/seed-9e1ffd66/trueup/internal/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // buildPrograms compiles the programs that the demo runs.

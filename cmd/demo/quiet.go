@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // quietSweeps is over how many sweeps the demo counts requests.

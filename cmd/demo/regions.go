@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed-9e1ffd66/trueup/internal/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 //go:embed regions.yaml
@@ -36,8 +36,7 @@ type regions struct {
 
 // side is one region: a cluster, its shuttle and its krane.
 type side struct {
-	demo
-
+	demo   demo
 	region string
 	krane  *process.Process
 }
@@ -86,7 +85,7 @@ func (r *regions) run(ctx context.Context) (err error) {
 	}
 	if r.keep {
 		for _, s := range r.sides {
-			r.display.print("KUBECONFIG="+s.kube.cluster.Kubeconfig+" kubectl get pods -A", "tail -f "+s.krane.Log)
+			r.display.print("KUBECONFIG="+s.demo.kube.cluster.Kubeconfig+" kubectl get pods -A", "tail -f "+s.krane.Log)
 		}
 		<-ctx.Done()
 	}
@@ -105,9 +104,9 @@ func (r *regions) explain(err error) error {
 
 func (r *regions) stop() error {
 	for _, s := range r.sides {
-		s.processes.Close()
-		if s.kube.cluster != nil {
-			s.kube.cluster.Stop()
+		s.demo.processes.Close()
+		if s.demo.kube.cluster != nil {
+			s.demo.kube.cluster.Stop()
 		}
 	}
 	return os.RemoveAll(r.dir)
@@ -118,32 +117,32 @@ func (r *regions) newSide(ctx context.Context, region string) (*side, error) {
 	s := &side{region: region, demo: demo{
 		display: r.display, image: r.image, programs: r.dir, dir: filepath.Join(r.dir, region), clusterID: randomUUID(),
 	}}
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
+	if err := os.Mkdir(s.demo.dir, 0o700); err != nil {
 		return nil, err
 	}
-	s.processes = process.NewGroup(s.dir)
-	if err := s.startKubernetes(ctx); err != nil {
+	s.demo.processes = process.NewGroup(s.demo.dir)
+	if err := s.demo.startKubernetes(ctx); err != nil {
 		return s, err
 	}
-	if err := s.kube.cluster.Apply(ctx, regionManifests); err != nil {
+	if err := s.demo.kube.cluster.Apply(ctx, regionManifests); err != nil {
 		return s, err
 	}
-	if _, err := s.kube.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "ciliumnetworkpolicies.cilium.io"); err != nil {
+	if _, err := s.demo.kube.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "ciliumnetworkpolicies.cilium.io"); err != nil {
 		return s, err
 	}
 	if len(r.sides) > 0 {
-		s.admin = r.admin
+		s.demo.admin = r.admin
 		return s, nil
 	}
-	err := s.startControlPlane(ctx)
-	r.admin = s.admin
+	err := s.demo.startControlPlane(ctx)
+	r.admin = s.demo.admin
 	return s, err
 }
 
 // agents starts both agents of each region, each with its own service account.
 func (r *regions) agents(ctx context.Context) error {
 	for _, s := range r.sides {
-		if err := s.startAgent(ctx); err != nil {
+		if err := s.demo.startAgent(ctx); err != nil {
 			return err
 		}
 		if err := s.startKrane(ctx); err != nil {
@@ -154,12 +153,12 @@ func (r *regions) agents(ctx context.Context) error {
 }
 
 func (s *side) startKrane(ctx context.Context) error {
-	s.display.step("Region " + s.region)
+	s.demo.display.step("Region " + s.region)
 	var answer struct{ Token string }
-	if err := s.admin.do(ctx, http.MethodPut, "regions/reg_"+s.region, object{"name": s.region, "platform": "demo"}, &answer); err != nil {
+	if err := s.demo.admin.do(ctx, http.MethodPut, "regions/reg_"+s.region, object{"name": s.region, "platform": "demo"}, &answer); err != nil {
 		return err
 	}
-	token := filepath.Join(s.dir, "region.token")
+	token := filepath.Join(s.demo.dir, "region.token")
 	if err := os.WriteFile(token, []byte(answer.Token), 0o600); err != nil {
 		return err
 	}
@@ -167,23 +166,23 @@ func (s *side) startKrane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(s.dir, "krane.yaml")
-	text := fmt.Sprintf("instance_id: demo\ncluster: {region: %s, platform: demo, cell_id: %s-a}\ncontrol: {url: %q}\ntoken_file: %s\nrpc_port: %d\n", s.region, s.region, s.admin.base, token, port)
+	config := filepath.Join(s.demo.dir, "krane.yaml")
+	text := fmt.Sprintf("instance_id: demo\ncluster: {region: %s, platform: demo, cell_id: %s-a}\ncontrol: {url: %q}\ntoken_file: %s\nrpc_port: %d\n", s.region, s.region, s.demo.admin.base, token, port)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	program := filepath.Join(s.programs, "krane")
-	kubeconfig, err := s.kube.agentAccess(ctx, program, s.dir)
+	program := filepath.Join(s.demo.programs, "krane")
+	kubeconfig, err := s.demo.kube.agentAccess(ctx, program, s.demo.dir)
 	if err != nil {
 		return err
 	}
-	if s.krane, err = s.processes.Run("krane-"+s.region, program, nil, "--config", config, "--kubeconfig", kubeconfig); err != nil {
+	if s.krane, err = s.demo.processes.Run("krane-"+s.region, program, nil, "--config", config, "--kubeconfig", kubeconfig); err != nil {
 		return err
 	}
 	if _, err := listening(ctx, s.krane); err != nil {
 		return err
 	}
-	s.display.done("registered, krane runs")
+	s.demo.display.done("registered, krane runs")
 	return nil
 }
 
@@ -201,7 +200,7 @@ func freePort(ctx context.Context) (int, error) {
 
 // put sets a deployment of the region.
 func (s *side) put(ctx context.Context, n int, state, image string) error {
-	return s.admin.do(ctx, http.MethodPut, s.path(n), object{
+	return s.demo.admin.do(ctx, http.MethodPut, s.path(n), object{
 		"desired_state": state,
 		"spec": object{
 			"k8s_namespace": "ws-demo", "k8s_name": s.name(n), "workspace_id": "ws_demo", "project_id": "p", "app_id": "a", "environment_id": "e",
@@ -225,17 +224,17 @@ func (r *regions) fill(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.putProject(ctx, "demo-"+s.clusterID[:4]); err != nil {
+		if err := s.demo.putProject(ctx, "demo-"+s.demo.clusterID[:4]); err != nil {
 			return err
 		}
 	}
 	r.display.done("%d deployments and 4 services in each of %d regions", wanted, len(r.sides))
 	r.display.step("Pods")
 	for _, s := range r.sides {
-		if err := until(ctx, func() (bool, error) { return s.told(ctx, wanted) }); err != nil {
+		if err := until(ctx, func() (bool, error) { return s.reported(ctx, wanted) }); err != nil {
 			return err
 		}
-		if err := s.settled(ctx, len(s.services)*replicas); err != nil {
+		if err := s.demo.settled(ctx, len(s.demo.services)*replicas); err != nil {
 			return err
 		}
 	}
@@ -243,14 +242,14 @@ func (r *regions) fill(ctx context.Context) error {
 	return nil
 }
 
-// told asks the control plane how many instances run, as it was told.
-func (s *side) told(ctx context.Context, want int) (bool, error) {
+// reported asks the control plane whether want instances are reported to run.
+func (s *side) reported(ctx context.Context, want int) (bool, error) {
 	var view struct {
 		Resources []struct {
 			Instances []struct{ Status string }
 		}
 	}
-	if err := s.admin.do(ctx, http.MethodGet, "regions/reg_"+s.region, nil, &view); err != nil {
+	if err := s.demo.admin.do(ctx, http.MethodGet, "regions/reg_"+s.region, nil, &view); err != nil {
 		return false, err
 	}
 	running := 0
@@ -267,7 +266,7 @@ func (s *side) told(ctx context.Context, want int) (bool, error) {
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"} //nolint:gochecknoglobals // a table
 
 func (s *side) imageOf(ctx context.Context, n int) (string, error) {
-	set, err := s.kube.in(replicaSets, "ws-demo").Get(ctx, s.name(n), metav1.GetOptions{})
+	set, err := s.demo.kube.in(replicaSets, "ws-demo").Get(ctx, s.name(n), metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -286,7 +285,7 @@ func (r *regions) edit(ctx context.Context) error {
 	start := time.Now()
 	for _, s := range r.sides {
 		patch := []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"wrong"}]`)
-		if _, err := s.kube.in(replicaSets, "ws-demo").Patch(ctx, s.name(0), types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := s.demo.kube.in(replicaSets, "ws-demo").Patch(ctx, s.name(0), types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 			return err
 		}
 		if err := until(ctx, func() (bool, error) {
@@ -305,7 +304,7 @@ func (r *regions) edit(ctx context.Context) error {
 func (r *regions) outage(ctx context.Context) error {
 	r.display.step("Outage")
 	first := r.sides[0]
-	if err := first.restartControlPlane(ctx); err != nil {
+	if err := first.demo.restartControlPlane(ctx); err != nil {
 		return err
 	}
 	for _, s := range r.sides {
@@ -320,7 +319,7 @@ func (r *regions) outage(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		sets, err := s.kube.in(replicaSets, "ws-demo").List(ctx, metav1.ListOptions{})
+		sets, err := s.demo.kube.in(replicaSets, "ws-demo").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -333,14 +332,14 @@ func (r *regions) outage(ctx context.Context) error {
 }
 
 // remove stops a deployment in each region and waits until it is gone, in the
-// cluster and in what the control plane knows.
+// cluster and in the reports.
 func (r *regions) remove(ctx context.Context) error {
 	r.display.step("Removal")
 	for _, s := range r.sides {
-		if err := s.admin.do(ctx, http.MethodPut, s.path(0), object{"desired_state": "stopped"}, nil); err != nil {
+		if err := s.demo.admin.do(ctx, http.MethodPut, s.path(0), object{"desired_state": "stopped"}, nil); err != nil {
 			return err
 		}
-		if err := until(ctx, func() (bool, error) { return s.told(ctx, wanted-1) }); err != nil {
+		if err := until(ctx, func() (bool, error) { return s.reported(ctx, wanted-1) }); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
-	"github.com/seed-9e1ffd66/trueup/internal/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 const (

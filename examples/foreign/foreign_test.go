@@ -24,7 +24,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/examples/foreign"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 func TestAForeignReconciler(t *testing.T) {

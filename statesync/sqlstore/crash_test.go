@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"

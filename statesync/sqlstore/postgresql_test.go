@@ -11,7 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"

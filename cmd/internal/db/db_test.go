@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
 // filled returns the path of a closed database with some hundred rows.

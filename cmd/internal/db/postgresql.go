@@ -18,7 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
 )
 
-// PostgreSQL says where the database is. This file holds all that is special to
+// PostgreSQL is where the database is. This file has all that is special to
 // PostgreSQL. Any number of control planes may share one database.
 type PostgreSQL struct {
 	// URL is postgres://user:password@host:port/database and parameters, or the
@@ -88,7 +88,7 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	// After Commit this does nothing.
+	// It has no effect after Commit.
 	defer func() { _ = tx.Rollback() }()
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
 		return err

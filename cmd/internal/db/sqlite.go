@@ -41,7 +41,7 @@ const (
 	maxReaders         = 8
 )
 
-// SQLite says where the database file is. This file holds all that is special
+// SQLite is where the database file is. This file has all that is special
 // to SQLite; the rest of the package speaks SQL that PostgreSQL takes as well.
 type SQLite struct {
 	// Path is the file, made with mode 0600 if it is not there. Its folder
@@ -55,7 +55,7 @@ type SQLite struct {
 // Open checks the file, brings its schema up to date and returns the store.
 // A file that is locked, damaged, foreign or newer is left as it is; the error
 // then wraps [ErrBusy], [ErrCorrupt], [ErrForeign] or [ErrNewerSchema], names
-// the path and says in one line what to do.
+// the path and, in one line, what to do.
 func (c SQLite) Open(ctx context.Context) (*Database, error) {
 	store, err := c.open(ctx)
 	if err == nil {
@@ -120,7 +120,7 @@ func (c SQLite) open(ctx context.Context) (*Database, error) {
 	return store, nil
 }
 
-// prepareSQLite changes nothing before it knows that the file is ours.
+// prepareSQLite checks that the file is ours before it changes it.
 func prepareSQLite(ctx context.Context, db *sql.DB) error {
 	known, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -130,7 +130,7 @@ func prepareSQLite(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	// After Commit this does nothing.
+	// It has no effect after Commit.
 	defer func() { _ = tx.Rollback() }()
 	version, err := checkSQLite(ctx, tx, len(known))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 type Tx struct {
 	*sql.Tx
 	bind func(string) string
-	// Lock ends a SELECT of what is going to be changed, so that others wait
-	// who want to change it too.
+	// Lock ends a SELECT of rows that are going to be changed: other transactions
+	// that lock the same rows wait.
 	Lock string
 }
 

@@ -160,7 +160,7 @@ func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
 	return &apply.Live{Client: client, Mapper: mapper, Owner: owner, Kinds: Kinds(), Logger: a.Logger}, nil
 }
 
-// instanceID tells two running agents of one cluster apart.
+// instanceID distinguishes two running agents of one cluster.
 func instanceID() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // TestAgent runs the agent against a real Kubernetes, each subtest as a cluster

@@ -62,8 +62,8 @@ func (e *StarbaseError) Error() string {
 var errUnchanged = errors.New("not modified")
 
 // desiredState asks for the desired state, unless it still is the one with the
-// given version: then it returns errUnchanged. Any other error means that
-// nothing is known.
+// given version: then it returns errUnchanged. With any other error
+// the desired state is unknown.
 func (c *client) desiredState(ctx context.Context, version string) (*starbase.DesiredState, error) {
 	header := http.Header{}
 	if version != "" {
@@ -128,7 +128,7 @@ func (c *client) do(ctx context.Context, method, path string, header http.Header
 		}
 		again, err := c.token()
 		if err != nil || again == token {
-			return response, nil //nolint:nilerr // the 401 says it better
+			return response, nil //nolint:nilerr // the 401 is the better error
 		}
 		token = again
 		response.Body.Close() //nolint:errcheck,gosec // it is of no use
@@ -149,9 +149,9 @@ func (c *client) token() (string, error) {
 
 // refusal reads an error answer.
 func refusal(response *http.Response) error {
-	const most = 64 << 10
+	const maxBody = 64 << 10
 	var body starbase.ErrorBody
-	data, err := io.ReadAll(io.LimitReader(response.Body, most))
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if err != nil || json.Unmarshal(data, &body) != nil {
 		return &StarbaseError{Status: response.StatusCode}
 	}

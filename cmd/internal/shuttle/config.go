@@ -17,7 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
-// Config is what the environment variables say. They are the only
+// Config has the values of the environment variables, which are the only
 // configuration.
 type Config struct {
 	StarbaseURL       *url.URL
@@ -47,8 +47,8 @@ type DNSSelector struct {
 	Labels    map[string]string
 }
 
-// VariableError says which environment variable is wrong. It never shows a
-// value that could be a secret: none of the variables is meant to hold one.
+// VariableError is an environment variable that is wrong. It shows the value: no
+// variable is meant to hold a secret.
 type VariableError struct {
 	Variable, Value, Want string
 }
@@ -133,14 +133,14 @@ func (r *reader) duration(variable string, standard time.Duration) time.Duration
 	return d
 }
 
-func (r *reader) integer(variable string, standard, least, most int) int {
+func (r *reader) integer(variable string, standard, minValue, maxValue int) int {
 	v := r.lookup(variable)
 	if v == "" {
 		return standard
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil || n < least || n > most {
-		r.fail(variable, fmt.Sprintf("a whole number from %d to %d", least, most))
+	if err != nil || n < minValue || n > maxValue {
+		r.fail(variable, fmt.Sprintf("a whole number from %d to %d", minValue, maxValue))
 	}
 	return n
 }

@@ -28,7 +28,7 @@ type converger struct {
 func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	current, confirmed := c.desired.take()
 	if current == nil {
-		return reconcile.Result{}, nil // nothing is known, so nothing is changed
+		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
 	c.metrics.passes.Inc()
 	report, err := c.applier.Apply(ctx, current.set)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // TestAnAgentKilledAnywhereEndsTheSame kills the agent before and after requests

@@ -55,15 +55,15 @@ func serviceName(s *starbase.Service) string {
 }
 
 // workloadName names the objects of a service in an environment: at most 22
-// characters of the service's name, the environment, and 8 digits that tell
-// services apart whose names begin alike. It is at most 62 characters.
+// characters of the service's name, the environment, and 8 digits that
+// distinguish services whose names begin alike. It is at most 62 characters.
 func workloadName(s *starbase.Service) string {
-	const most = 22
+	const maxName = 22
 	name := serviceName(s)
 	if name[0] >= '0' && name[0] <= '9' {
 		name = "s-" + name // a Service is named by a label of RFC 1035
 	}
-	name = strings.TrimRight(name[:min(len(name), most)], "-")
+	name = strings.TrimRight(name[:min(len(name), maxName)], "-")
 	sum := sha256.Sum256([]byte(s.ServiceID))
 	return name + "-" + s.Environment + "-" + hex.EncodeToString(sum[:4])
 }

@@ -55,7 +55,7 @@ func (r *readiness) Start(ctx context.Context) error {
 			return resource.Watch(ctx, options)
 		},
 	}
-	// The live view lists and watches the same objects, and says what fails.
+	// The live view lists and watches the same objects, and logs what fails.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, r, cache.ReflectorOptions{Name: "readiness"}).RunWithContext(ctx)
 	return nil
@@ -122,7 +122,7 @@ func (r *readiness) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. There is nothing to do.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (r *readiness) Resync() error { return nil }
 
 func readRollout(o any) (NamespacedName, rollout, error) {
@@ -133,7 +133,7 @@ func readRollout(o any) (NamespacedName, rollout, error) {
 	number := func(fields ...string) int64 {
 		n, _, err := unstructured.NestedInt64(d.Object, fields...)
 		if err != nil {
-			return -1 // matches nothing
+			return -1 // no such value
 		}
 		return n
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// reporter tells Starbase where each service stands: soon after that changed,
-// and from time to time.
+// reporter reports the phase of each service to Starbase: soon after a change, and
+// every [reportInterval].
 type reporter struct {
 	client    *client
 	readiness *readiness
@@ -36,12 +36,12 @@ type reporter struct {
 
 // outcome is what a pass found.
 type outcome struct {
-	current *accepted
-	results map[apply.ID]apply.Result
-	deletions
+	current   *accepted
+	results   map[apply.ID]apply.Result
+	deletions deletions
 }
 
-// deletions is what is known of the deletions of a state.
+// deletions are the results of the deletions of a state.
 type deletions struct {
 	// held counts the objects of a service that the limit keeps.
 	held map[labelled]int
@@ -50,13 +50,13 @@ type deletions struct {
 	left map[labelled]int
 }
 
-// settle is how long changes are collected before they are reported.
-const settle = 500 * time.Millisecond
+// reportDelay is how long changes are collected before they are reported.
+const reportDelay = 500 * time.Millisecond
 
 // changed makes a report follow.
 func (r *reporter) changed() {
 	if r.soon.CompareAndSwap(false, true) {
-		time.AfterFunc(settle, r.trigger)
+		time.AfterFunc(reportDelay, r.trigger)
 	}
 }
 
@@ -72,26 +72,26 @@ func (r *reporter) update(current *accepted, report apply.Report, gone deletions
 	r.changed()
 }
 
-// Reconcile implements reconcile.Reconciler: one report, unless the last one
-// said the same not long ago.
+// Reconcile implements reconcile.Reconciler: one report, unless a recent one
+// was the same.
 func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	r.soon.Store(false)
 	r.mu.Lock()
 	last := r.last
 	r.mu.Unlock()
 	if last == nil || last.current.state.Basic() {
-		return reconcile.Result{}, nil // nothing is known, or that server has no ear for it
+		return reconcile.Result{}, nil // without a state, or for a server without the endpoint
 	}
 	next := &starbase.StatusReport{
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
 		Services: r.statuses(last),
 	}
-	next.Complete = last.left == nil && len(next.Services) <= starbase.MaxStatusServices
+	next.Complete = last.deletions.left == nil && len(next.Services) <= starbase.MaxStatusServices
 	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
 		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
-	// Once even with nothing to say: that deleted services are gone is news.
+	// At least one, also without services: it reports that deleted ones are gone.
 	for from := 0; from == 0 || from < len(next.Services); from += starbase.MaxStatusServices {
 		part := *next
 		part.Services = next.Services[from:min(from+starbase.MaxStatusServices, len(next.Services))]
@@ -130,12 +130,12 @@ func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
 		if !s.Deleted {
 			continue
 		}
-		if n := o.held[labelsOf(s.Identity())]; n > 0 {
+		if n := o.deletions.held[labelsOf(s.Identity())]; n > 0 {
 			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseFailed, starbase.ClassDeletionHeld
 			status.Message = fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", n)
 			list = append(list, status)
-		} else if n := o.left[labelsOf(s.Identity())]; n > 0 {
+		} else if n := o.deletions.left[labelsOf(s.Identity())]; n > 0 {
 			status := newStatus(s.Identity(), generation)
 			status.Phase, status.ErrorClass = starbase.PhaseApplying, "Deleting"
 			status.Message = fmt.Sprintf("%d objects are not deleted yet", n)
@@ -163,7 +163,7 @@ func newStatus(id starbase.Identity, generation int64) starbase.ServiceStatus {
 }
 
 // stand judges a service by what happened to its objects and to those it needs.
-// Without a failure it is Progressing: that its pods run is not known here.
+// Without a failure it is Progressing: readiness decides whether its pods run.
 func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbase.Phase, class, message string) {
 	var failures []string
 	phase = starbase.PhaseProgressing

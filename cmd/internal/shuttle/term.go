@@ -14,7 +14,7 @@ import (
 )
 
 // term is the agent's work from its start, or from taking the lease, to its
-// end. It remembers nothing of an earlier one.
+// end. It has no state of an earlier one.
 type term struct {
 	live  *apply.Live
 	state *desired

@@ -38,8 +38,8 @@ func newServiceObject(apiVersion, kind, name string, p *starbase.Project, s *sta
 	return o
 }
 
-// provenance says where the running state comes from. All of it is from the
-// payload, nothing from the clock.
+// provenance returns the annotations of where the running state comes from. They
+// are from the payload alone: the clock would change them on each pass.
 func provenance(s *starbase.Service) map[string]string {
 	d := s.Deployment
 	annotations := map[string]string{}

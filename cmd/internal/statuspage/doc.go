@@ -1,9 +1,9 @@
-// Package statuspage is the page of the control plane that people look at:
-// clusters, regions, and how full the clusters are.
+// Package statuspage is the status page of the control plane: clusters, regions,
+// and how full the clusters are.
 //
-// It is one HTML document, complete as it is served, so that it can be read
-// without JavaScript. With JavaScript its sections are replaced as they change,
-// told by server-sent events. Nothing is fetched from elsewhere, and the content
+// It is one HTML document, complete as it is served: it can be read without
+// JavaScript. With JavaScript its sections are replaced as they change, by
+// server-sent events. No resource is fetched from another origin, and the content
 // security policy allows neither inline scripts nor inline styles.
 //
 // # What it costs
@@ -13,12 +13,12 @@
 // Pages that are opened in between are served from what it found. Beside that a
 // page or a stream costs one query, for its session.
 //
-// A viewer is told which sections are newer than those it was sent last, as they
-// are when it is ready for them. A slow one skips states and holds up nobody.
+// A viewer gets the sections that are newer than those it was sent last, as they are
+// when it is ready for them. A slow viewer skips states and never holds up another.
 //
-// # Who may look
+// # Access
 //
-// The admin token, as a bearer or once in the login form. The form answers with
+// It takes the admin token, as a bearer or once in the login form. The form answers with
 // a cookie that holds 32 random bytes; the database keeps a hash of them that is
 // keyed with the admin token, so that a session ends by logout, after 12 hours,
 // or when the token is changed, on every replica. Requests that change something
@@ -26,7 +26,7 @@
 //
 // # What is shown
 //
-// What agents say is untrusted: it is escaped, and characters that would steer a
+// What agents report is untrusted: it is escaped, and characters that would steer a
 // terminal, or the direction of text, are replaced.
 //
 // A cluster is silent when its agent neither fetched nor reported for

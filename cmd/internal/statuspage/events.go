@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// patience is how long a viewer may take nothing before it is taken for
-	// gone.
+	// patience is how long a write to a viewer may be blocked before the viewer
+	// counts as gone.
 	patience = 15 * time.Second
 	// streamAge is when a stream is ended. The browser opens the next, which
 	// asks for the session again.
@@ -65,20 +65,20 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 		case <-heartbeat.C:
 			err = out.send(": still here\n\n")
 		case <-v.wake:
-			err = p.tell(out, seen)
+			err = p.send(out, seen)
 		}
 	}
 	p.logger.DebugContext(r.Context(), "viewer has gone", slog.Any("error", err))
 }
 
-// tell sends what is newer than seen.
-func (p *Page) tell(out writer, seen map[string]uint64) error {
+// send sends the sections that are newer than seen.
+func (p *Page) send(out writer, seen map[string]uint64) error {
 	sections, err := p.feed.since(seen)
 	if err != nil {
 		return err
 	}
 	for _, s := range sections {
-		// JSON has no line ends inside, so nothing in the HTML can end the event.
+		// JSON has no line ends inside, so the HTML cannot end the event.
 		data, err := json.Marshal(event{Section: s.Name, Now: time.Now().UTC(), HTML: string(s.HTML)})
 		if err != nil {
 			return err

@@ -27,18 +27,18 @@ type rendered struct {
 	version uint64
 }
 
-// feed looks at the database for all viewers.
+// feed reads the database for all viewers.
 type feed struct {
-	source   *source
-	template *template.Template
-	logger   *slog.Logger
-	interval time.Duration
-	most     int
-	looks    prometheus.Counter
-	watching prometheus.Gauge
-	// looking is held by the one who looks.
+	source     *source
+	template   *template.Template
+	logger     *slog.Logger
+	interval   time.Duration
+	maxViewers int
+	looks      prometheus.Counter
+	watching   prometheus.Gauge
+	// looking is held by the goroutine that reads.
 	looking chan struct{}
-	// awake tells start that there is a viewer.
+	// awake wakes start when the first viewer comes.
 	awake chan struct{}
 	// ended is closed when start ends.
 	ended chan struct{}
@@ -49,7 +49,7 @@ type feed struct {
 	viewers  map[*viewer]struct{}
 }
 
-// viewer is one who watches.
+// viewer is one open stream.
 type viewer struct {
 	sessionID string
 	// wake has an entry when something may have changed.
@@ -122,7 +122,7 @@ func (f *feed) fresh() bool {
 	return time.Since(f.lookedAt) < f.interval
 }
 
-// look reads the database, unless somebody else just did, and wakes the viewers
+// look reads the database, unless another goroutine just did, and wakes the viewers
 // if something has changed.
 func (f *feed) look(ctx context.Context) error {
 	select {
@@ -148,7 +148,7 @@ func (f *feed) look(ctx context.Context) error {
 	return nil
 }
 
-// trouble says on the page that the database cannot be read.
+// trouble puts on the page that the database cannot be read.
 func (f *feed) trouble() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +220,7 @@ func (f *feed) since(seen map[string]uint64) ([]rendered, error) {
 func (f *feed) join(sessionID string) *viewer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.viewers) >= f.most {
+	if len(f.viewers) >= f.maxViewers {
 		return nil
 	}
 	v := &viewer{sessionID: sessionID, wake: make(chan struct{}, 1), dismissed: make(chan struct{})}

@@ -17,7 +17,7 @@ const (
 	maxForm = 16 << 10
 )
 
-// visitor is somebody who may look.
+// visitor is the session of a request, or a bearer.
 type visitor struct {
 	// sessionID is empty for a bearer.
 	sessionID string
@@ -25,8 +25,8 @@ type visitor struct {
 	until time.Time
 }
 
-// enter lets those through who may look. Others are sent to the login, or told
-// 401 if they are programs.
+// enter lets requests with the token or a session through. A browser without is sent
+// to the login; a program gets 401.
 func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -142,7 +142,7 @@ func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, a
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: value, Path: Path, MaxAge: seconds,
-		// A proxy that ends TLS says so; whoever lies harms himself only.
+		// Set by a proxy that ends TLS; a client that sets it affects itself alone.
 		Secure:   r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})

@@ -51,7 +51,7 @@ func counts[K ~string](of map[K]int) (list []count) {
 	return list
 }
 
-// figure is a number that may not be known.
+// figure is a number that may be unknown.
 type figure struct {
 	Known bool
 	N     int64
@@ -81,8 +81,8 @@ type clusterRow struct {
 	// they stand.
 	Desired   int
 	Standings []count
-	// Rejected and Held count services; Deleting are those that are deleted and
-	// of which nothing was heard since; Orphans are reported and unknown here.
+	// Rejected and Held count services; Deleting are deleted and without a report
+	// since; Orphans are reported and unknown here.
 	Rejected, Held, Deleting, Orphans int
 	Notes                             []note
 	MoreNotes                         int
@@ -120,7 +120,7 @@ func newClusterRow(c *server.ClusterOverview, now time.Time, silence time.Durati
 	return row
 }
 
-// countServices fills in what is said of services and returns how many fail.
+// countServices sets the counts of services and returns how many fail.
 func (row *clusterRow) countServices(services []server.ServiceState) (failing int) {
 	standings := map[server.Standing]int{}
 	for i := range services {

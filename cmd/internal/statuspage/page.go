@@ -49,17 +49,16 @@ type Config struct {
 	// Streams returns how many streams of the region of that name are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
-	// Interval is the shortest time between two looks at the database. Zero:
+	// Interval is the min time between two reads of the database. Zero:
 	// 2 s.
 	Interval time.Duration
-	// Silence is how long after its last request a cluster is taken for silent.
+	// Silence is how long after its last request a cluster counts as silent.
 	// Zero: 2 minutes, which is four requests of its agent.
 	Silence time.Duration
-	// Heartbeat is the longest time in which nothing is sent to a viewer. Zero:
-	// 15 s.
+	// Heartbeat is the max time between two writes to a viewer. Zero: 15 s.
 	Heartbeat time.Duration
-	// MaxViewers is how many may watch at once; others are told to come back.
-	// Zero: 100.
+	// MaxViewers is how many streams may be open at once; one more gets 503. Zero:
+	// 100.
 	MaxViewers int
 	// Guard slows down those that guess the token. Nil: nothing does.
 	Guard *guard.Guard
@@ -106,7 +105,7 @@ func New(config Config) (*Page, error) {
 	}
 	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, silence: cmp.Or(config.Silence, defaultSilence)}, parsed, p.logger)
 	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
-	p.feed.most = cmp.Or(config.MaxViewers, defaultMaxViewers)
+	p.feed.maxViewers = cmp.Or(config.MaxViewers, defaultMaxViewers)
 	if config.Registerer != nil {
 		if err := errors.Join(config.Registerer.Register(p.feed.looks), config.Registerer.Register(p.feed.watching)); err != nil {
 			return nil, err
@@ -133,8 +132,8 @@ func New(config Config) (*Page, error) {
 // ServeHTTP implements [http.Handler] for [Path] and all below it.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
 
-// Start looks at the database while there are viewers, and tells them what has
-// changed, until ctx ends. Then it ends their streams and returns nil.
+// Start reads the database while there are viewers, and sends them what has changed,
+// until ctx ends. Then it ends their streams and returns nil.
 func (p *Page) Start(ctx context.Context) error { return p.feed.start(ctx) }
 
 // secure sets the headers that every answer has.
@@ -193,8 +192,7 @@ func (p *Page) render(w http.ResponseWriter, r *http.Request, status int, name s
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	// A client that went away is nobody's error.
-	_, _ = w.Write([]byte(body))
+	_, _ = w.Write([]byte(body)) // a client that went away is no error
 }
 
 // fail answers an error that is the control plane's own.

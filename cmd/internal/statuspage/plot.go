@@ -57,13 +57,13 @@ func newPlot(c *server.ClusterOverview, end time.Time) plot {
 		return p
 	}
 	p.Pods, p.Limit, p.TakenAt, p.Low = c.Latest.Pods, c.Latest.SoftLimit, c.Latest.TakenAt, c.Capacity[0].Pods
-	var most int64 = 1
+	var highest int64 = 1
 	for _, point := range c.Capacity {
 		p.Peak, p.Low = max(p.Peak, point.Pods), min(p.Low, point.Pods)
-		most = max(most, point.Pods, point.SoftLimit)
+		highest = max(highest, point.Pods, point.SoftLimit)
 	}
 	p.Percent, p.State = fullness(p.Pods, p.Limit)
-	top := ceiling(most)
+	top := ceiling(highest)
 	x := func(at time.Time) float64 {
 		return plotRight - (plotRight-plotLeft)*float64(end.Sub(at))/float64(plotWindow)
 	}
@@ -84,8 +84,7 @@ func newPlot(c *server.ClusterOverview, end time.Time) plot {
 	return p
 }
 
-// draw sets the lines. They break where reports are missing, for what was not
-// said is not known.
+// draw sets the lines. They break where reports are missing.
 func (p *plot) draw(points []server.CapacityPoint, x func(time.Time) float64, y func(int64) float64) {
 	var pods, area, limit strings.Builder
 	var from, last float64

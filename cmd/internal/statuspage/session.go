@@ -21,14 +21,14 @@ const (
 	maxSessions = 1000
 )
 
-// sessions are those who are logged in.
+// sessions are the logins that have not ended.
 type sessions struct {
 	db *db.Database
 	// key is the admin token: when it is changed, no session is found.
 	key []byte
 }
 
-// id returns what the database knows the session by whose cookie has secret.
+// id returns the database's id of the session whose cookie has secret.
 func (s *sessions) id(secret string) string {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte("status session\n" + secret))

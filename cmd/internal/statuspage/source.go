@@ -16,7 +16,7 @@ type source struct {
 	silence  time.Duration
 }
 
-// read looks at the database once.
+// read reads the database once.
 func (s *source) read(ctx context.Context) ([]section, error) {
 	now := time.Now().UTC()
 	// The window moves by whole steps, so that the plot stays the same between.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // Build builds the program in the working directory and returns its path.

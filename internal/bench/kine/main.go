@@ -19,8 +19,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/seed-9e1ffd66/trueup/internal/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
 const (

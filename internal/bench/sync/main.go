@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 )
 
 // peer is one of the two servers.

@@ -33,8 +33,8 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
-	"github.com/seed-9e1ffd66/trueup/internal/benchfigures"
-	"github.com/seed-9e1ffd66/trueup/internal/benchobjects"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
 )
 
 func main() {

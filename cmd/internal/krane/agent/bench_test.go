@@ -25,7 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/controltest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 

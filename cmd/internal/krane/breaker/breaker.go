@@ -8,7 +8,7 @@
 //
 // Only failures of the transport and of the server as such count
 // ([TransportFailure]): an answer about the request, such as NotFound, shows that
-// both work. A call that its own context ended shows nothing.
+// both work. A call that its own context ended does not count.
 package breaker
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// ErrOpen is what a refused call gets. Nothing was sent.
+// ErrOpen is the error of a refused call, for which no request was sent.
 var ErrOpen = errors.New("circuit breaker is open")
 
 // State is what a breaker does with calls.
@@ -58,7 +58,7 @@ type Breaker struct {
 	Pause time.Duration
 	// Successes is how many probes in a row close it. Zero means 2.
 	Successes int
-	// Failed tells which errors count. Nil: TransportFailure.
+	// Failed reports whether an error counts. Nil: TransportFailure.
 	Failed func(error) bool
 	// OnChange is called, if set, with each new state, one call at a time. It must
 	// not call the breaker.
@@ -70,8 +70,8 @@ type Breaker struct {
 	until     time.Time   // the end of the pause, while open
 	probing   bool        // a call is under way, while half open
 	successes int         // while half open
-	// period counts the changes of state: what began in an earlier one tells
-	// nothing about this one.
+	// period counts the changes of state: a call that began in an earlier period
+	// does not count in this one.
 	period int
 }
 

@@ -45,7 +45,7 @@ func (s *Set) breaker(rpc string) *Breaker {
 	return b
 }
 
-// TransportFailure tells whether an error shows that the server cannot be
+// TransportFailure reports whether an error shows that the server cannot be
 // reached or cannot work: Unavailable, DeadlineExceeded, Unknown, Internal,
 // DataLoss, and what has no code. Every other code is an answer about the
 // request, and Canceled is the caller's own doing. Nil is no failure.
@@ -61,8 +61,8 @@ func TransportFailure(err error) bool {
 	}
 }
 
-// Unreachable is TransportFailure without Internal: for an RPC that says so of a
-// single row, which tells nothing about the others.
+// Unreachable is TransportFailure without Internal, for an RPC whose Internal is
+// about a single row.
 func Unreachable(err error) bool {
 	return TransportFailure(err) && connect.CodeOf(err) != connect.CodeInternal
 }

@@ -10,7 +10,7 @@ import (
 
 // Config is how an agent is set up.
 type Config struct {
-	// InstanceID tells the processes of an agent apart in logs. Default: the
+	// InstanceID distinguishes the processes of an agent in logs. Default: the
 	// variable HOSTNAME, which is the name of the pod.
 	InstanceID string
 	Cluster    Cluster
@@ -33,13 +33,13 @@ type Config struct {
 	MaxDeletePercent int
 }
 
-// Cluster says which cluster the agent manages.
+// Cluster is the cluster that the agent manages.
 type Cluster struct {
 	// Region is what the control plane calls it. Required.
 	Region string
-	// Platform is what the region is on, such as aws. Empty: not said.
+	// Platform is what the region is on, such as aws. Empty: unset.
 	Platform string
-	// CellID names the agent when there are several in a region. Empty: not said.
+	// CellID names the agent when there are several in a region. Empty: unset.
 	CellID string
 }
 
@@ -122,7 +122,7 @@ func (c Config) ControlToken() (Secret, error) {
 	return Secret(token), nil
 }
 
-// A FieldError says which setting is wrong, where it came from, and what would
+// A FieldError is a setting that is wrong, with where it came from and what would
 // be right.
 type FieldError struct {
 	// Field is the setting, such as cluster.region.
@@ -132,7 +132,7 @@ type FieldError struct {
 	// Value is what it was set to, empty when it was not. That of a secret is
 	// masked.
 	Value string
-	// Want says what would be right.
+	// Want is a description of what would be right.
 	Want string
 }
 

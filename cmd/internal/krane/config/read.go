@@ -169,7 +169,7 @@ func (r *reader) secret(key string) Secret {
 	return Secret(v)
 }
 
-// url returns nil when there is none; together says where one is required.
+// url returns nil when there is none; together has the rule where one is required.
 func (r *reader) url(key string) *url.URL {
 	v := r.text(key)
 	if v == "" {

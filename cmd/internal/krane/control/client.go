@@ -50,7 +50,7 @@ func New(c config.Config) ctrlv1connect.ClusterServiceClient {
 		connect.WithInterceptors(identity{c}), connect.WithReadMaxBytes(maxMessage))
 }
 
-// identity adds to each call who makes it.
+// identity adds region, cell and token to each call.
 type identity struct{ config config.Config }
 
 func (i identity) sign(header http.Header) error {
@@ -80,7 +80,7 @@ func (i identity) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (i identity) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
-		// Without a token the server says Unauthenticated, which is what it is.
+		// Without a token the server answers Unauthenticated, which is correct.
 		_ = i.sign(conn.RequestHeader())
 		return conn
 	}

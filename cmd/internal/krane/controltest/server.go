@@ -47,12 +47,12 @@ type Server struct {
 	cut     map[int]context.CancelFunc
 	next    int
 	source  statesync.Server
-	// acknowledged is what the newest heartbeat said.
-	epoch        uint64 // that was claimed last
+	epoch   uint64 // that was claimed last
+	// acknowledged is the position in the newest heartbeat.
 	acknowledged statesync.Cursor
 }
 
-// Faults is what goes wrong. The zero Faults is nothing.
+// Faults are the failures of a server. The zero value has none.
 type Faults struct {
 	// Token is what callers must show. Empty: secret.
 	Token string
@@ -69,7 +69,7 @@ type Faults struct {
 	// plane does.
 	NoMarkers, NoMarks bool
 	// Hide leaves out all but markers, as a server that has lost its rows does,
-	// and finds nothing in point queries.
+	// and answers point queries with NotFound.
 	Hide bool
 	// Internal fails every stream with Internal at once.
 	Internal bool
@@ -187,8 +187,8 @@ const (
 	policies    = "policies"
 )
 
-// Forget loses the row of an apply message, as somebody with access to the
-// database may: no delete message is ever sent, and the history is another.
+// Forget loses the row of an apply message, as a removal by hand in SQL does: no
+// delete message is ever sent, and the history is another.
 func (s *Server) Forget(tb testing.TB, m proto.Message) {
 	tb.Helper()
 	page, err := s.Log.Read(tb.Context(), s.region, 0, 1<<20)
@@ -215,7 +215,7 @@ func (s *Server) Reports() []proto.Message {
 	return slices.Clone(s.reports)
 }
 
-// Acknowledged returns how far the agent said it is, in its newest heartbeat.
+// Acknowledged returns the position in the newest heartbeat.
 func (s *Server) Acknowledged() statesync.Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +266,8 @@ func failed(reason string) error {
 	return err
 }
 
-// told is what one stream has sent.
-type told struct {
+// sent is what one stream has sent.
+type sent struct {
 	count int
 	hash  hash.Hash
 }
@@ -319,7 +319,7 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 		defer s.mu.Unlock()
 		delete(s.cut, id)
 	}()
-	t := told{hash: sha256.New()}
+	t := sent{hash: sha256.New()}
 	err = s.source.Watch(ctx, statesync.Watch{Scope: s.region, Cursor: from, Collections: []string{collection}}, func(frame statesync.Frame) error {
 		if f.NoMarks {
 			frame.Mark = statesync.Mark{}
@@ -363,7 +363,7 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 
 var errCut = errors.New("cut")
 
-func (t *told) add(i statesync.Item) {
+func (t *sent) add(i statesync.Item) {
 	verb := "apply"
 	if i.Deleted {
 		verb = "delete"
@@ -372,7 +372,7 @@ func (t *told) add(i statesync.Item) {
 	_, _ = fmt.Fprintf(t.hash, "%s %d %s\n", i.ID, i.Version, verb)
 }
 
-func (t *told) synced(frame statesync.Frame, f Faults) *ctrlv1.Synced {
+func (t *sent) synced(frame statesync.Frame, f Faults) *ctrlv1.Synced {
 	m := &ctrlv1.Synced{Epoch: frame.Epoch, Version: frame.Version, Count: uint64(t.count), Digest: t.hash.Sum(nil), Mark: frame.Mark.String()} //nolint:gosec // small
 	if f.Lie {
 		m.Count++

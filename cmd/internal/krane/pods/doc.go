@@ -1,5 +1,5 @@
-// Package pods says what runs of a deployment: it turns pods into the instances
-// that are reported to the control plane.
+// Package pods turns the pods of a deployment into the instances that are reported
+// to the control plane.
 //
 //   - A pod without an address, and one that has ended (Succeeded, Failed), is no
 //     instance.
@@ -10,10 +10,9 @@
 //     it is ready, or five minutes have passed without a restart and none is due.
 //   - Every other one is PENDING.
 //
-// Whether a container has been restarted often is known only to who has watched
-// it: [History] remembers that. A container that is seen for the first time with
-// many restarts behind it counts as crashing if it waits for the next one and the
-// last run was short.
+// A pod has the number of its restarts and not their times; [History] has these. A
+// container that is observed for the first time with many restarts counts as
+// crashing if it waits for the next one and the last run was short.
 //
-// Nothing here does I/O or asks the time.
+// The package does no I/O and takes the time as an argument.
 package pods

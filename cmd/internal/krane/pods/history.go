@@ -14,8 +14,8 @@ import (
 const (
 	// window is the time within which restarts count together.
 	window = 5 * time.Minute
-	// most is how many of them are a crash loop.
-	most = 3
+	// maxRestarts is how many of them are a crash loop.
+	maxRestarts = 3
 
 	backOff = "CrashLoopBackOff"
 )
@@ -55,7 +55,7 @@ func (h *History) observe(pod *corev1.Pod, now time.Time) (reason string) {
 	for _, status := range statuses(pod) {
 		at := key{pod.UID, status.Name}
 		c := h.containers[at]
-		// What happened while nobody looked may have happened at any time.
+		// The restarts between two observations have no times.
 		if c == nil || now.Sub(c.seen) > window {
 			c = &container{count: status.RestartCount, looping: seemsLooping(status)}
 			h.containers[at] = c
@@ -69,13 +69,13 @@ func (h *History) observe(pod *corev1.Pod, now time.Time) (reason string) {
 }
 
 func (c *container) see(status corev1.ContainerStatus, now time.Time) {
-	for range min(status.RestartCount-c.count, most) {
+	for range min(status.RestartCount-c.count, maxRestarts) {
 		c.recent = append(c.recent, now)
 	}
 	c.count, c.seen = status.RestartCount, now
 	c.recent = slices.DeleteFunc(c.recent, func(at time.Time) bool { return now.Sub(at) > window })
 	switch {
-	case len(c.recent) >= most:
+	case len(c.recent) >= maxRestarts:
 		c.looping = true
 	case len(c.recent) == 0 && !backingOff(status):
 		c.looping = false
@@ -86,13 +86,13 @@ func backingOff(status corev1.ContainerStatus) bool {
 	return status.State.Waiting != nil && status.State.Waiting.Reason == backOff
 }
 
-// seemsLooping judges a container that nobody has watched so far.
+// seemsLooping judges a container on its first observation.
 func seemsLooping(status corev1.ContainerStatus) bool {
 	last := status.LastTerminationState.Terminated
-	return status.RestartCount >= most && backingOff(status) && last != nil && last.FinishedAt.Sub(last.StartedAt.Time) < window
+	return status.RestartCount >= maxRestarts && backingOff(status) && last != nil && last.FinishedAt.Sub(last.StartedAt.Time) < window
 }
 
-// ending says how the last run ended, without what the container has written.
+// ending describes how the last run ended, without output of the container.
 func ending(status corev1.ContainerStatus) string {
 	last := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
 	if last == nil {

@@ -33,8 +33,8 @@ type Instance struct {
 	// CPUMillicores and MemoryMiB are the limits of the pod's containers.
 	CPUMillicores, MemoryMiB int64
 	Status                   Status
-	// Reason says why it is Failed: the container, how often it was restarted, and
-	// how it ended. It holds nothing that the container has written. It is not on
+	// Reason is why it is Failed: the container, how often it was restarted, and
+	// how it ended. It has no output of the container. It is not on
 	// the wire.
 	Reason string
 	// Restarts is the sum of its containers' since it began.
@@ -98,8 +98,8 @@ func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// Sum is what a report says that is worth a report: two with the same Sum need
-// not both be sent.
+// Sum is the digest of a report's content: of two with the same Sum one need not be
+// sent.
 type Sum [sha256.Size]byte
 
 // SumOf returns the SHA-256 over name, address and status of the instances, in

@@ -76,7 +76,7 @@ const (
 )
 
 // Owner is the identity under which the objects of a component are applied in a
-// region, and by which they are known again: the field manager krane, and labels
+// region and recognized: the field manager krane, and labels
 // that no other component and no other region has.
 func Owner(component Component, region string) apply.Owner {
 	return apply.Owner{Manager: manager, Domain: domain, Labels: map[string]string{

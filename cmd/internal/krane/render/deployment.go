@@ -20,7 +20,7 @@ import (
 // Variables are what was decrypted of encrypted_environment_variables; nil means
 // that it was not, which is an error when there is something to decrypt, so that
 // an outage of the vault empties no Secret. Owner is the UID of the ReplicaSet,
-// empty as long as it does not exist.
+// empty before it exists.
 //
 // The error joins a *FieldError for each field that is wrong, and then there are
 // no objects.
@@ -29,7 +29,7 @@ func (c Cell) Deployment(d *ctrlv1.ApplyDeployment, variables map[string]string,
 	if err != nil {
 		return nil, fmt.Errorf("deployment %s: %w", d.GetDeploymentId(), err)
 	}
-	r := deployment{Cell: c, d: d, check: check}
+	r := deployment{cell: c, d: d, check: check}
 	objects := []*unstructured.Unstructured{
 		r.secret(variables), r.serviceAccount(), r.replicaSet(), r.autoscaler(), r.ingress(), budget(d.GetK8SNamespace(), d.GetK8SName(), r.labels(), r.selector()),
 	}
@@ -57,16 +57,16 @@ func identityName(id string) string {
 
 // deployment renders one deployment.
 type deployment struct {
-	Cell
+	cell  Cell
 	d     *ctrlv1.ApplyDeployment
 	check *healthcheck // nil: none
 }
 
 func (r deployment) labels() object {
-	return r.Cell.labels(Deployment, map[string]string{
+	return r.cell.labels(Deployment, map[string]string{
 		labelWorkspaceID: r.d.GetWorkspaceId(), labelProjectID: r.d.GetProjectId(), labelAppID: r.d.GetAppId(),
 		labelEnvironmentID: r.d.GetEnvironmentId(), labelDeploymentID: r.d.GetDeploymentId(), labelBuildID: r.d.GetBuildId(),
-		labelPlatform: r.Platform,
+		labelPlatform: r.cell.Platform,
 	})
 }
 
@@ -95,7 +95,7 @@ func (r deployment) serviceAccount() *unstructured.Unstructured {
 
 func (r deployment) replicaSet() *unstructured.Unstructured {
 	name := identityName(r.d.GetDeploymentId())
-	pod := r.pod(r.selector(), r.container())
+	pod := r.cell.pod(r.selector(), r.container())
 	pod["serviceAccountName"] = name
 	if r.d.GetShutdownSignal() == signalKill {
 		pod["terminationGracePeriodSeconds"] = int64(1)
@@ -105,8 +105,8 @@ func (r deployment) replicaSet() *unstructured.Unstructured {
 			"accessModes": []any{"ReadWriteOnce"},
 			"resources":   object{"requests": object{"storage": mebibytes(int64(size))}},
 		}
-		if r.StorageClass != "" {
-			claim["storageClassName"] = r.StorageClass
+		if r.cell.StorageClass != "" {
+			claim["storageClassName"] = r.cell.StorageClass
 		}
 		pod["volumes"] = []any{object{"name": "data", "ephemeral": object{"volumeClaimTemplate": object{"spec": claim}}}}
 	}
@@ -136,7 +136,7 @@ func (r deployment) container() object {
 			{"UNKEY_ENVIRONMENT_ID", d.GetEnvironmentId()},
 			{"UNKEY_ENVIRONMENT_SLUG", d.GetEnvironmentSlug()},
 			{"UNKEY_DEPLOYMENT_ID", d.GetDeploymentId()},
-			{"UNKEY_REGION", r.Region},
+			{"UNKEY_REGION", r.cell.Region},
 			{"UNKEY_GIT_COMMIT_SHA", d.GetGitCommitSha()},
 			{"UNKEY_GIT_BRANCH", d.GetGitBranch()},
 			{"UNKEY_GIT_REPO", d.GetGitRepo()},

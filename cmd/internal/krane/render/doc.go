@@ -1,7 +1,7 @@
 // Package render turns the messages of the control plane into Kubernetes
 // objects. It is pure: the same message in the same [Cell] gives the same
-// objects, and whatever is wrong with a message is told with all its fields
-// before anything is sent.
+// objects, and the error of a wrong message names all its wrong fields before
+// anything is sent.
 //
 // # What belongs together
 //
@@ -14,23 +14,24 @@
 //     deployments share them, so they carry no more labels. Apply it with
 //     apply.SkipForeign: a namespace that was there before is used, never owned.
 //     To find that out costs a refused request after each restart and every few
-//     minutes, so leave one that is known to be there out of the set.
+//     minutes, so a namespace that exists is left out of the set.
 //   - account: the default ServiceAccount of a namespace, without a mounted token.
-//     Kubernetes makes it as well, whoever is first: apply it with
-//     apply.AdoptForeign. Should it be deleted, Kubernetes makes it anew.
-//   - deployment: a Secret, a ServiceAccount, a ReplicaSet, and what goes with it.
+//     Kubernetes creates it as well, before or after: apply it with
+//     apply.AdoptForeign. If it is deleted, Kubernetes creates it again.
+//   - deployment: a Secret, a ServiceAccount, a ReplicaSet, an autoscaler, a
+//     network policy and a disruption budget.
 //   - sentinel: a Deployment, a Service and a PodDisruptionBudget.
 //   - policy: a CiliumNetworkPolicy as the control plane sent it.
 //
 // # Owner references
 //
-// All objects of a deployment but the ReplicaSet are owned by it, so that they go
-// when it is deleted; those of a sentinel by its Deployment. The reference needs
-// the UID, which the caller learns from its live view when the owner exists;
+// All objects of a deployment but the ReplicaSet are owned by it, and are deleted
+// with it; those of a sentinel by its Deployment. The reference needs
+// the UID, which the caller reads from its live view once the owner exists;
 // until then the objects are rendered without. The ReplicaSet waits for its Secret
 // and ServiceAccount in any case.
 //
-// # Who scales
+// # Scaling
 //
 // A ReplicaSet states no replicas: they are the autoscaler's.
 package render

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/render"
-	"github.com/seed-9e1ffd66/trueup/internal/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // agent is as much of an agent as applies what was rendered.

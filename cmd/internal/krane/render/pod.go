@@ -76,7 +76,7 @@ func half(n int64) int64 { return (n + 1) / 2 }
 func mebibytes(n int64) string { return strconv.FormatInt(n, 10) + "Mi" }
 
 // postScript asks with what the image has, curl or wget. Its arguments are the
-// URL and the seconds it may take, so that nothing of them is read by the shell.
+// URL and the seconds it may take, which the shell does not parse.
 const postScript = `if command -v curl >/dev/null 2>&1; then exec curl -gfsS -o /dev/null -m "$2" -X POST "$1"; fi
 exec wget -q -O /dev/null -T "$2" --post-data= "$1"`
 
@@ -97,8 +97,8 @@ func probe(check *healthcheck, port int32) object {
 
 const signalKill = "SIGKILL"
 
-// stopSignal returns how kill names a signal that a deployment asks for, when it
-// is sent before Kubernetes sends its SIGTERM, and whether the signal is known.
+// stopSignal returns the name by which kill sends the signal of a deployment before
+// Kubernetes sends SIGTERM; ok is false for an unknown signal.
 // SIGKILL cannot be sent: the kernel protects the first process of a container
 // from its own. There a grace of one second comes closest.
 func stopSignal(name string) (kill string, ok bool) {

@@ -24,8 +24,8 @@ const (
 // CiliumNetworkPolicy, that states another name or namespace, or that has
 // anything but spec and specs beside its metadata and status, is refused.
 //
-// The error joins a *FieldError for each field that is wrong. It shows nothing of
-// the rules.
+// The error joins a *FieldError for each field that is wrong. It never
+// shows the rules.
 func (c Cell) Policy(m *ctrlv1.ApplyCiliumNetworkPolicy) ([]*unstructured.Unstructured, error) {
 	var p problems
 	p.namespace(m.GetK8SNamespace())

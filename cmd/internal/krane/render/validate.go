@@ -23,7 +23,7 @@ type FieldError struct {
 	// Value is what it holds. It is never the value of a variable or the content
 	// of a policy.
 	Value string
-	// Want says what would be right.
+	// Want is a description of what would be right.
 	Want string
 }
 

@@ -47,8 +47,7 @@ func Decode(item statesync.Item, into proto.Message) error {
 
 // event is one message, whatever the RPC.
 type event struct {
-	// id is empty in markers, and in messages that state nothing that is known
-	// here.
+	// id is empty in markers and in messages of an unknown kind.
 	id       string
 	version  uint64
 	deleted  bool
@@ -57,7 +56,7 @@ type event struct {
 	bookmark *ctrlv1.Bookmark
 }
 
-// messages is an open stream. Receive returns io.EOF, or what the server said,
+// messages is an open stream. Receive returns io.EOF or the server's error
 // at its end.
 type messages struct {
 	receive func() (event, bool, error)

@@ -134,7 +134,7 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 				return err
 			}
 		case <-silence.C:
-			if !r.source.unmarked { // one without markers is silent when nothing changes
+			if !r.source.unmarked { // without markers a server is silent between changes
 				return fmt.Errorf("%w: nothing for %v", ErrSilent, cmp.Or(r.source.Silence, 45*time.Second))
 			}
 		case <-ctx.Done():

@@ -7,8 +7,8 @@
 //
 //	{"DATABASE_URL":"postgres://...","GREETING":"hello"}
 //
-// Neither keys, tokens, ciphertexts nor variables appear in an error, and nothing
-// is logged.
+// Neither keys, tokens, ciphertexts nor variables appear in an error, and the
+// package does not log.
 package vault
 
 import (
@@ -30,7 +30,7 @@ type Decrypter interface {
 // ciphertext is not one, or belongs to another keyring or key.
 var ErrRefused = errors.New("cannot be decrypted")
 
-// None decrypts nothing: it stands in where no vault is configured.
+// None refuses to decrypt. It is used where no vault is configured.
 type None struct{}
 
 // Decrypt implements Decrypter.
@@ -38,7 +38,7 @@ func (None) Decrypt(context.Context, string, []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: no vault is configured", ErrRefused)
 }
 
-// Variables reads what was decrypted. Nothing, and the JSON null, are no
+// Variables parses what was decrypted. Empty text and the JSON null are no
 // variables: the map is empty and not nil. A name that is stated twice, and a
 // value that is no string, are errors that wrap ErrRefused.
 func Variables(plaintext []byte) (map[string]string, error) {

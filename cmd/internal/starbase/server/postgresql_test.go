@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
-	"github.com/seed-9e1ffd66/trueup/internal/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
 // onPostgreSQL is the name of the test whose subtests are on PostgreSQL.

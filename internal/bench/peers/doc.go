@@ -1,0 +1,83 @@
+// Command peers measures package apply beside its peers: the same objects, the
+// same real kube-apiserver, the same run. It prints a line for each figure,
+//
+//	figure NAME VALUE UNIT
+//
+// where NAME is whose figure it is, a dot, and what it is; and at the end a
+// Markdown table of the marks that apply has set itself. It fails when one is
+// missed that does not depend on the machine: a request or an allocation too
+// many. Times are told as they are.
+//
+//	make bench-apply
+//	make bench-apply BENCHFLAGS='-stages rest -objects 1000'
+//
+// # The work
+//
+// The objects are those of package benchobjects, a mix that holds what is known
+// to keep others busy at rest. Each contender has copies of its own, in a
+// namespace of its own, and a client without a limit of its own (QPS -1). Requests
+// are counted below the client; lists and watches, by which caches are kept up
+// to date, are counted apart. A pass before the first counted one warms clients,
+// caches and server. Rounds take turns, and begin with another contender each
+// time, so that a server that becomes warm or slow favours nobody. What is printed
+// is the median; ratios of rates are those of one round each.
+//
+// # The contenders
+//
+// Each is called as its documentation, or the best known program that is built
+// on it, calls it, with every advantage that this offers.
+//
+//   - trueup: [apply.Applier.Apply] with its defaults (8 writes at once), a synced
+//     Live, and a Set that is made once for each desired state. Where objects are
+//     created, making the Set is part of the time.
+//   - flux_4: ssa.ResourceManager.ApplyAll, the engine of Flux, as
+//     kustomize-controller calls it: concurrency 4, which is the default of its
+//     flag --concurrent-ssa, objects through normalize.UnstructuredList first, a
+//     client without a cache. flux_1 is the default of the package itself.
+//   - plain_8, plain_1: one server-side apply for each object, 8 at a time or one
+//     after the other, with bodies that were encoded before and answers that
+//     are not decoded. This is no library but the least that one request for each
+//     object can cost.
+//   - CreateOrUpdate: controllerutil.CreateOrUpdate of controller-runtime with typed
+//     objects and a client that reads from a synced cache, which holds only the
+//     contender's own objects. The closure writes the spec over the live one, as
+//     operators do, but spares what others decide: replicas that are not stated,
+//     cluster IPs, immutable claim templates, keys of maps. Secrets are given as
+//     data.
+//   - wrangler_canonical, wrangler_0.1: Apply of rancher/wrangler with informers that
+//     are synced and indexed, its own rate limit lifted; see the program in folder
+//     wrangler. Once with quantities as the server writes them, once with those of
+//     the other contenders. It runs after the others, on the same server.
+//   - informer and the like: a cache of controller-runtime that holds typed objects,
+//     or metadata only; stripped, without managedFields, as its documentation
+//     advises who needs to save memory.
+//
+// # Operators
+//
+// The stage parts runs two operators side by side, each with 8 workers and parents of
+// its own, of ten children each, one of each form of the mix. What a parent wants is
+// made once for each of its generations.
+//
+//   - trueup: a kube.Controller for the parents, one Live and one Applier for all
+//     children. A pass is an Apply and a Prune of the part.
+//   - CreateOrUpdate: a Manager of controller-runtime with a controller that owns the
+//     kinds of the children, reads from its cache, and calls CreateOrUpdate for one child
+//     after the other.
+//
+// Children are created in rounds that take turns, measured from the first parent until
+// the controller had a successful pass for each. A round begins when the other operator
+// is silent: one on CreateOrUpdate updates for a while what it has just created. A
+// restart is a new view, or cache, on the same server. The prune beside many parts, and
+// the memory of a child, are measured with copies of one child that this program serves.
+//
+// # What the figures are not
+//
+// A sweep of the peers that send requests is as fast as the server, which runs on
+// the same machine. Allocations of a peer are all that its process makes, which
+// includes those of its HTTP client: that is what a program pays. Drift is
+// repaired by flux, by a plain loop and by wrangler when their caller next calls
+// them, so that is not measured; CreateOrUpdate is, in an operator that watches what
+// it makes. Memory is measured with copies
+// of one object, which this program serves itself: that many on a real server
+// would take longer than all the rest.
+package main

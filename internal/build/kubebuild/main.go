@@ -1,0 +1,24 @@
+// Command kubebuild builds the Kubernetes that the tests and the demo run, so
+// that its minutes show as progress instead of a silent test. It prints the
+// folder, in the form that KUBEBUILDER_ASSETS expects.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	dir, err := kubetest.BuildAssets(ctx, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+}

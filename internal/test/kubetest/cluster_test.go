@@ -1,0 +1,129 @@
+package kubetest_test
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: example.com/web}]}
+`
+
+func TestADeploymentBecomesRunningPods(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true})
+	require.NoError(t, c.Apply(t.Context(), deployment))
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Available", "--timeout=60s", "deployment/web")
+	require.NoError(t, err)
+	pods, err := c.Kubectl(t.Context(), "get", "pods", "-l", "app=web", "--field-selector=status.phase=Running", "-o", "name")
+	require.NoError(t, err)
+	require.Len(t, strings.Fields(pods), 3)
+	_, err = c.Kubectl(t.Context(), "get", "httproutes")
+	require.NoError(t, err)
+	// Nodes without a lease that is renewed are dead after a minute.
+	require.Eventually(t, func() bool {
+		leases, err := c.Kubectl(t.Context(), "get", "leases", "-n", "kube-node-lease", "-o", "jsonpath={.items[*].spec.renewTime}")
+		require.NoError(t, err)
+		return len(strings.Fields(leases)) == 2
+	}, 3*time.Minute, 100*time.Millisecond)
+}
+
+func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Start(t, kubetest.Options{})
+	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}}"))
+	_, kubeconfig, err := c.ServiceAccount(t.Context(), "default", "robot")
+	require.NoError(t, err)
+	_, err = c.Kubectl(t.Context(), "--kubeconfig", kubeconfig, "get", "secret", "token", "-n", "default")
+	require.ErrorContains(t, err, "forbidden")
+
+	const robot = "system:serviceaccount:default:robot"
+	require.Eventually(t, func() bool {
+		requests, err := c.Requests(robot)
+		require.NoError(t, err)
+		for _, r := range requests {
+			if r.Verb == "get" && r.Resource == "secrets" && r.Name == "token" && r.Code == 403 {
+				return true
+			}
+		}
+		return false
+	}, 3*time.Minute, 20*time.Millisecond)
+	requests, err := c.Requests("nobody")
+	require.NoError(t, err)
+	require.Empty(t, requests)
+}
+
+// TestNothingIsLeftAfterAKill starts a cluster in another process, kills that
+// process, and looks at what remains.
+func TestNothingIsLeftAfterAKill(t *testing.T) {
+	if os.Getenv("KUBETEST_CHILD") != "" {
+		c := kubetest.Start(t, kubetest.Options{})
+		_, err := io.WriteString(os.Stdout, "dir="+c.Dir+"\n")
+		require.NoError(t, err)
+		<-t.Context().Done()
+	}
+	t.Parallel()
+	_, err := kubetest.BuildAssets(t.Context(), os.Stderr)
+	require.NoError(t, err)
+
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNothingIsLeftAfterAKill$")
+	child.Env = append(os.Environ(), "KUBETEST_CHILD=1")
+	stdout, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	var dir string
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if found, ok := strings.CutPrefix(lines.Text(), "dir="); ok {
+			dir = found
+			break
+		}
+	}
+	require.NotEmpty(t, dir)
+	require.NotEmpty(t, processesIn(t, dir))
+
+	require.NoError(t, child.Process.Signal(syscall.SIGKILL))
+	require.Error(t, child.Wait())
+	require.Eventually(t, func() bool { return len(processesIn(t, dir)) == 0 }, 3*time.Minute, 20*time.Millisecond)
+
+	kubetest.Start(t, kubetest.Options{})
+	require.NoDirExists(t, dir, "the next start removes what the killed one left")
+}
+
+// processesIn returns the processes whose working directory is dir.
+func processesIn(t *testing.T, dir string) []int {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cwd")
+	require.NoError(t, err)
+	if len(entries) == 0 {
+		t.Skip("no /proc on this system")
+	}
+	var found []int
+	for _, entry := range entries {
+		if cwd, err := os.Readlink(entry); err == nil && cwd == dir {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
+			require.NoError(t, err)
+			found = append(found, pid)
+		}
+	}
+	return found
+}

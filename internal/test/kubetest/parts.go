@@ -1,0 +1,78 @@
+package kubetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+)
+
+func (c *Cluster) startControllers() error {
+	if c.options.Controllers {
+		if _, err := c.processes.Run(controllerManager, c.programs.path(controllerManager), nil,
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0",
+			"--service-account-private-key-file", "service-account.key", "--use-service-account-credentials"); err != nil {
+			return err
+		}
+	}
+	if c.options.Scheduler {
+		if _, err := c.processes.Run(scheduler, c.programs.path(scheduler), nil,
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) startNodes(ctx context.Context) error {
+	// Without leases a node is taken for dead after a minute, and the pods on it
+	// are never ready again.
+	if _, err := c.processes.Run(kwok, c.programs.path(kwok), nil,
+		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds", "40", "-c", c.programs.path(kwokStages)); err != nil {
+		return err
+	}
+	var nodes strings.Builder
+	for i := range c.options.Nodes {
+		fmt.Fprintf(&nodes, nodeTemplate, i, i)
+	}
+	return c.Apply(ctx, nodes.String())
+}
+
+const nodeTemplate = `---
+apiVersion: v1
+kind: Node
+metadata:
+  name: node-%d
+  labels: {kubernetes.io/hostname: node-%d, kubernetes.io/os: linux, kubernetes.io/arch: amd64}
+  annotations: {node.alpha.kubernetes.io/ttl: "0"}
+status:
+  allocatable: {cpu: "32", memory: 256Gi, pods: "110"}
+  capacity: {cpu: "32", memory: 256Gi, pods: "110"}
+`
+
+func (c *Cluster) installGatewayAPI(ctx context.Context) error {
+	definitions, err := os.ReadFile(c.programs.path(gatewayAPI))
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, string(definitions)); err != nil {
+		return err
+	}
+	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	return err
+}
+
+// errStatusZero says how a process ended that does not call it a failure.
+var errStatusZero = errors.New("exit status 0")
+
+func exitError(p *process.Process) error {
+	tail := p.Tail()
+	if strings.Contains(tail, "address already in use") {
+		return fmt.Errorf("%s: %w", p.Name, errPortTaken)
+	}
+	return fmt.Errorf("%s ended: %w\n%s", p.Name, cmp.Or(p.Err(), errStatusZero), tail)
+}

@@ -31,6 +31,7 @@ import (
 const (
 	adminToken = "the-admin-token-of-the-tests"
 	clusterID  = "aaaaaaaa-0000-4000-8000-000000000001"
+	otherID    = "aaaaaaaa-0000-4000-8000-000000000002"
 )
 
 // binary builds the program.

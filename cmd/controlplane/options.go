@@ -18,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -88,6 +89,10 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	usage, err := limits.New(limits.Config{Registerer: registry})
+	if err != nil {
+		return err
+	}
 	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database}
 	if err := o.checkOwner(ctx, token, clusters.Authenticate, regions.Authenticate); err != nil {
 		return err
@@ -95,7 +100,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	api, err := server.New(server.Config{
 		Store: clusters, AdminToken: token,
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
-		Guard: attempts, Logger: logger, Registerer: registry,
+		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -104,7 +109,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	logMetrics.Observe()
 	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
-	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Logger: logger, Registerer: registry})
+	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,45 +18,58 @@ import (
 // MaxBody is the size in bytes above which a request gets 413.
 const MaxBody = 8 << 20
 
-// readBody returns the body of the request, whose type must be JSON.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// bodyOf returns the body of the request, whose type must be JSON.
+func bodyOf(w http.ResponseWriter, r *http.Request) (*bufio.Reader, error) {
 	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	if err != nil || mediaType != "application/json" || (charset != "" && !strings.EqualFold(charset, "utf-8")) {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Message: "the body must be application/json"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
-	case err != nil:
-		return nil, &Error{Status: http.StatusBadRequest, Code: "malformed", Message: "the body ended too early"}
-	}
-	return body, nil
+	return bufio.NewReader(http.MaxBytesReader(w, r.Body, MaxBody)), nil
 }
 
 // Decode reads the request's body into target. With strict, members that
 // target does not have are refused by name.
 func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) error {
-	body, err := readBody(w, r)
+	body, err := bodyOf(w, r)
 	if err != nil {
 		return err
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(body)))
+	first, err := firstByte(body)
+	switch {
+	case err != nil:
+		return describe(err)
+	case first != '{':
+		return malformed("the body is not a JSON object")
+	}
+	decoder := json.NewDecoder(body)
 	if strict {
 		decoder.DisallowUnknownFields()
 	}
-	if !strings.HasPrefix(strings.TrimLeft(string(body), " \t\r\n"), "{") {
-		return malformed("the body is not a JSON object")
-	}
 	if err := decoder.Decode(target); err != nil {
-		return describeJSON(err)
+		return describe(err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	switch _, err := decoder.Token(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case tooLarge(err) != nil:
+		return tooLarge(err)
+	default:
 		return malformed("there is something after the JSON object")
 	}
-	return nil
+}
+
+// firstByte returns the first byte that is no space, and leaves it unread.
+func firstByte(body *bufio.Reader) (byte, error) {
+	for {
+		b, err := body.ReadByte()
+		switch {
+		case err != nil:
+			return 0, err
+		case !strings.ContainsRune(" \t\r\n", rune(b)):
+			return b, body.UnreadByte()
+		}
+	}
 }
 
 // DecodeOptional is a strict [Decode] for a body that may be absent.
@@ -70,8 +84,24 @@ func malformed(message string) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: "malformed", Message: message}
 }
 
-// describeJSON returns the fault of a body, without repeating its values.
-func describeJSON(err error) error {
+// tooLarge returns the answer to a body beyond a limit, nil for any other fault.
+func tooLarge(err error) error {
+	message := ""
+	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		message = fmt.Sprintf("the body has more than %d bytes", limit.Limit)
+	} else if errors.Is(err, starbase.ErrTooManyServices) {
+		message = starbase.ErrTooManyServices.Error()
+	} else {
+		return nil
+	}
+	return &Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: message}
+}
+
+// describe returns the fault of a body, without repeating its values.
+func describe(err error) error {
+	if err := tooLarge(err); err != nil {
+		return err
+	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
 		kind, _, _ := strings.Cut(wrongType.Value, " ")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -13,7 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wait := s.guard.Wait(r, "region"); wait > 0 {
-			w.Header().Set("Retry-After", guard.RetryAfter(wait))
+			serve.RetryAfter(w.Header(), wait)
 			_ = write.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many tokens that are not valid came from this address; wait")))
 			return
 		}
@@ -66,6 +67,13 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			s.guard.Succeeded(r)
+			leave, wait := s.enter(&found, r)
+			if wait > 0 {
+				serve.RetryAfter(w.Header(), wait)
+				_ = write.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests or streams with this token at once, or too many bytes; wait")))
+				return
+			}
+			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
 			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
 			next.ServeHTTP(patient, r.WithContext(ctx))
@@ -79,6 +87,18 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		}
 		_ = write.Write(w, r, err)
 	})
+}
+
+// enter admits a request of the region that the token is for.
+func (s *Service) enter(found *credential, r *http.Request) (leave func(), wait time.Duration) {
+	key := "region/" + found.regionID
+	if found.regionID == "" {
+		key = "shared/" + found.region
+	}
+	if strings.HasPrefix(path.Base(r.URL.Path), "Watch") {
+		return s.limits.Stream(key)
+	}
+	return s.limits.Request(key, r)
 }
 
 // caller returns the region that the request is about. The header decides; a

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Bearer string
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
+	// Limits keep one region from taking what others need. Nil: there are none.
+	Limits *limits.Limits
 	// Logger gets a line for each refusal and each row that cannot be sent.
 	// Nil: nothing is logged.
 	Logger *slog.Logger
@@ -47,6 +50,7 @@ type Service struct {
 	feed    *statesync.Server
 	bearer  string
 	guard   *guard.Guard
+	limits  *limits.Limits
 	opened  opened
 	logger  *slog.Logger
 	sent    *prometheus.CounterVec
@@ -75,7 +79,7 @@ func New(config Config) (*Service, error) {
 		return nil, errors.New("cluster.Config: Bearer must have at least 16 bytes")
 	}
 	s := &Service{
-		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer, guard: config.Guard,
+		store: &Store{Database: config.Database}, feed: config.Feed, bearer: config.Bearer, guard: config.Guard, limits: config.Limits,
 		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_messages_sent_total",
@@ -115,7 +119,7 @@ const (
 // Handler returns where the service is mounted, and what to mount there. It
 // checks the credential of a request before anything else of it is read.
 func (s *Service) Handler() (path string, handler http.Handler) {
-	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithCodec(&s.codec), connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
+	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithCodec(&s.codec), jsonCodecs(), connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
 	return path, s.authenticate(rpcs)
 }
 

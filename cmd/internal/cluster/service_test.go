@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -78,7 +79,9 @@ func (w *world) serve(database *db.Database) string {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	feed := &statesync.Server{Log: database.Log, Heartbeat: 100 * time.Millisecond}
 	w.registry = prometheus.NewRegistry()
-	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Logger: slog.New(slog.DiscardHandler), Registerer: w.registry})
+	usage, err := limits.New(limits.Config{Registerer: w.registry})
+	require.NoError(w.t, err)
+	service, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Limits: usage, Logger: slog.New(slog.DiscardHandler), Registerer: w.registry})
 	require.NoError(w.t, err)
 	w.service = service
 	ended := make(chan error, 3)

@@ -22,12 +22,13 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 )
 
 // Config is how much failing is allowed. The zero value has the defaults.
@@ -209,13 +210,8 @@ func (g *Guard) remember(prefix netip.Prefix, now time.Time) *address {
 
 // Refuse answers 429 with Retry-After. The body is for people.
 func Refuse(w http.ResponseWriter, wait time.Duration) {
-	w.Header().Set("Retry-After", RetryAfter(wait))
+	serve.RetryAfter(w.Header(), wait)
 	http.Error(w, "too many attempts with a credential that is not valid; wait", http.StatusTooManyRequests)
-}
-
-// RetryAfter is a wait as the header of that name has it: whole seconds, at least 1.
-func RetryAfter(wait time.Duration) string {
-	return strconv.FormatInt(max(1, int64(math.Ceil(wait.Seconds()))), 10)
 }
 
 // prefixOf returns the address of a connection, of IPv6 its /64: who has one address

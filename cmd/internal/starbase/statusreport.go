@@ -1,6 +1,11 @@
 package starbase
 
-import "fmt"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
 // Limits of a [StatusReport]; a server refuses what is beyond.
 const (
@@ -23,11 +28,53 @@ type StatusReport struct {
 	InstanceID string `json:"instance_id"`
 	// Services has one entry for each service that changed its status, or
 	// for all.
-	Services []ServiceStatus `json:"services"`
+	Services Statuses `json:"services"`
 	// Complete says that Services is all there is to say as of that
 	// generation: a service that is not among them has no object left that
 	// the agent is to delete.
 	Complete bool `json:"complete,omitempty"`
+}
+
+// Statuses are the services of a [StatusReport].
+type Statuses []ServiceStatus
+
+// ErrTooManyServices is a report of more than [MaxStatusServices].
+var ErrTooManyServices = errors.New("the report has more than 5000 services, which do not fit")
+
+// UnmarshalJSON implements [json.Unmarshaler]. It stops at the first service too many: a
+// small text can stand for a large list.
+func (s *Statuses) UnmarshalJSON(data []byte) error {
+	*s = nil
+	if string(data) == "null" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if first, err := decoder.Token(); err != nil || first != json.Delim('[') {
+		var list []ServiceStatus
+		return fieldOf(json.Unmarshal(data, &list))
+	}
+	for decoder.More() {
+		if len(*s) == MaxStatusServices {
+			return ErrTooManyServices
+		}
+		var next ServiceStatus
+		if err := decoder.Decode(&next); err != nil {
+			return fieldOf(err)
+		}
+		*s = append(*s, next)
+	}
+	return nil
+}
+
+// fieldOf names the field of the report in an error about one of its services.
+func fieldOf(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field != "" {
+			wrong.Field = "." + wrong.Field
+		}
+		wrong.Field = "services" + wrong.Field
+	}
+	return err
 }
 
 // ServiceStatus is the state of one service in its cluster.

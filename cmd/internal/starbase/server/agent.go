@@ -80,12 +80,6 @@ func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	if err := adminapi.Decode(w, r, &report, false); err != nil {
 		return err
 	}
-	if len(report.Services) > starbase.MaxStatusServices {
-		return &adminapi.Error{
-			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
-			Message: fmt.Sprintf("the report has %d services, at most %d fit", len(report.Services), starbase.MaxStatusServices),
-		}
-	}
 	if fields := report.Validate(); len(fields) > 0 {
 		return adminapi.Invalid(fields...)
 	}

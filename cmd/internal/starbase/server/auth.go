@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -45,6 +45,12 @@ func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	s.guard.Succeeded(r)
+	leave, wait := s.limits.Request("cluster/"+clusterID, r)
+	if wait > 0 {
+		serve.RetryAfter(w.Header(), wait)
+		return &adminapi.Error{Status: http.StatusTooManyRequests, Code: "too_many_requests", Message: "too many requests with this token at once, or too many bytes; wait"}
+	}
+	defer leave()
 	return dispatch(s.agentMux, w, r.WithContext(context.WithValue(r.Context(), agentKey{}, clusterID)))
 }
 
@@ -73,7 +79,7 @@ func (s *Server) ownCluster(handle adminapi.Handler) adminapi.Handler {
 }
 
 func errTooManyAttempts(w http.ResponseWriter, wait time.Duration) error {
-	w.Header().Set("Retry-After", guard.RetryAfter(wait))
+	serve.RetryAfter(w.Header(), wait)
 	return &adminapi.Error{Status: http.StatusTooManyRequests, Code: "too_many_attempts", Message: "too many tokens that are not valid came from this address; wait"}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	AdminConditions []adminapi.Condition
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
+	// Limits keep one cluster from taking what others need. Nil: there are none.
+	Limits *limits.Limits
 	// Logger gets a line for each change, each refusal and each failure, and
 	// on level debug for each request. Tokens and bodies are never logged.
 	// Nil: nothing is logged.
@@ -54,6 +57,7 @@ type Server struct {
 	api      *adminapi.API
 	admin    string
 	guard    *guard.Guard
+	limits   *limits.Limits
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -77,6 +81,7 @@ func New(config Config) (*Server, error) {
 		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
 		admin:  config.AdminToken,
 		guard:  config.Guard,
+		limits: config.Limits,
 		logger: logger,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_requests_total",

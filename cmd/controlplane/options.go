@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -178,16 +177,12 @@ func (o options) token(flag, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := os.ReadFile(file)
+	token, err := program.ReadToken(file)
 	if err != nil {
 		return "", o.wrong(flag, "%w", err)
 	}
-	token := strings.TrimSpace(string(content))
 	if len(token) < tokens.MinBytes {
 		return "", o.wrong(flag, "%s has a token of %d bytes, at least %d are needed", file, len(token), tokens.MinBytes)
-	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", o.wrong(flag, "%s has a token with spaces or characters outside ASCII", file)
 	}
 	return token, nil
 }

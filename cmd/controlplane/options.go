@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -197,11 +195,10 @@ func (o options) token(flag, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	content, err := os.ReadFile(file)
+	token, err := program.ReadToken(file)
 	if err != nil {
 		return "", o.wrong(flag, "%w", err)
 	}
-	token := strings.TrimSpace(string(content))
 	if err := tokens.Weak(token); err != nil {
 		return "", o.wrong(flag, "the token in %s is weak: %w", file, err)
 	}

@@ -35,7 +35,7 @@ type demo struct {
 	clusterID string
 	services  []service
 	figures   []figure
-	restless  bool // requests were sent although nothing had changed
+	restless  bool // requests were sent at rest
 }
 
 // service is one that the demo puts in.
@@ -188,7 +188,7 @@ func (d *demo) summary(took time.Duration) {
 	d.display.print(lines...)
 }
 
-// explain says how to look at what keeps running.
+// explain prints how to inspect what keeps running.
 func (d *demo) explain() {
 	see := "kubectl --context " + d.context
 	if c := d.kube.cluster; c != nil {

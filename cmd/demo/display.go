@@ -35,7 +35,7 @@ func (d *display) step(name string) {
 	d.draw("")
 }
 
-// progress says how far the step is.
+// progress prints how far the step is.
 func (d *display) progress(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *display) elapsed() time.Duration {
 	return time.Since(d.start).Round(10 * time.Millisecond)
 }
 
-// write puts text out. That nobody can read it stops no demo.
+// write prints text. An error of the terminal does not stop the demo.
 func (d *display) write(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, format, args...)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// damage is one thing that somebody does behind the agent's back.
+// damage is one change behind the agent's back.
 type damage struct {
 	what     string
 	resource schema.GroupVersionResource

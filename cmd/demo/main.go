@@ -1,9 +1,9 @@
-// Command demo shows trueup's main job on a real Kubernetes, from nothing: it
-// starts a control plane and a cluster with simulated nodes, puts a desired
-// state into the one, and watches the agent make it true in the other, repair
-// what is changed behind its back, and stay silent when nothing changes.
+// Command demo shows trueup's main job on a real Kubernetes, from scratch: it
+// starts a control plane and a cluster with simulated nodes, puts a desired state
+// into the one, and shows that the agent makes the other match it, repairs what is
+// changed behind its back, and sends no request at rest.
 //
-// It needs Go and nothing else. It touches an existing cluster only when
+// It needs only Go. It touches an existing cluster only when
 // --context names one.
 package main
 

@@ -127,7 +127,7 @@ func (d *demo) startAgent(ctx context.Context) error {
 	return nil
 }
 
-// listening waits for the log line in which a program says where it listens.
+// listening waits for the log line with the address that a program listens on.
 func listening(ctx context.Context, p *process.Process) (string, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -15,7 +15,7 @@ import (
 // quietSweeps is over how many sweeps the demo counts requests.
 const quietSweeps = 3
 
-// quiet waits until the agent has nothing to do and then counts what it sends
+// quiet waits until the agent is at rest and then counts what it sends
 // to the API server over some sweeps. Watches are connections that stay open.
 func (d *demo) quiet(ctx context.Context) error {
 	d.display.step("Rest")
@@ -44,7 +44,7 @@ func (d *demo) quiet(ctx context.Context) error {
 	return nil
 }
 
-// showLastRequests prints what was sent although nothing had changed.
+// showLastRequests prints what was sent at rest.
 func (d *demo) showLastRequests(n int) error {
 	all, err := d.kube.cluster.Requests(agentUser)
 	if err != nil {

@@ -20,9 +20,8 @@ type RegionOverview struct {
 	Known bool
 	// Head is the version of the newest change of its log.
 	Head uint64
-	// Reported tells that an agent has said, within a day, up to which version
-	// it has applied the log of this epoch, and Applied is the lowest that one
-	// said.
+	// Reported is true when an agent has reported its position in this epoch
+	// within a day, and Applied is the lowest position reported.
 	Reported bool
 	Applied  uint64
 	// Deployments and Sentinels are how many of them are to run.

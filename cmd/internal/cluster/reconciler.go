@@ -35,8 +35,8 @@ type Reconciler struct {
 	Store *Store
 	// Every is the time between passes. Zero: 1 minute.
 	Every time.Duration
-	// Settle is how long tables and log must differ in the same way: a change
-	// is not in the log at once. Zero: 5 s.
+	// Settle is how long a difference must last before it is appended: a change is
+	// not in the log at once. Zero: 5 s.
 	Settle time.Duration
 	// Retention is the minimum time that an archived resource is kept. Zero: 7 days.
 	Retention time.Duration

@@ -3,8 +3,10 @@
 package installation
 
 import (
+	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 )
 
@@ -32,7 +34,7 @@ type Workload struct {
 	// Port is where /healthz, /readyz and /metrics are served, PortName its name.
 	Port     int
 	PortName string
-	// MemoryLimit is a quantity such as 256Mi.
+	// MemoryLimit is a quantity such as 256Mi. The runtime keeps to nine tenths of it.
 	MemoryLimit string
 }
 
@@ -112,7 +114,10 @@ func (a Agent) role(kind, namespace, name string, rules []any) []Object {
 // Deployment returns a Deployment of one replica that never runs beside its
 // successor, without privileges.
 func (a Agent) Deployment(w Workload) Object {
-	env := make([]any, 0, len(w.Env))
+	env := make([]any, 0, len(w.Env)+1)
+	if limit, err := resource.ParseQuantity(w.MemoryLimit); err == nil { // else the server names it
+		env = append(env, Object{"name": "GOMEMLIMIT", "value": strconv.FormatInt(limit.Value()/10*9, 10)})
+	}
 	for _, v := range w.Env {
 		env = append(env, Object{"name": v.Name, "value": v.Value})
 	}

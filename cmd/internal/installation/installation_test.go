@@ -25,7 +25,7 @@ func TestTheObjectsOfAnAgentReferToEachOther(t *testing.T) {
 # More.
 `, comment)
 	for _, want := range []string{
-		"image: tug:1", "name: PIER", "containerPort: 80", "memory: 1Gi", "mountPath: /run/tug", "secretName: tug-token",
+		"image: tug:1", "name: PIER", "containerPort: 80", "memory: 1Gi", "name: GOMEMLIMIT", `value: "966367638"`, "mountPath: /run/tug", "secretName: tug-token",
 		"serviceAccountName: tug", "kind: RoleBinding", "kind: ClusterRoleBinding", "name: tug-pods", "type: Recreate",
 	} {
 		require.Contains(t, out, want)

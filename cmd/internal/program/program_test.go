@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -58,4 +61,20 @@ func TestTheLoggerWritesJSONFromItsLevelUp(t *testing.T) {
 func TestTheVersionNamesTheToolchain(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, program.Version(), "go1.")
+}
+
+func TestATokenIsOneWordOfItsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	_, err := program.ReadToken(file)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for content, want := range map[string]string{"sesame": "sesame", " sesame\n": "sesame", "": "", "\n": "", "se same": "", "ses\name": "", "sésame": ""} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		token, err := program.ReadToken(file)
+		require.Equal(t, want, token)
+		if want == "" {
+			require.ErrorContains(t, err, file)
+			require.NotContains(t, err.Error(), "same")
+		}
+	}
 }

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
 )
@@ -136,13 +136,9 @@ func (c *client) do(ctx context.Context, method, path string, header http.Header
 }
 
 func (c *client) token() (string, error) {
-	data, err := os.ReadFile(c.tokenFile)
+	token, err := program.ReadToken(c.tokenFile)
 	if err != nil {
 		return "", fmt.Errorf("STARFORM_AUTH_TOKEN_FILE: %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" {
-		return "", fmt.Errorf("STARFORM_AUTH_TOKEN_FILE: %s is empty", c.tokenFile)
 	}
 	return token, nil
 }

@@ -37,7 +37,7 @@ type DesiredState struct {
 	// Digest is described in the package documentation.
 	Digest string `json:"digest,omitempty"`
 	// AllowMassDelete, when it equals Generation, lifts the agent's cap on
-	// deletions for this generation. Zero or any other value lifts nothing.
+	// deletions for this generation. Zero or any other value has no effect.
 	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
 
 	// ClusterConfig is what belongs to the cluster as a whole.
@@ -116,8 +116,8 @@ func (d *DesiredState) ComputeDigest() (string, error) {
 }
 
 // Duplicates returns, sorted, every identity that more than one service of
-// the body carries. Which of them is meant cannot be known, so none of them
-// may be applied.
+// the body carries. Which of them is meant is undecidable, so none of them may be
+// applied.
 func (d *DesiredState) Duplicates() []Identity {
 	seen := make(map[Identity]int, len(d.Services))
 	var twice []Identity

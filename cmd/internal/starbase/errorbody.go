@@ -23,7 +23,7 @@ type FieldError struct {
 	// Value is what was there, shortened. It is empty where the value may be
 	// a secret.
 	Value string `json:"value"`
-	// Want says what would be right.
+	// Want is a description of what would be right.
 	Want string `json:"want"`
 }
 

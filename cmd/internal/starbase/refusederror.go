@@ -1,6 +1,6 @@
 package starbase
 
-// Reason says in one word why a body was refused. The set is closed, so a
+// Reason is one word for why a body was refused. The set is closed, so a
 // Reason can be a metric label.
 type Reason string
 

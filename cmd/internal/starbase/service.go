@@ -35,7 +35,7 @@ type Service struct {
 	RestartNonce string `json:"restart_nonce,omitempty"`
 	// VarGroups are the groups of secret values that are attached.
 	VarGroups []ServiceVarGroup `json:"var_groups,omitempty"`
-	// Deployment says where the running state comes from.
+	// Deployment is where the running state comes from.
 	Deployment Deployment `json:"deployment,omitzero"`
 	// Deleted marks a tombstone: the service shall be removed. Of a tombstone
 	// only the identity counts.
@@ -134,8 +134,8 @@ type ServiceVarGroup struct {
 	AttachOrder int `json:"attach_order"`
 }
 
-// Deployment is the provenance of a service: which build, from which commit,
-// brought by whom.
+// Deployment is the provenance of a service: build, commit and
+// author.
 type Deployment struct {
 	// ID is the id of the deployment.
 	ID string `json:"id,omitempty"`

@@ -17,7 +17,7 @@ const (
 	maxStatusName = 253
 )
 
-// StatusReport is what an agent says about its last pass: the body of
+// StatusReport is the result of an agent's last pass: the body of
 // POST /api/v1/clusters/{cluster_id}/status.
 type StatusReport struct {
 	// Epoch is the epoch of the body the pass applied.
@@ -29,9 +29,8 @@ type StatusReport struct {
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services Statuses `json:"services"`
-	// Complete says that Services is all there is to say as of that
-	// generation: a service that is not among them has no object left that
-	// the agent is to delete.
+	// Complete is true when Services has every service as of that generation: any
+	// other has no object left that the agent must delete.
 	Complete bool `json:"complete,omitempty"`
 }
 
@@ -94,7 +93,7 @@ type ServiceStatus struct {
 	Ready int `json:"ready"`
 	// Desired is the number of pods that are wanted.
 	Desired int `json:"desired"`
-	// ImageDigest is the digest that runs, where known.
+	// ImageDigest is the digest that runs; empty if unknown.
 	ImageDigest string `json:"image_digest,omitempty"`
 	// ErrorClass is one word for programs, such as [ClassNameTaken]. Empty:
 	// no error.

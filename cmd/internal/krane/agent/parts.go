@@ -39,9 +39,6 @@ func (ps parts) synced() error {
 	return nil
 }
 
-// known reports whether all kinds of all components are known.
-func (ps parts) known() bool { return ps.synced() == nil }
-
 // components are all that the agent applies.
 func components() []render.Component {
 	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
-	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // Config is how an agent is set up.
@@ -111,13 +111,9 @@ func (c Config) ControlToken() (Secret, error) {
 	if c.Control.Token != "" {
 		return c.Control.Token, nil
 	}
-	data, err := os.ReadFile(c.TokenFile)
+	token, err := program.ReadToken(c.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("token_file: %s does not hold one line of printable ASCII", c.TokenFile)
 	}
 	return Secret(token), nil
 }

@@ -155,10 +155,9 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 
 // AllowMassDelete raises the generation and lets the cluster delete without a
 // cap in the raised generation; see the package documentation. If the current
-// generation has that permission already, nothing changes. With a condition
-// other than zero, the current generation must be the condition, so that what
-// is permitted is what was looked at; otherwise the error is
-// [ErrGenerationMoved].
+// generation has that permission already, the call has no effect. With a condition
+// other than zero, the current generation must be the condition, which is the one
+// that the administrator has seen; otherwise the error is [ErrGenerationMoved].
 func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}

@@ -5,8 +5,8 @@
 // # Generations
 //
 // Every cluster has a generation. A change of anything its agent is served
-// raises the generation by one, in the same transaction; a request that
-// changes nothing raises nothing. Generations are therefore gapless, and two
+// raises the generation by one, in the same transaction; a request without effect
+// does not raise it. Generations are therefore gapless, and two
 // bodies with the same epoch and generation are the same body. The version of
 // a body, and its ETag, is "<epoch>-<generation>".
 //
@@ -25,17 +25,16 @@
 //
 // A deleted service or project stays in the database and is served with
 // deleted set, because an agent treats a tombstone as an order and mere
-// absence as a doubt. Putting it again revives it.
+// absence as a doubt. A PUT revives it.
 //
 // It stands as Deleted once the agent has reported on the generation that
 // deleted it, or on a newer one, and no such report mentions it. That the agent
 // has fetched that generation is no proof: the deletion may have failed, or be
-// held. An agent without services therefore reports an empty list,
-// and the newest generation reported on is kept for each cluster, apart from what
-// was said of services. Until then a deleted service stands as Pending, or as
-// what the agent says of it, such as Failed with the class DeletionHeld; a report
-// with complete set takes back what earlier ones said of services that it is
-// silent about.
+// held. An agent without services therefore reports an empty list, and the newest
+// generation reported on is stored for each cluster, apart from the reports of
+// services. Until then a deleted service stands as Pending, or as reported, such as
+// Failed with the class DeletionHeld. A report with complete set voids the earlier
+// reports of services that it does not list.
 //
 // # Capacity
 //
@@ -45,8 +44,6 @@
 //
 // # Credentials
 //
-// An agent's token is 32 random bytes, shown once. The store keeps its plain
-// SHA-256: the token has so much entropy that nothing can be guessed from the
-// hash, and a slow hash would only slow each request down. The token decides
-// the cluster; a request whose path names another cluster is refused.
+// The token (package tokens) decides the cluster; a request whose path names another
+// cluster is refused.
 package server

@@ -20,7 +20,7 @@ type Project struct {
 	ClusterID string `json:"cluster_id"`
 	// WorkspaceID is the billing boundary, a UUID.
 	WorkspaceID string `json:"workspace_id"`
-	// WorkspaceSlug tells projects of the same slug apart.
+	// WorkspaceSlug distinguishes projects of the same slug.
 	WorkspaceSlug string `json:"workspace_slug"`
 	// Slug is the short name; the namespace is made from the first one.
 	Slug string `json:"slug"`

@@ -34,8 +34,8 @@ type ServiceState struct {
 	Standing Standing `json:"standing"`
 }
 
-// Standing is a [starbase.Phase], or what can be said without a report that is
-// about the wanted state.
+// Standing is a [starbase.Phase], or what holds without a report of the current
+// desired state.
 type Standing string
 
 // The standings that no agent reports.
@@ -45,9 +45,9 @@ const (
 	// StandingPending is a service whose wanted state is newer than the last
 	// report.
 	StandingPending Standing = "Pending"
-	// StandingDeleted is a tombstone that the agent has worked off: it has
-	// reported on that state or a newer one, and had nothing to say of it. That
-	// the agent has fetched the state is not enough, nor that it is silent.
+	// StandingDeleted is a tombstone without objects: the agent has reported on
+	// that state or a newer one without the service. That the agent has fetched
+	// the state is not enough, nor is its silence.
 	StandingDeleted Standing = "Deleted"
 )
 
@@ -70,11 +70,11 @@ func (s *ServiceState) stand(epoch string, newest int64) {
 // maxStatusRows bounds what one agent can make the database keep.
 const maxStatusRows = 20_000
 
-// SaveStatus keeps the report, which must be valid. For each service the
+// SaveStatus stores the report, which must be valid. For each service the
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
-// it is about a state that no longer exists. A complete report also ends what
-// older ones said of the services that it is silent about.
+// it is about a state that no longer exists. A complete report also voids the
+// older reports of services that it does not list.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) error {
 	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)

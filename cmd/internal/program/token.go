@@ -1,0 +1,25 @@
+package program
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// ReadToken returns the token that the file holds now, without the white space
+// around it. It must be one word of printable ASCII. An error names the file and
+// never shows its content.
+func ReadToken(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(content))
+	switch {
+	case token == "":
+		return "", fmt.Errorf("%s is empty, want a token", file)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("%s has a token with spaces or characters outside printable ASCII", file)
+	}
+	return token, nil
+}

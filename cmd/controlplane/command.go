@@ -34,14 +34,18 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags := command.Flags()
 	flags.StringVar(&opts.listen, "listen", "127.0.0.1:8080", "address of the API, host:port")
 	flags.StringVar(&opts.metricsListen, "metrics-listen", "127.0.0.1:9090", "address of /metrics, host:port; empty for none")
-	flags.StringVar(&opts.database, "database", "trueup.db", "path of the SQLite file, or sqlite://path, made if it is not there; or postgres://user:password@host:port/database, which several replicas may share")
+	opts.databaseFlag(flags)
 	flags.StringVar(&opts.adminTokenFile, "admin-token-file", "", "file with the token of the administrators, at least 16 bytes (required)")
 	flags.StringVar(&opts.agentTokenFile, "agent-token-file", "", "file with a token that opens ctrl.v1.ClusterService for every region, at least 16 bytes; none: each agent needs the token of its region")
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
-	command.AddCommand(program.VersionCommand(), newManifestsCommand())
+	command.AddCommand(program.VersionCommand(), newManifestsCommand(), newRestoredCommand(lookupEnv))
 	return command
+}
+
+func (o *options) databaseFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&o.database, "database", "trueup.db", "path of the SQLite file, or sqlite://path, made if it is not there; or postgres://user:password@host:port/database, which several replicas may share")
 }
 
 // fromEnv sets each flag that was not given from its environment variable, and

@@ -28,6 +28,8 @@ type DesiredState struct {
 	// when the database was restored; generations of different epochs cannot
 	// be compared.
 	Epoch string `json:"epoch,omitempty"`
+	// Nonce is the server's part of Version. It is not on the wire.
+	Nonce string `json:"-"`
 	// Generation rises with every change inside an epoch. It starts at 1.
 	Generation int64 `json:"generation,omitempty"`
 	// Complete is true when the server wrote everything it meant to write.
@@ -90,7 +92,7 @@ func (d *DesiredState) Seal() error {
 	d.Complete = true
 	d.Counts = d.counts()
 	d.Digest = digest
-	d.Version = Version(d.Epoch, d.Generation)
+	d.Version = Version(d.Epoch, d.Generation, d.Nonce)
 	return nil
 }
 
@@ -132,9 +134,15 @@ func (d *DesiredState) Duplicates() []Identity {
 	return twice
 }
 
-// Version returns the version of the body with this epoch and generation.
-func Version(epoch string, generation int64) string {
-	return fmt.Sprintf("%s-%d", epoch, generation)
+// Version returns the version of a body: <epoch>-<generation>, and .<nonce> if there is
+// one. A nonce that is new with each generation makes a version name one content, also
+// when a database was restored and a lost generation is given again.
+func Version(epoch string, generation int64, nonce string) string {
+	version := fmt.Sprintf("%s-%d", epoch, generation)
+	if nonce != "" {
+		version += "." + nonce
+	}
+	return version
 }
 
 func (d *DesiredState) counts() Counts {

@@ -91,6 +91,7 @@ type clusterRow struct {
 func newClusterRow(c *server.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
 	if epoch, generation, ok := strings.Cut(c.LastPullVersion, "-"); ok && epoch == c.Epoch {
+		generation, _, _ = strings.Cut(generation, ".") // from the nonce
 		n, err := strconv.ParseInt(generation, 10, 64)
 		row.Pulled = figure{err == nil, n}
 	}

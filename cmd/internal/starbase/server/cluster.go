@@ -41,18 +41,20 @@ type Cluster struct {
 	// reported on.
 	ReportedEpoch      string `json:"reported_epoch,omitempty"`
 	ReportedGeneration int64  `json:"reported_generation,omitempty"`
+
+	nonce string // of the version that is served now
 }
 
 // newClusterLBSize is the size of the load balancer of a new cluster.
 const newClusterLBSize = 1
 
 const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
-	reported_at, reported_epoch, reported_generation`
+	reported_at, reported_epoch, reported_generation, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
 	var created, pulled, reported int64
 	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
-		&reported, &c.ReportedEpoch, &c.ReportedGeneration)
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.nonce)
 	if err != nil {
 		return err
 	}
@@ -81,9 +83,9 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, change = fresh, Change{}
-		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
-			VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			clusterID, region, hash, newEpoch(), newClusterLBSize, time.Now().UnixMilli())
+		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
+			VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 // the backup does not have. It raises the generation and withdraws permission
 // for a mass deletion.
 func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
-	epoch = newEpoch()
+	epoch = randomText()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{Changed: true}
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
@@ -205,11 +207,26 @@ func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string,
 	return epoch, change, nil
 }
 
-func newEpoch() string {
-	epoch := make([]byte, 8)
+// randomText returns 16 characters that nothing else has.
+func randomText() string {
+	text := make([]byte, 8)
 	// Read never fails and fills the whole slice; see crypto/rand.
-	_, _ = rand.Read(epoch)
-	return hex.EncodeToString(epoch)
+	_, _ = rand.Read(text)
+	return hex.EncodeToString(text)
+}
+
+// StartEpochs is [Store.StartEpoch] for every cluster, and returns how many there are.
+func (s *Store) StartEpochs(ctx context.Context) (clusters int, err error) {
+	all, err := s.Clusters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := range all {
+		if _, _, err := s.StartEpoch(ctx, all[i].ClusterID); err != nil {
+			return i, err
+		}
+	}
+	return len(all), nil
 }
 
 // RecordPull notes that the agent of the cluster was answered the version.

@@ -14,10 +14,10 @@ import (
 // the state.
 func (s *Store) Version(ctx context.Context, clusterID string) (version string, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		var epoch string
+		var epoch, nonce string
 		var generation int64
-		err := tx.QueryRowContext(ctx, `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterID).Scan(&epoch, &generation)
-		version = starbase.Version(epoch, generation)
+		err := tx.QueryRowContext(ctx, `SELECT epoch, generation, nonce FROM clusters WHERE id = ?`, clusterID).Scan(&epoch, &generation, &nonce)
+		version = starbase.Version(epoch, generation, nonce)
 		return db.Missing(err, ErrUnknownCluster)
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 			return err
 		}
 		state = &starbase.DesiredState{
-			ClusterID: cluster.ClusterID, Epoch: cluster.Epoch, Generation: cluster.Generation,
+			ClusterID: cluster.ClusterID, Epoch: cluster.Epoch, Generation: cluster.Generation, Nonce: cluster.nonce,
 			AllowMassDelete: cluster.AllowMassDelete,
 			ClusterConfig:   starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits},
 		}

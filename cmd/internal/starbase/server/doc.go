@@ -8,7 +8,9 @@
 // raises the generation by one, in the same transaction; a request without effect
 // does not raise it. Generations are therefore gapless, and two
 // bodies with the same epoch and generation are the same body. The version of
-// a body, and its ETag, is "<epoch>-<generation>".
+// a body, and its ETag, is "<epoch>-<generation>.<nonce>". The nonce is new with each
+// generation: after an older copy of the database was put back, a generation that is
+// given again has another version, and no agent gets 304 for content it never had.
 //
 // Permission for a mass deletion belongs to one generation. Granting it is a
 // change like any other: it raises the generation and sets allow_mass_delete

@@ -51,7 +51,7 @@ type Change struct {
 // raise raises the generation of the cluster and returns it.
 func raise(ctx context.Context, tx *db.Tx, clusterID string) (int64, error) {
 	var generation int64
-	err := tx.QueryRowContext(ctx, `UPDATE clusters SET generation = generation + 1 WHERE id = ? RETURNING generation`, clusterID).Scan(&generation)
+	err := tx.QueryRowContext(ctx, `UPDATE clusters SET generation = generation + 1, nonce = ? WHERE id = ? RETURNING generation`, randomText(), clusterID).Scan(&generation)
 	if err != nil {
 		return 0, fmt.Errorf("raise generation: %w", db.Missing(err, ErrUnknownCluster))
 	}

@@ -70,7 +70,7 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	kind := v.GroupKind()
 	take := func(n view.Name, r *view.Record) bool {
 		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
-		wanted := set.Has(id) || id == a.Live.Owner.ApplySet
+		wanted := set.Has(id) // the ApplySet's parent always is
 		switch {
 		case r.Pruned() || r.Deleting():
 			if !wanted {
@@ -80,7 +80,6 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 			// What a controller made carries our labels by inheritance, and goes
 			// with what it was made for.
 			if !wanted && r.Controller() == "" {
-				plan.kept = append(plan.kept, id)
 				plan.unproven = append(plan.unproven, id)
 			}
 		default:

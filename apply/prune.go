@@ -133,7 +133,7 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	report, err := a.carryOut(ctx, &plan, options)
-	if set.empty && err == nil && len(plan.kept) == 0 {
+	if set.empty && err == nil {
 		a.Live.unwant(set.Part())
 	}
 	return report, err

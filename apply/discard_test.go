@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // whole lets everything go that a set does not state.
@@ -85,6 +87,21 @@ func TestADeletedObjectIsNotDeletedAgainAndCallsForNoPass(t *testing.T) {
 	require.Equal(t, []string{"configmaps a"}, s.deleted)
 	require.NoError(t, s.Live.view(configMapKind).Store("").Delete(gone))
 	require.Zero(t, drifts, "its end is ours")
+}
+
+func TestADeletedObjectIsWaitedForBeforeItIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	set := s.set(SetOptions{}, mapID("a"), mapID("b"))
+	current, changed := s.show(mapID("a"), nil), s.show(mapID("b"), nil)
+	s.Live.view(configMapKind).Wrote(current, set.items[0].hash)
+	s.Live.view(configMapKind).Wrote(changed, diff.Sum{1})
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
+	require.NoError(t, err)
+	report, err := s.Apply(t.Context(), set)
+	require.ErrorIs(t, err, ErrTerminating)
+	require.Equal(t, 2, report.Count(Waiting), "as it was applied last, and differently desired")
+	require.Empty(t, s.patched)
 }
 
 func TestADeletionEndsWhatIsRememberedOfTheObject(t *testing.T) {
@@ -176,4 +193,14 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 	require.NoError(t, err)
 	require.Equal(t, []string{"configmaps a"}, s.deleted)
+
+	// A part goes, too, if the parent is an object that only sets can state.
+	owner.ApplySet, owner.PartLabel = ID{Group: "example.com", Kind: "Widget", Name: "all"}, "part"
+	s = newStage(t, owner, configMapKind, widgetKind)
+	s.show(mapID("a"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
+	_, err = s.DeletePart(t.Context(), "p", DeleteOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"configmaps a"}, s.deleted)
+	_, err = s.DeletePart(t.Context(), "", DeleteOptions{})
+	require.ErrorContains(t, err, "SetOptions.Part is required")
 }

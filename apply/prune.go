@@ -223,7 +223,7 @@ func (a *Applier) DeletePart(ctx context.Context, part string, options DeleteOpt
 		return PruneReport{}, err
 	}
 	none, err := NewSet(a.Live.Owner, nil, SetOptions{Part: part})
-	if err != nil {
+	if none == nil { // with an error, it only lacks an ApplySet's parent that no kind is made for
 		return PruneReport{}, err
 	}
 	if options.Limit == (Limit{}) {

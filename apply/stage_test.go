@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
@@ -51,7 +53,7 @@ func newStage(t *testing.T, owner Owner, kinds ...schema.GroupKind) *stage {
 		mapper.Add(kind.WithVersion("v1"), scope)
 	}
 	s.Applier = &Applier{Live: &Live{Client: client{s}, Mapper: mapper, Owner: owner}}
-	require.NoError(t, s.prepare())
+	require.NoError(t, s.Live.prepare())
 	for _, kind := range kinds {
 		s.see(kind)
 	}
@@ -70,6 +72,28 @@ func (s *stage) see(kind schema.GroupKind) *view.Kind {
 	w.view.Serve(mapping, nil)
 	require.NoError(s.t, w.view.Store("").Replace(nil, "10"))
 	return w.view
+}
+
+// fails begins to watch a kind that the server does not list. It returns when that is
+// known, unless the kind was seen before. end ends the watch.
+func (s *stage) fails(kind schema.GroupKind) (end func()) {
+	s.t.Helper()
+	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil)
+	}
+	w := s.Live.kinds[kind]
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.view.Watch(ctx, s.Live.source(w))
+	}()
+	settled, _ := w.view.Settled()
+	<-settled
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // show makes an object of ours the newest state that its view shows, changed first.
@@ -135,6 +159,11 @@ func (r resourceOf) Patch(_ context.Context, name string, _ types.PatchType, dat
 	r.stage.patched = append(r.stage.patched, r.name+" "+name)
 	m := &metav1.PartialObjectMetadata{}
 	return m, json.Unmarshal(data, m)
+}
+
+func (r resourceOf) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	_, err := r.List(context.Background(), options)
+	return watch.NewFake(), err
 }
 
 func (r resourceOf) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {

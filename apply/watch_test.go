@@ -163,6 +163,21 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 	})
 }
 
+func TestAKindIsNotServedOnlyIfAFreshMapperLacksIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, mapper, live, stop := startSilent(t, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+		defer stop()
+		synctest.Wait()
+		require.Positive(t, mapper.asked)
+		require.ErrorIs(t, live.Unseen(), apply.ErrNotSynced, "what the mapper remembers may be old")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Positive(t, mapper.resets)
+		require.NoError(t, live.Unseen(), "there is nothing to see")
+	})
+}
+
 func TestDiscoveryThatIsDownIsNamedAndOvercome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -137,6 +138,17 @@ func TestWhatTheSetStatesIsNeededBeforeItExists(t *testing.T) {
 	require.ErrorContains(t, err, "widgets.example.com: is still needed: Widget.example.com/other/w is to stay")
 	require.Len(t, report.Results, 3)
 	require.Equal(t, []string{"namespaces empty"}, s.deleted)
+}
+
+func TestASetWithAnObjectOfUnknownNamePrunesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	s.show(mapID("a"), nil)
+	nameless, err := NewSet(program, []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}, SetOptions{})
+	require.Error(t, err)
+	_, err = s.Prune(t.Context(), nameless, whole)
+	require.ErrorIs(t, err, ErrIncomplete)
+	require.Empty(t, s.deleted)
 }
 
 func TestADeletionByNameIsOfOurObjectsOnly(t *testing.T) {

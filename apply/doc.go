@@ -124,7 +124,8 @@
 // created, and where they exist read and replaced in the version that was read.
 // Fields that are not stated stay, assigned by the server or set by others; a field
 // that was stated once and no longer is goes, unless it lies in a list: lists are
-// replaced as wholes. A restart reads each such object once. A kind whose
+// replaced as wholes, and a field inside of one cannot be left to others
+// ([SetOptions.Ignore]). A restart reads each such object once. A kind whose
 // server keeps no managedFields is compared by content ([diff.States]) whenever it
 // changed, and never pruned, because nothing shows whose it is.
 //

@@ -147,7 +147,10 @@ func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
 	done()
 	keeping := whole
 	keeping.Keep = func(Observed) bool { return true }
-	_, err := s.Prune(t.Context(), s.set(SetOptions{Part: "p"}), keeping)
+	_, err := s.Prune(t.Context(), s.set(SetOptions{Part: "p"}, mapID("other")), keeping)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "the part still has a set")
+	_, err = s.Prune(t.Context(), s.set(SetOptions{Part: "p"}), keeping)
 	require.NoError(t, err)
 	require.Equal(t, []string{"ConfigMap"}, s.watched())
 }

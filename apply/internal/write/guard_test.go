@@ -191,6 +191,36 @@ func TestFieldsAreMovedInOneVersionOfTheKnownObjectOnly(t *testing.T) {
 	require.NotContains(t, s.patches[0], "managedFields")
 }
 
+func TestOfAClientSideApplyOnlyWhatItStatedIsTaken(t *testing.T) {
+	t.Parallel()
+	const (
+		annotation = "kubectl.kubernetes.io/last-applied-configuration"
+		applied    = `{"f:data":{"f:default":{},"f:dropped":{},"f:k":{}},"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{}}}}`
+		data       = `{"f:data":{"f:default":{},"f:dropped":{},"f:k":{}}}`
+	)
+	for name, test := range map[string]struct{ fields, annotation, want string }{
+		"what it stated":            {applied, `{"data": {"k": "0", "dropped": "1"}, "metadata": {"name": "a"}}`, `{"f:data":{"f:dropped":{},"f:k":{}}}`},
+		"a broken record":           {applied, `{`, `{}`},
+		"a manager that keeps none": {data, `{"data": {"k": "0"}}`, data},
+		"no annotation":             {data, "", data},
+	} {
+		s := &server{held: live("u", "old", metav1.ManagedFieldsOperationUpdate, owner.Labels)}
+		s.held.ManagedFields[0].FieldsV1.Raw = []byte(test.fields)
+		s.held.Annotations = map[string]string{annotation: test.annotation}
+		known := target(t)
+		known.Superseded = true
+		_, _, err := (&write.Writer{Owner: owner, Metadata: s}).Write(t.Context(), known)
+		require.NoError(t, err, name)
+		entries := s.patches[0]["managedFields"].([]any)
+		require.Len(t, entries, 1, "the superseded manager has none any more")
+		entry := entries[0].(map[string]any)
+		require.Equal(t, "me", entry["manager"], name)
+		got, err := json.Marshal(entry["fieldsV1"])
+		require.NoError(t, err)
+		require.JSONEq(t, test.want, string(got), name)
+	}
+}
+
 func TestFieldsThatOthersOwnAsWellAreNotGivenToTheManagerOfTheRest(t *testing.T) {
 	t.Parallel()
 	s := &server{held: live("u", "me", metav1.ManagedFieldsOperationApply, owner.Labels)}

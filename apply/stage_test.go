@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
-
-	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // stage is an Applier whose views show what a test gives them, and no watch. Its
@@ -61,7 +59,7 @@ func newStage(t *testing.T, owner Owner, kinds ...schema.GroupKind) *stage {
 }
 
 // see lists a kind as empty.
-func (s *stage) see(kind schema.GroupKind) *view.Kind {
+func (s *stage) see(kind schema.GroupKind) {
 	s.t.Helper()
 	w := s.Live.kinds[kind]
 	if w == nil {
@@ -71,7 +69,6 @@ func (s *stage) see(kind schema.GroupKind) *view.Kind {
 	require.NoError(s.t, err)
 	w.view.Serve(mapping, nil)
 	require.NoError(s.t, w.view.Store("").Replace(nil, "10"))
-	return w.view
 }
 
 // fails begins to watch a kind that the server does not list. It returns when that is
@@ -161,8 +158,8 @@ func (r resourceOf) Patch(_ context.Context, name string, _ types.PatchType, dat
 	return m, json.Unmarshal(data, m)
 }
 
-func (r resourceOf) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	_, err := r.List(context.Background(), options)
+func (r resourceOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	_, err := r.List(ctx, options)
 	return watch.NewFake(), err
 }
 

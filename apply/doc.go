@@ -77,7 +77,7 @@
 //     deletion however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is stated at the creation
 //     only, and keeps its value when it is handed over.
-//   - Fields of a manager that is superseded ([Owner.Supersedes]) become ours, and an
+//   - What a superseded manager has stated ([Owner.Supersedes]) becomes ours, and an
 //     entry of ours that the server cannot read in the wanted version is moved to it,
 //     each by one patch of the record, which changes no field.
 //

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -79,7 +80,7 @@ func (s *stage) fails(kind schema.GroupKind) (end func()) {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil)
 	}
 	w := s.Live.kinds[kind]
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithCancel(logr.NewContext(s.t.Context(), logr.Discard()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -125,25 +125,34 @@ func TestTheParentStatesTheKindsAndNamespacesOfAllParts(t *testing.T) {
 
 func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, parted(), configMapKind, secretKind)
+		set := s.set(SetOptions{Part: "p"}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"})
+		_, done := s.Live.use(set)
+		// A kind that has failed is not waited for.
+		end := s.fails(widgetKind)
+		defer end()
+		done()
+		for range 2 {
+			report, err := s.DeletePart(t.Context(), "p", DeleteOptions{})
+			require.ErrorIs(t, err, ErrNotSynced, "nothing left is not concluded from nothing seen")
+			require.Equal(t, []schema.GroupKind{widgetKind}, report.Unseen)
+		}
+	})
+}
+
+// parted is an owner with parts.
+func parted() Owner {
 	owner := program
 	owner.PartLabel = "part"
-	s := newStage(t, owner, configMapKind, secretKind)
-	set := s.set(SetOptions{Part: "p"}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"})
-	_, done := s.Live.use(set)
-	// A kind that has failed is not waited for.
-	end := s.fails(widgetKind)
-	defer end()
-	done()
-	for range 2 {
-		report, err := s.DeletePart(t.Context(), "p", DeleteOptions{})
-		require.ErrorIs(t, err, ErrNotSynced, "nothing left is not concluded from nothing seen")
-		require.Equal(t, []schema.GroupKind{widgetKind}, report.Unseen)
-	}
+	return owner
+}
 
-	// Of a part without objects no kind is left, whatever another one keeps.
-	s = newStage(t, owner, configMapKind, secretKind)
+func TestAPartWithoutASetKeepsTheKindsOfItsObjectsOnly(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, parted(), configMapKind, secretKind)
 	s.show(mapID("kept"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
-	_, done = s.Live.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
+	_, done := s.Live.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
 	done()
 	keeping := whole
 	keeping.Keep = func(Observed) bool { return true }
@@ -157,9 +166,7 @@ func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
 
 func TestAPartIsListedByItself(t *testing.T) {
 	t.Parallel()
-	owner := program
-	owner.PartLabel = "part"
-	s := newStage(t, owner, configMapKind, secretKind)
+	s := newStage(t, parted(), configMapKind, secretKind)
 	secret := ID{Kind: "Secret", Namespace: "shop", Name: "s"}
 	of := func(part string) func(*metav1.PartialObjectMetadata) {
 		return func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = part }

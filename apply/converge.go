@@ -167,6 +167,11 @@ func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
 	if it.policy == CreateOnly {
 		t.Adopt = false
 	}
+	if t.Upsert {
+		if err := write.Replaceable(t); err != nil {
+			return nil, err
+		}
+	}
 	if look.Found {
 		t.UID, t.Bare, t.Superseded = look.Record.UID(), look.Record.Bare() && !look.Managed, look.Record.Superseded()
 	}

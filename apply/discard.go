@@ -83,13 +83,12 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 		}
 		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
 		switch {
-		case set.Has(id), id == a.Live.Owner.ApplySet:
+		case set.Has(id): // the ApplySet's parent always is in it
 		case going:
 			plan.remaining++
 		case !unowned:
 			found = append(found, observe(kind, n, r, a.Live.identity))
 		case r.Controller() == "":
-			plan.kept = append(plan.kept, id)
 			plan.unproven = append(plan.unproven, id)
 		default:
 			// What a controller made carries our labels by inheritance, and goes with

@@ -77,7 +77,7 @@
 //     deletion however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is stated at the creation
 //     only, and keeps its value when it is handed over.
-//   - Fields of a manager that is superseded ([Owner.Supersedes]) become ours, and an
+//   - What a superseded manager has stated ([Owner.Supersedes]) becomes ours, and an
 //     entry of ours that the server cannot read in the wanted version is moved to it,
 //     each by one patch of the record, which changes no field.
 //
@@ -124,7 +124,8 @@
 // created, and where they exist read and replaced in the version that was read.
 // Fields that are not stated stay, assigned by the server or set by others; a field
 // that was stated once and no longer is goes, unless it lies in a list: lists are
-// replaced as wholes. A restart reads each such object once. A kind whose
+// replaced as wholes, and a field inside of one cannot be left to others
+// ([SetOptions.Ignore]). A restart reads each such object once. A kind whose
 // server keeps no managedFields is compared by content ([diff.States]) whenever it
 // changed, and never pruned, because nothing shows whose it is.
 //

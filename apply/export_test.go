@@ -14,6 +14,9 @@ import (
 // empty if it shows everything. Kinds that are not known, or cannot be watched, are
 // passed over.
 func (l *Live) Behind(ctx context.Context, client metadata.Interface) (string, error) {
+	if err := l.prepare(); err != nil {
+		return "", err
+	}
 	for _, v := range l.views() {
 		mapping := v.Mapping()
 		if synced, err := v.Status(); !synced || err != nil || mapping == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -71,6 +72,38 @@ func TestAFightOverWhatNobodyOwnsIsHeldOffToo(t *testing.T) {
 	force, err := f.enter(id, now.Add(firstDelay), false)
 	require.NoError(t, err)
 	require.True(t, force)
+}
+
+func TestAFightOverDeletionsNamesWhatMayDelete(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		object map[string]any
+		want   string
+	}{
+		"a job that goes when it is done": {
+			map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": "a", "namespace": "x"}, "spec": map[string]any{"ttlSecondsAfterFinished": int64(0)}},
+			"deleted after each of 5 creations; spec.ttlSecondsAfterFinished removes it",
+		},
+		"an owner": {
+			map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+				"name": "a", "namespace": "x", "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u"}},
+			}},
+			"deleted after each of 5 creations; metadata.ownerReferences name Secret s, which may be gone",
+		},
+		"neither": {
+			map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": "a", "namespace": "x"}, "spec": map[string]any{}},
+			"deleted after each of 5 creations",
+		},
+		"a spec of another form": {
+			map[string]any{"apiVersion": "example.com/v1", "kind": "Note", "metadata": map[string]any{"name": "a", "namespace": "x"}, "spec": "text"},
+			"deleted after each of 5 creations",
+		},
+	} {
+		set, err := NewSet(program, []*unstructured.Unstructured{{Object: test.object}}, SetOptions{})
+		require.NoError(t, err)
+		fight := &FightError{Repairs: 5, Deleted: true, Hint: hintOf(&set.items[0])}
+		require.EqualError(t, fight, test.want, name)
+	}
 }
 
 func TestWhatIsAboutTheObjectLasts(t *testing.T) {

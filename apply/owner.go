@@ -34,8 +34,10 @@ type Owner struct {
 	PartLabel string
 	// Supersedes are field managers whose updates become ours when an object is
 	// applied, such as kubectl-client-side-apply for what "kubectl apply" has made.
-	// What they stated and the set does not is removed by the first apply then.
-	// Default none: their fields stay as they are.
+	// What they stated and the set does not is removed by the first apply then. Of a
+	// "kubectl apply" that is what its annotation last-applied-configuration states;
+	// the defaults that the server has added stay. Default none: their fields stay
+	// as they are.
 	Supersedes []string
 	// ApplySet, if set, names the object that stands for everything we apply, so
 	// that kubectl and other tools see what belongs together (KEP-3659): members

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -184,6 +185,9 @@ func (p *pass) compare(it *item, live *unstructured.Unstructured, change diff.Ch
 	})
 	if err != nil {
 		change.Note = err.Error() // a record that cannot be read is replaced
+	}
+	if upsert { // a replacement takes no field that has its value
+		fields = slices.DeleteFunc(fields, func(f diff.Field) bool { return f.Difference == diff.Taken })
 	}
 	change.Fields = fields
 	if upsert && diff.States(live.Object, stated) && len(fields) == 0 {

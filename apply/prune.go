@@ -133,7 +133,7 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	report, err := a.carryOut(ctx, &plan, options)
-	if set.empty && err == nil && len(plan.kept) == 0 {
+	if set.empty && err == nil {
 		a.Live.unwant(set.Part())
 	}
 	return report, err
@@ -223,7 +223,7 @@ func (a *Applier) DeletePart(ctx context.Context, part string, options DeleteOpt
 		return PruneReport{}, err
 	}
 	none, err := NewSet(a.Live.Owner, nil, SetOptions{Part: part})
-	if err != nil {
+	if none == nil { // with an error, it only lacks an ApplySet's parent that no kind is made for
 		return PruneReport{}, err
 	}
 	if options.Limit == (Limit{}) {

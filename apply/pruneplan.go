@@ -20,7 +20,6 @@ import (
 type prunePlan struct {
 	due       []Observed // in the order of deletion
 	rank      map[ID]rank
-	kept      []ID     // not wanted, and alive afterwards
 	refused   []Result // must not be deleted, and why
 	unproven  []ID
 	unseen    []unseen
@@ -61,7 +60,6 @@ func (o *Observed) must() wire.Must {
 // choose sorts an object that is not wanted into the plan.
 func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneOptions, now time.Time) (next absence, absent bool) {
 	if options.Keep != nil && options.Keep(o) {
-		d.kept = append(d.kept, o.ID)
 		return absence{}, false
 	}
 	next = before[string(o.UID)]
@@ -72,7 +70,6 @@ func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneO
 	if next.due(&o, options, now) {
 		d.due = append(d.due, o)
 	} else {
-		d.kept = append(d.kept, o.ID)
 		d.pending++
 	}
 	return next, true
@@ -105,7 +102,6 @@ func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 
 func (d *prunePlan) refuse(r Result) {
 	d.refused = append(d.refused, r)
-	d.kept = append(d.kept, r.ID)
 	slices.SortFunc(d.refused, func(a, b Result) int { return a.ID.Compare(b.ID) })
 }
 

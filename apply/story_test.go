@@ -564,6 +564,8 @@ func (s *story) configure(t *testing.T, a *agent) {
 			a.Conflicts = apply.ReportConflicts
 		case "recreate":
 			a.Recreate = append(a.Recreate, schema.ParseGroupKind(value))
+		case "upsert":
+			a.Upsert = func(schema.GroupKind) bool { return true }
 		case "generations":
 			a.Live.ReapplyGenerations = true
 		case "kind":

@@ -104,7 +104,6 @@ func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error
 	whole, isWhole := object.(*unstructured.Unstructured)
 	switch {
 	case write.Gone(err):
-		a.Live.statuses.forget(id)
 		return unknown("it does not exist")
 	case err != nil:
 		return status{}, err

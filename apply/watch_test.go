@@ -93,6 +93,13 @@ func (m *lateMapper) Reset() {
 	m.resets++
 }
 
+// count returns how often the mapper was asked for the kind.
+func (m *lateMapper) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked
+}
+
 func startSilent(t *testing.T, kinds ...schema.GroupVersionKind) (*silentServer, *lateMapper, *apply.Live, func()) {
 	t.Helper()
 	known := meta.NewDefaultRESTMapper(nil)
@@ -160,6 +167,22 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 		synced, err = live.Synced(widget.GroupKind())
 		require.NoError(t, err)
 		require.True(t, synced)
+	})
+}
+
+func TestAKindIsNotServedOnlyIfAFreshMapperLacksIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, mapper, live, stop := startSilent(t, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+		defer stop()
+		synctest.Wait()
+		asked := mapper.count()
+		require.Positive(t, asked)
+		require.ErrorIs(t, live.Unseen(), apply.ErrNotSynced, "what the mapper remembers may be old")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2*asked, mapper.count())
+		require.NoError(t, live.Unseen(), "there is nothing to see")
 	})
 }
 

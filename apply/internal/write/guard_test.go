@@ -33,6 +33,7 @@ type server struct {
 
 	held    *metav1.PartialObjectMetadata
 	patches []map[string]any
+	forced  []bool // whether each was
 	deleted []metav1.DeleteOptions
 	refuse  []error // of the next patches
 }
@@ -45,12 +46,13 @@ func (s *server) Get(context.Context, string, metav1.GetOptions, ...string) (*me
 	return s.held.DeepCopy(), nil
 }
 
-func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, options metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
 	var body map[string]any
 	if err := json.Unmarshal(data, &body); err != nil {
 		return nil, err
 	}
 	s.patches = append(s.patches, body["metadata"].(map[string]any))
+	s.forced = append(s.forced, options.Force != nil && *options.Force)
 	if len(s.refuse) > 0 {
 		err := s.refuse[0]
 		s.refuse = s.refuse[1:]
@@ -129,6 +131,41 @@ func TestADeletionAndAReleaseAreForOneVersionOfOneObject(t *testing.T) {
 	}}, s.patches)
 }
 
+func TestAnObjectThatLostALabelIsAppliedInThatVersionWithoutForce(t *testing.T) {
+	t.Parallel()
+	conflict := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict, Details: &metav1.StatusDetails{
+		Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".metadata.labels.owner", Message: `conflict with "you"`}},
+	}}}
+	for name, test := range map[string]struct {
+		lost, lostUID string
+		refuse        error
+		want          write.Done
+		sent          []any // versions
+		forced        []bool
+	}{
+		"unlabelled":          {"7", "u", nil, write.Updated, []any{"7"}, []bool{false}},
+		"deleted":             {"7", "gone", nil, write.Created, []any{"7"}, []bool{false}},
+		"never there":         {"", "", nil, write.Created, []any{"1"}, []bool{true}},
+		"labelled by another": {"7", "u", conflict, write.Updated, []any{"7", nil}, []bool{false, true}},
+	} {
+		s := &server{held: live("u", "me", metav1.ManagedFieldsOperationApply, owner.Labels)}
+		if test.refuse != nil {
+			s.refuse = []error{test.refuse}
+		}
+		known := target(t)
+		known.UID, known.Lost, known.LostUID = "", test.lost, test.lostUID
+		done, _, err := (&write.Writer{Owner: owner, Metadata: s}).Write(t.Context(), known)
+		require.NoError(t, err, name)
+		require.Equal(t, test.want, done, name)
+		var versions []any
+		for _, metadata := range s.patches {
+			versions = append(versions, metadata["resourceVersion"])
+		}
+		require.Equal(t, test.sent, versions, name)
+		require.Equal(t, test.forced, s.forced, name)
+	}
+}
+
 func TestFieldsAreMovedInOneVersionOfTheKnownObjectOnly(t *testing.T) {
 	t.Parallel()
 	s := &server{held: live("u", "old", metav1.ManagedFieldsOperationUpdate, owner.Labels)}
@@ -152,6 +189,36 @@ func TestFieldsAreMovedInOneVersionOfTheKnownObjectOnly(t *testing.T) {
 	require.ErrorIs(t, err, write.ErrNotOurs)
 	require.Len(t, s.patches, 1, "the apply that was refused")
 	require.NotContains(t, s.patches[0], "managedFields")
+}
+
+func TestOfAClientSideApplyOnlyWhatItStatedIsTaken(t *testing.T) {
+	t.Parallel()
+	const (
+		annotation = "kubectl.kubernetes.io/last-applied-configuration"
+		applied    = `{"f:data":{"f:default":{},"f:dropped":{},"f:k":{}},"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{}}}}`
+		data       = `{"f:data":{"f:default":{},"f:dropped":{},"f:k":{}}}`
+	)
+	for name, test := range map[string]struct{ fields, annotation, want string }{
+		"what it stated":            {applied, `{"data": {"k": "0", "dropped": "1"}, "metadata": {"name": "a"}}`, `{"f:data":{"f:dropped":{},"f:k":{}}}`},
+		"a broken record":           {applied, `{`, `{}`},
+		"a manager that keeps none": {data, `{"data": {"k": "0"}}`, data},
+		"no annotation":             {data, "", data},
+	} {
+		s := &server{held: live("u", "old", metav1.ManagedFieldsOperationUpdate, owner.Labels)}
+		s.held.ManagedFields[0].FieldsV1.Raw = []byte(test.fields)
+		s.held.Annotations = map[string]string{annotation: test.annotation}
+		known := target(t)
+		known.Superseded = true
+		_, _, err := (&write.Writer{Owner: owner, Metadata: s}).Write(t.Context(), known)
+		require.NoError(t, err, name)
+		entries := s.patches[0]["managedFields"].([]any)
+		require.Len(t, entries, 1, "the superseded manager has none any more")
+		entry := entries[0].(map[string]any)
+		require.Equal(t, "me", entry["manager"], name)
+		got, err := json.Marshal(entry["fieldsV1"])
+		require.NoError(t, err)
+		require.JSONEq(t, test.want, string(got), name)
+	}
 }
 
 func TestFieldsThatOthersOwnAsWellAreNotGivenToTheManagerOfTheRest(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -23,8 +24,8 @@ import (
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // moveFields changes in one patch who owns which fields of a live object, and no
-// field itself: those of superseded managers become ours, so that an apply removes
-// what is no longer stated; those that are left to others become those of a
+// field itself: those that superseded managers have stated become ours, so that an
+// apply removes what is no longer stated; those that are left to others become those of a
 // manager of their own, so that an apply without them does not reset them.
 func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
 	return w.onCurrent(ctx, t, found, func(found *metav1.PartialObjectMetadata) error { return w.moveFieldsOf(ctx, t, found) })
@@ -32,7 +33,7 @@ func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.Partia
 
 func (w *Writer) moveFieldsOf(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
 	entries := slices.Clone(found.ManagedFields)
-	taken, err := w.take(&entries, t)
+	taken, err := w.take(&entries, t, found.Annotations[lastApplied])
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (w *Writer) moveFieldsOf(ctx context.Context, t *Target, found *metav1.Part
 // write would find it.
 func (w *Writer) Moved(t *Target, live *unstructured.Unstructured) *unstructured.Unstructured {
 	entries := slices.Clone(live.GetManagedFields())
-	if taken, err := w.take(&entries, t); err != nil || !taken {
+	if taken, err := w.take(&entries, t, live.GetAnnotations()[lastApplied]); err != nil || !taken {
 		return live
 	}
 	moved := live.DeepCopy()
@@ -101,8 +102,15 @@ func (w *Writer) patchMetadata(ctx context.Context, t *Target, found *metav1.Par
 	return nil
 }
 
-// take makes the updates of superseded managers ours.
-func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, error) {
+// lastAppliedPath is the path of the annotation in a field set.
+func lastAppliedPath() fieldpath.Path {
+	return fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)
+}
+
+// take makes the updates of superseded managers ours. Of the one that wrote the
+// annotation, whose text is applied, it takes the fields that the annotation states:
+// the others are the server's defaults, which have no owner from then on.
+func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied string) (bool, error) {
 	union := &fieldpath.Set{}
 	taken := false
 	rest := (*entries)[:0:0]
@@ -119,6 +127,13 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, er
 		if err != nil {
 			return false, fmt.Errorf("the fields of %s: %w", e.Manager, err)
 		}
+		if superseded && set.Has(lastAppliedPath()) {
+			var stated map[string]any
+			if err := utiljson.Unmarshal([]byte(applied), &stated); err != nil {
+				stated = nil // nothing is removed on the word of a broken record
+			}
+			set = diff.Stated(stated, set)
+		}
 		union = union.Union(set)
 		if own {
 			ours = &e
@@ -128,7 +143,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, er
 	if !taken {
 		return false, nil
 	}
-	union = union.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)))
+	union = union.Difference(fieldpath.NewSet(lastAppliedPath()))
 	next := metav1.ManagedFieldsEntry{
 		Manager: w.Owner.Manager, Operation: metav1.ManagedFieldsOperationApply,
 		APIVersion: t.Kind.GroupVersion().String(), FieldsType: "FieldsV1", Time: now(),

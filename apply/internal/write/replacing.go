@@ -3,6 +3,9 @@ package write
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,12 +102,12 @@ func (r replacing) replace(ctx context.Context, t *Target, must wire.Must) (Done
 	}
 	t.UID = string(found.GetUID())
 	desired := t.Body.Decode()
-	if diff.States(found.Object, desired) && r.removes(found, desired) == 0 {
+	if diff.States(found.Object, desired) && r.removes(t, found, desired) == 0 {
 		return Nothing, MetadataOf(found), nil
 	}
 	var answer *unstructured.Unstructured
 	err = r.writer.request(t, "update", func() (err error) {
-		answer, err = r.writer.object(t).Update(ctx, &unstructured.Unstructured{Object: r.overlay(found.Object, desired)},
+		answer, err = r.writer.object(t).Update(ctx, &unstructured.Unstructured{Object: r.overlay(t, found.Object, desired)},
 			metav1.UpdateOptions{FieldManager: r.writer.Owner.Manager})
 		return err
 	})
@@ -122,7 +125,7 @@ func (r replacing) rehearse(ctx context.Context, t *Target, live metav1.Object) 
 		return nil
 	}
 	for try := 1; ; try++ {
-		_, err := r.writer.object(t).Update(ctx, &unstructured.Unstructured{Object: r.overlay(whole.Object, t.Body.Decode())},
+		_, err := r.writer.object(t).Update(ctx, &unstructured.Unstructured{Object: r.overlay(t, whole.Object, t.Body.Decode())},
 			metav1.UpdateOptions{FieldManager: r.writer.Owner.Manager, DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsConflict(err) || try == maxTries {
 			return err
@@ -134,12 +137,12 @@ func (r replacing) rehearse(ctx context.Context, t *Target, live metav1.Object) 
 }
 
 // overlay returns the live object with the stated fields put over it and without
-// those that were stated once and no longer are. What the server assigned, and
-// what others added, stays; so does the resourceVersion. Lists are replaced as
-// wholes.
-func (r replacing) overlay(live, desired map[string]any) map[string]any {
+// those that were stated once and no longer are. What the server assigned, what
+// others added, and what is left to them stays; so does the resourceVersion. Lists
+// are replaced as wholes.
+func (r replacing) overlay(t *Target, live, desired map[string]any) map[string]any {
 	next := runtime.DeepCopyJSON(live)
-	for _, path := range r.formerly(live, desired) {
+	for _, path := range r.formerly(t, live, desired) {
 		unstructured.RemoveNestedField(next, path...)
 	}
 	put(next, desired)
@@ -160,9 +163,9 @@ func put(live, desired map[string]any) {
 }
 
 // removes counts the fields that an overlay takes away.
-func (r replacing) removes(found *unstructured.Unstructured, desired map[string]any) int {
+func (r replacing) removes(t *Target, found *unstructured.Unstructured, desired map[string]any) int {
 	n := 0
-	for _, path := range r.formerly(found.Object, desired) {
+	for _, path := range r.formerly(t, found.Object, desired) {
 		if _, there, err := unstructured.NestedFieldNoCopy(found.Object, path...); there && err == nil {
 			n++
 		}
@@ -170,9 +173,10 @@ func (r replacing) removes(found *unstructured.Unstructured, desired map[string]
 	return n
 }
 
-// formerly returns the fields outside of lists that our updates own and that
-// are no longer stated. The server sets those again that have a default.
-func (r replacing) formerly(live, desired map[string]any) [][]string {
+// formerly returns the fields outside of lists that our updates own, that are no
+// longer stated, and that are not left to others. The server sets those again that
+// have a default.
+func (r replacing) formerly(t *Target, live, desired map[string]any) [][]string {
 	object := unstructured.Unstructured{Object: live}
 	wanted := unstructured.Unstructured{Object: desired}
 	annotation := r.writer.Owner.HashAnnotation
@@ -188,6 +192,7 @@ func (r replacing) formerly(live, desired map[string]any) [][]string {
 		if err != nil {
 			continue // nothing is removed on the word of a broken record
 		}
+		owned = owned.Difference(t.Left.Covered(desired, owned))
 		owned.Leaves().Iterate(func(path fieldpath.Path) {
 			if names, ok := fieldNames(path); ok && !states(desired, names) {
 				paths = append(paths, names)
@@ -195,6 +200,37 @@ func (r replacing) formerly(live, desired map[string]any) [][]string {
 		})
 	}
 	return paths
+}
+
+// Replaceable returns an error if a field inside a list is left to others: a list is
+// replaced as a whole, and such a field would be lost with it.
+func Replaceable(t *Target) error {
+	if t.Create == nil {
+		return nil
+	}
+	if path, found := cutList(t.Create.Decode(), t.Body.Decode(), ""); found {
+		return fmt.Errorf("a field in the list %s is left to others; without server-side apply, only the whole list can be", path)
+	}
+	return nil
+}
+
+// cutList returns a list that is not the same in both objects.
+func cutList(create, later map[string]any, at string) (path string, found bool) {
+	for _, key := range slices.Sorted(maps.Keys(later)) {
+		switch v := later[key].(type) {
+		case []any:
+			if !reflect.DeepEqual(v, create[key]) {
+				return at + "." + key, true
+			}
+		case map[string]any:
+			if whole, ok := create[key].(map[string]any); ok {
+				if path, found := cutList(whole, v, at+"."+key); found {
+					return path, true
+				}
+			}
+		}
+	}
+	return "", false
 }
 
 func fieldNames(path fieldpath.Path) ([]string, bool) {

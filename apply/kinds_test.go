@@ -1,0 +1,195 @@
+package apply //nolint:testpackage // views show what a test gives them
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// grouped is an owner with an ApplySet, whose parent is one of the ConfigMaps.
+func grouped(partLabel string) Owner {
+	owner := program
+	owner.ApplySet, owner.PartLabel = mapID("all"), partLabel
+	return owner
+}
+
+// parentShown shows the parent of the ApplySet with these members.
+func (s *stage) parentShown(kinds, namespaces string) {
+	s.t.Helper()
+	s.show(mapID("all"), func(m *metav1.PartialObjectMetadata) {
+		m.Annotations = map[string]string{applySetKinds: kinds, applySetNamespaces: namespaces}
+	})
+}
+
+// parentOf begins a pass and returns what it would state in the parent.
+func (s *stage) parentOf(set *Set) map[string]string {
+	s.t.Helper()
+	p, err := s.begin(s.t.Context(), set)
+	require.NoError(s.t, err)
+	defer p.done()
+	var annotations map[string]string
+	for items := range set.ranks() {
+		for i := range items {
+			if it := p.item(&items[i]); it.id == set.owner.ApplySet {
+				metadata := it.body.Decode()["metadata"].(map[string]any)["annotations"].(map[string]any)
+				annotations = map[string]string{}
+				for _, key := range []string{applySetKinds, applySetNamespaces} {
+					annotations[key], _ = metadata[key].(string)
+				}
+			}
+		}
+	}
+	require.NotNil(s.t, annotations)
+	return annotations
+}
+
+func (s *stage) watched() (kinds []string) {
+	for _, v := range s.Live.views() {
+		kinds = append(kinds, v.GroupKind().String())
+	}
+	return kinds
+}
+
+func TestAKindThatACallUsesStaysWatched(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program)
+	_, first := s.Live.useNow(widgetKind)
+	_, second := s.Live.useNow(widgetKind)
+	first()
+	require.Equal(t, []string{"Widget.example.com"}, s.watched(), "another call relies on it")
+	second()
+	require.Empty(t, s.watched(), "it was never seen, and no set states it")
+}
+
+func TestAKindThatTheParentStatesIsWatchedUntilItIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped(""), configMapKind, widgetKind)
+	s.parentShown("Secret,Widget.example.com", "")
+	_, done := s.Live.useNow()
+	done()
+	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "one was seen, and is empty; of the other there may be some")
+	require.ErrorIs(t, s.Live.Unseen(), ErrNotSynced)
+	s.Live.Mapper = newStage(t, program, secretKind).Live.Mapper
+	_, done = s.Live.useNow()
+	s.see(secretKind)
+	done()
+	require.Equal(t, []string{"ConfigMap"}, s.watched())
+}
+
+func TestAKindThatIsNotSeenAnyMoreStaysWatched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, program, configMapKind, secretKind)
+		end := s.fails(secretKind)
+		synctest.Wait()
+		require.ErrorContains(t, s.Live.Unseen(), "Secret: the live state is not known: ")
+		_, done := s.Live.useNow()
+		done()
+		require.Equal(t, []string{"Secret"}, s.watched(), "objects may have been made since it was empty")
+		end()
+	})
+}
+
+func TestTheParentStatesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped(""), configMapKind, secretKind)
+	s.parentShown("", "")
+	secret := ID{Kind: "Secret", Namespace: "shop", Name: "s"}
+	require.Equal(t, "Secret", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "the parent is no member, and its kind has no other object")
+	s.show(mapID("a"), nil)
+	require.Equal(t, "ConfigMap,Secret", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "an object is left")
+
+	s.parentShown("Widget.example.com,Secret", "")
+	require.Equal(t, "ConfigMap,Secret,Widget.example.com", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "there may be objects")
+}
+
+func TestTheParentStatesTheKindsAndNamespacesOfAllParts(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped("part"), configMapKind, secretKind, widgetKind)
+	s.parentShown("", "before")
+	one := s.set(SetOptions{Part: "1"}, ID{Kind: "Secret", Namespace: "one", Name: "s"})
+	two := s.set(SetOptions{Part: "2"}, ID{Group: "example.com", Kind: "Widget", Namespace: "two", Name: "w"})
+	require.Equal(t, map[string]string{applySetKinds: "Secret", applySetNamespaces: "before,one"}, s.parentOf(one))
+	for _, set := range []*Set{two, one} {
+		got := s.parentOf(set)
+		require.Equal(t, "before,one,two", got[applySetNamespaces])
+		kinds := membersOf(got).kinds
+		require.Contains(t, kinds, "Secret")
+		require.Contains(t, kinds, "Widget.example.com")
+	}
+}
+
+func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, parted(), configMapKind, secretKind)
+		set := s.set(SetOptions{Part: "p"}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"})
+		_, done := s.Live.use(set)
+		// A kind that has failed is not waited for.
+		end := s.fails(widgetKind)
+		defer end()
+		done()
+		for range 2 {
+			report, err := s.DeletePart(t.Context(), "p", DeleteOptions{})
+			require.ErrorIs(t, err, ErrNotSynced, "nothing left is not concluded from nothing seen")
+			require.Equal(t, []schema.GroupKind{widgetKind}, report.Unseen)
+		}
+	})
+}
+
+// parted is an owner with parts.
+func parted() Owner {
+	owner := program
+	owner.PartLabel = "part"
+	return owner
+}
+
+func TestAPartWithoutASetKeepsTheKindsOfItsObjectsOnly(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, parted(), configMapKind, secretKind)
+	s.show(mapID("kept"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
+	_, done := s.Live.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
+	done()
+	keeping := whole
+	keeping.Keep = func(Observed) bool { return true }
+	_, err := s.Prune(t.Context(), s.set(SetOptions{Part: "p"}, mapID("other")), keeping)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "the part still has a set")
+	_, err = s.Prune(t.Context(), s.set(SetOptions{Part: "p"}), keeping)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ConfigMap"}, s.watched())
+}
+
+func TestAPartIsListedByItself(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, parted(), configMapKind, secretKind)
+	secret := ID{Kind: "Secret", Namespace: "shop", Name: "s"}
+	of := func(part string) func(*metav1.PartialObjectMetadata) {
+		return func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = part }
+	}
+	s.show(mapID("a"), of("p"))
+	s.show(mapID("b"), of("q"))
+	s.show(mapID("c"), nil)
+	s.show(secret, of("p"))
+	list := func(part string) (ids []ID) {
+		for o := range s.Live.Part(part) {
+			require.Equal(t, part, o.Part)
+			ids = append(ids, o.ID)
+		}
+		slices.SortFunc(ids, ID.Compare)
+		return ids
+	}
+	require.Equal(t, []ID{mapID("a"), secret}, list("p"))
+	require.Equal(t, []ID{mapID("b")}, list("q"))
+	require.Empty(t, list("r"))
+	for range s.Live.Part("p") {
+		break // which ends it
+	}
+	s.show(mapID("a"), of("q"))
+	require.Equal(t, []ID{mapID("a"), mapID("b")}, list("q"))
+	require.Len(t, slices.Collect(s.Live.All()), 4)
+}

@@ -1,0 +1,109 @@
+package apply //nolint:testpackage // views show what a test gives them
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+)
+
+// reader serves whole objects, and counts how often they are read.
+type reader struct {
+	dynamic.NamespaceableResourceInterface
+
+	holds func(name string) *unstructured.Unstructured
+	reads map[string]int
+}
+
+func (r *reader) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return r
+}
+
+func (r *reader) Namespace(string) dynamic.ResourceInterface { return r }
+
+func (r *reader) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	r.reads[name]++
+	return r.holds(name), nil
+}
+
+// reporting is an object that reports a condition.
+func reporting(m *metav1.PartialObjectMetadata, condition, status string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": m.Name, "namespace": m.Namespace, "uid": string(m.UID), "resourceVersion": m.ResourceVersion},
+		"status":   map[string]any{"conditions": []any{map[string]any{"type": condition, "status": status, "reason": "Why", "message": ""}}},
+	}}
+}
+
+func TestAnObjectIsReadForItsReadinessOnceAVersion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, widgetKind)
+	id := ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"}
+	m, status := s.show(id, nil), "False"
+	r := &reader{reads: map[string]int{}}
+	r.holds = func(string) *unstructured.Unstructured { return reporting(m, "Ready", status) }
+	s.Objects = r
+	set := s.set(SetOptions{}, id)
+	ready := func(want readiness.Status, reads int, why string) {
+		t.Helper()
+		for range 2 {
+			found, err := s.Readiness(t.Context(), set)
+			require.NoError(t, err)
+			require.Equal(t, want, found[id].Status, why)
+			require.Equal(t, reads, r.reads["w"], why)
+		}
+	}
+	ready(readiness.InProgress, 1, "at first")
+	m, status = s.show(id, nil), "True"
+	ready(readiness.Current, 2, "in another version")
+
+	// What was read may be ahead of the view.
+	m, status = s.show(id, nil), "False"
+	ahead := m.DeepCopy()
+	ahead.ResourceVersion = strconv.Itoa(s.version + 10)
+	m = ahead
+	ready(readiness.InProgress, 3, "read ahead")
+	s.show(id, nil)
+	ready(readiness.InProgress, 3, "the view has not caught up")
+
+	// A server that was restored counts from a lower version, and holds another object.
+	successor := ahead.DeepCopy()
+	successor.UID, successor.ResourceVersion = "another", "50"
+	require.NoError(t, s.Live.view(widgetKind).Store("").Replace([]any{successor}, "50"))
+	m, status = successor, "True"
+	ready(readiness.Current, 4, "of another object")
+}
+
+func TestOneFailedObjectEndsTheWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, program, widgetKind)
+		failed := ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "failed"}
+		slow := ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "slow"}
+		shown := map[string]*metav1.PartialObjectMetadata{"failed": s.show(failed, nil), "slow": s.show(slow, nil)}
+		s.Objects = &reader{reads: map[string]int{}, holds: func(name string) *unstructured.Unstructured {
+			if name == "failed" {
+				return reporting(shown[name], "Stalled", "True")
+			}
+			return reporting(shown[name], "Ready", "False")
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := s.WaitReady(ctx, s.set(SetOptions{}, failed, slow))
+		missing, ok := errors.AsType[*NotReadyError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, readiness.Failed, missing.Objects[failed].Status)
+		require.Equal(t, readiness.InProgress, missing.Objects[slow].Status)
+		require.NoError(t, ctx.Err(), "the other object is not waited for")
+	})
+}

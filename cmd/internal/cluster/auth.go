@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path"
@@ -144,6 +145,8 @@ func (s *Service) foreignRegion(ctx context.Context, found credential) error {
 // database of this program takes.
 func plain(field, text string) error {
 	switch {
+	case len(text) > maxText:
+		return fmt.Errorf("%s: has %d bytes, must have %d at most", field, len(text), maxText)
 	case !utf8.ValidString(text):
 		return errors.New(field + ": must be UTF-8")
 	case strings.ContainsFunc(text, unicode.IsControl):

@@ -52,24 +52,26 @@ func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
 	} {
 		last++
 		client := clientFrom(t, fmt.Sprintf("127.0.0.%d", last))
-		send := func(r *http.Request) *http.Response {
+		send := func(r *http.Request) (status int, retryAfter string) {
 			response, err := client.Do(r)
 			require.NoError(t, err)
 			_, err = io.Copy(io.Discard, response.Body)
 			require.NoError(t, err)
 			require.NoError(t, response.Body.Close())
-			return response
+			return response.StatusCode, response.Header.Get("Retry-After")
 		}
 		for range 100 {
-			require.Equal(t, http.StatusUnauthorized, send(attempt("revoked")).StatusCode, "%s: one token again and again", endpoint)
+			status, _ := send(attempt("revoked"))
+			require.Equal(t, http.StatusUnauthorized, status, "%s: one token again and again", endpoint)
 		}
 		for n := range 5 {
-			require.Equal(t, http.StatusUnauthorized, send(attempt(fmt.Sprint("guess-", n))).StatusCode, endpoint)
+			status, _ := send(attempt(fmt.Sprint("guess-", n)))
+			require.Equal(t, http.StatusUnauthorized, status, endpoint)
 		}
 		for _, token := range []string{"guess", adminToken} {
-			refused := send(attempt(token))
-			require.Equal(t, http.StatusTooManyRequests, refused.StatusCode, "%s: also the right one", endpoint)
-			require.Equal(t, "1", refused.Header.Get("Retry-After"), endpoint)
+			status, retryAfter := send(attempt(token))
+			require.Equal(t, http.StatusTooManyRequests, status, "%s: also the right one", endpoint)
+			require.Equal(t, "1", retryAfter, endpoint)
 		}
 		_, metrics := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
 		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q} 105\n", endpoint))

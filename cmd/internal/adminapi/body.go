@@ -86,7 +86,7 @@ func malformed(message string) *Error {
 
 // tooLarge returns the answer to a body beyond a limit, nil for any other fault.
 func tooLarge(err error) error {
-	message := ""
+	var message string
 	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		message = fmt.Sprintf("the body has more than %d bytes", limit.Limit)
 	} else if errors.Is(err, starbase.ErrTooManyServices) {

@@ -29,7 +29,11 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		{Method: http.MethodGet, Path: adminapi.Prefix + "regions", Handle: a.list},
 		{Method: http.MethodPut, Path: region, Handle: a.put},
 		{Method: http.MethodGet, Path: region, Handle: a.show},
+		{Method: http.MethodDelete, Path: region, Handle: a.remove},
 		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: a.rotateToken},
+		{Method: http.MethodGet, Path: region + "/deployments/{id}", Handle: a.showResource(deployments)},
+		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: a.showResource(sentinels)},
+		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: a.showResource(policies)},
 		{Method: http.MethodPut, Path: region + "/deployments/{id}", Handle: a.putResource(store.PutDeployment)},
 		{Method: http.MethodDelete, Path: region + "/deployments/{id}", Handle: a.archiveResource(store.PutDeployment)},
 		{Method: http.MethodPut, Path: region + "/sentinels/{id}", Handle: a.putResource(store.PutSentinel)},
@@ -44,6 +48,8 @@ func AdminRoutes(store *Store) []adminapi.Route {
 func AdminConditions() []adminapi.Condition {
 	return []adminapi.Condition{
 		{Err: ErrUnknownRegion, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_region", Message: "this region is not registered, or its name belongs to another"}},
+		{Err: ErrNotEmpty, Answer: adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: "the region has resources that are not archived; delete them first"}},
+		{Err: ErrAlive, Answer: adminapi.Error{Status: http.StatusConflict, Code: "alive", Message: "the region's agent sends heartbeats; stop it, and wait two minutes"}},
 		{Err: ErrUnknownResource, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"}},
 		{Err: ErrRegistered, Answer: adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: "another region is registered with this name, and cannot be replaced"}},
 		{Err: ErrNameTaken, Answer: adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: "the name belongs to another region; put it with replace to give it to this one"}},

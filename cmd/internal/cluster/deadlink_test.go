@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,7 +26,8 @@ func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
 		cluster.SetPatience(w.service, 300*time.Millisecond)
 		// More than the buffers of both sides.
 		for n := range 60 {
-			spec := deployment(fmt.Sprintf("d-%d", n), strings.Repeat("x", 200_000))
+			small := string(deployment(fmt.Sprintf("d-%d", n), "web:1"))
+			spec := json.RawMessage(strings.TrimSuffix(small, "}") + `,"git_commit_message":"` + strings.Repeat("x", 200_000) + `"}`)
 			_, err := w.store.PutDeployment(w.t.Context(), eu, fmt.Sprintf("d_%d", n), cluster.Wanted{State: "running", Spec: spec})
 			require.NoError(w.t, err)
 		}

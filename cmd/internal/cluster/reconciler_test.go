@@ -178,7 +178,7 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
 		for _, id := range []string{"s_1", "s_2"} {
-			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"` + id[2:] + `gate","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
+			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate` + id[2:] + `","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
 			require.NoError(w.t, err)
 		}
 		_, err := w.store.PutSentinel(ctx, eu, "s_1", cluster.Wanted{State: "archived"})

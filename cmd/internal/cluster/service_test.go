@@ -438,7 +438,7 @@ func TestARevokedCredentialLosesItsStreamsOnEveryReplica(t *testing.T) {
 			require.NoError(w.t, err)
 			require.True(w.t, stream.Receive(), stream.Err())
 			go func() {
-				for stream.Receive() { //nolint:revive // until it ends
+				for stream.Receive() {
 				}
 				ended <- ending{name, stream.Err()}
 			}()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,9 +20,7 @@ func TestASpecThatNoAgentCouldUseIsRefusedByItsField(t *testing.T) {
 		with := func(base string, change map[string]any) json.RawMessage {
 			var spec map[string]any
 			require.NoError(w.t, json.Unmarshal([]byte(base), &spec))
-			for field, value := range change {
-				spec[field] = value
-			}
+			maps.Copy(spec, change)
 			text, err := json.Marshal(spec)
 			require.NoError(w.t, err)
 			return text

@@ -232,7 +232,7 @@ func TestAWrongMethodIsAnsweredWithTheRightOnes(t *testing.T) {
 	require.Equal(t, "method_not_allowed", got.failure(t).Code)
 	got = w.admin("PATCH", projectsPath+projectX, "{}")
 	require.Equal(t, http.StatusMethodNotAllowed, got.status)
-	require.Equal(t, "PUT, DELETE", got.header.Get("Allow"))
+	require.Equal(t, "PUT, GET, DELETE", got.header.Get("Allow"))
 	require.Equal(t, "unknown_path", w.admin("GET", "/api/v1/admin/nothing", "").failure(t).Code)
 	require.Equal(t, 404, w.do("GET", "/", "", "").status)
 }

@@ -55,6 +55,10 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"ABadStatusReportIsRefusedWhole", TestABadStatusReportIsRefusedWhole},
 		{"AWrongMethodIsAnsweredWithTheRightOnes", TestAWrongMethodIsAnsweredWithTheRightOnes},
 		{"ARotatedTokenReplacesTheOldOne", TestARotatedTokenReplacesTheOldOne},
+		{"AClusterIsRemovedOnlyWhenItIsEmptyAndSilent", TestAClusterIsRemovedOnlyWhenItIsEmptyAndSilent},
+		{"ARegionIsRemovedOnlyWhenItIsEmptyAndSilent", TestARegionIsRemovedOnlyWhenItIsEmptyAndSilent},
+		{"WhatCanBePutCanBeRead", TestWhatCanBePutCanBeRead},
+		{"AGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost", TestAGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost},
 	} {
 		t.Run(test.name, test.run)
 	}

@@ -111,13 +111,17 @@ func New(config Config) (*Server, error) {
 		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
 		{Method: http.MethodPut, Path: cluster, Handle: s.putCluster},
 		{Method: http.MethodGet, Path: cluster, Handle: s.showCluster},
+		{Method: http.MethodDelete, Path: cluster, Handle: s.removeCluster},
 		{Method: http.MethodPut, Path: cluster + "/config", Handle: s.putConfig},
+		{Method: http.MethodGet, Path: cluster + "/config", Handle: s.showConfig},
 		{Method: http.MethodPost, Path: cluster + "/allow-mass-delete", Handle: s.allowMassDelete},
 		{Method: http.MethodPost, Path: cluster + "/rotate-token", Handle: s.rotateToken},
 		{Method: http.MethodPost, Path: cluster + "/new-epoch", Handle: s.startEpoch},
 		{Method: http.MethodPut, Path: project, Handle: s.putProject},
+		{Method: http.MethodGet, Path: project, Handle: s.showProject},
 		{Method: http.MethodDelete, Path: project, Handle: s.deleteProject},
 		{Method: http.MethodPut, Path: service, Handle: s.putService},
+		{Method: http.MethodGet, Path: service, Handle: s.showService},
 		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
 	}, config.AdminRoutes...))
 	return s, nil

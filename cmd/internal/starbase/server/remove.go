@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+)
+
+// Why a cluster cannot be removed.
+var (
+	// ErrNotEmpty is a cluster with projects that are not deleted.
+	ErrNotEmpty = errors.New("the cluster has projects")
+	// ErrAlive is a cluster whose agent asks for its desired state.
+	ErrAlive = errors.New("the agent of the cluster is alive")
+)
+
+// Silence is how long after its last request the agent of a cluster counts as alive.
+const Silence = 2 * time.Minute
+
+// RemoveCluster removes a cluster and all that is stored of it. What its agent has made
+// there stays. It must have no project that is not deleted, and no agent that is alive:
+// that one would take the removal for a loss, and delete nothing.
+func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		var projects int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM projects WHERE cluster_id = ? AND deleted = 0`, clusterID).Scan(&projects); err != nil {
+			return err
+		}
+		contact := cluster.LastPullAt
+		if cluster.LastReportAt.After(contact) {
+			contact = cluster.LastReportAt
+		}
+		switch {
+		case projects > 0:
+			return fmt.Errorf("%w: %d", ErrNotEmpty, projects)
+		case time.Since(contact) < Silence:
+			return fmt.Errorf("%w: %s ago", ErrAlive, time.Since(contact).Round(time.Second))
+		}
+		for _, statement := range []string{
+			`DELETE FROM service_status WHERE cluster_id = ?`,
+			`DELETE FROM capacity_reports WHERE cluster_id = ?`,
+			`DELETE FROM services WHERE project_id IN (SELECT id FROM projects WHERE cluster_id = ?)`,
+			`DELETE FROM projects WHERE cluster_id = ?`,
+			`DELETE FROM clusters WHERE id = ?`,
+		} {
+			if _, err := tx.ExecContext(ctx, statement, clusterID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove cluster %s: %w", clusterID, err)
+	}
+	return nil
+}
+
+func (s *Server) removeCluster(w http.ResponseWriter, r *http.Request) error {
+	clusterID, err := adminapi.PathUUID(r, "cluster_id")
+	if err != nil {
+		return err
+	}
+	if err := s.store.RemoveCluster(r.Context(), clusterID); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

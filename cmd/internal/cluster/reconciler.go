@@ -46,13 +46,12 @@ type Reconciler struct {
 	Registerer prometheus.Registerer
 
 	rows *prometheus.CounterVec
-	// withdrawn has the times of withdrawals within the last Window, by region.
-	withdrawn map[string][]time.Time
 }
 
 const (
 	// MinWithdrawals is the number of vanished rows of a region that may be
-	// withdrawn within Window, or a tenth of the region's live items if that is more.
+	// withdrawn within Window, by all replicas together and over their restarts, or a
+	// tenth of the region's live items if that is more.
 	MinWithdrawals = 5
 	tenth          = 10
 	// Window is also the time in which agents limit their deletions.
@@ -128,32 +127,24 @@ func (r *Reconciler) reconcile(ctx context.Context, region Region, first content
 		maps.DeleteFunc(differences, func(key statesync.Key, d difference) bool { return still[key] != d })
 	}
 	var errs []error
-	allowed := r.allowed(region.ID, first)
+	allowed := first.allowed()
 	for _, key := range slices.SortedFunc(maps.Keys(differences), compareKeys) {
 		d := differences[key]
 		result := "appended"
 		if d.row == (row{}) {
 			result = "withdrawn"
-			if allowed--; allowed < 0 {
-				result = "held"
-			}
 		}
-		log := r.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID), slog.String("result", result))
-		if result == "held" {
+		log := r.logger().With(slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
+		done, err := r.Store.mend(ctx, region, key, d.row, allowed)
+		switch {
+		case errors.Is(err, errHeld):
 			log.ErrorContext(ctx, "row vanished, as did many others: withdrawn later")
-			r.count(key, result)
-			continue
-		}
-		done, err := r.Store.mend(ctx, region, key, d.row)
-		if err != nil {
+			r.count(key, "held")
+		case err != nil:
 			errs = append(errs, fmt.Errorf("%s/%s: %w", key.Collection, key.ID, err))
-		}
-		if done {
-			log.WarnContext(ctx, "row was changed without the log")
+		case done:
+			log.WarnContext(ctx, "row was changed without the log", slog.String("result", result))
 			r.count(key, result)
-			if result == "withdrawn" {
-				r.withdrawn[region.ID] = append(r.withdrawn[region.ID], time.Now())
-			}
 		}
 	}
 	for _, key := range first.archived(time.Now().Add(-cmp.Or(r.Retention, 7*24*time.Hour)), different) {
@@ -170,19 +161,15 @@ func (r *Reconciler) reconcile(ctx context.Context, region Region, first content
 	return errors.Join(errs...)
 }
 
-// allowed returns how many rows of the region may be withdrawn now.
-func (r *Reconciler) allowed(regionID string, c contents) int {
-	if r.withdrawn == nil {
-		r.withdrawn = map[string][]time.Time{}
-	}
-	r.withdrawn[regionID] = slices.DeleteFunc(r.withdrawn[regionID], func(at time.Time) bool { return time.Since(at) >= Window })
+// allowed returns how many rows of the region may be withdrawn within Window.
+func (c contents) allowed() int {
 	live := 0
 	for _, i := range c.items {
 		if !i.Deleted {
 			live++
 		}
 	}
-	return max(MinWithdrawals, live/tenth) - len(r.withdrawn[regionID])
+	return max(MinWithdrawals, live/tenth)
 }
 
 func (r *Reconciler) count(key statesync.Key, result string) {

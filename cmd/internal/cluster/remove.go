@@ -44,6 +44,7 @@ func (s *Store) RemoveRegion(ctx context.Context, regionID string) error {
 			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
 		}
 		for _, statement := range []string{
+			`DELETE FROM withdrawals WHERE region_id = ?`,
 			`DELETE FROM instances WHERE region_id = ?`,
 			`DELETE FROM deployment_topology WHERE region_id = ?`,
 			`DELETE FROM sentinels WHERE region_id = ?`,

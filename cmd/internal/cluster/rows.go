@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -28,8 +30,12 @@ func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
 	return err
 }
 
-// mend appends the row's item, or its removal, unless the row has changed since.
-func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
+// errHeld is a removal beyond the limit.
+var errHeld = errors.New("too many rows have vanished")
+
+// mend appends the row's item, or its removal, unless the row has changed since. It
+// appends at most allowed removals within Window.
+func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen row, allowed int) (done bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		done = false
 		if err := lockRegion(ctx, tx, region.ID); err != nil {
@@ -44,15 +50,38 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 			return nil // another writer is at work
 		}
 		change := statesync.Change{Scope: region.Name, Key: key, Deleted: gone}
-		if !gone {
-			if change.Value, err = seen.value(); err != nil {
+		if gone {
+			if again, err := withdraw(ctx, tx, region.ID, key, allowed); err != nil || again {
 				return err
 			}
+		} else if change.Value, err = seen.value(); err != nil {
+			return err
 		}
 		done = true
 		return s.Database.Log.Append(ctx, tx.Tx, change)
 	})
 	return done && err == nil, err
+}
+
+// withdraw notes that a row is withdrawn, or reports that another replica has just done
+// so. The region is locked.
+func withdraw(ctx context.Context, tx *db.Tx, regionID string, key statesync.Key, allowed int) (again bool, err error) {
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, `DELETE FROM withdrawals WHERE region_id = ? AND withdrawn_at <= ?`, regionID, now.Add(-Window).UnixMilli()); err != nil {
+		return false, err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT collection, id FROM withdrawals WHERE region_id = ?`, regionID)
+	withdrawn, err := db.Collect(rows, err, func(rows *sql.Rows, k *statesync.Key) error { return rows.Scan(&k.Collection, &k.ID) })
+	switch {
+	case err != nil:
+		return false, err
+	case slices.Contains(withdrawn, key):
+		return true, nil
+	case len(withdrawn) >= allowed:
+		return false, errHeld
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO withdrawals (region_id, collection, id, withdrawn_at) VALUES (?, ?, ?, ?)`, regionID, key.Collection, key.ID, now.UnixMilli())
+	return false, err
 }
 
 // lockRegion blocks new rows of the region, because each refers to it.

@@ -54,7 +54,7 @@ func TestADatabaseIsOpenedAgainWithWhatItHad(t *testing.T) {
 func TestTheDatabaseUsesAWriteAheadLogAndItsOwnMark(t *testing.T) {
 	path := filled(t)
 	file := raw(t, path)
-	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": "4", "PRAGMA application_id": "1414681936"} {
+	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": "5", "PRAGMA application_id": "1414681936"} {
 		var got string
 		require.NoError(t, file.QueryRowContext(t.Context(), query).Scan(&got))
 		require.Equal(t, want, got, query)

@@ -46,6 +46,14 @@ const (
 // hex32 returns a UUID as its 32 hexadecimal digits.
 func hex32(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
 
+// uuidOf is the inverse of hex32. It returns what is no such number as it is.
+func uuidOf(digits string) string {
+	if len(digits) != 32 {
+		return digits
+	}
+	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]
+}
+
 // serviceName is the service's name for people. In basic mode the id serves.
 func serviceName(s *starbase.Service) string {
 	if s.ServiceName != "" {

@@ -278,6 +278,35 @@ func vanishedServices(t *testing.T, b *bench) {
 	b.passes(t, 5)
 	require.Equal(t, 3, b.count(t, "deployments"))
 	require.Equal(t, 1, b.count(t, "namespaces"))
+	for _, s := range b.one(t, 1).Services {
+		require.Equal(t, starbase.ClassDeletionHeld, b.starbase.status(s.Identity()).ErrorClass)
+	}
+	require.False(t, b.starbase.complete(2), "what is held is there")
+}
+
+// unprovenObjects deletes a service of which an object is there that the agent has
+// never applied: a copy with its labels.
+func unprovenObjects(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	ns, id := b.project().Namespace, s.Services[1].Identity()
+	b.kubectl(t, "create", "configmap", "-n", ns, "copy", "--from-literal=a=b")
+	labels := b.kubectl(t, "get", "configmap", "-n", ns, strings.TrimPrefix(strings.TrimSpace(b.deployment(t, "api", "production")), "deployment.apps/"), "-o", "jsonpath={.metadata.labels}")
+	b.kubectl(t, "patch", "configmap", "-n", ns, "copy", "--type=merge", "-p", `{"metadata":{"labels":`+labels+`}}`)
+	s = b.one(t, 2)
+	s.Services[1].Deleted = true
+	b.starbase.serve(t, s)
+	eventually(t, "what has no proof is reported", func() bool {
+		status := b.starbase.status(id)
+		return status.ErrorClass == starbase.ClassDeletionHeld && strings.Contains(status.Message, "1 objects carry the agent's labels")
+	})
+	require.Equal(t, 2, b.count(t, "deployments"))
+	require.False(t, b.starbase.complete(2))
+	b.kubectl(t, "delete", "configmap", "-n", ns, "copy")
+	eventually(t, "nothing is left of it", func() bool { return b.starbase.complete(2) })
+	require.Empty(t, b.starbase.status(id))
 }
 
 func rotatesToken(t *testing.T, b *bench) {

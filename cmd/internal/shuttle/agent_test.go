@@ -47,6 +47,8 @@ func TestAgent(t *testing.T) {
 		"reports a name that is taken":                          reportsNameTaken,
 		"deletes nothing when services vanish from the answer":  vanishedServices,
 		"reports what it has not applied and must go":           unprovenObjects,
+		"runs nothing that is not isolated":                     isolatesFirst,
+		"hands replicas to an autoscaler and back":              handsReplicasOver,
 		"uses a changed token with the next request":            rotatesToken,
 		"uses a token that changed after a 401 at once":         rereadsToken,
 		"is woken by drift":                                     wokenByDrift,

@@ -15,15 +15,16 @@ import (
 
 // converger makes the cluster match the accepted state.
 type converger struct {
-	applier *apply.Applier
-	desired *desired
-	limit   int // percent
-	metrics *metrics
-	logger  *slog.Logger
-	status  *reporter
-	awaits  *atomic.Bool      // an object is to go and is still there
-	last    apply.PruneReport // of the last prune
-	pruned  *accepted         // the state whose deletions are all accepted or held
+	applier  *apply.Applier
+	handover handover
+	desired  *desired
+	limit    int // percent
+	metrics  *metrics
+	logger   *slog.Logger
+	status   *reporter
+	awaits   *atomic.Bool      // an object is to go and is still there
+	last     apply.PruneReport // of the last prune
+	pruned   *accepted         // the state whose deletions are all accepted or held
 }
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
@@ -33,19 +34,28 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
 	c.metrics.passes.Inc()
-	report, err := c.applier.Apply(ctx, current.set)
-	c.log(ctx, report.Results)
-	if err == nil {
-		c.metrics.generation.Set(float64(current.state.Generation))
+	autoscalers := c.handover.autoscalers(current)
+	set, err := c.handover.set(current, autoscalers)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
+	report, err := c.applier.Apply(ctx, set)
+	c.log(ctx, report.Results)
+	var pruneErr error
 	if confirmed {
-		var pruneErr error
-		c.last, pruneErr = c.prune(ctx, current)
+		c.last, pruneErr = c.prune(ctx, current, autoscalers)
+		if again, done, finishErr := c.handover.finish(ctx, current, autoscalers, c.last); done {
+			c.log(ctx, again.Results)
+			report, err = again, finishErr
+		}
 		if c.pruned = current; pruneErr != nil {
 			c.pruned = nil
 		}
-		err = errors.Join(err, pruneErr)
 	}
+	if err == nil {
+		c.metrics.generation.Set(float64(current.state.Generation))
+	}
+	err = errors.Join(err, pruneErr)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, err // a pass that was cut short has not seen all objects
 	}
@@ -58,14 +68,17 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
+func (c *converger) prune(ctx context.Context, current *accepted, autoscalers map[apply.ID]apply.ID) (apply.PruneReport, error) {
 	absence := &current.rendered.absence
 	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
 		Complete:   true,
 		AllowEmpty: true, // the grace and the limit guard it
 		Keep:       func(o apply.Observed) bool { return absence.keeps(identityOf(o)) },
-		Gone:       func(o apply.Observed) bool { return absence.isGone(identityOf(o)) },
-		Grace:      grace,
+		Gone: func(o apply.Observed) bool {
+			_, replaced := autoscalers[o.ID]
+			return replaced || absence.isGone(identityOf(o))
+		},
+		Grace: grace,
 		Limit: apply.Limit{
 			Count: 5, Percent: c.limit,
 			Off: current.state.AllowMassDelete != 0 && current.state.AllowMassDelete == current.state.Generation,

@@ -104,7 +104,7 @@ func (p *puller) accept(ctx context.Context, current *accepted, state *starbase.
 		}
 	}
 	rendered := Render(state, p.cluster, p.dns)
-	set, err := apply.NewSet(p.owner, rendered.Objects, apply.SetOptions{})
+	set, err := newSet(p.owner, rendered.Objects)
 	if set == nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -24,9 +25,17 @@ const (
 
 	annotationConfigChecksum = prefix + "config-checksum"
 	annotationRestartNonce   = prefix + "restart-nonce"
+	annotationDependsOn      = prefix + "depends-on" // of package apply
 
-	manager     = "shuttle"
-	roleGateway = "gateway"
+	// labelReplicas marks a Deployment whose replicas are the autoscaler's.
+	labelReplicas = prefix + "replicas"
+
+	manager      = "shuttle"
+	roleGateway  = "gateway"
+	byAutoscaler = "autoscaler"
+
+	// ownerDomain is the prefix of the annotations of package apply.
+	ownerDomain = "starform.io"
 )
 
 // The one shared Gateway that every route attaches to.
@@ -82,3 +91,8 @@ func routeName(s *starbase.Service) string {
 }
 
 func policyName(environment string) string { return "env-isolation-" + environment }
+
+// policyID is the NetworkPolicy of an environment.
+func policyID(p *starbase.Project, environment string) apply.ID {
+	return apply.ID{Group: "networking.k8s.io", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: policyName(environment)}
+}

@@ -46,7 +46,8 @@ type Rendered struct {
 // RenderedService is a service and the objects it alone has.
 type RenderedService struct {
 	Identity   starbase.Identity
-	Replicas   int
+	Replicas   int  // of an autoscaled service, the ones it begins with
+	Autoscaled bool // the replicas are the autoscaler's
 	Deployment NamespacedName
 	Objects    []apply.ID
 	// Shared are the namespace and the environment's objects, which it needs.
@@ -205,11 +206,11 @@ func (r *renderer) render(services []*starbase.Service) {
 		first := len(r.out.Objects)
 		r.service(p, s)
 		rendered := RenderedService{
-			Identity: s.Identity(), Replicas: s.Replicas, Deployment: NamespacedName{p.Namespace, workloadName(s)},
+			Identity: s.Identity(), Replicas: replicas(s), Autoscaled: autoscaled(s), Deployment: NamespacedName{p.Namespace, workloadName(s)},
 			Shared: []apply.ID{
 				{Kind: "Namespace", Name: p.Namespace},
 				{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
-				{Group: "networking.k8s.io", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: policyName(s.Environment)},
+				policyID(p, s.Environment),
 			},
 		}
 		for _, object := range r.out.Objects[first:] {
@@ -241,7 +242,7 @@ func (r *renderer) service(p *starbase.Project, s *starbase.Service) {
 		r.add(service(p, s))
 	}
 	r.add(deployment(p, s, r.cluster), disruptionBudget(p, s))
-	if s.Autoscaling != (starbase.Autoscaling{}) {
+	if autoscaled(s) {
 		r.add(autoscaler(p, s))
 	}
 	if s.Hostname != "" {

@@ -40,9 +40,9 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	status.trigger, pods.changed = statusLoop.Trigger, status.changed
 
 	awaits := &atomic.Bool{}
+	applier := &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
-		awaits:  awaits,
-		applier: &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite},
+		applier: applier, handover: handover{applier: applier}, awaits: awaits,
 		desired: state, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }

@@ -88,9 +88,7 @@ func (h *handover) set(current *accepted, autoscalers map[apply.ID]apply.ID) (*a
 	}
 	objects := slices.Clone(current.rendered.Objects)
 	for i, o := range objects {
-		kind := o.GroupVersionKind()
-		at := apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		if _, found := slices.BinarySearchFunc(ids, at, apply.ID.Compare); found {
+		if _, found := slices.BinarySearchFunc(ids, idOfObject(o), apply.ID.Compare); found {
 			labelled := &unstructured.Unstructured{Object: maps.Clone(o.Object)}
 			metadata, _ := o.Object["metadata"].(object)
 			labelled.Object["metadata"] = maps.Clone(metadata)

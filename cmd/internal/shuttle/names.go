@@ -71,17 +71,28 @@ func serviceName(s *starbase.Service) string {
 	return s.ServiceID
 }
 
+// maxName is the length to which the service's name is cut in the names of objects.
+const maxName = 22
+
 // workloadName names the objects of a service in an environment: at most 22
-// characters of the service's name, the environment, and 8 digits that
-// distinguish services whose names begin alike. It is at most 62 characters.
+// characters of the service's name, the environment, and 8 digits of a hash of the
+// service id. Where another service could have that name, x-a in b that of x in a-b,
+// the hash covers the environment, too. It is at most 62 characters. It depends on
+// the service alone, so that no other service ever changes it.
 func workloadName(s *starbase.Service) string {
-	const maxName = 22
 	name := serviceName(s)
 	if name[0] >= '0' && name[0] <= '9' {
 		name = "s-" + name // a Service is named by a label of RFC 1035
 	}
 	name = strings.TrimRight(name[:min(len(name), maxName)], "-")
-	sum := sha256.Sum256([]byte(s.ServiceID))
+	hashed := s.ServiceID
+	// A longer name that begins with this one takes at least the first word of the
+	// environment. Of two services with one plain name, the one with the shorter
+	// name gives it up.
+	if word := strings.IndexByte(s.Environment, '-'); word >= 0 && len(name)+1+word <= maxName {
+		hashed += "/" + s.Environment
+	}
+	sum := sha256.Sum256([]byte(hashed))
 	return name + "-" + s.Environment + "-" + hex.EncodeToString(sum[:4])
 }
 

@@ -105,6 +105,9 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 		status := newStatus(s.Identity, generation)
 		status.Desired = s.Replicas
 		status.Phase, status.ErrorClass, status.Message = stand(s, o.results)
+		if err := o.current.invalid[s.Identity]; err != nil {
+			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
+		}
 		if pods, ok := r.readiness.of(s.Deployment, o.written[s.Deployment]); ok {
 			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
 			if status.Phase == starbase.PhaseProgressing {

@@ -1,6 +1,8 @@
 package shuttle //nolint:testpackage // what is reported is decided within
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,4 +90,35 @@ func TestWhatIsHeldIsReportedAndTheStateIsNotComplete(t *testing.T) {
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
 	require.Equal(t, starbase.ClassDeletionHeld, list[0].ErrorClass)
 	require.False(t, complete)
+}
+
+func TestWhatCannotBeAppliedAtAllIsReportedOfItsService(t *testing.T) {
+	t.Parallel()
+	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	project := func(n, egress int) starbase.Project {
+		p := starbase.Project{ProjectID: id(n), WorkspaceID: id(9), Slug: fmt.Sprint("shop-", n), Namespace: fmt.Sprint("proj-shop-", n)}
+		for range egress {
+			p.Egress = append(p.Egress, starbase.Egress{CIDR: "203.0.113.0/24", Port: 5432, Protocol: "TCP"})
+		}
+		return p
+	}
+	of := func(n int) starbase.Service {
+		return starbase.Service{WorkspaceID: id(9), ProjectID: id(n), ServiceID: id(n), Environment: "production", ServiceName: "web", Image: "example.com/web"}
+	}
+	state := &starbase.DesiredState{
+		ClusterID: id(8), Epoch: "e", Generation: 1,
+		Projects: []starbase.Project{project(1, 1), project(2, 50_000)}, Services: []starbase.Service{of(1), of(2)},
+	}
+	require.NoError(t, state.Seal())
+	p := puller{owner: Owner(id(8)), cluster: id(8), desired: &desired{}, logger: slog.New(slog.DiscardHandler), changed: func() {}}
+	require.NoError(t, p.accept(t.Context(), nil, state))
+	current, _ := p.desired.take()
+	r := reporter{readiness: &readiness{}}
+	list, _ := r.statuses(&outcome{current: current})
+	require.Len(t, list, 2)
+	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
+	require.Equal(t, starbase.PhaseRejected, list[1].Phase)
+	require.Equal(t, "Invalid", list[1].ErrorClass)
+	require.Contains(t, list[1].Message, "NetworkPolicy.networking.k8s.io/proj-shop-2/env-isolation-production: has ")
+	require.Contains(t, list[1].Message, "an API server reads at most")
 }

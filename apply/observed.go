@@ -19,6 +19,10 @@ type Observed struct {
 	// Part is the value of the part label ([Owner.PartLabel]), empty if the object
 	// lacks it.
 	Part string
+	// Generation is metadata.generation, which the server raises with every change of
+	// the spec, 0 for a kind that has none. After an apply of ours it is that of the
+	// object as it was written, or a newer one.
+	Generation int64
 	// Deleting is whether the object has a deletionTimestamp.
 	Deleting bool
 	// Gone is whether the object does not exist any more, or has lost a label of the
@@ -45,7 +49,7 @@ func (o Observed) Label(key string) string {
 func observe(kind schema.GroupKind, n view.Name, r *view.Record, owner *identity.Identity) Observed {
 	return Observed{
 		ID:  ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()},
-		UID: types.UID(r.UID()), Controller: types.UID(r.Controller()), Part: r.Part(), Deleting: r.Deleting(),
+		UID: types.UID(r.UID()), Controller: types.UID(r.Controller()), Part: r.Part(), Generation: r.Generation(), Deleting: r.Deleting(),
 		record: *r, owner: owner,
 	}
 }

@@ -106,6 +106,9 @@ func (r *Record) UID() string { return r.uid.String() }
 // Version returns the resourceVersion as a number, 0 if it is none.
 func (r *Record) Version() uint64 { return r.version }
 
+// Generation returns metadata.generation.
+func (r *Record) Generation() int64 { return r.generation }
+
 // Observed returns the digest of what we own of the object, as last seen.
 func (r *Record) Observed() diff.Sum { return r.observed }
 

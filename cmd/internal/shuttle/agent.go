@@ -118,7 +118,7 @@ func Owner(clusterID string) apply.Owner {
 	return apply.Owner{
 		Manager: manager,
 		Labels:  map[string]string{labelManagedBy: manager, labelClusterID: clusterID},
-		Domain:  "starform.io",
+		Domain:  ownerDomain,
 	}
 }
 

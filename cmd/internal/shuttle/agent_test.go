@@ -46,6 +46,9 @@ func TestAgent(t *testing.T) {
 		"rejects one bad service and converges the others":      rejectsOne,
 		"reports a name that is taken":                          reportsNameTaken,
 		"deletes nothing when services vanish from the answer":  vanishedServices,
+		"reports what it has not applied and must go":           unprovenObjects,
+		"runs nothing that is not isolated":                     isolatesFirst,
+		"hands replicas to an autoscaler and back":              handsReplicasOver,
 		"uses a changed token with the next request":            rotatesToken,
 		"uses a token that changed after a 401 at once":         rereadsToken,
 		"is woken by drift":                                     wokenByDrift,
@@ -357,6 +360,13 @@ func (f *fakeStarbase) silent(generation int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.settled == generation && len(f.statuses) == 0
+}
+
+// complete reports whether the last report was a complete one of that generation.
+func (f *fakeStarbase) complete(generation int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled == generation
 }
 
 func (f *fakeStarbase) lastToken() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,14 +15,16 @@ import (
 
 // converger makes the cluster match the accepted state.
 type converger struct {
-	applier *apply.Applier
-	desired *desired
-	limit   int // percent
-	metrics *metrics
-	logger  *slog.Logger
-	status  *reporter
-	held    map[labelled]int // services whose deletion the last prune has held
-	pruned  *accepted        // the state whose deletions are all done or held
+	applier  *apply.Applier
+	handover handover
+	desired  *desired
+	limit    int // percent
+	metrics  *metrics
+	logger   *slog.Logger
+	status   *reporter
+	awaits   *atomic.Bool      // an object is to go and is still there
+	last     apply.PruneReport // of the last prune
+	pruned   *accepted         // the state whose deletions are all accepted or held
 }
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
@@ -31,34 +34,51 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
 	c.metrics.passes.Inc()
-	report, err := c.applier.Apply(ctx, current.set)
-	c.log(ctx, report.Results)
-	if err == nil {
-		c.metrics.generation.Set(float64(current.state.Generation))
+	autoscalers := c.handover.autoscalers(current)
+	set, err := c.handover.set(current, autoscalers)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
+	report, err := c.applier.Apply(ctx, set)
+	c.log(ctx, report.Results)
+	var pruneErr error
 	if confirmed {
-		pruned, pruneErr := c.prune(ctx, current)
-		c.held = c.heldServices(pruned.Held)
+		c.last, pruneErr = c.prune(ctx, current, autoscalers)
+		if again, done, finishErr := c.handover.finish(ctx, current, autoscalers, c.last); done {
+			c.log(ctx, again.Results)
+			report, err = again, finishErr
+		}
 		if c.pruned = current; pruneErr != nil {
 			c.pruned = nil
 		}
-		err = errors.Join(err, pruneErr)
 	}
-	c.status.update(current, report, deletions{held: c.held, left: c.left(current)})
+	if err == nil {
+		c.metrics.generation.Set(float64(current.state.Generation))
+	}
+	err = errors.Join(err, pruneErr)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, err // a pass that was cut short has not seen all objects
+	}
+	gone := c.deletions(current)
+	c.awaits.Store(len(gone.left) > 0)
+	c.status.update(&outcome{current: current, results: resultsOf(report.Results), written: c.written(current), deletions: gone})
 	if err != nil {
 		c.metrics.reconcileError.Inc()
 	}
 	return reconcile.Result{}, err
 }
 
-func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
+func (c *converger) prune(ctx context.Context, current *accepted, autoscalers map[apply.ID]apply.ID) (apply.PruneReport, error) {
 	absence := &current.rendered.absence
 	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
 		Complete:   true,
 		AllowEmpty: true, // the grace and the limit guard it
 		Keep:       func(o apply.Observed) bool { return absence.keeps(identityOf(o)) },
-		Gone:       func(o apply.Observed) bool { return absence.isGone(identityOf(o)) },
-		Grace:      grace,
+		Gone: func(o apply.Observed) bool {
+			_, replaced := autoscalers[o.ID]
+			return replaced || absence.isGone(identityOf(o))
+		},
+		Grace: grace,
 		Limit: apply.Limit{
 			Count: 5, Percent: c.limit,
 			Off: current.state.AllowMassDelete != 0 && current.state.AllowMassDelete == current.state.Generation,
@@ -67,6 +87,7 @@ func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneRe
 	c.log(ctx, report.Results)
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held)))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
+	c.metrics.held.WithLabelValues("unproven").Set(float64(len(report.Unproven)))
 	if over, ok := errors.AsType[*apply.LimitError](err); ok {
 		c.logger.WarnContext(ctx, "deletions held", slog.Int("wanted", over.Wanted), slog.Int("limit", over.Limit), slog.Int("owned", over.Owned))
 		return report, nil // the guard worked; a retry would not cure it
@@ -82,45 +103,24 @@ func grace(kind schema.GroupKind) apply.Grace {
 	return apply.Grace{Passes: 2, Age: time.Minute}
 }
 
-// heldServices finds the services whose deletion is held.
-func (c *converger) heldServices(held []apply.ID) map[labelled]int {
-	if len(held) == 0 {
-		return nil
-	}
-	ids := make(map[apply.ID]bool, len(held))
-	for _, id := range held {
-		ids[id] = true
-	}
-	services := map[labelled]int{}
-	for o := range c.applier.Live.All() {
-		if at := identityOf(o); ids[o.ID] && at.service != "" {
-			services[at]++
+// written returns the Deployments of the state as they are now.
+func (c *converger) written(current *accepted) map[NamespacedName]written {
+	found := make(map[NamespacedName]written, len(current.rendered.Services))
+	for i := range current.rendered.Services {
+		n := current.rendered.Services[i].Deployment
+		if o, err := c.applier.Live.Get(apply.ID{Group: "apps", Kind: "Deployment", Namespace: n.Namespace, Name: n.Name}); err == nil {
+			found[n] = written{o.UID, o.Generation}
 		}
 	}
-	return services
+	return found
 }
 
-// left counts the objects of each service, unless all deletions of the state are
-// done or held. Where not everything can be seen, each tombstone counts.
-func (c *converger) left(current *accepted) map[labelled]int {
-	if c.pruned == current {
-		return nil
+func resultsOf(list []apply.Result) map[apply.ID]apply.Result {
+	results := make(map[apply.ID]apply.Result, len(list))
+	for _, r := range list {
+		results[r.ID] = r
 	}
-	services := map[labelled]int{}
-	for o := range c.applier.Live.All() {
-		if at := identityOf(o); at.service != "" {
-			services[at]++
-		}
-	}
-	if c.applier.Live.Unseen() == nil {
-		return services
-	}
-	for i := range current.state.Services {
-		if s := &current.state.Services[i]; s.Deleted {
-			services[labelsOf(s.Identity())]++
-		}
-	}
-	return services
+	return results
 }
 
 func (c *converger) log(ctx context.Context, results []apply.Result) {

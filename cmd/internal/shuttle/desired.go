@@ -17,6 +17,7 @@ type accepted struct {
 	state    *starbase.DesiredState
 	rendered Rendered
 	set      *apply.Set
+	invalid  map[starbase.Identity]error // why objects are left out of the set
 }
 
 // desired holds the last accepted state, in memory only.
@@ -104,14 +105,16 @@ func (p *puller) accept(ctx context.Context, current *accepted, state *starbase.
 		}
 	}
 	rendered := Render(state, p.cluster, p.dns)
-	set, err := apply.NewSet(p.owner, rendered.Objects, apply.SetOptions{})
+	set, err := newSet(p.owner, rendered.Objects)
 	if set == nil {
 		return err
 	}
+	next := &accepted{state: state, rendered: rendered, set: set}
 	if err != nil { // valid all the same: the objects named in it are left out
+		next.invalid = rendered.invalid(p.owner)
 		p.logger.ErrorContext(ctx, "objects cannot be applied", slog.Any("error", err))
 	}
-	p.desired.accept(&accepted{state: state, rendered: rendered, set: set})
+	p.desired.accept(next)
 	p.logger.InfoContext(ctx, "desired state accepted", slog.String("version", state.Version), slog.Int64("generation", state.Generation),
 		slog.Int("services", len(rendered.Services)), slog.Int("rejected", len(rendered.Rejected)), slog.Int("objects", set.Len()))
 	p.changed()

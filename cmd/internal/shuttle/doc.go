@@ -7,6 +7,12 @@
 // answer of Starbase, and at once when another manager has changed one of them. A
 // reporter reports the result of each service to Starbase.
 //
+// A Deployment depends on the NetworkPolicy of its environment and on what it reads: it
+// is neither created nor changed while one of these cannot be applied. The replicas of
+// an autoscaled service belong to the autoscaler, which takes them over with their
+// value. A service is Healthy by the pods of the Deployment that was written last. A
+// deletion that is held is reported, and no report is complete until it is made.
+//
 // While Starbase does not answer, the last accepted state is repaired and no object
 // is deleted. After a restart during an outage no object is changed.
 package shuttle

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -24,9 +25,17 @@ const (
 
 	annotationConfigChecksum = prefix + "config-checksum"
 	annotationRestartNonce   = prefix + "restart-nonce"
+	annotationDependsOn      = prefix + "depends-on" // of package apply
 
-	manager     = "shuttle"
-	roleGateway = "gateway"
+	// labelReplicas marks a Deployment whose replicas are the autoscaler's.
+	labelReplicas = prefix + "replicas"
+
+	manager      = "shuttle"
+	roleGateway  = "gateway"
+	byAutoscaler = "autoscaler"
+
+	// ownerDomain is the prefix of the annotations of package apply.
+	ownerDomain = "starform.io"
 )
 
 // The one shared Gateway that every route attaches to.
@@ -46,6 +55,14 @@ const (
 // hex32 returns a UUID as its 32 hexadecimal digits.
 func hex32(uuid string) string { return strings.ReplaceAll(uuid, "-", "") }
 
+// uuidOf is the inverse of hex32. It returns what is no such number as it is.
+func uuidOf(digits string) string {
+	if len(digits) != 32 {
+		return digits
+	}
+	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]
+}
+
 // serviceName is the service's name for people. In basic mode the id serves.
 func serviceName(s *starbase.Service) string {
 	if s.ServiceName != "" {
@@ -54,17 +71,28 @@ func serviceName(s *starbase.Service) string {
 	return s.ServiceID
 }
 
+// maxName is the length to which the service's name is cut in the names of objects.
+const maxName = 22
+
 // workloadName names the objects of a service in an environment: at most 22
-// characters of the service's name, the environment, and 8 digits that
-// distinguish services whose names begin alike. It is at most 62 characters.
+// characters of the service's name, the environment, and 8 digits of a hash of the
+// service id. Where another service could have that name, x-a in b that of x in a-b,
+// the hash covers the environment, too. It is at most 62 characters. It depends on
+// the service alone, so that no other service ever changes it.
 func workloadName(s *starbase.Service) string {
-	const maxName = 22
 	name := serviceName(s)
 	if name[0] >= '0' && name[0] <= '9' {
 		name = "s-" + name // a Service is named by a label of RFC 1035
 	}
 	name = strings.TrimRight(name[:min(len(name), maxName)], "-")
-	sum := sha256.Sum256([]byte(s.ServiceID))
+	hashed := s.ServiceID
+	// A longer name that begins with this one takes at least the first word of the
+	// environment. Of two services with one plain name, the one with the shorter
+	// name gives it up.
+	if word := strings.IndexByte(s.Environment, '-'); word >= 0 && len(name)+1+word <= maxName {
+		hashed += "/" + s.Environment
+	}
+	sum := sha256.Sum256([]byte(hashed))
 	return name + "-" + s.Environment + "-" + hex.EncodeToString(sum[:4])
 }
 
@@ -74,3 +102,8 @@ func routeName(s *starbase.Service) string {
 }
 
 func policyName(environment string) string { return "env-isolation-" + environment }
+
+// policyID is the NetworkPolicy of an environment.
+func policyID(p *starbase.Project, environment string) apply.ID {
+	return apply.ID{Group: "networking.k8s.io", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: policyName(environment)}
+}

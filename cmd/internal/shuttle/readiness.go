@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -18,6 +19,7 @@ import (
 
 // rollout is how far a Deployment is, some numbers of it.
 type rollout struct {
+	uid                            types.UID
 	generation, observed           int64
 	desired, total, updated, ready int64
 	stuck                          string // why it makes no progress, empty if it may
@@ -61,11 +63,20 @@ func (r *readiness) Start(ctx context.Context) error {
 	return nil
 }
 
-func (r *readiness) of(n NamespacedName) (rollout, bool) {
+// of returns the rollout of a Deployment as it was written, false while the watch has
+// not shown that Deployment, or only an older generation of it: its pods are those of
+// another desired state.
+func (r *readiness) of(n NamespacedName, w written) (rollout, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	found, ok := r.rollouts[n]
-	return found, ok
+	return found, ok && w.uid != "" && found.uid == w.uid && found.generation >= w.generation
+}
+
+// written is a live Deployment as a pass has left it.
+type written struct {
+	uid        types.UID
+	generation int64
 }
 
 // Add implements cache.ReflectorStore.
@@ -138,6 +149,7 @@ func readRollout(o any) (NamespacedName, rollout, error) {
 		return n
 	}
 	found := rollout{
+		uid:        d.GetUID(),
 		generation: d.GetGeneration(), observed: number("status", "observedGeneration"),
 		desired: number("spec", "replicas"), total: number("status", "replicas"),
 		updated: number("status", "updatedReplicas"), ready: number("status", "readyReplicas"),

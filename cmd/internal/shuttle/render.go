@@ -46,10 +46,11 @@ type Rendered struct {
 // RenderedService is a service and the objects it alone has.
 type RenderedService struct {
 	Identity   starbase.Identity
-	Replicas   int
+	Replicas   int  // of an autoscaled service, the ones it begins with
+	Autoscaled bool // the replicas are the autoscaler's
 	Deployment NamespacedName
 	Objects    []apply.ID
-	// Shared are the namespace and the environment's objects, which it needs.
+	// Shared are the objects of the project and of the environment, which it needs.
 	Shared []apply.ID
 }
 
@@ -65,6 +66,7 @@ const (
 	classInvalid   = "Invalid"
 	classDuplicate = "DuplicateIdentity"
 	classNoProject = "NoProject"
+	classCollision = "NameCollision"
 )
 
 // Render turns a desired state of a cluster into objects. It is pure: one state
@@ -94,8 +96,31 @@ func Render(state *starbase.DesiredState, cluster string, dns DNSSelector) Rende
 		}
 	}
 	slices.SortFunc(services, func(a, b *starbase.Service) int { return a.Identity().Compare(b.Identity()) })
-	r.render(services)
+	r.render(r.distinct(services))
 	return r.out
+}
+
+// distinct rejects services whose objects would have the same names, which takes two
+// service ids with one hash, and returns the others.
+func (r *renderer) distinct(services []*starbase.Service) []*starbase.Service {
+	names := make(map[NamespacedName][]*starbase.Service, len(services))
+	name := func(s *starbase.Service) NamespacedName {
+		return NamespacedName{r.projects[s.ProjectID].Namespace, workloadName(s)}
+	}
+	for _, s := range services {
+		names[name(s)] = append(names[name(s)], s)
+	}
+	return slices.DeleteFunc(services, func(s *starbase.Service) bool {
+		for _, other := range names[name(s)] {
+			if other != s {
+				message := fmt.Sprintf("its objects would be named %s, as those of %s; none of them is applied", workloadName(s), other.Identity())
+				r.out.Rejected = append(r.out.Rejected, Rejection{s.Identity(), classCollision, message})
+				r.out.absence.reject(s.Identity())
+				return true
+			}
+		}
+		return false
+	})
 }
 
 type renderer struct {
@@ -186,6 +211,7 @@ func join(problems []starbase.FieldError) string {
 func (r *renderer) render(services []*starbase.Service) {
 	type environment struct{ project, name string }
 	seen := map[environment]bool{}
+	shared := map[string][]apply.ID{} // by project
 	projects := make([]*starbase.Project, 0, len(r.projects))
 	for _, p := range r.projects {
 		projects = append(projects, p)
@@ -193,7 +219,9 @@ func (r *renderer) render(services []*starbase.Service) {
 	slices.SortFunc(projects, func(a, b *starbase.Project) int { return cmp.Compare(a.ProjectID, b.ProjectID) })
 	for _, p := range projects {
 		if !p.Deleted {
+			first := len(r.out.Objects)
 			r.project(p)
+			shared[p.ProjectID] = idsOfObjects(r.out.Objects[first:])
 		}
 	}
 	for _, s := range services {
@@ -205,19 +233,46 @@ func (r *renderer) render(services []*starbase.Service) {
 		first := len(r.out.Objects)
 		r.service(p, s)
 		rendered := RenderedService{
-			Identity: s.Identity(), Replicas: s.Replicas, Deployment: NamespacedName{p.Namespace, workloadName(s)},
-			Shared: []apply.ID{
-				{Kind: "Namespace", Name: p.Namespace},
-				{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
-				{Group: "networking.k8s.io", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: policyName(s.Environment)},
-			},
-		}
-		for _, object := range r.out.Objects[first:] {
-			kind := object.GroupVersionKind()
-			rendered.Objects = append(rendered.Objects, apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+			Identity: s.Identity(), Replicas: replicas(s), Autoscaled: autoscaled(s), Deployment: NamespacedName{p.Namespace, workloadName(s)},
+			Shared:  append(slices.Clone(shared[p.ProjectID]), policyID(p, s.Environment)),
+			Objects: idsOfObjects(r.out.Objects[first:]),
 		}
 		r.out.Services = append(r.out.Services, rendered)
 	}
+}
+
+func idsOfObjects(objects []*unstructured.Unstructured) []apply.ID {
+	ids := make([]apply.ID, len(objects))
+	for i, o := range objects {
+		ids[i] = idOfObject(o)
+	}
+	return ids
+}
+
+func idOfObject(o *unstructured.Unstructured) apply.ID {
+	kind := o.GroupVersionKind()
+	return apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// invalid returns why objects of a service, or those that it needs, cannot be applied
+// at all, by service.
+func (r *Rendered) invalid(owner apply.Owner) map[starbase.Identity]error {
+	byID := make(map[apply.ID]*unstructured.Unstructured, len(r.Objects))
+	for _, o := range r.Objects {
+		byID[idOfObject(o)] = o
+	}
+	found := map[starbase.Identity]error{}
+	for i := range r.Services {
+		s := &r.Services[i]
+		var objects []*unstructured.Unstructured
+		for _, id := range slices.Concat(s.Shared, s.Objects) {
+			objects = append(objects, byID[id])
+		}
+		if _, err := newSet(owner, objects); err != nil {
+			found[s.Identity] = err
+		}
+	}
+	return found
 }
 
 func (r *renderer) add(objects ...*unstructured.Unstructured) {
@@ -241,7 +296,7 @@ func (r *renderer) service(p *starbase.Project, s *starbase.Service) {
 		r.add(service(p, s))
 	}
 	r.add(deployment(p, s, r.cluster), disruptionBudget(p, s))
-	if s.Autoscaling != (starbase.Autoscaling{}) {
+	if autoscaled(s) {
 		r.add(autoscaler(p, s))
 	}
 	if s.Hostname != "" {

@@ -1,13 +1,16 @@
 package shuttle_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -142,6 +145,66 @@ func TestABadProjectRejectsItsServicesAlone(t *testing.T) {
 	require.Len(t, rendered.Rejected, 2)
 	require.Contains(t, rendered.Rejected[0].Message, `quota.pods is "many"`)
 	require.Contains(t, rendered.Rejected[1].Message, "namespace proj-two is also that of project "+uuid(2))
+}
+
+func TestNoTwoServicesHaveObjectsOfOneName(t *testing.T) {
+	t.Parallel()
+	name := func(name, environment string) string {
+		t.Helper()
+		rendered := shuttle.Render(state(t, 1, []starbase.Project{project(1, "shop")}, service(1, 2, environment, name)), clusterID, dns)
+		require.Len(t, rendered.Services, 1)
+		return rendered.Services[0].Deployment.Name
+	}
+	require.Equal(t, "web-production-e79acd97", name("web", "production"), "a name that can be only that of one service stays")
+	require.Equal(t, "x-a-b-e79acd97", name("x-a", "b"))
+	require.NotEqual(t, name("x-a", "b"), name("x", "a-b"))
+	require.Equal(t, "a-name-of-some-length-production-eu-e79acd97", name("a-name-of-some-length", "production-eu"),
+		"no longer name can take a word of the environment")
+
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // no secret
+	word := func(longest int) string {
+		text := []byte{'a'}
+		for range random.IntN(longest) {
+			text = append(text, "a-"[random.IntN(2)])
+		}
+		return strings.TrimRight(string(text), "-")
+	}
+	taken := map[string]string{} // the environment of each name, of one service id
+	for range 5000 {
+		environment := word(14)
+		at := name(word(26), environment)
+		require.LessOrEqual(t, len(at), 62)
+		if before, ok := taken[at]; ok {
+			require.Equal(t, before, environment, at)
+		}
+		taken[at] = environment
+	}
+}
+
+func TestServicesWhoseNamesCollideAreAllRejected(t *testing.T) {
+	t.Parallel()
+	// Two service ids with one hash of 32 bits.
+	ids := map[[4]byte]int{}
+	first, second := 0, 0
+	for n := 1; second == 0; n++ {
+		sum := sha256.Sum256([]byte(uuid(n)))
+		at := [4]byte(sum[:4])
+		if ids[at] != 0 {
+			first, second = ids[at], n
+		}
+		ids[at] = n
+	}
+	services := []starbase.Service{service(1, first, "production", "web"), service(1, second, "production", "web"), service(1, second, "staging", "web")}
+	rendered := shuttle.Render(state(t, 1, []starbase.Project{project(1, "shop")}, services...), clusterID, dns)
+	require.Len(t, rendered.Services, 1)
+	require.Equal(t, "staging", rendered.Services[0].Identity.Environment)
+	require.Len(t, rendered.Rejected, 2)
+	for i, r := range rendered.Rejected {
+		require.Equal(t, "NameCollision", r.Class)
+		require.Contains(t, r.Message, services[1-i].Identity().String())
+	}
 }
 
 func TestBasicModeNeedsNoProjects(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,16 +39,8 @@ type reporter struct {
 type outcome struct {
 	current   *accepted
 	results   map[apply.ID]apply.Result
+	written   map[NamespacedName]written
 	deletions deletions
-}
-
-// deletions are the results of the deletions of a state.
-type deletions struct {
-	// held counts the objects of a service that the limit keeps.
-	held map[labelled]int
-	// left counts the objects of a service that are there, if not all that is
-	// to be deleted was. It is nil if all was, but for what is held.
-	left map[labelled]int
 }
 
 // reportDelay is how long changes are collected before they are reported.
@@ -61,11 +54,7 @@ func (r *reporter) changed() {
 }
 
 // update takes the outcome of a pass.
-func (r *reporter) update(current *accepted, report apply.Report, gone deletions) {
-	next := &outcome{current: current, results: make(map[apply.ID]apply.Result, len(report.Results)), deletions: gone}
-	for _, result := range report.Results {
-		next.results[result.ID] = result
-	}
+func (r *reporter) update(next *outcome) {
 	r.mu.Lock()
 	r.last = next
 	r.mu.Unlock()
@@ -84,9 +73,10 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	next := &starbase.StatusReport{
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
-		Services: r.statuses(last),
 	}
-	next.Complete = last.deletions.left == nil && len(next.Services) <= starbase.MaxStatusServices
+	var complete bool
+	next.Services, complete = r.statuses(last)
+	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices
 	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
 		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
@@ -103,21 +93,31 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
+// statuses returns the status of each service, and whether any other has no object
+// left and no deletion is held.
+func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete bool) {
 	generation := o.current.state.Generation
 	rendered := &o.current.rendered
-	list := make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
+	left := maps.Clone(o.deletions.left)
+	list = make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
 	for i := range rendered.Services {
 		s := &rendered.Services[i]
 		status := newStatus(s.Identity, generation)
 		status.Desired = s.Replicas
 		status.Phase, status.ErrorClass, status.Message = stand(s, o.results)
-		if pods, ok := r.readiness.of(s.Deployment); ok {
+		if err := o.current.invalid[s.Identity]; err != nil {
+			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
+		}
+		if pods, ok := r.readiness.of(s.Deployment, o.written[s.Deployment]); ok {
 			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
 			if status.Phase == starbase.PhaseProgressing {
 				status.Phase, status.ErrorClass, status.Message = progress(pods)
 			}
 		}
+		if more := left[labelsOf(s.Identity)]; more.stuck() && status.ErrorClass == "" {
+			_, status.ErrorClass, status.Message = more.status()
+		}
+		delete(left, labelsOf(s.Identity))
 		list = append(list, status)
 	}
 	for _, rejection := range rendered.Rejected {
@@ -125,25 +125,14 @@ func (r *reporter) statuses(o *outcome) []starbase.ServiceStatus {
 		status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, rejection.Class, shorten(rejection.Message)
 		list = append(list, status)
 	}
-	for i := range o.current.state.Services {
-		s := &o.current.state.Services[i]
-		if !s.Deleted {
-			continue
-		}
-		if n := o.deletions.held[labelsOf(s.Identity())]; n > 0 {
-			status := newStatus(s.Identity(), generation)
-			status.Phase, status.ErrorClass = starbase.PhaseFailed, starbase.ClassDeletionHeld
-			status.Message = fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", n)
-			list = append(list, status)
-		} else if n := o.deletions.left[labelsOf(s.Identity())]; n > 0 {
-			status := newStatus(s.Identity(), generation)
-			status.Phase, status.ErrorClass = starbase.PhaseApplying, "Deleting"
-			status.Message = fmt.Sprintf("%d objects are not deleted yet", n)
-			list = append(list, status)
-		}
+	complete = !o.deletions.open && len(left) == 0
+	for at, l := range left {
+		status := newStatus(starbase.Identity{ProjectID: uuidOf(at.project), Environment: at.environment, ServiceID: uuidOf(at.service)}, generation)
+		status.Phase, status.ErrorClass, status.Message = l.status()
+		list = append(list, status)
 	}
 	slices.SortStableFunc(list, func(a, b starbase.ServiceStatus) int { return a.Identity().Compare(b.Identity()) })
-	return list
+	return list, complete
 }
 
 // progress judges a service whose objects are as wanted by its pods.

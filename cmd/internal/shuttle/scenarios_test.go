@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,12 +258,16 @@ func reportsNameTaken(t *testing.T, b *bench) {
 	b.kubectl(t, "delete", "-n", ns, "configmap", name)
 	b.kubectl(t, "create", "-n", ns, "configmap", name, "--from-literal=theirs=1")
 	before := b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml")
+	s = b.one(t, 2)
+	s.Services[0].Image = "example.com/web:2"
+	b.starbase.serve(t, s)
 	b.start(t)
 	eventually(t, "NameTaken is reported", func() bool {
 		status := b.starbase.status(s.Services[0].Identity())
-		return status.Phase == starbase.PhaseRejected && status.ErrorClass == starbase.ClassNameTaken
+		return status.Phase == starbase.PhaseRejected && status.ErrorClass == starbase.ClassNameTaken && strings.Contains(status.Message, "held back: it depends on ConfigMap/")
 	})
 	b.passes(t, 3)
+	require.Equal(t, "example.com/web:1", b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}"), "it would read what is not ours")
 	require.Equal(t, before, b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml"))
 	require.Equal(t, 2, b.starbase.count(starbase.PhaseHealthy), "the others go on")
 }
@@ -278,6 +283,119 @@ func vanishedServices(t *testing.T, b *bench) {
 	b.passes(t, 5)
 	require.Equal(t, 3, b.count(t, "deployments"))
 	require.Equal(t, 1, b.count(t, "namespaces"))
+	for _, s := range b.one(t, 1).Services {
+		require.Equal(t, starbase.ClassDeletionHeld, b.starbase.status(s.Identity()).ErrorClass)
+	}
+	require.False(t, b.starbase.complete(2), "what is held is there")
+}
+
+// unprovenObjects deletes a service of which an object is there that the agent has
+// never applied: a copy with its labels.
+func unprovenObjects(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	ns, id := b.project().Namespace, s.Services[1].Identity()
+	b.kubectl(t, "create", "configmap", "-n", ns, "copy", "--from-literal=a=b")
+	labels := b.kubectl(t, "get", "configmap", "-n", ns, strings.TrimPrefix(strings.TrimSpace(b.deployment(t, "api", "production")), "deployment.apps/"), "-o", "jsonpath={.metadata.labels}")
+	b.kubectl(t, "patch", "configmap", "-n", ns, "copy", "--type=merge", "-p", `{"metadata":{"labels":`+labels+`}}`)
+	s = b.one(t, 2)
+	s.Services[1].Deleted = true
+	b.starbase.serve(t, s)
+	eventually(t, "what has no proof is reported", func() bool {
+		status := b.starbase.status(id)
+		return status.ErrorClass == starbase.ClassDeletionHeld && strings.Contains(status.Message, "1 objects carry the agent's labels")
+	})
+	require.Equal(t, 2, b.count(t, "deployments"))
+	require.False(t, b.starbase.complete(2))
+	b.kubectl(t, "delete", "configmap", "-n", ns, "copy")
+	eventually(t, "nothing is left of it", func() bool { return b.starbase.complete(2) })
+	require.Empty(t, b.starbase.status(id))
+}
+
+func isolatesFirst(t *testing.T, b *bench) {
+	b.start(t)
+	s := b.one(t, 1)
+	s.Services = s.Services[2:] // staging
+	b.starbase.serve(t, s)
+	b.healthy(t, 1)
+	ns := b.project().Namespace
+	_, err := b.cluster.Kubectl(t.Context(), "create", "-f", b.foreignPolicy(t, "production"))
+	require.NoError(t, err)
+	s = b.one(t, 2)
+	s.Services[2].Image = "example.com/web:2"
+	b.starbase.serve(t, s)
+	eventually(t, "both services of the environment are held back, and their reports tell why", func() bool {
+		for _, service := range s.Services[:2] {
+			status := b.starbase.status(service.Identity())
+			if status.ErrorClass != starbase.ClassNameTaken || !strings.Contains(status.Message, "held back: it depends on NetworkPolicy.networking.k8s.io/"+ns+"/env-isolation-production") {
+				return false
+			}
+		}
+		return true
+	})
+	b.passes(t, 3)
+	require.Equal(t, 1, b.count(t, "deployments"))
+	b.healthy(t, 1)
+	image := b.kubectl(t, "get", "-n", ns, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	require.Equal(t, "example.com/web:2", image, "the other environment goes on")
+
+	b.kubectl(t, "delete", "networkpolicy", "-n", ns, "env-isolation-production")
+	b.healthy(t, 3)
+}
+
+// foreignPolicy writes a NetworkPolicy that has the name of an environment's.
+func (b *bench) foreignPolicy(t *testing.T, environment string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+		"metadata": {"name": "env-isolation-`+environment+`", "namespace": "`+b.project().Namespace+`"}, "spec": {"podSelector": {}}}`), 0o600))
+	return file
+}
+
+func handsReplicasOver(t *testing.T, b *bench) {
+	a := b.start(t)
+	s := b.one(t, 1)
+	s.Services[1].Replicas = 4
+	b.starbase.serve(t, s)
+	b.healthy(t, 3)
+	ns, api := b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production"))
+	replicas := func() string {
+		return b.kubectl(t, "get", "-n", ns, api, "-o", "jsonpath={.spec.replicas}")
+	}
+	applied := func(generation float64) {
+		t.Helper()
+		eventually(t, "it is applied", func() bool { return metric(t, a, "starform_applied_generation") == generation })
+	}
+
+	s = b.one(t, 2)
+	s.Services[1].Autoscaling = starbase.Autoscaling{Min: 1, Max: 10, CPUPercent: 80}
+	b.starbase.serve(t, s)
+	applied(2)
+	b.passes(t, 3)
+	require.Equal(t, 1, b.count(t, "horizontalpodautoscalers"))
+	require.Equal(t, "4", replicas(), "handing over keeps what runs")
+	b.kubectl(t, "scale", "-n", ns, api, "--replicas=6") // as the autoscaler does
+	before := b.writes(t)
+	b.passes(t, 5)
+	require.Equal(t, "6", replicas())
+	require.Equal(t, before, b.writes(t), "replicas are the autoscaler's")
+
+	s = b.one(t, 3)
+	s.Services[1].Replicas = 3
+	b.starbase.serve(t, s)
+	applied(3)
+	require.Zero(t, b.count(t, "horizontalpodautoscalers"), "it goes in the pass that states the replicas")
+	require.Equal(t, "3", replicas())
+	writes := b.writes(t)[len(before):]
+	b.passes(t, 5)
+	require.Equal(t, "3", replicas())
+	require.Equal(t, writes, b.writes(t)[len(before):])
+	first := func(verb string) int {
+		return slices.IndexFunc(writes, func(w string) bool { return strings.Contains(w, verb) })
+	}
+	require.Less(t, first("delete"), first("patch"), "%v: the autoscaler goes first", writes)
 }
 
 func rotatesToken(t *testing.T, b *bench) {

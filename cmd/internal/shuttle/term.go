@@ -3,6 +3,7 @@ package shuttle
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,13 +39,20 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
 	status.trigger, pods.changed = statusLoop.Trigger, status.changed
 
+	awaits := &atomic.Bool{}
+	applier := &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
-		applier: &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite},
+		applier: applier, handover: handover{applier: applier}, awaits: awaits,
 		desired: state, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
 	if a.Config.WakeOnDrift {
 		live.OnDrift = func(apply.Observed) { convergeLoop.Trigger() }
+		live.OnChange = func(o apply.Observed) {
+			if o.Gone && awaits.Load() {
+				convergeLoop.Trigger() // it may have been the last that had to go
+			}
+		}
 	}
 
 	pullLoop := a.loop("pull", &puller{

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -85,10 +87,44 @@ func deployment(p *starbase.Project, s *starbase.Service, cluster string) *unstr
 			},
 		},
 	}
-	if s.Autoscaling == (starbase.Autoscaling{}) {
-		spec["replicas"] = s.Replicas // otherwise they are the autoscaler's
+	spec["replicas"] = replicas(s)
+	o := newServiceObject("apps/v1", "Deployment", workloadName(s), p, s, object{"spec": spec})
+	dependOn(o,
+		policyID(p, s.Environment),
+		apply.ID{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
+		apply.ID{Kind: "ConfigMap", Namespace: p.Namespace, Name: workloadName(s)},
+	)
+	if autoscaled(s) {
+		handOver(o)
 	}
-	return newServiceObject("apps/v1", "Deployment", workloadName(s), p, s, object{"spec": spec})
+	return o
+}
+
+// dependOn makes an object wait for what isolates it and for what it reads: it is
+// neither created nor changed while one of these cannot be applied, because the name
+// is that of a foreign object, say.
+func dependOn(o *unstructured.Unstructured, ids ...apply.ID) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationDependsOn] = strings.Join(texts, ",")
+	o.SetAnnotations(annotations)
+}
+
+func autoscaled(s *starbase.Service) bool { return s.Autoscaling != (starbase.Autoscaling{}) }
+
+// replicas is the number of pods that a Deployment has from the start. An autoscaler
+// decides about it from then on.
+func replicas(s *starbase.Service) int {
+	if autoscaled(s) {
+		return min(max(s.Replicas, s.Autoscaling.Min), s.Autoscaling.Max)
+	}
+	return s.Replicas
 }
 
 // rolloutTriggers holds what makes the pods roll when it changes.
@@ -188,7 +224,9 @@ func autoscaler(p *starbase.Project, s *starbase.Service) *unstructured.Unstruct
 	if len(metrics) > 0 {
 		spec["metrics"] = metrics
 	}
-	return newServiceObject("autoscaling/v2", "HorizontalPodAutoscaler", workloadName(s), p, s, object{"spec": spec})
+	o := newServiceObject("autoscaling/v2", "HorizontalPodAutoscaler", workloadName(s), p, s, object{"spec": spec})
+	dependOn(o, apply.ID{Group: "apps", Kind: "Deployment", Namespace: p.Namespace, Name: workloadName(s)})
+	return o
 }
 
 func httpRoute(p *starbase.Project, s *starbase.Service) *unstructured.Unstructured {

@@ -17,7 +17,8 @@ type Service struct {
 	Tier string `json:"tier,omitempty"`
 	// Image is a container image reference.
 	Image string `json:"image"`
-	// Replicas is the number of pods, 0 to 1000. Not used with Autoscaling.
+	// Replicas is the number of pods, 0 to 1000. With Autoscaling it is the number to
+	// begin with, moved into its range.
 	Replicas int `json:"replicas"`
 	// Env are the plain environment variables.
 	Env map[string]string `json:"env,omitempty"`

@@ -29,8 +29,9 @@ type StatusReport struct {
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services Statuses `json:"services"`
-	// Complete is true when Services has every service as of that generation: any
-	// other has no object left that the agent must delete.
+	// Complete is true when Services has every service as of that generation, any
+	// other has no object left that the agent must delete, and no deletion is held or
+	// has failed.
 	Complete bool `json:"complete,omitempty"`
 }
 
@@ -124,7 +125,8 @@ const (
 const (
 	// ClassNameTaken is a foreign object that has the name of one of ours.
 	ClassNameTaken = "NameTaken"
-	// ClassDeletionHeld is a deletion that waits for allow_mass_delete.
+	// ClassDeletionHeld is a deletion that waits for allow_mass_delete, for the end of
+	// a grace, or for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"
 )
 

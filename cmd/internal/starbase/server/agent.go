@@ -83,9 +83,11 @@ func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	if fields := report.Validate(); len(fields) > 0 {
 		return adminapi.Invalid(fields...)
 	}
-	if err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report); err != nil {
+	dropped, err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report)
+	if err != nil {
 		return err
 	}
+	s.dropped.Add(float64(dropped))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

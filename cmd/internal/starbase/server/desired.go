@@ -79,8 +79,10 @@ func servedServices(ctx context.Context, tx *db.Tx, clusterID string) ([]starbas
 		if err := rows.Scan(&workspaceID, &id.ProjectID, &id.Environment, &id.ServiceID, &spec, &deleted); err != nil {
 			return err
 		}
-		if err := json.Unmarshal([]byte(spec), s); err != nil {
-			return fmt.Errorf("service %s: %w", id, err)
+		if !deleted { // of a tombstone only the identity counts
+			if err := json.Unmarshal([]byte(spec), s); err != nil {
+				return fmt.Errorf("service %s: %w", id, err)
+			}
 		}
 		s.WorkspaceID, s.Deleted = workspaceID, deleted
 		s.ProjectID, s.Environment, s.ServiceID = id.ProjectID, id.Environment, id.ServiceID

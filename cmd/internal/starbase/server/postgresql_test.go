@@ -47,6 +47,8 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"ADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff", TestADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff},
 		{"TheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo", TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo},
 		{"AHeldDeletionIsNotDeleted", TestAHeldDeletionIsNotDeleted},
+		{"ATombstoneIsAnIdentityAlone", TestATombstoneIsAnIdentityAlone},
+		{"ATombstoneEndsWhenItIsOldAndProvenGone", TestATombstoneEndsWhenItIsOldAndProvenGone},
 		{"CapacityIsKeptAndGathered", TestCapacityIsKeptAndGathered},
 		{"OnlyTheNewestCapacityIsKept", TestOnlyTheNewestCapacityIsKept},
 		{"ABadCapacityReportIsRefused", TestABadCapacityReportIsRefused},

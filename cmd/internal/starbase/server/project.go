@@ -122,7 +122,7 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 			return err
 		}
 		now := time.Now().UnixMilli()
-		if _, err := tx.ExecContext(ctx, `UPDATE services SET deleted = 1, generation = ?, updated_at = ? WHERE project_id = ? AND deleted = 0`,
+		if _, err := tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ? WHERE project_id = ? AND deleted = 0`,
 			change.Generation, now, projectID); err != nil {
 			return err
 		}

@@ -61,6 +61,7 @@ type Server struct {
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	dropped  prometheus.Counter
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux *http.ServeMux
@@ -91,9 +92,13 @@ func New(config Config) (*Server, error) {
 			Name: "trueup_controlplane_request_duration_seconds",
 			Help: "Time to answer a request, by route.",
 		}, []string{"route"}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "trueup_controlplane_tombstones_dropped_total",
+			Help: "Tombstones of services that were dropped, because an agent had reported them gone and 7 days had passed.",
+		}),
 	}
 	if config.Registerer != nil {
-		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds)); err != nil {
+		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped)); err != nil {
 			return nil, err
 		}
 	}

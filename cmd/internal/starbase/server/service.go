@@ -55,7 +55,7 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 	return change, nil
 }
 
-// DeleteService makes a tombstone of the service.
+// DeleteService makes a tombstone of the service. It keeps the identity alone.
 func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
@@ -76,7 +76,7 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, generation = ?, updated_at = ?
+		_, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
 			WHERE project_id = ? AND environment = ? AND service_id = ?`,
 			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID)
 		return err

@@ -74,9 +74,11 @@ const maxStatusRows = 20_000
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
 // it is about a state that no longer exists. A complete report also voids the
-// older reports of services that it does not list.
-func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) error {
-	err := s.Database.Write(ctx, func(tx *db.Tx) error {
+// older reports of services that it does not list. It returns how many tombstones it
+// has ended: those that it shows to be gone, 7 days after the deletion.
+func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) (dropped int64, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		dropped = 0
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		switch {
 		case err != nil:
@@ -99,6 +101,9 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 			if _, err := tx.ExecContext(ctx, `DELETE FROM service_status WHERE cluster_id = ? AND reported_at <> ?`, clusterID, now); err != nil {
 				return err
 			}
+			if dropped, err = dropTombstones(ctx, tx, clusterID, report); err != nil {
+				return err
+			}
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE clusters SET reported_epoch = ?, reported_generation = ?, reported_at = ? WHERE id = ?`,
 			report.Epoch, max(report.Generation, cluster.ReportedGeneration), now, clusterID); err != nil {
@@ -114,9 +119,9 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("save status of cluster %s: %w", clusterID, err)
+		return 0, fmt.Errorf("save status of cluster %s: %w", clusterID, err)
 	}
-	return nil
+	return dropped, nil
 }
 
 func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport, now int64) error {

@@ -51,7 +51,7 @@ type bench struct {
 	replicas []*plane
 	proxy    *toxiproxy.Proxy
 	// token is the file that the agents read theirs from.
-	token  string
+	token   string
 	logger  *slog.Logger
 	workers []*worker
 

@@ -32,12 +32,24 @@ type database struct {
 // scenario is one run. It gets a bench with a region and no agent.
 type scenario struct {
 	name string
+	// only is the kind of database that it needs; empty is any.
+	only string
 	run  func(t *testing.T, b *bench, kind database)
 }
 
 func scenarios() []scenario {
 	return []scenario{
-		{"lifecycle", lifecycle},
+		{"lifecycle", "", lifecycle},
+		{"second cell", "", secondCell},
+		{"agent restarted", "", restarted},
+		{"link", "", links},
+		{"token rotated", "", rotated},
+		{"control plane killed", "", killed},
+		{"one of two killed", "postgres", oneOfTwoKilled},
+		{"database restored", "", restored},
+		{"unknown region", "", unknownRegion},
+		{"region made anew", "", regionAnew},
+		{"state emptied", "", emptied},
 	}
 }
 
@@ -55,6 +67,9 @@ func TestFleet(t *testing.T) {
 	t.Run("scenarios", func(t *testing.T) {
 		for _, kind := range databases {
 			for _, s := range scenarios() {
+				if s.only != "" && s.only != kind.name {
+					continue
+				}
 				t.Run(kind.name+"/"+s.name, func(t *testing.T) {
 					t.Parallel()
 					name := kind.name + "-" + strings.ReplaceAll(s.name, " ", "-")

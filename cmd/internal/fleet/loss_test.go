@@ -118,10 +118,12 @@ func unknownRegion(t *testing.T, b *bench, _ database) {
 }
 
 // regionAnew deletes the region with all its rows, and registers another with its
-// name. No deployment goes until the new one has got its state.
+// name. The new one inherits no state, and what the old one ran stays until the new one
+// has got its state.
 func regionAnew(t *testing.T, b *bench, _ database) {
 	w := b.worker()
 	w.agent.Periods.Relist = often
+	w.agent.Periods.Absence = time.Minute // the state comes one by one
 	names := deployments(7)
 	b.want("1", names...)
 	w.start()
@@ -132,7 +134,8 @@ func regionAnew(t *testing.T, b *bench, _ database) {
 	w.refused("unauthenticated", func() {})
 	b.id, b.region = b.id+"_anew", b.region+"_anew"
 	b.useToken(b.admin(http.MethodPut, b.region, map[string]any{"name": b.name, "platform": "test", "replace": true}).Token)
-	w.synced(6, func() {})
+	eventually(t, "the empty list is held to be a mistake", func() bool { return w.metric(`deletions_held{reason="empty"}`) == float64(len(names)) })
+	w.synced(4, func() {})
 	w.quiet()
 	require.Empty(t, w.deletes())
 	b.want("1", names...)
@@ -171,6 +174,10 @@ func emptied(t *testing.T, b *bench, _ database) {
 	left := slices.Sorted(maps.Keys(b.uids(names...)))
 	require.GreaterOrEqual(t, len(left), len(names)-limit)
 	uids := b.uids(left...)
+	// What is reported while the rows are away must be reported again.
+	refused := `report_status_duration_seconds_count{resource_type="deployments",result="error"}`
+	w.start()
+	eventually(t, "reports are refused", func() bool { return w.metric(refused) >= float64(len(left)) })
 	b.want("1", names...)
 	b.running("1", names...)
 	require.Equal(t, uids, b.uids(left...), "they are the same")

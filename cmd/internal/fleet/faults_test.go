@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -55,6 +56,7 @@ func links(t *testing.T, b *bench, _ database) {
 // killed kills the only control plane and starts it again.
 func killed(t *testing.T, b *bench, _ database) {
 	w := b.worker()
+	w.agent.Periods.Resync = time.Hour // a point query that is ahead of the stream causes a list
 	b.want("1", "web", "api")
 	w.start()
 	b.running("1", "web", "api")
@@ -79,6 +81,7 @@ func killed(t *testing.T, b *bench, _ database) {
 // connected to among them.
 func oneOfTwoKilled(t *testing.T, b *bench, _ database) {
 	w := b.worker()
+	w.agent.Periods.Resync = time.Hour // as above
 	b.replica()
 	b.want("1", "web", "old-0")
 	w.start()

@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"net/http"
-	"testing"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,7 +14,8 @@ import (
 
 // secondCell is C15: the agent of a second cell is refused in everything, and the first
 // goes on.
-func secondCell(t *testing.T, b *bench, _ database) {
+func secondCell(b *bench, _ database) {
+	t := b.t
 	first, second := b.worker(), b.worker()
 	first.agent.Config.Cluster.CellID, second.agent.Config.Cluster.CellID = "a", "b"
 	b.want("1", "web")
@@ -58,7 +58,7 @@ func secondCell(t *testing.T, b *bench, _ database) {
 			if err != nil {
 				return err
 			}
-			defer watch.Close() //nolint:errcheck // it is refused
+			defer watch.Close()
 			require.False(t, watch.Receive())
 			return watch.Err()
 		},
@@ -81,7 +81,8 @@ func secondCell(t *testing.T, b *bench, _ database) {
 
 // restarted is C24 and C30 after a restart: the agent claims an epoch anew, its reports
 // count, and nothing is written again.
-func restarted(t *testing.T, b *bench, _ database) {
+func restarted(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	b.want("1", "web", "api")
 	w.start()
@@ -122,7 +123,8 @@ func reported(b *bench, name string) (at time.Time) {
 
 // rotated is D17 on the control plane as it is: without an overlap the streams end, and
 // with the new token the agent goes on.
-func rotated(t *testing.T, b *bench, _ database) {
+func rotated(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	b.want("1", "web", "api")
 	w.start()

@@ -154,7 +154,7 @@ func (b *bench) admin(method, path string, body any) (got answer) {
 		if err != nil {
 			return false
 		}
-		defer response.Body.Close() //nolint:errcheck // read only
+		defer response.Body.Close()
 		content, err := io.ReadAll(response.Body)
 		if err != nil {
 			return false
@@ -418,7 +418,7 @@ func (w *worker) ask(path string) (status int, text string) {
 	require.NoError(tb, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(tb, err)
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	require.NoError(tb, err)
 	return response.StatusCode, string(body)

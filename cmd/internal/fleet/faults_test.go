@@ -2,14 +2,14 @@ package fleet_test
 
 import (
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 // links breaks the link, slows it down, and lets nothing through; it heals each time.
-func links(t *testing.T, b *bench, _ database) {
+func links(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	b.want("1", "web", "old-0")
 	w.start()
@@ -54,7 +54,8 @@ func links(t *testing.T, b *bench, _ database) {
 }
 
 // killed kills the only control plane and starts it again.
-func killed(t *testing.T, b *bench, _ database) {
+func killed(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	w.agent.Periods.Resync = time.Hour // a point query that is ahead of the stream causes a list
 	b.want("1", "web", "api")
@@ -79,7 +80,8 @@ func killed(t *testing.T, b *bench, _ database) {
 
 // oneOfTwoKilled kills one replica of two after another, the one that the agent is
 // connected to among them.
-func oneOfTwoKilled(t *testing.T, b *bench, _ database) {
+func oneOfTwoKilled(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	w.agent.Periods.Resync = time.Hour // as above
 	b.replica()

@@ -24,9 +24,9 @@ import (
 type database struct {
 	name string
 	// fresh returns the source of a new, empty one.
-	fresh func(t *testing.T) string
+	fresh func(tb testing.TB) string
 	// copied returns the source of a copy. No process may have it open.
-	copied func(t *testing.T, source string) string
+	copied func(tb testing.TB, source string) string
 }
 
 // scenario is one run. It gets a bench with a region and no agent.
@@ -34,7 +34,7 @@ type scenario struct {
 	name string
 	// only is the kind of database that it needs; empty is any.
 	only string
-	run  func(t *testing.T, b *bench, kind database)
+	run  func(b *bench, kind database)
 }
 
 func scenarios() []scenario {
@@ -58,8 +58,8 @@ func TestFleet(t *testing.T) {
 	kube, access := startKubernetes(t)
 	server := pgtest.Start(t, pgtest.Options{Settings: []string{"max_connections=1000"}})
 	databases := []database{
-		{"sqlite", func(t *testing.T) string { return filepath.Join(t.TempDir(), "trueup.db") }, copyFile},
-		{"postgres", func(t *testing.T) string { return server.Database(t) }, copyDatabase(server)},
+		{"sqlite", func(tb testing.TB) string { tb.Helper(); return filepath.Join(tb.TempDir(), "trueup.db") }, copyFile},
+		{"postgres", func(tb testing.TB) string { tb.Helper(); return server.Database(tb) }, copyDatabase(server)},
 	}
 	var mu sync.Mutex
 	var wrong []string
@@ -87,7 +87,7 @@ func TestFleet(t *testing.T) {
 							passed[kind.name]++
 						}
 					})
-					s.run(t, b, kind)
+					s.run(b, kind)
 					b.stop()
 				})
 			}
@@ -120,24 +120,24 @@ func startKubernetes(t *testing.T) (*kubernetes.Clientset, *rest.Config) {
 	return kube, access
 }
 
-func copyFile(t *testing.T, source string) string {
-	t.Helper()
+func copyFile(tb testing.TB, source string) string {
+	tb.Helper()
 	content, err := os.ReadFile(source)
-	require.NoError(t, err)
-	target := filepath.Join(t.TempDir(), "copy.db")
-	require.NoError(t, os.WriteFile(target, content, 0o600))
+	require.NoError(tb, err)
+	target := filepath.Join(tb.TempDir(), "copy.db")
+	require.NoError(tb, os.WriteFile(target, content, 0o600))
 	return target
 }
 
-func copyDatabase(server *pgtest.Server) func(t *testing.T, source string) string {
-	return func(t *testing.T, source string) string {
-		t.Helper()
+func copyDatabase(server *pgtest.Server) func(tb testing.TB, source string) string {
+	return func(tb testing.TB, source string) string {
+		tb.Helper()
 		at, err := url.Parse(source)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		from := strings.TrimPrefix(at.Path, "/")
-		eventually(t, "the database is copied", func() bool {
+		eventually(tb, "the database is copied", func() bool {
 			// The sessions that were closed may end a little later.
-			return server.SQL(t.Context(), "postgres", "CREATE DATABASE "+from+"_copy TEMPLATE "+from+" OWNER trueup") == nil
+			return server.SQL(tb.Context(), "postgres", "CREATE DATABASE "+from+"_copy TEMPLATE "+from+" OWNER trueup") == nil
 		})
 		return server.URL(from + "_copy")
 	}

@@ -1,8 +1,6 @@
 package fleet_test
 
 import (
-	"testing"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
@@ -10,7 +8,8 @@ import (
 
 // lifecycle is D1 and D3 in small: what is wanted runs and is reported, and what is
 // archived goes and is reported as gone.
-func lifecycle(t *testing.T, b *bench, _ database) {
+func lifecycle(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	b.want("1", "web", "api")
 	w.start()

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +18,8 @@ const often = 500 * time.Millisecond
 
 // restored is D11: an older copy of the database is put back, and a new epoch is
 // started. The agent ends with the restored state.
-func restored(t *testing.T, b *bench, kind database) {
+func restored(b *bench, kind database) {
+	t := b.t
 	w := b.worker()
 	w.agent.Periods.Relist = often
 	b.want("1", "web", "keep", "archived")
@@ -86,7 +86,8 @@ func deployments(n int) (names []string) {
 
 // unknownRegion is D10: the row of the region has another name, and another row has
 // its name. The agent holds, and goes on when the row is back.
-func unknownRegion(t *testing.T, b *bench, _ database) {
+func unknownRegion(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	w.agent.Periods.Relist = often
 	b.useToken(bearer)
@@ -120,7 +121,8 @@ func unknownRegion(t *testing.T, b *bench, _ database) {
 // regionAnew deletes the region with all its rows, and registers another with its
 // name. The new one inherits no state, and what the old one ran stays until the new one
 // has got its state.
-func regionAnew(t *testing.T, b *bench, _ database) {
+func regionAnew(b *bench, _ database) {
+	t := b.t
 	w := b.worker()
 	w.agent.Periods.Relist = often
 	w.agent.Periods.Absence = time.Minute // the state comes one by one
@@ -148,7 +150,8 @@ func regionAnew(t *testing.T, b *bench, _ database) {
 
 // emptied removes all rows of wanted state by hand: at most the limit of deployments
 // goes, and all run again once the state is back.
-func emptied(t *testing.T, b *bench, _ database) {
+func emptied(b *bench, _ database) {
+	t := b.t
 	const limit = 5
 	w := b.worker()
 	w.agent.Periods.Relist = often

@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest demo demo-postgres demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -91,6 +91,9 @@ demo-postgres: kube ## The demo with everything in a PostgreSQL (Debian: apt-get
 
 demo-krane: kube ## Show two regions, each with a pulling and a streaming agent, on one control plane: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo regions $(if $(KEEP),--keep)
+
+test-fleet: kube ## Run the agent of regions against the control plane, with faults, on SQLite and PostgreSQL
+	$(WORK) $(GO) test -v -count=1 ./cmd/internal/fleet
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...

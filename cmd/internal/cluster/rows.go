@@ -84,6 +84,31 @@ func withdraw(ctx context.Context, tx *db.Tx, regionID string, key statesync.Key
 	return false, err
 }
 
+// withdrawAll withdraws all items of a region's log.
+func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, name string) error {
+	const limit = 1000
+	for after, more := uint64(0), true; more; {
+		page, err := s.Database.Log.Read(ctx, name, after, limit)
+		if errors.Is(err, statesync.ErrUnknownScope) {
+			return nil // its log was never made
+		}
+		if err != nil {
+			return err
+		}
+		var changes []statesync.Change
+		for _, i := range page.Items {
+			if after = i.Version; !i.Deleted {
+				changes = append(changes, statesync.Change{Scope: name, Key: i.Key, Deleted: true})
+			}
+		}
+		if err := s.Database.Log.Append(ctx, tx.Tx, changes...); err != nil {
+			return err
+		}
+		more = page.More
+	}
+	return nil
+}
+
 // lockRegion blocks new rows of the region, because each refers to it.
 func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
 	var id string

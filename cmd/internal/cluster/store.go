@@ -76,12 +76,14 @@ func scanRegion(scan func(...any) error, r *Region) error {
 // PutRegion registers the region and returns its token, which is shown this
 // once. For a registered region it returns no token, and sets the platform. A name
 // that belongs to the log of another region is refused, unless replace is true and
-// that region is not registered any more.
+// that region is not registered any more. The log is empty then: the new region
+// inherits nothing, and an agent deletes nothing on the word of an empty list.
 func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (token string, created bool, err error) {
 	fresh, hash := tokens.New()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		token, created = "", false
 		var owner string
+		var epoch int64
 		err := tx.QueryRowContext(ctx, `SELECT region_id FROM region_log WHERE scope = ?`, region.Name).Scan(&owner)
 		switch {
 		case errors.Is(err, sql.ErrNoRows) || err == nil && owner != region.ID && replace:
@@ -100,13 +102,21 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 			if err := s.Database.Log.AddScope(ctx, tx.Tx, region.Name); err != nil {
 				return err
 			}
+			if owner != "" {
+				if err := s.withdrawAll(ctx, tx, region.Name); err != nil {
+					return err
+				}
+				// Above each epoch of the region before: its agent must claim
+				// another, and reports everything again.
+				epoch = time.Now().UnixMilli()
+			}
 		case err != nil:
 			return err
 		case owner != region.ID:
 			return fmt.Errorf("%w: the name %q belongs to region %s; put it with replace to give it to this one", ErrNameTaken, region.Name, owner)
 		}
-		result, err := tx.ExecContext(ctx, `INSERT INTO regions (id, name, platform, token_hash, created_at) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (id) DO NOTHING`, region.ID, region.Name, region.Platform, hash, time.Now().UnixMilli())
+		result, err := tx.ExecContext(ctx, `INSERT INTO regions (id, name, platform, token_hash, created_at, agent_epoch) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT (id) DO NOTHING`, region.ID, region.Name, region.Platform, hash, time.Now().UnixMilli(), epoch)
 		if err != nil {
 			return err
 		}

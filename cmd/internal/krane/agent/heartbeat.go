@@ -26,7 +26,7 @@ type heartbeater struct {
 
 // Reconcile implements reconcile.Reconciler: it sends one heartbeat. After a
 // silence of three intervals the control plane may take the region for dead, so
-// everything is reported anew. The first answer after a failure ends the pauses of
+// everything is reported anew, as it is after another epoch was claimed. The first answer after a failure ends the pauses of
 // the streams: the control plane is back, or the token is new.
 func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -55,12 +55,10 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if failed {
 		h.streams.reconnect()
 	}
-	if !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
+	// Another epoch is claimed because the database may lack what was reported.
+	if claim || !h.last.IsZero() && time.Since(h.last) > 3*h.interval {
 		h.reporter.again(stream.Deployments)
 		h.reporter.again(stream.Sentinels)
-	}
-	if claim {
-		h.reporter.queueAll()
 	}
 	h.last = time.Now()
 	return reconcile.Result{}, nil

@@ -202,8 +202,10 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 	began := time.Now()
 	err := r.breakers.Do(ctx, rpc, call)
 	r.metrics.report(key.Collection, began, err)
-	if connect.CodeOf(err) == connect.CodeNotFound && err != nil {
-		// The key is unknown there; retrying unchanged cannot succeed.
+	unknown := err != nil && connect.CodeOf(err) == connect.CodeNotFound
+	if unknown {
+		// The key is unknown there. Nothing was stored, so the report is not
+		// accepted: the next check for unreported changes sends it again.
 		r.logger.DebugContext(ctx, "the control plane does not know the key of a report", slog.String("key", key.String()))
 		err = nil
 	}
@@ -213,7 +215,9 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 		return err
 	}
 	r.mu.Lock()
-	r.accepted[key] = content
+	if delete(r.accepted, key); !unknown {
+		r.accepted[key] = content
+	}
 	r.mu.Unlock()
 	r.paid(key)
 	return nil

@@ -18,15 +18,20 @@ func TestAGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost(t *testi
 	}
 	path := "/api/v1/clusters/" + clusterA + "/desired-state"
 	before := w.pull(clusterA)
+	var nonce string
+	require.NoError(t, w.store.Database.Read(t.Context(), func(tx *db.Tx) error {
+		return tx.QueryRowContext(t.Context(), `SELECT nonce FROM clusters WHERE id = ?`, clusterA).Scan(&nonce)
+	}))
 	config("7")
 	lost := w.pull(clusterA)
 	require.Equal(t, before.Generation+1, lost.Generation)
 
 	// The copy of before is put back.
 	require.NoError(t, w.store.Database.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE clusters SET generation = generation - 1, lb_size_units = ?, nonce = 'before' WHERE id = ?`, before.ClusterConfig.LBSizeUnits, clusterA)
+		_, err := tx.ExecContext(t.Context(), `UPDATE clusters SET generation = generation - 1, lb_size_units = ?, nonce = ? WHERE id = ?`, before.ClusterConfig.LBSizeUnits, nonce, clusterA)
 		return err
 	}))
+	require.Equal(t, before.Version, w.pull(clusterA).Version)
 	config("9")
 	again := w.pull(clusterA)
 	require.Equal(t, lost.Epoch, again.Epoch)

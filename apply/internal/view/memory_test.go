@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 	"unsafe"
+	"unsafe"
 	"weak"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,11 @@ import (
 )
 
 // A view that kept a name or a label of a list would keep the memory around it.
+func TestARecordFitsItsSizeClass(t *testing.T) {
+	t.Parallel()
+	require.LessOrEqual(t, unsafe.Sizeof(Record{}), uintptr(144), "the next class is shared with what a list leaves behind")
+}
+
 func TestAListIsReleased(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)

@@ -3,6 +3,8 @@ package view
 import (
 	"slices"
 	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Part is the value of a part label, in the form by which objects are indexed.
@@ -41,6 +43,27 @@ func (p parts) add(value string, n Name, r *Record) {
 	}
 	r.part, r.at = in, int32(len(in.members)) //nolint:gosec // so many do not fit into memory
 	in.members = append(in.members, member{n, r})
+}
+
+// reserve makes room for the objects of a first list, in one piece: lists that grow one
+// by one would lie scattered among the garbage of decoding.
+func (p parts) reserve(objects []*metav1.PartialObjectMetadata, label string) {
+	counts := map[string]int{}
+	for _, m := range objects {
+		if value := m.Labels[label]; value != "" {
+			counts[value]++
+		}
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	room := make([]member, total)
+	for value, n := range counts {
+		key := PartOf(value)
+		p[key] = &part{value: key, members: room[:0:n]}
+		room = room[n:]
+	}
 }
 
 // replace makes r the record of an object whose record was old, in the same part.

@@ -32,13 +32,21 @@ type Record struct {
 	part       *part                 // that it is listed in; nil: none
 	at         int32                 // its index there
 
-	bare        bool // it has no managedFields
-	superseded  bool // a manager whose fields are to become ours still has some
+	traits      traits
 	regenerated bool // its generation was changed by another manager since our last apply
-	deleting    bool // it has a deletionTimestamp
 	pruned      bool // we have asked for its deletion
 	written     bool // known from our own write alone, not yet from the watch
 }
+
+// traits are what an object's metadata says in one bit each. A Record of 144 bytes has a
+// size class without the garbage of decoding; beyond that it takes a third more memory.
+type traits uint8
+
+const (
+	bare       traits = 1 << iota // it has no managedFields
+	superseded                    // a manager whose fields are to become ours still has some
+	deleting                      // it has a deletionTimestamp
+)
 
 // newRecord reads the metadata of an object.
 func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Record {
@@ -46,11 +54,17 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 		uid:        packUID(meta.UID),
 		version:    ParseVersion(meta.ResourceVersion),
 		generation: meta.Generation,
-		deleting:   meta.DeletionTimestamp != nil,
 		labels:     packLabels(meta.Labels, id),
 		observed:   id.Digest(meta),
-		bare:       len(meta.ManagedFields) == 0,
-		superseded: len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields),
+	}
+	if len(meta.ManagedFields) == 0 {
+		r.traits |= bare
+	}
+	if len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields) {
+		r.traits |= superseded
+	}
+	if meta.DeletionTimestamp != nil {
+		r.traits |= deleting
 	}
 	r.controller = parentOf(meta)
 	if entry := diff.Entry(meta.ManagedFields, id.Manager); entry != nil {
@@ -127,16 +141,16 @@ func (r *Record) Regenerated() bool { return r.regenerated }
 
 // Superseded reports whether a manager that the owner supersedes has fields of the
 // object.
-func (r *Record) Superseded() bool { return r.superseded }
+func (r *Record) Superseded() bool { return r.traits&superseded != 0 }
 
 // Bare reports whether the object has no managedFields.
-func (r *Record) Bare() bool { return r.bare }
+func (r *Record) Bare() bool { return r.traits&bare != 0 }
 
 // Unowned reports whether the server has no record that we apply to the object.
-func (r *Record) Unowned() bool { return r.bare || r.observed == diff.Sum{} }
+func (r *Record) Unowned() bool { return r.Bare() || r.observed == diff.Sum{} }
 
 // Deleting reports whether the object has a deletionTimestamp.
-func (r *Record) Deleting() bool { return r.deleting }
+func (r *Record) Deleting() bool { return r.traits&deleting != 0 }
 
 // Pruned reports whether we have asked for the deletion of the object.
 func (r *Record) Pruned() bool { return r.pruned }

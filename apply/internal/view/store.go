@@ -152,6 +152,7 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 	listed := make(map[Name]bool, len(objects))
 	if len(k.records) == 0 {
 		k.records = make(map[Name]*Record, len(objects))
+		k.parts.reserve(objects, k.owner.PartLabel)
 	}
 	for i, m := range objects {
 		n := NameOf(m.Namespace, strings.Clone(m.Name))
@@ -275,7 +276,7 @@ func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool)
 
 // put makes r the record of the object.
 func (k *Kind) put(n Name, old, r *Record, part string) {
-	k.managed = k.managed || !r.bare
+	k.managed = k.managed || !r.Bare()
 	if part == "" && old != nil && old.uid == r.uid {
 		part = old.Part() // another manager took the label off; a repair puts it back
 	}
@@ -328,5 +329,5 @@ func (k *Kind) lose(n Name, how loss) {
 func (k *Kind) touched(n Name, old, r *Record) bool {
 	regenerated := k.hooks.Generations && r.regenerated
 	news := old == nil || old.uid != r.uid || old.observed != r.observed || regenerated && old.generation != r.generation
-	return news && (r.Foreign() || regenerated) && k.writing[n] == nil && !r.deleting && !r.pruned
+	return news && (r.Foreign() || regenerated) && k.writing[n] == nil && !r.Deleting() && !r.pruned
 }

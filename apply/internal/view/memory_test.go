@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"testing"
 	"unsafe"
-	"unsafe"
 	"weak"
 
 	"github.com/stretchr/testify/require"

@@ -3,6 +3,8 @@
 package fleet_test
 
 import (
+	"database/sql"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	_ "modernc.org/sqlite" // registers its driver
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
@@ -120,12 +123,15 @@ func startKubernetes(t *testing.T) (*kubernetes.Clientset, *rest.Config) {
 	return kube, access
 }
 
+// copyFile leaves it to SQLite to find what is in the write-ahead log: requests that were
+// cut off may have kept the file open.
 func copyFile(tb testing.TB, source string) string {
 	tb.Helper()
-	content, err := os.ReadFile(source)
-	require.NoError(tb, err)
 	target := filepath.Join(tb.TempDir(), "copy.db")
-	require.NoError(tb, os.WriteFile(target, content, 0o600))
+	file, err := sql.Open("sqlite", source)
+	require.NoError(tb, err)
+	_, err = file.ExecContext(tb.Context(), "VACUUM INTO ?", target)
+	require.NoError(tb, errors.Join(err, file.Close()))
 	return target
 }
 

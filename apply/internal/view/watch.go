@@ -197,7 +197,7 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 		now, again := context.WithCancel(ctx)
 		var nudges sync.WaitGroup
 		nudges.Go(func() { k.untilNudged(now, again) })
-		cache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, into,
+		cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, from.Client), &metav1.PartialObjectMetadata{}, into,
 			cache.ReflectorOptions{Name: k.group.String()}).RunWithContext(now)
 		again()
 		nudges.Wait()

@@ -215,15 +215,18 @@ func (b *bench) healthy(t *testing.T, n int) {
 // writes returns what the agent has sent to the API server other than reads.
 func (b *bench) writes(t *testing.T) []string {
 	t.Helper()
-	all, err := b.cluster.Requests(b.user)
-	require.NoError(t, err)
 	var found []string
-	for _, r := range all {
-		if r.Verb != "list" && r.Verb != "watch" && r.Verb != "get" {
-			found = append(found, r.String())
-		}
+	for _, r := range b.written(t) {
+		found = append(found, r.String())
 	}
 	return found
+}
+
+func (b *bench) written(t *testing.T) []kubetest.Request {
+	t.Helper()
+	all, err := b.cluster.Requests(b.user)
+	require.NoError(t, err)
+	return slices.DeleteFunc(all, func(r kubetest.Request) bool { return slices.Contains([]string{"list", "watch", "get"}, r.Verb) })
 }
 
 // passes waits until the agent has asked starbase n more times, and so swept.
@@ -301,11 +304,36 @@ func (f *fakeStarbase) fail(status int) {
 // serve answers with a state, and with 304 as long as the agent has it.
 func (f *fakeStarbase) serve(t *testing.T, s *starbase.DesiredState) []byte {
 	t.Helper()
+	body, answer := f.answers(t, s)
+	f.set(answer)
+	return body
+}
+
+// serveOnce answers with a state, and then with errors until again is called.
+func (f *fakeStarbase) serveOnce(t *testing.T, s *starbase.DesiredState) (again func()) {
+	t.Helper()
+	_, answer := f.answers(t, s)
+	var once sync.Once
+	f.set(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusServiceUnavailable
+		once.Do(func() { status = 0 })
+		if status == 0 {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(status)
+	})
+	return func() { f.set(answer) }
+}
+
+func (f *fakeStarbase) answers(t *testing.T, s *starbase.DesiredState) (body []byte, answer http.HandlerFunc) {
+	t.Helper()
 	s.ClusterID = f.cluster
 	require.NoError(t, s.Seal())
 	body, err := json.Marshal(s)
 	require.NoError(t, err)
-	f.set(func(w http.ResponseWriter, r *http.Request) {
+	return body, func(w http.ResponseWriter, r *http.Request) {
 		etag := `"` + s.Version + `"`
 		if r.Header.Get("If-None-Match") == etag {
 			w.WriteHeader(http.StatusNotModified)
@@ -313,8 +341,7 @@ func (f *fakeStarbase) serve(t *testing.T, s *starbase.DesiredState) []byte {
 		}
 		w.Header().Set("ETag", etag)
 		w.Write(body) //nolint:errcheck,gosec // the agent may have gone
-	})
-	return body
+	}
 }
 
 // serveRaw answers with a body, whatever it is.

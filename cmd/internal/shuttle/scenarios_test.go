@@ -450,40 +450,84 @@ func standbyTakesOver(t *testing.T, b *bench) {
 	require.NotZero(t, metric(t, second, "starform_passes_total"))
 }
 
+// appliesInOrder creates each object when what it needs is there: nothing runs before
+// the namespace, the isolation of all environments and the ConfigMaps are there.
 func appliesInOrder(t *testing.T, b *bench) {
 	b.starbase.serve(t, b.one(t, 1))
 	b.start(t)
 	b.healthy(t, 3)
-	for _, write := range b.writes(t) {
-		require.True(t, strings.HasSuffix(write, " 201"), "%s: each object is created by the first try", write)
+	var created []string
+	for _, r := range b.written(t) {
+		require.Equal(t, http.StatusCreated, r.Code, "%s: each object is created by the first try", r)
+		created = append(created, r.Resource)
 	}
+	after := slices.Index(created, "deployments")
+	for _, needed := range []string{"namespaces", "networkpolicies", "configmaps"} {
+		require.Contains(t, created[:after], needed)
+		require.NotContains(t, created[after:], needed)
+	}
+	require.Equal(t, "namespaces", created[0])
 }
 
+// twoAgents runs two without a Lease: both apply one state and its changes, nothing
+// flaps, and nothing is deleted but what has a tombstone.
 func twoAgents(t *testing.T, b *bench) {
 	b.starbase.serve(t, b.one(t, 1))
-	b.start(t)
-	b.start(t)
+	agents := []*agent{b.start(t), b.start(t)}
 	b.healthy(t, 3)
-	b.passes(t, 6)
-	before := b.writes(t)
-	b.passes(t, 10)
-	require.Equal(t, before, b.writes(t), "neither writes over the other")
+	settled := func(generation float64) {
+		t.Helper()
+		for _, a := range agents {
+			eventually(t, "both have applied it", func() bool { return metric(t, a, "starform_applied_generation") == generation })
+		}
+		b.passes(t, 6)
+		before := b.writes(t)
+		b.passes(t, 10)
+		require.Equal(t, before, b.writes(t), "neither writes over the other")
+	}
+	settled(1)
+	for _, write := range b.writes(t) {
+		require.NotContains(t, write, "delete")
+	}
+	uid := func(name string) string {
+		return b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, name, "production")), "-o", "jsonpath={.metadata.uid}")
+	}
+	kept := uid("web")
+	s := b.one(t, 2)
+	s.Services[0].Image = "example.com/web:2"
+	s.Services[1].Deleted = true
+	b.starbase.serve(t, s)
+	eventually(t, "what is deleted goes", func() bool { return b.count(t, "deployments") == 2 })
+	settled(2)
+	require.Equal(t, kept, uid("web"))
+	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	require.Equal(t, "example.com/web:2", image)
+	b.healthy(t, 2)
 }
 
+// newEpoch answers once with a state of another epoch, then not at all for some passes,
+// then again: what the first answer changes is applied, and what it lacks or names as
+// deleted stays until the second.
 func newEpoch(t *testing.T, b *bench) {
-	b.start(t)
+	a := b.start(t)
 	b.starbase.serve(t, b.one(t, 9))
 	b.healthy(t, 3)
 	s := b.one(t, 2)
 	s.Epoch = "e2"
 	s.Services[1].Deleted = true
 	s.Services[2].Image = "example.com/web:2"
-	b.starbase.serve(t, s)
-	body := fmt.Sprint(s.Version)
-	require.NotEmpty(t, body)
-	eventually(t, "the new epoch is applied, and after a second answer its tombstone, too", func() bool {
-		return b.count(t, "deployments") == 2
-	})
+	again := b.starbase.serveOnce(t, s)
+	eventually(t, "the new epoch is applied", func() bool { return metric(t, a, "starform_applied_generation") == 2 })
+	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	require.Equal(t, "example.com/web:2", image)
+	passes := metric(t, a, "starform_passes_total")
+	eventually(t, "there are more passes", func() bool { return metric(t, a, "starform_passes_total") >= passes+3 })
+	require.Equal(t, 3, b.count(t, "deployments"), "one answer is no licence to delete")
+	for _, write := range b.writes(t) {
+		require.NotContains(t, write, "delete")
+	}
+	again()
+	eventually(t, "after a second answer its tombstone is applied, too", func() bool { return b.count(t, "deployments") == 2 })
 }
 
 // metric reads a metric of the agent, the sum over its labels.

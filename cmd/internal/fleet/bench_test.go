@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -39,12 +42,11 @@ import (
 // bench is a region: a control plane on a database of its own, a link with faults,
 // and agents in the Kubernetes that all regions share.
 type bench struct {
-	t      testing.TB
-	kube   *kubernetes.Clientset
-	access *rest.Config // of the agents' account
-	name   string       // of the region and of the namespace
-	id     string       // of the region
-	region string       // the path of the region in the admin API
+	t testing.TB
+	cell
+	name   string // of the region and of the namespace
+	id     string // of the region
+	region string // the path of the region in the admin API
 	// source is the database that the replicas run on.
 	source   string
 	balancer *balancer
@@ -54,6 +56,8 @@ type bench struct {
 	token   string
 	logger  *slog.Logger
 	workers []*worker
+	// fault, if set, decides whether the request gets no answer.
+	fault atomic.Pointer[func(*http.Request) bool]
 
 	mu    sync.Mutex
 	store *cluster.Store // the bench's own access to the database
@@ -75,10 +79,17 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-func newBench(tb testing.TB, kube *kubernetes.Clientset, access *rest.Config, name, source string) *bench {
+// cell is the Kubernetes that all regions share.
+type cell struct {
+	kube    *kubernetes.Clientset
+	objects dynamic.Interface
+	access  *rest.Config // of the agents' account
+}
+
+func newBench(tb testing.TB, in cell, name, source string) *bench {
 	tb.Helper()
 	b := &bench{
-		t: tb, kube: kube, access: access, name: name, id: "reg_" + name, region: "regions/reg_" + name, source: source,
+		t: tb, cell: in, name: name, id: "reg_" + name, region: "regions/reg_" + name, source: source,
 		balancer: startBalancer(tb), token: filepath.Join(tb.TempDir(), "token"),
 		logger: slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
@@ -106,9 +117,19 @@ func (b *bench) open(source string) {
 // replica starts one more replica of the control plane.
 func (b *bench) replica() {
 	b.t.Helper()
-	p := startPlane(b.t, b.source, b.logger)
+	p := startPlane(b.t, b.source, b.logger, b.disturbed)
 	b.replicas = append(b.replicas, p)
 	b.balancer.add(p.address)
+}
+
+// disturbed breaks off the connections of requests that a scenario has chosen.
+func (b *bench) disturbed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fault := b.fault.Load(); fault != nil && (*fault)(r) {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // kill ends the oldest replica: its connections break at once.
@@ -187,16 +208,36 @@ func (b *bench) archive(names ...string) {
 }
 
 // stored returns what the database has of the deployment.
-func (b *bench) stored(name string) (found cluster.Resource) {
+func (b *bench) stored(name string) cluster.Resource {
+	b.t.Helper()
+	return b.resource("deployments", name)
+}
+
+func (b *bench) resource(collection, name string) (found cluster.Resource) {
 	b.t.Helper()
 	_, resources, err := b.desired().Resources(b.t.Context(), b.id)
 	require.NoError(b.t, err)
 	for _, r := range resources {
-		if r.Collection == "deployments" && r.Name == name {
+		if r.Collection == collection && r.Name == name {
 			return r
 		}
 	}
 	return found
+}
+
+// policies returns the names of the region's, sorted.
+func (b *bench) policies() (names []string) {
+	b.t.Helper()
+	resource := schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicies"}
+	list, err := b.objects.Resource(resource).Namespace(b.name).List(b.t.Context(), metav1.ListOptions{})
+	require.NoError(b.t, err)
+	for _, p := range list.Items {
+		if p.GetDeletionTimestamp() == nil {
+			names = append(names, p.GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // desired is the bench's own access to what the control plane stores.

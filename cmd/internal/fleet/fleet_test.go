@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	_ "modernc.org/sqlite" // registers its driver
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
@@ -53,12 +53,25 @@ func scenarios() []scenario {
 		{"unknown region", "", unknownRegion},
 		{"region made anew", "", regionAnew},
 		{"state emptied", "", emptied},
+		{"cut list", "", cutList},
+		{"change during list", "", changeDuringList},
+		{"reversed commits", "", reversedCommits},
+		{"below floor", "", belowFloor},
+		{"strays", "", strays},
+		{"kinds", "", kinds},
+		{"refused object", "", refusedObject},
+		{"two agents", "", twoAgents},
+		{"pods change", "", podsChange},
+		{"auth matrix", "", authMatrix},
+		{"idle proxy", "", idleProxy},
+		{"breaker", "", breakers},
+		{"database outage", "postgres", databaseOutage},
 	}
 }
 
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	kube, access := startKubernetes(t)
+	kube := startKubernetes(t)
 	server := pgtest.Start(t, pgtest.Options{Settings: []string{"max_connections=1000"}})
 	databases := []database{
 		{"sqlite", func(tb testing.TB) string { tb.Helper(); return filepath.Join(tb.TempDir(), "trueup.db") }, copyFile},
@@ -76,7 +89,7 @@ func TestFleet(t *testing.T) {
 				t.Run(kind.name+"/"+s.name, func(t *testing.T) {
 					t.Parallel()
 					name := kind.name + "-" + strings.ReplaceAll(s.name, " ", "-")
-					b := newBench(t, kube, access, name, kind.fresh(t))
+					b := newBench(t, kube, name, kind.fresh(t))
 					// Also after a scenario that fails.
 					t.Cleanup(func() {
 						found := b.misjudged()
@@ -104,13 +117,13 @@ func TestFleet(t *testing.T) {
 
 // startKubernetes starts a cluster, and returns access to it as an administrator and
 // as the agents' account.
-func startKubernetes(t *testing.T) (*kubernetes.Clientset, *rest.Config) {
+func startKubernetes(t *testing.T) cell {
 	t.Helper()
 	started := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
 	given, err := os.ReadFile(filepath.Join("..", "krane", "render", "testdata", "cluster.yaml"))
 	require.NoError(t, err)
 	// The pods of all scenarios are on one node.
-	require.NoError(t, started.Apply(t.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "500"`)))
+	require.NoError(t, started.Apply(t.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "2000"`)))
 	_, err = started.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
 	require.NoError(t, err)
 	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
@@ -120,7 +133,9 @@ func startKubernetes(t *testing.T) (*kubernetes.Clientset, *rest.Config) {
 	require.NoError(t, err)
 	kube, err := kubernetes.NewForConfig(started.Config)
 	require.NoError(t, err)
-	return kube, access
+	objects, err := dynamic.NewForConfig(started.Config)
+	require.NoError(t, err)
+	return cell{kube, objects, access}
 }
 
 // copyFile leaves it to SQLite to find what is in the write-ahead log: requests that were

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ type plane struct {
 }
 
 // startPlane starts a replica on the database.
-func startPlane(tb testing.TB, source string, logger *slog.Logger) *plane {
+func startPlane(tb testing.TB, source string, logger *slog.Logger, wrap func(http.Handler) http.Handler) *plane {
 	tb.Helper()
 	database, err := db.Open(tb.Context(), source)
 	require.NoError(tb, err)
@@ -73,7 +74,7 @@ func startPlane(tb testing.TB, source string, logger *slog.Logger) *plane {
 		{Name: "revocation", Starter: p.agents},
 		{Name: "reconciler", Starter: &cluster.Reconciler{Store: regions, Every: time.Second, Settle: 500 * time.Millisecond, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
-			Handler: mux, UnencryptedHTTP2: true, Logger: logger,
+			Handler: wrap(mux), UnencryptedHTTP2: true, Logger: logger,
 			Checks:      []serve.Check{{Name: "database", Func: database.Ping}, {Name: "numbering", Func: logMetrics.Ready}},
 			OnListen:    func(at net.Addr) { address <- at.String() },
 			StopTimeout: time.Millisecond, // it is killed, not stopped
@@ -106,6 +107,8 @@ type balancer struct {
 	replicas []string
 	next     int
 	open     map[net.Conn]string // by the replica that it leads to
+	// idle, if not 0, is how long a connection may carry nothing, in nanoseconds.
+	idle atomic.Int64
 }
 
 func startBalancer(tb testing.TB) *balancer {
@@ -186,6 +189,12 @@ func (b *balancer) forward(client net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
+	var idle *time.Timer
+	if most := time.Duration(b.idle.Load()); most > 0 {
+		idle = time.AfterFunc(most, func() { _ = client.Close() })
+		defer idle.Stop()
+		client, replica = used{client, idle, most}, used{replica, idle, most}
+	}
 	for _, way := range [][2]net.Conn{{client, replica}, {replica, client}} {
 		both.Go(func() {
 			_, _ = io.Copy(way[0], way[1])
@@ -194,4 +203,20 @@ func (b *balancer) forward(client net.Conn) {
 		})
 	}
 	both.Wait()
+}
+
+// used is a connection that puts the end of an idle one off.
+type used struct {
+	net.Conn
+
+	idle *time.Timer
+	most time.Duration
+}
+
+func (u used) Read(p []byte) (int, error) {
+	n, err := u.Conn.Read(p)
+	if n > 0 {
+		u.idle.Reset(u.most)
+	}
+	return n, err
 }

@@ -90,7 +90,7 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 		return err == nil
 	}, within, time.Millisecond)
 	total.Store(page.Head)
-	// Whoever had everything before it could know is woken.
+	// A reader that had everything before is woken.
 	told = h.Begin(change(stormScope, "last", `2`))
 	require.NoError(t, one.Commit(ctx, change(stormScope, "last", `2`)))
 	told.Committed()

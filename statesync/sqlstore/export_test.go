@@ -44,3 +44,10 @@ func Fail(ctx context.Context, s *Store, err error, ago time.Duration) {
 
 // Move has the store note that its queue moves.
 func Move(ctx context.Context, s *Store) { s.moving(ctx, nothingSeen) }
+
+// Sequencing returns the statements of the sequencer: the lock that a batch begins with,
+// and those that look for what waits and move it.
+func Sequencing(s *Store) (lock, waiting, move string) {
+	_ = s.ready()
+	return s.sql.lock, s.sql.waiting, s.sql.move
+}

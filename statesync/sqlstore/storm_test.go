@@ -123,7 +123,7 @@ func (s *storm) run(t *testing.T) {
 		start(t, store)
 	}
 
-	// Every key counts its changes; one more wakes whoever waits.
+	// Every key counts its changes; one more wakes the readers that wait.
 	var sum uint64
 	require.NoError(t, s.db.QueryRowContext(ctx, `SELECT sum(n) FROM state`).Scan(&sum))
 	total.Store(sum + 1)

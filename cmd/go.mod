@@ -81,6 +81,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/seed-9e1ffd66/trueup v0.0.0
 	github.com/seed-9e1ffd66/trueup/statesync/sqlstore v0.0.0
 	github.com/spf13/cobra v1.10.2

@@ -14,7 +14,7 @@ import (
 type Object = map[string]any
 
 // Agent is what the objects of one agent have in common. All fields are
-// required.
+// required but those of the token.
 type Agent struct {
 	// Name is that of the ServiceAccount, the Deployment, its container, and the
 	// value of the label app.kubernetes.io/name.
@@ -22,7 +22,7 @@ type Agent struct {
 	// Namespace is where the agent runs.
 	Namespace string
 	// TokenSecret is the Secret whose key "token" is mounted at TokenDir. It is
-	// made by the operator, and is not among the objects.
+	// made by the operator, and is not among the objects. Empty: it needs none.
 	TokenSecret, TokenDir string
 }
 
@@ -38,8 +38,8 @@ type Workload struct {
 	MemoryLimit string
 }
 
-// Variable is an environment variable.
-type Variable struct{ Name, Value string }
+// Variable is an environment variable: a value, or a field of the pod.
+type Variable struct{ Name, Value, Field string }
 
 const rbac = "rbac.authorization.k8s.io"
 
@@ -47,8 +47,10 @@ const rbac = "rbac.authorization.k8s.io"
 // shows how the Secret is made, and the further lines of comment.
 func (a Agent) YAML(comment []string, objects ...Object) (string, error) {
 	var b strings.Builder
-	b.WriteString("# The token comes from:\n" +
-		"# kubectl create secret generic " + a.TokenSecret + " --namespace " + a.Namespace + " --from-file=token=FILE\n")
+	if a.TokenSecret != "" {
+		b.WriteString("# The token comes from:\n" +
+			"# kubectl create secret generic " + a.TokenSecret + " --namespace " + a.Namespace + " --from-file=token=FILE\n")
+	}
 	for _, line := range comment {
 		b.WriteString("# " + line + "\n")
 	}
@@ -119,10 +121,19 @@ func (a Agent) Deployment(w Workload) Object {
 		env = append(env, Object{"name": "GOMEMLIMIT", "value": strconv.FormatInt(limit.Value()/10*9, 10)})
 	}
 	for _, v := range w.Env {
+		if v.Field != "" {
+			env = append(env, Object{"name": v.Name, "valueFrom": Object{"fieldRef": Object{"fieldPath": v.Field}}})
+			continue
+		}
 		env = append(env, Object{"name": v.Name, "value": v.Value})
 	}
 	probe := func(path string) Object {
 		return Object{"httpGet": Object{"path": path, "port": w.PortName}, "periodSeconds": 10, "timeoutSeconds": 6}
+	}
+	var mounts, volumes []any
+	if a.TokenSecret != "" {
+		mounts = []any{Object{"name": "token", "mountPath": a.TokenDir, "readOnly": true}}
+		volumes = []any{Object{"name": "token", "secret": Object{"secretName": a.TokenSecret}}}
 	}
 	return a.Object("apps/v1", "Deployment", a.Namespace, a.Name, Object{"spec": Object{
 		"replicas": 1,
@@ -145,9 +156,9 @@ func (a Agent) Deployment(w Workload) Object {
 					"securityContext": Object{
 						"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": Object{"drop": []any{"ALL"}},
 					},
-					"volumeMounts": []any{Object{"name": "token", "mountPath": a.TokenDir, "readOnly": true}},
+					"volumeMounts": mounts,
 				}},
-				"volumes": []any{Object{"name": "token", "secret": Object{"secretName": a.TokenSecret}}},
+				"volumes": volumes,
 			},
 		},
 	}})

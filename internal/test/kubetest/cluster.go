@@ -33,6 +33,10 @@ type Options struct {
 	Scheduler bool
 	// Nodes is how many simulated nodes run pods (32 cpu, 256Gi, 110 pods each).
 	Nodes int
+	// Stages are more stages of kwok as YAML documents: what happens to pods on the
+	// simulated nodes. One replaces the standard one of its name. Empty: pods run at
+	// once, and those of Jobs succeed at once.
+	Stages string
 	// GatewayAPI installs the Gateway API's standard CustomResourceDefinitions.
 	GatewayAPI bool
 	// Progress receives the progress of a first build. Nil: os.Stderr.

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
@@ -29,10 +33,14 @@ func (c *Cluster) startControllers() error {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
+	stages, err := c.stages()
+	if err != nil {
+		return err
+	}
 	// Without leases a node is taken for dead after a minute, and the pods on it
 	// are never ready again.
 	if _, err := c.processes.Run(kwok, c.programs.path(kwok), nil,
-		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds", "40", "-c", c.programs.path(kwokStages)); err != nil {
+		"--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds", "40", "-c", stages); err != nil {
 		return err
 	}
 	var nodes strings.Builder
@@ -40,6 +48,36 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		fmt.Fprintf(&nodes, nodeTemplate, i, i)
 	}
 	return c.Apply(ctx, nodes.String())
+}
+
+// stages returns the file with what happens to nodes and pods.
+func (c *Cluster) stages() (path string, err error) {
+	path = c.programs.path(kwokStages)
+	if c.options.Stages == "" {
+		return path, nil
+	}
+	standard, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	named := func(stage string) string {
+		var s struct{ Metadata struct{ Name string } }
+		err = errors.Join(err, yaml.Unmarshal([]byte(stage), &s))
+		return s.Metadata.Name
+	}
+	own := strings.Split(c.options.Stages, "\n---\n")
+	all := slices.Clone(own)
+	for stage := range strings.SplitSeq(string(standard), "\n---\n") {
+		name := named(stage)
+		if !slices.ContainsFunc(own, func(o string) bool { return named(o) == name }) {
+			all = append(all, stage)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("stages: %w", err)
+	}
+	path = filepath.Join(c.Dir, kwokStages)
+	return path, os.WriteFile(path, []byte(strings.Join(all, "\n---\n")), 0o600)
 }
 
 const nodeTemplate = `---

@@ -21,7 +21,7 @@ type AgentJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Spec   AgentJobSpec   `json:"spec"`
+	Spec AgentJobSpec `json:"spec"`
 	// +optional
 	Status AgentJobStatus `json:"status,omitzero"`
 }

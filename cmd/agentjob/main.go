@@ -1,0 +1,106 @@
+// Command agentjob is the agent-run operator: it makes each AgentJob one run of an AI
+// agent, or a recurring one. "agentjob --help" lists its settings.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	_ "time/tzdata" // an image may have no zones
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob/crds"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the flags.
+type options struct {
+	crd, alone                                      bool
+	health, kubeconfig, namespace, access, logLevel string
+	keep                                            time.Duration
+}
+
+func command() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use: "agentjob", Short: "Make each AgentJob one run of an agent, or a recurring one", Args: program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.crd {
+				_, err := c.OutOrStdout().Write(crds.YAML())
+				return err
+			}
+			w, err := o.operator(c.OutOrStdout())
+			if err != nil {
+				return &program.UsageError{Err: err}
+			}
+			return w.Start(c.Context())
+		},
+	}
+	flags := root.Flags()
+	flags.BoolVar(&o.crd, "crd", false, "print the custom resource definitions as YAML, and exit")
+	flags.StringVar(&o.health, "health-addr", cmp.Or(os.Getenv("THURKUBE_HEALTH_ADDR"), "0.0.0.0:8080"), "address of /healthz, /readyz and /metrics (THURKUBE_HEALTH_ADDR)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
+	flags.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), agentjob.Namespace), "namespace of the Lease (POD_NAMESPACE)")
+	flags.BoolVar(&o.alone, "no-leader-election", false, "work without a Lease: only one replica may run then")
+	flags.StringVar(&o.access, "cluster-access-namespaces", "labelled", "where jobs may have rights in the whole cluster: labelled (namespaces with thurkube.thurbeen.eu/allow-cluster-access=true) or all")
+	flags.StringVar(&o.logLevel, "log-level", os.Getenv("RUST_LOG"), "trace, debug, info, warn, error or off, or a list of target=level (RUST_LOG); default info")
+	flags.DurationVar(&o.keep, "keep-finished", 24*time.Hour, "how long finished Jobs stay")
+	root.AddCommand(program.VersionCommand(), manifestsCommand())
+	return root
+}
+
+func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
+	level, unknown := logLevel(o.logLevel)
+	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
+	if unknown != "" {
+		logger.Warn("log level unknown, info is used", slog.String("level", unknown))
+	}
+	if o.access != "labelled" && o.access != "all" {
+		return nil, fmt.Errorf("--cluster-access-namespaces: is %q, must be labelled or all", o.access)
+	}
+	if o.keep <= 0 {
+		return nil, fmt.Errorf("--keep-finished: is %s, must be more than 0s", o.keep)
+	}
+	config, err := kubeaccess.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname() // only a name for people
+	return &agentjob.Operator{
+		Kubernetes: config, Namespace: o.namespace, Alone: o.alone, Address: o.health, AccessEverywhere: o.access == "all",
+		KeepFinished: o.keep, Instance: cmp.Or(os.Getenv("POD_NAME"), host, "thurkube"), Logger: logger,
+	}, nil
+}
+
+func manifestsCommand() *cobra.Command {
+	var m agentjob.Manifests
+	c := &cobra.Command{
+		Use: "manifests", Short: "Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", Args: program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			yaml, err := m.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
+			return err
+		},
+	}
+	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/agentjob:latest", "container image")
+	return c
+}

@@ -1,0 +1,263 @@
+package agentjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	clientmetadata "k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// Workers is how many jobs are worked on at a time.
+const workers = 8
+
+// atRest is the time between passes that nothing asks for. They send no request.
+const atRest = 5 * time.Minute
+
+// operator is the work of the process while it holds the Lease.
+type operator struct {
+	client  dynamic.Interface
+	events  *recorder
+	logger  *slog.Logger
+	limits  limits
+	now     func() time.Time
+	live    *apply.Live
+	applier *apply.Applier
+
+	jobs     kube.Controller[*v1alpha1.AgentJob]
+	runs     kube.Controller[*batchv1.Job]
+	crons    kube.Controller[*batchv1.CronJob]
+	pods     kube.Controller[*corev1.Pod]
+	secrets  secretKeys
+	claims   claimSizes
+	finalize kube.Finalizer
+	status   kube.Status[*v1alpha1.AgentJob]
+}
+
+// limits are what the administrators of the cluster allow.
+type limits struct {
+	// everywhere lets jobs of all namespaces have rights in the whole cluster, not only
+	// those of labelled ones.
+	everywhere bool
+	// keep is how long a finished Job stays.
+	keep time.Duration
+}
+
+var (
+	runsResource  = batchv1.SchemeGroupVersion.WithResource("jobs")     //nolint:gochecknoglobals // constant
+	cronsResource = batchv1.SchemeGroupVersion.WithResource("cronjobs") //nolint:gochecknoglobals // constant
+	podsResource  = corev1.SchemeGroupVersion.WithResource("pods")      //nolint:gochecknoglobals // constant
+)
+
+// kinds are those of the children.
+func kinds() map[schema.GroupVersionKind]meta.RESTScope {
+	rbac := schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+	return map[schema.GroupVersionKind]meta.RESTScope{
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):                    meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"):               meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):        meta.RESTScopeNamespace,
+		batchv1.SchemeGroupVersion.WithKind("Job"):                         meta.RESTScopeNamespace,
+		batchv1.SchemeGroupVersion.WithKind("CronJob"):                     meta.RESTScopeNamespace,
+		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}: meta.RESTScopeNamespace,
+		rbac.WithKind("Role"):                                              meta.RESTScopeNamespace,
+		rbac.WithKind("RoleBinding"):                                       meta.RESTScopeNamespace,
+		rbac.WithKind("ClusterRole"):                                       meta.RESTScopeRoot,
+		rbac.WithKind("ClusterRoleBinding"):                                meta.RESTScopeRoot,
+	}
+}
+
+func newOperator(config *rest.Config, o Operator) (*operator, error) {
+	client, failed := dynamic.NewForConfig(config)
+	metadataClient, err := clientmetadata.NewForConfig(config)
+	if err = errors.Join(failed, err); err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	w := &operator{
+		client: client, logger: o.Logger, now: time.Now,
+		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep()},
+		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
+	}
+	w.secrets.client, w.claims.client = client, client
+	w.jobs.Client, w.jobs.Metadata, w.jobs.Logger, w.jobs.Workers = client, metadataClient, o.Logger, workers
+	w.jobs.Kind.Resource, w.jobs.IgnoreStatus = resourceOf(jobsPlural), true
+	w.jobs.Reconcile = w.reconcile
+	w.jobs.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: atRest, Jitter: 0.2}
+	w.jobs.References, w.jobs.ReferencesOf = referencesOf, secretsOf
+	for _, plural := range []string{runtimesPlural, authsPlural, rolesPlural, skillsPlural, serversPlural, repositoriesPlural, accessesPlural} {
+		w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: resourceOf(plural), Whole: true})
+	}
+	w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: secretsResource}, kube.Kind{Resource: namespacesResource})
+	resource := resourceOf(jobsPlural)
+	w.finalize = kube.Finalizer{Client: client, Resource: resource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.jobs.Wrote}
+	w.status = kube.Status[*v1alpha1.AgentJob]{Client: client, Resource: resource, OnWrite: w.jobs.Wrote}
+	w.watchRuns(o.Logger)
+
+	mapper := meta.NewDefaultRESTMapper(nil)
+	wake := func(child apply.Observed) { w.jobs.AddUID(types.UID(child.Part)) }
+	w.live = &apply.Live{Client: metadataClient, Mapper: mapper, Owner: owner(), OnChange: wake, OnDrift: wake, Logger: o.Logger}
+	for kind, scope := range kinds() {
+		mapper.Add(kind, scope)
+		w.live.Kinds = append(w.live.Kinds, kind)
+	}
+	w.applier = &apply.Applier{Live: w.live}
+	return w, nil
+}
+
+// watchRuns sees to the status of runs: of Jobs, CronJobs and pods, of which package
+// apply keeps the metadata alone. What is made for a job carries its UID.
+func (w *operator) watchRuns(logger *slog.Logger) {
+	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
+	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, LabelSelector: ours}
+	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
+	w.runs.Reconcile = func(_ context.Context, key types.NamespacedName, job *batchv1.Job) (reconcile.Result, error) {
+		if job != nil {
+			w.wake(job)
+		}
+		return reconcile.Result{}, nil
+	}
+	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, LabelSelector: ours}
+	w.crons.Reconcile = func(_ context.Context, _ types.NamespacedName, cron *batchv1.CronJob) (reconcile.Result, error) {
+		if cron != nil {
+			w.wake(cron)
+		}
+		return reconcile.Result{}, nil
+	}
+	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, LabelSelector: ours}
+	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
+	w.pods.Reconcile = func(_ context.Context, _ types.NamespacedName, pod *corev1.Pod) (reconcile.Result, error) {
+		if pod != nil {
+			w.wake(pod)
+		}
+		return reconcile.Result{}, nil
+	}
+}
+
+func (w *operator) wake(of metav1.Object) {
+	w.jobs.AddUID(types.UID(of.GetLabels()[v1alpha1.LabelOwner]))
+}
+
+// ownedBy is the AgentJob that an object was made for.
+func ownedBy(o metav1.Object) kube.Reference {
+	return kube.Reference{Resource: resourceOf(jobsPlural), Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelJob]}
+}
+
+// runOf is the Job of a pod.
+func runOf(pod *corev1.Pod) kube.Reference {
+	return kube.Reference{Resource: runsResource, Namespace: pod.Namespace, Name: pod.Labels[batchv1.JobNameLabel]}
+}
+
+// secretsOf returns the Secrets that an object names which a job refers to.
+func secretsOf(from kube.Reference, o *unstructured.Unstructured) (found []kube.Reference) {
+	add := func(keys ...v1alpha1.SecretKey) {
+		for _, key := range keys {
+			if key.Name != "" {
+				found = append(found, secretReference(from.Namespace, key))
+			}
+		}
+	}
+	switch from.Resource.Resource {
+	case authsPlural:
+		var auth v1alpha1.AgentAuth
+		if into(o.Object, &auth) == nil {
+			add(auth.Spec.SecretRef)
+		}
+	case repositoriesPlural:
+		var repository v1alpha1.Repository
+		if into(o.Object, &repository) == nil && repository.Spec.TokenSecretRef != nil {
+			add(*repository.Spec.TokenSecretRef)
+		}
+	case serversPlural:
+		var server v1alpha1.McpServer
+		if into(o.Object, &server) == nil {
+			if server.Spec.HeadersSecretRef != nil {
+				add(*server.Spec.HeadersSecretRef)
+			}
+			add(envSecrets(server.Spec.Env, nil)...)
+		}
+	}
+	return found
+}
+
+// start works until ctx ends.
+func (w *operator) start(ctx context.Context) error {
+	group := &reconcile.Group{Members: []reconcile.Member{
+		{Name: "live view", Starter: w.live},
+		{Name: "runs", Starter: &w.runs},
+		{Name: "schedules", Starter: &w.crons},
+		{Name: "pods", Starter: &w.pods},
+		{Name: "jobs", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			// A run is started only when all that was started before is seen.
+			if err := w.settled(ctx); err != nil {
+				return nil //nolint:nilerr // ctx has ended
+			}
+			return w.jobs.Start(ctx)
+		})},
+	}}
+	return group.Start(ctx)
+}
+
+// settled waits until the views of all children are complete.
+func (w *operator) settled(ctx context.Context) error {
+	if err := w.live.WaitSynced(ctx); err != nil {
+		return err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if w.viewed() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *operator) viewed() bool {
+	for _, synced := range []func() (bool, error){w.runs.Synced, w.crons.Synced, w.pods.Synced} {
+		if ok, _ := synced(); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// ready returns an error until all views are complete for the first time.
+func (w *operator) ready() error {
+	if ok, err := w.jobs.Synced(); !ok {
+		return errors.Join(errors.New("not everything is seen yet"), err)
+	}
+	return nil
+}
+
+// ignored are the fields that are stated once: what is immutable, and the size of a
+// volume, which people may grow.
+func ignored() diff.Ignore {
+	ignore, err := diff.NewIgnore(
+		diff.Rule{Kind: "PersistentVolumeClaim", Paths: []string{".spec"}},
+		diff.Rule{Kind: "Job.batch", Paths: []string{".spec"}},
+	)
+	if err != nil {
+		panic(err) // the rules are constant
+	}
+	return ignore
+}

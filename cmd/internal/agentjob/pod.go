@@ -1,0 +1,123 @@
+package agentjob
+
+import (
+	"slices"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+)
+
+// Where the pod of a run has things.
+const (
+	home        = "/home/agent"
+	tokensPath  = "/var/run/thurkube/repos"
+	headersPath = "/var/run/thurkube/mcp"
+	tokenFile   = "token"
+	headersFile = "headers.json"
+	user        = int64(65532)
+	// scratch bounds what a run writes to /tmp and to its home.
+	scratch = "1Gi"
+)
+
+// podTemplate is that of Jobs and CronJobs.
+func (p *plan) podTemplate() object {
+	volumes, mounts := p.volumes()
+	container := object{
+		"name": "agent", "image": p.runtime.Spec.Image, "env": p.variables(), "volumeMounts": mounts,
+		"securityContext": object{
+			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
+			"capabilities": object{"drop": []any{"ALL"}},
+		},
+	}
+	if command := p.runtime.Spec.Command; len(command) > 0 {
+		container["command"] = list(command)
+	}
+	if from := p.job.Spec.EnvFrom; len(from) > 0 {
+		sources := make([]any, len(from))
+		for i := range from {
+			sources[i] = toObject(&from[i])
+		}
+		container["envFrom"] = sources
+	}
+	if resources := toObject(&p.job.Spec.Resources); len(resources) > 0 {
+		container["resources"] = resources
+	}
+	return object{
+		"metadata": object{"labels": labels(p.job), "annotations": object{
+			v1alpha1.AnnotationConfigHash: p.configHash, v1alpha1.AnnotationRunHash: p.want().hash,
+		}},
+		"spec": object{
+			"restartPolicy": "Never", "serviceAccountName": accountName(p.job.Name),
+			"automountServiceAccountToken": p.access != nil, "enableServiceLinks": false,
+			"activeDeadlineSeconds": p.job.Spec.TimeoutSeconds,
+			"securityContext": object{
+				"runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
+				"seccompProfile": object{"type": "RuntimeDefault"},
+			},
+			"containers": []any{container}, "volumes": volumes,
+		},
+	}
+}
+
+// variables are those of people, the token, and HOME.
+func (p *plan) variables() []any {
+	all := []any{}
+	env := p.env()
+	for i := range env {
+		all = append(all, toObject(&env[i]))
+	}
+	return append(all,
+		object{"name": p.runtime.Spec.AuthEnvVar, "valueFrom": object{"secretKeyRef": object{
+			"name": string(p.auth.Spec.SecretRef.Name), "key": p.auth.Spec.SecretRef.Key,
+		}}},
+		object{"name": "HOME", "value": home})
+}
+
+// volumes are the config, scratch, the claim, and the Secrets that are files.
+func (p *plan) volumes() (volumes, mounts []any) {
+	add := func(name, path string, readOnly bool, source object) {
+		source["name"] = name
+		volumes = append(volumes, source)
+		mount := object{"name": name, "mountPath": path}
+		if readOnly {
+			mount["readOnly"] = true
+		}
+		mounts = append(mounts, mount)
+	}
+	add("config", string(p.runtime.Spec.ConfigPath), true, object{"configMap": object{"name": configName(p.job.Name, p.configHash)}})
+	add("tmp", "/tmp", false, object{"emptyDir": object{"sizeLimit": scratch}})
+	add("home", home, false, object{"emptyDir": object{"sizeLimit": scratch}})
+	if p.job.Spec.Persist {
+		add("data", string(p.runtime.Spec.PersistPath), false, object{"persistentVolumeClaim": object{"claimName": claimName(p.job.Name)}})
+	}
+	var tokens, headers []any
+	for _, repository := range p.repositories {
+		if ref := repository.Spec.TokenSecretRef; ref != nil {
+			tokens = append(tokens, projected(*ref, repository.Name+"/"+tokenFile))
+		}
+	}
+	for _, server := range p.servers {
+		if ref := server.Spec.HeadersSecretRef; ref != nil {
+			headers = append(headers, projected(*ref, server.Name+"/"+headersFile))
+		}
+	}
+	if len(tokens) > 0 {
+		add("repos", tokensPath, true, object{"projected": object{"sources": tokens}})
+	}
+	if len(headers) > 0 {
+		add("mcp", headersPath, true, object{"projected": object{"sources": headers}})
+	}
+	return volumes, mounts
+}
+
+// projected is one key of a Secret as a file.
+func projected(key v1alpha1.SecretKey, path string) object {
+	return object{"secret": object{"name": string(key.Name), "items": []any{object{"key": key.Key, "path": path}}}}
+}
+
+func list(texts []string) []any {
+	all := make([]any, 0, len(texts))
+	for text := range slices.Values(texts) {
+		all = append(all, text)
+	}
+	return all
+}

@@ -1,0 +1,345 @@
+package agentjob
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// pass is one for one job.
+type pass struct {
+	*operator
+
+	job      *v1alpha1.AgentJob
+	plan     *plan            // nil while the references are broken
+	cron     *batchv1.CronJob // as it is, nil: none
+	runs     []*batchv1.Job   // of the job itself and of its CronJob
+	decision decision
+	problem  problem
+	again    time.Duration
+}
+
+// reconcile does one pass for one job.
+func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job *v1alpha1.AgentJob) (reconcile.Result, error) {
+	if job == nil {
+		return reconcile.Result{}, nil // everything went before the finalizer
+	}
+	alive, result, err := w.finalize.Finalize(ctx, job, func(ctx context.Context) (bool, error) { return w.teardown(ctx, job) })
+	if !alive || err != nil {
+		return result, err
+	}
+	p := &pass{operator: w, job: job}
+	if err := p.observe(key); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := errors.Join(p.converge(ctx), p.report(ctx)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.requeue()}, nil
+}
+
+// observe reads what runs.
+func (p *pass) observe(key types.NamespacedName) error {
+	var failed []error
+	for _, name := range p.operator.runs.Users(kube.Reference{Resource: resourceOf(jobsPlural), Namespace: key.Namespace, Name: key.Name}) {
+		run, err := p.operator.runs.Get(name)
+		if err == nil && run.Labels[v1alpha1.LabelOwner] == string(p.job.UID) {
+			p.runs = append(p.runs, run)
+		} else if err != nil && !errors.Is(err, kube.ErrAbsent) {
+			failed = append(failed, err)
+		}
+	}
+	cron, err := p.crons.Get(key)
+	switch {
+	case err == nil && cron.Labels[v1alpha1.LabelOwner] == string(p.job.UID):
+		p.cron = cron
+	case err != nil && !errors.Is(err, kube.ErrAbsent):
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// converge does the steps in their order. The error is a transient one.
+func (p *pass) converge(ctx context.Context) error {
+	r, err := resolve(p.job, cached{ctx, p.operator})
+	if err == nil {
+		p.plan, err = newPlan(r)
+	}
+	if p.problem.take(err) {
+		return errors.Join(p.hold(ctx), p.run(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.children(ctx); err != nil {
+		return errors.Join(err, p.run(ctx))
+	}
+	return p.run(ctx)
+}
+
+// hold lets the CronJob start no more runs while something is missing.
+func (p *pass) hold(ctx context.Context) error {
+	if p.cron == nil || p.cron.Spec.Suspend != nil && *p.cron.Spec.Suspend {
+		return nil
+	}
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"suspend":true}}`, p.cron.UID)
+	o, err := p.client.Resource(cronsResource).Namespace(p.job.Namespace).
+		Patch(ctx, p.cron.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err == nil {
+		p.crons.Wrote(o)
+	}
+	return err
+}
+
+// children makes everything but the Job of a run, and deletes what is no longer wanted.
+func (p *pass) children(ctx context.Context) error {
+	objects := p.plan.base()
+	scheduled := p.job.Spec.Schedule != ""
+	if denied := p.denied(); denied != nil {
+		p.problem = *denied
+		objects = slices.DeleteFunc(objects, isRights)
+	}
+	if scheduled {
+		objects = append(objects, p.plan.cron(p.job.Spec.Suspend || p.problem.reason != ""))
+	}
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.job.UID), Ignore: ignored()})
+	if err != nil {
+		p.problem = problem{reason: reasonInvalid, message: err.Error()}
+		return nil
+	}
+	report, err := p.applier.Apply(ctx, set)
+	if ctx.Err() != nil {
+		return err
+	}
+	transient := p.problem.judge(report.Results)
+	_, pruneErr := p.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, Keep: p.keeps, Limit: apply.Limit{Off: true}})
+	if transient == nil && p.problem.reason == "" && p.job.Spec.Persist {
+		if err := p.claims.grow(ctx, p.job); !p.problem.take(err) {
+			transient = err
+		}
+	}
+	return errors.Join(transient, pruneErr)
+}
+
+func isRights(o *unstructured.Unstructured) bool {
+	return o.GroupVersionKind().Group == "rbac.authorization.k8s.io"
+}
+
+// denied returns why a job may not have its rights, nil if it may.
+func (p *pass) denied() *problem {
+	if p.plan.access == nil || p.job.Spec.Access == v1alpha1.NamespaceScope || p.limits.everywhere {
+		return nil
+	}
+	namespace, err := p.jobs.Lookup(kube.Reference{Resource: namespacesResource, Name: p.job.Namespace})
+	if err == nil && namespace.GetLabels()[v1alpha1.LabelAllowAccess] == "true" {
+		return nil
+	}
+	return &problem{reason: reasonDenied, message: fmt.Sprintf("namespace %s has no label %s=true; set access: Namespace, or ask an administrator of the cluster", p.job.Namespace, v1alpha1.LabelAllowAccess)}
+}
+
+// keeps protects what a run uses that is under way, and the Jobs, which go by decision.
+func (p *pass) keeps(o apply.Observed) bool {
+	switch o.ID.Kind {
+	case "Job":
+		return true
+	case "ConfigMap":
+		return slices.ContainsFunc(p.runs, func(run *batchv1.Job) bool {
+			return underWay(run) && o.ID.Name == configName(p.job.Name, run.Annotations[v1alpha1.AnnotationConfigHash])
+		})
+	case "PersistentVolumeClaim", "ServiceAccount", "NetworkPolicy":
+		return slices.ContainsFunc(p.runs, underWay)
+	default:
+		return false
+	}
+}
+
+func underWay(run *batchv1.Job) bool {
+	return condition(run, batchv1.JobComplete) == nil && condition(run, batchv1.JobFailed) == nil
+}
+
+// run decides about the run, records first, and then does it.
+func (p *pass) run(ctx context.Context) error {
+	f := facts{
+		ready: p.plan != nil && p.problem.reason == "", scheduled: p.job.Spec.Schedule != "", suspended: p.job.Spec.Suspend,
+		onChange: p.job.Spec.OnChange, last: p.job.Status.LastRun, now: p.now(), keep: p.limits.keep,
+	}
+	if p.plan != nil {
+		f.want = p.plan.want()
+	}
+	for _, run := range p.runs {
+		if controller := metav1.GetControllerOf(run); controller == nil || controller.UID != p.job.UID {
+			continue // of the CronJob
+		}
+		f.jobs = append(f.jobs, observe(run, p.podsOf(run), f.last))
+	}
+	d := decide(f)
+	p.decision, p.again = d, d.after
+	if err := p.record(ctx, d.last); err != nil {
+		return err
+	}
+	if err := errors.Join(p.release(ctx, d.release), p.remove(ctx, d.remove)); err != nil {
+		return err
+	}
+	if d.start {
+		return p.begin(ctx, f)
+	}
+	return nil
+}
+
+func (p *pass) podsOf(run *batchv1.Job) (pods []*corev1.Pod) {
+	for _, key := range p.pods.Users(kube.Reference{Resource: runsResource, Namespace: run.Namespace, Name: run.Name}) {
+		if pod, err := p.pods.Get(key); err == nil && metav1.IsControlledBy(pod, run) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// record writes the last run to the status, if it is another.
+func (p *pass) record(ctx context.Context, last *v1alpha1.Run) error {
+	if equality.Semantic.DeepEqual(last, p.job.Status.LastRun) {
+		return nil
+	}
+	uid := p.job.UID
+	if err := p.status.Update(ctx, p.job, func(job *v1alpha1.AgentJob) {
+		if job.UID == uid {
+			job.Status.LastRun = last
+		}
+	}); err != nil {
+		return fmt.Errorf("record the run: %w", err)
+	}
+	if !equality.Semantic.DeepEqual(last, p.job.Status.LastRun) {
+		return errors.New("record the run: the job has changed meanwhile")
+	}
+	return nil
+}
+
+// release takes the finalizer from Jobs whose outcome is recorded.
+func (p *pass) release(ctx context.Context, names []string) error {
+	var failed []error
+	for _, run := range p.runs {
+		if !slices.Contains(names, run.Name) {
+			continue
+		}
+		failed = append(failed, p.operator.release(ctx, run))
+	}
+	return errors.Join(failed...)
+}
+
+// release takes our finalizer, and no other, from a Job.
+func (w *operator) release(ctx context.Context, run *batchv1.Job) error {
+	left := slices.DeleteFunc(slices.Clone(run.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer })
+	if len(left) == len(run.Finalizers) {
+		return nil
+	}
+	patch, err := json.Marshal(object{"metadata": object{"uid": run.UID, "resourceVersion": run.ResourceVersion, "finalizers": left}})
+	if err != nil {
+		return err
+	}
+	_, err = w.client.Resource(runsResource).Namespace(run.Namespace).
+		Patch(ctx, run.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("release Job %s: %w", run.Name, err)
+	}
+	return nil
+}
+
+// remove deletes Jobs with their pods: a Job is there until these are gone.
+func (p *pass) remove(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	ids := make([]apply.ID, len(names))
+	for i, name := range names {
+		ids[i] = apply.ID{Group: "batch", Kind: "Job", Namespace: p.job.Namespace, Name: name}
+	}
+	_, err := p.applier.Delete(ctx, ids, apply.DeleteOptions{Limit: apply.Limit{Off: true}, Propagation: metav1.DeletePropagationForeground})
+	return err
+}
+
+// begin starts the run, if the job as the server has it still asks for it.
+func (p *pass) begin(ctx context.Context, f facts) error {
+	o, err := p.client.Resource(resourceOf(jobsPlural)).Namespace(p.job.Namespace).Get(ctx, p.job.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the job before its run: %w", err)
+	}
+	var now v1alpha1.AgentJob
+	if err := into(o.Object, &now); err != nil {
+		return err
+	}
+	if now.UID != p.job.UID || now.DeletionTimestamp != nil || now.Generation != p.job.Generation ||
+		now.Annotations[v1alpha1.AnnotationRerun] != f.want.rerun || !equality.Semantic.DeepEqual(now.Status.LastRun, p.job.Status.LastRun) {
+		p.jobs.Wrote(&now) // a pass follows that sees it
+		return nil
+	}
+	run := p.plan.run(f.want)
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: ignored()})
+	if err != nil {
+		p.problem = problem{reason: reasonInvalid, message: err.Error()}
+		return nil
+	}
+	report, err := p.applier.Apply(ctx, set)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
+		return err
+	}
+	made, err := p.live.Get(id(run))
+	if err != nil {
+		return fmt.Errorf("the Job of the run: %w", err)
+	}
+	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
+}
+
+// requeue returns when to look again without an event.
+func (p *pass) requeue() time.Duration {
+	if p.again > 0 {
+		return min(p.again, atRest)
+	}
+	return atRest
+}
+
+// teardown deletes what was made for a job. It is over when nothing is seen any more:
+// rights above all.
+func (w *operator) teardown(ctx context.Context, job *v1alpha1.AgentJob) (gone bool, err error) {
+	p := &pass{operator: w, job: job}
+	if err := p.observe(kube.KeyOf(job)); err != nil {
+		return false, err
+	}
+	left, err := w.applier.DeletePart(ctx, string(job.UID), apply.DeleteOptions{Limit: apply.Limit{Off: true}})
+	var failed []error
+	for _, run := range p.runs {
+		failed = append(failed, w.release(ctx, run))
+	}
+	if err := errors.Join(append(failed, err)...); err != nil {
+		return false, errors.Join(err, p.stuck(ctx, err))
+	}
+	if left.Remaining > 0 || len(left.Results) > 0 {
+		return false, nil
+	}
+	w.claims.forget(job.UID)
+	return true, nil
+}

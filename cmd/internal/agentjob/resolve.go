@@ -1,0 +1,230 @@
+package agentjob
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// errInvalid is a spec that is wrong in a way that admission does not see. Only a change
+// cures it.
+var errInvalid = errors.New("invalid")
+
+// The kinds that AgentJobs refer to.
+func resourceOf(plural string) schema.GroupVersionResource {
+	return v1alpha1.GroupVersion().WithResource(plural)
+}
+
+const (
+	jobsPlural         = "agentjobs"
+	runtimesPlural     = "agentruntimes"
+	authsPlural        = "agentauths"
+	rolesPlural        = "agentroles"
+	skillsPlural       = "agentskills"
+	serversPlural      = "mcpservers"
+	repositoriesPlural = "repositories"
+	accessesPlural     = "clusteraccesses"
+)
+
+var (
+	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")    //nolint:gochecknoglobals // constant
+	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces") //nolint:gochecknoglobals // constant
+)
+
+// resolved is a job with everything that it refers to.
+type resolved struct {
+	job          *v1alpha1.AgentJob
+	runtime      *v1alpha1.AgentRuntime
+	auth         *v1alpha1.AgentAuth
+	role         *v1alpha1.AgentRole
+	skill        *v1alpha1.AgentSkill    // nil: none
+	access       *v1alpha1.ClusterAccess // nil: none
+	servers      []*v1alpha1.McpServer
+	repositories []*v1alpha1.Repository
+}
+
+// referencesOf returns the objects that a job names itself. Those name Secrets in turn.
+func referencesOf(job *v1alpha1.AgentJob) []kube.Reference {
+	spec := &job.Spec
+	found := []kube.Reference{{Resource: namespacesResource, Name: job.Namespace}}
+	add := func(plural string, names ...v1alpha1.Name) {
+		for _, name := range names {
+			if name != "" {
+				found = append(found, kube.Reference{Resource: resourceOf(plural), Namespace: job.Namespace, Name: string(name)})
+			}
+		}
+	}
+	add(runtimesPlural, spec.RuntimeRef)
+	add(authsPlural, spec.AuthRef)
+	add(rolesPlural, spec.RoleRef)
+	add(skillsPlural, spec.SkillRef)
+	add(accessesPlural, spec.ClusterAccessRef)
+	add(serversPlural, spec.McpServerRefs...)
+	add(repositoriesPlural, spec.RepositoryRefs...)
+	for _, key := range envSecrets(spec.Env, spec.EnvFrom) {
+		found = append(found, secretReference(job.Namespace, key))
+	}
+	return found
+}
+
+func secretReference(namespace string, key v1alpha1.SecretKey) kube.Reference {
+	return kube.Reference{Resource: secretsResource, Namespace: namespace, Name: string(key.Name)}
+}
+
+// envSecrets returns the Secret keys without which no pod starts; a key that is empty
+// stands for the Secret.
+func envSecrets(env []corev1.EnvVar, from []corev1.EnvFromSource) (keys []v1alpha1.SecretKey) {
+	optional := func(o *bool) bool { return o != nil && *o }
+	for _, e := range env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !optional(e.ValueFrom.SecretKeyRef.Optional) {
+			keys = append(keys, v1alpha1.SecretKey{Name: v1alpha1.Name(e.ValueFrom.SecretKeyRef.Name), Key: e.ValueFrom.SecretKeyRef.Key})
+		}
+	}
+	for _, f := range from {
+		if f.SecretRef != nil && !optional(f.SecretRef.Optional) {
+			keys = append(keys, v1alpha1.SecretKey{Name: v1alpha1.Name(f.SecretRef.Name)})
+		}
+	}
+	return keys
+}
+
+// env returns the variables of people: those of the job and of its servers.
+func (r *resolved) env() []corev1.EnvVar {
+	all := slices.Clone(r.job.Spec.Env)
+	for _, s := range r.servers {
+		all = append(all, s.Spec.Env...)
+	}
+	return all
+}
+
+// secrets returns the Secret keys that a run needs.
+func (r *resolved) secrets() []v1alpha1.SecretKey {
+	keys := []v1alpha1.SecretKey{r.auth.Spec.SecretRef}
+	for _, repository := range r.repositories {
+		if repository.Spec.TokenSecretRef != nil {
+			keys = append(keys, *repository.Spec.TokenSecretRef)
+		}
+	}
+	for _, server := range r.servers {
+		if server.Spec.HeadersSecretRef != nil {
+			keys = append(keys, *server.Spec.HeadersSecretRef)
+		}
+	}
+	return append(keys, envSecrets(r.env(), r.job.Spec.EnvFrom)...)
+}
+
+// brokenError names each reference that leads nowhere.
+type brokenError struct{ broken []string }
+
+func (e *brokenError) Error() string { return strings.Join(e.broken, "; ") }
+
+// source is where references are looked up.
+type source interface {
+	// lookup reads an object into what a pointer points to. It returns kube.ErrAbsent
+	// for one that does not exist.
+	lookup(at kube.Reference, into any) error
+	// keys returns the keys of a Secret. It returns kube.ErrAbsent as lookup does.
+	keys(namespace, name string) (map[string]bool, error)
+}
+
+// resolve reads everything that the job refers to. The error is a *brokenError that
+// names all broken references at once, or that of a request.
+func resolve(job *v1alpha1.AgentJob, from source) (*resolved, error) {
+	r, spec := &resolved{job: job}, &job.Spec
+	broken := &brokenError{}
+	var failed []error
+	note := func(what string, err error) {
+		if errors.Is(err, kube.ErrAbsent) {
+			broken.broken = append(broken.broken, what+": NotFound")
+		} else if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	read := func(kind, plural string, name v1alpha1.Name, into any) {
+		note(fmt.Sprintf("%s %q", kind, name), from.lookup(kube.Reference{Resource: resourceOf(plural), Namespace: job.Namespace, Name: string(name)}, into))
+	}
+	r.runtime, r.auth, r.role = &v1alpha1.AgentRuntime{}, &v1alpha1.AgentAuth{}, &v1alpha1.AgentRole{}
+	read("AgentRuntime", runtimesPlural, spec.RuntimeRef, r.runtime)
+	read("AgentAuth", authsPlural, spec.AuthRef, r.auth)
+	read("AgentRole", rolesPlural, spec.RoleRef, r.role)
+	if spec.SkillRef != "" {
+		r.skill = &v1alpha1.AgentSkill{}
+		read("AgentSkill", skillsPlural, spec.SkillRef, r.skill)
+	}
+	if spec.ClusterAccessRef != "" {
+		r.access = &v1alpha1.ClusterAccess{}
+		read("ClusterAccess", accessesPlural, spec.ClusterAccessRef, r.access)
+	}
+	for _, name := range spec.McpServerRefs {
+		server := &v1alpha1.McpServer{}
+		read("McpServer", serversPlural, name, server)
+		r.servers = append(r.servers, server)
+	}
+	for _, name := range spec.RepositoryRefs {
+		repository := &v1alpha1.Repository{}
+		read("Repository", repositoriesPlural, name, repository)
+		r.repositories = append(r.repositories, repository)
+	}
+	seen := map[v1alpha1.SecretKey]bool{}
+	for _, key := range r.secrets() {
+		if key.Name == "" || seen[key] {
+			continue // of a reference that is broken itself
+		}
+		seen[key] = true
+		keys, err := from.keys(job.Namespace, string(key.Name))
+		what := fmt.Sprintf("Secret %q", key.Name)
+		if note(what, err); err == nil && key.Key != "" && !keys[key.Key] {
+			broken.broken = append(broken.broken, fmt.Sprintf("%s, key %q: KeyMissing", what, key.Key))
+		}
+	}
+	if len(failed) > 0 {
+		return nil, errors.Join(failed...)
+	}
+	if len(broken.broken) > 0 {
+		return nil, broken
+	}
+	return r, r.valid()
+}
+
+// valid checks what admission cannot see.
+func (r *resolved) valid() error {
+	seen := map[string]string{"HOME": "the operator", r.runtime.Spec.AuthEnvVar: "authEnvVar of AgentRuntime " + r.runtime.Name}
+	check := func(by string, env []corev1.EnvVar) error {
+		for _, e := range env {
+			if other, taken := seen[e.Name]; taken {
+				return fmt.Errorf("%w: %s: the variable %s is set by %s, too", errInvalid, by, e.Name, other)
+			}
+			seen[e.Name] = by
+		}
+		return nil
+	}
+	err := check("spec.env", r.job.Spec.Env)
+	for _, s := range r.servers {
+		err = errors.Join(err, check("env of McpServer "+s.Name, s.Spec.Env))
+	}
+	if r.job.Spec.Schedule == "" || err != nil {
+		return err
+	}
+	if _, parseErr := cron.ParseStandard(r.job.Spec.Schedule); parseErr != nil {
+		return fmt.Errorf("%w: spec.schedule: is %q: %w", errInvalid, r.job.Spec.Schedule, parseErr)
+	}
+	if _, zoneErr := time.LoadLocation(r.job.Spec.Timezone); zoneErr != nil {
+		return fmt.Errorf("%w: spec.timezone: %w", errInvalid, zoneErr)
+	}
+	return nil
+}
+
+// into decodes an object that was looked up.
+func into(object map[string]any, target any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, target)
+}

@@ -1,0 +1,272 @@
+package agentjob_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob"
+)
+
+// TestScenarios runs the operator, with its own rights, on a Kubernetes whose
+// controllers run its Jobs on simulated nodes.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	c.start(t, nil)
+	t.Run("all", func(t *testing.T) {
+		for name, scenario := range map[string]func(*bench){
+			"one-shot":          oneShot,
+			"failures":          failures,
+			"missing-reference": missingReferences,
+			"secret-key":        secretKey,
+			"access":            access,
+			"escalation":        escalation,
+			"takeover":          takeover,
+			"config-change":     configChange,
+			"suspend":           suspended,
+			"switch":            switches,
+			"persist":           persists,
+			"delete":            deletes,
+			"rerun":             reruns,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenario(c.bench(t, "s-"+name))
+			})
+		}
+	})
+}
+
+// oneShot is D1.
+func oneShot(b *bench) {
+	b.job("job", ", model: opus")
+	b.phase("job", "Succeeded")
+	require.Equal(b, "0", b.status("job", "lastRun.exitCode"))
+	for _, field := range []string{"lastRunTime", "lastCompletionTime", "lastRun.started", "lastRun.finished"} {
+		require.NotEmpty(b, b.status("job", field), field)
+	}
+	require.Equal(b, "True", b.condition("job", "Ready", "status"))
+	hash := b.status("job", "configHash")
+	require.Len(b, hash, 16)
+	require.Equal(b, "job-config-"+hash, b.names("configmaps", "job"))
+	require.Equal(b, "job-runner", b.names("serviceaccounts", "job"))
+	require.Len(b, b.created("job"), 1)
+	require.Equal(b, b.status("job", "lastRun.job"), b.names("jobs", "job"))
+	var config struct{ Prompt, Model string }
+	require.NoError(b, json.Unmarshal([]byte(b.in("get", "configmap", "job-config-"+hash, "-o", `jsonpath={.data.agent\.json}`)), &config))
+	require.Equal(b, "work", config.Prompt)
+	require.Equal(b, "opus", config.Model)
+	uid := b.in("get", "aj", "job", "-o", "jsonpath={.metadata.uid}")
+	selector := "app.kubernetes.io/managed-by=thurkube,thurkube.thurbeen.eu/agentjob=job,thurkube.thurbeen.eu/agentjob-namespace=" + b.name + ",thurkube.thurbeen.eu/owner-uid=" + uid
+	require.Len(b, strings.Fields(b.in("get", "cm,sa,job,pod", "-l", selector, "-o", "name")), 4)
+	b.eventually("the Job is let go", func() bool {
+		return b.in("get", "jobs", "-l", selector, "-o", "jsonpath={.items[0].metadata.finalizers}") == ""
+	})
+	require.Equal(b, "Reconciled", b.in("get", "events", "-o", "jsonpath={.items[?(@.regarding.name==\"job\")].reason}")[0:10])
+}
+
+// failures is D8.
+func failures(b *bench) {
+	for name, c := range map[string]struct{ image, more, reason, code string }{
+		"code":     {"exit-3", "", "Error", "3"},
+		"memory":   {"oom", "", "OOMKilled", "137"},
+		"deadline": {"hang", ", timeoutSeconds: 2", "Deadline", ""},
+		"image":    {"missing", ", timeoutSeconds: 2", "ImagePull", ""},
+	} {
+		b.apply("AgentRuntime", name, "{image: 'agent:"+c.image+"', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
+		b.apply("AgentJob", name, "{runtimeRef: "+name+", authRef: auth, roleRef: role, prompt: work"+c.more+"}")
+		b.phase(name, "Failed")
+		require.Equal(b, c.reason, b.status(name, "lastRun.reason"), name)
+		require.Equal(b, c.code, b.status(name, "lastRun.exitCode"), name)
+		require.Equal(b, "False", b.condition(name, "Ready", "status"), name)
+		require.Equal(b, "RunFailed", b.condition(name, "Ready", "reason"), name)
+		require.Len(b, b.created(name), 1, name)
+	}
+}
+
+// missingReferences is D9.
+func missingReferences(b *bench) {
+	b.apply("AgentJob", "job", "{runtimeRef: later, authRef: auth, roleRef: late, skillRef: skill, prompt: work}")
+	b.eventually("all are named", func() bool {
+		message := b.condition("job", "Ready", "message")
+		return b.condition("job", "Ready", "reason") == "ResolveFailed" &&
+			strings.Contains(message, `AgentRuntime "later": NotFound`) && strings.Contains(message, `AgentRole "late": NotFound`) && strings.Contains(message, `AgentSkill "skill": NotFound`)
+	})
+	require.Equal(b, "Pending", b.status("job", "phase"))
+	require.Empty(b, b.names("cm,sa,job", "job"))
+	b.apply("AgentRole", "late", "{allowedTools: []}")
+	b.eventually("two are left", func() bool { return !strings.Contains(b.condition("job", "Ready", "message"), "AgentRole") })
+	b.apply("AgentSkill", "skill", "{repo: owner/repo, name: skill}")
+	b.eventually("one is left", func() bool { return !strings.Contains(b.condition("job", "Ready", "message"), "AgentSkill") })
+	require.Empty(b, b.created("job"))
+	b.apply("AgentRuntime", "later", "{image: 'agent:1', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
+	b.phase("job", "Succeeded")
+}
+
+// secretKey is D11.
+func secretKey(b *bench) {
+	b.apply("AgentAuth", "other", "{secretRef: {name: auth, key: second}}")
+	b.apply("AgentJob", "job", "{runtimeRef: runtime, authRef: other, roleRef: role, prompt: work}")
+	b.eventually("the key is named", func() bool {
+		return strings.Contains(b.condition("job", "Resolved", "message"), `Secret "auth", key "second": KeyMissing`)
+	})
+	require.Empty(b, b.created("job"))
+	b.in("patch", "secret", "auth", "--type=merge", "-p", `{"stringData":{"second":"another-s3cret"}}`)
+	b.phase("job", "Succeeded")
+}
+
+// access is D3 and D12.
+func access(b *bench) {
+	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ceiling-`+b.name+`, labels: {thurkube.thurbeen.eu/aggregate-to-ceiling: "true"}}, rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list]}]}`))
+	b.eventually("the ceiling is raised", func() bool {
+		return strings.Contains(b.kubectl("get", "clusterrole", agentjob.Ceiling, "-o", "jsonpath={.rules}"), "nodes")
+	})
+	b.image("hang")
+	b.apply("ClusterAccess", "nodes", "{rules: [{apiGroups: [''], resources: [nodes], verbs: [list]}]}")
+	b.job("job", ", clusterAccessRef: nodes")
+	b.phase("job", "Running")
+	account := "system:serviceaccount:" + b.name + ":job-runner"
+	can := func(verb, resource string) bool {
+		out, _ := b.cluster.Kubectl(b.Context(), "auth", "can-i", verb, resource, "--as="+account)
+		return strings.TrimSpace(out) == "yes"
+	}
+	require.True(b, can("list", "nodes"))
+	require.False(b, can("get", "nodes"))
+	require.False(b, can("list", "secrets"))
+	require.Equal(b, "true", b.in("get", "pods", "-o", "jsonpath={.items[0].spec.automountServiceAccountToken}"))
+	require.Equal(b, "True", b.condition("job", "AccessReady", "status"))
+	b.job("job", "")
+	b.eventually("the rights are gone", func() bool { return !can("list", "nodes") })
+	b.eventually("so are the objects", func() bool {
+		out := b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name")
+		return out == ""
+	})
+	b.eventually("another run has no token", func() bool {
+		return b.in("get", "pods", "-o", "jsonpath={.items[*].spec.automountServiceAccountToken}") == "false"
+	})
+}
+
+// escalation is D15.
+func escalation(b *bench) {
+	b.apply("ClusterAccess", "all", "{rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]}")
+	b.job("job", ", clusterAccessRef: all")
+	denied := func() bool { return b.condition("job", "AccessReady", "reason") == "AccessDenied" }
+	b.eventually("the namespace is refused", denied)
+	require.Contains(b, b.condition("job", "AccessReady", "message"), "allow-cluster-access")
+	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	b.eventually("the rule is refused", func() bool {
+		return denied() && strings.Contains(b.condition("job", "AccessReady", "message"), "attempting to grant RBAC permissions")
+	})
+	require.Empty(b, b.kubectl("get", "clusterroles", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"))
+	require.Empty(b, b.created("job"))
+	require.Equal(b, "Pending", b.status("job", "phase"))
+}
+
+// takeover is D17.
+func takeover(b *bench) {
+	b.in("create", "serviceaccount", "job-runner")
+	before := b.in("get", "serviceaccount", "job-runner", "-o", "yaml")
+	b.job("job", "")
+	b.eventually("the name is taken", func() bool { return b.condition("job", "Ready", "reason") == "NameTaken" })
+	require.Equal(b, "Failed", b.status("job", "phase"))
+	require.Equal(b, before, b.in("get", "serviceaccount", "job-runner", "-o", "yaml"))
+	require.Empty(b, b.created("job"))
+}
+
+// configChange is D5 and D6.
+func configChange(b *bench) {
+	b.image("hang")
+	b.job("job", "")
+	b.phase("job", "Running")
+	first := b.created("job")
+	require.Len(b, first, 1)
+	hash := b.status("job", "configHash")
+	b.apply("AgentJob", "job", "{runtimeRef: runtime, authRef: auth, roleRef: role, prompt: other work}")
+	b.eventually("another run", func() bool { return len(b.created("job")) == 2 })
+	b.eventually("the old one is gone", func() bool { return b.names("jobs", "job") == b.created("job")[1] })
+	require.NotEqual(b, hash, b.status("job", "configHash"))
+	b.eventually("its config too", func() bool { return b.names("configmaps", "job") == "job-config-"+b.status("job", "configHash") })
+	b.image("2")
+	b.phase("job", "Succeeded")
+	require.Len(b, b.created("job"), 3)
+}
+
+// suspended is D19.
+func suspended(b *bench) {
+	b.image("hang")
+	b.job("job", "")
+	b.phase("job", "Running")
+	b.job("job", ", suspend: true")
+	b.job("held", ", suspend: true")
+	b.phase("held", "Suspended")
+	require.Equal(b, "Running", b.status("job", "phase"))
+	b.image("1") // it is suspended: nothing is replaced
+	b.in("delete", "pods", "-l", "thurkube.thurbeen.eu/agentjob=job")
+	b.eventually("the run ends", func() bool { return b.status("job", "lastRun.outcome") == "Failed" })
+	require.Len(b, b.created("job"), 1)
+	require.Empty(b, b.created("held"))
+	b.job("held", "")
+	b.phase("held", "Succeeded")
+}
+
+// switches is D13.
+func switches(b *bench) {
+	b.image("hang")
+	b.job("job", "")
+	b.phase("job", "Running")
+	b.job("job", ", schedule: '0 0 1 1 *', timezone: Europe/Berlin")
+	b.phase("job", "Scheduled")
+	b.eventually("the Job is gone", func() bool { return b.names("jobs", "job") == "" })
+	require.Equal(b, "Europe/Berlin", b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.timeZone}"))
+	b.image("1")
+	b.job("job", "")
+	b.phase("job", "Succeeded")
+	require.Empty(b, b.names("cronjobs", "job"))
+	require.Len(b, b.created("job"), 2)
+}
+
+// persists is D4 and D28.
+func persists(b *bench) {
+	b.job("job", ", persist: true, storage: {size: 2Gi}")
+	b.phase("job", "Succeeded")
+	require.Equal(b, "2Gi", b.in("get", "pvc", "job-data", "-o", "jsonpath={.spec.resources.requests.storage}"))
+	require.Contains(b, b.in("get", "pods", "-o", "jsonpath={.items[0].spec.volumes}"), "job-data")
+	b.job("job", ", persist: true, storage: {size: 2Gi}, model: other")
+	b.eventually("another run", func() bool { return len(b.created("job")) == 2 && b.status("job", "phase") == "Succeeded" })
+	b.job("job", "")
+	b.eventually("the volume goes", func() bool { return b.names("pvc", "job") == "" })
+}
+
+// deletes is D14.
+func deletes(b *bench) {
+	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	b.image("hang")
+	b.apply("ClusterAccess", "none", "{rules: []}")
+	b.job("job", ", clusterAccessRef: none")
+	b.phase("job", "Running")
+	require.Len(b, strings.Fields(b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name")), 2)
+	b.in("delete", "aj", "job", "--timeout=60s")
+	require.Empty(b, b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"))
+	b.eventually("all of it is gone", func() bool { return b.names("cm,sa,job,pod", "job") == "" })
+}
+
+// reruns is D7 without the restart.
+func reruns(b *bench) {
+	b.job("job", "")
+	b.phase("job", "Succeeded")
+	b.in("delete", "jobs", "--all", "--timeout=60s")
+	b.in("annotate", "aj", "job", "note=1")
+	b.in("annotate", "aj", "job", "thurkube.thurbeen.eu/rerun=1")
+	b.eventually("one more run", func() bool {
+		return len(b.created("job")) == 2 && b.status("job", "phase") == "Succeeded" && b.status("job", "lastRun.rerun") == "1"
+	})
+	b.in("delete", "jobs", "--all", "--timeout=60s")
+	b.in("annotate", "aj", "job", "note=2", "--overwrite")
+	b.job("marker", "")
+	b.phase("marker", "Succeeded")
+	require.Len(b, b.created("job"), 2)
+}

@@ -118,7 +118,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	mux := http.NewServeMux()
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
-	mux.Handle(agents.Handler())
+	agents.Mount(mux)
 	mux.Handle("/", api)
 	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
 	defer logger.InfoContext(ctx, "stopped")

@@ -60,15 +60,12 @@ type sent struct {
 
 // watch sends one stream.
 func watch[T any](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) error {
-	c, err := s.caller(ctx, r.GetRegion())
+	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {
 		return err
 	}
 	if r.GetMarkers() && r.GetVersionLastSeen() > 0 && r.GetEpoch() == "" {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("epoch: is required with markers and a version above 0"))
-	}
-	if err := s.claim(ctx, c); err != nil {
-		return err
 	}
 	cursor := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
 	if err := cursor.Mark.UnmarshalText([]byte(r.GetMark())); err != nil {
@@ -84,11 +81,7 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	}
 	ctx, closed := s.opened.open(ctx, c.hash)
 	defer closed()
-	open := s.streams.WithLabelValues(c.Name, collection)
-	open.Inc()
-	defer open.Dec()
-	s.open.add(c.Name, 1)
-	defer s.open.add(c.Name, -1)
+	defer s.streaming(c.Name, collection)()
 	sent := sent{
 		region: c.Name, collection: collection, cache: s.cache(c.Name, collection), sum: sha256.New(),
 		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
@@ -243,7 +236,7 @@ func (s *Service) ended(ctx context.Context, err error) error {
 	case errors.Is(err, statesync.ErrResync):
 		return refuse("resync-required", err.Error())
 	case errors.Is(err, statesync.ErrUnknownScope):
-		return refuse("unknown-region", "this region has no log: delete nothing")
+		return refuse(unknownRegion, "this region has no log: delete nothing")
 	case errors.Is(err, statesync.ErrInvalid):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &end) && end.Reason == statesync.EndOfAge:

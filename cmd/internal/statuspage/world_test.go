@@ -211,7 +211,7 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	require.NoError(t, err)
 	w.page = page
 	mux := http.NewServeMux()
-	mux.Handle(agents.Handler())
+	agents.Mount(mux)
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle("/", api)

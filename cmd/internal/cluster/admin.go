@@ -183,6 +183,9 @@ func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted
 // startLogEpoch is for after the database was restored from a backup: every
 // agent of a region lists anew.
 func (a *admin) startLogEpoch(w http.ResponseWriter, r *http.Request) error {
+	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
+		return err
+	}
 	if err := a.store.Database.Log.NewEpoch(r.Context()); err != nil {
 		return err
 	}

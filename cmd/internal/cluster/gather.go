@@ -84,6 +84,8 @@ func (w *patientWriter) WriteHeader(status int) {
 		message = "this method takes " + w.Header().Get("Allow")
 	case status == http.StatusUnsupportedMediaType:
 		message = "the Content-Type must be application/json, or another that the header Accept-Post has"
+	case status == http.StatusHTTPVersionNotSupported:
+		message = "this method needs HTTP/2"
 	}
 	if message == "" {
 		w.ResponseWriter.WriteHeader(status)

@@ -8,7 +8,9 @@ import (
 	"html/template"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +81,7 @@ type Page struct {
 	heartbeat time.Duration
 	logger    *slog.Logger
 	template  *template.Template
+	routes    map[string]http.HandlerFunc
 	handler   http.Handler
 }
 
@@ -115,15 +118,20 @@ func New(config Config) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+Path, p.enter(p.show))
-	mux.HandleFunc("GET "+Path+"/{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) })
-	mux.HandleFunc("GET "+eventsPath, p.enter(p.watch))
-	mux.HandleFunc("GET "+loginPath, p.showLogin)
-	mux.HandleFunc("POST "+loginPath, p.login)
-	mux.HandleFunc("POST "+logoutPath, p.logout)
+	p.routes = map[string]http.HandlerFunc{
+		"GET " + Path:          p.enter(p.show),
+		"GET " + Path + "/{$}": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) },
+		"GET " + eventsPath:    p.enter(p.watch),
+		"GET " + loginPath:     p.showLogin,
+		"POST " + loginPath:    p.login,
+		"POST " + logoutPath:   p.logout,
+	}
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		mux.HandleFunc("GET "+assetsPath+name, asset(files, name, kind))
+		p.routes["GET "+assetsPath+name] = asset(files, name, kind)
+	}
+	mux := http.NewServeMux()
+	for pattern, handler := range p.routes {
+		mux.HandleFunc(pattern, handler)
 	}
 	p.handler = secure(http.NewCrossOriginProtection().Handler(mux))
 	return p, nil
@@ -131,6 +139,9 @@ func New(config Config) (*Page, error) {
 
 // ServeHTTP implements [http.Handler] for [Path] and all below it.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Routes returns the patterns of all that the page answers, sorted.
+func (p *Page) Routes() []string { return slices.Sorted(maps.Keys(p.routes)) }
 
 // Start reads the database while there are viewers, and sends them what has changed,
 // until ctx ends. Then it ends their streams and returns nil.

@@ -173,7 +173,7 @@ func TestALoginNeedsTheTokenInTheFormAndTheSameOrigin(t *testing.T) {
 		"no token":             {"/status/login", url.Values{}, nil, 401},
 		"a wrong token":        {"/status/login", url.Values{"token": {"wrong-" + adminToken}}, nil, 401},
 		"a token in the URL":   {"/status/login?token=" + adminToken, url.Values{}, nil, 401},
-		"a form that is long":  {"/status/login", url.Values{"token": {strings.Repeat("x", 20<<10)}}, nil, 400},
+		"a form that is long":  {"/status/login", url.Values{"token": {strings.Repeat("x", 20<<10)}}, nil, 413},
 		"another site":         {"/status/login", right, []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		"a sister site":        {"/status/login", right, []string{"Sec-Fetch-Site", "same-site"}, 403},
 		"another origin":       {"/status/login", right, []string{"Origin", "https://evil.example.com"}, 403},
@@ -186,7 +186,7 @@ func TestALoginNeedsTheTokenInTheFormAndTheSameOrigin(t *testing.T) {
 		require.Equal(t, test.status == 303, len(got.cookies) == 1, name)
 		require.NotContains(t, got.body, adminToken, name)
 	}
-	require.Contains(t, w.send("POST", "/status/login", url.Values{}).body, `role="alert"`)
+	require.Contains(t, w.send("POST", "/status/login", url.Values{}, "Accept", "text/html,*/*").body, `role="alert"`)
 	require.Contains(t, w.log.String(), `"login refused"`)
 	require.NotContains(t, w.log.String(), adminToken)
 }

@@ -47,13 +47,18 @@ func (w *world) items() map[string]string {
 	require.NoError(w.t, w.database.Log.Commit(w.t.Context(), statesync.Change{Scope: "eu-1", Key: key, Value: json.RawMessage(mark)}))
 	found := map[string]string{}
 	require.Eventually(w.t, func() bool {
-		page, err := w.database.Log.Read(w.t.Context(), "eu-1", 0, 10_000)
-		require.NoError(w.t, err)
 		clear(found)
-		for _, i := range page.Items {
-			if !i.Deleted {
+		for after, more := uint64(0), true; more; {
+			page, err := w.database.Log.Read(w.t.Context(), "eu-1", after, 10_000)
+			require.NoError(w.t, err)
+			for _, i := range page.Items {
+				after = i.Version
 				found[i.Collection+"/"+i.ID] = string(i.Value)
+				if i.Deleted {
+					delete(found, i.Collection+"/"+i.ID)
+				}
 			}
+			more = page.More
 		}
 		return found["marks/newest"] == mark
 	}, 50*time.Second, 5*time.Millisecond)
@@ -224,8 +229,12 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		look("the name is free", all[1], all[4], "deployments/d_9")
 		w.sql(`UPDATE sentinels SET desired_state = 'archived'`)
 		look("it was told only now", all[1], all[4], "deployments/d_9")
+		w.sql(age("sentinels"))
 		look("the agent has not dealt with it", all[1], all[4], "deployments/d_9")
+		w.sql(fmt.Sprintf(`UPDATE sentinels SET updated_at = %d`, time.Now().UnixMilli()))
 		w.beat(3, w.head())
+		look("it was found archived only now", all[1], all[4], "deployments/d_9")
+		w.sql(age("sentinels"))
 		look("", all[1], "deployments/d_9")
 	})
 }

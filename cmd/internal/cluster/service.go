@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -57,9 +56,8 @@ type Service struct {
 	streams *prometheus.GaugeVec
 	reports *prometheus.HistogramVec
 	open    openStreams
-	// caches has a *cache for each region and collection.
-	caches sync.Map
-	codec  codec
+	caches  *caches
+	codec   codec
 	// patience is set by tests; zero stands for defaultPatience.
 	patience time.Duration
 }
@@ -97,8 +95,9 @@ func New(config Config) (*Service, error) {
 			Help: "Time to store a report of an agent, by resource type and result: ok, or the code it was refused with.",
 		}, []string{"resource_type", "result"}),
 	}
+	s.caches = newCaches(&s.codec)
 	if config.Registerer != nil {
-		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, newLeases(s.store, s.logger)} {
+		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, s.caches.kept, newLeases(s.store, s.logger)} {
 			if err := config.Registerer.Register(c); err != nil {
 				return nil, err
 			}

@@ -61,7 +61,7 @@ type Server struct {
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	dropped  prometheus.Counter
+	dropped  *prometheus.CounterVec
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux *http.ServeMux
@@ -93,10 +93,10 @@ func New(config Config) (*Server, error) {
 			Name: "trueup_controlplane_request_duration_seconds",
 			Help: "Time to answer a request, by route.",
 		}, []string{"route"}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_tombstones_dropped_total",
-			Help: "Tombstones of services that were dropped, because an agent had reported them gone and 7 days had passed.",
-		}),
+			Help: "Tombstones that were dropped, because an agent had reported them gone and 7 days had passed, by kind: service or project.",
+		}, []string{"kind"}),
 	}
 	if config.Registerer != nil {
 		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped)); err != nil {

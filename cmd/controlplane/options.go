@@ -111,7 +111,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Guard: attempts, Logger: logger, Registerer: registry})
+	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Log: logMetrics.State, Guard: attempts, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}

@@ -129,6 +129,9 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 			refused("too large", r.method, r.path, token, large, 415, 429, 505)
 		}
 	}
+	status, page := request(t, http.DefaultClient, http.MethodGet, base+"/status", adminToken, "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, page, `id="change-log"`)
 	refused("unknown path", "GET", "/none", "", "", 404)
 	refused("unknown path", "GET", "/api/v1/none", "", "", 404)
 	refused("unknown path", "GET", "/status/none", adminToken, "", 404)

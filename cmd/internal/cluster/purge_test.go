@@ -3,6 +3,10 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -177,4 +183,89 @@ func TestTheEndOfADeploymentWithoutARowIsTaken(t *testing.T) {
 		require.Zero(w.t, w.count("instances"))
 		require.Equal(w.t, connect.CodeNotFound, report(ended), "none is left")
 	})
+}
+
+// TestTheLastObjectOfACollectionIsWithdrawn has one object of each collection, which is
+// deleted by the administration, or whose row vanishes alone.
+func TestTheLastObjectOfACollectionIsWithdrawn(t *testing.T) {
+	kinds := map[string]struct{ table, spec string }{
+		"deployments": {"deployment_topology", string(deployment("one", "one:1"))},
+		"sentinels":   {"sentinels", `{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"ws_1","project_id":"p_1","app_id":"a_1","environment_id":"e_1","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`},
+		"policies":    {"cilium_network_policies", `{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJzcGVjIjp7fX0="}`},
+	}
+	each(t, func(w *world) {
+		agent, ctx := w.agent(), w.t.Context()
+		list := map[string]func() (applies, deletes int){
+			"deployments": func() (int, int) {
+				stream, err := agent.WatchDeployments(ctx, connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{Markers: true}))
+				return orders(w.t, stream, err)
+			},
+			"sentinels": func() (int, int) {
+				stream, err := agent.WatchSentinels(ctx, connect.NewRequest(&ctrlv1.WatchSentinelsRequest{Markers: true}))
+				return orders(w.t, stream, err)
+			},
+			"policies": func() (int, int) {
+				stream, err := agent.WatchCiliumNetworkPolicies(ctx, connect.NewRequest(&ctrlv1.WatchCiliumNetworkPoliciesRequest{Markers: true}))
+				return orders(w.t, stream, err)
+			},
+		}
+		becomes := func(collection string, applies, deletes int, why string) {
+			w.t.Helper()
+			require.Eventually(w.t, func() bool { // a list may be a moment behind
+				a, d := list[collection]()
+				return a == applies && d == deletes
+			}, 50*time.Second, 5*time.Millisecond, "%s: %s", collection, why)
+		}
+		api := (&adminapi.API{Logger: slog.New(slog.DiscardHandler), Conditions: cluster.AdminConditions()}).Mux(cluster.AdminRoutes(w.store))
+		ask := func(method, path, body string) {
+			w.t.Helper()
+			r := httptest.NewRequestWithContext(w.t.Context(), method, path, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			answer := httptest.NewRecorder()
+			api.ServeHTTP(answer, r)
+			require.Equal(w.t, http.StatusOK, answer.Code, answer.Body)
+		}
+		sequence := uint64(0)
+		for collection, kind := range kinds {
+			path := "/api/v1/admin/regions/reg_eu/" + collection + "/x_1"
+			put := func() { ask("PUT", path, `{"desired_state":"running","spec":`+kind.spec+`}`) }
+			put()
+			becomes(collection, 1, 0, "it is wanted")
+			ask("DELETE", path, "")
+			becomes(collection, 0, 1, "the order to delete it")
+			w.sql(fmt.Sprintf(`UPDATE %s SET updated_at = %d`, kind.table, ago(7)))
+			sequence++
+			w.beat(sequence, w.head())
+			require.NoError(w.t, w.reconciler().Pass(w.t.Context()))
+			becomes(collection, 0, 0, "it was purged")
+			require.Zero(w.t, w.count(kind.table))
+
+			put()
+			becomes(collection, 1, 0, "it is wanted again")
+			w.sql(`DELETE FROM ` + kind.table)
+			require.NoError(w.t, w.reconciler().Pass(w.t.Context()))
+			becomes(collection, 0, 0, "its row has vanished")
+			require.Empty(w.t, w.items())
+		}
+	})
+}
+
+// orders counts the orders of a stream up to its synced.
+func orders[T any](t *testing.T, stream *connect.ServerStreamForClient[T], err error) (applies, deletes int) {
+	t.Helper()
+	require.NoError(t, err)
+	defer stream.Close() //nolint:errcheck // it is read as far as it counts
+	for stream.Receive() {
+		text := fmt.Sprint(stream.Msg())
+		switch {
+		case strings.HasPrefix(text, "apply:"):
+			applies++
+		case strings.HasPrefix(text, "delete:"):
+			deletes++
+		case strings.HasPrefix(text, "synced:"):
+			return applies, deletes
+		}
+	}
+	t.Errorf("the list has no end: %v", stream.Err())
+	return 0, 0
 }

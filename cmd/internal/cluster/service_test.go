@@ -21,6 +21,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
@@ -412,7 +413,7 @@ func TestASecondCellIsRefusedInEveryCall(t *testing.T) {
 		}
 		require.NoError(w.t, beat("cell-a"))
 		require.NoError(w.t, w.database.Write(w.t.Context(), func(tx *db.Tx) error {
-			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*cluster.Silence).UnixMilli())
+			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*adminapi.Silence).UnixMilli())
 			return err
 		}))
 		require.NoError(w.t, calls["point query"](), "after the lease")

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
@@ -32,7 +34,6 @@ const (
 
 const (
 	defaultInterval   = 2 * time.Second
-	defaultSilence    = 2 * time.Minute
 	defaultHeartbeat  = 15 * time.Second
 	defaultMaxViewers = 100
 	// requestTimeout is how long the database may take for one request.
@@ -51,11 +52,13 @@ type Config struct {
 	// Streams returns how many streams of the region of that name are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
+	// Log returns how the change log of the regions is. Nil: this is not shown.
+	Log func(ctx context.Context) (cluster.LogState, error)
 	// Interval is the min time between two reads of the database. Zero:
 	// 2 s.
 	Interval time.Duration
 	// Silence is how long after its last request a cluster counts as silent.
-	// Zero: 2 minutes, which is four requests of its agent.
+	// Zero: [adminapi.Silence], which is four requests of its agent.
 	Silence time.Duration
 	// Heartbeat is the max time between two writes to a viewer. Zero: 15 s.
 	Heartbeat time.Duration
@@ -106,7 +109,7 @@ func New(config Config) (*Page, error) {
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,
 	}
-	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, silence: cmp.Or(config.Silence, defaultSilence)}, parsed, p.logger)
+	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, log: config.Log, silence: cmp.Or(config.Silence, adminapi.Silence)}, parsed, p.logger)
 	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
 	p.feed.maxViewers = cmp.Or(config.MaxViewers, defaultMaxViewers)
 	if config.Registerer != nil {

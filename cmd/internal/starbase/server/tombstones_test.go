@@ -166,7 +166,7 @@ func TestTombstonesOfManyProjectsEnd(t *testing.T) {
 	w := newWorld(t)
 	w.update(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
 		INSERT INTO projects (id, cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted, generation, updated_at)
-		SELECT 'p-' || i, '`+clusterA+`', 'w', 'w', 'p-' || i, 'proj-p-' || i, '{}', 1, 1, 1 FROM n`)
+		SELECT 'p-' || i, '` + clusterA + `', 'w', 'w', 'p-' || i, 'proj-p-' || i, '{}', 1, 1, 1 FROM n`)
 	count := func() (n int) {
 		require.NoError(t, w.store.Database.Read(t.Context(), func(tx *db.Tx) error {
 			return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM projects`).Scan(&n)

@@ -167,6 +167,9 @@ func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted
 		return err
 	}
 	changed, err := do(r.Context(), regionID, id, want)
+	if spec, ok := errors.AsType[*specError](err); ok {
+		return spec.answer()
+	}
 	switch {
 	case errors.Is(err, ErrInvalid) && r.Method == http.MethodDelete:
 		return ErrUnknownResource

@@ -191,7 +191,7 @@ func TestTheLastObjectOfACollectionIsWithdrawn(t *testing.T) {
 	kinds := map[string]struct{ table, spec string }{
 		"deployments": {"deployment_topology", string(deployment("one", "one:1"))},
 		"sentinels":   {"sentinels", `{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"ws_1","project_id":"p_1","app_id":"a_1","environment_id":"e_1","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`},
-		"policies":    {"cilium_network_policies", `{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJzcGVjIjp7fX0="}`},
+		"policies":    {"cilium_network_policies", `{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}`},
 	}
 	each(t, func(w *world) {
 		agent, ctx := w.agent(), w.t.Context()

@@ -87,7 +87,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 		ctx := w.t.Context()
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
-		policy := json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}`)
+		policy := json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}`)
 		for _, id := range []string{"p_1", "p_2"} {
 			_, err := w.store.PutPolicy(ctx, eu, id, cluster.Wanted{State: "running", Spec: policy})
 			require.NoError(w.t, err)
@@ -187,12 +187,12 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
 		for _, id := range []string{"s_1", "s_2"} {
-			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate` + id[2:] + `","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
+			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate` + id[2:] + `","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
 			require.NoError(w.t, err)
 		}
 		_, err := w.store.PutSentinel(ctx, eu, "s_1", cluster.Wanted{State: "archived"})
 		require.NoError(w.t, err)
-		_, err = w.store.PutPolicy(ctx, eu, "p_1", cluster.Wanted{State: "archived", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}`)})
+		_, err = w.store.PutPolicy(ctx, eu, "p_1", cluster.Wanted{State: "archived", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}`)})
 		require.NoError(w.t, err)
 		w.items()
 		w.beat(1, w.head())

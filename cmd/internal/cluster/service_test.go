@@ -137,7 +137,7 @@ func (w *world) agent() ctrlv1connect.ClusterServiceClient {
 }
 
 func deployment(name, image string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, name, image))
+	return json.RawMessage(fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, name, image))
 }
 
 func (w *world) put(id, state string, spec json.RawMessage) {

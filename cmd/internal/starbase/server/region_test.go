@@ -13,9 +13,9 @@ const (
 	regionPath     = regionsPath + "/reg_eu"
 	regionBody     = `{"name":"eu-1","platform":"aws"}`
 	deploymentPath = regionPath + "/deployments/d_1"
-	deploymentBody = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"web","workspace_id":"ws_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080}}`
-	sentinelBody   = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"s","image":"s:1","replicas":2,"cpu_millicores":"250","memory_mib":"256"}}`
-	policyBody     = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}}`
+	deploymentBody = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"web","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080}}`
+	sentinelBody   = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"s","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"s:1","replicas":2,"cpu_millicores":"250","memory_mib":"256"}}`
+	policyBody     = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}}`
 )
 
 // number numbers what is committed, until the end of the test.

@@ -17,12 +17,14 @@
 //	GET /api/v1/scopes/{region}/items?watch&heartbeat=15s       a stream, one JSON a line
 //
 // The header X-Krane-Cell names the cell that reads, as with the other calls. Each answer
-// of 400 to 499 has a body of one line that says why: JSON below /api/v1/ and of RPCs, text
+// of 400 to 499 has a body of one line with the reason: JSON below /api/v1/ and of RPCs, text
 // elsewhere.
 //
 // Rows of desired state that are changed in the database by hand reach the agents
-// within minutes. What was archived is purged after seven days, once no
-// agent needs it.
+// within minutes. Rows that no agent needs are purged: what was archived, deleted
+// services and projects, and instances without a deployment after 7 days, what is
+// stopped, stopping or standby after 30 days. Nothing is purged that a live agent has not
+// confirmed to have applied. trueup_controlplane_rows counts the rows by state.
 //
 // The program ends with code 0 after SIGTERM or SIGINT, 2 when a flag or its
 // environment variable is wrong, and 1 when it cannot run for another reason.

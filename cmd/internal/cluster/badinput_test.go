@@ -68,7 +68,7 @@ func TestWhatIsNoRequestIsToldWhy(t *testing.T) {
 	})
 }
 
-// envelope is a message of a stream, as long as it says or not.
+// envelope is a message of a stream; its stated length may be wrong.
 func envelope(says int, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(says)), message...) //nolint:gosec // small
 }

@@ -20,8 +20,15 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
+// reply is an answer whose body is closed at the end of the test.
+type reply struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
 // get asks as curl does.
-func (w *world) get(ctx context.Context, path, token string, headers ...string) *http.Response {
+func (w *world) get(ctx context.Context, path, token string, headers ...string) reply {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 	require.NoError(w.t, err)
@@ -33,8 +40,8 @@ func (w *world) get(ctx context.Context, path, token string, headers ...string) 
 	}
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { response.Body.Close() })
-	return response
+	w.t.Cleanup(func() { _ = response.Body.Close() })
+	return reply{response.StatusCode, response.Header, response.Body}
 }
 
 // frame is a page or a line of a stream.
@@ -54,8 +61,8 @@ type frame struct {
 func (w *world) page(query string) (f frame) {
 	w.t.Helper()
 	response := w.get(w.t.Context(), "/api/v1/scopes/eu-1/items"+query, "Bearer "+w.tokens[eu])
-	require.Equal(w.t, http.StatusOK, response.StatusCode)
-	require.NoError(w.t, json.NewDecoder(response.Body).Decode(&f))
+	require.Equal(w.t, http.StatusOK, response.status)
+	require.NoError(w.t, json.NewDecoder(response.body).Decode(&f))
 	return f
 }
 
@@ -77,8 +84,8 @@ func TestTheLogOfARegionIsReadWithPlainHTTP(t *testing.T) {
 		require.Equal(w.t, "d_2", (<-waited).Items[0].ID)
 
 		stream := w.get(w.t.Context(), "/api/v1/scopes/eu-1/items?watch&heartbeat=15s", "Bearer "+w.tokens[eu], "X-Krane-Region", "eu-1")
-		require.Equal(w.t, "application/x-ndjson", stream.Header.Get("Content-Type"))
-		lines := bufio.NewScanner(stream.Body)
+		require.Equal(w.t, "application/x-ndjson", stream.header.Get("Content-Type"))
+		lines := bufio.NewScanner(stream.body)
 		next := func() (f frame) {
 			require.True(w.t, lines.Scan(), "%v", lines.Err())
 			require.NoError(w.t, json.Unmarshal(lines.Bytes(), &f))
@@ -135,16 +142,16 @@ func TestPlainHTTPFollowsTheRulesOfConnect(t *testing.T) {
 			{"another path", "eu-1/reports", own, nil, 404, "unknown_path", ""},
 		} {
 			response := w.get(w.t.Context(), "/api/v1/scopes/"+c.path, c.token, c.headers...)
-			require.Equal(w.t, c.status, response.StatusCode, c.name)
-			require.Equal(w.t, "application/json", response.Header.Get("Content-Type"), c.name)
-			require.Equal(w.t, c.status == 401, response.Header.Get("WWW-Authenticate") == "Bearer", c.name)
+			require.Equal(w.t, c.status, response.status, c.name)
+			require.Equal(w.t, "application/json", response.header.Get("Content-Type"), c.name)
+			require.Equal(w.t, c.status == 401, response.header.Get("WWW-Authenticate") == "Bearer", c.name)
 			var f frame
-			require.NoError(w.t, json.NewDecoder(response.Body).Decode(&f), c.name)
+			require.NoError(w.t, json.NewDecoder(response.body).Decode(&f), c.name)
 			require.Equal(w.t, c.code, f.Error.Code, c.name)
 			require.Contains(w.t, f.Error.Message, c.says, c.name)
 		}
 		response := w.get(w.t.Context(), "/api/v1/scopes/eu-1/items", own, "X-Krane-Cell", "cell-a")
-		require.Equal(w.t, http.StatusOK, response.StatusCode)
+		require.Equal(w.t, http.StatusOK, response.status)
 		regions, err := w.store.Regions(w.t.Context())
 		require.NoError(w.t, err)
 		require.Equal(w.t, "cell-a", regions[0].CellID)
@@ -164,7 +171,7 @@ func TestAYoungLeaseIsNotRenewedByReading(t *testing.T) {
 		require.NoError(w.t, err)
 		require.True(w.t, stream.Receive())
 		require.NoError(w.t, stream.Close())
-		require.Equal(w.t, http.StatusOK, w.get(w.t.Context(), "/api/v1/scopes/eu-1/items", "Bearer "+w.tokens[eu], "X-Krane-Cell", "cell-a").StatusCode)
+		require.Equal(w.t, http.StatusOK, w.get(w.t.Context(), "/api/v1/scopes/eu-1/items", "Bearer "+w.tokens[eu], "X-Krane-Cell", "cell-a").status)
 		region, err := w.store.Region(w.t.Context(), eu)
 		require.NoError(w.t, err)
 		require.True(w.t, begin.Equal(region.HeartbeatAt), "%s is not %s", region.HeartbeatAt, begin)
@@ -174,12 +181,12 @@ func TestAYoungLeaseIsNotRenewedByReading(t *testing.T) {
 func TestARevokedTokenLosesItsStreamOverPlainHTTP(t *testing.T) {
 	each(t, func(w *world) {
 		stream := w.get(w.t.Context(), "/api/v1/scopes/eu-1/items?watch", "Bearer "+w.tokens[eu])
-		require.Equal(w.t, http.StatusOK, stream.StatusCode)
+		require.Equal(w.t, http.StatusOK, stream.status)
 		_, err := w.store.RotateToken(w.t.Context(), eu, 0)
 		require.NoError(w.t, err)
-		_, err = io.Copy(io.Discard, stream.Body) // it ends
+		_, err = io.Copy(io.Discard, stream.body) // it ends
 		require.NoError(w.t, err)
-		require.Equal(w.t, http.StatusUnauthorized, w.get(w.t.Context(), "/api/v1/scopes/eu-1/items?watch", "Bearer "+w.tokens[eu]).StatusCode)
+		require.Equal(w.t, http.StatusUnauthorized, w.get(w.t.Context(), "/api/v1/scopes/eu-1/items?watch", "Bearer "+w.tokens[eu]).status)
 	})
 }
 
@@ -192,7 +199,7 @@ func TestToolsFindTheMethodsByReflection(t *testing.T) {
 		ask := func(token string) ([]string, error) {
 			client := grpcreflect.NewClient(&http.Client{Transport: headed{transport, []string{"Authorization", token}}}, w.url, connect.WithGRPC())
 			stream := client.NewStream(w.t.Context())
-			defer stream.Close() //nolint:errcheck // the answer counts
+			defer stream.Close()
 			services, err := stream.ListServices()
 			var names []string
 			for _, name := range services {

@@ -254,7 +254,7 @@ func TestTheLastObjectOfACollectionIsWithdrawn(t *testing.T) {
 func orders[T any](t *testing.T, stream *connect.ServerStreamForClient[T], err error) (applies, deletes int) {
 	t.Helper()
 	require.NoError(t, err)
-	defer stream.Close() //nolint:errcheck // it is read as far as it counts
+	defer stream.Close()
 	for stream.Receive() {
 		text := fmt.Sprint(stream.Msg())
 		switch {

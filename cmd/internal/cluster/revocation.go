@@ -88,7 +88,7 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 }
 
-// tidy ends what is to end by now.
+// tidy drops the messages that no stream needs as of now, and ends revoked streams.
 func (s *Service) tidy(ctx context.Context, now time.Time) {
 	s.caches.drop(now.Add(-linger))
 	if s.opened.any() {
@@ -109,7 +109,8 @@ func (s *Service) endRevoked(ctx context.Context) {
 	}
 }
 
-// revoked returns what the agent is told if that is why ctx has ended, nil otherwise.
+// revoked returns the error of a stream whose ctx has ended because its credential was
+// revoked, nil for any other.
 func revoked(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errRevoked) {
 		return connect.NewError(connect.CodeUnauthenticated, errRevoked)

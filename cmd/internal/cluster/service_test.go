@@ -168,7 +168,7 @@ func image(spec json.RawMessage) string {
 	return fmt.Sprintf("%q", value.Image)
 }
 
-// watch reads deployments until enough says so.
+// watch reads deployments until enough returns true.
 func (w *world) watch(r *ctrlv1.WatchDeploymentsRequest, enough func(*ctrlv1.DeploymentState) bool) error {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Second)

@@ -33,6 +33,6 @@
 // [Config.Silence].
 // Services are counted by their standing; see package server. A deletion
 // is held when the service is deleted and the agent still reports it. A line has the
-// readiness of the change log, as /readyz says it, its queue, and whether its epoch has
+// readiness of the change log with the reason in /readyz, its queue, and whether its epoch has
 // changed.
 package statuspage

@@ -204,7 +204,7 @@ func newRegionRow(r *cluster.RegionOverview) regionRow {
 // logLine is the line about the change log of the regions.
 type logLine struct {
 	State state
-	// NotReady is what /readyz says. Empty: the log is ready.
+	// NotReady is the reason in /readyz. Empty: the log is ready.
 	NotReady string
 	// Depth counts the changes that wait for a version, the oldest for Seconds.
 	Depth   int

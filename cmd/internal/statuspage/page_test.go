@@ -277,7 +277,7 @@ func TestSilenceIsShown(t *testing.T) {
 	for clusterID, state := range map[string]string{clusterA: "silent", clusterB: "silent", clusterD: "never seen"} {
 		require.Contains(t, text(t, page, "cluster-"+clusterID), " "+state+" ")
 	}
-	// In the table of regions it is package cluster that says so.
+	// In the table of regions package cluster decides it.
 	require.NoError(t, w.database.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `UPDATE regions SET heartbeat_at = 1 WHERE id = 'reg_eu'`)
 		return err

@@ -92,7 +92,7 @@ func (s *site) register(clusterID, region string, services int) {
 	}
 }
 
-// report pulls the state and says of each service what phases says in order: a
+// report pulls the state and reports of each service its phase in phases, in order: a
 // phase, an error class and a message.
 func (s *site) report(clusterID string, phases ...[3]string) {
 	s.t.Helper()

@@ -5,7 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 

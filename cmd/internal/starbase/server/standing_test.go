@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// report posts what the agent of cluster A says of the state it pulls now.
+// report posts a status of the agent of cluster A on the state that it pulls now.
 func (w *world) report(complete bool, services ...string) {
 	w.t.Helper()
 	w.reportOn(w.pull(clusterA).Generation, complete, services...)
@@ -21,7 +21,7 @@ func (w *world) reportOn(generation int64, complete bool, services ...string) {
 	require.Equal(w.t, 204, got.status, got.body)
 }
 
-// said is what an agent says of service X.
+// said is the status of service X in a report.
 func said(phase, class string) string {
 	return fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":%q,"error_class":%q}`, projectX, serviceX, phase, class)
 }

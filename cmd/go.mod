@@ -3,6 +3,7 @@ module github.com/seed-9e1ffd66/trueup/cmd
 go 1.26.0
 
 require (
+	connectrpc.com/grpcreflect v1.3.1
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0

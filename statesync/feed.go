@@ -164,7 +164,8 @@ func (f *feed) forget(at Position) {
 
 // clear drops all that was read. The mutex is held.
 func (f *feed) clear(at Position) {
-	f.state, f.read, f.mark = state{Position: Position{Epoch: at.Epoch, Floor: at.Floor}}, 0, Mark{}
+	// With the head: what is not read yet is there.
+	f.state, f.read, f.mark = state{Position: Position{Epoch: at.Epoch, Head: at.Head, Floor: at.Floor}}, 0, Mark{}
 	f.given, f.order = nil, nil
 }
 

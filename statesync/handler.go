@@ -18,9 +18,11 @@ import (
 
 // Limits of what a Handler takes.
 const (
-	maxPage   = 1000
-	maxWait   = 60 * time.Second
-	maxReport = MaxValue + 4<<10
+	maxPage      = 1000
+	maxWait      = 60 * time.Second
+	minHeartbeat = time.Second
+	maxHeartbeat = 60 * time.Second
+	maxReport    = MaxValue + 4<<10
 )
 
 // Handler serves a [Server] over HTTP:
@@ -31,7 +33,9 @@ const (
 //
 // Parameters of GET are after, epoch, floor and mark (the cursor), limit (of a page,
 // 1 to 1000, default 500), wait (how long to wait for a page that has something, as
-// 30s, at most 60s) and collection (any number of them; default all). A page
+// 30s, at most 60s), heartbeat (the max time between two frames of a stream, as 15s,
+// from 1s to 60s, default that of the Server) and collection (any number of them;
+// default all). A page
 // says with more whether another follows, which is asked for with after, epoch,
 // floor and mark set to its version, epoch, floor and mark.
 //
@@ -86,7 +90,7 @@ func (h *Handler) items(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.stream {
-		h.stream(w, r, ask.Watch)
+		h.stream(w, r, ask)
 		return
 	}
 	page, err := h.Server.page(r.Context(), ask.Watch, ask.limit, ask.wait)
@@ -98,7 +102,7 @@ func (h *Handler) items(w http.ResponseWriter, r *http.Request) {
 }
 
 // stream writes frames until the stream ends or the reader takes none.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, ask ask) {
 	control := http.NewResponseController(w)
 	var patience time.Duration
 	write := func(text []byte) error {
@@ -112,7 +116,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, watch Watch) {
 		}
 		return control.Flush()
 	}
-	err := h.Server.watch(r.Context(), watch, func(b batch) error {
+	err := h.Server.watch(r.Context(), ask.Watch, ask.heartbeat, func(b batch) error {
 		if b.Type == FrameHeader {
 			patience = silence(b.Heartbeat)
 			w.Header().Set("Content-Type", "application/x-ndjson")
@@ -215,12 +219,13 @@ func (h *Handler) describe(r *http.Request, err error) (failureDetail, int) {
 // ask is what a GET asks for.
 type ask struct {
 	Watch
-	stream bool
-	limit  int
-	wait   time.Duration
+	stream    bool
+	limit     int
+	wait      time.Duration
+	heartbeat time.Duration // zero: that of the server
 }
 
-var parameters = []string{"after", "epoch", "floor", "mark", "limit", "wait", "watch", "collection"} //nolint:gochecknoglobals // a table
+var parameters = []string{"after", "epoch", "floor", "mark", "limit", "wait", "watch", "heartbeat", "collection"} //nolint:gochecknoglobals // a table
 
 func parseAsk(scope string, query url.Values) (ask, error) {
 	a := ask{Watch: Watch{Scope: scope, Collections: query["collection"]}, limit: 500}
@@ -268,6 +273,16 @@ func parseAsk(scope string, query url.Values) (ask, error) {
 			errs = append(errs, fmt.Errorf("watch: is %q, must be empty, true or false", values[0]))
 		}
 		a.stream = values[0] == "" || on
+	}
+	if text := query.Get("heartbeat"); query.Has("heartbeat") {
+		heartbeat, err := time.ParseDuration(text)
+		if err != nil || heartbeat < minHeartbeat || heartbeat > maxHeartbeat {
+			errs = append(errs, fmt.Errorf("heartbeat: is %q, must be a duration from %s to %s, as 15s", text, minHeartbeat, maxHeartbeat))
+		}
+		if !a.stream {
+			errs = append(errs, errors.New("heartbeat: is a parameter of watch alone"))
+		}
+		a.heartbeat = heartbeat
 	}
 	if a.stream && (query.Has("limit") || query.Has("wait")) {
 		errs = append(errs, errors.New("watch: takes neither limit nor wait"))

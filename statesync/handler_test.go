@@ -1,6 +1,7 @@
 package statesync_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -71,6 +73,10 @@ func TestARequestThatCannotBeServedIsToldWhy(t *testing.T) {
 		{"GET", "/scopes/eu/items?wait=soon", "", 400, "invalid", "wait"},
 		{"GET", "/scopes/eu/items?watch=maybe", "", 400, "invalid", "watch"},
 		{"GET", "/scopes/eu/items?watch&limit=5", "", 400, "invalid", "neither limit nor wait"},
+		{"GET", "/scopes/eu/items?watch&heartbeat=15000000000", "", 400, "invalid", `heartbeat: is "15000000000", must be a duration from 1s to 1m0s, as 15s`},
+		{"GET", "/scopes/eu/items?watch&heartbeat=", "", 400, "invalid", `heartbeat: is ""`},
+		{"GET", "/scopes/eu/items?watch&heartbeat=2m", "", 400, "invalid", "from 1s to 1m0s"},
+		{"GET", "/scopes/eu/items?heartbeat=15s", "", 400, "invalid", "heartbeat: is a parameter of watch alone"},
 		{"GET", "/scopes/eu/items?sort=asc", "", 400, "invalid", "sort: is no parameter"},
 		{"GET", "/scopes/eu/items?limit=1&limit=2", "", 400, "invalid", "limit: is given 2 times"},
 		{"GET", "/scopes/eu/items?collection=", "", 400, "invalid", "collections: must not be empty"},
@@ -209,6 +215,23 @@ func TestAReportIsStoredOnceAndInOrder(t *testing.T) {
 	require.Len(t, readers, 1)
 	require.Equal(t, uint64(2), readers[0].Session)
 	require.JSONEq(t, `{"pods":3}`, string(readers[0].Body))
+}
+
+// TestAStreamKeepsTheHeartbeatThatWasAskedFor has an idle stream for a while.
+func TestAStreamKeepsTheHeartbeatThatWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &statesync.Memory{}
+		require.NoError(t, log.AddScope("eu"))
+		server := &statesync.Server{Log: log, MaxAge: time.Hour}
+		run(t, server.Start)
+		handler := &statesync.Handler{Server: server, Authorize: anybody}
+		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
+		defer cancel()
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/scopes/eu/items?watch&heartbeat=20s", nil))
+		require.Contains(t, answer.Body.String(), `"heartbeat":20000000000`)
+		require.Equal(t, 3, strings.Count(answer.Body.String(), `"type":"bookmark"`), answer.Body.String())
+	})
 }
 
 func TestAStreamSaysWhyItEnds(t *testing.T) {

@@ -17,7 +17,7 @@ type batch struct {
 
 // Watch is what [Source] says.
 func (s *Server) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
-	return s.watch(ctx, w, func(b batch) error {
+	return s.watch(ctx, w, 0, func(b batch) error {
 		b.Items = items(b.entries)
 		return receive(b.Frame)
 	})
@@ -42,7 +42,8 @@ func (w Watch) Validate() error {
 	return nil
 }
 
-func (s *Server) watch(ctx context.Context, w Watch, send func(batch) error) error {
+// watch sends one stream, whose heartbeat is that of the server if it is zero here.
+func (s *Server) watch(ctx context.Context, w Watch, heartbeat time.Duration, send func(batch) error) error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (s *Server) watch(ctx context.Context, w Watch, send func(batch) error) err
 	stream := stream{
 		feed: feed, send: send, want: w.Collections, stopping: stopping,
 		version: w.Cursor.Version, bootstrap: w.Cursor.Version == 0,
-		heartbeat: cmp.Or(s.Heartbeat, 5*time.Second), limit: cmp.Or(s.Batch, 500),
+		heartbeat: cmp.Or(heartbeat, s.Heartbeat, 5*time.Second), limit: cmp.Or(s.Batch, 500),
 	}
 	age := time.NewTimer(s.age())
 	defer age.Stop()

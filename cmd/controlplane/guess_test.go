@@ -21,8 +21,8 @@ func clientFrom(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// TestGuessingIsSlowedDownAtEachEntrance has somebody try tokens at each place that takes
-// one, each time from another address.
+// TestGuessingIsSlowedDownAtEachEntrance sends invalid tokens to each endpoint that takes
+// one, to each endpoint from another address.
 func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
 	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))

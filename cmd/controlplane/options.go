@@ -111,14 +111,14 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Guard: attempts, Logger: logger, Registerer: registry})
+	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Log: logMetrics.State, Guard: attempts, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
-	mux.Handle(agents.Handler())
+	agents.Mount(mux)
 	mux.Handle("/", api)
 	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
 	defer logger.InfoContext(ctx, "stopped")

@@ -138,7 +138,7 @@ func TestNothingIsLostWhenAReplicaAndTheDatabaseAreKilled(t *testing.T) {
 // put sets a deployment, again until the replica could.
 func put(t *testing.T, address, id, image string) {
 	t.Helper()
-	spec := fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, strings.ReplaceAll(id, "_", "-"), image)
+	spec := fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, strings.ReplaceAll(id, "_", "-"), image)
 	require.Eventually(t, func() bool {
 		status, _ := request(t, http.DefaultClient, http.MethodPut, "http://"+address+"/api/v1/admin/regions/reg_eu/deployments/"+id, adminToken, `{"desired_state":"running","spec":`+spec+`}`)
 		return status == http.StatusOK

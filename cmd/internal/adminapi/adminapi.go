@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -14,6 +15,10 @@ import (
 // retryAfterSeconds is what a client is asked to wait when the database is
 // busy.
 const retryAfterSeconds = 5
+
+// Silence is how long after its last contact an agent counts as alive: what it reported
+// holds until then, and what it belongs to is not removed.
+const Silence = 2 * time.Minute
 
 // Prefix is where the paths of the administration begin.
 const Prefix = "/api/v1/admin/"

@@ -167,6 +167,9 @@ func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted
 		return err
 	}
 	changed, err := do(r.Context(), regionID, id, want)
+	if spec, ok := errors.AsType[*specError](err); ok {
+		return spec.answer()
+	}
 	switch {
 	case errors.Is(err, ErrInvalid) && r.Method == http.MethodDelete:
 		return ErrUnknownResource
@@ -183,6 +186,9 @@ func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted
 // startLogEpoch is for after the database was restored from a backup: every
 // agent of a region lists anew.
 func (a *admin) startLogEpoch(w http.ResponseWriter, r *http.Request) error {
+	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
+		return err
+	}
 	if err := a.store.Database.Log.NewEpoch(r.Context()); err != nil {
 		return err
 	}

@@ -44,14 +44,16 @@ type caller struct {
 	hash string // of its token; empty for the shared token
 }
 
-// authenticate refuses a request without a valid token before anything else of it
-// is read.
-func (s *Service) authenticate(next http.Handler) http.Handler {
-	write := connect.NewErrorWriter()
+// reflectionMethod is the only method of the reflection services.
+const reflectionMethod = "ServerReflectionInfo"
+
+// authenticate refuses a request without a valid token, with fail, before anything else
+// of it is read.
+func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wait := s.guard.Wait(r, "region"); wait > 0 {
 			serve.RetryAfter(w.Header(), wait)
-			_ = write.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many tokens that are not valid came from this address; wait")))
+			fail(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many tokens that are not valid came from this address; wait")))
 			return
 		}
 		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
@@ -71,7 +73,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 			leave, wait := s.enter(&found, r)
 			if wait > 0 {
 				serve.RetryAfter(w.Header(), wait)
-				_ = write.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests or streams with this token at once, or too many bytes; wait")))
+				fail(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests or streams with this token at once, or too many bytes; wait")))
 				return
 			}
 			defer leave()
@@ -86,7 +88,7 @@ func (s *Service) authenticate(next http.Handler) http.Handler {
 		default:
 			err = s.internal(r.Context(), "authenticate", err)
 		}
-		_ = write.Write(w, r, err)
+		fail(w, r, err)
 	})
 }
 
@@ -96,7 +98,8 @@ func (s *Service) enter(found *credential, r *http.Request) (leave func(), wait 
 	if found.regionID == "" {
 		key = "shared/" + found.region
 	}
-	if strings.HasPrefix(path.Base(r.URL.Path), "Watch") {
+	// Nothing of a body is held for these.
+	if method := path.Base(r.URL.Path); strings.HasPrefix(method, "Watch") || method == reflectionMethod || r.Method == http.MethodGet {
 		return s.limits.Stream(key)
 	}
 	return s.limits.Request(key, r)
@@ -157,7 +160,7 @@ func plain(field, text string) error {
 
 func (s *Service) unknownRegion(ctx context.Context, found credential) error {
 	s.logger.ErrorContext(ctx, "region is unknown, or not the one that its log was made for", slog.String("region", found.region))
-	return refuse("unknown-region", "this region is unknown, which says nothing about what it should run: delete nothing")
+	return refuse(unknownRegion, "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 
 // admit returns the region that the request is about, if the caller's cell may speak

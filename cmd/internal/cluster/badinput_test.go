@@ -68,7 +68,7 @@ func TestWhatIsNoRequestIsToldWhy(t *testing.T) {
 	})
 }
 
-// envelope is a message of a stream, as long as it says or not.
+// envelope is a message of a stream; its stated length may be wrong.
 func envelope(says int, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(says)), message...) //nolint:gosec // small
 }
@@ -106,7 +106,7 @@ func TestABadReportStoresNothing(t *testing.T) {
 	each(t, func(w *world) {
 		ctx := w.t.Context()
 		w.put("d_1", "running", deployment("one", "one:1"))
-		_, err := w.store.PutSentinel(ctx, eu, "s_1", cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
+		_, err := w.store.PutSentinel(ctx, eu, "s_1", cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
 		require.NoError(w.t, err)
 		type update = ctrlv1.ReportDeploymentStatusRequest_Update
 		type instance = ctrlv1.ReportDeploymentStatusRequest_Update_Instance

@@ -49,7 +49,8 @@ func BenchmarkStream(b *testing.B) {
 			Value: json.RawMessage(`{"state":"running","apply":` + apply + `}`),
 		}))
 	}
-	_, handler := service.Handler()
+	handler := http.NewServeMux()
+	service.Mount(handler)
 	web := httptest.NewUnstartedServer(handler)
 	web.Config.Protocols = new(http.Protocols)
 	web.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -14,6 +14,10 @@
 // name is refused as unknown; it never passes for a region without resources.
 //
 // The tables decide. A [Reconciler] finds rows that were changed without the log and
-// queues them, and purges what has been archived for a week, once every live agent
-// is past it: heartbeats carry the agent's position.
+// queues them, and purges rows that no agent needs any more, once every live agent is past
+// them: heartbeats carry the agent's position. A resource is kept for a week after it was
+// archived, for 30 days after it was stopped.
+//
+// Messages of a region are kept in memory while it has a stream, and for a minute after
+// the last one. [Service.Mount] also serves the log of a region over plain HTTP.
 package cluster

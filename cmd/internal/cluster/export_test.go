@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Marshalled returns how many messages are kept marshalled.
 func Marshalled(s *Service) (n int) {
@@ -10,6 +13,9 @@ func Marshalled(s *Service) (n int) {
 	})
 	return n
 }
+
+// Tidy does at once what Start does every two seconds, as of now.
+func Tidy(ctx context.Context, s *Service, now time.Time) { s.tidy(ctx, now) }
 
 // SetPatience sets how long an agent may take nothing.
 func SetPatience(s *Service, patience time.Duration) { s.patience = patience }

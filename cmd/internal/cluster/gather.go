@@ -6,6 +6,10 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 )
 
 // defaultPatience is how long a write may be blocked before the agent counts as
@@ -68,6 +72,27 @@ func (w *patientWriter) send() error {
 	_, err := w.ResponseWriter.Write(w.held.Bytes())
 	w.held.Reset()
 	return err
+}
+
+// WriteHeader implements [http.ResponseWriter]. It adds the body that Connect leaves out
+// where a request is none of its own.
+func (w *patientWriter) WriteHeader(status int) {
+	var message string
+	switch {
+	case w.Header().Get("Content-Type") != "":
+	case status == http.StatusMethodNotAllowed:
+		message = "this method takes " + w.Header().Get("Allow")
+	case status == http.StatusUnsupportedMediaType:
+		message = "the Content-Type must be application/json, or another that the header Accept-Post has"
+	case status == http.StatusHTTPVersionNotSupported:
+		message = "this method needs HTTP/2"
+	}
+	if message == "" {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	// It has nothing that cannot be marshalled.
+	_ = adminapi.WriteJSON(w.ResponseWriter, status, map[string]string{"code": connect.CodeUnimplemented.String(), "message": message})
 }
 
 // Flush implements [http.Flusher]. What flushes may then wait for long.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,36 @@ type LogMetrics struct {
 	depth   *prometheus.Desc
 	oldest  *prometheus.Desc
 	stalled *prometheus.Desc
+
+	mu      sync.Mutex
+	epochs  int
+	epochAt time.Time
+}
+
+// LogState is how the change log is at one moment.
+type LogState struct {
+	// NotReady is why /readyz fails because of the log. Empty: it does not.
+	NotReady string
+	// Depth is how many committed changes have no version yet, and Oldest how long ago
+	// the oldest of them was written.
+	Depth  int
+	Oldest time.Duration
+	// Epochs counts the changes of an epoch that this process has found, and EpochAt is
+	// the time of the last one.
+	Epochs  int
+	EpochAt time.Time
+}
+
+// State returns how the log is. It is one query.
+func (m *LogMetrics) State(ctx context.Context) (state LogState, err error) {
+	if err := m.Ready(ctx); err != nil {
+		state.NotReady = err.Error()
+	}
+	m.mu.Lock()
+	state.Epochs, state.EpochAt = m.epochs, m.epochAt
+	m.mu.Unlock()
+	state.Depth, state.Oldest, err = m.log.Queue(ctx)
+	return state, err
 }
 
 // NewLogMetrics returns the metrics of the log. Its events are logged by the log
@@ -68,7 +99,14 @@ func (m *LogMetrics) Observe() {
 		m.batches.WithLabelValues("ok").Observe(b.Took.Seconds())
 		m.changes.Add(float64(b.Changes))
 	}
-	m.log.OnEvent = func(e sqlstore.Event) { m.events.WithLabelValues(string(e.Kind)).Inc() }
+	m.log.OnEvent = func(e sqlstore.Event) {
+		m.events.WithLabelValues(string(e.Kind)).Inc()
+		if e.Kind == sqlstore.EventEpoch {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.epochs, m.epochAt = m.epochs+1, time.Now()
+		}
+	}
 }
 
 // Ready returns an error while committed changes get no version. It is for

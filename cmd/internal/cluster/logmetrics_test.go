@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
@@ -84,7 +85,21 @@ func TestTheProgramIsNotReadyWhileNothingIsNumbered(t *testing.T) {
 		_, err = w.store.PutDeployment(ctx, eu, "d_1", cluster.Wanted{State: "running", Spec: deployment("one", "one:1")})
 		require.NoError(w.t, err)
 		require.Eventually(w.t, func() bool { return m.Ready(ctx) != nil }, 50*time.Second, 10*time.Millisecond)
+		state, err := m.State(ctx)
+		require.NoError(w.t, err)
+		require.Contains(w.t, state.NotReady, "committed changes get no version for ")
+		require.Equal(w.t, 1, state.Depth)
+		require.Positive(w.t, state.Oldest)
 		require.NoError(w.t, stuck.Rollback())
 		require.Eventually(w.t, func() bool { return m.Ready(ctx) == nil }, 50*time.Second, 10*time.Millisecond)
+		m.Observe()
+		before := time.Now()
+		w.database.Log.OnEvent(sqlstore.Event{Kind: sqlstore.EventEpoch})
+		require.EventuallyWithT(w.t, func(c *assert.CollectT) {
+			state, err := m.State(ctx)
+			require.NoError(c, err)
+			require.Equal(c, cluster.LogState{Epochs: 1, EpochAt: state.EpochAt}, state)
+			require.False(c, state.EpochAt.Before(before))
+		}, 50*time.Second, 10*time.Millisecond)
 	})
 }

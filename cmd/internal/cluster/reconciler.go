@@ -28,8 +28,16 @@ import (
 // and agents delete what is absent from two lists. Of many rows that vanish at once
 // few are withdrawn at a time, see MinWithdrawals and Window.
 //
-// A resource is purged when it was archived for Retention, every live agent has
-// applied its removal, and no instance of it is reported.
+// What no agent needs any more is purged, so that the tables do not grow with each
+// deployment that ever was; never while a live agent has not applied the removal, or
+// reports no position:
+//
+//   - a resource that is archived: after Retention, once no instance of it is reported;
+//   - one that is stopped, stopping or standby: the same after DormantRetention;
+//   - instances whose deployment has no row in their region: Retention after their last
+//     report and after the withdrawal of the row;
+//   - the name of a deployment without a row in any region, and without instances:
+//     Retention after the last withdrawal.
 type Reconciler struct {
 	// Store is the database. Required.
 	Store *Store
@@ -40,12 +48,16 @@ type Reconciler struct {
 	Settle time.Duration
 	// Retention is the minimum time that an archived resource is kept. Zero: 7 days.
 	Retention time.Duration
+	// DormantRetention is the same for a resource that is stopped, stopping or standby,
+	// which may be wanted again without its spec. Zero: 30 days.
+	DormantRetention time.Duration
 	// Logger gets a line for each difference. Nil: nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Nil: they are not collected anywhere.
 	Registerer prometheus.Registerer
 
-	rows *prometheus.CounterVec
+	rows   *prometheus.CounterVec
+	stored *prometheus.GaugeVec
 }
 
 const (
@@ -63,20 +75,31 @@ const (
 // Start runs a pass every so often until ctx ends. It returns an error only if
 // the metrics cannot be registered.
 func (r *Reconciler) Start(ctx context.Context) error {
-	r.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "trueup_controlplane_rows_kept_total",
-		Help: "Rows of wanted state brought together with the log, by resource type and what was done: appended, withdrawn, held (too many vanished at once) or purged.",
-	}, []string{"resource_type", "result"})
-	if r.Registerer != nil {
-		if err := r.Registerer.Register(r.rows); err != nil {
-			return err
-		}
+	if err := r.Register(); err != nil {
+		return err
 	}
 	loop := &reconcile.Loop{
 		Name: "reconciler", Interval: cmp.Or(r.Every, time.Minute), Jitter: 0.1, Logger: r.logger(),
 		Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) { return reconcile.Result{}, r.Pass(ctx) }),
 	}
 	return loop.Start(ctx)
+}
+
+// Register makes the metrics, and registers them with Registerer if there is one. Start
+// calls it.
+func (r *Reconciler) Register() error {
+	r.rows = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "trueup_controlplane_rows_kept_total",
+		Help: "Rows of wanted state brought together with the log, by resource type and what was done: appended, withdrawn, held (too many vanished at once) or purged.",
+	}, []string{"resource_type", "result"})
+	r.stored = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "trueup_controlplane_rows",
+		Help: "Rows in the tables, by resource type and state: wanted, dormant (stopped, stopping or standby), archived, unhandled, or orphaned (instances whose deployment has no row in their region).",
+	}, []string{"resource_type", "state"})
+	if r.Registerer == nil {
+		return nil
+	}
+	return errors.Join(r.Registerer.Register(r.rows), r.Registerer.Register(r.stored))
 }
 
 func (r *Reconciler) logger() *slog.Logger { return cmp.Or(r.Logger, slog.New(slog.DiscardHandler)) }
@@ -90,21 +113,28 @@ func (r *Reconciler) Pass(ctx context.Context) error {
 	}
 	first := map[string]contents{}
 	var errs []error
+	all := true
 	for _, region := range regions {
 		found, err := r.Store.contents(ctx, region)
 		switch {
 		case errors.Is(err, ErrUnknownRegion), errors.Is(err, statesync.ErrUnknownScope):
+			all = false
 			continue // not the region that its log was made for, or without a log yet
 		case err != nil:
+			all = false
 			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
 			continue
 		}
 		first[region.ID] = found
 	}
+	r.measure(first)
 	for _, region := range regions {
 		if err := r.reconcile(ctx, region, first[region.ID]); err != nil {
 			errs = append(errs, fmt.Errorf("keep region %s: %w", region.ID, err))
 		}
+	}
+	if all {
+		errs = append(errs, r.purgeNames(ctx, first))
 	}
 	return errors.Join(errs...)
 }
@@ -139,24 +169,15 @@ func (r *Reconciler) reconcile(ctx context.Context, region Region, first content
 		switch {
 		case errors.Is(err, errHeld):
 			log.ErrorContext(ctx, "row vanished, as did many others: withdrawn later")
-			r.count(key, "held")
+			r.count(key.Collection, "held", 1)
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s/%s: %w", key.Collection, key.ID, err))
 		case done:
 			log.WarnContext(ctx, "row was changed without the log", slog.String("result", result))
-			r.count(key, result)
+			r.count(key.Collection, result, 1)
 		}
 	}
-	for _, key := range first.archived(time.Now().Add(-cmp.Or(r.Retention, 7*24*time.Hour)), different) {
-		done, err := r.Store.purge(ctx, region, key, first.rows[key])
-		if err != nil {
-			errs = append(errs, fmt.Errorf("purge %s/%s: %w", key.Collection, key.ID, err))
-		}
-		if done {
-			r.logger().InfoContext(ctx, "archived resource purged", slog.String("region", region.Name), slog.String("collection", key.Collection), slog.String("id", key.ID))
-			r.count(key, "purged")
-		}
-	}
+	errs = append(errs, r.purge(ctx, region, first, different))
 	r.Store.Database.Log.Wake()
 	return errors.Join(errs...)
 }
@@ -172,9 +193,9 @@ func (c contents) allowed() int {
 	return max(MinWithdrawals, live/tenth)
 }
 
-func (r *Reconciler) count(key statesync.Key, result string) {
-	if r.rows != nil {
-		r.rows.WithLabelValues(key.Collection, result).Inc()
+func (r *Reconciler) count(resource, result string, n int64) {
+	if r.rows != nil && n > 0 {
+		r.rows.WithLabelValues(resource, result).Add(float64(n))
 	}
 }
 
@@ -201,6 +222,16 @@ type contents struct {
 	rows    map[statesync.Key]row
 	items   map[statesync.Key]statesync.Item
 	horizon uint64
+	// orphans are by the id of their deployment.
+	orphans map[string]orphans
+}
+
+// orphans are the instances of a deployment that the region has no row of.
+type orphans struct {
+	deploymentID string
+	instances    int64
+	// since is when one of them was reported last, or the row was withdrawn.
+	since int64
 }
 
 // difference is a row without its item in the log.
@@ -226,23 +257,9 @@ func (c contents) differences() map[statesync.Key]difference {
 	return found
 }
 
-// archived returns what may be purged of the rows last touched before then. A row
-// that differs from the log may not.
-func (c contents) archived(then time.Time, different map[statesync.Key]difference) []statesync.Key {
-	var keys []statesync.Key
-	for key, row := range c.rows {
-		_, differs := different[key]
-		if row.state == "archived" && row.updatedAt < then.UnixMilli() && !differs && c.items[key].Version <= c.horizon {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, compareKeys)
-	return keys
-}
-
 // contents reads the tables first: the log as read afterwards is at least as new.
 func (s *Store) contents(ctx context.Context, region Region) (c contents, err error) {
-	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}}
+	c = contents{rows: map[statesync.Key]row{}, items: map[statesync.Key]statesync.Item{}, orphans: map[string]orphans{}}
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		if _, err := regionOf(ctx, tx, region.ID); err != nil {
 			return err

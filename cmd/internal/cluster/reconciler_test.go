@@ -47,13 +47,18 @@ func (w *world) items() map[string]string {
 	require.NoError(w.t, w.database.Log.Commit(w.t.Context(), statesync.Change{Scope: "eu-1", Key: key, Value: json.RawMessage(mark)}))
 	found := map[string]string{}
 	require.Eventually(w.t, func() bool {
-		page, err := w.database.Log.Read(w.t.Context(), "eu-1", 0, 10_000)
-		require.NoError(w.t, err)
 		clear(found)
-		for _, i := range page.Items {
-			if !i.Deleted {
+		for after, more := uint64(0), true; more; {
+			page, err := w.database.Log.Read(w.t.Context(), "eu-1", after, 10_000)
+			require.NoError(w.t, err)
+			for _, i := range page.Items {
+				after = i.Version
 				found[i.Collection+"/"+i.ID] = string(i.Value)
+				if i.Deleted {
+					delete(found, i.Collection+"/"+i.ID)
+				}
 			}
+			more = page.More
 		}
 		return found["marks/newest"] == mark
 	}, 50*time.Second, 5*time.Millisecond)
@@ -82,7 +87,7 @@ func TestRowsThatWereChangedByHandAreTold(t *testing.T) {
 		ctx := w.t.Context()
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
-		policy := json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}`)
+		policy := json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}`)
 		for _, id := range []string{"p_1", "p_2"} {
 			_, err := w.store.PutPolicy(ctx, eu, id, cluster.Wanted{State: "running", Spec: policy})
 			require.NoError(w.t, err)
@@ -182,12 +187,12 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		w.put("d_1", "running", deployment("one", "one:1"))
 		w.put("d_2", "running", deployment("two", "two:1"))
 		for _, id := range []string{"s_1", "s_2"} {
-			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate` + id[2:] + `","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
+			_, err := w.store.PutSentinel(ctx, eu, id, cluster.Wanted{State: "running", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"gate` + id[2:] + `","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"g:1","cpu_millicores":"1","memory_mib":"1"}`)})
 			require.NoError(w.t, err)
 		}
 		_, err := w.store.PutSentinel(ctx, eu, "s_1", cluster.Wanted{State: "archived"})
 		require.NoError(w.t, err)
-		_, err = w.store.PutPolicy(ctx, eu, "p_1", cluster.Wanted{State: "archived", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}`)})
+		_, err = w.store.PutPolicy(ctx, eu, "p_1", cluster.Wanted{State: "archived", Spec: json.RawMessage(`{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}`)})
 		require.NoError(w.t, err)
 		w.items()
 		w.beat(1, w.head())
@@ -224,8 +229,12 @@ func TestAnArchivedResourceIsPurgedOnceNobodyNeedsIt(t *testing.T) {
 		look("the name is free", all[1], all[4], "deployments/d_9")
 		w.sql(`UPDATE sentinels SET desired_state = 'archived'`)
 		look("it was told only now", all[1], all[4], "deployments/d_9")
-		look("the agent has not dealt with it", all[1], all[4], "deployments/d_9")
 		w.beat(3, w.head())
+		look("it was found archived only now", all[1], all[4], "deployments/d_9")
+		w.sql(age("sentinels"))
+		w.beat(4, 1)
+		look("the agent has not dealt with it", all[1], all[4], "deployments/d_9")
+		w.beat(5, w.head())
 		look("", all[1], "deployments/d_9")
 	})
 }

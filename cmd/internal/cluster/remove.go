@@ -40,7 +40,7 @@ func (s *Store) RemoveRegion(ctx context.Context, regionID string) error {
 		switch silent := time.Since(time.UnixMilli(heartbeat)); {
 		case left > 0:
 			return fmt.Errorf("%w: %d", ErrNotEmpty, left)
-		case silent < Silence:
+		case silent < adminapi.Silence:
 			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
 		}
 		for _, statement := range []string{

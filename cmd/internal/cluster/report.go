@@ -107,8 +107,11 @@ func saveInstances(ctx context.Context, tx *db.Tx, regionID, name string, instan
 	err := tx.QueryRowContext(ctx, `SELECT t.deployment_id, t.agent_epoch, t.sequence FROM deployment_topology t
 		WHERE t.region_id = ? AND t.deployment_id = (SELECT id FROM deployments WHERE k8s_name = ?)`+tx.Lock, regionID, name).
 		Scan(&deploymentID, &kept.epoch, &kept.sequence)
-	if err != nil {
-		return db.Missing(err, ErrUnknownResource)
+	if err = db.Missing(err, ErrUnknownResource); err != nil {
+		if len(instances) == 0 && errors.Is(err, ErrUnknownResource) {
+			return forgetInstances(ctx, tx, regionID, name)
+		}
+		return err
 	}
 	if at.before(kept) {
 		return nil
@@ -144,6 +147,19 @@ func saveInstances(ctx context.Context, tx *db.Tx, regionID, name string, instan
 	_, err = tx.ExecContext(ctx, `UPDATE deployment_topology SET agent_epoch = ?, sequence = ? WHERE deployment_id = ? AND region_id = ?`,
 		at.epoch, at.sequence, deploymentID, regionID)
 	return err
+}
+
+// forgetInstances removes the instances of a deployment whose row has vanished: its agent
+// reports that none is left. Without any the deployment is unknown.
+func forgetInstances(ctx context.Context, tx *db.Tx, regionID, name string) error {
+	result, err := tx.ExecContext(ctx, `DELETE FROM instances WHERE region_id = ? AND deployment_id = (SELECT id FROM deployments WHERE k8s_name = ?)`, regionID, name)
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return ErrUnknownResource
 }
 
 // statusOf returns the word for a status; an unknown one is inactive.

@@ -73,7 +73,8 @@ func (o *opened) revoke(valid map[string]bool) (ended int) {
 }
 
 // Start ends streams within a few seconds after their credential was revoked, here or in
-// another replica, until ctx ends. While the database cannot be read, they go on.
+// another replica, until ctx ends. While the database cannot be read, they go on. It also
+// forgets the messages of regions that have had no stream for a minute.
 func (s *Service) Start(ctx context.Context) error {
 	ticker := time.NewTicker(revokeInterval)
 	defer ticker.Stop()
@@ -83,9 +84,15 @@ func (s *Service) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if s.opened.any() {
-			s.endRevoked(ctx)
-		}
+		s.tidy(ctx, time.Now())
+	}
+}
+
+// tidy drops the messages that no stream needs as of now, and ends revoked streams.
+func (s *Service) tidy(ctx context.Context, now time.Time) {
+	s.caches.drop(now.Add(-linger))
+	if s.opened.any() {
+		s.endRevoked(ctx)
 	}
 }
 
@@ -102,7 +109,8 @@ func (s *Service) endRevoked(ctx context.Context) {
 	}
 }
 
-// revoked returns what the agent is told if that is why ctx has ended, nil otherwise.
+// revoked returns the error of a stream whose ctx has ended because its credential was
+// revoked, nil for any other.
 func revoked(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errRevoked) {
 		return connect.NewError(connect.CodeUnauthenticated, errRevoked)

@@ -27,6 +27,43 @@ func (c contents) read(ctx context.Context, tx *db.Tx, regionID string) error {
 	for _, l := range lines {
 		c.rows[l.key] = l.row
 	}
+	if err != nil {
+		return err
+	}
+	rows, err = tx.QueryContext(ctx, `SELECT i.deployment_id, count(*), max(i.reported_at), coalesce(max(d.updated_at), 0)
+		FROM instances i LEFT JOIN deployments d ON d.id = i.deployment_id WHERE i.region_id = ?
+		AND NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = i.deployment_id AND t.region_id = i.region_id)
+		GROUP BY i.deployment_id`, regionID)
+	found, err := db.Collect(rows, err, func(rows *sql.Rows, o *orphans) error {
+		var reported, withdrawn int64
+		err := rows.Scan(&o.deploymentID, &o.instances, &reported, &withdrawn)
+		o.since = max(reported, withdrawn)
+		return err
+	})
+	for _, o := range found {
+		c.orphans[o.deploymentID] = o
+	}
+	return err
+}
+
+// touch sets when a row was changed to now; of a deployment without a row, that of its
+// name.
+func touch(ctx context.Context, tx *db.Tx, regionID string, key statesync.Key) error {
+	now := time.Now().UnixMilli()
+	if key.Collection == deployments {
+		if _, err := tx.ExecContext(ctx, `UPDATE deployments SET updated_at = ? WHERE id = ?`, now, key.ID); err != nil {
+			return err
+		}
+	}
+	statement := map[string]string{
+		deployments: `UPDATE deployment_topology SET updated_at = ? WHERE deployment_id = ? AND region_id = ?`,
+		sentinels:   `UPDATE sentinels SET updated_at = ? WHERE id = ? AND region_id = ?`,
+		policies:    `UPDATE cilium_network_policies SET updated_at = ? WHERE id = ? AND region_id = ?`,
+	}[key.Collection]
+	if statement == "" {
+		return nil // the log has an item of no table
+	}
+	_, err := tx.ExecContext(ctx, statement, now, key.ID, regionID)
 	return err
 }
 
@@ -55,6 +92,11 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 				return err
 			}
 		} else if change.Value, err = seen.value(); err != nil {
+			return err
+		}
+		// What is kept for a time is kept from now on: when the row was really changed
+		// is not stored.
+		if err := touch(ctx, tx, region.ID, key); err != nil {
 			return err
 		}
 		done = true
@@ -113,48 +155,4 @@ func (s *Store) withdrawAll(ctx context.Context, tx *db.Tx, name string) error {
 func lockRegion(ctx context.Context, tx *db.Tx, regionID string) error {
 	var id string
 	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`+tx.Lock, regionID).Scan(&id), ErrUnknownRegion)
-}
-
-// purge removes the row and withdraws it, unless it has changed since it was seen.
-func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, seen row) (done bool, err error) {
-	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		done = false
-		if err := lockRegion(ctx, tx, region.ID); err != nil {
-			return err
-		}
-		var query string
-		switch key.Collection {
-		case deployments:
-			// Locked before its last row is deleted: another region may be given one.
-			if err := lockDeployment(ctx, tx, key.ID); err != nil {
-				return err
-			}
-			query = `DELETE FROM deployment_topology WHERE deployment_id = ? AND region_id = ? AND updated_at = ? AND desired_state = 'archived'
-				AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.deployment_id = deployment_topology.deployment_id AND i.region_id = deployment_topology.region_id)`
-		case sentinels:
-			query = `DELETE FROM sentinels WHERE id = ? AND region_id = ? AND updated_at = ? AND desired_state = 'archived'`
-		case policies:
-			query = `DELETE FROM cilium_network_policies WHERE id = ? AND region_id = ? AND updated_at = ? AND deleted = 1`
-		}
-		result, err := tx.ExecContext(ctx, query, key.ID, region.ID, seen.updatedAt)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		if key.Collection == deployments {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM deployments WHERE id = ? AND NOT EXISTS (SELECT 1 FROM deployment_topology WHERE deployment_id = ?)`, key.ID, key.ID); err != nil {
-				return err
-			}
-		}
-		done = true
-		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
-	})
-	return done && err == nil, err
-}
-
-func lockDeployment(ctx context.Context, tx *db.Tx, id string) error {
-	var found string
-	return db.Missing(tx.QueryRowContext(ctx, `SELECT id FROM deployments WHERE id = ?`+tx.Lock, id).Scan(&found), ErrUnknownResource)
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -58,9 +56,8 @@ type Service struct {
 	streams *prometheus.GaugeVec
 	reports *prometheus.HistogramVec
 	open    openStreams
-	// caches has a *cache for each region and collection.
-	caches sync.Map
-	codec  codec
+	caches  *caches
+	codec   codec
 	// patience is set by tests; zero stands for defaultPatience.
 	patience time.Duration
 }
@@ -98,29 +95,15 @@ func New(config Config) (*Service, error) {
 			Help: "Time to store a report of an agent, by resource type and result: ok, or the code it was refused with.",
 		}, []string{"resource_type", "result"}),
 	}
+	s.caches = newCaches(&s.codec)
 	if config.Registerer != nil {
-		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, newLeases(s.store, s.logger)} {
+		for _, c := range []prometheus.Collector{s.sent, s.skipped, s.streams, s.reports, s.caches.kept, newLeases(s.store, s.logger)} {
 			if err := config.Registerer.Register(c); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return s, nil
-}
-
-const (
-	// maxMessage is the size in bytes above which a request is refused.
-	maxMessage = 4 << 20
-	// minCompressed is the size above which an answer is compressed, if the
-	// agent takes that. Below, it costs ten times what sending does.
-	minCompressed = 64 << 10
-)
-
-// Handler returns where the service is mounted, and what to mount there. It
-// checks the credential of a request before anything else of it is read.
-func (s *Service) Handler() (path string, handler http.Handler) {
-	path, rpcs := ctrlv1connect.NewClusterServiceHandler(s, connect.WithCodec(&s.codec), jsonCodecs(), connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(minCompressed))
-	return path, s.authenticate(rpcs)
 }
 
 // GetDesiredDeploymentState answers what is wanted of one deployment.
@@ -249,6 +232,22 @@ func (s *Service) internal(ctx context.Context, what string, err error) error {
 	}
 	s.logger.ErrorContext(ctx, "request failed", slog.String("request", what), slog.Any("error", err))
 	return connect.NewError(connect.CodeInternal, errors.New("the control plane failed; its log says why"))
+}
+
+// unknownRegion is the reason of a region that is not registered, or not the one that its
+// log was made for.
+const unknownRegion = "unknown-region"
+
+// reasonOf returns the reason of an error that refuse has made, none of any other.
+func reasonOf(failure *connect.Error) string {
+	for _, detail := range failure.Details() {
+		if value, err := detail.Value(); err == nil {
+			if d, ok := value.(*ctrlv1.ErrorDetail); ok {
+				return d.GetReason()
+			}
+		}
+	}
+	return ""
 }
 
 // refuse returns a failed precondition with a reason that agents branch on.

@@ -21,6 +21,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
@@ -88,7 +89,8 @@ func (w *world) serve(database *db.Database) string {
 	go func() { ended <- service.Start(ctx) }()
 	go func() { ended <- database.Log.Start(ctx) }()
 	go func() { ended <- feed.Start(ctx) }()
-	_, handler := service.Handler()
+	handler := http.NewServeMux()
+	service.Mount(handler)
 	web := httptest.NewUnstartedServer(handler)
 	web.Config.Protocols = new(http.Protocols)
 	web.Config.Protocols.SetHTTP1(true)
@@ -135,7 +137,7 @@ func (w *world) agent() ctrlv1connect.ClusterServiceClient {
 }
 
 func deployment(name, image string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, name, image))
+	return json.RawMessage(fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, name, image))
 }
 
 func (w *world) put(id, state string, spec json.RawMessage) {
@@ -166,7 +168,7 @@ func image(spec json.RawMessage) string {
 	return fmt.Sprintf("%q", value.Image)
 }
 
-// watch reads deployments until enough says so.
+// watch reads deployments until enough returns true.
 func (w *world) watch(r *ctrlv1.WatchDeploymentsRequest, enough func(*ctrlv1.DeploymentState) bool) error {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Second)
@@ -411,7 +413,7 @@ func TestASecondCellIsRefusedInEveryCall(t *testing.T) {
 		}
 		require.NoError(w.t, beat("cell-a"))
 		require.NoError(w.t, w.database.Write(w.t.Context(), func(tx *db.Tx) error {
-			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*cluster.Silence).UnixMilli())
+			_, err := tx.ExecContext(w.t.Context(), `UPDATE regions SET heartbeat_at = ?`, time.Now().Add(-2*adminapi.Silence).UnixMilli())
 			return err
 		}))
 		require.NoError(w.t, calls["point query"](), "after the lease")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -31,10 +32,6 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-// Silence is how long after its last heartbeat a region becomes silent: its
-// reports are then void, and its instances read as inactive.
-const Silence = 120 * time.Second
-
 // Store has the desired state of regions. It is safe for concurrent use. A call
 // that returns an error has not changed the database.
 type Store struct {
@@ -55,7 +52,8 @@ type Region struct {
 	AgentEpoch uint64 `json:"-"`
 	// HeartbeatAt is the time of the last heartbeat; zero for never.
 	HeartbeatAt time.Time `json:"heartbeat_at,omitzero"`
-	// Silent is true once that is [Silence] ago.
+	// Silent is true once that is [adminapi.Silence] ago: the reports of the region are
+	// void, and its instances read as inactive.
 	Silent bool `json:"silent"`
 }
 
@@ -69,7 +67,7 @@ func scanRegion(scan func(...any) error, r *Region) error {
 	if heartbeat != 0 {
 		r.HeartbeatAt = time.UnixMilli(heartbeat).UTC()
 	}
-	r.Silent = time.Since(r.HeartbeatAt) >= Silence
+	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
 	return nil
 }
 
@@ -242,7 +240,7 @@ func (s *Store) Heartbeat(ctx context.Context, regionID, cellID string) error {
 			return db.Missing(err, ErrUnknownRegion)
 		}
 		now := time.Now()
-		if cellID != "" && claimed != "" && claimed != cellID && now.Sub(time.UnixMilli(at)) < Silence {
+		if cellID != "" && claimed != "" && claimed != cellID && now.Sub(time.UnixMilli(at)) < adminapi.Silence {
 			return fmt.Errorf("%w: %s", ErrClaimed, claimed)
 		}
 		if cellID == "" {

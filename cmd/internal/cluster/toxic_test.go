@@ -176,7 +176,7 @@ func TestADeadLinkIsFoundOnBothSides(t *testing.T) {
 		_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(body, direction, direction)))
 		require.NoError(t, err)
 	}
-	// Whichever side is first: a server that closes the connection is heard.
+	// Either side may be first: the client notices a server that closes the connection.
 	require.Error(t, <-l.ends)
 	l.eventually(func() bool { return l.open.Load() == 0 })
 	_, complete := l.replica.Complete()

@@ -113,8 +113,11 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 			return fmt.Errorf("%w: spec: %w", ErrInvalid, err)
 		}
 		res.adopt(id, region)
-		if err := valid(res.message); err != nil {
-			return err
+		// What was put by older rules can be stopped, and not started again.
+		if want.Spec != nil || kindOf(kind.collection, want.State) == "apply" {
+			if err := valid(res.message); err != nil {
+				return err
+			}
 		}
 		spec, err := canonical(res.message)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"hash"
 	"log/slog"
 	"strconv"
-	"sync"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,15 +59,12 @@ type sent struct {
 
 // watch sends one stream.
 func watch[T any](ctx context.Context, s *Service, collection string, r request, stream *connect.ServerStream[T]) error {
-	c, err := s.caller(ctx, r.GetRegion())
+	c, err := s.admit(ctx, r.GetRegion())
 	if err != nil {
 		return err
 	}
 	if r.GetMarkers() && r.GetVersionLastSeen() > 0 && r.GetEpoch() == "" {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("epoch: is required with markers and a version above 0"))
-	}
-	if err := s.claim(ctx, c); err != nil {
-		return err
 	}
 	cursor := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
 	if err := cursor.Mark.UnmarshalText([]byte(r.GetMark())); err != nil {
@@ -84,21 +80,21 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 	}
 	ctx, closed := s.opened.open(ctx, c.hash)
 	defer closed()
-	open := s.streams.WithLabelValues(c.Name, collection)
-	open.Inc()
-	defer open.Dec()
-	s.open.add(c.Name, 1)
-	defer s.open.add(c.Name, -1)
+	defer s.streaming(c.Name, collection)()
 	sent := sent{
-		region: c.Name, collection: collection, cache: s.cache(c.Name, collection), sum: sha256.New(),
+		region: c.Name, collection: collection, sum: sha256.New(),
 		applies: s.sent.WithLabelValues(collection, "apply"), deletes: s.sent.WithLabelValues(collection, "delete"),
 	}
+	defer func() { s.caches.leave(sent.cache) }()
 	err = s.feed.Watch(ctx, statesync.Watch{Scope: c.Name, Cursor: cursor, Collections: []string{collection}}, func(f statesync.Frame) (err error) {
+		if sent.cache == nil { // all frames have one epoch
+			sent.cache = s.caches.join(c.Name, collection, f.Epoch)
+		}
 		// The messages of a frame are sent as one.
 		release := hold(ctx)
 		defer func() { err = errors.Join(err, release()) }()
 		for _, i := range f.Items {
-			m, ok := s.message(ctx, f.Epoch, i, &sent).(*T)
+			m, ok := s.message(ctx, i, &sent).(*T)
 			if !ok {
 				continue
 			}
@@ -130,7 +126,6 @@ func watch[T any](ctx context.Context, s *Service, collection string, r request,
 // rendered is an item on the wire: a message, or why there is none. It is made once
 // for all streams, which must not change it.
 type rendered struct {
-	epoch   string
 	version uint64
 	message state
 	// id, which is namespace and name, and kind identify it in the digest of a
@@ -141,14 +136,14 @@ type rendered struct {
 
 // message returns the message of one item, and nil if there is none. An item that
 // cannot be sent is logged and skipped: it must not hold up the stream.
-func (s *Service) message(ctx context.Context, epoch string, i statesync.Item, sent *sent) state {
+func (s *Service) message(ctx context.Context, i statesync.Item, sent *sent) state {
 	if i.Deleted {
 		sent.cache.put(i.ID, &rendered{})
 		return nil
 	}
 	r := sent.cache.get(i.ID)
-	if r == nil || r.epoch != epoch || r.version != i.Version {
-		r = render(sent.collection, epoch, i)
+	if r == nil || r.version != i.Version {
+		r = render(sent.collection, i)
 		sent.cache.put(i.ID, r)
 	}
 	if r.reason != "" {
@@ -176,8 +171,8 @@ type named interface {
 }
 
 // render returns what an item is on the wire.
-func render(collection, epoch string, i statesync.Item) *rendered {
-	r := &rendered{epoch: epoch, version: i.Version, reason: "not JSON"}
+func render(collection string, i statesync.Item) *rendered {
+	r := &rendered{version: i.Version, reason: "not JSON"}
 	var w wanted
 	if err := json.Unmarshal(i.Value, &w); err == nil {
 		var order any
@@ -190,43 +185,6 @@ func render(collection, epoch string, i statesync.Item) *rendered {
 		}
 	}
 	return r
-}
-
-// cache has the newest item of each resource of one region and collection, for all
-// streams.
-type cache struct {
-	codec *codec
-
-	mu   sync.RWMutex
-	byID map[string]*rendered
-}
-
-func (s *Service) cache(region, collection string) *cache {
-	found, _ := s.caches.LoadOrStore([2]string{region, collection}, &cache{codec: &s.codec, byID: map[string]*rendered{}})
-	return found.(*cache) //nolint:forcetypeassert // nothing else is stored
-}
-
-func (s *cache) get(id string) *rendered {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.byID[id]
-}
-
-// put replaces the item; one without a version removes it. The codec follows under
-// the same lock: of two streams that render one item at once it would otherwise
-// never forget the message of the slower one.
-func (s *cache) put(id string, r *rendered) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.byID[id]; known != nil {
-		s.codec.forget(known.message)
-	}
-	if r.version == 0 {
-		delete(s.byID, id)
-		return
-	}
-	s.byID[id] = r
-	s.codec.remember(r.message)
 }
 
 // ended returns the error that ends the stream of the agent.
@@ -243,7 +201,7 @@ func (s *Service) ended(ctx context.Context, err error) error {
 	case errors.Is(err, statesync.ErrResync):
 		return refuse("resync-required", err.Error())
 	case errors.Is(err, statesync.ErrUnknownScope):
-		return refuse("unknown-region", "this region has no log: delete nothing")
+		return refuse(unknownRegion, "this region has no log: delete nothing")
 	case errors.Is(err, statesync.ErrInvalid):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &end) && end.Reason == statesync.EndOfAge:

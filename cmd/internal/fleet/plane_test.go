@@ -65,7 +65,7 @@ func startPlane(tb testing.TB, source string, logger *slog.Logger, wrap func(htt
 	p.agents, err = cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry})
 	require.NoError(tb, err)
 	mux := http.NewServeMux()
-	mux.Handle(p.agents.Handler())
+	p.agents.Mount(mux)
 	mux.Handle("/", api)
 	address := make(chan string, 1)
 	group := reconcile.Group{Members: []reconcile.Member{

@@ -1,4 +1,4 @@
-// Package guard slows down those that guess credentials, by address and in total.
+// Package guard slows down guesses of credentials, by address and in total.
 //
 // An address may fail a few times, with different credentials: a program that repeats
 // one which was revoked does not guess, and others at its address go on. After that it has to wait before the next attempt
@@ -176,7 +176,7 @@ func (g *Guard) Succeeded(r *http.Request) {
 	a.failures, a.until, a.succeeded = 0, time.Time{}, now
 }
 
-// known returns what is remembered of an address, nil if nothing is. The lock is held.
+// known returns the record of an address, nil if there is none. The lock is held.
 func (g *Guard) known(prefix netip.Prefix) *address {
 	element := g.addresses[prefix]
 	if element == nil {
@@ -185,8 +185,8 @@ func (g *Guard) known(prefix netip.Prefix) *address {
 	return element.Value.(*address) //nolint:forcetypeassert // the list holds no other type
 }
 
-// remember returns what is remembered of an address, which is seen now, and forgets
-// others. The lock is held.
+// remember returns the record of an address that is seen now, and drops old records.
+// The lock is held.
 func (g *Guard) remember(prefix netip.Prefix, now time.Time) *address {
 	if a := g.known(prefix); a != nil && now.Sub(a.seen) < g.config.Memory {
 		a.seen = now
@@ -214,8 +214,8 @@ func Refuse(w http.ResponseWriter, wait time.Duration) {
 	http.Error(w, "too many attempts with a credential that is not valid; wait", http.StatusTooManyRequests)
 }
 
-// prefixOf returns the address of a connection, of IPv6 its /64: who has one address
-// has all of these. What is no address is the zero prefix.
+// prefixOf returns the address of a connection, or its /64 if that is IPv6: a host with
+// one address of a /64 can use all of them. Text that is no address has the zero prefix.
 func prefixOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package limits keeps one credential from taking what others need: requests at once,
-// open streams, bytes a second, and the memory in which request bodies are held.
+// Package limits bounds what one credential uses: requests at once, open streams, bytes a
+// second, and the memory in which request bodies are held.
 //
-// What is beyond a limit is refused at once with the time to wait, before anything of
-// the body is read, and costs the process next to nothing. A credential can hold a
+// A request beyond a limit is refused at once with the time to wait, before any of its
+// body is read, and costs the process next to nothing. A credential can hold a
 // quarter of the memory for bodies at most, so that four at least share it.
 package limits
 
@@ -153,7 +153,8 @@ func (l *Limits) leave(key string, undo func()) func() {
 	})
 }
 
-// forget drops a credential that nothing is remembered of. The lock is held.
+// forget drops a credential that has nothing under way and has not sent much lately. The
+// lock is held.
 func (l *Limits) forget(key string) {
 	if u := l.users[key]; u.requests == 0 && u.streams == 0 && u.bytes.Tokens() >= float64(u.bytes.Burst()) {
 		delete(l.users, key)

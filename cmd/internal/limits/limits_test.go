@@ -79,7 +79,7 @@ func TestABodyOfUnknownSizeCountsAsTheLargest(t *testing.T) {
 	_, wait = l.Request("a", sized(1))
 	require.NotZero(t, wait)
 	leave()
-	_, wait = l.Request("a", sized(100*mib)) // refused for its size by whoever reads it
+	_, wait = l.Request("a", sized(100*mib)) // the handler that reads it refuses its size
 	require.Zero(t, wait)
 }
 

@@ -131,14 +131,18 @@ func (s *Server) protocols() *http.Protocols {
 
 func (s *Server) handler(stopping *atomic.Bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeText(w, http.StatusOK, "ok\n")
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		s.ready(w, r, stopping.Load())
-	})
+	own := func(path string, handler http.Handler) {
+		mux.Handle("GET "+path, handler)
+		// Without it, another method would go to Handler.
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", "GET, HEAD")
+			writeText(w, http.StatusMethodNotAllowed, "this path takes GET, not "+r.Method+"\n")
+		})
+	}
+	own("/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
+	own("/readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ready(w, r, stopping.Load()) }))
 	if s.Gatherer != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+		own("/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
 	}
 	if s.Handler != nil {
 		mux.Handle("/", s.Handler)

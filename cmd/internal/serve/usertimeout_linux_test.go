@@ -11,9 +11,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 )
 
-// TestAConnectionThatNobodyConfirmsIsGivenUp reads the option back: to lose
+// TestAConnectionWithoutAcknowledgementsIsClosed reads the option back: to lose
 // packets takes more rights than a test has.
-func TestAConnectionThatNobodyConfirmsIsGivenUp(t *testing.T) {
+func TestAConnectionWithoutAcknowledgementsIsClosed(t *testing.T) {
 	millis := make(chan int, 1)
 	url, stop := start(t, &serve.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

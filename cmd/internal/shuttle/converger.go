@@ -24,7 +24,7 @@ type converger struct {
 	status   *reporter
 	awaits   *atomic.Bool      // an object is to go and is still there
 	last     apply.PruneReport // of the last prune
-	pruned   *accepted         // the state whose deletions are all accepted or held
+	pruned   *accepted         // the state whose deletions were all found and tried, or held
 }
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
@@ -48,8 +48,10 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 			c.log(ctx, again.Results)
 			report, err = again, finishErr
 		}
-		if c.pruned = current; pruneErr != nil {
-			c.pruned = nil
+		// One deletion that fails says nothing of the others.
+		c.pruned = nil
+		if failed := failures(c.last.Results); pruneErr == nil || failed > 0 && !errors.Is(pruneErr, apply.ErrNotSynced) {
+			c.pruned = current
 		}
 	}
 	if err == nil {
@@ -113,6 +115,15 @@ func (c *converger) written(current *accepted) map[NamespacedName]written {
 		}
 	}
 	return found
+}
+
+func failures(list []apply.Result) (n int) {
+	for i := range list {
+		if list[i].Err != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func resultsOf(list []apply.Result) map[apply.ID]apply.Result {

@@ -11,8 +11,10 @@ import (
 type deletions struct {
 	// left are the objects that must go and are there, by service.
 	left map[labelled]leftover
-	// open is true while a deletion is held or unproven, or has failed or not been
-	// tried, of whatever object.
+	// projects have other objects that must go and are there, by their label.
+	projects map[string]bool
+	// open is true while there may be objects that must go and that left and projects
+	// lack: not all can be seen, or one names no service.
 	open bool
 }
 
@@ -52,14 +54,20 @@ func (l leftover) stuck() bool { return l.held+l.unproven > 0 || l.problem != ""
 // be seen, each tombstone counts.
 func (c *converger) deletions(current *accepted) deletions {
 	last := &c.last
-	found := deletions{open: c.pruned != current || len(last.Held)+len(last.Unproven) > 0, left: map[labelled]leftover{}}
-	if !found.open && last.Pending+last.Remaining == 0 {
+	found := deletions{open: c.pruned != current, left: map[labelled]leftover{}, projects: map[string]bool{}}
+	if !found.open && last.Pending+last.Remaining+len(last.Held)+len(last.Unproven)+failures(last.Results) == 0 {
 		return found
 	}
 	held, unproven, results := idsOf(last.Held), idsOf(last.Unproven), resultsOf(last.Results)
 	for o := range c.applier.Live.All() {
 		at := identityOf(o)
-		if at.service == "" || current.set.Has(o.ID) || current.rendered.absence.keeps(at) {
+		if current.set.Has(o.ID) || current.rendered.absence.keeps(at) {
+			continue
+		}
+		if at.service == "" {
+			if at.project != "" {
+				found.projects[at.project] = true
+			}
 			continue
 		}
 		if at.project == "" || at.environment == "" {

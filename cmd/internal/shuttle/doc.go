@@ -11,7 +11,8 @@
 // is neither created nor changed while one of these cannot be applied. The replicas of
 // an autoscaled service belong to the autoscaler, which takes them over with their
 // value. A service is Healthy by the pods of the Deployment that was written last. A
-// deletion that is held is reported, and no report is complete until it is made.
+// deletion that is held, fails or has no proof is reported of its service, and keeps
+// no report from being complete: it is so once all objects are seen.
 //
 // While Starbase does not answer, the last accepted state is repaired and no object
 // is deleted. After a restart during an outage no object is changed.

@@ -76,9 +76,15 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	var complete bool
 	next.Services, complete = r.statuses(last)
-	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices
+	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices && len(last.deletions.projects) <= starbase.MaxStatusServices
+	if next.Complete {
+		for project := range last.deletions.projects {
+			next.LeftProjects = append(next.LeftProjects, uuidOf(project))
+		}
+		slices.Sort(next.LeftProjects)
+	}
 	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
-		slices.Equal(r.sent.Services, next.Services) && time.Since(r.sentAt) < reportInterval {
+		slices.Equal(r.sent.Services, next.Services) && slices.Equal(r.sent.LeftProjects, next.LeftProjects) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
 	// At least one, also without services: it reports that deleted ones are gone.
@@ -93,8 +99,8 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// statuses returns the status of each service, and whether any other has no object
-// left and no deletion is held.
+// statuses returns the status of each service and of each other that has objects left,
+// and whether these are all.
 func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete bool) {
 	generation := o.current.state.Generation
 	rendered := &o.current.rendered
@@ -125,14 +131,13 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 		status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, rejection.Class, shorten(rejection.Message)
 		list = append(list, status)
 	}
-	complete = !o.deletions.open && len(left) == 0
 	for at, l := range left {
 		status := newStatus(starbase.Identity{ProjectID: uuidOf(at.project), Environment: at.environment, ServiceID: uuidOf(at.service)}, generation)
 		status.Phase, status.ErrorClass, status.Message = l.status()
 		list = append(list, status)
 	}
 	slices.SortStableFunc(list, func(a, b starbase.ServiceStatus) int { return a.Identity().Compare(b.Identity()) })
-	return list, complete
+	return list, !o.deletions.open
 }
 
 // progress judges a service whose objects are as wanted by its pods.

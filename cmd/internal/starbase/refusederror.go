@@ -22,7 +22,7 @@ const (
 	ReasonIncomplete Reason = "incomplete"
 	// ReasonCounts is a body whose lists are not as long as its counts say.
 	ReasonCounts Reason = "counts"
-	// ReasonDigest is a body whose content has another digest than it says.
+	// ReasonDigest is a body whose content has another digest than the one in it.
 	ReasonDigest Reason = "digest"
 )
 

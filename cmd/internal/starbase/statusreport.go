@@ -29,10 +29,13 @@ type StatusReport struct {
 	// Services has one entry for each service that changed its status, or
 	// for all.
 	Services Statuses `json:"services"`
-	// Complete is true when Services has every service as of that generation, any
-	// other has no object left that the agent must delete, and no deletion is held or
-	// has failed.
+	// Complete is true when Services has every service as of that generation, and any
+	// other has no object left that the agent must delete. A service of which one is
+	// held, or cannot be deleted, is among them.
 	Complete bool `json:"complete,omitempty"`
+	// LeftProjects are, in a complete report, the projects of which other objects are
+	// left that the agent must delete, such as the Namespace.
+	LeftProjects []string `json:"left_projects,omitempty"`
 }
 
 // Statuses are the services of a [StatusReport].
@@ -143,6 +146,10 @@ func (r *StatusReport) Validate() []FieldError {
 	v.bounded("epoch", r.Epoch, 1, maxStatusName)
 	v.require("generation", r.Generation, r.Generation >= 1, "1 or more")
 	v.bounded("instance_id", r.InstanceID, 1, maxStatusName)
+	v.require("left_projects", len(r.LeftProjects), len(r.LeftProjects) <= MaxStatusServices, fmt.Sprintf("at most %d projects", MaxStatusServices))
+	for i, id := range r.LeftProjects {
+		v.bounded(fmt.Sprintf("left_projects[%d]", i), id, 1, maxStatusName)
+	}
 	for i := range r.Services {
 		status := &r.Services[i]
 		in := func(field string) string { return fmt.Sprintf("services[%d].%s", i, field) }

@@ -32,5 +32,7 @@
 // A cluster is silent when its agent neither fetched nor reported for
 // [Config.Silence].
 // Services are counted by their standing; see package server. A deletion
-// is held when the service is deleted and the agent still reports it.
+// is held when the service is deleted and the agent still reports it. A line has the
+// readiness of the change log with the reason in /readyz, its queue, and whether its epoch has
+// changed.
 package statuspage

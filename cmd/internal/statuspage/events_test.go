@@ -80,7 +80,7 @@ func (w *world) watch() *stream {
 	return s
 }
 
-// until reads up to a line that holds says so of, and returns it; "" at the end
+// until reads up to a line for which holds returns true, and returns it; "" at the end
 // of the stream.
 func (s *stream) until(holds func(line string) bool) string {
 	s.t.Helper()

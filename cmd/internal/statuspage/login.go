@@ -2,8 +2,10 @@ package statuspage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,6 +92,10 @@ func (p *Page) showLogin(w http.ResponseWriter, r *http.Request) {
 func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			http.Error(w, "the form has more than "+strconv.Itoa(maxForm)+" bytes", http.StatusRequestEntityTooLarge)
+			return
+		}
 		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
@@ -102,6 +108,10 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	if !tokens.Same(token, p.token) {
 		p.guard.Failed(r, "login", token)
 		p.logger.WarnContext(r.Context(), "login refused", slog.String("from", r.RemoteAddr))
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			unauthorized(w)
+			return
+		}
 		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
 		return
 	}

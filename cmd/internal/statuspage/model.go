@@ -100,11 +100,7 @@ func newClusterRow(c *server.ClusterOverview, now time.Time, silence time.Durati
 		row.Lag = figure{true, c.Generation - c.ReportedGeneration}
 	}
 	failing := row.countServices(c.Services)
-	contact := c.LastPullAt
-	if c.LastReportAt.After(contact) {
-		contact = c.LastReportAt
-	}
-	switch {
+	switch contact := c.Contact(); {
 	case contact.IsZero():
 		row.State = state{"never seen", "idle"}
 	case now.Sub(contact) >= silence:
@@ -203,6 +199,36 @@ func newRegionRow(r *cluster.RegionOverview) regionRow {
 		row.State = state{"alive", "good"}
 	}
 	return row
+}
+
+// logLine is the line about the change log of the regions.
+type logLine struct {
+	State state
+	// NotReady is the reason in /readyz. Empty: the log is ready.
+	NotReady string
+	// Depth counts the changes that wait for a version, the oldest for Seconds.
+	Depth   int
+	Seconds int64
+	// Epochs counts the changes of an epoch, the last at EpochAt.
+	Epochs  int
+	EpochAt time.Time
+}
+
+// slow is the age of the oldest change in the queue from which the log is behind.
+const slow = 2 * time.Second
+
+func newLogLine(s cluster.LogState) logLine {
+	line := logLine{
+		State: state{"ready", "good"}, NotReady: clean(s.NotReady),
+		Depth: s.Depth, Seconds: int64(s.Oldest / time.Second), Epochs: s.Epochs, EpochAt: s.EpochAt,
+	}
+	switch {
+	case s.NotReady != "":
+		line.State = state{"not ready", "bad"}
+	case s.Depth > 0 && s.Oldest >= slow:
+		line.State = state{"behind", "busy"}
+	}
+	return line
 }
 
 // summary is the line above the tables.

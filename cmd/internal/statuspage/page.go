@@ -8,11 +8,15 @@ import (
 	"html/template"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
@@ -30,7 +34,6 @@ const (
 
 const (
 	defaultInterval   = 2 * time.Second
-	defaultSilence    = 2 * time.Minute
 	defaultHeartbeat  = 15 * time.Second
 	defaultMaxViewers = 100
 	// requestTimeout is how long the database may take for one request.
@@ -49,11 +52,13 @@ type Config struct {
 	// Streams returns how many streams of the region of that name are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
+	// Log returns how the change log of the regions is. Nil: this is not shown.
+	Log func(ctx context.Context) (cluster.LogState, error)
 	// Interval is the min time between two reads of the database. Zero:
 	// 2 s.
 	Interval time.Duration
 	// Silence is how long after its last request a cluster counts as silent.
-	// Zero: 2 minutes, which is four requests of its agent.
+	// Zero: [adminapi.Silence], which is four requests of its agent.
 	Silence time.Duration
 	// Heartbeat is the max time between two writes to a viewer. Zero: 15 s.
 	Heartbeat time.Duration
@@ -79,6 +84,7 @@ type Page struct {
 	heartbeat time.Duration
 	logger    *slog.Logger
 	template  *template.Template
+	routes    map[string]http.HandlerFunc
 	handler   http.Handler
 }
 
@@ -103,7 +109,7 @@ func New(config Config) (*Page, error) {
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,
 	}
-	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, silence: cmp.Or(config.Silence, defaultSilence)}, parsed, p.logger)
+	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, log: config.Log, silence: cmp.Or(config.Silence, adminapi.Silence)}, parsed, p.logger)
 	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
 	p.feed.maxViewers = cmp.Or(config.MaxViewers, defaultMaxViewers)
 	if config.Registerer != nil {
@@ -115,15 +121,20 @@ func New(config Config) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+Path, p.enter(p.show))
-	mux.HandleFunc("GET "+Path+"/{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) })
-	mux.HandleFunc("GET "+eventsPath, p.enter(p.watch))
-	mux.HandleFunc("GET "+loginPath, p.showLogin)
-	mux.HandleFunc("POST "+loginPath, p.login)
-	mux.HandleFunc("POST "+logoutPath, p.logout)
+	p.routes = map[string]http.HandlerFunc{
+		"GET " + Path:          p.enter(p.show),
+		"GET " + Path + "/{$}": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) },
+		"GET " + eventsPath:    p.enter(p.watch),
+		"GET " + loginPath:     p.showLogin,
+		"POST " + loginPath:    p.login,
+		"POST " + logoutPath:   p.logout,
+	}
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		mux.HandleFunc("GET "+assetsPath+name, asset(files, name, kind))
+		p.routes["GET "+assetsPath+name] = asset(files, name, kind)
+	}
+	mux := http.NewServeMux()
+	for pattern, handler := range p.routes {
+		mux.HandleFunc(pattern, handler)
 	}
 	p.handler = secure(http.NewCrossOriginProtection().Handler(mux))
 	return p, nil
@@ -131,6 +142,9 @@ func New(config Config) (*Page, error) {
 
 // ServeHTTP implements [http.Handler] for [Path] and all below it.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Routes returns the patterns of all that the page answers, sorted.
+func (p *Page) Routes() []string { return slices.Sorted(maps.Keys(p.routes)) }
 
 // Start reads the database while there are viewers, and sends them what has changed,
 // until ctx ends. Then it ends their streams and returns nil.

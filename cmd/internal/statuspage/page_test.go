@@ -1,16 +1,19 @@
 package statuspage_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 )
@@ -173,7 +176,7 @@ func TestALoginNeedsTheTokenInTheFormAndTheSameOrigin(t *testing.T) {
 		"no token":             {"/status/login", url.Values{}, nil, 401},
 		"a wrong token":        {"/status/login", url.Values{"token": {"wrong-" + adminToken}}, nil, 401},
 		"a token in the URL":   {"/status/login?token=" + adminToken, url.Values{}, nil, 401},
-		"a form that is long":  {"/status/login", url.Values{"token": {strings.Repeat("x", 20<<10)}}, nil, 400},
+		"a form that is long":  {"/status/login", url.Values{"token": {strings.Repeat("x", 20<<10)}}, nil, 413},
 		"another site":         {"/status/login", right, []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		"a sister site":        {"/status/login", right, []string{"Sec-Fetch-Site", "same-site"}, 403},
 		"another origin":       {"/status/login", right, []string{"Origin", "https://evil.example.com"}, 403},
@@ -186,7 +189,7 @@ func TestALoginNeedsTheTokenInTheFormAndTheSameOrigin(t *testing.T) {
 		require.Equal(t, test.status == 303, len(got.cookies) == 1, name)
 		require.NotContains(t, got.body, adminToken, name)
 	}
-	require.Contains(t, w.send("POST", "/status/login", url.Values{}).body, `role="alert"`)
+	require.Contains(t, w.send("POST", "/status/login", url.Values{}, "Accept", "text/html,*/*").body, `role="alert"`)
 	require.Contains(t, w.log.String(), `"login refused"`)
 	require.NotContains(t, w.log.String(), adminToken)
 }
@@ -274,7 +277,7 @@ func TestSilenceIsShown(t *testing.T) {
 	for clusterID, state := range map[string]string{clusterA: "silent", clusterB: "silent", clusterD: "never seen"} {
 		require.Contains(t, text(t, page, "cluster-"+clusterID), " "+state+" ")
 	}
-	// In the table of regions it is package cluster that says so.
+	// In the table of regions package cluster decides it.
 	require.NoError(t, w.database.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `UPDATE regions SET heartbeat_at = 1 WHERE id = 'reg_eu'`)
 		return err
@@ -290,4 +293,23 @@ func TestAWrongConfigNamesItsField(t *testing.T) {
 	require.ErrorContains(t, err, "statuspage.Config: Database")
 	_, err = statuspage.New(statuspage.Config{Database: small(t, statuspage.Config{}).database, AdminToken: "short"})
 	require.ErrorContains(t, err, "statuspage.Config: AdminToken")
+}
+
+// TestTheReadinessOfTheLogIsShown has each state of the change log in turn.
+func TestTheReadinessOfTheLogIsShown(t *testing.T) {
+	var now atomic.Pointer[cluster.LogState]
+	now.Store(&cluster.LogState{})
+	w := small(t, statuspage.Config{Interval: time.Nanosecond, Log: func(context.Context) (cluster.LogState, error) { return *now.Load(), nil }})
+	line := func() string { return text(t, w.shown(), "change-log") }
+	require.Contains(t, line(), "ready 0 changes wait for a version.")
+	require.NotContains(t, line(), "epoch")
+	now.Store(&cluster.LogState{Depth: 1, Oldest: 100 * time.Millisecond})
+	require.Contains(t, line(), "ready 1 change waits for a version, the oldest for 0 s.")
+	now.Store(&cluster.LogState{Depth: 1234, Oldest: 4 * time.Second})
+	require.Contains(t, line(), "behind 1,234 changes wait for a version, the oldest for 4 s.")
+	now.Store(&cluster.LogState{NotReady: "committed changes get no version for 12s", Depth: 7, Oldest: 12 * time.Second})
+	require.Contains(t, line(), "not ready committed changes get no version for 12s : agents of regions get no change, and /readyz fails. 7 changes wait")
+	now.Store(&cluster.LogState{Epochs: 1, EpochAt: time.Now().Add(-3 * time.Minute)})
+	require.Contains(t, line(), "The epoch has changed once since this replica started, 3 min ago")
+	require.NotContains(t, small(t, statuspage.Config{}).shown(), "change-log")
 }

@@ -17,7 +17,7 @@ type content struct {
 // when is a time beside the time at which it is looked at.
 type when struct{ Now, At time.Time }
 
-// Age is how long ago it was, as script.js says it too.
+// Age is how long ago it was, in the words of script.js.
 func (w when) Age() string { return age(w.Now.Sub(w.At)) }
 
 // Clock is the time of day, with the day if that is another.

@@ -13,6 +13,7 @@ import (
 type source struct {
 	database *db.Database
 	streams  func(region string) int
+	log      func(ctx context.Context) (cluster.LogState, error)
 	silence  time.Duration
 }
 
@@ -42,10 +43,18 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regions[i].Name)
 		}
 	}
-	return []section{
+	sections := []section{
 		{name: "summary", model: summarize(clusterRows, regionRows)},
 		{name: "clusters", model: clusterRows},
 		{name: "capacity", model: plots},
 		{name: "regions", model: regionRows},
-	}, nil
+	}
+	if s.log != nil {
+		state, err := s.log(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sections = append(sections, section{name: "log", model: newLogLine(state)})
+	}
+	return sections, nil
 }

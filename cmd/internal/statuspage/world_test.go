@@ -92,7 +92,7 @@ func (s *site) register(clusterID, region string, services int) {
 	}
 }
 
-// report pulls the state and says of each service what phases says in order: a
+// report pulls the state and reports of each service its phase in phases, in order: a
 // phase, an error class and a message.
 func (s *site) report(clusterID string, phases ...[3]string) {
 	s.t.Helper()
@@ -137,7 +137,7 @@ func (s *site) seed() {
 	s.admin("PUT", "regions/reg_us", map[string]any{"name": "us-1", "platform": "gcp"})
 	for n := range 3 {
 		s.admin("PUT", fmt.Sprintf("regions/reg_eu/deployments/d_%d", n), map[string]any{"desired_state": "running", "spec": map[string]any{
-			"k8s_namespace": "ws", "k8s_name": fmt.Sprintf("app-%d", n), "workspace_id": "ws_1", "image": "app:1", "cpu_millicores": "250", "memory_mib": "256", "port": 8080,
+			"k8s_namespace": "ws", "k8s_name": fmt.Sprintf("app-%d", n), "workspace_id": "ws_1", "project_id": "prj_1", "app_id": "app_1", "environment_id": "env_1", "image": "app:1", "cpu_millicores": "250", "memory_mib": "256", "port": 8080,
 		}})
 	}
 	s.call("POST", "/ctrl.v1.ClusterService/Heartbeat", s.tokens["eu"], map[string]any{})
@@ -211,7 +211,7 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	require.NoError(t, err)
 	w.page = page
 	mux := http.NewServeMux()
-	mux.Handle(agents.Handler())
+	agents.Mount(mux)
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle("/", api)

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 
 // Cell is what all objects of an agent have in common. It holds a password:
@@ -90,7 +91,7 @@ func Kinds(component Component) []schema.GroupVersionKind {
 		secret  = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 		account = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
 		budget  = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
-		policy  = schema.GroupVersionKind{Group: ciliumGroup, Version: ciliumVersion, Kind: ciliumKind}
+		policy  = schema.FromAPIVersionAndKind(specs.PolicyAPIVersion, specs.PolicyKind)
 	)
 	switch component {
 	case Namespace:

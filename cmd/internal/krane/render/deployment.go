@@ -4,12 +4,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 
 // Deployment returns the objects of a deployment, in the order in which they are
@@ -22,7 +22,7 @@ import (
 // an outage of the vault empties no Secret. Owner is the UID of the ReplicaSet,
 // empty before it exists.
 //
-// The error joins a *FieldError for each field that is wrong, and then there are
+// The error joins a [*specs.FieldError] for each field that is wrong, and then there are
 // no objects.
 func (c Cell) Deployment(d *ctrlv1.ApplyDeployment, variables map[string]string, owner types.UID) ([]*unstructured.Unstructured, error) {
 	check, err := c.validateDeployment(d, variables)
@@ -50,16 +50,11 @@ func own(objects []*unstructured.Unstructured, apiVersion, kind, name string, ui
 	}
 }
 
-// identityName names the Secret and the ServiceAccount of a deployment.
-func identityName(id string) string {
-	return "deploy-" + strings.ReplaceAll(strings.ToLower(id), "_", "-")
-}
-
 // deployment renders one deployment.
 type deployment struct {
 	cell  Cell
 	d     *ctrlv1.ApplyDeployment
-	check *healthcheck // nil: none
+	check *specs.Healthcheck // nil: none
 }
 
 func (r deployment) labels() object {
@@ -86,15 +81,15 @@ func (r deployment) secret(variables map[string]string) *unstructured.Unstructur
 		}
 		rest["data"] = data
 	}
-	return r.object("v1", "Secret", identityName(r.d.GetDeploymentId()), rest)
+	return r.object("v1", "Secret", specs.IdentityName(r.d.GetDeploymentId()), rest)
 }
 
 func (r deployment) serviceAccount() *unstructured.Unstructured {
-	return r.object("v1", "ServiceAccount", identityName(r.d.GetDeploymentId()), object{"automountServiceAccountToken": false})
+	return r.object("v1", "ServiceAccount", specs.IdentityName(r.d.GetDeploymentId()), object{"automountServiceAccountToken": false})
 }
 
 func (r deployment) replicaSet() *unstructured.Unstructured {
-	name := identityName(r.d.GetDeploymentId())
+	name := specs.IdentityName(r.d.GetDeploymentId())
 	pod := r.cell.pod(r.selector(), r.container())
 	pod["serviceAccountName"] = name
 	if r.d.GetShutdownSignal() == signalKill {
@@ -127,7 +122,7 @@ func (r deployment) container() object {
 		"name":    "deployment",
 		"image":   d.GetImage(),
 		"ports":   []any{object{"containerPort": int64(d.GetPort()), "protocol": "TCP"}},
-		"envFrom": []any{object{"secretRef": object{"name": identityName(d.GetDeploymentId())}}},
+		"envFrom": []any{object{"secretRef": object{"name": specs.IdentityName(d.GetDeploymentId())}}},
 		"env": environment([][2]string{
 			{"PORT", strconv.Itoa(int(d.GetPort()))},
 			{"UNKEY_WORKSPACE_ID", d.GetWorkspaceId()},
@@ -155,7 +150,7 @@ func (r deployment) container() object {
 		container["livenessProbe"] = probe(r.check, d.GetPort())
 		container["readinessProbe"] = probe(r.check, d.GetPort())
 	}
-	if stop, _ := stopSignal(d.GetShutdownSignal()); stop != "" {
+	if stop := stopSignal(d.GetShutdownSignal()); stop != "" {
 		container["lifecycle"] = object{"preStop": object{"exec": object{"command": []any{"/bin/sh", "-c", stopScript, "stop", stop}}}}
 	}
 	if d.GetEphemeralStorage().GetSizeMib() > 0 {
@@ -194,7 +189,7 @@ func utilization(resource string, percent int64) object {
 
 // ingress lets only pods of the namespace frontline in, and only to the port.
 func (r deployment) ingress() *unstructured.Unstructured {
-	return r.object(ciliumGroup+"/"+ciliumVersion, ciliumKind, r.d.GetK8SName()+"-frontline-ingress", object{"spec": object{
+	return r.object(specs.PolicyAPIVersion, specs.PolicyKind, r.d.GetK8SName()+"-frontline-ingress", object{"spec": object{
 		"endpointSelector": object{"matchLabels": r.selector()},
 		"ingress": []any{object{
 			"fromEndpoints": []any{object{"matchLabels": object{"k8s:io.kubernetes.pod.namespace": frontline}}},

@@ -6,15 +6,17 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 
 // Namespace returns what a namespace has once, for all that lives in it: the
 // Namespace and, when the cell has a registry with a password, the Secret to pull
 // images with.
 func (c Cell) Namespace(name string) ([]*unstructured.Unstructured, error) {
-	var p problems
-	p.namespace(name)
-	if err := p.err(); err != nil {
+	var p specs.Errors
+	p.Namespace(name)
+	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
 	objects := []*unstructured.Unstructured{newObject("v1", "Namespace", "", name, c.labels(Namespace, nil), object{})}
@@ -37,9 +39,9 @@ func (c Cell) Namespace(name string) ([]*unstructured.Unstructured, error) {
 // Account returns the default ServiceAccount of a namespace, without a mounted
 // token.
 func (c Cell) Account(namespace string) ([]*unstructured.Unstructured, error) {
-	var p problems
-	p.namespace(namespace)
-	if err := p.err(); err != nil {
+	var p specs.Errors
+	p.Namespace(namespace)
+	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("account: %w", err)
 	}
 	return []*unstructured.Unstructured{

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 
 // pod returns the spec of a pod with one container, with all that every pod has.
@@ -81,7 +83,7 @@ const postScript = `if command -v curl >/dev/null 2>&1; then exec curl -gfsS -o 
 exec wget -q -O /dev/null -T "$2" --post-data= "$1"`
 
 // probe is the one probe of a container.
-func probe(check *healthcheck, port int32) object {
+func probe(check *specs.Healthcheck, port int32) object {
 	p := object{
 		"periodSeconds": int64(check.IntervalSeconds), "timeoutSeconds": int64(check.TimeoutSeconds),
 		"failureThreshold": int64(check.FailureThreshold), "initialDelaySeconds": int64(check.InitialDelaySeconds),
@@ -98,20 +100,17 @@ func probe(check *healthcheck, port int32) object {
 const signalKill = "SIGKILL"
 
 // stopSignal returns the name by which kill sends the signal of a deployment before
-// Kubernetes sends SIGTERM; ok is false for an unknown signal.
+// Kubernetes sends SIGTERM, if that is another.
 // SIGKILL cannot be sent: the kernel protects the first process of a container
 // from its own. There a grace of one second comes closest.
-func stopSignal(name string) (kill string, ok bool) {
+func stopSignal(name string) (kill string) {
 	switch name {
-	case "", "SIGTERM", signalKill:
-		return "", true
 	case "SIGINT":
-		return "INT", true
+		return "INT"
 	case "SIGQUIT":
-		return "QUIT", true
-	default:
-		return "", false
+		return "QUIT"
 	}
+	return ""
 }
 
 // stopScript sends the signal and then waits, so that the SIGTERM comes only when

@@ -9,16 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/specs"
 )
 
 // Sentinel returns the objects of a sentinel: a Deployment, a Service and a
 // PodDisruptionBudget of its name. Owner is the UID of the Deployment, empty as
 // long as it does not exist.
 //
-// The error joins a *FieldError for each field that is wrong, and then there are
+// The error joins a [*specs.FieldError] for each field that is wrong, and then there are
 // no objects.
 func (c Cell) Sentinel(s *ctrlv1.ApplySentinel, owner types.UID) ([]*unstructured.Unstructured, error) {
-	if err := c.validateSentinel(s); err != nil {
+	var p specs.Errors
+	p.Sentinel(s)
+	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("sentinel %s: %w", s.GetSentinelId(), err)
 	}
 	namespace, name := s.GetK8SNamespace(), s.GetK8SName()

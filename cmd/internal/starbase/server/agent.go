@@ -83,11 +83,12 @@ func (s *Server) postStatus(w http.ResponseWriter, r *http.Request) error {
 	if fields := report.Validate(); len(fields) > 0 {
 		return adminapi.Invalid(fields...)
 	}
-	dropped, err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report)
+	services, projects, err := s.store.SaveStatus(r.Context(), r.PathValue("cluster_id"), report)
 	if err != nil {
 		return err
 	}
-	s.dropped.Add(float64(dropped))
+	s.dropped.WithLabelValues("service").Add(float64(services))
+	s.dropped.WithLabelValues("project").Add(float64(projects))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

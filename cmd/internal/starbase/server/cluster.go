@@ -45,6 +45,14 @@ type Cluster struct {
 	nonce string // of the version that is served now
 }
 
+// Contact returns when the agent last asked or reported; zero for never.
+func (c *Cluster) Contact() time.Time {
+	if c.LastReportAt.After(c.LastPullAt) {
+		return c.LastReportAt
+	}
+	return c.LastPullAt
+}
+
 // newClusterLBSize is the size of the load balancer of a new cluster.
 const newClusterLBSize = 1
 

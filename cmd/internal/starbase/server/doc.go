@@ -29,7 +29,9 @@
 // deleted set, because an agent treats a tombstone as an order and mere
 // absence as a doubt. A PUT revives it. Of a service only the identity stays, and that
 // is dropped once a complete report of the agent on that generation or a newer one
-// does not mention it, 7 days after the deletion at the earliest.
+// does not mention it, 7 days after the deletion at the earliest. A project is dropped by
+// the same rule, once none of its services is kept: its id and its namespace are free
+// then.
 //
 // It stands as Deleted once the agent has reported on the generation that
 // deleted it, or on a newer one, and no such report mentions it. That the agent

@@ -13,9 +13,9 @@ const (
 	regionPath     = regionsPath + "/reg_eu"
 	regionBody     = `{"name":"eu-1","platform":"aws"}`
 	deploymentPath = regionPath + "/deployments/d_1"
-	deploymentBody = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"web","workspace_id":"ws_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080}}`
-	sentinelBody   = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"s","image":"s:1","replicas":2,"cpu_millicores":"250","memory_mib":"256"}}`
-	policyBody     = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"p","policy":"e30="}}`
+	deploymentBody = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"web","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080}}`
+	sentinelBody   = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"s","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"s:1","replicas":2,"cpu_millicores":"250","memory_mib":"256"}}`
+	policyBody     = `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"p","policy":"eyJhcGlWZXJzaW9uIjoiY2lsaXVtLmlvL3YyIiwia2luZCI6IkNpbGl1bU5ldHdvcmtQb2xpY3kiLCJzcGVjIjp7fX0="}}`
 )
 
 // number numbers what is committed, until the end of the test.
@@ -96,13 +96,13 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 		{"state of a sentinel", "PUT", regionPath + "/sentinels/s_1", strings.Replace(sentinelBody, "running", "stopped", 1), 400, "invalid", "must be one of running, archived, standby"},
 		{"new without spec", "PUT", regionPath + "/deployments/d_2", `{"desired_state":"running"}`, 400, "invalid", "spec: is required"},
 		{"field of a spec", "PUT", deploymentPath, edit(`"port"`, `"porte"`), 400, "invalid", "porte"},
-		{"image", "PUT", deploymentPath, edit(`"image":"web:1",`, ``), 400, "invalid", "must be the reference of an image"},
-		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", "spec.cpu_millicores: is 0, must be 1 to 2147483647"},
-		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", "spec.port: is -1"},
+		{"image", "PUT", deploymentPath, edit(`"image":"web:1",`, ``), 400, "invalid", "want the reference of an image"},
+		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", `"field":"spec.cpu_millicores","value":"0","want":"1 or more, in thousandths of a core"`},
+		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", `"field":"spec.port","value":"-1"`},
 		{"autoscaling", "PUT", deploymentPath, edit(`"port"`, `"autoscaling":{"min_replicas":3,"max_replicas":2},"port"`), 400, "invalid", "spec.autoscaling"},
 		{"a name taken", "PUT", regionPath + "/deployments/d_2", deploymentBody, 409, "name_taken", "d_1"},
 		{"another name for life", "PUT", deploymentPath, edit(`"web"`, `"other"`), 409, "name_taken", "for life"},
-		{"policy", "PUT", regionPath + "/policies/p_1", strings.Replace(policyBody, "e30=", "eA==", 1), 400, "invalid", "spec.policy"},
+		{"policy", "PUT", regionPath + "/policies/p_1", `{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"p","policy":"eA=="}}`, 400, "invalid", "spec.policy"},
 		{"delete of nothing", "DELETE", regionPath + "/deployments/d_2", "", 404, "unknown_resource", ""},
 		{"method", "POST", deploymentPath, deploymentBody, 405, "method_not_allowed", ""},
 	} {

@@ -19,9 +19,6 @@ var (
 	ErrAlive = errors.New("the agent of the cluster is alive")
 )
 
-// Silence is how long after its last request the agent of a cluster counts as alive.
-const Silence = 2 * time.Minute
-
 // RemoveCluster removes a cluster and all that is stored of it. What its agent has made
 // there stays. It must have no project that is not deleted, and no agent that is alive:
 // that one would take the removal for a loss, and delete nothing.
@@ -35,15 +32,12 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM projects WHERE cluster_id = ? AND deleted = 0`, clusterID).Scan(&projects); err != nil {
 			return err
 		}
-		contact := cluster.LastPullAt
-		if cluster.LastReportAt.After(contact) {
-			contact = cluster.LastReportAt
-		}
+		silent := time.Since(cluster.Contact())
 		switch {
 		case projects > 0:
 			return fmt.Errorf("%w: %d", ErrNotEmpty, projects)
-		case time.Since(contact) < Silence:
-			return fmt.Errorf("%w: %s ago", ErrAlive, time.Since(contact).Round(time.Second))
+		case silent < adminapi.Silence:
+			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
 		}
 		for _, statement := range []string{
 			`DELETE FROM service_status WHERE cluster_id = ?`,

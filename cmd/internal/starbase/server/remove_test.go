@@ -3,6 +3,7 @@ package server_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,9 @@ func TestAClusterIsRemovedOnlyWhenItIsEmptyAndSilent(t *testing.T) {
 	refused("not_empty")
 	w.must("DELETE", projectsPath+projectX, "")
 	refused("alive")
+	w.silence()
+	w.update(`UPDATE clusters SET reported_at = ?`, time.Now().UnixMilli())
+	refused("alive") // it has reported
 	w.silence()
 	require.Equal(t, http.StatusNoContent, w.admin("DELETE", path, "").status)
 	require.Equal(t, http.StatusNotFound, w.admin("DELETE", path, "").status)

@@ -61,10 +61,11 @@ type Server struct {
 	logger   *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	dropped  prometheus.Counter
+	dropped  *prometheus.CounterVec
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux *http.ServeMux
+	routes             []adminapi.Route
 }
 
 // New returns a server, or an error that names the field of config that
@@ -92,27 +93,27 @@ func New(config Config) (*Server, error) {
 			Name: "trueup_controlplane_request_duration_seconds",
 			Help: "Time to answer a request, by route.",
 		}, []string{"route"}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_tombstones_dropped_total",
-			Help: "Tombstones of services that were dropped, because an agent had reported them gone and 7 days had passed.",
-		}),
+			Help: "Tombstones that were dropped, because an agent had reported them gone and 7 days had passed, by kind: service or project.",
+		}, []string{"kind"}),
 	}
 	if config.Registerer != nil {
 		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped)); err != nil {
 			return nil, err
 		}
 	}
-	s.agentMux = s.api.Mux([]adminapi.Route{
+	agents := []adminapi.Route{
 		{Method: http.MethodGet, Path: agentPrefix + "{cluster_id}/desired-state", Handle: s.ownCluster(s.pullDesiredState)},
 		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/status", Handle: s.ownCluster(s.postStatus)},
 		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/capacity", Handle: s.ownCluster(s.postCapacity)},
-	})
+	}
 	const (
 		cluster = adminapi.Prefix + "clusters/{cluster_id}"
 		project = adminapi.Prefix + "projects/{project_id}"
 		service = project + "/services/{service_id}/{environment}"
 	)
-	s.adminMux = s.api.Mux(append([]adminapi.Route{
+	admins := append([]adminapi.Route{
 		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
 		{Method: http.MethodPut, Path: cluster, Handle: s.putCluster},
 		{Method: http.MethodGet, Path: cluster, Handle: s.showCluster},
@@ -128,9 +129,14 @@ func New(config Config) (*Server, error) {
 		{Method: http.MethodPut, Path: service, Handle: s.putService},
 		{Method: http.MethodGet, Path: service, Handle: s.showService},
 		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
-	}, config.AdminRoutes...))
+	}, config.AdminRoutes...)
+	s.agentMux, s.adminMux = s.api.Mux(agents), s.api.Mux(admins)
+	s.routes = slices.Concat(agents, admins)
 	return s, nil
 }
+
+// Routes returns all that the server answers, [Config.AdminRoutes] included.
+func (s *Server) Routes() []adminapi.Route { return s.routes }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

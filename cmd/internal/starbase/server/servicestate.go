@@ -74,11 +74,13 @@ const maxStatusRows = 20_000
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
 // it is about a state that no longer exists. A complete report also voids the
-// older reports of services that it does not list. It returns how many tombstones it
-// has ended: those that it shows to be gone, 7 days after the deletion.
-func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) (dropped int64, err error) {
+// older reports of services that it does not list. It returns how many tombstones of
+// services and projects it has ended: those that it shows to be gone, 7 days after the
+// deletion.
+func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) (services, projects int64, err error) {
+	var ended dropped
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
-		dropped = 0
+		ended = dropped{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		switch {
 		case err != nil:
@@ -101,7 +103,7 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 			if _, err := tx.ExecContext(ctx, `DELETE FROM service_status WHERE cluster_id = ? AND reported_at <> ?`, clusterID, now); err != nil {
 				return err
 			}
-			if dropped, err = dropTombstones(ctx, tx, clusterID, report); err != nil {
+			if ended, err = dropTombstones(ctx, tx, clusterID, report); err != nil {
 				return err
 			}
 		}
@@ -119,9 +121,9 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("save status of cluster %s: %w", clusterID, err)
+		return 0, 0, fmt.Errorf("save status of cluster %s: %w", clusterID, err)
 	}
-	return dropped, nil
+	return ended.services, ended.projects, nil
 }
 
 func saveStatuses(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport, now int64) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// report posts what the agent of cluster A says of the state it pulls now.
+// report posts a status of the agent of cluster A on the state that it pulls now.
 func (w *world) report(complete bool, services ...string) {
 	w.t.Helper()
 	w.reportOn(w.pull(clusterA).Generation, complete, services...)
@@ -21,7 +21,7 @@ func (w *world) reportOn(generation int64, complete bool, services ...string) {
 	require.Equal(w.t, 204, got.status, got.body)
 }
 
-// said is what an agent says of service X.
+// said is the status of service X in a report.
 func said(phase, class string) string {
 	return fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":%q,"error_class":%q}`, projectX, serviceX, phase, class)
 }
@@ -75,4 +75,28 @@ func TestAHeldDeletionIsNotDeleted(t *testing.T) {
 	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
 	w.report(true)
 	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
+}
+
+// TestOneServiceWithoutAProofHidesNoOther has an agent with an object that it does not
+// delete, because nothing shows that it applied it: it is named, and the report is
+// complete.
+func TestOneServiceWithoutAProofHidesNoOther(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	other := "cccccccc-0000-4000-8000-00000000000f"
+	w.must("PUT", projectsPath+projectX+"/services/"+other+"/production", serviceBody)
+	unproven := fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":"Failed","error_class":"DeletionHeld"}`, projectX, other)
+	w.must("DELETE", projectsPath+projectX+"/services/"+other+"/production", "")
+	w.report(true, said("Healthy", ""), unproven)
+	require.Equal(t, map[string]any{"Healthy": 1.0, "Failed": 1.0}, w.standings())
+	w.must("DELETE", servicePath, "")
+	w.report(true, said("Applying", "Deleting"), unproven)
+	require.Equal(t, map[string]any{"Applying": 1.0, "Failed": 1.0}, w.standings())
+	w.report(true, unproven)
+	require.Equal(t, map[string]any{"Deleted": 1.0, "Failed": 1.0}, w.standings())
+	w.update(`UPDATE services SET updated_at = 1`)
+	w.report(true, unproven)
+	services := w.pull(clusterA).Services
+	require.Len(t, services, 1, "the other has no tombstone left")
+	require.Equal(t, other, services[0].ServiceID)
 }

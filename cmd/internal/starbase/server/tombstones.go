@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
@@ -11,23 +12,50 @@ import (
 // tombstoneAge is how long a tombstone is kept at least.
 const tombstoneAge = 7 * 24 * time.Hour
 
-// dropTombstones drops the tombstones of services that a complete report shows to be
-// gone: it is about the generation that deleted them or a newer one, and no report
-// mentions them. It returns how many it dropped; any at all raise the generation,
-// because the agent is served another body.
-func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport) (int64, error) {
+// dropped counts the tombstones that a report has ended.
+type dropped struct{ services, projects int64 }
+
+// dropTombstones drops the tombstones of services and projects that a complete report
+// shows to be gone: it is about the generation that deleted them or a newer one, and no
+// report mentions them. A project needs in addition that no service of it is kept. It
+// returns how many it dropped; any at all raise the generation, because the agent is
+// served another body.
+func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report starbase.StatusReport) (n dropped, err error) {
+	then := time.Now().Add(-tombstoneAge).UnixMilli()
 	result, err := tx.ExecContext(ctx, `DELETE FROM services WHERE deleted = 1 AND generation <= ? AND updated_at <= ?
 		AND project_id IN (SELECT id FROM projects WHERE cluster_id = ?)
 		AND NOT EXISTS (SELECT 1 FROM service_status r WHERE r.cluster_id = ? AND r.project_id = services.project_id
 			AND r.environment = services.environment AND r.service_id = services.service_id)`,
-		report.Generation, time.Now().Add(-tombstoneAge).UnixMilli(), clusterID, clusterID)
+		report.Generation, then, clusterID, clusterID)
 	if err != nil {
-		return 0, err
+		return n, err
 	}
-	dropped, err := result.RowsAffected()
-	if err != nil || dropped == 0 {
-		return 0, err
+	if n.services, err = result.RowsAffected(); err != nil {
+		return n, err
 	}
-	_, err = raise(ctx, tx, clusterID)
-	return dropped, err
+	rows, err := tx.QueryContext(ctx, `SELECT id FROM projects WHERE cluster_id = ? AND deleted = 1 AND generation <= ? AND updated_at <= ?
+		AND NOT EXISTS (SELECT 1 FROM services s WHERE s.project_id = projects.id)
+		AND NOT EXISTS (SELECT 1 FROM service_status r WHERE r.cluster_id = projects.cluster_id AND r.project_id = projects.id)`,
+		clusterID, report.Generation, then)
+	gone, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
+	if err != nil {
+		return n, err
+	}
+	left := make(map[string]bool, len(report.LeftProjects))
+	for _, id := range report.LeftProjects {
+		left[id] = true
+	}
+	for _, id := range gone {
+		if left[id] {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM projects WHERE id = ?`, id); err != nil {
+			return n, err
+		}
+		n.projects++
+	}
+	if n != (dropped{}) {
+		_, err = raise(ctx, tx, clusterID)
+	}
+	return n, err
 }

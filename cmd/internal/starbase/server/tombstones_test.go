@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,14 +92,100 @@ func TestATombstoneEndsWhenItIsOldAndProvenGone(t *testing.T) {
 	require.False(t, w.pull(clusterA).Services[0].Deleted)
 }
 
-func (w *world) counter(name string) float64 {
+// counter returns the sum of a counter over its labels.
+func (w *world) counter(name string) (sum float64) {
 	w.t.Helper()
 	families, err := w.registry.Gather()
 	require.NoError(w.t, err)
 	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetCounter().GetValue()
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
 		}
 	}
-	return 0
+	return sum
+}
+
+func TestATombstoneOfAProjectEndsByTheSameRule(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	deleted := w.must("DELETE", projectsPath+projectX, "")
+	age := func(table string, days int) {
+		t.Helper()
+		w.update(`UPDATE `+table+` SET updated_at = ?`, time.Now().Add(-time.Duration(days)*24*time.Hour-time.Minute).UnixMilli())
+	}
+	left := func(services, projects int, why string) {
+		t.Helper()
+		state := w.pull(clusterA)
+		require.Len(t, state.Services, services, why)
+		require.Len(t, state.Projects, projects, why)
+	}
+	age("projects", 7)
+	w.report(true)
+	left(1, 1, "its service is young")
+	age("services", 7)
+	age("projects", 6)
+	w.report(true)
+	left(0, 1, "it is young")
+	age("projects", 100)
+	w.reportOn(deleted-1, true)
+	left(0, 1, "the report is about a state before the deletion")
+	w.report(false)
+	left(0, 1, "the report is not complete")
+	w.report(true, said("Failed", "DeletionHeld"))
+	left(0, 1, "a service of it has objects left")
+	w.reportLeft(projectX)
+	left(0, 1, "its Namespace is there")
+	before := w.pull(clusterA).Generation
+	w.reportLeft(projectY)
+	left(0, 0, "")
+	require.Equal(t, before+1, w.pull(clusterA).Generation)
+	require.Equal(t, 2.0, w.counter("trueup_controlplane_tombstones_dropped_total"))
+	require.Equal(t, 404, w.admin("GET", projectsPath+projectX, "").status)
+	w.must("PUT", projectsPath+projectX, projectBody)
+	w.must("PUT", servicePath, serviceBody)
+	require.False(t, w.pull(clusterA).Services[0].Deleted)
+}
+
+// reportLeft posts a complete report of an agent that has objects of a project left.
+func (w *world) reportLeft(projects ...string) {
+	w.t.Helper()
+	text, err := json.Marshal(projects)
+	require.NoError(w.t, err)
+	state := w.pull(clusterA)
+	got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","complete":true,"services":[],"left_projects":%s}`,
+		state.Epoch, state.Generation, text))
+	require.Equal(w.t, 204, got.status, got.body)
+}
+
+// TestTombstonesOfManyProjectsEnd has as many projects as years of customers leave
+// behind.
+func TestTombstonesOfManyProjectsEnd(t *testing.T) {
+	const many = 10_000
+	w := newWorld(t)
+	w.update(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+		INSERT INTO projects (id, cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted, generation, updated_at)
+		SELECT 'p-' || i, '` + clusterA + `', 'w', 'w', 'p-' || i, 'proj-p-' || i, '{}', 1, 1, 1 FROM n`)
+	count := func() (n int) {
+		require.NoError(t, w.store.Database.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM projects`).Scan(&n)
+		}))
+		return n
+	}
+	report := func(left string) {
+		var epoch string
+		var generation int64
+		require.NoError(t, w.store.Database.Read(t.Context(), func(tx *db.Tx) error {
+			return tx.QueryRowContext(t.Context(), `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterA).Scan(&epoch, &generation)
+		}))
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","complete":true,"services":[],"left_projects":[%s]}`, epoch, generation, left))
+		require.Equal(t, 204, got.status, got.body)
+	}
+	require.Equal(t, many, count())
+	report(`"p-1","p-10000"`)
+	require.Equal(t, 2, count())
+	report("")
+	require.Zero(t, count())
+	require.InDelta(t, many, w.counter("trueup_controlplane_tombstones_dropped_total"), 0)
 }

@@ -63,6 +63,10 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 func TestOnARealKubernetes(t *testing.T) {
 	t.Parallel()
 	cluster, access := start(t)
+	t.Cleanup(func() {
+		_, forbidden := used(t, cluster, "system:serviceaccount:"+manifests.Namespace+":"+manifests.Account)
+		require.Empty(t, forbidden, "the agents do only what the manifests allow")
+	})
 	for name, test := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +83,8 @@ func start(tb testing.TB) (*kubetest.Cluster, *rest.Config) {
 	require.NoError(tb, err)
 	// The pods of all tests are on one node.
 	require.NoError(tb, cluster.Apply(tb.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "500"`)))
-	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
+	require.NoError(tb, cluster.Apply(tb.Context(), definitions()))
+	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
 	require.NoError(tb, err)
 	// The agents have the rights that the manifests give them, and no other.
 	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()

@@ -44,6 +44,8 @@ func scenarios() map[string]func(*bench) {
 		"breakers":                     breakers,
 		"point queries fail":           queriesFail,
 		"a burst":                      burst,
+		"every right is used":          everyRight,
+		"an unlisted kind":             unlistedKind,
 		"a crash loop":                 crashLoop,
 		"no proof cut list":            noProof(controltest.Faults{CutAfter: 1}),
 		"no proof wrong count":         noProof(controltest.Faults{Lie: true}),

@@ -53,13 +53,14 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		client = control.New(a.Config)
 	}
 	registry := newRegistry()
-	streams := &streams{alarms: newAlarms(m.held), metrics: m}
+	contact := newContact(address(a.Config), m, a.Logger)
+	streams := &streams{contact: contact, metrics: m, logger: a.Logger}
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,
-		registry: registry, streams: streams,
+		registry: registry, streams: streams, contact: contact,
 	}
 	reports.init()
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
@@ -88,7 +89,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	streams.open(streamConfig{client: client, region: cell.Region, periods: periods, logger: a.Logger, handle: converge.handle})
 	resync := &resyncer{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause, Failed: breaker.Unreachable},
-		streams: streams, parts: parts, registry: registry, converger: converge, metrics: m, logger: a.Logger,
+		streams: streams, contact: contact, parts: parts, registry: registry, converger: converge, metrics: m, logger: a.Logger,
 	}
 	resync.queue = &reconcile.Queue[statesync.Key]{Name: "queries", Reconcile: resync.query, Workers: 4, Logger: a.Logger}
 
@@ -105,8 +106,8 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	add("observer", reports.observer)
 	add("reports", reports.queue)
 	add("report loop", &reconcile.Loop{Name: "reports", Reconciler: reports, Interval: periods.Report, Jitter: 0.1, Logger: a.Logger})
-	heartbeats := &reconcile.Loop{
-		Name: "heartbeat", Interval: periods.Heartbeat, Logger: a.Logger,
+	heartbeats := &reconcile.Loop{ // the contact logs what fails
+		Name: "heartbeat", Interval: periods.Heartbeat,
 		Backoff:    reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
 		Reconciler: &heartbeater{reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat},
 	}
@@ -145,6 +146,14 @@ func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, er
 		return nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return metadata, typed, nil
+}
+
+// address is that of the control plane, as log lines show it.
+func address(c config.Config) string {
+	if c.Control.URL == nil {
+		return ""
+	}
+	return c.Control.URL.Redacted()
 }
 
 func newVault(c config.Vault) vault.Decrypter {

@@ -46,6 +46,12 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		}
 		return err
 	})
+	switch {
+	case connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeInvalidArgument && stream.Reason(err) != "stale-epoch":
+		h.streams.contact.failed("Heartbeat", err) // it asks for nothing in particular
+	default:
+		h.streams.contact.call(ctx, "Heartbeat", err)
+	}
 	session.refused(err)
 	failed := h.failed
 	h.failed = err != nil

@@ -30,6 +30,7 @@ type reporter struct {
 	registry *registry
 	observer *observer
 	streams  *streams
+	contact  *contact
 	session  session
 	queue    *reconcile.Queue[statesync.Key]
 
@@ -201,6 +202,7 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 	defer cancel()
 	began := time.Now()
 	err := r.breakers.Do(ctx, rpc, call)
+	r.contact.call(ctx, rpc, err)
 	r.metrics.report(key.Collection, began, err)
 	unknown := err != nil && connect.CodeOf(err) == connect.CodeNotFound
 	if unknown {

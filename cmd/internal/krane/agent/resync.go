@@ -21,6 +21,7 @@ type resyncer struct {
 	client    ctrlv1connect.ClusterServiceClient
 	breakers  *breaker.Set
 	streams   *streams
+	contact   *contact
 	parts     parts
 	registry  *registry
 	converger *converger
@@ -61,6 +62,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 			answer, err = r.ask(ctx, e, id)
 			return err
 		})
+		r.contact.call(ctx, e.resource.rpc, err)
 	}
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
 		r.logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -44,6 +45,10 @@ func scenarios() map[string]func(*bench) {
 		"breakers":                     breakers,
 		"point queries fail":           queriesFail,
 		"a burst":                      burst,
+		"one line for a dead server":   oneLine(controltest.Faults{Down: true}),
+		"one line for a wrong token":   oneLine(controltest.Faults{Token: "other"}),
+		"one line for a dead database": oneLine(controltest.Faults{Internal: true, Query: connect.CodeUnavailable}),
+		"one line for a lost region":   oneLine(controltest.Faults{UnknownRegion: true}),
 		"every right is used":          everyRight,
 		"an unlisted kind":             unlistedKind,
 		"a crash loop":                 crashLoop,

@@ -17,8 +17,9 @@ import (
 
 // streams are the three collections as far as they are received.
 type streams struct {
-	alarms  *alarms
+	contact *contact
 	metrics *metrics
+	logger  *slog.Logger
 	// synced is called after each list that was proven complete. Other is true when
 	// the epoch is not that of the list before.
 	synced func(collection stream.Collection, s statesync.Snapshot, other bool)
@@ -53,9 +54,9 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 	source := &timedSource{source: &stream.Source{
 		Client: c.client, Collection: collection, Silence: c.periods.Silence, Patience: c.periods.Patience, Logger: c.logger,
 	}}
+	source.answered = func() { s.contact.answered(streamOf(name)) }
 	source.source.OnMessage = func(version uint64) {
 		source.message = true
-		s.alarms.set(name, "")
 		s.metrics.events.WithLabelValues(name).Inc()
 		if version > 0 {
 			s.metrics.lastSeen.WithLabelValues(name).Set(float64(version))
@@ -63,7 +64,7 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 	}
 	var epoch string
 	return &statesync.Replica{
-		Source: source, Scope: c.region, Collections: []string{name}, Handle: c.handle, Workers: 16, Retry: c.periods.Retry, Relist: c.periods.Relist, Logger: c.logger,
+		Source: source, Scope: c.region, Collections: []string{name}, Handle: c.handle, Workers: 16, Retry: c.periods.Retry, Relist: c.periods.Relist,
 		OnSynced: func(snapshot statesync.Snapshot) {
 			s.metrics.fullSyncs.WithLabelValues(name).Inc()
 			s.metrics.connections.WithLabelValues(name, "synced").Inc()
@@ -72,8 +73,10 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 			epoch = snapshot.Cursor.Epoch
 			s.synced(collection, snapshot, other)
 		},
-		OnStream: func(ended statesync.Stream) { s.ended(name, ended.Err, source.message) },
+		// The ends of streams are the contact's to log.
+		OnStream: func(ended statesync.Stream) { s.ended(name, ended, source) },
 		OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
+			s.handled(p)
 			if p.Parked && errors.Is(p.Err, errVault) {
 				s.outage[collection].Store(true)
 			}
@@ -81,24 +84,42 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 	}
 }
 
-// ended counts a stream, on which a message came or none.
-func (s *streams) ended(collection string, err error, message bool) {
-	status := "ended"
-	switch {
+// streamOf is what the stream of a collection is called beside calls.
+func streamOf(collection string) string { return "stream of " + collection }
+
+// ended counts a stream, and has the contact log what was no stream at all.
+func (s *streams) ended(collection string, ended statesync.Stream, source *timedSource) {
+	status, err := "ended", ended.Err
+	switch refused := refusedFor(err); {
 	case errors.Is(err, statesync.ErrUnauthenticated):
 		status = "unauthenticated"
-	case errors.Is(err, statesync.ErrUnknownScope):
-		status = unknownRegion
-		s.alarms.set(collection, status)
-	case errors.Is(err, stream.ErrClaimed):
-		status = regionClaimed
-		s.alarms.set(collection, status)
+	case refused != "":
+		status = refused
 	case errors.Is(err, statesync.ErrResync):
 		status = "resync"
-	case !message:
+	case !source.message:
 		status = "failed"
 	}
 	s.metrics.connections.WithLabelValues(collection, status).Inc()
+	switch {
+	case status == "resync":
+		s.logger.Info("the control plane has another history: everything is listed anew", slog.String("collection", collection), slog.Any("error", err))
+	case ended.Retry == 0 && refusedFor(err) == "": // its own end, in order to list anew
+	case !source.live && !source.quiet():
+		s.contact.failed(streamOf(collection), err)
+	case errors.Is(err, stream.ErrBroken):
+		s.logger.Warn("stream ended", slog.String("collection", collection), slog.Any("error", err))
+	default:
+		s.contact.answered(streamOf(collection))
+		s.logger.Debug("stream ended", slog.String("collection", collection), slog.Any("error", err))
+	}
+}
+
+// handled logs a pass over one item that failed.
+func (s *streams) handled(p reconcile.KeyPass[statesync.Key]) {
+	if p.Err != nil && !errors.Is(p.Err, context.Canceled) {
+		s.logger.Error("not applied", slog.Any("key", p.Key), slog.Int("attempt", p.Attempt), slog.Bool("parked", p.Parked), slog.Any("error", p.Err))
+	}
 }
 
 // complete returns the snapshots of all collections, and false unless each was
@@ -176,16 +197,35 @@ func (s *streams) Reconcile(context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// timedSource is a source that has the time when its stream was opened, and
-// whether the server has sent anything on it: a resumed stream begins before that.
+// timedSource is a source that has the time when its stream was opened, and what the
+// server has sent on it. A resumed stream begins before that.
 type timedSource struct {
-	source  *stream.Source
-	opened  time.Time
-	message bool
+	source *stream.Source
+	// answered is called with the first frame that shows that the stream works.
+	answered func()
+
+	opened time.Time
+	// message is true once anything came, and live once the list is proven or the
+	// stream resumed. One that is unmarked is live with its first message.
+	message, live, unmarked bool
 }
 
 // Watch implements statesync.Source.
 func (t *timedSource) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
-	t.opened, t.message = time.Now(), false
-	return t.source.Watch(ctx, w, receive)
+	t.opened, t.message, t.live, t.unmarked = time.Now(), false, false, false
+	return t.source.Watch(ctx, w, func(f statesync.Frame) error {
+		if err := receive(f); err != nil {
+			return err
+		}
+		t.unmarked = t.unmarked || stream.Unmarked(f.Epoch)
+		if !t.live && f.Type != statesync.FrameHeader && (f.Type != statesync.FrameItems || t.unmarked) {
+			t.live = true
+			t.answered()
+		}
+		return nil
+	})
 }
+
+// quiet reports whether the stream was open for long, on a server without markers,
+// which sends changes only.
+func (t *timedSource) quiet() bool { return t.unmarked && time.Since(t.opened) > time.Minute }

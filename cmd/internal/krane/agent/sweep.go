@@ -55,7 +55,7 @@ func (s *sweeper) init() {
 func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	defer s.publish()
 	snapshots, complete := s.streams.complete()
-	if !complete {
+	if !complete || s.streams.contact.refused() {
 		return reconcile.Result{}, nil
 	}
 	for _, r := range resources() {

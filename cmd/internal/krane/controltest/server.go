@@ -56,6 +56,8 @@ type Server struct {
 type Faults struct {
 	// Token is what callers must show. Empty: secret.
 	Token string
+	// Down drops every connection without an answer.
+	Down bool
 	// Cell, if set, is the only one that is served.
 	Cell string
 	// UnknownRegion answers every call as if the region were none.
@@ -98,7 +100,15 @@ func Start(tb testing.TB, region string) *Server {
 	running.Go(func() { _ = s.source.Start(ctx) }) // always nil
 	mux := http.NewServeMux()
 	mux.Handle(ctrlv1connect.NewClusterServiceHandler(s))
-	server := httptest.NewUnstartedServer(mux)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		down := s.faults.Down
+		s.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler)
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	server.Config.Protocols = &http.Protocols{}
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -5,13 +5,19 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // unmarkedEpoch stands for the epoch of a server that sends none. It differs for
 // each stream: versions of two such streams must not be compared.
-func unmarkedEpoch() string { return "unmarked-" + rand.Text() }
+func unmarkedEpoch() string { return unmarked + rand.Text() }
+
+const unmarked = "unmarked-"
+
+// Unmarked reports whether the epoch is that of a server without markers.
+func Unmarked(epoch string) bool { return strings.HasPrefix(epoch, unmarked) }
 
 // batch is the most items in a frame.
 const batch = 500

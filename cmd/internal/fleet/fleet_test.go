@@ -53,6 +53,7 @@ func scenarios() []scenario {
 		{"unknown region", "", unknownRegion},
 		{"region made anew", "", regionAnew},
 		{"state emptied", "", emptied},
+		{"last one", "", last},
 	}
 }
 

@@ -34,7 +34,7 @@ func (w *work) ready() error {
 	if err := w.parts.synced(); err != nil {
 		return fmt.Errorf("the cluster is not observed yet: %w", err)
 	}
-	return w.streams.listed()
+	return w.streams.ready()
 }
 
 // assemble makes the parts of the agent and connects them. It starts nothing.
@@ -66,7 +66,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
 	converge := &converger{
 		cell: cell, vault: cmp.Or(a.Vault, newVault(a.Config.Vault)), parts: parts, registry: registry,
-		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m,
+		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m, proven: streams.proven,
 	}
 	repairs.converger = converge
 	repairs.queue = &reconcile.Queue[statesync.Key]{
@@ -84,6 +84,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 			reports.again(collection) // the database may lack what was reported
 		}
 		registry.forget(string(collection), s.Items)
+		repairs.queue.Add(registry.leaving(string(collection))...)
 		sweeps.Trigger()
 	}
 	streams.open(streamConfig{client: client, region: cell.Region, periods: periods, logger: a.Logger, handle: converge.handle})

@@ -139,6 +139,35 @@ func noProof(faults controltest.Faults) func(*bench) {
 	}
 }
 
+// noDeletionBeforeProof returns a scenario in which an agent starts on a server whose
+// lists are never right. It deletes neither what a point query calls deleted, nor what
+// the stream does, until a list is proven.
+func noDeletionBeforeProof(faults controltest.Faults) func(*bench) {
+	return func(b *bench) {
+		b.want(b.deployment("web"), b.deployment("api"), b.sentinel("guard"), b.policy("egress"))
+		b.start()
+		eventually(b.t, "it runs", func() bool { return b.running("web") && b.running("api") })
+		b.stop()
+		b.server.Set(faults)
+		b.want(b.stopped("api"))
+		before := b.server.Counts()
+		b.start()
+		if faults.Lie {
+			eventually(b.t, "lists come", func() bool { return b.server.Counts().Lists["deployments"] >= before.Lists["deployments"]+3 })
+		}
+		eventually(b.t, "point queries are answered", func() bool { return b.server.Counts().Queries >= before.Queries+6 })
+		b.beats()
+		require.Empty(b.t, b.deletes())
+		require.False(b.t, b.gone("api"))
+		b.server.Set(controltest.Faults{})
+		eventually(b.t, "the one goes after the proof", func() bool { return !b.exists("replicaset", "api") && b.gone("api") })
+		eventually(b.t, "the list has the other", func() bool { return b.running("web") })
+		for _, deletion := range b.deletes() {
+			require.Contains(b.t, deletion, "api")
+		}
+	}
+}
+
 // emptyNamespace is C34.
 func emptyNamespace(b *bench) {
 	b.agent.Periods.Namespace = 500 * time.Millisecond

@@ -109,6 +109,19 @@ func (r *registry) present() []statesync.Key {
 	return keys
 }
 
+// leaving returns the keys of a collection that are to be deleted and are not yet.
+func (r *registry) leaving(collection string) []statesync.Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []statesync.Key
+	for key, d := range r.peek {
+		if key.Collection == collection && d.received && d.apply == nil && !d.gone {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // own stores that the objects belong to e.
 func (r *registry) own(e *entry, ids ...apply.ID) {
 	r.mu.Lock()

@@ -81,7 +81,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 		if e.doubts++; e.doubts >= 2 {
 			e.doubts = 0
 			r.logger.WarnContext(ctx, "a point query disagrees with the stream", slog.String("key", key.String()))
-			r.streams.list(e.resource.collection)
+			r.streams.relist(e.resource.collection)
 		}
 	default:
 		e.doubts = 0

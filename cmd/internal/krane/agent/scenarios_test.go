@@ -45,6 +45,8 @@ func scenarios() map[string]func(*bench) {
 		"breakers":                     breakers,
 		"point queries fail":           queriesFail,
 		"a burst":                      burst,
+		"no deletion by wrong lists":   noDeletionBeforeProof(controltest.Faults{Lie: true}),
+		"no deletion by point queries": noDeletionBeforeProof(controltest.Faults{Internal: true, Gone: true}),
 		"one line for a dead server":   oneLine(controltest.Faults{Down: true}),
 		"one line for a wrong token":   oneLine(controltest.Faults{Token: "other"}),
 		"one line for a dead database": oneLine(controltest.Faults{Internal: true, Query: connect.CodeUnavailable}),

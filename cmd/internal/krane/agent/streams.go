@@ -25,8 +25,14 @@ type streams struct {
 	synced func(collection stream.Collection, s statesync.Snapshot, other bool)
 
 	replicas map[stream.Collection]*statesync.Replica
-	// outage has the collections with items that are parked for the vault.
+	// outage has the collections with items that are parked for the vault, or for
+	// the first list.
 	outage map[stream.Collection]*atomic.Bool
+	// listed has the collections whose list was proven once, or is never proven
+	// because the server sends no markers.
+	listed map[stream.Collection]*atomic.Bool
+	// lists has the position of each collection's last list.
+	lists map[stream.Collection]*atomic.Pointer[statesync.Cursor]
 }
 
 // streamConfig is what the streams need beside their methods. All fields are
@@ -42,8 +48,11 @@ type streamConfig struct {
 
 // open makes the replicas, which start nothing.
 func (s *streams) open(c streamConfig) {
-	s.replicas, s.outage = map[stream.Collection]*statesync.Replica{}, map[stream.Collection]*atomic.Bool{}
+	s.replicas = map[stream.Collection]*statesync.Replica{}
+	s.outage, s.listed = map[stream.Collection]*atomic.Bool{}, map[stream.Collection]*atomic.Bool{}
+	s.lists = map[stream.Collection]*atomic.Pointer[statesync.Cursor]{}
 	for _, r := range resources() {
+		s.listed[r.collection], s.lists[r.collection] = &atomic.Bool{}, &atomic.Pointer[statesync.Cursor]{}
 		s.outage[r.collection] = &atomic.Bool{}
 		s.replicas[r.collection] = s.replica(r.collection, c)
 	}
@@ -54,6 +63,7 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 	source := &timedSource{source: &stream.Source{
 		Client: c.client, Collection: collection, Silence: c.periods.Silence, Patience: c.periods.Patience, Logger: c.logger,
 	}}
+	source.onUnmarked = func() { s.listed[collection].Store(true) }
 	source.answered = func() { s.contact.answered(streamOf(name)) }
 	source.source.OnMessage = func(version uint64) {
 		source.message = true
@@ -66,6 +76,8 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 	return &statesync.Replica{
 		Source: source, Scope: c.region, Collections: []string{name}, Handle: c.handle, Workers: 16, Retry: c.periods.Retry, Relist: c.periods.Relist,
 		OnSynced: func(snapshot statesync.Snapshot) {
+			s.listed[collection].Store(true)
+			s.lists[collection].Store(&snapshot.Cursor)
 			s.metrics.fullSyncs.WithLabelValues(name).Inc()
 			s.metrics.connections.WithLabelValues(name, "synced").Inc()
 			s.metrics.fullSync.WithLabelValues(name).Observe(time.Since(source.opened).Seconds())
@@ -77,7 +89,7 @@ func (s *streams) replica(collection stream.Collection, c streamConfig) *statesy
 		OnStream: func(ended statesync.Stream) { s.ended(name, ended, source) },
 		OnHandled: func(p reconcile.KeyPass[statesync.Key]) {
 			s.handled(p)
-			if p.Parked && errors.Is(p.Err, errVault) {
+			if p.Parked && (errors.Is(p.Err, errVault) || errors.Is(p.Err, errUnproven)) {
 				s.outage[collection].Store(true)
 			}
 		},
@@ -117,7 +129,7 @@ func (s *streams) ended(collection string, ended statesync.Stream, source *timed
 
 // handled logs a pass over one item that failed.
 func (s *streams) handled(p reconcile.KeyPass[statesync.Key]) {
-	if p.Err != nil && !errors.Is(p.Err, context.Canceled) {
+	if p.Err != nil && !errors.Is(p.Err, context.Canceled) && !errors.Is(p.Err, errUnproven) {
 		s.logger.Error("not applied", slog.Any("key", p.Key), slog.Int("attempt", p.Attempt), slog.Bool("parked", p.Parked), slog.Any("error", p.Err))
 	}
 }
@@ -136,8 +148,11 @@ func (s *streams) complete() (map[stream.Collection]statesync.Snapshot, bool) {
 	return snapshots, true
 }
 
-// listed returns nil once each collection was listed.
-func (s *streams) listed() error {
+// proven reports whether the list of a collection was proven complete once.
+func (s *streams) proven(collection stream.Collection) bool { return s.listed[collection].Load() }
+
+// ready returns nil once each collection was listed.
+func (s *streams) ready() error {
 	for _, r := range resources() {
 		if s.replicas[r.collection].Status().Cursor.Epoch == "" {
 			return fmt.Errorf("no list of %s yet", r.collection)
@@ -174,15 +189,23 @@ func (s *streams) reconnect() {
 	}
 }
 
-// list has a collection listed anew.
-func (s *streams) list(collection stream.Collection) { s.replicas[collection].List() }
+// relist has a collection listed anew.
+func (s *streams) relist(collection stream.Collection) { s.replicas[collection].List() }
+
+// list returns the position of the last list of a collection, zero before the first.
+func (s *streams) list(collection stream.Collection) statesync.Cursor {
+	if at := s.lists[collection].Load(); at != nil {
+		return *at
+	}
+	return statesync.Cursor{}
+}
 
 // retryParked lists the collections with items that are parked for the vault: they
 // are tried again after a list.
 func (s *streams) retryParked() {
 	for _, r := range resources() {
 		if s.outage[r.collection].Swap(false) {
-			s.list(r.collection)
+			s.relist(r.collection)
 		}
 	}
 }
@@ -203,6 +226,8 @@ type timedSource struct {
 	source *stream.Source
 	// answered is called with the first frame that shows that the stream works.
 	answered func()
+	// onUnmarked is called when the server turns out to send no markers.
+	onUnmarked func()
 
 	opened time.Time
 	// message is true once anything came, and live once the list is proven or the
@@ -214,10 +239,13 @@ type timedSource struct {
 func (t *timedSource) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
 	t.opened, t.message, t.live, t.unmarked = time.Now(), false, false, false
 	return t.source.Watch(ctx, w, func(f statesync.Frame) error {
+		if f.Type == statesync.FrameHeader && stream.Unmarked(f.Epoch) {
+			t.unmarked = true
+			t.onUnmarked() // before its items
+		}
 		if err := receive(f); err != nil {
 			return err
 		}
-		t.unmarked = t.unmarked || stream.Unmarked(f.Epoch)
 		if !t.live && f.Type != statesync.FrameHeader && (f.Type != statesync.FrameItems || t.unmarked) {
 			t.live = true
 			t.answered()

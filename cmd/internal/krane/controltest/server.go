@@ -85,6 +85,8 @@ type Faults struct {
 	// NotFound answers point queries so, Query with that code.
 	NotFound bool
 	Query    connect.Code
+	// Gone answers point queries for deployments with delete.
+	Gone bool
 }
 
 // Start starts a server for the region, which ends with the test.

@@ -54,6 +54,7 @@ func scenarios() []scenario {
 		{"region made anew", "", regionAnew},
 		{"state emptied", "", emptied},
 		{"last one", "", last},
+		{"instances lost", "", instancesLost},
 	}
 }
 

@@ -58,3 +58,16 @@ func last(b *bench, _ database) {
 	require.Empty(t, w.deletes())
 	require.NotNil(t, b.replicaSet("second"))
 }
+
+// instancesLost removes what is reported by hand: it is reported again, though nothing
+// has changed in the cluster.
+func instancesLost(b *bench, _ database) {
+	w := b.worker()
+	w.agent.Periods.Inventory = 2 * time.Second
+	b.want("1", "web", "api")
+	w.start()
+	b.running("1", "web", "api")
+	w.quiet()
+	b.byHand("DELETE FROM instances WHERE deployment_id = 'd_web'")
+	b.running("1", "web", "api")
+}

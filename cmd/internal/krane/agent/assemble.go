@@ -60,7 +60,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,
-		registry: registry, streams: streams, contact: contact,
+		registry: registry, streams: streams, contact: contact, inventory: periods.Inventory,
 	}
 	reports.init()
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
@@ -113,7 +113,17 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		Reconciler: &heartbeater{reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat},
 	}
 	reports.session.renew = heartbeats.Trigger
+	contact.refusedToken = heartbeats.Trigger
 	add("heartbeat", heartbeats)
+	if a.Config.TokenFile != "" {
+		add("token", &reconcile.Loop{Name: "token", Interval: tokenInterval, Logger: a.Logger, Reconciler: &tokenWatcher{
+			read: a.Config.ControlToken,
+			changed: func() {
+				heartbeats.Trigger()
+				streams.reconnect()
+			},
+		}})
+	}
 	for _, r := range resources() {
 		add("replica "+string(r.collection), observed(streams.replicas[r.collection]))
 	}

@@ -33,6 +33,8 @@ type contact struct {
 	address string
 	metrics *metrics
 	logger  *slog.Logger
+	// refusedToken is called when a stream is refused the token that was good before.
+	refusedToken func()
 
 	mu sync.Mutex
 	// failing has the streams and calls whose last attempt failed.
@@ -100,8 +102,12 @@ func (c *contact) failed(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, refused := time.Now(), refusedFor(err)
+	before, again := c.failing[what]
 	if refused == "" {
-		refused = c.failing[what].refused // until it is answered otherwise
+		refused = before.refused // until it is answered otherwise
+	}
+	if !again && errors.Is(err, statesync.ErrUnauthenticated) {
+		c.refusedToken()
 	}
 	c.failing[what] = failure{now, err, refused}
 	c.failures++
@@ -139,6 +145,18 @@ func (c *contact) refused() bool {
 	defer c.mu.Unlock()
 	for _, f := range c.failing {
 		if f.refused != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// unauthenticated reports whether a stream was refused its token and pauses.
+func (c *contact) unauthenticated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.failing {
+		if errors.Is(f.err, statesync.ErrUnauthenticated) {
 			return true
 		}
 	}

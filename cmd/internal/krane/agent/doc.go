@@ -38,7 +38,10 @@
 //
 // While the API server is down no item is acknowledged, and an object that is not
 // observed does not count as gone. While the control plane is down its last desired
-// state holds. While it refuses the region as such, deletions_held is raised. Two
+// state holds. One line is logged when a stream, report, query or heartbeat fails
+// first, and one when all succeed again; control_failures_total counts the attempts in
+// between. While any of them is refused because of the region, deletions_held is
+// raised. A new token is used within five seconds. Two
 // agents of a region do the same work twice, and neither undoes the other's.
 //
 // # Reports
@@ -46,5 +49,6 @@
 // Each deployment and each sentinel is reported when its status has changed since
 // the last accepted report. A deletion is reported until it is acknowledged, and
 // again after a restart, for every delete message of the first list. Everything is
-// reported again after a silence, and when the database has changed.
+// reported again after a silence, when the database has changed, and ten minutes after
+// it was accepted: rows that an operator has removed are back within that time.
 package agent

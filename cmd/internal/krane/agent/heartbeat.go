@@ -26,8 +26,9 @@ type heartbeater struct {
 
 // Reconcile implements reconcile.Reconciler: it sends one heartbeat. After a
 // silence of three intervals the control plane may take the region for dead, so
-// everything is reported anew, as it is after another epoch was claimed. The first answer after a failure ends the pauses of
-// the streams: the control plane is back, or the token is new.
+// everything is reported anew, as it is after another epoch was claimed. An answer
+// ends the pauses of the streams if the heartbeat before failed, or if a stream was
+// refused its token: the control plane is back, or the token is new.
 func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -58,7 +59,7 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("heartbeat: %w", err)
 	}
-	if failed {
+	if failed || h.streams.contact.unauthenticated() {
 		h.streams.reconnect()
 	}
 	// Another epoch is claimed because the database may lack what was reported.

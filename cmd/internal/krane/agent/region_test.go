@@ -120,6 +120,27 @@ func regionLost(b *bench) {
 	require.True(b.t, b.exists("replicaset", "stray"), "there was one list only")
 }
 
+// regionLostToCalls is D10 as heartbeats see it: the alarm is up while the streams are
+// still open, and what is absent from two lists stays.
+func regionLostToCalls(b *bench) {
+	b.agent.Periods.Heartbeat = 100 * time.Millisecond
+	b.plant("stray", b.ours("d_stray"), "krane")
+	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.start()
+	eventually(b.t, "it runs", func() bool { return b.running("web") })
+	b.synced(1)
+	streams := b.server.Counts().Streams
+	b.server.SetCalls(controltest.Faults{UnknownRegion: true})
+	eventually(b.t, "there is an alarm", func() bool { return b.metric(`deletions_held{reason="unknown_region"}`) == "1" })
+	require.Equal(b.t, streams, b.server.Counts().Streams)
+	require.Empty(b.t, b.deletes())
+	b.server.SetCalls(controltest.Faults{})
+	eventually(b.t, "the alarm is over", func() bool { return b.metric(`deletions_held{reason="unknown_region"}`) == "0" })
+	require.Equal(b.t, streams, b.server.Counts().Streams)
+	b.relist(2)
+	eventually(b.t, "two lists are enough again", func() bool { return !b.exists("replicaset", "stray") })
+}
+
 // reports counts those that say what runs of the deployment web.
 func (b *bench) reports() int {
 	n := 0

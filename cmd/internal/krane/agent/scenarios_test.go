@@ -45,6 +45,9 @@ func scenarios() map[string]func(*bench) {
 		"breakers":                     breakers,
 		"point queries fail":           queriesFail,
 		"a burst":                      burst,
+		"a token file is replaced":     tokenFileReplaced,
+		"streams are revoked":          streamsRevoked,
+		"a region lost to calls":       regionLostToCalls,
 		"no deletion by wrong lists":   noDeletionBeforeProof(controltest.Faults{Lie: true}),
 		"no deletion by point queries": noDeletionBeforeProof(controltest.Faults{Internal: true, Gone: true}),
 		"one line for a dead server":   oneLine(controltest.Faults{Down: true}),
@@ -309,4 +312,50 @@ func tokenReplaced(b *bench) {
 		require.True(b.t, time.Now().Before(within), "the streams are told of the new token")
 	}
 	require.Empty(b.t, b.deletes())
+}
+
+// refusals returns how many streams of deployments were refused their token.
+func (b *bench) refusals() string {
+	b.t.Helper()
+	return b.metric(`stream_connections_total{resource_type="deployments",status="unauthenticated"}`)
+}
+
+// tokenFileReplaced is D17 without heartbeats: the new file alone ends the pauses of
+// 30 s and more.
+func tokenFileReplaced(b *bench) {
+	file := filepath.Join(b.t.TempDir(), "token")
+	require.NoError(b.t, os.WriteFile(file, []byte("secret\n"), 0o600))
+	b.agent.Config.Control.Token, b.agent.Config.TokenFile = "", file
+	b.agent.Periods.Heartbeat = time.Hour
+	b.want(b.deployment("web"))
+	b.start()
+	b.synced(1)
+	within := time.Now().Add(100 * time.Second)
+	for n := range 4 {
+		had, token := b.refusals(), fmt.Sprint("new-", n)
+		b.server.Set(controltest.Faults{Token: token})
+		eventually(b.t, "the old one is refused", func() bool { return b.refusals() != had })
+		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+		before := b.server.Counts()
+		eventually(b.t, "the new token is used", func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] })
+		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+	}
+}
+
+// streamsRevoked ends streams whose token is good again before they pause: no failed
+// heartbeat precedes, and no heartbeat is due.
+func streamsRevoked(b *bench) {
+	b.agent.Periods.Heartbeat = time.Hour
+	b.want(b.deployment("web"))
+	b.start()
+	b.synced(1)
+	within := time.Now().Add(100 * time.Second)
+	for range 4 {
+		before, had := b.server.Counts(), b.refusals()
+		b.server.Revoke()
+		eventually(b.t, "they are refused", func() bool { return b.refusals() != had })
+		eventually(b.t, "they are open again", func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] })
+		eventually(b.t, "they work", func() bool { return b.metric("stream_events_received_total") != "" })
+		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+	}
 }

@@ -117,7 +117,7 @@ func (s *streams) ended(collection string, ended statesync.Stream, source *timed
 	case status == "resync":
 		s.logger.Info("the control plane has another history: everything is listed anew", slog.String("collection", collection), slog.Any("error", err))
 	case ended.Retry == 0 && refusedFor(err) == "": // its own end, in order to list anew
-	case !source.live && !source.quiet():
+	case !source.live && !source.quiet(), errors.Is(err, statesync.ErrUnauthenticated), refusedFor(err) != "":
 		s.contact.failed(streamOf(collection), err)
 	case errors.Is(err, stream.ErrBroken):
 		s.logger.Warn("stream ended", slog.String("collection", collection), slog.Any("error", err))

@@ -44,7 +44,7 @@ type Server struct {
 	beats   int
 	calls   int
 	queries int
-	cut     map[int]context.CancelFunc
+	cut     map[int]context.CancelCauseFunc
 	next    int
 	source  statesync.Server
 	epoch   uint64 // that was claimed last
@@ -92,7 +92,7 @@ type Faults struct {
 // Start starts a server for the region, which ends with the test.
 func Start(tb testing.TB, region string) *Server {
 	tb.Helper()
-	s := &Server{region: region, lists: map[string]int{}, streams: map[string]int{}, sent: map[string]int{}, cut: map[int]context.CancelFunc{}}
+	s := &Server{region: region, lists: map[string]int{}, streams: map[string]int{}, sent: map[string]int{}, cut: map[int]context.CancelCauseFunc{}}
 	if err := s.Log.AddScope(region); err != nil {
 		tb.Fatal(err)
 	}
@@ -134,12 +134,27 @@ func (s *Server) Set(f Faults) {
 	s.Cut()
 }
 
+// SetCalls changes the faults of new calls and streams. Open streams go on.
+func (s *Server) SetCalls(f Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = f
+}
+
 // Cut ends the open streams without a word.
-func (s *Server) Cut() {
+func (s *Server) Cut() { s.end(nil) }
+
+// Revoke ends the open streams as if their token were revoked. A new stream with the
+// same token is served.
+func (s *Server) Revoke() {
+	s.end(connect.NewError(connect.CodeUnauthenticated, errors.New("revoked")))
+}
+
+func (s *Server) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, cancel := range s.cut {
-		cancel()
+		cancel(cause)
 	}
 }
 
@@ -315,8 +330,8 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 		}
 		from.Epoch = page.Epoch
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	s.mu.Lock()
 	id := s.next
 	s.next++
@@ -363,7 +378,10 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head, Mark: frame.Mark.String()})
 		}
 	})
+	revoked, ok := errors.AsType[*connect.Error](context.Cause(ctx))
 	switch {
+	case ok:
+		return revoked
 	case errors.Is(err, errCut), ctx.Err() != nil:
 		return nil // without a word
 	case errors.Is(err, statesync.ErrResync):

@@ -84,7 +84,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 			reports.again(collection) // the database may lack what was reported
 		}
 		registry.forget(string(collection), s.Items)
-		repairs.queue.Add(registry.leaving(string(collection))...)
+		repairs.queue.Add(registry.confirm(string(collection), s.Items)...)
 		sweeps.Trigger()
 	}
 	streams.open(streamConfig{client: client, region: cell.Region, periods: periods, logger: a.Logger, handle: converge.handle})

@@ -54,7 +54,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 	e := c.registry.entry(item.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d := desired{received: true, version: item.Version}
+	d := desired{received: true, version: item.Version, deferred: item.Deleted && !c.proven(e.resource.collection)}
 	if !item.Deleted {
 		d.apply = e.resource.message()
 		if err := stream.Decode(item, d.apply); err != nil {
@@ -69,7 +69,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 
 // converge makes the cluster match e and has it reported. The mutex of e is held.
 func (c *converger) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
-	if e.desired.apply == nil && !c.proven(e.resource.collection) {
+	if e.desired.apply == nil && c.registry.desired(e.key).deferred {
 		return false, fmt.Errorf("%s: %w", e.key, errUnproven)
 	}
 	operation := "apply"

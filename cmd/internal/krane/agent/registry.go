@@ -38,6 +38,8 @@ type desired struct {
 	// apply is nil when the key must be absent, and gone is true once it is.
 	apply proto.Message
 	gone  bool
+	// deferred is a deletion that no proven list has confirmed yet.
+	deferred bool
 }
 
 // plain returns the variables if they are those of the deployment as it is
@@ -109,13 +111,16 @@ func (r *registry) present() []statesync.Key {
 	return keys
 }
 
-// leaving returns the keys of a collection that are to be deleted and are not yet.
-func (r *registry) leaving(collection string) []statesync.Key {
+// confirm returns the keys of a collection whose deletion was deferred and is what the
+// proven list states. They are not deferred any more.
+func (r *registry) confirm(collection string, listed map[statesync.Key]statesync.Item) []statesync.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var keys []statesync.Key
 	for key, d := range r.peek {
-		if key.Collection == collection && d.received && d.apply == nil && !d.gone {
+		if item := listed[key]; key.Collection == collection && d.deferred && item.Deleted && item.Version == d.version {
+			d.deferred = false
+			r.peek[key] = d
 			keys = append(keys, key)
 		}
 	}

@@ -72,6 +72,8 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	switch {
 	case err != nil && !e.desired.received:
 		return reconcile.Result{}, nil
+	case !e.desired.received && answer.apply == nil && !r.streams.proven(e.resource.collection):
+		return reconcile.Result{}, nil // the list decides
 	case err != nil:
 	case !e.desired.received:
 		// The stream has not sent it yet. What it will send is newer in any case.

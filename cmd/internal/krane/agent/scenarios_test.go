@@ -48,7 +48,7 @@ func scenarios() map[string]func(*bench) {
 		"a token file is replaced":     tokenFileReplaced,
 		"streams are revoked":          streamsRevoked,
 		"a region lost to calls":       regionLostToCalls,
-		"no deletion by wrong lists":   noDeletionBeforeProof(controltest.Faults{Lie: true}),
+		"no deletion by wrong lists":   noDeletionBeforeProof(controltest.Faults{Early: true, Lie: true}),
 		"no deletion by point queries": noDeletionBeforeProof(controltest.Faults{Internal: true, Gone: true}),
 		"one line for a dead server":   oneLine(controltest.Faults{Down: true}),
 		"one line for a wrong token":   oneLine(controltest.Faults{Token: "other"}),

@@ -67,6 +67,9 @@ type Faults struct {
 	// Lie states in Synced one message more than there were, WrongDigest another
 	// digest.
 	Lie, WrongDigest bool
+	// Early sends a bookmark before the first message of each stream, as a long list
+	// has one in its middle.
+	Early bool
 	// NoMarkers sends none. NoMarks sends markers without marks, as an older control
 	// plane does.
 	NoMarkers, NoMarks bool
@@ -370,6 +373,8 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 			}
 		}
 		switch {
+		case f.Early && frame.Type == statesync.FrameHeader:
+			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head})
 		case f.NoMarkers || frame.More || frame.Type == statesync.FrameItems || frame.Type == statesync.FrameHeader:
 			return nil
 		case frame.Type == statesync.FrameSynced:

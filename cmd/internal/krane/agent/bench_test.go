@@ -44,7 +44,7 @@ type bench struct {
 	stop    func()
 }
 
-// eventually waits for what has to come in the end, on however slow a machine.
+// eventually waits for a condition, for three minutes.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -185,7 +185,7 @@ func (b *bench) count(kind string, more ...string) int {
 	return len(strings.Fields(b.kubectl(append([]string{"get", kind, "-n", b.name, "-o", "name"}, more...)...)))
 }
 
-// exists tells whether the object is there and not being deleted.
+// exists reports whether the object is there and not being deleted.
 func (b *bench) exists(kind, name string) bool {
 	b.t.Helper()
 	out := b.kubectl("get", kind, name, "-n", b.name, "--ignore-not-found", "-o", "jsonpath={.metadata.name}:{.metadata.deletionTimestamp}")
@@ -205,7 +205,7 @@ func (b *bench) metric(prefix string) string {
 	return ""
 }
 
-// ready tells whether the agent says that it is.
+// ready reports whether /readyz answers that the agent is ready.
 func (b *bench) ready() bool {
 	b.t.Helper()
 	status, _ := b.ask("/readyz")
@@ -272,7 +272,7 @@ func (b *bench) gonePolicy(name string) *ctrlv1.DeleteCiliumNetworkPolicy {
 	return &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: b.name, K8SName: name}
 }
 
-// running tells whether the control plane knows exactly one instance of the
+// running reports whether the control plane has exactly one instance of the
 // deployment, which runs.
 func (b *bench) running(name string) bool {
 	instances := b.server.Instances()[name]
@@ -284,7 +284,7 @@ func (b *bench) running(name string) bool {
 	return len(instances) == 1
 }
 
-// gone tells whether it was reported that the deployment is.
+// gone reports whether the deployment was reported as gone.
 func (b *bench) gone(name string) bool {
 	for _, m := range b.server.Reports() {
 		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok && r.GetDelete().GetK8SName() == name {

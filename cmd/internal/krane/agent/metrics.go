@@ -55,7 +55,7 @@ func newMetrics() *metrics {
 		dispatch:    counter("dispatch_total", "Work on one resource, by what caused it.", "source", "resource_type", "status"),
 		fullSync:    histogram("full_sync_duration_seconds", "From the opening of a stream to the proof of its list.", "resource_type"),
 		reported:    histogram("report_status_duration_seconds", "Duration of reports.", "resource_type", "result"),
-		deduped:     prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + "report_deduped_total", Help: "Reports that were not sent because the last one said the same."}),
+		deduped:     prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + "report_deduped_total", Help: "Reports that were not sent because the last one had the same content."}),
 		podWatches:  counter("pod_watch_reconnects_total", "Watches of pods that began anew.", "reason"),
 		parked:      gauge("parked_objects", "Resources that failed ten times and wait for the next list.", "resource_type"),
 		held:        gauge("deletions_held", "Objects that are absent from what is wanted and are not deleted.", "reason"),

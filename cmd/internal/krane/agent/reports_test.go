@@ -72,8 +72,8 @@ func breakers(b *bench) {
 	}
 }
 
-// queriesFail is C27 for point queries: while none is answered, what is wanted is
-// known from the stream.
+// queriesFail is C27 for point queries: while none is answered, the stream has the
+// desired state.
 func queriesFail(b *bench) {
 	b.agent.Periods.Heartbeat = 100 * time.Millisecond
 	var all []proto.Message

@@ -199,7 +199,7 @@ func everyRight(b *bench) {
 }
 
 // unlistedKind is C34 with fewer rights: a namespace stays if the agent may not list
-// every kind in it. One line says so.
+// every kind in it. One line is logged.
 func unlistedKind(b *bench) {
 	b.as("unlisted-kind", manifests.Account)
 	b.agent.Periods.Namespace = 200 * time.Millisecond

@@ -31,7 +31,7 @@ type Server struct {
 
 	// URL is where it listens.
 	URL string
-	// Log is what is wanted, in the scope of the region.
+	// Log is the desired state, in the scope of the region.
 	Log    statesync.Memory
 	region string
 
@@ -62,7 +62,7 @@ type Faults struct {
 	Cell string
 	// UnknownRegion answers every call as if the region were none.
 	UnknownRegion bool
-	// CutAfter ends each stream without a word after so many messages. 0: never.
+	// CutAfter ends each stream without an error after so many messages. 0: never.
 	CutAfter int
 	// Lie states in Synced one message more than there were, WrongDigest another
 	// digest.
@@ -144,7 +144,7 @@ func (s *Server) SetCalls(f Faults) {
 	s.faults = f
 }
 
-// Cut ends the open streams without a word.
+// Cut ends the open streams without an error.
 func (s *Server) Cut() { s.end(nil) }
 
 // Revoke ends the open streams as if their token were revoked. A new stream with the
@@ -161,7 +161,7 @@ func (s *Server) end(cause error) {
 	}
 }
 
-// Want commits what is wanted: apply messages, and delete messages.
+// Want commits desired state: apply messages, and delete messages.
 func (s *Server) Want(tb testing.TB, messages ...proto.Message) {
 	tb.Helper()
 	changes := make([]statesync.Change, len(messages))
@@ -279,7 +279,7 @@ func (s *Server) enter(header http.Header) (Faults, error) {
 	}
 	switch {
 	case header.Get("Authorization") != "Bearer "+want:
-		return f, connect.NewError(connect.CodeUnauthenticated, errors.New("who is it"))
+		return f, connect.NewError(connect.CodeUnauthenticated, errors.New("another token"))
 	case header.Get("X-Krane-Region") != s.region || f.UnknownRegion:
 		return f, failed("unknown-region")
 	case f.Cell != "" && header.Get("X-Krane-Cell") != f.Cell:
@@ -388,7 +388,7 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 	case ok:
 		return revoked
 	case errors.Is(err, errCut), ctx.Err() != nil:
-		return nil // without a word
+		return nil // without an error
 	case errors.Is(err, statesync.ErrResync):
 		return failed("resync-required")
 	default:

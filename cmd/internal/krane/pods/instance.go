@@ -63,7 +63,7 @@ func (h *History) Instances(pods []*corev1.Pod, now time.Time) []Instance {
 			i.Restarts += c.RestartCount
 		}
 		switch {
-		case pod.DeletionTimestamp != nil: // it finishes what it has begun, and gets nothing new
+		case pod.DeletionTimestamp != nil: // it finishes its requests, and gets no new one
 		case phase == corev1.PodRunning && ready(pod):
 			i.Status = Running
 		case reason != "":
@@ -118,11 +118,11 @@ func SumOf(instances []Instance) Sum {
 	return Sum(h.Sum(nil))
 }
 
-// Health returns how a sentinel does of which so many pods are wanted and
+// Health returns the health of a sentinel of which so many pods are desired and
 // available.
-func Health(wanted, available int32) ctrlv1.Health {
+func Health(desired, available int32) ctrlv1.Health {
 	switch {
-	case wanted == 0:
+	case desired == 0:
 		return ctrlv1.Health_HEALTH_PAUSED
 	case available > 0:
 		return ctrlv1.Health_HEALTH_HEALTHY

@@ -167,9 +167,9 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 		return nil // it is only slow
 	}
 	r.source.unmarked, r.contents = true, nil
-	if !r.source.told && r.source.Logger != nil {
-		r.source.told = true
-		r.source.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
+	if !r.source.warned && r.source.Logger != nil {
+		r.source.warned = true
+		r.source.Logger.WarnContext(ctx, "the server sends no markers: no list is proven complete, so no absent object is ever deleted",
 			slog.String("collection", string(r.source.Collection)))
 	}
 	return r.begin(unmarkedEpoch(), r.source.greatest)

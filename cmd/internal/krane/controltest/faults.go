@@ -78,4 +78,3 @@ func (s *Server) end(cause error) {
 		cancel(cause)
 	}
 }
-

@@ -33,7 +33,8 @@ type contact struct {
 	address string
 	metrics *metrics
 	logger  *slog.Logger
-	// refusedToken is called when a stream is refused the token that was good before.
+	// refusedToken is called when a stream is refused its token for the first time
+	// since a message of it. It is not called again while the token stays refused.
 	refusedToken func()
 
 	mu sync.Mutex

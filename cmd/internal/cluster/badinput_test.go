@@ -118,6 +118,8 @@ func TestABadReportStoresNothing(t *testing.T) {
 			"change":              {},
 			"k8s_name":            {Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &update{Instances: []*instance{{K8SName: "one-a"}}}}},
 			"instances.k8s_name":  {Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &update{K8SName: "one", Instances: []*instance{{K8SName: "one-a"}, {}}}}},
+			"instances.reason":    {Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &update{K8SName: "one", Instances: []*instance{{K8SName: "one-a", Reason: strings.Repeat("x", 1025)}}}}},
+			"instances.restarts":  {Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &update{K8SName: "one", Instances: []*instance{{K8SName: "one-a", Restarts: -1}}}}},
 			"instances: are more": {Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &update{K8SName: "one", Instances: many}}},
 		} {
 			_, err := w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(m))

@@ -29,10 +29,16 @@ type RegionOverview struct {
 	// Instances counts the instances by status. All instances of a region that
 	// is silent are inactive.
 	Instances map[string]int
+	// Failed are the failed instances by name, at most MaxFailed. None of a region
+	// that is silent.
+	Failed []Instance
 	// Health counts the sentinels that are to run by health. That of a region
 	// that is silent is unknown.
 	Health map[string]int
 }
+
+// MaxFailed is how many failed instances of each region an overview names.
+const MaxFailed = 20
 
 // Overview returns every region, sorted by name.
 func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error) {
@@ -58,7 +64,10 @@ func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error)
 		if err != nil {
 			return err
 		}
-		return countResources(ctx, tx, byID)
+		if err := countResources(ctx, tx, byID); err != nil {
+			return err
+		}
+		return nameFailed(ctx, tx, byID)
 	})
 	for i := range list {
 		if err == nil && owned[list[i].ID] {
@@ -99,6 +108,27 @@ func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOv
 		case wanted:
 			r.Sentinels += c.count
 			r.Health[c.status] += c.count
+		}
+	}
+	return err
+}
+
+// nameFailed sets the failed instances of the regions.
+func nameFailed(ctx context.Context, tx *db.Tx, regions map[string]*RegionOverview) error {
+	type row struct {
+		regionID string
+		Instance
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT region_id, k8s_name, status, reason, restarts FROM (
+			SELECT region_id, k8s_name, status, reason, restarts, row_number() OVER (PARTITION BY region_id ORDER BY k8s_name) AS place
+			FROM instances WHERE status = 'failed') failed
+		WHERE place <= ? ORDER BY region_id, k8s_name`, MaxFailed)
+	found, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
+		return rows.Scan(&r.regionID, &r.Name, &r.Status, &r.Reason, &r.Restarts)
+	})
+	for _, f := range found {
+		if r := regions[f.regionID]; r != nil && !r.Silent {
+			r.Failed = append(r.Failed, f.Instance)
 		}
 	}
 	return err

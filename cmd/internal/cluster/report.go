@@ -19,6 +19,9 @@ import (
 // maxInstances is how many instances one report may have.
 const maxInstances = 10_000
 
+// maxReason is how long the reason of one instance may be, in bytes.
+const maxReason = 1024
+
 // made is when a report was made: by which start of the agent, and as which of
 // its reports. An agent without the extension sends neither.
 type made struct{ epoch, sequence uint64 }
@@ -70,8 +73,12 @@ func (s *Service) ReportDeploymentStatus(ctx context.Context, r *connect.Request
 		switch {
 		case i.GetK8SName() == "":
 			err = errors.New("instances.k8s_name: must not be empty")
+		case len(i.GetReason()) > maxReason:
+			err = fmt.Errorf("instances.reason: is longer than %d bytes", maxReason)
+		case i.GetRestarts() < 0:
+			err = errors.New("instances.restarts: must not be negative")
 		case err == nil:
-			err = cmp.Or(plain("instances.k8s_name", i.GetK8SName()), plain("instances.address", i.GetAddress()))
+			err = cmp.Or(plain("instances.k8s_name", i.GetK8SName()), plain("instances.address", i.GetAddress()), plain("instances.reason", i.GetReason()))
 		}
 	}
 	at := made{r.Msg.GetAgentEpoch(), r.Msg.GetSequence()}
@@ -125,11 +132,12 @@ func saveInstances(ctx context.Context, tx *db.Tx, regionID, name string, instan
 	stay := map[string]bool{}
 	for _, i := range instances {
 		stay[i.GetK8SName()] = true
-		if _, err := tx.ExecContext(ctx, `INSERT INTO instances (k8s_name, region_id, deployment_id, address, cpu_millicores, memory_mib, status, reported_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (k8s_name, region_id) DO UPDATE SET deployment_id = excluded.deployment_id,
+		if _, err := tx.ExecContext(ctx, `INSERT INTO instances (k8s_name, region_id, deployment_id, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (k8s_name, region_id) DO UPDATE SET deployment_id = excluded.deployment_id,
 			address = excluded.address, cpu_millicores = excluded.cpu_millicores, memory_mib = excluded.memory_mib,
-			status = excluded.status, reported_at = excluded.reported_at`,
-			i.GetK8SName(), regionID, deploymentID, i.GetAddress(), i.GetCpuMillicores(), i.GetMemoryMib(), statusOf(i.GetStatus()), now); err != nil {
+			status = excluded.status, reason = excluded.reason, restarts = excluded.restarts, reported_at = excluded.reported_at`,
+			i.GetK8SName(), regionID, deploymentID, i.GetAddress(), i.GetCpuMillicores(), i.GetMemoryMib(), statusOf(i.GetStatus()),
+			i.GetReason(), i.GetRestarts(), now); err != nil {
 			return err
 		}
 	}

@@ -580,3 +580,58 @@ func TestReportsAreKeptInOrder(t *testing.T) {
 		require.Equal(w.t, connect.CodeNotFound, connect.CodeOf(err))
 	})
 }
+
+func TestTheReasonOfAFailureIsStoredUntilTheRegionIsSilent(t *testing.T) {
+	each(t, func(w *world) {
+		ctx := w.t.Context()
+		w.put("d_1", "running", deployment("one", "one:1"))
+		report := func(instance *ctrlv1.ReportDeploymentStatusRequest_Update_Instance) {
+			_, err := w.agent().ReportDeploymentStatus(ctx, connect.NewRequest(&ctrlv1.ReportDeploymentStatusRequest{
+				Change: &ctrlv1.ReportDeploymentStatusRequest_Update_{Update: &ctrlv1.ReportDeploymentStatusRequest_Update{
+					K8SName: "one", Instances: []*ctrlv1.ReportDeploymentStatusRequest_Update_Instance{instance},
+				}},
+			}))
+			require.NoError(w.t, err)
+		}
+		stored := func() cluster.Instance {
+			_, resources, err := w.store.Resources(ctx, eu)
+			require.NoError(w.t, err)
+			require.Len(w.t, resources[0].Instances, 1)
+			return resources[0].Instances[0]
+		}
+		overview := func() []cluster.Instance {
+			regions, err := w.store.Overview(ctx)
+			require.NoError(w.t, err)
+			for _, r := range regions {
+				if r.ID == eu {
+					return r.Failed
+				}
+			}
+			return nil
+		}
+		_, err := w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err)
+		const why = "container web was restarted 4 times: Error, exit code 1"
+		failed := &ctrlv1.ReportDeploymentStatusRequest_Update_Instance{
+			K8SName: "one-a", Status: ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_FAILED, Reason: why, Restarts: 4,
+		}
+		report(failed)
+		require.Equal(w.t, why, stored().Reason)
+		require.EqualValues(w.t, 4, stored().Restarts)
+		require.Len(w.t, overview(), 1)
+		require.Equal(w.t, "one-a "+why, overview()[0].Name+" "+overview()[0].Reason)
+		w.sql(`UPDATE regions SET heartbeat_at = 1`)
+		require.Equal(w.t, "inactive", stored().Status)
+		require.Empty(w.t, stored().Reason)
+		require.Empty(w.t, overview())
+		// An agent without the extension reports neither.
+		_, err = w.agent().Heartbeat(ctx, connect.NewRequest(&ctrlv1.HeartbeatRequest{}))
+		require.NoError(w.t, err)
+		report(&ctrlv1.ReportDeploymentStatusRequest_Update_Instance{
+			K8SName: "one-a", Status: ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_RUNNING,
+		})
+		require.Empty(w.t, stored().Reason)
+		require.Zero(w.t, stored().Restarts)
+		require.Empty(w.t, overview())
+	})
+}

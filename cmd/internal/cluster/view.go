@@ -33,7 +33,11 @@ type Instance struct {
 	Memory  int64  `json:"memory_mib"`
 	// Status is pending, running, failed or inactive. All instances of a region
 	// that is silent read as inactive.
-	Status     string    `json:"status"`
+	Status string `json:"status"`
+	// Reason is why the status is failed. Empty: the agent has reported none.
+	Reason string `json:"reason,omitempty"`
+	// Restarts is the number of restarts of the pod's containers.
+	Restarts   int64     `json:"restarts,omitempty"`
 	ReportedAt time.Time `json:"reported_at"`
 
 	deploymentID string
@@ -74,14 +78,14 @@ func (s *Store) Resources(ctx context.Context, regionID string) (region Region, 
 }
 
 func instancesOf(ctx context.Context, tx *db.Tx, region Region) (map[string][]Instance, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reported_at
+	rows, err := tx.QueryContext(ctx, `SELECT deployment_id, k8s_name, address, cpu_millicores, memory_mib, status, reason, restarts, reported_at
 		FROM instances WHERE region_id = ? ORDER BY k8s_name`, region.ID)
 	list, err := db.Collect(rows, err, func(rows *sql.Rows, i *Instance) error {
 		var at int64
-		err := rows.Scan(&i.deploymentID, &i.Name, &i.Address, &i.CPU, &i.Memory, &i.Status, &at)
+		err := rows.Scan(&i.deploymentID, &i.Name, &i.Address, &i.CPU, &i.Memory, &i.Status, &i.Reason, &i.Restarts, &at)
 		i.ReportedAt = time.UnixMilli(at).UTC()
 		if region.Silent {
-			i.Status = "inactive"
+			i.Status, i.Reason = "inactive", ""
 		}
 		return err
 	})

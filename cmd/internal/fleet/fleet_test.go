@@ -66,6 +66,8 @@ func scenarios() []scenario {
 		{"idle proxy", "", idleProxy},
 		{"breaker", "", breakers},
 		{"database outage", "postgres", databaseOutage},
+		{"last one", "", last},
+		{"instances lost", "", instancesLost},
 	}
 }
 

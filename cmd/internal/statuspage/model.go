@@ -172,6 +172,15 @@ type regionRow struct {
 	Streams                  int
 	Deployments, Sentinels   int
 	Instances, Health        []count
+	// Failed are failed instances, and MoreFailed counts those that are not shown.
+	Failed     []failedInstance
+	MoreFailed int
+}
+
+// failedInstance is an instance that crashes.
+type failedInstance struct {
+	Name, Reason string
+	Restarts     int64
 }
 
 func newRegionRow(r *cluster.RegionOverview) regionRow {
@@ -180,6 +189,10 @@ func newRegionRow(r *cluster.RegionOverview) regionRow {
 		Head:        figure{r.Known, int64(r.Head)}, //nolint:gosec // a version counts from 1
 		Deployments: r.Deployments, Sentinels: r.Sentinels, Instances: counts(r.Instances), Health: counts(r.Health),
 	}
+	for _, i := range r.Failed {
+		row.Failed = append(row.Failed, failedInstance{clean(i.Name), clean(i.Reason), i.Restarts})
+	}
+	row.MoreFailed = max(0, r.Instances["failed"]-len(row.Failed))
 	if r.Known && r.Reported {
 		row.Applied = figure{true, int64(r.Applied)}                //nolint:gosec // as above
 		row.Lag = figure{true, max(0, row.Head.N-int64(r.Applied))} //nolint:gosec // as above

@@ -142,7 +142,7 @@ func (s *site) seed() {
 	}
 	s.call("POST", "/ctrl.v1.ClusterService/Heartbeat", s.tokens["eu"], map[string]any{})
 	s.call("POST", "/ctrl.v1.ClusterService/ReportDeploymentStatus", s.tokens["eu"], map[string]any{"update": map[string]any{"k8s_name": "app-0", "instances": []map[string]any{
-		{"k8s_name": "app-0-a", "status": "STATUS_RUNNING"}, {"k8s_name": "app-0-b", "status": "STATUS_RUNNING"}, {"k8s_name": "app-0-c", "status": "STATUS_PENDING"}, {"k8s_name": "app-0-d", "status": "STATUS_FAILED"},
+		{"k8s_name": "app-0-a", "status": "STATUS_RUNNING"}, {"k8s_name": "app-0-b", "status": "STATUS_RUNNING"}, {"k8s_name": "app-0-c", "status": "STATUS_PENDING"}, {"k8s_name": "app-0-d", "status": "STATUS_FAILED", "reason": "container web was restarted 7 times: " + evil[:25] + "\u202e", "restarts": 7},
 	}}})
 }
 

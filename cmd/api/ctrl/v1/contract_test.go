@@ -170,6 +170,8 @@ message ReportDeploymentStatusRequest.Update.Instance
   3 cpu_millicores int64
   4 memory_mib int64
   5 status ReportDeploymentStatusRequest.Update.Instance.Status
+  10 reason string
+  11 restarts int32
 
 enum ReportDeploymentStatusRequest.Update.Instance.Status
   0 STATUS_UNSPECIFIED

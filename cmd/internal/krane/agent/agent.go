@@ -51,6 +51,9 @@ type Periods struct {
 	Resync time.Duration
 	// Report is the time between checks for unreported changes. 30 s.
 	Report time.Duration
+	// Inventory is how long an accepted report holds: then the same is reported again,
+	// in case that the control plane has lost it. 10 minutes.
+	Inventory time.Duration
 	// Heartbeat is the time between heartbeats. 30 s.
 	Heartbeat time.Duration
 	// Namespace is how long a namespace must be empty before it is deleted. 10
@@ -74,6 +77,7 @@ func (p Periods) complete() Periods {
 	p.Window = cmp.Or(p.Window, 5*time.Minute)
 	p.Resync = cmp.Or(p.Resync, time.Minute)
 	p.Report = cmp.Or(p.Report, 30*time.Second)
+	p.Inventory = cmp.Or(p.Inventory, 10*time.Minute)
 	p.Heartbeat = cmp.Or(p.Heartbeat, 30*time.Second)
 	p.Namespace = cmp.Or(p.Namespace, 10*time.Minute)
 	p.Settle = cmp.Or(p.Settle, 10*time.Second)

@@ -34,7 +34,7 @@ func (w *work) ready() error {
 	if err := w.parts.synced(); err != nil {
 		return fmt.Errorf("the cluster is not observed yet: %w", err)
 	}
-	return w.streams.listed()
+	return w.streams.ready()
 }
 
 // assemble makes the parts of the agent and connects them. It starts nothing.
@@ -53,19 +53,20 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 		client = control.New(a.Config)
 	}
 	registry := newRegistry()
-	streams := &streams{alarms: newAlarms(m.held), metrics: m}
+	contact := newContact(address(a.Config), m, a.Logger)
+	streams := &streams{contact: contact, metrics: m, logger: a.Logger}
 	repairs := &repairer{registry: registry}
 	parts := newParts(metadata, typed.Discovery(), cell.Region, a.Logger, repairs.drifted)
 
 	reports := &reporter{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause}, metrics: m, logger: a.Logger,
-		registry: registry, streams: streams,
+		registry: registry, streams: streams, contact: contact, inventory: periods.Inventory,
 	}
 	reports.init()
 	reports.observer = newObserver(typed, cell.Region, m, a.Logger, reports.changed)
 	converge := &converger{
 		cell: cell, vault: cmp.Or(a.Vault, newVault(a.Config.Vault)), parts: parts, registry: registry,
-		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m,
+		namespaces: &namespaces{cell: cell, parts: parts}, reporter: reports, metrics: m, proven: streams.proven,
 	}
 	repairs.converger = converge
 	repairs.queue = &reconcile.Queue[statesync.Key]{
@@ -83,12 +84,13 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 			reports.again(collection) // the database may lack what was reported
 		}
 		registry.forget(string(collection), s.Items)
+		repairs.queue.Add(registry.confirm(string(collection), s.Items)...)
 		sweeps.Trigger()
 	}
 	streams.open(streamConfig{client: client, region: cell.Region, periods: periods, logger: a.Logger, handle: converge.handle})
 	resync := &resyncer{
 		client: client, breakers: &breaker.Set{OnChange: m.breaker, Pause: periods.Pause, Failed: breaker.Unreachable},
-		streams: streams, parts: parts, registry: registry, converger: converge, metrics: m, logger: a.Logger,
+		streams: streams, contact: contact, parts: parts, registry: registry, converger: converge, metrics: m, logger: a.Logger,
 	}
 	resync.queue = &reconcile.Queue[statesync.Key]{Name: "queries", Reconcile: resync.query, Workers: 4, Logger: a.Logger}
 
@@ -105,13 +107,23 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	add("observer", reports.observer)
 	add("reports", reports.queue)
 	add("report loop", &reconcile.Loop{Name: "reports", Reconciler: reports, Interval: periods.Report, Jitter: 0.1, Logger: a.Logger})
-	heartbeats := &reconcile.Loop{
-		Name: "heartbeat", Interval: periods.Heartbeat, Logger: a.Logger,
+	heartbeats := &reconcile.Loop{ // the contact logs what fails
+		Name: "heartbeat", Interval: periods.Heartbeat,
 		Backoff:    reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
 		Reconciler: &heartbeater{reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat},
 	}
 	reports.session.renew = heartbeats.Trigger
+	contact.refusedToken = heartbeats.Trigger
 	add("heartbeat", heartbeats)
+	if a.Config.TokenFile != "" {
+		add("token", &reconcile.Loop{Name: "token", Interval: tokenInterval, Logger: a.Logger, Reconciler: &tokenWatcher{
+			read: a.Config.ControlToken,
+			changed: func() {
+				heartbeats.Trigger()
+				streams.reconnect()
+			},
+		}})
+	}
 	for _, r := range resources() {
 		add("replica "+string(r.collection), observed(streams.replicas[r.collection]))
 	}
@@ -145,6 +157,14 @@ func (a *Agent) kubernetes() (clientmetadata.Interface, kubernetes.Interface, er
 		return nil, nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return metadata, typed, nil
+}
+
+// address is that of the control plane, as log lines show it.
+func address(c config.Config) string {
+	if c.Control.URL == nil {
+		return ""
+	}
+	return c.Control.URL.Redacted()
 }
 
 func newVault(c config.Vault) vault.Decrypter {

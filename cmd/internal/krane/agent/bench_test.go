@@ -44,7 +44,7 @@ type bench struct {
 	stop    func()
 }
 
-// eventually waits for what has to come in the end, on however slow a machine.
+// eventually waits for a condition, for three minutes.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	deadline := time.After(3 * time.Minute)
@@ -63,6 +63,10 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 func TestOnARealKubernetes(t *testing.T) {
 	t.Parallel()
 	cluster, access := start(t)
+	t.Cleanup(func() {
+		_, forbidden := used(t, cluster, "system:serviceaccount:"+manifests.Namespace+":"+manifests.Account)
+		require.Empty(t, forbidden, "the agents do only what the manifests allow")
+	})
 	for name, test := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +83,8 @@ func start(tb testing.TB) (*kubetest.Cluster, *rest.Config) {
 	require.NoError(tb, err)
 	// The pods of all tests are on one node.
 	require.NoError(tb, cluster.Apply(tb.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "500"`)))
-	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "ciliumnetworkpolicies.cilium.io")
+	require.NoError(tb, cluster.Apply(tb.Context(), definitions()))
+	_, err = cluster.Kubectl(tb.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
 	require.NoError(tb, err)
 	// The agents have the rights that the manifests give them, and no other.
 	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
@@ -180,7 +185,7 @@ func (b *bench) count(kind string, more ...string) int {
 	return len(strings.Fields(b.kubectl(append([]string{"get", kind, "-n", b.name, "-o", "name"}, more...)...)))
 }
 
-// exists tells whether the object is there and not being deleted.
+// exists reports whether the object is there and not being deleted.
 func (b *bench) exists(kind, name string) bool {
 	b.t.Helper()
 	out := b.kubectl("get", kind, name, "-n", b.name, "--ignore-not-found", "-o", "jsonpath={.metadata.name}:{.metadata.deletionTimestamp}")
@@ -200,7 +205,7 @@ func (b *bench) metric(prefix string) string {
 	return ""
 }
 
-// ready tells whether the agent says that it is.
+// ready reports whether /readyz answers that the agent is ready.
 func (b *bench) ready() bool {
 	b.t.Helper()
 	status, _ := b.ask("/readyz")
@@ -267,7 +272,7 @@ func (b *bench) gonePolicy(name string) *ctrlv1.DeleteCiliumNetworkPolicy {
 	return &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: b.name, K8SName: name}
 }
 
-// running tells whether the control plane knows exactly one instance of the
+// running reports whether the control plane has exactly one instance of the
 // deployment, which runs.
 func (b *bench) running(name string) bool {
 	instances := b.server.Instances()[name]
@@ -279,7 +284,7 @@ func (b *bench) running(name string) bool {
 	return len(instances) == 1
 }
 
-// gone tells whether it was reported that the deployment is.
+// gone reports whether the deployment was reported as gone.
 func (b *bench) gone(name string) bool {
 	for _, m := range b.server.Reports() {
 		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok && r.GetDelete().GetK8SName() == name {

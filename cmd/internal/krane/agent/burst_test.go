@@ -91,7 +91,7 @@ func BenchmarkBurst(b *testing.B) {
 			}
 		})
 		world.want(world.rows(n, edition)...)
-		eventually(b, "it is known", func() bool { return world.lag() != "0 0 0" })
+		eventually(b, "the agent lags behind the log", func() bool { return world.lag() != "0 0 0" })
 		deadline := time.Now().Add(10 * time.Minute)
 		for world.lag() != "0 0 0" {
 			require.True(b, time.Now().Before(deadline), "not in ten minutes")

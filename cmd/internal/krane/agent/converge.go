@@ -26,6 +26,9 @@ var errVault = errors.New("variables cannot be decrypted now")
 // errForeign is an object that is not deleted because it may not be ours.
 var errForeign = errors.New("not deleted: nothing proves that it is ours")
 
+// errUnproven is a deletion that waits for the first list of its collection.
+var errUnproven = errors.New("not deleted before the list is proven complete")
+
 // Where a piece of work comes from, as metrics call it.
 const (
 	fromStream = "stream"
@@ -42,6 +45,8 @@ type converger struct {
 	namespaces *namespaces
 	reporter   *reporter
 	metrics    *metrics
+	// proven reports whether the list of a collection was proven complete once.
+	proven func(stream.Collection) bool
 }
 
 // handle makes the cluster match one item of a stream.
@@ -49,7 +54,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 	e := c.registry.entry(item.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d := desired{received: true, version: item.Version}
+	d := desired{received: true, version: item.Version, deferred: item.Deleted && !c.proven(e.resource.collection)}
 	if !item.Deleted {
 		d.apply = e.resource.message()
 		if err := stream.Decode(item, d.apply); err != nil {
@@ -64,6 +69,9 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 
 // converge makes the cluster match e and has it reported. The mutex of e is held.
 func (c *converger) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
+	if e.desired.apply == nil && c.registry.desired(e.key).deferred {
+		return false, fmt.Errorf("%s: %w", e.key, errUnproven)
+	}
 	operation := "apply"
 	if e.desired.apply == nil {
 		operation = "delete"

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/vault"
 )
 
-// plant makes a ReplicaSet without pods, as an agent of the region would have
-// made it, or as somebody else.
+// plant makes a ReplicaSet without pods, with the labels and the field manager of the
+// agent, or of another manager.
 func (b *bench) plant(name, labels, manager string) {
 	b.t.Helper()
 	if b.kubectl("get", "namespace", b.name, "--ignore-not-found", "-o", "name") == "" {
@@ -31,9 +31,9 @@ kind: ReplicaSet
 metadata: {name: %s, namespace: %s, labels: {%s}}
 spec:
   replicas: 0
-  selector: {matchLabels: {stray: %s}}
+  selector: {matchLabels: {orphan: %s}}
   template:
-    metadata: {labels: {stray: %s}}
+    metadata: {labels: {orphan: %s}}
     spec: {containers: [{name: a, image: a}]}
 `, name, b.name, labels, name, name), 0o600))
 	b.kubectl("apply", "--server-side", "--field-manager="+manager, "-f", file)
@@ -51,10 +51,10 @@ func (b *bench) relist(lists int) {
 	b.synced(lists)
 }
 
-// stray is D9: one list is not enough.
-func stray(b *bench) {
-	b.plant("stray", b.ours("d_stray"), "krane")
-	b.plant("copied", b.ours("d_copied"), "somebody")
+// orphan is D9: one list is not enough.
+func orphan(b *bench) {
+	b.plant("orphan", b.ours("d_orphan"), "krane")
+	b.plant("copied", b.ours("d_copied"), "another")
 	b.plant("theirs", "app: theirs", "krane")
 	b.plant("elsewhere", "app.kubernetes.io/managed-by: krane, unkey.com/region: other, app.kubernetes.io/component: deployment", "krane")
 	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
@@ -62,21 +62,21 @@ func stray(b *bench) {
 	b.synced(1)
 	eventually(b.t, "it is held", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
 	b.beats()
-	require.True(b.t, b.exists("replicaset", "stray"), "after one list")
+	require.True(b.t, b.exists("replicaset", "orphan"), "after one list")
 	require.Empty(b.t, b.deletes())
 	b.relist(2)
-	eventually(b.t, "it goes after the second", func() bool { return !b.exists("replicaset", "stray") })
+	eventually(b.t, "it goes after the second", func() bool { return !b.exists("replicaset", "orphan") })
 	for _, name := range []string{"copied", "theirs", "elsewhere", "web"} {
 		require.True(b.t, b.exists("replicaset", name), name)
 	}
-	eventually(b.t, "that it is gone is reported", func() bool { return b.gone("stray") })
+	eventually(b.t, "that it is gone is reported", func() bool { return b.gone("orphan") })
 	require.Len(b.t, b.deletes(), 1)
 }
 
-// limit is C16: a limit for five minutes, above which nothing goes.
+// limit is C16: a limit for five minutes, above which no object is deleted.
 func limit(b *bench) {
 	for n := range 6 {
-		b.plant(fmt.Sprintf("stray-%d", n), b.ours(fmt.Sprintf("d_stray-%d", n)), "krane")
+		b.plant(fmt.Sprintf("orphan-%d", n), b.ours(fmt.Sprintf("d_orphan-%d", n)), "krane")
 	}
 	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
 	b.start()
@@ -84,7 +84,7 @@ func limit(b *bench) {
 	b.relist(2)
 	eventually(b.t, "they are held", func() bool { return b.metric(`deletions_held{reason="limit"}`) == "6" })
 	require.Empty(b.t, b.deletes())
-	b.kubectl("delete", "replicaset", "stray-0", "stray-1", "-n", b.name)
+	b.kubectl("delete", "replicaset", "orphan-0", "orphan-1", "-n", b.name)
 	b.relist(3)
 	eventually(b.t, "four may go", func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
 	for n := range 2 {
@@ -97,8 +97,8 @@ func limit(b *bench) {
 	require.Len(b.t, b.deletes(), 4)
 }
 
-// noProof is S8: whatever is no proof of absence deletes nothing. What is wanted
-// vanishes from the answers, or a stray is there which two lists would remove.
+// noProof is S8: an answer that proves no absence deletes no object. The desired state
+// vanishes from the answers, or an orphan is there which two lists would remove.
 func noProof(faults controltest.Faults) func(*bench) {
 	return func(b *bench) {
 		b.agent.Periods.Relist = 300 * time.Millisecond
@@ -112,12 +112,12 @@ func noProof(faults controltest.Faults) func(*bench) {
 		eventually(b.t, "it runs", func() bool {
 			return b.running("web") && b.exists("deployment", "guard") && b.exists("ciliumnetworkpolicy", "egress")
 		})
-		// A fresh agent knows nothing but what it is told from here on.
+		// A new agent has no memory: it has the answers from here on.
 		b.stop()
 		b.server.Set(faults)
 		// Where lists are right, they prove what they prove.
 		if right := faults.NotFound && !faults.Internal && !faults.NoMarkers && faults.Broken == ""; !right {
-			b.plant("stray", b.ours("d_stray"), "krane")
+			b.plant("orphan", b.ours("d_orphan"), "krane")
 		}
 		b.start()
 		b.beats()
@@ -125,7 +125,7 @@ func noProof(faults controltest.Faults) func(*bench) {
 		// One that was complete before loses its proof.
 		b.stop()
 		b.server.Set(controltest.Faults{})
-		b.agent.Periods.Absence = time.Hour // the proof is not to remove the stray
+		b.agent.Periods.Absence = time.Hour // the proof is not to remove the orphan
 		b.start()
 		eventually(b.t, "it was complete", func() bool {
 			return b.metric(`watcher_full_syncs_total{resource_type="deployments"}`) != "" && b.metric(`watcher_full_syncs_total{resource_type="policies"}`) != ""
@@ -136,6 +136,35 @@ func noProof(faults controltest.Faults) func(*bench) {
 		require.True(b.t, b.exists("replicaset", "web"))
 		require.True(b.t, b.exists("deployment", "guard"))
 		require.True(b.t, b.exists("ciliumnetworkpolicy", "egress"))
+	}
+}
+
+// noDeletionBeforeProof returns a scenario in which an agent starts on a server whose
+// lists are never right. It deletes neither what a point query calls deleted, nor what
+// the stream does, until a list is proven.
+func noDeletionBeforeProof(faults controltest.Faults) func(*bench) {
+	return func(b *bench) {
+		b.want(b.deployment("web"), b.deployment("api"), b.sentinel("guard"), b.policy("egress"))
+		b.start()
+		eventually(b.t, "it runs", func() bool { return b.running("web") && b.running("api") })
+		b.stop()
+		b.server.Set(faults)
+		b.want(b.stopped("api"))
+		before := b.server.Counts()
+		b.start()
+		if faults.Lie {
+			eventually(b.t, "lists come", func() bool { return b.server.Counts().Lists["deployments"] >= before.Lists["deployments"]+3 })
+		}
+		eventually(b.t, "point queries are answered", func() bool { return b.server.Counts().Queries >= before.Queries+6 })
+		b.beats()
+		require.Empty(b.t, b.deletes())
+		require.False(b.t, b.gone("api"))
+		b.server.Set(controltest.Faults{})
+		eventually(b.t, "the one goes after the proof", func() bool { return !b.exists("replicaset", "api") && b.gone("api") })
+		eventually(b.t, "the list has the other", func() bool { return b.running("web") })
+		for _, deletion := range b.deletes() {
+			require.Contains(b.t, deletion, "api")
+		}
 	}
 }
 
@@ -209,8 +238,8 @@ func (b *bench) dies(operation string, is func(applytest.Request) bool) (times i
 func killed(b *bench) {
 	const kinds = "secrets,serviceaccounts,replicasets,horizontalpodautoscalers,ciliumnetworkpolicies,poddisruptionbudgets"
 	b.want(b.deployment("web"))
-	// Kubernetes makes the default account as well, and whoever comes second has
-	// to write it again.
+	// Kubernetes makes the default account as well, and the agent writes it again if
+	// it comes second.
 	times := b.dies("apply", func(r applytest.Request) bool { return r.Writes() && r.Name != "default" })
 	require.GreaterOrEqual(b.t, times, 8, "a namespace, six objects, and owners for those before the ReplicaSet")
 	eventually(b.t, "it runs in the end", func() bool { return b.running("web") })
@@ -220,7 +249,7 @@ func killed(b *bench) {
 	b.want(b.stopped("web"))
 	// The same on the way back.
 	require.NotZero(b.t, b.dies("delete", func(r applytest.Request) bool { return r.Verb == "delete" }))
-	eventually(b.t, "nothing is left", func() bool { return b.count(kinds, "-l", "app.kubernetes.io/component=deployment") == 0 })
+	eventually(b.t, "no object is left", func() bool { return b.count(kinds, "-l", "app.kubernetes.io/component=deployment") == 0 })
 	eventually(b.t, "and that is reported", func() bool { return b.server.Instances()["web"] == nil })
 }
 

@@ -26,8 +26,9 @@ type heartbeater struct {
 
 // Reconcile implements reconcile.Reconciler: it sends one heartbeat. After a
 // silence of three intervals the control plane may take the region for dead, so
-// everything is reported anew, as it is after another epoch was claimed. The first answer after a failure ends the pauses of
-// the streams: the control plane is back, or the token is new.
+// everything is reported anew, as it is after another epoch was claimed. An answer
+// ends the pauses of the streams if the heartbeat before failed, or if a stream was
+// refused its token: the control plane is back, or the token is new.
 func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -46,13 +47,19 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		}
 		return err
 	})
+	switch {
+	case connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeInvalidArgument && stream.Reason(err) != "stale-epoch":
+		h.streams.contact.failed("Heartbeat", err) // it asks for nothing in particular
+	default:
+		h.streams.contact.call(ctx, "Heartbeat", err)
+	}
 	session.refused(err)
 	failed := h.failed
 	h.failed = err != nil
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("heartbeat: %w", err)
 	}
-	if failed {
+	if failed || h.streams.contact.unauthenticated() {
 		h.streams.reconnect()
 	}
 	// Another epoch is claimed because the database may lack what was reported.

@@ -17,6 +17,7 @@ type metrics struct {
 	fullSyncs   *prometheus.CounterVec
 	lastSeen    *prometheus.GaugeVec
 	connections *prometheus.CounterVec
+	failures    *prometheus.CounterVec
 	events      *prometheus.CounterVec
 	dispatch    *prometheus.CounterVec
 	fullSync    *prometheus.HistogramVec
@@ -49,11 +50,12 @@ func newMetrics() *metrics {
 		fullSyncs:   counter("watcher_full_syncs_total", "Lists that were proven complete.", "resource_type"),
 		lastSeen:    gauge("watcher_version_last_seen", "Greatest version seen on a stream.", "resource_type"),
 		connections: counter("stream_connections_total", "Streams, by how they began or ended.", "resource_type", "status"),
+		failures:    counter("control_failures_total", "Streams and calls that the control plane did not answer, or refused.", "call"),
 		events:      counter("stream_events_received_total", "Messages of streams.", "resource_type"),
 		dispatch:    counter("dispatch_total", "Work on one resource, by what caused it.", "source", "resource_type", "status"),
 		fullSync:    histogram("full_sync_duration_seconds", "From the opening of a stream to the proof of its list.", "resource_type"),
 		reported:    histogram("report_status_duration_seconds", "Duration of reports.", "resource_type", "result"),
-		deduped:     prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + "report_deduped_total", Help: "Reports that were not sent because the last one said the same."}),
+		deduped:     prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + "report_deduped_total", Help: "Reports that were not sent because the last one had the same content."}),
 		podWatches:  counter("pod_watch_reconnects_total", "Watches of pods that began anew.", "reason"),
 		parked:      gauge("parked_objects", "Resources that failed ten times and wait for the next list.", "resource_type"),
 		held:        gauge("deletions_held", "Objects that are absent from what is wanted and are not deleted.", "reason"),
@@ -61,7 +63,7 @@ func newMetrics() *metrics {
 		breakers:    gauge("breaker_state", "0 closed, 1 half open, 2 open.", "rpc"),
 		unreported:  prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "unreported_deletions", Help: "Deletions that the control plane has not acknowledged."}),
 	}
-	m.registry.MustRegister(m.operations, m.corrections, m.fullSyncs, m.lastSeen, m.connections, m.events, m.dispatch, m.fullSync, m.reported,
+	m.registry.MustRegister(m.operations, m.corrections, m.fullSyncs, m.lastSeen, m.connections, m.failures, m.events, m.dispatch, m.fullSync, m.reported,
 		m.deduped, m.podWatches, m.parked, m.held, m.lag, m.breakers, m.unreported,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/render"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
@@ -82,6 +84,8 @@ type namespaceSweeper struct {
 	after time.Duration
 	// empty is since when each is.
 	empty map[string]time.Time
+	// unlisted is true once a missing right was logged, until a namespace is deleted.
+	unlisted bool
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -146,6 +150,7 @@ func (s *namespaceSweeper) remove(ctx context.Context, name string) error {
 	for _, result := range report.Results {
 		if result.ID == namespace && errors.Is(result.Err, apply.ErrNeeded) {
 			s.logger.DebugContext(ctx, "namespace kept", slog.String("namespace", name), slog.Any("error", result.Err))
+			s.unlistable(ctx, result.Err)
 			s.empty[name] = time.Now()
 			return nil
 		}
@@ -153,6 +158,18 @@ func (s *namespaceSweeper) remove(ctx context.Context, name string) error {
 	if err == nil {
 		s.logger.InfoContext(ctx, "empty namespace deleted", slog.String("namespace", name))
 		delete(s.empty, name)
+		s.unlisted = false
 	}
 	return err
+}
+
+// unlistable logs once that no namespace is deleted because the agent has no right to
+// list a kind in it.
+func (s *namespaceSweeper) unlistable(ctx context.Context, err error) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(status) || s.unlisted {
+		return
+	}
+	s.unlisted = true
+	s.logger.InfoContext(ctx, "empty namespaces stay: the agent may not list every kind in them", slog.Any("error", err))
 }

@@ -92,7 +92,7 @@ func kubernetesOutage(b *bench) {
 	b.start()
 	eventually(b.t, "all of it runs", func() bool { return b.running("web") && b.running("api") && b.count("ciliumnetworkpolicies") == 4 })
 	eventually(b.t, "all of it is acknowledged", func() bool { return b.lag() == "0 0 0" && b.ready() })
-	eventually(b.t, "heartbeats say so", acknowledged(0))
+	eventually(b.t, "heartbeats report it", acknowledged(0))
 
 	b.wire.cut()
 	web, guard := b.deployment("web"), b.sentinel("guard")
@@ -100,20 +100,20 @@ func kubernetesOutage(b *bench) {
 	changes := []proto.Message{b.stopped("api"), web, guard, b.deployment("late"), b.gonePolicy("ingress")}
 	b.want(changes...)
 	// Up to five versions are not applied, from the first of each collection on.
-	eventually(b.t, "they are known", func() bool { return b.lag() == "5 3 1" })
+	eventually(b.t, "they are received", func() bool { return b.lag() == "5 3 1" })
 	b.fails("apply", "deployments", "sentinels")
 	b.fails("delete", "deployments", "policies")
 	require.Equal(b.t, "5 3 1", b.lag())
-	eventually(b.t, "heartbeats say so", acknowledged(5))
+	eventually(b.t, "heartbeats report it", acknowledged(5))
 	require.False(b.t, b.gone("api"))
 
-	// The next process knows nothing of the cluster.
+	// The next process has not observed the cluster.
 	b.agent.Periods.Settle = time.Millisecond
 	b.start()
 	b.synced(1)
 	b.fails("apply", "deployments", "sentinels", "policies")
 	b.fails("delete", "deployments", "policies")
-	eventually(b.t, "nothing is acknowledged", func() bool { return b.lag() == "5 3 7" })
+	eventually(b.t, "no version is acknowledged", func() bool { return b.lag() == "5 3 7" })
 	eventually(b.t, "watches give way to lists", func() bool { return b.net.Count("list") > 0 })
 	require.False(b.t, b.ready())
 	require.False(b.t, b.gone("api"))
@@ -121,7 +121,7 @@ func kubernetesOutage(b *bench) {
 
 	b.wire.mend()
 	eventually(b.t, "all is acknowledged", func() bool { return b.lag() == "0 0 0" && b.ready() })
-	eventually(b.t, "heartbeats say so", acknowledged(0))
+	eventually(b.t, "heartbeats report it", acknowledged(0))
 	eventually(b.t, "the new one runs", func() bool { return b.running("late") && b.running("web") })
 	eventually(b.t, "the other is gone, and reported so", func() bool { return b.server.Instances()["api"] == nil && b.gone("api") })
 	require.Equal(b.t, web.GetImage(), b.kubectl("get", "replicaset", "web", "-n", b.name, "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -133,8 +133,8 @@ func kubernetesOutage(b *bench) {
 	}
 }
 
-// controlOutage is D18: nothing that is committed or happens while the control
-// plane has no database is missing afterwards.
+// controlOutage is D18: every change that is committed or happens while the control
+// plane has no database is applied and reported afterwards.
 func controlOutage(b *bench) {
 	b.want(b.deployment("web"), b.deployment("api"), b.policy("egress"))
 	b.start()

@@ -20,7 +20,7 @@ func (b *bench) imageOf(name string) string {
 func quiet(agents ...*bench) {
 	b := agents[0]
 	b.t.Helper()
-	eventually(b.t, "nobody writes or reports", func() bool {
+	eventually(b.t, "no agent writes or reports", func() bool {
 		for _, a := range agents {
 			a.net.Reset()
 		}
@@ -49,12 +49,12 @@ func twoAgents(b *bench) {
 	quiet(b, other)
 	require.Empty(b.t, append(b.deletes(), other.deletes()...))
 
-	// Both are told the same, and are in each other's way.
+	// Both receive the same, and apply it at the same time.
 	web := b.deployment("web")
 	web.Image = "registry.example.com/web:2"
 	b.want(web, b.stopped("api"), b.deployment("late"))
 	eventually(b.t, "both are done", func() bool { return b.lag() == "0 0 0" && other.lag() == "0 0 0" })
-	eventually(b.t, "it is as wanted", func() bool {
+	eventually(b.t, "the cluster matches", func() bool {
 		return b.imageOf("web") == web.GetImage() && b.running("late") && !b.exists("replicaset", "api") && b.server.Instances()["api"] == nil
 	})
 	for _, deletion := range append(b.deletes(), other.deletes()...) {
@@ -74,7 +74,7 @@ func twoAgents(b *bench) {
 // way of the one that is served.
 func secondCell(b *bench) {
 	b.server.Set(controltest.Faults{Cell: "a"})
-	b.plant("stray", b.ours("d_stray"), "krane")
+	b.plant("orphan", b.ours("d_orphan"), "krane")
 	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
 	b.agent.Config.Cluster.CellID = "a"
 	other := b.twin()
@@ -82,7 +82,7 @@ func secondCell(b *bench) {
 	other.start()
 	b.start()
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
-	eventually(b.t, "the other says why it does nothing", func() bool { return other.metric(`deletions_held{reason="region_claimed"}`) == "1" })
+	eventually(b.t, "the other raises the alarm", func() bool { return other.metric(`deletions_held{reason="region_claimed"}`) == "1" })
 	require.Equal(b.t, "0", b.metric(`deletions_held{reason="region_claimed"}`))
 	require.False(b.t, other.ready())
 	b.want(b.stopped("web"), b.deployment("api"))
@@ -103,7 +103,7 @@ func secondCell(b *bench) {
 // regionLost is D10: the region is none for a while.
 func regionLost(b *bench) {
 	b.agent.Periods.Heartbeat = 100 * time.Millisecond
-	b.plant("stray", b.ours("d_stray"), "krane")
+	b.plant("orphan", b.ours("d_orphan"), "krane")
 	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
 	b.start()
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
@@ -116,11 +116,32 @@ func regionLost(b *bench) {
 	require.Empty(b.t, b.deletes())
 	b.server.Set(controltest.Faults{})
 	eventually(b.t, "the alarm is over", func() bool { return b.metric(`deletions_held{reason="unknown_region"}`) == "0" })
-	eventually(b.t, "what was said is done", func() bool { return !b.exists("replicaset", "web") && b.server.Instances()["web"] == nil })
-	require.True(b.t, b.exists("replicaset", "stray"), "there was one list only")
+	eventually(b.t, "the deletion is applied", func() bool { return !b.exists("replicaset", "web") && b.server.Instances()["web"] == nil })
+	require.True(b.t, b.exists("replicaset", "orphan"), "there was one list only")
 }
 
-// reports counts those that say what runs of the deployment web.
+// regionLostToCalls is D10 as heartbeats see it: the alarm is up while the streams are
+// still open, and what is absent from two lists stays.
+func regionLostToCalls(b *bench) {
+	b.agent.Periods.Heartbeat = 100 * time.Millisecond
+	b.plant("orphan", b.ours("d_orphan"), "krane")
+	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.start()
+	eventually(b.t, "it runs", func() bool { return b.running("web") })
+	b.synced(1)
+	streams := b.server.Counts().Streams
+	b.server.SetCalls(controltest.Faults{UnknownRegion: true})
+	eventually(b.t, "there is an alarm", func() bool { return b.metric(`deletions_held{reason="unknown_region"}`) == "1" })
+	require.Equal(b.t, streams, b.server.Counts().Streams)
+	require.Empty(b.t, b.deletes())
+	b.server.SetCalls(controltest.Faults{})
+	eventually(b.t, "the alarm is over", func() bool { return b.metric(`deletions_held{reason="unknown_region"}`) == "0" })
+	require.Equal(b.t, streams, b.server.Counts().Streams)
+	b.relist(2)
+	eventually(b.t, "two lists are enough again", func() bool { return !b.exists("replicaset", "orphan") })
+}
+
+// reports counts the reports of the instances of the deployment web.
 func (b *bench) reports() int {
 	n := 0
 	for _, m := range b.server.Reports() {
@@ -133,7 +154,7 @@ func (b *bench) reports() int {
 
 // silentRegion is the agent's part of C25 and D23: after a silence in which the
 // control plane may have given up on the region, everything is reported anew,
-// though nothing has changed.
+// without a change in the cluster.
 func silentRegion(b *bench) {
 	b.agent.Periods.Heartbeat = 100 * time.Millisecond
 	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))

@@ -38,6 +38,8 @@ type desired struct {
 	// apply is nil when the key must be absent, and gone is true once it is.
 	apply proto.Message
 	gone  bool
+	// deferred is a deletion that no proven list has confirmed yet.
+	deferred bool
 }
 
 // plain returns the variables if they are those of the deployment as it is
@@ -103,6 +105,22 @@ func (r *registry) present() []statesync.Key {
 	var keys []statesync.Key
 	for key, d := range r.peek {
 		if d.received && d.apply != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// confirm returns the keys of a collection whose deletion was deferred and is what the
+// proven list states. They are not deferred any more.
+func (r *registry) confirm(collection string, listed map[statesync.Key]statesync.Item) []statesync.Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []statesync.Key
+	for key, d := range r.peek {
+		if item := listed[key]; key.Collection == collection && d.deferred && item.Deleted && item.Version == d.version {
+			d.deferred = false
+			r.peek[key] = d
 			keys = append(keys, key)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// repairer undoes what other managers change.
+// repairer undoes what other managers change, and deletes what had to wait.
 type repairer struct {
 	registry  *registry
 	converger *converger
@@ -43,7 +43,7 @@ func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Res
 	e := r.registry.entry(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.desired.received || e.desired.apply == nil {
+	if !e.desired.received || e.desired.gone {
 		return reconcile.Result{}, nil
 	}
 	e.uid = "" // the root may have been replaced

@@ -30,15 +30,25 @@ type reporter struct {
 	registry *registry
 	observer *observer
 	streams  *streams
+	contact  *contact
 	session  session
 	queue    *reconcile.Queue[statesync.Key]
 
+	// inventory is how long an accepted report holds.
+	inventory time.Duration
+
 	mu sync.Mutex
-	// accepted is the content of each key's last accepted report.
-	accepted  map[statesync.Key]string
+	// accepted has each key's last accepted report.
+	accepted  map[statesync.Key]accepted
 	histories map[statesync.Key]*pods.History
 	// owed has the deployments that are gone and not acknowledged.
 	owed map[statesync.Key]bool
+}
+
+// accepted is the content of a report that was accepted, and when.
+type accepted struct {
+	content string
+	at      time.Time
 }
 
 const (
@@ -50,7 +60,7 @@ const (
 )
 
 func (r *reporter) init() {
-	r.accepted, r.histories, r.owed = map[statesync.Key]string{}, map[statesync.Key]*pods.History{}, map[statesync.Key]bool{}
+	r.accepted, r.histories, r.owed = map[statesync.Key]accepted{}, map[statesync.Key]*pods.History{}, map[statesync.Key]bool{}
 	r.queue = &reconcile.Queue[statesync.Key]{
 		Name: "reports", Reconcile: r.report, Workers: 8, Timeout: 2 * reportTimeout,
 		Backoff: reconcile.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second, Jitter: 0.5},
@@ -109,7 +119,7 @@ func (r *reporter) queueAll() {
 // again has each key of a collection reported anew.
 func (r *reporter) again(collection stream.Collection) {
 	r.mu.Lock()
-	maps.DeleteFunc(r.accepted, func(key statesync.Key, _ string) bool { return key.Collection == string(collection) })
+	maps.DeleteFunc(r.accepted, func(key statesync.Key, _ accepted) bool { return key.Collection == string(collection) })
 	r.mu.Unlock()
 	r.queueAll()
 }
@@ -187,10 +197,12 @@ func (r *reporter) sentinel(ctx context.Context, key statesync.Key) error {
 	})
 }
 
-// send makes the call unless the last accepted one had the same content.
+// send makes the call unless the last accepted one had the same content and still
+// holds.
 func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc string, call func(context.Context) error) error {
 	r.mu.Lock()
-	same := r.accepted[key] == content
+	before, ok := r.accepted[key]
+	same := ok && before.content == content && time.Since(before.at) < r.inventory
 	r.mu.Unlock()
 	if same {
 		r.metrics.deduped.Inc()
@@ -201,6 +213,7 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 	defer cancel()
 	began := time.Now()
 	err := r.breakers.Do(ctx, rpc, call)
+	r.contact.call(ctx, rpc, err)
 	r.metrics.report(key.Collection, began, err)
 	unknown := err != nil && connect.CodeOf(err) == connect.CodeNotFound
 	if unknown {
@@ -216,7 +229,7 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 	}
 	r.mu.Lock()
 	if delete(r.accepted, key); !unknown {
-		r.accepted[key] = content
+		r.accepted[key] = accepted{content, time.Now()}
 	}
 	r.mu.Unlock()
 	r.paid(key)

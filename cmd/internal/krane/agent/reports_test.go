@@ -72,8 +72,8 @@ func breakers(b *bench) {
 	}
 }
 
-// queriesFail is C27 for point queries: while none is answered, what is wanted is
-// known from the stream.
+// queriesFail is C27 for point queries: while none is answered, the stream has the
+// desired state.
 func queriesFail(b *bench) {
 	b.agent.Periods.Heartbeat = 100 * time.Millisecond
 	var all []proto.Message
@@ -123,6 +123,9 @@ func crashLoop(b *bench) {
 	eventually(b.t, "one restart is none", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_PENDING))
 	status(3, false, `{"waiting":{"reason":"CrashLoopBackOff"}}`)
 	eventually(b.t, "three are a failure", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_FAILED))
+	failed := b.server.Instances()["web"][0]
+	require.EqualValues(b.t, 3, failed.GetRestarts())
+	require.Contains(b.t, failed.GetReason(), "container deployment was restarted 3 times")
 	status(3, true, `{"running":{"startedAt":`+strconv.Quote(time.Now().UTC().Format(time.RFC3339))+`}}`)
 	eventually(b.t, "it runs again", is(ctrlv1.ReportDeploymentStatusRequest_Update_Instance_STATUS_RUNNING))
 	require.True(b.t, b.running("api"))

@@ -21,6 +21,7 @@ type resyncer struct {
 	client    ctrlv1connect.ClusterServiceClient
 	breakers  *breaker.Set
 	streams   *streams
+	contact   *contact
 	parts     parts
 	registry  *registry
 	converger *converger
@@ -61,6 +62,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 			answer, err = r.ask(ctx, e, id)
 			return err
 		})
+		r.contact.call(ctx, e.resource.rpc, err)
 	}
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
 		r.logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))
@@ -70,6 +72,8 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	switch {
 	case err != nil && !e.desired.received:
 		return reconcile.Result{}, nil
+	case !e.desired.received && answer.apply == nil && !r.streams.proven(e.resource.collection):
+		return reconcile.Result{}, nil // the list decides
 	case err != nil:
 	case !e.desired.received:
 		// The stream has not sent it yet. What it will send is newer in any case.
@@ -79,7 +83,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 		if e.doubts++; e.doubts >= 2 {
 			e.doubts = 0
 			r.logger.WarnContext(ctx, "a point query disagrees with the stream", slog.String("key", key.String()))
-			r.streams.list(e.resource.collection)
+			r.streams.relist(e.resource.collection)
 		}
 	default:
 		e.doubts = 0

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -20,15 +21,15 @@ import (
 func scenarios() map[string]func(*bench) {
 	return map[string]func(*bench){
 		"bootstrap resume and stop":    bootstrapResumeStop,
-		"at rest nothing is written":   atRest,
+		"no write at rest":             atRest,
 		"lost delete report":           lostDeleteReport,
 		"a human edit":                 humanEdit,
 		"a policy is removed":          policyRemoved,
 		"one refused object":           oneRefused,
 		"order":                        order,
 		"a token is replaced":          tokenReplaced,
-		"a stray":                      stray,
-		"more strays than the limit":   limit,
+		"an orphan":                    orphan,
+		"more orphans than the limit":  limit,
 		"an empty namespace":           emptyNamespace,
 		"a namespace of others":        namespaceOfOthers,
 		"killed between two steps":     killed,
@@ -44,6 +45,17 @@ func scenarios() map[string]func(*bench) {
 		"breakers":                     breakers,
 		"point queries fail":           queriesFail,
 		"a burst":                      burst,
+		"a token file is replaced":     tokenFileReplaced,
+		"streams are revoked":          streamsRevoked,
+		"a region lost to calls":       regionLostToCalls,
+		"no deletion by wrong lists":   noDeletionBeforeProof(controltest.Faults{Early: true, Lie: true}),
+		"no deletion by point queries": noDeletionBeforeProof(controltest.Faults{Internal: true, Gone: true}),
+		"one line for a dead server":   oneLine(controltest.Faults{Down: true}),
+		"one line for a wrong token":   oneLine(controltest.Faults{Token: "other"}),
+		"one line for a dead database": oneLine(controltest.Faults{Internal: true, Query: connect.CodeUnavailable}),
+		"one line for a lost region":   oneLine(controltest.Faults{UnknownRegion: true}),
+		"every right is used":          everyRight,
+		"an unlisted kind":             unlistedKind,
 		"a crash loop":                 crashLoop,
 		"no proof cut list":            noProof(controltest.Faults{CutAfter: 1}),
 		"no proof wrong count":         noProof(controltest.Faults{Lie: true}),
@@ -119,7 +131,7 @@ func bootstrapResumeStop(b *bench) {
 		require.NotEmpty(b.t, b.metric(metric), metric)
 	}
 
-	// Reports are in order, and say what they are about.
+	// Reports are in order, and state the version that they are about.
 	last := uint64(0)
 	for _, m := range b.server.Reports() {
 		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok {
@@ -141,11 +153,11 @@ func atRest(b *bench) {
 		eventually(b.t, "everything runs and is reported", func() bool {
 			return b.running("web") && b.metric("parked_objects{resource_type=\"policies\"}") == "0" && b.exists("ciliumnetworkpolicy", "egress")
 		})
-		for settled := false; !settled; {
+		for still := false; !still; {
 			b.net.Reset()
 			reports := len(b.server.Reports())
 			b.beats() // some seconds of heartbeats and point queries
-			settled = len(b.net.Writes()) == 0 && len(b.server.Reports()) == reports
+			still = len(b.net.Writes()) == 0 && len(b.server.Reports()) == reports
 		}
 		b.net.Reset()
 		reports := len(b.server.Reports())
@@ -177,7 +189,7 @@ func lostDeleteReport(b *bench) {
 	}})
 	b.want(b.stopped("web"))
 	eventually(b.t, "it is gone", func() bool { return !b.exists("replicaset", "web") })
-	eventually(b.t, "the debt is known", func() bool { return b.metric("unreported_deletions") == "1" })
+	eventually(b.t, "the report is owed", func() bool { return b.metric("unreported_deletions") == "1" })
 	require.Len(b.t, b.server.Instances()["web"], 1)
 	b.stop()
 	b.server.Set(controltest.Faults{})
@@ -226,7 +238,7 @@ func oneRefused(b *bench) {
 		d.Autoscaling = &ctrlv1.Autoscaling{MinReplicas: 1, MaxReplicas: 2}
 		all = append(all, d)
 	}
-	taken := b.deployment("taken") // the name belongs to somebody else
+	taken := b.deployment("taken") // the name belongs to another manager
 	all = append(all, taken)
 	b.kubectl("create", "namespace", b.name)
 	b.kubectl("create", "serviceaccount", "deploy-d-taken", "-n", b.name)
@@ -282,22 +294,72 @@ func tokenReplaced(b *bench) {
 	b.want(b.deployment("web"))
 	b.start()
 	eventually(b.t, "it runs", func() bool { return b.running("web") })
-	// Without a word of the heartbeats the streams would wait for half a minute
-	// each time.
+	// Without the heartbeats the streams would wait for half a minute each time.
 	within := time.Now().Add(100 * time.Second)
 	for n := range 4 {
 		refused := `stream_connections_total{resource_type="deployments",status="unauthenticated"}`
 		had := b.metric(refused)
 		token := fmt.Sprint("new-", n)
 		b.server.Set(controltest.Faults{Token: token})
-		eventually(b.t, "it is said", func() bool { return b.metric(refused) != had })
+		eventually(b.t, "the old one is refused", func() bool { return b.metric(refused) != had })
 		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 		before := b.server.Counts()
 		eventually(b.t, "the new token is used", func() bool {
 			now := b.server.Counts()
 			return now.Heartbeats > before.Heartbeats && now.Streams["deployments"] > before.Streams["deployments"]
 		})
-		require.True(b.t, time.Now().Before(within), "the streams are told of the new token")
+		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
 	}
 	require.Empty(b.t, b.deletes())
+}
+
+// refusals returns how many streams of deployments were refused their token.
+func (b *bench) refusals() string {
+	b.t.Helper()
+	return b.metric(`stream_connections_total{resource_type="deployments",status="unauthenticated"}`)
+}
+
+// tokenFileReplaced is D17 without heartbeats: the new file alone ends the pauses of
+// 30 s and more.
+func tokenFileReplaced(b *bench) {
+	file := filepath.Join(b.t.TempDir(), "token")
+	require.NoError(b.t, os.WriteFile(file, []byte("secret\n"), 0o600))
+	b.agent.Config.Control.Token, b.agent.Config.TokenFile = "", file
+	b.agent.Periods.Heartbeat = time.Hour
+	b.want(b.deployment("web"))
+	b.start()
+	b.synced(1)
+	within := time.Now().Add(100 * time.Second)
+	for n := range 4 {
+		had, token := b.refusals(), fmt.Sprint("new-", n)
+		b.server.Set(controltest.Faults{Token: token})
+		eventually(b.t, "the old one is refused", func() bool { return b.refusals() != had })
+		require.NoError(b.t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+		before := b.server.Counts()
+		eventually(b.t, "the new token is used", func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] })
+		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+	}
+}
+
+// streamsRevoked ends streams whose token is good again before they pause: no failed
+// heartbeat precedes, and no heartbeat is due.
+func streamsRevoked(b *bench) {
+	b.agent.Periods.Heartbeat = time.Hour
+	b.want(b.deployment("web"))
+	b.start()
+	b.synced(1)
+	within := time.Now().Add(100 * time.Second)
+	for range 4 {
+		before, had := b.server.Counts(), b.refusals()
+		b.server.Revoke()
+		eventually(b.t, "they are refused", func() bool { return b.refusals() != had })
+		eventually(b.t, "they are open again", func() bool { return b.server.Counts().Streams["deployments"] > before.Streams["deployments"] })
+		// One that is refused before its first message pauses: the token may be wrong.
+		for range 2 {
+			events := `stream_events_received_total{resource_type="deployments"}`
+			had := b.metric(events)
+			eventually(b.t, "messages come", func() bool { return b.metric(events) != had })
+		}
+		require.True(b.t, time.Now().Before(within), "the streams do not wait for their pause")
+	}
 }

@@ -34,7 +34,7 @@ func (s *session) claim(epoch uint64) {
 	s.valid.Store(true)
 }
 
-// refused gives the epoch up if the error says that it is not valid, so that the next
+// refused gives the epoch up if the error states that it is not valid, so that the next
 // heartbeat claims another.
 func (s *session) refused(err error) {
 	if stream.Reason(err) == "stale-epoch" && s.valid.CompareAndSwap(true, false) {

@@ -23,6 +23,13 @@ type absence struct {
 	lists int
 }
 
+// lastItem is the only live item of a collection, and the position of the last list
+// that had it, or of the change that left no other.
+type lastItem struct {
+	key statesync.Key
+	at  statesync.Cursor
+}
+
 // sweeper deletes what is absent from two proven lists that lie far enough apart.
 type sweeper struct {
 	streams  *streams
@@ -39,6 +46,7 @@ type sweeper struct {
 	percent int
 
 	lists   map[stream.Collection]uint64 // the last list that was compared
+	last    map[stream.Collection]lastItem
 	absent  map[types.UID]absence
 	deleted []time.Time // within the window
 	held    map[stream.Collection]map[string]int
@@ -48,16 +56,19 @@ const minLimit = 5
 
 // init makes the maps.
 func (s *sweeper) init() {
-	s.lists, s.absent, s.held = map[stream.Collection]uint64{}, map[types.UID]absence{}, map[stream.Collection]map[string]int{}
+	s.lists, s.last = map[stream.Collection]uint64{}, map[stream.Collection]lastItem{}
+	s.absent, s.held = map[types.UID]absence{}, map[stream.Collection]map[string]int{}
 }
 
 // Reconcile implements reconcile.Reconciler: it compares each list that is new.
 func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	defer s.publish()
 	snapshots, complete := s.streams.complete()
-	if !complete {
+	if !complete || s.streams.contact.refused() {
 		return reconcile.Result{}, nil
 	}
+	s.remember(snapshots)
+	lost := s.emptied(snapshots)
 	for _, r := range resources() {
 		snapshot := snapshots[r.collection]
 		if snapshot.Lists == s.lists[r.collection] {
@@ -67,15 +78,68 @@ func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 			continue // the list is compared once the cluster is observed
 		}
 		s.lists[r.collection] = snapshot.Lists
-		if err := s.sweep(ctx, r, snapshot); err != nil {
+		if err := s.sweep(ctx, r, snapshot, lost); err != nil {
 			s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
 		}
 	}
 	return reconcile.Result{}, nil
 }
 
-// sweep deletes the objects that a list does not contain, once they are due.
-func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot) error {
+// remember stores the last item of each collection that has no other.
+func (s *sweeper) remember(snapshots map[stream.Collection]statesync.Snapshot) {
+	for collection, snapshot := range snapshots {
+		switch live := liveKeys(snapshot); len(live) {
+		case 0: // the one before is what was withdrawn
+		case 1:
+			// The position moves with lists only: the log goes on when it withdraws the
+			// item, which no message names.
+			if at, listed := s.streams.list(collection), snapshot.Lists != s.lists[collection]; listed && at.Epoch != "" {
+				s.last[collection] = lastItem{live[0], at}
+			} else if s.last[collection].key != live[0] {
+				s.last[collection] = lastItem{live[0], snapshot.Cursor}
+			}
+		default:
+			delete(s.last, collection)
+		}
+	}
+}
+
+// emptied returns how many collections are empty while the cluster has roots of them.
+func (s *sweeper) emptied(snapshots map[stream.Collection]statesync.Snapshot) (n int) {
+	for _, r := range resources() {
+		if len(liveKeys(snapshots[r.collection])) > 0 {
+			continue
+		}
+		for o := range s.parts[r.component].live.All() {
+			if r.isRoot(o.ID) && !o.Deleting {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// hold leaves of the objects that an empty list lacks only the one that may go: the
+// last of its collection, which the log has withdrawn. A list that is empty for
+// another reason is more often a mistake than an order.
+func (s *sweeper) hold(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
+	last, ok := s.last[r.collection]
+	ok = ok && lost == 1 && last.at.Epoch == snapshot.Cursor.Epoch && last.at.Version < snapshot.Cursor.Version
+	for uid, id := range orphans {
+		if ok && r.isRoot(id) && r.key(id) == last.key {
+			continue
+		}
+		held++
+		delete(orphans, uid)
+		delete(s.absent, uid)
+	}
+	return held
+}
+
+// sweep deletes the objects that a list does not contain, once they are due. Lost is
+// the number of collections that are empty and were not.
+func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int) error {
 	held := map[string]int{}
 	s.held[r.collection] = held
 	live, err := liveIDs(r, snapshot)
@@ -87,10 +151,7 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 		return nil
 	}
 	if len(live) == 0 {
-		// An empty list is more often a mistake than an order.
-		held["empty"] = len(orphans)
-		s.forgive(orphans)
-		return nil
+		held["empty"] = s.hold(r, snapshot, orphans, lost)
 	}
 	due := map[types.UID]bool{}
 	for uid := range orphans {
@@ -168,13 +229,6 @@ func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[stri
 	return orphans, roots
 }
 
-// forgive resets the absence of the objects.
-func (s *sweeper) forgive(orphans map[types.UID]apply.ID) {
-	for uid := range orphans {
-		delete(s.absent, uid)
-	}
-}
-
 // allowance returns how many objects may be deleted now.
 func (s *sweeper) allowance(roots int, now time.Time) int {
 	s.deleted = slices.DeleteFunc(s.deleted, func(at time.Time) bool { return now.Sub(at) >= s.window })
@@ -192,6 +246,16 @@ func (s *sweeper) publish() {
 	for _, reason := range slices.Sorted(maps.Keys(sums)) {
 		s.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
 	}
+}
+
+// liveKeys returns the keys of the items that are not deleted.
+func liveKeys(snapshot statesync.Snapshot) (keys []statesync.Key) {
+	for key, item := range snapshot.Items {
+		if !item.Deleted {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // liveIDs returns the ids of the items of a list that are not deleted.

@@ -39,7 +39,7 @@ func podWatchLost(b *bench) {
 		eventually(b.t, "another pod runs", func() bool {
 			return b.kubectl("get", "pods", "-n", b.name, "-l", "unkey.com/deployment.id=d_web", "--field-selector", "status.phase=Running", "-o", "name") != ""
 		})
-		require.Equal(b.t, old, b.server.Instances()["web"][0].GetK8SName(), "nobody has told")
+		require.Equal(b.t, old, b.server.Instances()["web"][0].GetK8SName(), "no watch has shown it")
 		// What was kept back is lost with the stream.
 		if broken.Store(refused); refused {
 			b.net.Cut()

@@ -18,7 +18,7 @@ import (
 
 var errDown = connect.NewError(connect.CodeUnavailable, errors.New("connection refused"))
 
-// do makes a call that ends with err, and tells whether it was made.
+// do makes a call that ends with err, and reports whether it was made.
 func do(t *testing.T, b *breaker.Breaker, err error) bool {
 	t.Helper()
 	made := false

@@ -126,6 +126,12 @@ func (s *Server) GetDesiredDeploymentState(ctx context.Context, r *connect.Reque
 		deployment(m, i)
 		return m.GetApply().GetDeploymentId() == r.Msg.GetDeploymentId()
 	})
+	s.mu.Lock()
+	gone := s.faults.Gone
+	s.mu.Unlock()
+	if d := m.GetApply(); d != nil && err == nil && gone {
+		m.State = &ctrlv1.DeploymentState_Delete{Delete: &ctrlv1.DeleteDeployment{K8SNamespace: d.GetK8SNamespace(), K8SName: d.GetK8SName()}}
+	}
 	return connect.NewResponse(m), err
 }
 

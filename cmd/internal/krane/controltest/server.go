@@ -31,7 +31,7 @@ type Server struct {
 
 	// URL is where it listens.
 	URL string
-	// Log is what is wanted, in the scope of the region.
+	// Log is the desired state, in the scope of the region.
 	Log    statesync.Memory
 	region string
 
@@ -44,7 +44,7 @@ type Server struct {
 	beats   int
 	calls   int
 	queries int
-	cut     map[int]context.CancelFunc
+	cut     map[int]context.CancelCauseFunc
 	next    int
 	source  statesync.Server
 	epoch   uint64 // that was claimed last
@@ -52,43 +52,10 @@ type Server struct {
 	acknowledged statesync.Cursor
 }
 
-// Faults are the failures of a server. The zero value has none.
-type Faults struct {
-	// Token is what callers must show. Empty: secret.
-	Token string
-	// Cell, if set, is the only one that is served.
-	Cell string
-	// UnknownRegion answers every call as if the region were none.
-	UnknownRegion bool
-	// CutAfter ends each stream without a word after so many messages. 0: never.
-	CutAfter int
-	// Lie states in Synced one message more than there were, WrongDigest another
-	// digest.
-	Lie, WrongDigest bool
-	// NoMarkers sends none. NoMarks sends markers without marks, as an older control
-	// plane does.
-	NoMarkers, NoMarks bool
-	// Hide leaves out all but markers, as a server that has lost its rows does,
-	// and answers point queries with NotFound.
-	Hide bool
-	// Internal fails every stream with Internal at once.
-	Internal bool
-	// Broken is a collection whose streams all fail with Internal.
-	Broken string
-	// Item, if set, is called before each message but markers is sent.
-	Item func(collection string, version uint64)
-	// Report, if set, is asked before each report is stored; with its error the
-	// report is refused.
-	Report func(proto.Message) error
-	// NotFound answers point queries so, Query with that code.
-	NotFound bool
-	Query    connect.Code
-}
-
 // Start starts a server for the region, which ends with the test.
 func Start(tb testing.TB, region string) *Server {
 	tb.Helper()
-	s := &Server{region: region, lists: map[string]int{}, streams: map[string]int{}, sent: map[string]int{}, cut: map[int]context.CancelFunc{}}
+	s := &Server{region: region, lists: map[string]int{}, streams: map[string]int{}, sent: map[string]int{}, cut: map[int]context.CancelCauseFunc{}}
 	if err := s.Log.AddScope(region); err != nil {
 		tb.Fatal(err)
 	}
@@ -98,7 +65,15 @@ func Start(tb testing.TB, region string) *Server {
 	running.Go(func() { _ = s.source.Start(ctx) }) // always nil
 	mux := http.NewServeMux()
 	mux.Handle(ctrlv1connect.NewClusterServiceHandler(s))
-	server := httptest.NewUnstartedServer(mux)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		down := s.faults.Down
+		s.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler) //nolint:forbidigo // drops the connection
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	server.Config.Protocols = &http.Protocols{}
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
@@ -114,24 +89,7 @@ func Start(tb testing.TB, region string) *Server {
 	return s
 }
 
-// Set changes the faults and cuts the streams, so that they hold at once.
-func (s *Server) Set(f Faults) {
-	s.mu.Lock()
-	s.faults = f
-	s.mu.Unlock()
-	s.Cut()
-}
-
-// Cut ends the open streams without a word.
-func (s *Server) Cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, cancel := range s.cut {
-		cancel()
-	}
-}
-
-// Want commits what is wanted: apply messages, and delete messages.
+// Want commits desired state: apply messages, and delete messages.
 func (s *Server) Want(tb testing.TB, messages ...proto.Message) {
 	tb.Helper()
 	changes := make([]statesync.Change, len(messages))
@@ -249,7 +207,7 @@ func (s *Server) enter(header http.Header) (Faults, error) {
 	}
 	switch {
 	case header.Get("Authorization") != "Bearer "+want:
-		return f, connect.NewError(connect.CodeUnauthenticated, errors.New("who is it"))
+		return f, connect.NewError(connect.CodeUnauthenticated, errors.New("another token"))
 	case header.Get("X-Krane-Region") != s.region || f.UnknownRegion:
 		return f, failed("unknown-region")
 	case f.Cell != "" && header.Get("X-Krane-Cell") != f.Cell:
@@ -303,8 +261,8 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 		}
 		from.Epoch = page.Epoch
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	s.mu.Lock()
 	id := s.next
 	s.next++
@@ -343,6 +301,8 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 			}
 		}
 		switch {
+		case f.Early && frame.Type == statesync.FrameHeader:
+			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head})
 		case f.NoMarkers || frame.More || frame.Type == statesync.FrameItems || frame.Type == statesync.FrameHeader:
 			return nil
 		case frame.Type == statesync.FrameSynced:
@@ -351,9 +311,12 @@ func (s *Server) watch(ctx context.Context, header http.Header, collection strin
 			return send(statesync.Item{}, &ctrlv1.Bookmark{Epoch: frame.Epoch, Version: frame.Version, Head: frame.Head, Mark: frame.Mark.String()})
 		}
 	})
+	revoked, ok := errors.AsType[*connect.Error](context.Cause(ctx))
 	switch {
+	case ok:
+		return revoked
 	case errors.Is(err, errCut), ctx.Err() != nil:
-		return nil // without a word
+		return nil // without an error
 	case errors.Is(err, statesync.ErrResync):
 		return failed("resync-required")
 	default:

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
 )
 
-func TestTheManifestsAreYAMLWithoutWildcardWrites(t *testing.T) {
+func TestTheManifestsAreYAMLWithoutWildcards(t *testing.T) {
 	t.Parallel()
 	out, err := manifests.Manifests{Image: "krane:1", ControlURL: "https://control.example", Region: "eu"}.YAML()
 	require.NoError(t, err)
@@ -19,16 +19,26 @@ func TestTheManifestsAreYAMLWithoutWildcardWrites(t *testing.T) {
 	for _, text := range strings.Split(out, "---\n")[1:] {
 		var o struct {
 			Kind  string
-			Rules []struct{ Resources, Verbs []string }
+			Rules []struct{ APIGroups, Resources, Verbs []string }
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &o))
 		kinds[o.Kind]++
 		for _, rule := range o.Rules {
-			require.NotContains(t, rule.Verbs, "*")
-			if len(rule.Resources) == 1 && rule.Resources[0] == "*" {
-				require.Equal(t, []string{"list"}, rule.Verbs)
+			for _, texts := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+				require.NotContains(t, texts, "*")
 			}
 		}
 	}
 	require.Equal(t, map[string]int{"Namespace": 1, "ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 2, "Deployment": 1}, kinds)
+}
+
+func TestTheReasonOfTheRuleForSecretsStandsAboveIt(t *testing.T) {
+	t.Parallel()
+	out, err := manifests.Manifests{Image: "krane:1", ControlURL: "https://control.example", Region: "eu"}.YAML()
+	require.NoError(t, err)
+	above, _, found := strings.Cut(out, "- apiGroups:\n  - \"\"\n  resources:\n  - secrets\n")
+	require.True(t, found, "Secrets have a rule of their own")
+	lines := strings.Split(strings.TrimSuffix(above, "\n"), "\n")
+	require.Regexp(t, `^# .*`, lines[len(lines)-1])
+	require.Contains(t, above, "RBAC cannot state")
 }

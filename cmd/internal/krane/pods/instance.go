@@ -7,7 +7,9 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,8 +36,7 @@ type Instance struct {
 	CPUMillicores, MemoryMiB int64
 	Status                   Status
 	// Reason is why it is Failed: the container, how often it was restarted, and
-	// how it ended. It has no output of the container. It is not on
-	// the wire.
+	// how it ended. It has no output of the container.
 	Reason string
 	// Restarts is the sum of its containers' since it began.
 	Restarts int32
@@ -62,7 +63,7 @@ func (h *History) Instances(pods []*corev1.Pod, now time.Time) []Instance {
 			i.Restarts += c.RestartCount
 		}
 		switch {
-		case pod.DeletionTimestamp != nil: // it finishes what it has begun, and gets nothing new
+		case pod.DeletionTimestamp != nil: // it finishes its requests, and gets no new one
 		case phase == corev1.PodRunning && ready(pod):
 			i.Status = Running
 		case reason != "":
@@ -117,11 +118,11 @@ func SumOf(instances []Instance) Sum {
 	return Sum(h.Sum(nil))
 }
 
-// Health returns how a sentinel does of which so many pods are wanted and
+// Health returns the health of a sentinel of which so many pods are desired and
 // available.
-func Health(wanted, available int32) ctrlv1.Health {
+func Health(desired, available int32) ctrlv1.Health {
 	switch {
-	case wanted == 0:
+	case desired == 0:
 		return ctrlv1.Health_HEALTH_PAUSED
 	case available > 0:
 		return ctrlv1.Health_HEALTH_HEALTHY
@@ -130,12 +131,27 @@ func Health(wanted, available int32) ctrlv1.Health {
 	}
 }
 
+// maxReason is how long a reason may be on the wire, in bytes.
+const maxReason = 1024
+
+// line returns the text without control characters, cut to maxReason: the runtime of
+// the containers has written parts of it.
+func line(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "") // without half a character
+}
+
 // Update returns what is reported of the deployment whose ReplicaSet has the name.
 func Update(name string, instances []Instance) *ctrlv1.ReportDeploymentStatusRequest_Update {
 	update := &ctrlv1.ReportDeploymentStatusRequest_Update{K8SName: name}
 	for _, i := range instances {
 		update.Instances = append(update.Instances, &ctrlv1.ReportDeploymentStatusRequest_Update_Instance{
-			K8SName: i.Name, Address: i.Address, CpuMillicores: i.CPUMillicores, MemoryMib: i.MemoryMiB, Status: i.Status,
+			K8SName: i.Name, Address: i.Address, CpuMillicores: i.CPUMillicores, MemoryMib: i.MemoryMiB, Status: i.Status, Reason: line(i.Reason), Restarts: i.Restarts,
 		})
 	}
 	return update

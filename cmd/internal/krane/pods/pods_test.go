@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -318,11 +319,13 @@ func TestTheOrderOfThePodsDoesNotMatter(t *testing.T) {
 
 func TestAnUpdateStatesEachInstance(t *testing.T) {
 	t.Parallel()
-	var h pods.History
-	got := pods.Update("web", h.Instances([]*corev1.Pod{pod("a", corev1.PodRunning, true)}, start))
+	got := pods.Update("web", []pods.Instance{{
+		Name: "a", Address: "10.0.0.7:8080", CPUMillicores: 250, MemoryMiB: 512, Status: pods.Failed, Reason: "container web was restarted 3 times", Restarts: 3,
+	}})
 	require.True(t, proto.Equal(&ctrlv1.ReportDeploymentStatusRequest_Update{
 		K8SName: "web", Instances: []*ctrlv1.ReportDeploymentStatusRequest_Update_Instance{{
-			K8SName: "a", Address: "10.0.0.7:8080", CpuMillicores: 250, MemoryMib: 512, Status: pods.Running,
+			K8SName: "a", Address: "10.0.0.7:8080", CpuMillicores: 250, MemoryMib: 512, Status: pods.Failed,
+			Reason: "container web was restarted 3 times", Restarts: 3,
 		}},
 	}, got), got)
 	for _, message := range []proto.Message{got, got.GetInstances()[0]} {
@@ -330,6 +333,20 @@ func TestAnUpdateStatesEachInstance(t *testing.T) {
 		for i := range fields.Len() {
 			require.True(t, message.ProtoReflect().Has(fields.Get(i)), "%s is not reported", fields.Get(i).FullName())
 		}
+	}
+}
+
+func TestAReasonIsOneLineOfAtMostOneKibibyte(t *testing.T) {
+	t.Parallel()
+	reason := func(text string) string {
+		return pods.Update("web", []pods.Instance{{Name: "a", Reason: text}}).GetInstances()[0].GetReason()
+	}
+	require.Equal(t, "Error  exit \u00e9", reason("Error\r\nexit \u00e9"))
+	for n := range 4 { // a cut never splits a character
+		long := reason(strings.Repeat("x", 1021+n) + "\u20ac\u20ac")
+		require.LessOrEqual(t, len(long), 1024)
+		require.Greater(t, len(long), 1020)
+		require.True(t, utf8.ValidString(long))
 	}
 }
 

@@ -37,7 +37,7 @@ func spread(topology string, selector object) object {
 }
 
 // environment returns the variables that are not empty, and those with which the
-// kubelet tells every container where the API server is, blanked. Variables that
+// kubelet names the API server to every container, blanked. Variables that
 // are stated so go before those of envFrom.
 func environment(variables [][2]string) []any {
 	var env []any

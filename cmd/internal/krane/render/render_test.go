@@ -247,7 +247,7 @@ func TestPropertiesOfManyDeployments(t *testing.T) {
 				require.Equal(t, "deploy-"+strings.ReplaceAll(strings.ToLower(d.GetDeploymentId()), "_", "-"), o.GetName())
 			}
 		}
-		// The parts share no memory: whoever changes one object changes no other.
+		// The parts share no memory: a change of one object changes no other.
 		objects[0].Object["metadata"].(map[string]any)["labels"].(map[string]any)["x"] = "y"
 		require.True(t, reflect.DeepEqual(objects[1:], again[1:]), "seed %d", seed)
 	}

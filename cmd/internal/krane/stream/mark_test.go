@@ -130,7 +130,7 @@ func TestAHistoryThatWasRewrittenUnderItsEpochIsListedAnew(t *testing.T) {
 	eventually(t, "and goes on", f.hasAll("a", "b"))
 	f.endedWith(t, io.ErrUnexpectedEOF)
 
-	// The head has passed the cursor: nothing but the mark shows what was lost.
+	// The head has passed the cursor: only the mark shows the loss.
 	server.rewrite("3-kept", "a", "c", "d")
 	f.endedWith(t, statesync.ErrResync)
 	eventually(t, "the other history is complete, and handled", f.hasAll("a", "c", "d"))

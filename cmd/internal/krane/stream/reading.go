@@ -5,13 +5,19 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // unmarkedEpoch stands for the epoch of a server that sends none. It differs for
 // each stream: versions of two such streams must not be compared.
-func unmarkedEpoch() string { return "unmarked-" + rand.Text() }
+func unmarkedEpoch() string { return unmarked + rand.Text() }
+
+const unmarked = "unmarked-"
+
+// Unmarked reports whether the epoch is that of a server without markers.
+func Unmarked(epoch string) bool { return strings.HasPrefix(epoch, unmarked) }
 
 // batch is the most items in a frame.
 const batch = 500
@@ -161,9 +167,9 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 		return nil // it is only slow
 	}
 	r.source.unmarked, r.contents = true, nil
-	if !r.source.told && r.source.Logger != nil {
-		r.source.told = true
-		r.source.Logger.WarnContext(ctx, "the server sends no markers: nothing is known to be complete, so nothing absent is ever deleted",
+	if !r.source.warned && r.source.Logger != nil {
+		r.source.warned = true
+		r.source.Logger.WarnContext(ctx, "the server sends no markers: no list is proven complete, so no absent object is ever deleted",
 			slog.String("collection", string(r.source.Collection)))
 	}
 	return r.begin(unmarkedEpoch(), r.source.greatest)

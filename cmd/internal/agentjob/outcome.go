@@ -23,7 +23,8 @@ const (
 func observe(job *batchv1.Job, pods []*corev1.Pod, last *v1alpha1.Run) observedJob {
 	seen := observedJob{
 		name: job.Name, uid: string(job.UID), deleting: job.DeletionTimestamp != nil, started: job.Status.StartTime,
-		run: want{job.Annotations[v1alpha1.AnnotationRunHash], job.Annotations[v1alpha1.AnnotationRerun]},
+		run:  want{job.Annotations[v1alpha1.AnnotationRunHash], job.Annotations[v1alpha1.AnnotationRerun]},
+		held: slices.Contains(job.Finalizers, v1alpha1.Finalizer),
 	}
 	if done := condition(job, batchv1.JobComplete); done != nil {
 		seen.outcome, seen.finished, seen.exitCode = v1alpha1.RunSucceeded, job.Status.CompletionTime, new(int32)

@@ -31,9 +31,9 @@ func main() {
 
 // options are the flags.
 type options struct {
-	crd, alone                                      bool
-	health, kubeconfig, namespace, access, logLevel string
-	keep                                            time.Duration
+	crd, alone                                             bool
+	health, kubeconfig, namespace, watch, access, logLevel string
+	keep                                                   time.Duration
 }
 
 func command() *cobra.Command {
@@ -57,6 +57,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.health, "health-addr", cmp.Or(os.Getenv("THURKUBE_HEALTH_ADDR"), "0.0.0.0:8080"), "address of /healthz, /readyz and /metrics (THURKUBE_HEALTH_ADDR)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
 	flags.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), agentjob.Namespace), "namespace of the Lease (POD_NAMESPACE)")
+	flags.StringVar(&o.watch, "watch-namespace", "", "namespace of the jobs; empty: all")
 	flags.BoolVar(&o.alone, "no-leader-election", false, "work without a Lease: only one replica may run then")
 	flags.StringVar(&o.access, "cluster-access-namespaces", "labelled", "where jobs may have rights in the whole cluster: labelled (namespaces with thurkube.thurbeen.eu/allow-cluster-access=true) or all")
 	flags.StringVar(&o.logLevel, "log-level", os.Getenv("RUST_LOG"), "trace, debug, info, warn, error or off, or a list of target=level (RUST_LOG); default info")
@@ -83,7 +84,7 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 	}
 	host, _ := os.Hostname() // only a name for people
 	return &agentjob.Operator{
-		Kubernetes: config, Namespace: o.namespace, Alone: o.alone, Address: o.health, AccessEverywhere: o.access == "all",
+		Kubernetes: config, Namespace: o.namespace, WatchNamespace: o.watch, Alone: o.alone, Address: o.health, AccessEverywhere: o.access == "all",
 		KeepFinished: o.keep, Instance: cmp.Or(os.Getenv("POD_NAME"), host, "thurkube"), Logger: logger,
 	}, nil
 }

@@ -43,6 +43,9 @@ type Operator struct {
 	Kubernetes *rest.Config
 	// Namespace is where the Lease is. Required unless Alone is set.
 	Namespace string
+	// WatchNamespace is where the jobs are. Empty: everywhere. Operators of two
+	// namespaces need two Leases.
+	WatchNamespace string
 	// Alone works without a Lease.
 	Alone bool
 	// Address is where /healthz, /readyz and /metrics are served.

@@ -96,23 +96,27 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
 	w.secrets.client, w.claims.client = client, client
+	in := o.WatchNamespace
 	w.jobs.Client, w.jobs.Metadata, w.jobs.Logger, w.jobs.Workers = client, metadataClient, o.Logger, workers
-	w.jobs.Kind.Resource, w.jobs.IgnoreStatus = resourceOf(jobsPlural), true
+	w.jobs.Kind, w.jobs.IgnoreStatus = kube.Kind{Resource: resourceOf(jobsPlural), Namespace: in}, true
 	w.jobs.Reconcile = w.reconcile
 	w.jobs.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: atRest, Jitter: 0.2}
 	w.jobs.References, w.jobs.ReferencesOf = referencesOf, secretsOf
 	for _, plural := range []string{runtimesPlural, authsPlural, rolesPlural, skillsPlural, serversPlural, repositoriesPlural, accessesPlural} {
-		w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: resourceOf(plural), Whole: true})
+		w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: resourceOf(plural), Namespace: in, Whole: true})
 	}
-	w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: secretsResource}, kube.Kind{Resource: namespacesResource})
+	w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: secretsResource, Namespace: in}, kube.Kind{Resource: namespacesResource})
 	resource := resourceOf(jobsPlural)
 	w.finalize = kube.Finalizer{Client: client, Resource: resource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.jobs.Wrote}
 	w.status = kube.Status[*v1alpha1.AgentJob]{Client: client, Resource: resource, OnWrite: w.jobs.Wrote}
-	w.watchRuns(o.Logger)
+	w.watchRuns(in, o.Logger)
 
 	mapper := meta.NewDefaultRESTMapper(nil)
 	wake := func(child apply.Observed) { w.jobs.AddUID(types.UID(child.Part)) }
 	w.live = &apply.Live{Client: metadataClient, Mapper: mapper, Owner: owner(), OnChange: wake, OnDrift: wake, Logger: o.Logger}
+	if in != "" {
+		w.live.Namespaces = []string{in}
+	}
 	for kind, scope := range kinds() {
 		mapper.Add(kind, scope)
 		w.live.Kinds = append(w.live.Kinds, kind)
@@ -123,14 +127,14 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 
 // watchRuns sees to the status of runs: of Jobs, CronJobs and pods, of which package
 // apply keeps the metadata alone. What is made for a job carries its UID.
-func (w *operator) watchRuns(logger *slog.Logger) {
+func (w *operator) watchRuns(namespace string, logger *slog.Logger) {
 	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
-	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, LabelSelector: ours}
+	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours}
 	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
 	w.runs.Reconcile = waking[*batchv1.Job](w)
-	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, LabelSelector: ours}
+	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours}
 	w.crons.Reconcile = waking[*batchv1.CronJob](w)
-	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, LabelSelector: ours}
+	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours}
 	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
 	w.pods.Reconcile = waking[*corev1.Pod](w)
 }

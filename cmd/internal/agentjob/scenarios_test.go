@@ -31,6 +31,13 @@ func TestScenarios(t *testing.T) {
 			"persist":           persists,
 			"delete":            deletes,
 			"rerun":             reruns,
+			"cron":              schedules,
+			"vanished":          vanishes,
+			"edits":             edits,
+			"collision-a-b":     collision,
+			"tokens":            tokens,
+			"expanded":          expanded,
+			"bad-input":         badInput,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -270,4 +277,129 @@ func reruns(b *bench) {
 	b.job("marker", "")
 	b.phase("marker", "Succeeded")
 	require.Len(b, b.created("job"), 2)
+}
+
+// schedules is D2.
+func schedules(b *bench) {
+	b.job("job", ", schedule: '*/1 * * * *', timezone: Europe/Berlin")
+	b.phase("job", "Scheduled")
+	require.Equal(b, "*/1 * * * * Europe/Berlin Forbid false 3 3", b.in("get", "cronjob", "job", "-o",
+		"jsonpath={.spec.schedule} {.spec.timeZone} {.spec.concurrencyPolicy} {.spec.suspend} {.spec.successfulJobsHistoryLimit} {.spec.failedJobsHistoryLimit}"))
+	b.eventually("it runs", func() bool {
+		return b.status("job", "lastSuccessfulTime") != "" && b.status("job", "lastCompletionTime") != ""
+	})
+	require.NotEmpty(b, b.status("job", "lastRunTime"))
+	require.Equal(b, "Scheduled", b.status("job", "phase"))
+	require.Empty(b, b.created("job"), "its runs are those of the CronJob")
+	template := b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.jobTemplate}")
+	b.job("job", ", schedule: '*/1 * * * *', timezone: Europe/Berlin, model: other")
+	b.eventually("the template follows", func() bool { return b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.jobTemplate}") != template })
+	b.job("job", ", schedule: '*/1 * * * *', suspend: true")
+	b.phase("job", "Suspended")
+	require.Equal(b, "true", b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.suspend}"))
+}
+
+// vanishes is D10.
+func vanishes(b *bench) {
+	b.job("job", ", schedule: '0 0 1 1 *'")
+	b.phase("job", "Scheduled")
+	hash, owned := b.status("job", "configHash"), b.status("job", "owned")
+	b.in("delete", "agentrole", "role")
+	held := func() string { return b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.suspend}") }
+	b.eventually("it is held back", func() bool { return held() == "true" && b.condition("job", "Ready", "reason") == "ResolveFailed" })
+	require.Equal(b, hash, b.status("job", "configHash"))
+	require.Equal(b, owned, b.status("job", "owned"))
+	b.apply("AgentRole", "role", "{allowedTools: ['Bash(git *)', Read]}")
+	b.eventually("it goes on", func() bool { return held() == "false" && b.status("job", "phase") == "Scheduled" })
+}
+
+// edits is D18.
+func edits(b *bench) {
+	b.job("job", ", schedule: '0 0 1 1 *'")
+	b.phase("job", "Scheduled")
+	const image = "jsonpath={.spec.jobTemplate.spec.template.spec.containers[0].image}"
+	b.in("annotate", "cronjob", "job", "example.com/note=kept")
+	b.in("patch", "cronjob", "job", "--type=json", "-p", `[{"op":"replace","path":"/spec/jobTemplate/spec/template/spec/containers/0/image","value":"wrong"}]`)
+	b.eventually("the image is back", func() bool { return b.in("get", "cronjob", "job", "-o", image) == "agent:1" })
+	require.Equal(b, "kept", b.in("get", "cronjob", "job", "-o", `jsonpath={.metadata.annotations.example\.com/note}`))
+	config := b.names("configmaps", "job")
+	b.in("delete", "configmap", config)
+	b.eventually("the config is back", func() bool { return b.names("configmaps", "job") == config })
+}
+
+// collision is D16: the namespaces s-collision-a-b and s-collision-a have jobs whose
+// joined names are the same.
+func collision(b *bench) {
+	other := b.cell.bench(b.T, "s-collision-a")
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ceiling-collision, labels: {thurkube.thurbeen.eu/aggregate-to-ceiling: "true"}}, rules: [{apiGroups: [""], resources: [services, endpoints], verbs: [get]}]}`))
+	b.eventually("the ceiling is raised", func() bool {
+		return strings.Contains(b.kubectl("get", "clusterrole", agentjob.Ceiling, "-o", "jsonpath={.rules}"), "endpoints")
+	})
+	for _, in := range []*bench{b, other} {
+		in.kubectl("label", "namespace", in.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	}
+	b.apply("ClusterAccess", "access", "{rules: [{apiGroups: [''], resources: [services], verbs: [get]}]}")
+	other.apply("ClusterAccess", "access", "{rules: [{apiGroups: [''], resources: [endpoints], verbs: [get]}]}")
+	b.job("c", ", clusterAccessRef: access")
+	other.job("b-c", ", clusterAccessRef: access")
+	b.phase("c", "Succeeded")
+	other.phase("b-c", "Succeeded")
+	require.Equal(b, "services c-runner "+b.name, b.kubectl("get", "clusterrole", "thurkube:"+b.name+":c", "-o", "jsonpath={.rules[0].resources[0]}")+" "+
+		b.kubectl("get", "clusterrolebinding", "thurkube:"+b.name+":c", "-o", "jsonpath={.subjects[0].name} {.subjects[0].namespace}"))
+	require.Equal(b, "endpoints b-c-runner "+other.name, b.kubectl("get", "clusterrole", "thurkube:"+other.name+":b-c", "-o", "jsonpath={.rules[0].resources[0]}")+" "+
+		b.kubectl("get", "clusterrolebinding", "thurkube:"+other.name+":b-c", "-o", "jsonpath={.subjects[0].name} {.subjects[0].namespace}"))
+}
+
+// tokens is D21.
+func tokens(b *bench) {
+	b.in("create", "secret", "generic", "github", "--from-literal=token=g1thub-s3cret", "--from-literal=headers=h3ader-s3cret")
+	b.apply("Repository", "code", "{owner: owner, name: repo, tokenSecretRef: {name: github, key: token}}")
+	b.apply("McpServer", "tools", "{url: 'https://mcp.example.com', headersSecretRef: {name: github, key: headers}}")
+	b.job("job", ", repositoryRefs: [code], mcpServerRefs: [tools]")
+	b.phase("job", "Succeeded")
+	config := b.in("get", "configmaps", "-l", "thurkube.thurbeen.eu/agentjob=job", "-o", `jsonpath={.items[0].data.agent\.json}`)
+	require.Contains(b, config, `"tokenFile": "/var/run/thurkube/repos/code/token"`)
+	require.Contains(b, config, `"headersFile": "/var/run/thurkube/mcp/tools/headers.json"`)
+	volumes := b.in("get", "pods", "-o", "jsonpath={.items[0].spec.volumes}")
+	require.Contains(b, volumes, `{"items":[{"key":"token","path":"code/token"}],"name":"github"}`)
+	for _, kinds := range []string{"configmaps", "events", "aj", "pods", "jobs"} {
+		require.NotContains(b, b.in("get", kinds, "-o", "yaml"), "s3cret", kinds)
+	}
+}
+
+// expanded is D28.
+func expanded(b *bench) {
+	class := b.name
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: `+class+`}, provisioner: kubernetes.io/no-provisioner, allowVolumeExpansion: true}`))
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+class+`}, spec: {capacity: {storage: 9Gi}, accessModes: [ReadWriteOnce], storageClassName: `+class+`, hostPath: {path: /tmp/x}}}`))
+	job := func(size, more string) {
+		b.job("job", ", persist: true, storage: {size: "+size+", className: "+class+"}"+more)
+	}
+	job("1Gi", "")
+	b.phase("job", "Succeeded")
+	size := func() string {
+		return b.in("get", "pvc", "job-data", "-o", "jsonpath={.spec.resources.requests.storage}")
+	}
+	b.in("patch", "pvc", "job-data", "--type=merge", "-p", `{"spec":{"resources":{"requests":{"storage":"5Gi"}}}}`)
+	job("2Gi", ", model: other")
+	b.eventually("another run", func() bool { return len(b.created("job")) == 2 && b.status("job", "phase") == "Succeeded" })
+	require.Equal(b, "5Gi", size(), "it never shrinks")
+	job("7Gi", ", model: other")
+	b.eventually("it grows", func() bool { return size() == "7Gi" })
+	require.Equal(b, "True", b.condition("job", "Ready", "status"))
+	require.Len(b, b.created("job"), 2, "a size is no reason for a run")
+}
+
+// badInput is the part of D20 that admission does not see.
+func badInput(b *bench) {
+	b.job("zone", ", schedule: '0 0 1 1 *', timezone: Mars/Olympus")
+	b.job("token", ", env: [{name: AGENT_TOKEN, value: mine}]")
+	b.job("backwards", ", schedule: '5-3 * * * *'")
+	for name, why := range map[string]string{"zone": "spec.timezone", "token": "AGENT_TOKEN", "backwards": "spec.schedule"} {
+		b.eventually(name+" is invalid", func() bool {
+			return b.condition(name, "Ready", "reason") == "InvalidSpec" && strings.Contains(b.status(name, "message"), why)
+		})
+		require.Equal(b, "Failed", b.status(name, "phase"))
+		require.Empty(b, b.names("cm,sa,job,cronjob", name))
+	}
 }

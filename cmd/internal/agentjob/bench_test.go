@@ -50,20 +50,25 @@ type running struct {
 }
 
 // start starts an operator. fault may be nil.
-func (c *cell) start(t *testing.T, fault func(applytest.Request) applytest.Fault, change ...func(*agentjob.Operator)) *running {
+func (c *cell) start(t *testing.T, fault func(applytest.Request) applytest.Fault) *running {
 	t.Helper()
 	r := &running{net: &applytest.Transport{Fault: fault}}
+	c.launch(t, r, func(*agentjob.Operator) {})
+	return r
+}
+
+// launch starts an operator whose requests go through the Transport.
+func (c *cell) launch(t *testing.T, r *running, change func(*agentjob.Operator)) {
+	t.Helper()
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)
 	o := &agentjob.Operator{
 		Kubernetes: access, Namespace: agentjob.Namespace, Address: "127.0.0.1:0", Instance: "test",
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		OnListen: func(at net.Addr) { address <- at.String() },
 	}
-	for _, f := range change {
-		f(o)
-	}
+	change(o)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()
@@ -77,7 +82,6 @@ func (c *cell) start(t *testing.T, fault func(applytest.Request) applytest.Fault
 	case err := <-done:
 		require.NoError(t, err)
 	}
-	return r
 }
 
 // bench is the namespace of one scenario.

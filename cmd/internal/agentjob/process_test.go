@@ -1,0 +1,195 @@
+package agentjob_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+const account = "system:serviceaccount:" + agentjob.Namespace + ":" + agentjob.Account
+
+// sent returns the requests of all operators but those for the Lease.
+func (c *cell) sent(t *testing.T) []kubetest.Request {
+	t.Helper()
+	all, err := c.cluster.Requests(account)
+	require.NoError(t, err)
+	return slices.DeleteFunc(all, func(r kubetest.Request) bool { return r.Resource == "leases" })
+}
+
+func ready(t *testing.T, r *running, path string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.address+path, http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode
+}
+
+// TestReplicas is D23, D7 with a restart, and D27 in small: of two replicas one works,
+// each of 40 jobs runs once though the leader is killed, a third process starts no run
+// again, and at rest nothing is sent.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	const many = 40
+	c := newCell(t)
+	b := c.bench(t, "replicas")
+	var jobs atomic.Int64
+	// The first is killed after it has created its tenth Job.
+	first := c.start(t, func(r applytest.Request) applytest.Fault {
+		if r.Verb == "patch" && r.Resource == "jobs" && strings.HasPrefix(r.Name, "job-") && jobs.Add(1) == 10 {
+			return applytest.Fault{Crash: true, LoseAnswer: true}
+		}
+		return applytest.Fault{}
+	})
+	b.eventually("the first leads", func() bool { return ready(t, first, "/readyz") == http.StatusOK })
+	second := c.start(t, nil)
+	b.eventually("the second stands by", func() bool { return ready(t, second, "/readyz") == http.StatusOK })
+	require.Empty(t, second.net.Writes())
+	var all strings.Builder
+	for n := range many {
+		fmt.Fprintf(&all, "{apiVersion: thurkube.thurbeen.eu/v1alpha1, kind: AgentJob, metadata: {name: job-%02d, namespace: replicas}, spec: {runtimeRef: runtime, authRef: auth, roleRef: role, prompt: work}}\n---\n", n)
+	}
+	require.NoError(t, c.cluster.Apply(t.Context(), all.String()))
+	b.eventually("the first is killed", first.net.Crashed)
+	once := func() {
+		t.Helper()
+		created := map[string]int{}
+		for _, r := range c.sent(t) {
+			if r.Resource == "jobs" && r.Verb == "patch" && r.Code == http.StatusCreated {
+				created[r.Name]++
+			}
+		}
+		require.Len(t, created, many)
+		for name, n := range created {
+			require.Equal(t, 1, n, name)
+		}
+	}
+	succeeded := func() int {
+		return strings.Count(b.in("get", "aj", "-o", "jsonpath={.items[*].status.phase}"), "Succeeded")
+	}
+	b.eventually("all succeed", func() bool { return succeeded() == many })
+	once()
+	first.stop()
+	second.stop()
+
+	b.in("delete", "jobs", "--all", "--timeout=60s")
+	third := c.start(t, nil)
+	b.eventually("the third leads", func() bool { return ready(t, third, "/readyz") == http.StatusOK })
+	c.rests(b)
+	before := len(c.sent(t))
+	b.in("annotate", "agentruntime", "runtime", "example.com/note=1") // a pass for each
+	c.rests(b)
+	for _, r := range c.sent(t)[before:] {
+		require.NotContains(t, []string{"create", "update", "patch", "delete"}, r.Verb, r.String())
+	}
+	once()
+	require.Equal(t, many, succeeded())
+}
+
+// rests waits until nothing was sent for three seconds.
+func (c *cell) rests(b *bench) {
+	b.Helper()
+	sent, since := len(c.sent(b.T)), time.Now()
+	b.eventually("nothing is sent", func() bool {
+		if now := len(c.sent(b.T)); now != sent {
+			sent, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second
+	})
+}
+
+// TestUnreachable is D25: the process lives, and is not ready, until the API server is
+// there.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	c := &cell{access: &rest.Config{Host: "http://127.0.0.1:1"}}
+	r := c.start(t, nil)
+	require.Equal(t, http.StatusOK, ready(t, r, "/healthz"))
+	require.Equal(t, http.StatusServiceUnavailable, ready(t, r, "/readyz"))
+}
+
+// TestCrashes is D22: the operator is killed before and after each of its requests, for
+// a one-shot and for a schedule. TRUEUP_SWEEP=all tries each, otherwise each ninth.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	var worlds atomic.Int64
+	sweep := applytest.Sweep{Skip: 8}
+	if os.Getenv("TRUEUP_SWEEP") == "all" {
+		sweep.Skip = 0
+	}
+	for name, more := range map[string]string{"one-shot": ", persist: false", "schedule": ", schedule: '0 0 1 1 *'"} {
+		t.Run(name, func(t *testing.T) {
+			sweep.Run(t, func(t *testing.T) applytest.Scenario {
+				b := c.bench(t, fmt.Sprintf("w%03d", worlds.Add(1)))
+				b.job("job", more)
+				return applytest.Scenario{
+					World: b.name, State: b.state, Run: func(ctx context.Context, net *applytest.Transport) error { return b.converges(ctx, net) },
+				}
+			})
+		})
+	}
+}
+
+// converges runs an operator of the namespace until the job is done and the operator
+// rests.
+func (b *bench) converges(ctx context.Context, net *applytest.Transport) error {
+	r := &running{net: net}
+	b.launch(b.T, r, func(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true })
+	defer r.stop()
+	deadline := time.Now().Add(time.Minute)
+	sent, since := 0, time.Now()
+	for time.Now().Before(deadline) && ctx.Err() == nil && !net.Crashed() {
+		phase, err := b.cluster.Kubectl(ctx, "get", "aj", "job", "-n", b.name, "-o", "jsonpath={.status.phase}")
+		if now := len(net.Requests()); now != sent || err != nil || phase != "Succeeded" && phase != "Scheduled" {
+			sent, since = now, time.Now()
+		}
+		if time.Since(since) > time.Second {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("%s did not converge", b.name)
+}
+
+// state is what there is at the end, without what differs by chance.
+func (b *bench) state(ctx context.Context) (string, error) {
+	children, err := b.cluster.Kubectl(ctx, "get", "cm,sa,job,cronjob,pvc", "-n", b.name, "-l", "thurkube.thurbeen.eu/agentjob=job",
+		"-o", "jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.finalizers}{\"\\n\"}{end}")
+	if err != nil {
+		return "", err
+	}
+	status, err := b.cluster.Kubectl(ctx, "get", "aj", "job", "-n", b.name,
+		"-o", "jsonpath={.status.phase} {.status.configHash} {.status.lastRun.outcome} {.status.lastRun.job} {.status.owned}")
+	if err != nil {
+		return "", err
+	}
+	all, err := b.cluster.Requests(account)
+	if err != nil {
+		return "", err
+	}
+	runs := 0
+	for _, r := range all {
+		if r.Namespace == b.name && r.Resource == "jobs" && r.Verb == "patch" && r.Code == http.StatusCreated {
+			runs++
+		}
+	}
+	return fmt.Sprintf("%s%s\n%d runs\n", children, status, runs), nil
+}

@@ -25,7 +25,7 @@ SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -94,6 +94,12 @@ demo-krane: kube ## Show two regions, each with a pulling and a streaming agent,
 
 test-fleet: kube ## Run the agent of regions against the control plane, with faults, on SQLite and PostgreSQL
 	$(WORK) $(GO) test -v -count=1 ./cmd/internal/fleet
+
+demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
+	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
+
+test-long: kube ## What takes longer than "make test" may: every boundary of the crash matrix of the agent-run operator
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/agentjob
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...

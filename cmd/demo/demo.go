@@ -136,8 +136,8 @@ func (d *demo) fill(ctx context.Context) error {
 	}
 	seconds := time.Since(start).Seconds()
 	d.display.done("%d of %d running", want, want)
-	d.note("pods_running", float64(want), "pods", "pods run of %d wanted", want)
-	d.note("seconds_to_running", seconds, "s", "seconds from the first write to the control plane until all pods run")
+	d.note("demo_pods_running", float64(want), "pods", "pods run of %d wanted", want)
+	d.note("demo_seconds_to_running", seconds, "s", "seconds from the first write to the control plane until all pods run")
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (d *demo) summary(took time.Duration) {
 	}
 	lines = append(lines, fmt.Sprintf("  %8.4g seconds in all", took.Seconds()), "")
 	for _, f := range d.figures {
-		lines = append(lines, fmt.Sprintf("figure demo_%s %.4g %s", f.name, f.value, f.unit))
+		lines = append(lines, fmt.Sprintf("figure %s %.4g %s", f.name, f.value, f.unit))
 	}
 	d.display.print(lines...)
 }

@@ -87,3 +87,18 @@ func TestTwoRegionsShareAControlPlane(t *testing.T) {
 		require.Contains(t, string(out), want)
 	}
 }
+
+// TestAgentJobsShowWhatTheyPromise runs the demo of the agent-run operator, as "make
+// demo-agentjob" does.
+func TestAgentJobsShowWhatTheyPromise(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "demo")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.CommandContext(t.Context(), program, "agentjobs").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, want := range []string{
+		"figure agentjob_runs_per_hash_max 1 runs", "figure demo_agentjob_requests_at_rest 0 requests", "figure demo_agentjob_cluster_objects_left 0 objects",
+	} {
+		require.Contains(t, string(out), want)
+	}
+}

@@ -67,8 +67,8 @@ func (d *demo) drift(ctx context.Context) error {
 	p50, p99 := took[len(took)/2], took[(len(took)*99)/100]
 	d.display.done("%d edits and deletions behind the agent's back, repaired after %s (median), %s (p99)",
 		len(took), p50.Round(100*time.Microsecond), p99.Round(100*time.Microsecond))
-	d.note("drift_repair_ms_p50", p50.Seconds()*1000, "ms", "ms from a foreign write to its repair, median")
-	d.note("drift_repair_ms_p99", p99.Seconds()*1000, "ms", "ms from a foreign write to its repair, p99 of %d", len(took))
+	d.note("demo_drift_repair_ms_p50", p50.Seconds()*1000, "ms", "ms from a foreign write to its repair, median")
+	d.note("demo_drift_repair_ms_p99", p99.Seconds()*1000, "ms", "ms from a foreign write to its repair, p99 of %d", len(took))
 	return nil
 }
 

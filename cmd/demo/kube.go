@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,12 +84,12 @@ func (d *demo) startKubernetes(ctx context.Context) (err error) {
 // kubeconfig for the service account in them. The Deployment is left out: the
 // demo runs the program itself.
 func (k *kube) agentAccess(ctx context.Context, program, dir string, args ...string) (string, error) {
-	manifests, err := exec.CommandContext(ctx, program, append([]string{"manifests"}, args...)...).Output()
+	manifests, err := output(ctx, program, append([]string{"manifests"}, args...)...)
 	if err != nil {
-		return "", fmt.Errorf("%s manifests: %w", program, err)
+		return "", err
 	}
 	var account *unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096); ; {
+	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096); ; {
 		var o unstructured.Unstructured
 		err := decoder.Decode(&o.Object)
 		if errors.Is(err, io.EOF) {
@@ -120,6 +119,15 @@ func (k *kube) agentAccess(ctx context.Context, program, dir string, args ...str
 	}
 	path := filepath.Join(dir, account.GetName()+".kubeconfig")
 	return path, k.writeKubeconfig(path, token)
+}
+
+// output returns what a program prints.
+func output(ctx context.Context, program string, args ...string) (string, error) {
+	text, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
+	}
+	return string(text), nil
 }
 
 func (k *kube) token(ctx context.Context, namespace, name string) (string, error) {

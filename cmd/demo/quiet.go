@@ -39,7 +39,7 @@ func (d *demo) quiet(ctx context.Context) error {
 			return err
 		}
 	}
-	d.note("requests_at_rest", float64(sent), "requests", "requests to the API server in %d quiet sweeps", quietSweeps)
+	d.note("demo_requests_at_rest", float64(sent), "requests", "requests to the API server in %d quiet sweeps", quietSweeps)
 	d.restless = sent > 0
 	return nil
 }

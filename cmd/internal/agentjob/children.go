@@ -1,7 +1,6 @@
 package agentjob
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 
@@ -222,9 +221,6 @@ func toObject(of any) object {
 		}
 		return o
 	}
-	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
-	if err != nil {
-		panic(fmt.Sprintf("%T: %v", of, err)) // types of Kubernetes are JSON
-	}
+	o, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(of) // types of Kubernetes are JSON
 	return o
 }

@@ -38,6 +38,7 @@ type operator struct {
 	events  *recorder
 	logger  *slog.Logger
 	limits  limits
+	ignore  diff.Ignore
 	now     func() time.Time
 	live    *apply.Live
 	applier *apply.Applier
@@ -90,8 +91,12 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 	if err = errors.Join(failed, err); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
+	ignore, err := ignored()
+	if err != nil {
+		return nil, err
+	}
 	w := &operator{
-		client: client, logger: o.Logger, now: time.Now,
+		client: client, ignore: ignore, logger: o.Logger, now: time.Now,
 		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep()},
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
@@ -259,13 +264,9 @@ func (w *operator) ready() error {
 
 // ignored are the fields that are stated once: what is immutable, and the size of a
 // volume, which people may grow.
-func ignored() diff.Ignore {
-	ignore, err := diff.NewIgnore(
+func ignored() (diff.Ignore, error) {
+	return diff.NewIgnore(
 		diff.Rule{Kind: "PersistentVolumeClaim", Paths: []string{".spec"}},
 		diff.Rule{Kind: "Job.batch", Paths: []string{".spec"}},
 	)
-	if err != nil {
-		panic(err) // the rules are constant
-	}
-	return ignore
 }

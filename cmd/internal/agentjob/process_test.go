@@ -138,6 +138,7 @@ func TestCrashes(t *testing.T) {
 	for name, more := range map[string]string{"one-shot": ", persist: false", "schedule": ", schedule: '0 0 1 1 *'"} {
 		t.Run(name, func(t *testing.T) {
 			sweep.Run(t, func(t *testing.T) applytest.Scenario {
+				t.Helper()
 				b := c.bench(t, fmt.Sprintf("w%03d", worlds.Add(1)))
 				b.job("job", more)
 				return applytest.Scenario{
@@ -152,7 +153,7 @@ func TestCrashes(t *testing.T) {
 // rests.
 func (b *bench) converges(ctx context.Context, net *applytest.Transport) error {
 	r := &running{net: net}
-	b.launch(b.T, r, func(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true })
+	b.launch(b.T, r, func(o *agentjob.Operator) { //nolint:contextcheck // its stop ends it o.WatchNamespace, o.Alone = b.name, true })
 	defer r.stop()
 	deadline := time.Now().Add(time.Minute)
 	sent, since := 0, time.Now()

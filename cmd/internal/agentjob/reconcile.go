@@ -121,9 +121,8 @@ func (p *pass) children(ctx context.Context) error {
 	if scheduled {
 		objects = append(objects, p.plan.cron(p.job.Spec.Suspend || p.problem.reason != ""))
 	}
-	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.job.UID), Ignore: ignored()})
-	if err != nil {
-		p.problem = problem{reason: reasonInvalid, message: err.Error()}
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.job.UID), Ignore: p.ignore})
+	if p.problem.refuses(err) {
 		return nil
 	}
 	report, err := p.applier.Apply(ctx, set)
@@ -295,9 +294,8 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 		return nil
 	}
 	run := p.plan.run(f.want)
-	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: ignored()})
-	if err != nil {
-		p.problem = problem{reason: reasonInvalid, message: err.Error()}
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.ignore})
+	if p.problem.refuses(err) {
 		return nil
 	}
 	report, err := p.applier.Apply(ctx, set)

@@ -330,7 +330,7 @@ func edits(b *bench) {
 // collision is D16: the namespaces s-collision-a-b and s-collision-a have jobs whose
 // joined names are the same.
 func collision(b *bench) {
-	other := b.cell.bench(b.T, "s-collision-a")
+	other := b.bench(b.T, "s-collision-a")
 	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ceiling-collision, labels: {thurkube.thurbeen.eu/aggregate-to-ceiling: "true"}}, rules: [{apiGroups: [""], resources: [services, endpoints], verbs: [get]}]}`))
 	b.eventually("the ceiling is raised", func() bool {
 		return strings.Contains(b.kubectl("get", "clusterrole", agentjob.Ceiling, "-o", "jsonpath={.rules}"), "endpoints")

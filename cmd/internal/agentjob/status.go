@@ -52,11 +52,20 @@ func (p *problem) take(err error) bool {
 	return false
 }
 
+// refuses notes an error of a set, which only a change cures, and reports whether there
+// is one.
+func (p *problem) refuses(err error) bool {
+	if err != nil {
+		*p = problem{reasonInvalid, err.Error()}
+	}
+	return err != nil
+}
+
 // judge takes the results of an apply apart. The error is of what may go by itself.
 func (p *problem) judge(results []apply.Result) error {
 	var transient, blocked []error
 	for _, r := range results {
-		found := problem{}
+		var found problem
 		switch {
 		case r.Err == nil:
 			continue
@@ -204,9 +213,10 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 func (p *pass) owned() []v1alpha1.OwnedObject {
 	found := []v1alpha1.OwnedObject{}
 	for o := range p.live.Part(string(p.job.UID)) {
-		if !o.Deleting && !(o.ID.Kind == "Job" && o.Controller != p.job.UID) {
-			found = append(found, v1alpha1.OwnedObject{Kind: o.ID.Kind, Name: o.ID.Name})
+		if o.Deleting || o.ID.Kind == "Job" && o.Controller != p.job.UID {
+			continue
 		}
+		found = append(found, v1alpha1.OwnedObject{Kind: o.ID.Kind, Name: o.ID.Name})
 	}
 	slices.SortFunc(found, func(a, b v1alpha1.OwnedObject) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
 	return found

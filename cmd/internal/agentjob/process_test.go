@@ -153,7 +153,7 @@ func TestCrashes(t *testing.T) {
 // rests.
 func (b *bench) converges(ctx context.Context, net *applytest.Transport) error {
 	r := &running{net: net}
-	b.launch(b.T, r, func(o *agentjob.Operator) { //nolint:contextcheck // its stop ends it o.WatchNamespace, o.Alone = b.name, true })
+	b.launch(b.T, r, func(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true })
 	defer r.stop()
 	deadline := time.Now().Add(time.Minute)
 	sent, since := 0, time.Now()

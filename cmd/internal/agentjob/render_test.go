@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,6 +213,25 @@ func TestUnusedFieldsAreNotHashed(t *testing.T) {
 	m.objects["agentruntimes/claude"].(*v1alpha1.AgentRuntime).Spec.PersistPath = "/other"
 	after := planned(t, job, m)
 	require.Equal(t, before.want(), after.want())
+}
+
+// TestNoEgressIsNotAllEgress keeps an empty list apart from none: the first reaches
+// nothing, the second everything.
+func TestNoEgressIsNotAllEgress(t *testing.T) {
+	t.Parallel()
+	job, m := minimal()
+	job.Spec.NetworkPolicy = &v1alpha1.NetworkPolicy{Egress: []networkingv1.NetworkPolicyEgressRule{}}
+	none := planned(t, stored(t, job), m)
+	job.Spec.NetworkPolicy = &v1alpha1.NetworkPolicy{}
+	all := planned(t, stored(t, job), m)
+	types := func(p *plan) []string {
+		found, _, err := unstructured.NestedStringSlice(p.isolation().Object, "spec", "policyTypes")
+		require.NoError(t, err)
+		return found
+	}
+	require.Equal(t, []string{"Ingress", "Egress"}, types(none))
+	require.Equal(t, []string{"Ingress"}, types(all))
+	require.NotEqual(t, none.templateHash, all.templateHash)
 }
 
 func TestTheConfigHasALimit(t *testing.T) {

@@ -175,11 +175,11 @@ type Storage struct {
 // NetworkPolicy is what the pods of a job may reach. Nothing reaches them.
 type NetworkPolicy struct {
 	// Egress are rules as those of a NetworkPolicy of Kubernetes. Absent: the pods reach
-	// everything.
+	// everything. An empty list: they reach nothing.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
-	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitempty"`
+	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitzero"`
 }
 
 // Phase is a job's state in one word.

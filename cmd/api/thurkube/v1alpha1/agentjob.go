@@ -68,11 +68,13 @@ type AgentJobSpec struct {
 	// McpServerRefs name McpServers, in the order of the config.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must not have a name twice"
 	// +listType=atomic
 	McpServerRefs []Name `json:"mcpServerRefs,omitempty"`
 	// RepositoryRefs name Repositories, in the order of the config.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must not have a name twice"
 	// +listType=atomic
 	RepositoryRefs []Name `json:"repositoryRefs,omitempty"`
 

@@ -154,8 +154,8 @@ func (p *plan) isolation() *unstructured.Unstructured {
 	return child(p.job, "networking.k8s.io/v1", "NetworkPolicy", p.job.Name, object{"spec": spec})
 }
 
-// run returns the Job of a run. It is held by the finalizer until its outcome is
-// recorded.
+// run returns the Job of a run, which is started once all of base is there. It is held
+// by the finalizer until its outcome is recorded.
 func (p *plan) run(w want) *unstructured.Unstructured {
 	o := child(p.job, "batch/v1", "Job", jobName(p.job, w), object{"spec": p.jobSpec()})
 	o.SetFinalizers([]string{v1alpha1.Finalizer})
@@ -164,7 +164,6 @@ func (p *plan) run(w want) *unstructured.Unstructured {
 		annotations[v1alpha1.AnnotationRerun] = w.rerun
 	}
 	o.SetAnnotations(annotations)
-	dependOn(o, idsOf(p.base())...)
 	return o
 }
 

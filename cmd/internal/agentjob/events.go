@@ -27,7 +27,7 @@ func (r *recorder) record(ctx context.Context, job *v1alpha1.AgentJob, kind, rea
 	const most = 1024
 	event := &eventsv1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "events.k8s.io/v1", Kind: "Event"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: job.Name + ".", Namespace: job.Namespace},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: job.Name + "-", Namespace: job.Namespace},
 		EventTime:  metav1.NewMicroTime(time.Now()), ReportingController: "thurbeen.eu/thurkube", ReportingInstance: r.instance,
 		Action: "Reconcile", Reason: reason, Note: note[:min(len(note), most)], Type: kind,
 		Regarding: corev1.ObjectReference{

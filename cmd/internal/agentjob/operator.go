@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -126,31 +127,34 @@ func (w *operator) watchRuns(logger *slog.Logger) {
 	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
 	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, LabelSelector: ours}
 	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
-	w.runs.Reconcile = func(_ context.Context, key types.NamespacedName, job *batchv1.Job) (reconcile.Result, error) {
-		if job != nil {
-			w.wake(job)
-		}
-		return reconcile.Result{}, nil
-	}
+	w.runs.Reconcile = waking[*batchv1.Job](w)
 	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, LabelSelector: ours}
-	w.crons.Reconcile = func(_ context.Context, _ types.NamespacedName, cron *batchv1.CronJob) (reconcile.Result, error) {
-		if cron != nil {
-			w.wake(cron)
-		}
-		return reconcile.Result{}, nil
-	}
+	w.crons.Reconcile = waking[*batchv1.CronJob](w)
 	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, LabelSelector: ours}
 	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
-	w.pods.Reconcile = func(_ context.Context, _ types.NamespacedName, pod *corev1.Pod) (reconcile.Result, error) {
-		if pod != nil {
-			w.wake(pod)
+	w.pods.Reconcile = waking[*corev1.Pod](w)
+}
+
+// waking starts a pass for the job that an object was made for, also when the object is
+// gone.
+func waking[T interface {
+	*E
+	metav1.Object
+}, E any](w *operator) func(context.Context, types.NamespacedName, T) (reconcile.Result, error) {
+	var owners sync.Map // from the key of an object to the UID of its job
+	return func(_ context.Context, key types.NamespacedName, o T) (reconcile.Result, error) {
+		var owner any
+		if o != nil {
+			owner = types.UID(o.GetLabels()[v1alpha1.LabelOwner])
+			owners.Store(key, owner)
+		} else {
+			owner, _ = owners.LoadAndDelete(key)
+		}
+		if uid, ok := owner.(types.UID); ok {
+			w.jobs.AddUID(uid)
 		}
 		return reconcile.Result{}, nil
 	}
-}
-
-func (w *operator) wake(of metav1.Object) {
-	w.jobs.AddUID(types.UID(of.GetLabels()[v1alpha1.LabelOwner]))
 }
 
 // ownedBy is the AgentJob that an object was made for.

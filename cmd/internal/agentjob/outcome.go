@@ -23,7 +23,8 @@ const (
 func observe(job *batchv1.Job, pods []*corev1.Pod, last *v1alpha1.Run) observedJob {
 	seen := observedJob{
 		name: job.Name, uid: string(job.UID), deleting: job.DeletionTimestamp != nil, started: job.Status.StartTime,
-		run: want{job.Annotations[v1alpha1.AnnotationRunHash], job.Annotations[v1alpha1.AnnotationRerun]},
+		run:  want{job.Annotations[v1alpha1.AnnotationRunHash], job.Annotations[v1alpha1.AnnotationRerun]},
+		held: slices.Contains(job.Finalizers, v1alpha1.Finalizer),
 	}
 	if done := condition(job, batchv1.JobComplete); done != nil {
 		seen.outcome, seen.finished, seen.exitCode = v1alpha1.RunSucceeded, job.Status.CompletionTime, new(int32)
@@ -33,17 +34,19 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, last *v1alpha1.Run) observedJ
 		return seen
 	}
 	code, reason := failure(pods)
+	waited := last != nil && last.UID == seen.uid && last.Reason == reasonImagePull
 	failed := condition(job, batchv1.JobFailed)
 	if failed == nil {
-		// It runs, or waits for its image.
-		if reason == reasonImagePull {
-			seen.reason = reason
+		// It runs, or waits for its image. The deadline deletes the pod that shows it
+		// before the Job counts as failed.
+		if reason == reasonImagePull || len(pods) == 0 && waited {
+			seen.reason = reasonImagePull
 		}
 		return seen
 	}
 	seen.outcome, seen.finished, seen.exitCode, seen.reason = v1alpha1.RunFailed, &failed.LastTransitionTime, code, reason
 	switch {
-	case failed.Reason == batchv1.JobReasonDeadlineExceeded && last != nil && last.UID == seen.uid && last.Reason == reasonImagePull:
+	case failed.Reason == batchv1.JobReasonDeadlineExceeded && waited:
 		// The deadline has deleted the pod that showed it.
 		seen.exitCode, seen.reason = nil, reasonImagePull
 	case failed.Reason == batchv1.JobReasonDeadlineExceeded && reason != reasonImagePull:

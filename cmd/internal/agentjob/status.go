@@ -54,11 +54,14 @@ func (p *problem) take(err error) bool {
 
 // judge takes the results of an apply apart. The error is of what may go by itself.
 func (p *problem) judge(results []apply.Result) error {
-	var transient []error
+	var transient, blocked []error
 	for _, r := range results {
 		found := problem{}
 		switch {
-		case r.Err == nil || errors.Is(r.Err, apply.ErrBlocked):
+		case r.Err == nil:
+			continue
+		case errors.Is(r.Err, apply.ErrBlocked):
+			blocked = append(blocked, fmt.Errorf("%s: %w", r.ID, r.Err))
 			continue
 		case errors.Is(r.Err, apply.ErrNotOurs):
 			found = problem{reasonTaken, fmt.Sprintf("%s exists and is not of this job", r.ID)}
@@ -73,6 +76,9 @@ func (p *problem) judge(results []apply.Result) error {
 		if p.reason == "" {
 			*p = found
 		}
+	}
+	if p.reason == "" && len(transient) == 0 {
+		return errors.Join(blocked...)
 	}
 	return errors.Join(transient...)
 }

@@ -69,7 +69,7 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 	level, unknown := logLevel(o.logLevel)
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
 	if unknown != "" {
-		logger.Warn("log level unknown, info is used", slog.String("level", unknown))
+		logger.Warn("log level unknown, info is used", slog.String("value", unknown))
 	}
 	if o.access != "labelled" && o.access != "all" {
 		return nil, fmt.Errorf("--cluster-access-namespaces: is %q, must be labelled or all", o.access)

@@ -5,11 +5,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 	_ "time/tzdata" // an image may have no zones
@@ -71,6 +74,12 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 	if unknown != "" {
 		logger.Warn("log level unknown, info is used", slog.String("value", unknown))
 	}
+	if _, port, err := net.SplitHostPort(o.health); err != nil || !isPort(port) {
+		return nil, fmt.Errorf("--health-addr: is %q, must be host:port", o.health)
+	}
+	if o.namespace == "" && !o.alone {
+		return nil, errors.New("--namespace: is empty, must be set, or --no-leader-election be set")
+	}
 	if o.access != "labelled" && o.access != "all" {
 		return nil, fmt.Errorf("--cluster-access-namespaces: is %q, must be labelled or all", o.access)
 	}
@@ -86,6 +95,11 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 		Kubernetes: config, Namespace: o.namespace, Alone: o.alone, Address: o.health, AccessEverywhere: o.access == "all",
 		KeepFinished: o.keep, Instance: cmp.Or(os.Getenv("POD_NAME"), host, "thurkube"), Logger: logger,
 	}, nil
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 func manifestsCommand() *cobra.Command {

@@ -67,7 +67,10 @@ func TestTheCommandLine(t *testing.T) {
 		"--keep-finished: is -1h0m0s, must be more than 0s":               {"--kubeconfig", config, "--keep-finished", "-1h"},
 		`--cluster-access-namespaces: is "some", must be labelled or all`: {"--kubeconfig", config, "--cluster-access-namespaces", "some"},
 		`invalid argument "maybe" for "--no-leader-election"`:             {"--no-leader-election=maybe"},
-		"/no/such/file":       {"--kubeconfig", "/no/such/file"},
+		"/no/such/file": {"--kubeconfig", "/no/such/file"},
+		`--health-addr: is "nowhere", must be host:port`:                     {"--kubeconfig", config, "--health-addr", "nowhere"},
+		`--health-addr: is "127.0.0.1:99999", must be host:port`:             {"--kubeconfig", config, "--health-addr", "127.0.0.1:99999"},
+		`--namespace: is empty, must be set, or --no-leader-election be set`: {"--kubeconfig", config, "--namespace", ""},
 		`unknown flag: --crd`: {"manifests", "--crd"},
 	} {
 		code, stdout, stderr := run(t, args...)

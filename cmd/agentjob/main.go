@@ -45,7 +45,11 @@ func command() *cobra.Command {
 		Use: "agentjob", Short: "Make each AgentJob one run of an agent, or a recurring one", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.crd {
-				_, err := c.OutOrStdout().Write(crds.YAML())
+				text, err := crds.YAML()
+				if err != nil {
+					return err
+				}
+				_, err = c.OutOrStdout().Write(text)
 				return err
 			}
 			w, err := o.operator(c.OutOrStdout())

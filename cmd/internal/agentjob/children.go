@@ -224,7 +224,7 @@ func toObject(of any) object {
 	}
 	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
 	if err != nil {
-		panic(fmt.Sprintf("%T: %v", of, err)) // types of Kubernetes are JSON
+		panic(fmt.Sprintf("%T: %v", of, err)) //nolint:forbidigo // types of Kubernetes are JSON
 	}
 	return o
 }

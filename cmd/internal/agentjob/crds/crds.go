@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
-	"path"
-	"slices"
 )
 
 //go:embed *.yaml
@@ -15,19 +13,18 @@ var files embed.FS
 
 // YAML returns all definitions as one stream of documents, sorted by name. The caller
 // owns it.
-func YAML() []byte {
-	names, err := fs.Glob(files, "*.yaml")
+func YAML() ([]byte, error) {
+	names, err := fs.Glob(files, "*.yaml") // in the order of their names
 	if err != nil {
-		panic(err) // the pattern is right
+		return nil, err
 	}
-	slices.Sort(names)
 	var all bytes.Buffer
 	for _, name := range names {
-		text, err := files.ReadFile(path.Clean(name))
+		text, err := files.ReadFile(name)
 		if err != nil {
-			panic(err) // it is embedded
+			return nil, err
 		}
 		all.Write(text)
 	}
-	return all.Bytes()
+	return all.Bytes(), nil
 }

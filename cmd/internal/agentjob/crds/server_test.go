@@ -16,8 +16,10 @@ import (
 func TestTheServerTakesTheDefinitions(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
-	require.NoError(t, cluster.Apply(t.Context(), string(crds.YAML())))
-	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	definitions, err := crds.YAML()
+	require.NoError(t, err)
+	require.NoError(t, cluster.Apply(t.Context(), string(definitions)))
+	_, err = cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	require.NoError(t, err)
 	job := func(name, more string) string {
 		return object("AgentJob", name, "{runtimeRef: r, authRef: a, roleRef: o, prompt: work"+more+"}")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 )
@@ -200,20 +202,33 @@ func TestASecretIsLookedUpOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"login": 1, "github": 1, "headers": 1, "keys": 1, "settings": 1}, asked)
 }
 
-// TestEveryReferenceIsWatched compares what resolve reads with what is watched for the
-// job itself.
+// TestEveryReferenceIsWatched compares what resolve reads with what is watched: the
+// references of the job, and the Secrets that these name.
 func TestEveryReferenceIsWatched(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
+	_, err := resolve(job, m)
+	require.NoError(t, err)
+	read := map[string]bool{"namespaces/team": true}
+	for at := range maps.Keys(m.objects) {
+		read[at] = true
+	}
+	for _, name := range m.reads {
+		read["secrets/"+name] = true
+	}
 	watched := map[string]bool{}
 	for _, at := range referencesOf(job) {
-		watched[at.Resource.Resource+"/"+at.Name] = true
+		key := at.Resource.Resource + "/" + at.Name
+		watched[key] = true
+		if m.objects[key] == nil {
+			continue
+		}
+		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.objects[key])
+		require.NoError(t, err)
+		for _, secret := range secretsOf(at, &unstructured.Unstructured{Object: o}) {
+			require.Equal(t, "team", secret.Namespace)
+			watched["secrets/"+secret.Name] = true
+		}
 	}
-	for at := range maps.Keys(m.objects) {
-		require.True(t, watched[at], at)
-	}
-	for _, at := range []string{"namespaces/team", "secrets/keys", "secrets/settings"} {
-		require.True(t, watched[at], at)
-	}
-	require.Len(t, watched, len(m.objects)+3)
+	require.Equal(t, read, watched)
 }

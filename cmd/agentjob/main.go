@@ -5,11 +5,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 	_ "time/tzdata" // an image may have no zones
@@ -42,7 +45,11 @@ func command() *cobra.Command {
 		Use: "agentjob", Short: "Make each AgentJob one run of an agent, or a recurring one", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.crd {
-				_, err := c.OutOrStdout().Write(crds.YAML())
+				text, err := crds.YAML()
+				if err != nil {
+					return err
+				}
+				_, err = c.OutOrStdout().Write(text)
 				return err
 			}
 			w, err := o.operator(c.OutOrStdout())
@@ -70,7 +77,13 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 	level, unknown := logLevel(o.logLevel)
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
 	if unknown != "" {
-		logger.Warn("log level unknown, info is used", slog.String("level", unknown))
+		logger.Warn("log level unknown, info is used", slog.String("value", unknown))
+	}
+	if _, port, err := net.SplitHostPort(o.health); err != nil || !isPort(port) {
+		return nil, fmt.Errorf("--health-addr: is %q, must be host:port", o.health)
+	}
+	if o.namespace == "" && !o.alone {
+		return nil, errors.New("--namespace: is empty, must be set, or --no-leader-election be set")
 	}
 	if o.access != "labelled" && o.access != "all" {
 		return nil, fmt.Errorf("--cluster-access-namespaces: is %q, must be labelled or all", o.access)
@@ -87,6 +100,11 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 		Kubernetes: config, Namespace: o.namespace, WatchNamespace: o.watch, Alone: o.alone, Address: o.health, AccessEverywhere: o.access == "all",
 		KeepFinished: o.keep, Instance: cmp.Or(os.Getenv("POD_NAME"), host, "thurkube"), Logger: logger,
 	}, nil
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 func manifestsCommand() *cobra.Command {

@@ -132,7 +132,7 @@ type template struct {
 }
 
 type networkPolicy struct {
-	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitempty"`
+	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitzero"` // an empty list is not none
 }
 
 // templateHash returns 16 hexadecimal digits.

@@ -38,7 +38,8 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.Deployment(installation.Workload{
 		Image: m.Image, Port: 8080, PortName: "http", MemoryLimit: "256Mi",
 		Env: []installation.Variable{
-			{Name: "POD_NAME", Field: "metadata.name"}, {Name: "POD_NAMESPACE", Field: "metadata.namespace"},
+			{Name: "POD_NAME", Field: "metadata.name"},
+			{Name: "POD_NAMESPACE", Field: "metadata.namespace"},
 			{Name: "THURKUBE_HEALTH_ADDR", Value: "0.0.0.0:8080"},
 		},
 	}))
@@ -46,7 +47,8 @@ func (m Manifests) YAML() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSuffix(string(crds.YAML()), "\n") + "\n" + text, nil
+	definitions, err := crds.YAML()
+	return strings.TrimSuffix(string(definitions), "\n") + "\n" + text, err
 }
 
 // rules are what the operator does. It may neither escalate nor bind: it grants what it

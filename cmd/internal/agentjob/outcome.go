@@ -34,27 +34,38 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, last *v1alpha1.Run) observedJ
 		return seen
 	}
 	code, reason := failure(pods)
-	waited := last != nil && last.UID == seen.uid && last.Reason == reasonImagePull
 	failed := condition(job, batchv1.JobFailed)
+	if reason != reasonImagePull && last != nil && last.UID == seen.uid && last.Reason == reasonImagePull && overdue(job, pods, reason) {
+		// The deadline ends or deletes the pod that showed it, before the Job counts as
+		// failed.
+		code, reason = nil, reasonImagePull
+	}
 	if failed == nil {
-		// It runs, or waits for its image. The deadline deletes the pod that shows it
-		// before the Job counts as failed.
-		if reason == reasonImagePull || len(pods) == 0 && waited {
-			seen.reason = reasonImagePull
+		// It runs, or waits for its image.
+		if reason == reasonImagePull {
+			seen.reason = reason
 		}
 		return seen
 	}
 	seen.outcome, seen.finished, seen.exitCode, seen.reason = v1alpha1.RunFailed, &failed.LastTransitionTime, code, reason
 	switch {
-	case failed.Reason == batchv1.JobReasonDeadlineExceeded && waited:
-		// The deadline has deleted the pod that showed it.
-		seen.exitCode, seen.reason = nil, reasonImagePull
 	case failed.Reason == batchv1.JobReasonDeadlineExceeded && reason != reasonImagePull:
 		seen.exitCode, seen.reason = nil, reasonDeadline
 	case reason == "":
 		seen.reason = reasonError
 	}
 	return seen
+}
+
+// overdue reports whether a deadline ends a Job, or has done so, or its pod is gone
+// before that shows.
+func overdue(job *batchv1.Job, pods []*corev1.Pod, reason string) bool {
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobFailureTarget} {
+		if ends := condition(job, kind); ends != nil {
+			return reason == reasonDeadline || ends.Reason == batchv1.JobReasonDeadlineExceeded
+		}
+	}
+	return len(pods) == 0
 }
 
 func condition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
@@ -73,16 +84,20 @@ func failure(pods []*corev1.Pod) (code *int32, reason string) {
 	}
 	pod := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for _, status := range pod.Status.ContainerStatuses {
+		// Others may have put containers of their own beside the agent.
 		switch ended, waits := status.State.Terminated, status.State.Waiting; {
-		case ended != nil && ended.Reason == reasonOOM:
+		case ended != nil && ended.Reason == reasonOOM && status.Name == container:
 			return &ended.ExitCode, reasonOOM
-		case ended != nil && ended.ExitCode != 0:
-			code, reason = &ended.ExitCode, reasonError
-		case waits != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}, waits.Reason):
+		case ended != nil && status.Name == container:
+			code = &ended.ExitCode
+			if *code != 0 {
+				reason = reasonError
+			}
+		case waits != nil && reason == "" && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}, waits.Reason):
 			reason = reasonImagePull
 		}
 	}
-	if pod.Status.Reason == "DeadlineExceeded" {
+	if pod.Status.Reason == "DeadlineExceeded" && reason != reasonImagePull {
 		return nil, reasonDeadline
 	}
 	disrupted := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

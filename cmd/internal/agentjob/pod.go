@@ -8,6 +8,8 @@ import (
 
 // Where the pod of a run has things.
 const (
+	// container is the name of the agent's container.
+	container   = "agent"
 	home        = "/home/agent"
 	tokensPath  = "/var/run/thurkube/repos"
 	headersPath = "/var/run/thurkube/mcp"
@@ -21,25 +23,25 @@ const (
 // podTemplate is that of Jobs and CronJobs.
 func (p *plan) podTemplate() object {
 	volumes, mounts := p.volumes()
-	container := object{
-		"name": "agent", "image": p.runtime.Spec.Image, "env": p.variables(), "volumeMounts": mounts,
+	agent := object{
+		"name": container, "image": p.runtime.Spec.Image, "env": p.variables(), "volumeMounts": mounts,
 		"securityContext": object{
 			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
 			"capabilities": object{"drop": []any{"ALL"}},
 		},
 	}
 	if command := p.runtime.Spec.Command; len(command) > 0 {
-		container["command"] = list(command)
+		agent["command"] = list(command)
 	}
 	if from := p.job.Spec.EnvFrom; len(from) > 0 {
 		sources := make([]any, len(from))
 		for i := range from {
 			sources[i] = toObject(&from[i])
 		}
-		container["envFrom"] = sources
+		agent["envFrom"] = sources
 	}
 	if resources := toObject(&p.job.Spec.Resources); len(resources) > 0 {
-		container["resources"] = resources
+		agent["resources"] = resources
 	}
 	return object{
 		"metadata": object{"labels": labels(p.job), "annotations": object{
@@ -53,7 +55,7 @@ func (p *plan) podTemplate() object {
 				"runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
 				"seccompProfile": object{"type": "RuntimeDefault"},
 			},
-			"containers": []any{container}, "volumes": volumes,
+			"containers": []any{agent}, "volumes": volumes,
 		},
 	}
 }

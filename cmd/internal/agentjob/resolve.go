@@ -133,7 +133,8 @@ type source interface {
 	// lookup reads an object into what a pointer points to. It returns kube.ErrAbsent
 	// for one that does not exist.
 	lookup(at kube.Reference, into any) error
-	// keys returns the keys of a Secret. It returns kube.ErrAbsent as lookup does.
+	// keys returns the keys of a Secret, nil only with an error. It returns
+	// kube.ErrAbsent as lookup does.
 	keys(namespace, name string) (map[string]bool, error)
 }
 
@@ -175,15 +176,19 @@ func resolve(job *v1alpha1.AgentJob, from source) (*resolved, error) {
 		read("Repository", repositoriesPlural, name, repository)
 		r.repositories = append(r.repositories, repository)
 	}
-	seen := map[v1alpha1.SecretKey]bool{}
+	secrets, seen := map[v1alpha1.Name]map[string]bool{}, map[v1alpha1.SecretKey]bool{}
 	for _, key := range r.secrets() {
 		if key.Name == "" || seen[key] {
 			continue // of a reference that is broken itself
 		}
 		seen[key] = true
-		keys, err := from.keys(job.Namespace, string(key.Name))
 		what := fmt.Sprintf("Secret %q", key.Name)
-		if note(what, err); err == nil && key.Key != "" && !keys[key.Key] {
+		if _, read := secrets[key.Name]; !read {
+			keys, err := from.keys(job.Namespace, string(key.Name))
+			note(what, err)
+			secrets[key.Name] = keys
+		}
+		if keys := secrets[key.Name]; keys != nil && key.Key != "" && !keys[key.Key] {
 			broken.broken = append(broken.broken, fmt.Sprintf("%s, key %q: KeyMissing", what, key.Key))
 		}
 	}

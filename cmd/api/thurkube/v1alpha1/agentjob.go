@@ -68,11 +68,13 @@ type AgentJobSpec struct {
 	// McpServerRefs name McpServers, in the order of the config.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must not have a name twice"
 	// +listType=atomic
 	McpServerRefs []Name `json:"mcpServerRefs,omitempty"`
 	// RepositoryRefs name Repositories, in the order of the config.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must not have a name twice"
 	// +listType=atomic
 	RepositoryRefs []Name `json:"repositoryRefs,omitempty"`
 
@@ -175,11 +177,11 @@ type Storage struct {
 // NetworkPolicy is what the pods of a job may reach. Nothing reaches them.
 type NetworkPolicy struct {
 	// Egress are rules as those of a NetworkPolicy of Kubernetes. Absent: the pods reach
-	// everything.
+	// everything. An empty list: they reach nothing.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
-	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitempty"`
+	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitzero"`
 }
 
 // Phase is a job's state in one word.

@@ -17,7 +17,7 @@ type AgentRuntime struct {
 // AgentRuntimeSpec is the image and its conventions.
 //
 // +kubebuilder:validation:XValidation:rule="self.configPath != self.persistPath && !self.configPath.startsWith(self.persistPath + '/') && !self.persistPath.startsWith(self.configPath + '/')",message="configPath and persistPath must be two paths, neither within the other"
-// +kubebuilder:validation:XValidation:rule="[self.configPath, self.persistPath].all(p, p != '/tmp' && p != '/home/agent')",message="/tmp and /home/agent are volumes of every run; configPath and persistPath must be others"
+// +kubebuilder:validation:XValidation:rule="[self.configPath, self.persistPath].all(p, ['/tmp', '/home/agent', '/var/run/thurkube'].all(q, p != q && !q.startsWith(p + '/')) && !p.startsWith('/var/run/thurkube/'))",message="/tmp, /home/agent and /var/run/thurkube are volumes of every run; configPath and persistPath must be others, and hold none of them"
 type AgentRuntimeSpec struct {
 	// Image of the container.
 	// +kubebuilder:validation:MinLength=1

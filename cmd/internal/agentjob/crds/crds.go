@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
-	"slices"
 )
 
 //go:embed *.yaml
@@ -14,13 +13,18 @@ var files embed.FS
 
 // YAML returns all definitions as one stream of documents, sorted by name. The caller
 // owns it.
-func YAML() []byte {
+func YAML() ([]byte, error) {
+	names, err := fs.Glob(files, "*.yaml") // in the order of their names
+	if err != nil {
+		return nil, err
+	}
 	var all bytes.Buffer
-	names, _ := fs.Glob(files, "*.yaml") // the pattern is right
-	slices.Sort(names)
 	for _, name := range names {
-		text, _ := files.ReadFile(name) // it is embedded
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
 		all.Write(text)
 	}
-	return all.Bytes()
+	return all.Bytes(), nil
 }

@@ -16,8 +16,10 @@ import (
 func TestTheServerTakesTheDefinitions(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
-	require.NoError(t, cluster.Apply(t.Context(), string(crds.YAML())))
-	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	definitions, err := crds.YAML()
+	require.NoError(t, err)
+	require.NoError(t, cluster.Apply(t.Context(), string(definitions)))
+	_, err = cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	require.NoError(t, err)
 	job := func(name, more string) string {
 		return object("AgentJob", name, "{runtimeRef: r, authRef: a, roleRef: o, prompt: work"+more+"}")
@@ -44,6 +46,8 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, strings.ToLower(kind)+".thurkube.thurbeen.eu/right\n", out)
 		}
+		require.NoError(t, cluster.Apply(t.Context(), object("AgentRuntime", "within", "{image: agent, authEnvVar: TOKEN, configPath: /home/agent/.config, persistPath: /tmp/data}")))
+		require.NoError(t, cluster.Apply(t.Context(), job("lists", ", mcpServerRefs: [a, b], repositoryRefs: [a, b], networkPolicy: {egress: []}")))
 		out, err := cluster.Kubectl(t.Context(), "get", "aj", "right", "-o", "jsonpath={.spec}")
 		require.NoError(t, err)
 		require.JSONEq(t, `{"runtimeRef":"r","authRef":"a","roleRef":"o","prompt":"work","timezone":"Etc/UTC","suspend":false,"onChange":"Replace",
@@ -80,6 +84,11 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		"a path in another":      {"AgentRuntime", "r", "{image: agent, authEnvVar: TOKEN, configPath: /data/a, persistPath: /data}", "two paths"},
 		"a path that goes up":    {"AgentRuntime", "r", "{image: agent, authEnvVar: TOKEN, configPath: /etc/../a, persistPath: /data}", "must not have . or .."},
 		"the token as HOME":      {"AgentRuntime", "r", "{image: agent, authEnvVar: HOME, configPath: /etc/a, persistPath: /data}", "must not be HOME"},
+		"the path of tokens":     {"AgentRuntime", "r", "{image: agent, authEnvVar: TOKEN, configPath: /etc/a, persistPath: /var/run/thurkube}", "are volumes of every run"},
+		"a path of one token":    {"AgentRuntime", "r", "{image: agent, authEnvVar: TOKEN, configPath: /var/run/thurkube/repos/x, persistPath: /data}", "are volumes of every run"},
+		"a path around the home": {"AgentRuntime", "r", "{image: agent, authEnvVar: TOKEN, configPath: /home, persistPath: /data}", "are volumes of every run"},
+		"a server twice":         {"AgentJob", "j", "{runtimeRef: r, authRef: a, roleRef: o, prompt: work, mcpServerRefs: [a, b, a]}", "spec.mcpServerRefs: Invalid value"},
+		"a repository twice":     {"AgentJob", "j", "{runtimeRef: r, authRef: a, roleRef: o, prompt: work, repositoryRefs: [m, m]}", "must not have a name twice"},
 		"no owner":               {"AgentSkill", "s", "{repo: skill, name: s}", "spec.repo"},
 		"a url as owner":         {"Repository", "r", "{owner: 'https://github.com', name: x}", "spec.owner"},
 		"a path as name":         {"Repository", "r", "{owner: o, name: ..}", "must be the name of a repository"},

@@ -115,6 +115,32 @@ func (c *cell) rests(b *bench) {
 	})
 }
 
+// TestOutage is D24 and C16: what fails and may go by itself is in the status, is tried
+// again, and starts no second run.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	b := c.bench(t, "outage")
+	var away atomic.Bool
+	away.Store(true)
+	r := c.start(t, func(r applytest.Request) applytest.Fault {
+		if away.Load() && r.Writes() && (r.Resource == "configmaps" || r.Resource == "jobs") {
+			return applytest.Fault{Status: http.StatusInternalServerError}
+		}
+		return applytest.Fault{}
+	})
+	b.job("job", "")
+	b.eventually("it is in the status", func() bool {
+		return b.condition("job", "Ready", "reason") == "ApplyFailed" && b.condition("job", "Ready", "status") == "False" && b.status("job", "phase") == "Pending"
+	})
+	require.Equal(t, http.StatusOK, ready(t, r, "/healthz"))
+	require.Empty(t, b.created("job"))
+	away.Store(false)
+	b.phase("job", "Succeeded") // after the delay of half a minute
+	require.Equal(t, "True", b.condition("job", "Ready", "status"))
+	require.Len(t, b.created("job"), 1)
+}
+
 // TestUnreachable is D25: the process lives, and is not ready, until the API server is
 // there.
 func TestUnreachable(t *testing.T) {

@@ -32,6 +32,7 @@ type pass struct {
 	runs     []*batchv1.Job   // of the job itself and of its CronJob
 	decision decision
 	problem  problem
+	failed   error // what may go by itself
 	again    time.Duration
 }
 
@@ -48,7 +49,12 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job 
 	if err := p.observe(key); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := errors.Join(p.converge(ctx), p.report(ctx)); err != nil {
+	err = p.converge(ctx)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, err // a pass that was cut short has not seen all
+	}
+	p.failed = err
+	if err := errors.Join(err, p.report(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: p.requeue()}, nil

@@ -91,7 +91,7 @@ func (w *patientWriter) WriteHeader(status int) {
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	// It has nothing that cannot be marshalled.
+	// A map of texts can always be marshalled.
 	_ = adminapi.WriteJSON(w.ResponseWriter, status, map[string]string{"code": connect.CodeUnimplemented.String(), "message": message})
 }
 

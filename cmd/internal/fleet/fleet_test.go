@@ -57,7 +57,7 @@ func scenarios() []scenario {
 		{"change during list", "", changeDuringList},
 		{"reversed commits", "", reversedCommits},
 		{"below floor", "", belowFloor},
-		{"strays", "", strays},
+		{"orphans", "", orphans},
 		{"kinds", "", kinds},
 		{"refused object", "", refusedObject},
 		{"two agents", "", twoAgents},

@@ -161,9 +161,9 @@ func belowFloor(b *bench, _ database) {
 	}
 }
 
-// strays is D9: of two ReplicaSets that the control plane does not have, the one with
+// orphans is D9: of two ReplicaSets that the control plane does not have, the one with
 // the agent's labels goes with the second list, the other stays.
-func strays(b *bench, _ database) {
+func orphans(b *bench, _ database) {
 	t := b.t
 	w := b.worker()
 	b.want("1", "web")
@@ -171,16 +171,16 @@ func strays(b *bench, _ database) {
 	b.running("1", "web")
 	w.stop()
 	ours := maps.Clone(b.replicaSet("web").Labels)
-	ours["unkey.com/deployment.id"] = "d_stray"
-	require.NoError(t, b.create("stray", ours, metav1.CreateOptions{FieldManager: "krane"}))
+	ours["unkey.com/deployment.id"] = "d_orphan"
+	require.NoError(t, b.create("orphan", ours, metav1.CreateOptions{FieldManager: "krane"}))
 	require.NoError(t, b.create("foreign", map[string]string{"app": "foreign"}, metav1.CreateOptions{}))
 	w.start()
 	w.synced(1, func() {})
 	w.quiet()
-	require.NotNil(t, b.replicaSet("stray"), "one list is no proof")
+	require.NotNil(t, b.replicaSet("orphan"), "one list is no proof")
 	w.agent.Periods.Relist = often
 	w.start()
-	eventually(t, "it goes after two lists", func() bool { return b.replicaSet("stray") == nil })
+	eventually(t, "it goes after two lists", func() bool { return b.replicaSet("orphan") == nil })
 	w.quiet()
 	require.NotNil(t, b.replicaSet("foreign"))
 	require.True(t, b.runs("1", "web"))
@@ -290,7 +290,7 @@ func (b *bench) refuses(name string) (allow func()) {
 
 // create creates a ReplicaSet without pods.
 func (b *bench) create(name string, labels map[string]string, options metav1.CreateOptions) error {
-	selector := map[string]string{"stray": name}
+	selector := map[string]string{"orphan": name}
 	_, err := b.kube.AppsV1().ReplicaSets(b.name).Create(b.t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.ReplicaSetSpec{

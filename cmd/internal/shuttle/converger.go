@@ -48,7 +48,7 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 			c.log(ctx, again.Results)
 			report, err = again, finishErr
 		}
-		// One deletion that fails says nothing of the others.
+		// The other deletions were tried, whatever one of them has come to.
 		c.pruned = nil
 		if failed := failures(c.last.Results); pruneErr == nil || failed > 0 && !errors.Is(pruneErr, apply.ErrNotSynced) {
 			c.pruned = current

@@ -33,8 +33,8 @@ type contact struct {
 	address string
 	metrics *metrics
 	logger  *slog.Logger
-	// refusedToken is called when a stream is refused its token for the first time
-	// since a message of it. It is not called again while the token stays refused.
+	// refusedToken is called when a stream is refused its token and was not the time
+	// before. It is not called again while the token stays refused.
 	refusedToken func()
 
 	mu sync.Mutex
@@ -103,11 +103,11 @@ func (c *contact) failed(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, refused := time.Now(), refusedFor(err)
-	before, again := c.failing[what]
+	before := c.failing[what]
 	if refused == "" {
 		refused = before.refused // until it is answered otherwise
 	}
-	if !again && errors.Is(err, statesync.ErrUnauthenticated) {
+	if errors.Is(err, statesync.ErrUnauthenticated) && !errors.Is(before.err, statesync.ErrUnauthenticated) {
 		c.refusedToken()
 	}
 	c.failing[what] = failure{now, err, refused}

@@ -2,16 +2,27 @@ package agent_test
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/controltest"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
+
+func TestATokenThatIsRefusedAfterAnOutageHasAHeartbeatSent(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 1, agent.RefusedTokens(statesync.ErrUnauthenticated, statesync.ErrUnauthenticated))
+	require.Equal(t, 1, agent.RefusedTokens(io.ErrUnexpectedEOF, statesync.ErrUnauthenticated, statesync.ErrUnauthenticated))
+	require.Zero(t, agent.RefusedTokens(io.ErrUnexpectedEOF))
+}
 
 // lines is a log that may be read while it is written.
 type lines struct {

@@ -218,7 +218,6 @@ func TestAServerWithoutMarkersIsFollowedAndNeverComplete(t *testing.T) {
 	server.Want(t, sentinel("a"), gone("b"))
 	s := source(t, server, "")
 	s.Patience = 10 * time.Millisecond
-	s.Silence = 50 * time.Millisecond
 	f := follow(t, s)
 	eventually(t, "the list arrives", func() bool { return f.has("ws/a", 1) && f.has("ws/b", 2) })
 	server.Want(t, sentinel("c"))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,10 @@ func TestADatabaseIsOpenedAgainWithWhatItHad(t *testing.T) {
 func TestTheDatabaseUsesAWriteAheadLogAndItsOwnMark(t *testing.T) {
 	path := filled(t)
 	file := raw(t, path)
-	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": "5", "PRAGMA application_id": "1414681936"} {
+	migrations, err := filepath.Glob("../../db/migrations/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, migrations)
+	for query, want := range map[string]string{"PRAGMA journal_mode": "wal", "PRAGMA user_version": strconv.Itoa(len(migrations)), "PRAGMA application_id": "1414681936"} {
 		var got string
 		require.NoError(t, file.QueryRowContext(t.Context(), query).Scan(&got))
 		require.Equal(t, want, got, query)

@@ -21,8 +21,8 @@ func (w *world) reportOn(generation int64, complete bool, services ...string) {
 	require.Equal(w.t, 204, got.status, got.body)
 }
 
-// said is the status of service X in a report.
-func said(phase, class string) string {
+// status is the entry of service X in a report.
+func status(phase, class string) string {
 	return fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":%q,"error_class":%q}`, projectX, serviceX, phase, class)
 }
 
@@ -34,14 +34,14 @@ func (w *world) standings() any {
 func TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo(t *testing.T) {
 	w := newWorld(t)
 	w.seed()
-	w.report(true, said("Healthy", ""))
+	w.report(true, status("Healthy", ""))
 	require.Equal(t, map[string]any{"Healthy": 1.0}, w.standings())
 	deleted := w.must("DELETE", servicePath, "")
 	w.pull(clusterA)
 	require.Equal(t, map[string]any{"Pending": 1.0}, w.standings(), "it was fetched, which proves nothing")
-	w.reportOn(deleted-1, true, said("Healthy", ""))
+	w.reportOn(deleted-1, true, status("Healthy", ""))
 	require.Equal(t, map[string]any{"Pending": 1.0}, w.standings(), "a late report is about what was before")
-	w.report(true, said("Applying", "Deleting"))
+	w.report(true, status("Applying", "Deleting"))
 	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "objects are left")
 	w.reportOn(deleted-1, true)
 	require.Equal(t, map[string]any{"Applying": 1.0}, w.standings(), "a late report takes back nothing")
@@ -66,12 +66,12 @@ func TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo(t *testing.T) {
 func TestAHeldDeletionIsNotDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.seed()
-	w.report(true, said("Healthy", ""))
+	w.report(true, status("Healthy", ""))
 	w.must("DELETE", servicePath, "")
-	w.report(true, said("Failed", "DeletionHeld"))
+	w.report(true, status("Failed", "DeletionHeld"))
 	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
 	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", "")
-	w.report(true, said("Failed", "DeletionHeld"))
+	w.report(true, status("Failed", "DeletionHeld"))
 	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
 	w.report(true)
 	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
@@ -87,10 +87,10 @@ func TestOneServiceWithoutAProofHidesNoOther(t *testing.T) {
 	w.must("PUT", projectsPath+projectX+"/services/"+other+"/production", serviceBody)
 	unproven := fmt.Sprintf(`{"project_id":%q,"environment":"production","service_id":%q,"phase":"Failed","error_class":"DeletionHeld"}`, projectX, other)
 	w.must("DELETE", projectsPath+projectX+"/services/"+other+"/production", "")
-	w.report(true, said("Healthy", ""), unproven)
+	w.report(true, status("Healthy", ""), unproven)
 	require.Equal(t, map[string]any{"Healthy": 1.0, "Failed": 1.0}, w.standings())
 	w.must("DELETE", servicePath, "")
-	w.report(true, said("Applying", "Deleting"), unproven)
+	w.report(true, status("Applying", "Deleting"), unproven)
 	require.Equal(t, map[string]any{"Applying": 1.0, "Failed": 1.0}, w.standings())
 	w.report(true, unproven)
 	require.Equal(t, map[string]any{"Deleted": 1.0, "Failed": 1.0}, w.standings())

@@ -76,7 +76,7 @@ func TestATombstoneEndsWhenItIsOldAndProvenGone(t *testing.T) {
 	age(7)
 	w.report(false)
 	kept("the report is not complete")
-	w.report(true, said("Failed", "DeletionHeld"))
+	w.report(true, status("Failed", "DeletionHeld"))
 	kept("it is not gone")
 	before := w.pull(clusterA).Generation
 	w.report(true)
@@ -133,7 +133,7 @@ func TestATombstoneOfAProjectEndsByTheSameRule(t *testing.T) {
 	left(0, 1, "the report is about a state before the deletion")
 	w.report(false)
 	left(0, 1, "the report is not complete")
-	w.report(true, said("Failed", "DeletionHeld"))
+	w.report(true, status("Failed", "DeletionHeld"))
 	left(0, 1, "a service of it has objects left")
 	w.reportLeft(projectX)
 	left(0, 1, "its Namespace is there")

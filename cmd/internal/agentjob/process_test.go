@@ -179,6 +179,7 @@ func TestCrashes(t *testing.T) {
 // rests.
 func (b *bench) converges(ctx context.Context, net *applytest.Transport) error {
 	r := &running{net: net}
+	//nolint:contextcheck // it ends with the call
 	b.launch(b.T, r, func(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true })
 	defer r.stop()
 	deadline := time.Now().Add(time.Minute)

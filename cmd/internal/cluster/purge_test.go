@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,10 @@ func (w *world) deployments(states ...string) {
 		value := fmt.Sprintf(`{"state":%q,"apply":{"k8s_name":"m"}}`, states[(n+1)%len(states)])
 		changes = append(changes, statesync.Change{Scope: "eu-1", Key: statesync.Key{Collection: "deployments", ID: fmt.Sprint("m_", n+1)}, Value: json.RawMessage(value)})
 	}
-	require.NoError(w.t, w.database.Log.Commit(w.t.Context(), changes...))
+	// One commit has a time limit.
+	for some := range slices.Chunk(changes, 500) {
+		require.NoError(w.t, w.database.Log.Commit(w.t.Context(), some...))
+	}
 	require.Equal(w.t, many, len(w.items()))
 }
 

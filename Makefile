@@ -98,8 +98,9 @@ test-fleet: kube ## Run the agent of regions against the control plane, with fau
 demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
 
-test-long: kube ## What takes longer than "make test" may: every boundary of the crash matrix of the agent-run operator
+test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/agentjob
+	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...

@@ -23,11 +23,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// many is the number of rows of a test at scale.
-const many = 10_000
-
 // numbers is a table n with the numbers from 1 to many.
-const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000) `
+var numbers = fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `, many)
 
 // ago is that many days and a minute ago.
 func ago(days int) int64 {

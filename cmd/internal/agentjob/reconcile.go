@@ -31,6 +31,7 @@ type pass struct {
 	cron     *batchv1.CronJob // as it is, nil: none
 	runs     []*batchv1.Job   // of the job itself and of its CronJob
 	decision decision
+	based    bool // all that a run needs is there
 	problem  problem
 	failed   error // what may go by itself
 	again    time.Duration
@@ -93,10 +94,9 @@ func (p *pass) converge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.children(ctx); err != nil {
-		return errors.Join(err, p.run(ctx))
-	}
-	return p.run(ctx)
+	err = p.children(ctx)
+	p.based = err == nil && p.problem.reason == ""
+	return errors.Join(err, p.run(ctx))
 }
 
 // hold lets the CronJob start no more runs while something is missing.
@@ -137,7 +137,10 @@ func (p *pass) children(ctx context.Context) error {
 	}
 	transient := p.problem.judge(report.Results)
 	_, pruneErr := p.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, Keep: p.keeps, Limit: apply.Limit{Off: true}})
-	if transient == nil && p.problem.reason == "" && p.job.Spec.Persist {
+	if p.problem.reason != "" {
+		return errors.Join(transient, pruneErr, p.hold(ctx))
+	}
+	if transient == nil && p.job.Spec.Persist {
 		if err := p.claims.grow(ctx, p.job); !p.problem.take(err) {
 			transient = err
 		}
@@ -184,7 +187,7 @@ func underWay(run *batchv1.Job) bool {
 // run decides about the run, records first, and then does it.
 func (p *pass) run(ctx context.Context) error {
 	f := facts{
-		ready: p.plan != nil && p.problem.reason == "", scheduled: p.job.Spec.Schedule != "", suspended: p.job.Spec.Suspend,
+		ready: p.based, scheduled: p.job.Spec.Schedule != "", suspended: p.job.Spec.Suspend,
 		onChange: p.job.Spec.OnChange, last: p.job.Status.LastRun, now: p.now(), keep: p.limits.keep,
 	}
 	if p.plan != nil {

@@ -97,7 +97,7 @@ func TestAgentJobsShowWhatTheyPromise(t *testing.T) {
 	out, err = exec.CommandContext(t.Context(), program, "agentjobs").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
-		"figure agentjob_runs_per_hash_max 1 runs", "figure agentjob_requests_at_rest 0 requests", "figure demo_agentjob_cluster_objects_left 0 objects",
+		"figure agentjob_runs_per_hash_max 1 runs", "figure agentjob_requests_at_rest 0 requests", "figure agentjob_cluster_objects_left 0 objects",
 	} {
 		require.Contains(t, string(out), want)
 	}

@@ -4,6 +4,8 @@ SHELL = /bin/sh
 GO ?= go
 # Flags of every go test: "make test V=" prints a line for each package only.
 V ?= -v
+# For one package, on a busy machine and with the race detector.
+LIMIT = -timeout 20m
 FUZZTIME ?= 30s
 BENCH ?= .
 BENCHFLAGS ?=
@@ -54,7 +56,7 @@ vet: ## Vet the root module, in the workspace and outside
 	$(ALONE) $(GO) vet ./...
 
 test-race: ## The packages of the root module that promise something under concurrency
-	$(WORK) $(GO) test $(V) $(RACE) $$($(WORK) $(GO) list ./... | grep -E '$(RACED)')
+	$(WORK) $(GO) test $(V) $(LIMIT) $(RACE) $$($(WORK) $(GO) list ./... | grep -E '$(RACED)')
 
 test-root: ## The other packages of the root module
 	$(WORK) $(GO) test $(V) $$($(WORK) $(GO) list ./... | grep -Ev '$(RACED)')
@@ -69,7 +71,7 @@ test-nested: ## The other modules of the workspace
 		if [ -z "$$($(WORK) $(GO) list ./$$m/... 2>/dev/null)" ]; then echo "$$m has no packages yet"; continue; fi; \
 		echo "$$m: vet, test"; \
 		$(WORK) $(GO) vet ./$$m/...; \
-		$(WORK) $(GO) test $(V) $(RACE) ./$$m/...; \
+		$(WORK) $(GO) test $(V) $(LIMIT) $(RACE) ./$$m/...; \
 	done
 
 # With a go.mod of its own, in a folder that it removes: the checkout stays as it

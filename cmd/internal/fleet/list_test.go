@@ -38,9 +38,16 @@ func cutList(b *bench, _ database) {
 	w := b.worker()
 	names := deployments(120)
 	b.want("1", names...)
-	b.toxic("limit_data", `{"bytes":20000}`, func() {
+	b.toxic("limit_data", `{"bytes":6000}`, func() {
 		w.start()
-		w.refused("failed", func() {})
+		eventually(t, "the list is cut again and again", func() bool {
+			cut := 0.0
+			for _, status := range []string{"failed", "ended"} {
+				cut += w.metric(`stream_connections_total{resource_type="deployments",status="` + status + `"}`)
+			}
+			return cut >= 2
+		})
+		require.Zero(t, w.lists())
 	})
 	eventually(t, "the next attempt completes", func() bool { return w.lists() > 0 && b.all(len(names)) })
 	w.quiet()

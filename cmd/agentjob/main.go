@@ -109,17 +109,7 @@ func isPort(text string) bool {
 
 func manifestsCommand() *cobra.Command {
 	var m agentjob.Manifests
-	c := &cobra.Command{
-		Use: "manifests", Short: "Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", Args: program.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			yaml, err := m.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
-			return err
-		},
-	}
+	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) { return m.YAML() })
 	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/agentjob:latest", "container image")
 	return c
 }

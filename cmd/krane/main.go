@@ -73,17 +73,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
-	c := &cobra.Command{
-		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: program.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			yaml, err := m.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
-			return err
-		},
-	}
+	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() })
 	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/krane:latest", "container image")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")

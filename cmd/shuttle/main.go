@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -47,17 +46,7 @@ func command() *cobra.Command {
 
 func manifestsCommand() *cobra.Command {
 	m := shuttle.Manifests{}
-	c := &cobra.Command{
-		Use: "manifests", Short: "Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", Args: program.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			yaml, err := m.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(c.OutOrStdout(), yaml)
-			return err
-		},
-	}
+	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() })
 	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/shuttle:latest", "container image")
 	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
 	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")

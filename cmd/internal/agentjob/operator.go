@@ -26,7 +26,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// Workers is how many jobs are worked on at a time.
+// workers is how many jobs are worked on at a time.
 const workers = 8
 
 // atRest is the time between passes that nothing asks for. They send no request.

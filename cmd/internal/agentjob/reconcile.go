@@ -26,15 +26,14 @@ import (
 type pass struct {
 	*operator
 
-	job      *v1alpha1.AgentJob
-	plan     *plan            // nil while the references are broken
-	cron     *batchv1.CronJob // as it is, nil: none
-	runs     []*batchv1.Job   // of the job itself and of its CronJob
-	decision decision
-	based    bool // all that a run needs is there
-	problem  problem
-	failed   error // what may go by itself
-	again    time.Duration
+	job     *v1alpha1.AgentJob
+	plan    *plan            // nil while the references are broken
+	cron    *batchv1.CronJob // as it is, nil: none
+	runs    []*batchv1.Job   // of the job itself and of its CronJob
+	based   bool             // all that a run needs is there
+	problem problem
+	failed  error // what may go by itself
+	again   time.Duration
 }
 
 // reconcile does one pass for one job.
@@ -200,7 +199,7 @@ func (p *pass) run(ctx context.Context) error {
 		f.jobs = append(f.jobs, observe(run, p.podsOf(run), f.last))
 	}
 	d := decide(f)
-	p.decision, p.again = d, d.after
+	p.again = d.after
 	if err := p.record(ctx, d.last); err != nil {
 		return err
 	}

@@ -1,0 +1,112 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Verb is what an [Action] does.
+type Verb string
+
+// The verbs of actions. Each is safe to repeat.
+const (
+	// Launch creates Count machines of Template, or repeats the recorded launch
+	// Operation.
+	Launch Verb = "launch"
+	// Abandon drops the recorded launch Operation: its machines are all there,
+	// or it is proven that none will come.
+	Abandon Verb = "abandon"
+	// Adopt records a new machine's Node as one of the pool, in warmup.
+	Adopt Verb = "adopt"
+	// Start starts a standby machine and opens its Node for pods.
+	Start Verb = "start"
+	// Open opens the Node of a machine that runs already.
+	Open Verb = "open"
+	// Drain closes the Node, evicts its pods, and leaves it terminating.
+	Drain Verb = "drain"
+	// GiveUp opens the Node of a machine whose drain did not end.
+	GiveUp Verb = "give-up"
+	// Stop stops a machine on which no pod is left to evict.
+	Stop Verb = "stop"
+	// ForceStop cuts the power of a machine that did not stop.
+	ForceStop Verb = "force-stop"
+	// Shelve records a stopped machine as standby, once the cloud has confirmed
+	// that it is stopped.
+	Shelve Verb = "shelve"
+	// Terminate removes a machine for good, once the cloud has confirmed that
+	// it is the pool's.
+	Terminate Verb = "terminate"
+	// Forget removes the Node of a machine that is gone.
+	Forget Verb = "forget"
+	// MarkEmpty and ClearEmpty record that a running machine has no pods left,
+	// and that it has some again.
+	MarkEmpty  Verb = "mark-empty"
+	ClearEmpty Verb = "clear-empty"
+	// Retag writes the state of the Node to the machine's tag.
+	Retag Verb = "retag"
+)
+
+// An Action is one step of a plan.
+type Action struct {
+	Verb Verb
+	// Machine is the instance id; empty for Launch and Abandon.
+	Machine string
+	// Node is the Node's name, empty for a machine that has none.
+	Node string
+	// Placement is the type and zone of the machine, or of the template.
+	Placement Placement
+	// From and To are the states before and after; equal if the action changes
+	// none.
+	From, To State
+	// Operation, Ordinal, Attempt, Template and Count belong to Launch and
+	// Abandon; see [LaunchIntent]. Recorded reports that the launch is in the
+	// journal already and is repeated.
+	Operation        string
+	Ordinal, Attempt int64
+	Template         string
+	Count            int
+	Recorded         bool
+	// Intent is what Drain records.
+	Intent Intent
+	// Reason is for people: why now.
+	Reason string
+}
+
+// String renders the action for a dry run.
+func (a Action) String() string {
+	var b strings.Builder
+	b.WriteString(string(a.Verb))
+	switch a.Verb {
+	case Launch:
+		fmt.Fprintf(&b, " %d x %s as %s", a.Count, a.Template, a.Operation)
+	case Abandon:
+		fmt.Fprintf(&b, " %s", a.Operation)
+	default:
+		fmt.Fprintf(&b, " %s", a.Machine)
+		if a.From != a.To {
+			fmt.Fprintf(&b, " (%s -> %s)", a.From, a.To)
+		}
+	}
+	if a.Reason != "" {
+		fmt.Fprintf(&b, ": %s", a.Reason)
+	}
+	return b.String()
+}
+
+// billed reports whether the action touches machines in the cloud, as opposed
+// to what is recorded about them.
+func (a Action) billed() bool {
+	switch a.Verb {
+	case Launch, Start, Stop, ForceStop, Terminate:
+		return true
+	default:
+		return false
+	}
+}
+
+func after(t time.Time, d time.Duration, now time.Time) bool {
+	return !t.IsZero() && !now.Before(t.Add(d))
+}

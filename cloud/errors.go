@@ -1,0 +1,122 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The conditions of a provider that callers branch on, with errors.Is. A
+// provider wraps its own error beside the sentinel, so that both are found.
+var (
+	// ErrNotFound means that the cloud does not know the machine.
+	ErrNotFound = errors.New("instance not found")
+
+	// ErrInvalidState means that the machine's state does not allow the
+	// operation. An [InvalidStateError] says which.
+	ErrInvalidState = errors.New("invalid instance state")
+
+	// ErrThrottled means that the cloud refused the call because of its rate. A
+	// [RateLimitError] says for how long.
+	ErrThrottled = errors.New("throttled")
+
+	// ErrNoCapacity means that the cloud has no such machine in the zone now. A
+	// [CapacityError] says which.
+	ErrNoCapacity = errors.New("insufficient capacity")
+
+	// ErrQuotaExceeded means that the account may not have more machines.
+	ErrQuotaExceeded = errors.New("quota exceeded")
+
+	// ErrRejected means that the cloud refused the request as such, a wrong
+	// parameter or a missing permission, and did nothing. The same request fails
+	// again.
+	ErrRejected = errors.New("request rejected")
+
+	// ErrTokenReused means that a launch token was used with another config.
+	ErrTokenReused = errors.New("launch token used with another config")
+
+	// ErrInvalidTransition means that a machine may not go from its state to
+	// the other. A [TransitionError] says which.
+	ErrInvalidTransition = errors.New("invalid transition")
+
+	// ErrNotOwned means that a machine does not carry the tags of the pool that
+	// wanted to change it. The machine was left as it is.
+	ErrNotOwned = errors.New("machine is not owned by the pool")
+)
+
+// An InvalidStateError is an operation that the state of the machine forbids. It
+// wraps [ErrInvalidState] and Err.
+type InvalidStateError struct {
+	ID        string
+	State     InstanceState
+	Operation string // such as "StartInstance"
+	Err       error  // of the provider; may be nil
+}
+
+func (e *InvalidStateError) Error() string {
+	return withCause(fmt.Sprintf("%s %s: not possible while %s", e.Operation, e.ID, e.State), e.Err)
+}
+
+// Unwrap returns ErrInvalidState and the error of the provider.
+func (e *InvalidStateError) Unwrap() []error { return wrapped(ErrInvalidState, e.Err) }
+
+// A RateLimitError is a call that the cloud, or a limiter before it, refused. It
+// wraps [ErrThrottled] and Err.
+type RateLimitError struct {
+	RetryAfter time.Duration // no call of this kind succeeds before
+	Err        error         // of the provider; may be nil
+}
+
+func (e *RateLimitError) Error() string {
+	return withCause(fmt.Sprintf("throttled, retry after %s", e.RetryAfter), e.Err)
+}
+
+// Unwrap returns ErrThrottled and the error of the provider.
+func (e *RateLimitError) Unwrap() []error { return wrapped(ErrThrottled, e.Err) }
+
+// A CapacityError is a launch or start that the cloud has no machine for. It
+// wraps [ErrNoCapacity] and Err.
+type CapacityError struct {
+	InstanceType string
+	Zone         string // empty if the provider cannot tell
+	Err          error  // of the provider; may be nil
+}
+
+func (e *CapacityError) Error() string {
+	zone := e.Zone
+	if zone == "" {
+		zone = "any zone"
+	}
+	return withCause(fmt.Sprintf("insufficient capacity for %s in %s", e.InstanceType, zone), e.Err)
+}
+
+// Unwrap returns ErrNoCapacity and the error of the provider.
+func (e *CapacityError) Unwrap() []error { return wrapped(ErrNoCapacity, e.Err) }
+
+// A TransitionError is a change of state that no edge allows. It wraps
+// [ErrInvalidTransition].
+type TransitionError struct {
+	Machine  string
+	From, To State
+}
+
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("machine %s: invalid transition from %q to %q", e.Machine, e.From, e.To)
+}
+
+// Unwrap returns ErrInvalidTransition.
+func (e *TransitionError) Unwrap() error { return ErrInvalidTransition }
+
+func withCause(message string, cause error) string {
+	if cause == nil {
+		return message
+	}
+	return message + ": " + cause.Error()
+}
+
+func wrapped(sentinel, cause error) []error {
+	if cause == nil {
+		return []error{sentinel}
+	}
+	return []error{sentinel, cause}
+}

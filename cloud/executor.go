@@ -1,0 +1,273 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Nodes is where a pool records what it uses machines for, and how it empties
+// them: the cluster. Implementations are safe for concurrent use.
+type Nodes interface {
+	// Mark records a change of state on the machine's Node, in one write that
+	// fails if the Node is in another state than mark.From. It closes the Node
+	// for pods in every state but running. It creates the Node of a machine that
+	// has lost it.
+	Mark(ctx context.Context, mark Mark) error
+
+	// Drain evicts the pods of a closed Node once, and returns how many are left.
+	// A pod whose eviction is refused counts as left and is no error.
+	Drain(ctx context.Context, node string) (left int, err error)
+
+	// SetEmpty records or clears the mark of a candidate for scale-down.
+	SetEmpty(ctx context.Context, node string, empty bool) error
+
+	// Remove deletes the Node of a machine that is gone. A Node of that name that
+	// belongs to another machine stays; one that is not there is no error.
+	Remove(ctx context.Context, node, id string) error
+}
+
+// A Mark is a change of a machine's state.
+type Mark struct {
+	Instance Instance // as the cloud reports it now, or its ID alone
+	Node     string
+	From, To State
+	// Intent is recorded with terminating, and removed with any other state.
+	Intent Intent
+}
+
+// A Journal keeps launches that were begun. What it has accepted is there after
+// a crash.
+type Journal interface {
+	// Record adds the intent, or replaces the one with the same Ordinal. It fails
+	// if another process has written to the journal since this one read it.
+	Record(ctx context.Context, intent LaunchIntent) error
+
+	// Erase removes the intent. Removing one that is not there is no error. The
+	// highest ordinal is remembered all the same.
+	Erase(ctx context.Context, operation string) error
+}
+
+// An Executor carries plans out. It decides nothing: it checks that what it is
+// about to change is still what the plan saw, calls the cloud, and records the
+// result. Killed at any point, the next plan goes on from there.
+//
+// Calls of one Executor for one pool take turns with each other only by the
+// writes they make: two at a time never do one thing twice, but one of them may
+// fail with a conflict.
+type Executor struct {
+	// Provider, Nodes and Journal are required.
+	Provider Provider
+	Nodes    Nodes
+	Journal  Journal
+
+	// Config returns the launch config of a template. Its Token is ignored, its
+	// Tags are added to. Required for launches.
+	Config func(template string) (LaunchConfig, error)
+
+	// Parallel is how many calls run at a time where a provider has no batch
+	// call, and how many Nodes are written at a time. Default 16.
+	Parallel int
+}
+
+// A Result is what became of one action.
+type Result struct {
+	Action Action
+	// Err is nil if the action was carried out, wholly.
+	Err error
+	// Launch is the intent as it is recorded after a Launch; nil if it was
+	// erased.
+	Launch *LaunchIntent
+}
+
+// Execute carries the actions out, those that pods wait for first, and returns
+// what became of each. The error joins those of all actions; the results are
+// valid with an error. An action that fails holds back no other.
+func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]Result, error) {
+	x := execution{Executor: e, pool: pool, results: make([]Result, len(actions))}
+	byVerb := map[Verb][]*Result{}
+	for i, a := range actions {
+		x.results[i].Action = a
+		byVerb[a.Verb] = append(byVerb[a.Verb], &x.results[i])
+	}
+	for _, step := range []struct {
+		verb Verb
+		do   func(context.Context, []*Result)
+	}{
+		{Start, x.start}, {Open, x.open}, {GiveUp, x.giveUp}, {Abandon, x.abandon}, {Launch, x.launch}, {Adopt, x.adopt},
+		{Shelve, x.shelve}, {MarkEmpty, x.setEmpty}, {ClearEmpty, x.setEmpty}, {Retag, x.retag}, {Drain, x.drain},
+		{Stop, x.stop}, {ForceStop, x.stop}, {Terminate, x.terminate}, {Forget, x.forget},
+	} {
+		if group := byVerb[step.verb]; len(group) > 0 {
+			step.do(ctx, group)
+		}
+	}
+	var errs []error
+	for _, r := range x.results {
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", r.Action.Verb, r.Action.subject(), r.Err))
+		}
+	}
+	return x.results, errors.Join(errs...)
+}
+
+// execution is one call of Execute.
+type execution struct {
+	*Executor
+	pool    Pool
+	results []Result
+}
+
+// alive returns the results that have no error yet.
+func alive(group []*Result) []*Result {
+	var out []*Result
+	for _, r := range group {
+		if r.Err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func ids(group []*Result) []string {
+	out := make([]string, len(group))
+	for i, r := range group {
+		out[i] = r.Action.Machine
+	}
+	return out
+}
+
+// each calls do for each result that has no error yet, some at a time, and waits.
+func (x *execution) each(ctx context.Context, group []*Result, do func(context.Context, *Result) error) {
+	group = alive(group)
+	parallel := x.Parallel
+	if parallel <= 0 {
+		parallel = 16
+	}
+	next := make(chan *Result)
+	var workers sync.WaitGroup
+	for range min(parallel, len(group)) {
+		workers.Go(func() {
+			for r := range next {
+				r.Err = do(ctx, r)
+			}
+		})
+	}
+	for _, r := range group {
+		next <- r
+	}
+	close(next)
+	workers.Wait()
+}
+
+// set stores the errors of a batch call.
+func set(group []*Result, failed map[string]error) {
+	for _, r := range group {
+		r.Err = failed[r.Action.Machine]
+	}
+}
+
+// look reads the machines from the cloud, not from a list, and gives an error to
+// each that cannot be read. A machine that the cloud does not know is missing in
+// the answer.
+func (x *execution) look(ctx context.Context, group []*Result) map[string]Instance {
+	if batch, ok := x.Provider.(BatchInventory); ok {
+		found, err := batch.GetInstances(ctx, ids(group))
+		if err != nil {
+			for _, r := range group {
+				r.Err = err
+			}
+		}
+		return found
+	}
+	var mu sync.Mutex
+	found := make(map[string]Instance, len(group))
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		i, err := x.Provider.GetInstance(ctx, r.Action.Machine)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			found[i.ID] = i
+		}
+		return err
+	})
+	return found
+}
+
+// expect reads the machines and gives an error to each that is not the pool's or
+// not in one of the states.
+func (x *execution) expect(ctx context.Context, group []*Result, states ...InstanceState) map[string]Instance {
+	found := x.look(ctx, group)
+	for _, r := range alive(group) {
+		i, ok := found[r.Action.Machine]
+		switch {
+		case !ok:
+			r.Err = ErrNotFound
+		case !x.pool.Scope.Owns(i):
+			r.Err = ErrNotOwned
+		case !contains(states, i.State):
+			r.Err = &InvalidStateError{ID: i.ID, State: i.State, Operation: string(r.Action.Verb)}
+		}
+	}
+	return found
+}
+
+func contains(states []InstanceState, s InstanceState) bool {
+	for _, have := range states {
+		if have == s {
+			return true
+		}
+	}
+	return false
+}
+
+// mark records the change of state of each machine on its Node, and then on its
+// tags.
+func (x *execution) mark(ctx context.Context, group []*Result, found map[string]Instance) {
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		a := r.Action
+		if err := CheckTransition(a.Machine, a.From, a.To); err != nil {
+			return err
+		}
+		i, ok := found[a.Machine]
+		if !ok {
+			i = Instance{ID: a.Machine}
+		}
+		return x.Nodes.Mark(ctx, Mark{Instance: i, Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
+	})
+	x.tag(ctx, group)
+}
+
+// tag writes the state that each action leads to on the machine's tags.
+func (x *execution) tag(ctx context.Context, group []*Result) {
+	group = alive(group)
+	batch, ok := x.Provider.(BatchInventory)
+	if !ok {
+		x.each(ctx, group, func(ctx context.Context, r *Result) error {
+			return x.Provider.UpdateInstanceTags(ctx, r.Action.Machine, x.pool.Scope.StateTags(r.Action.To, ""))
+		})
+		return
+	}
+	byState := map[State][]*Result{}
+	for _, r := range group {
+		byState[r.Action.To] = append(byState[r.Action.To], r)
+	}
+	for state, group := range byState {
+		set(group, batch.UpdateInstancesTags(ctx, ids(group), x.pool.Scope.StateTags(state, "")))
+	}
+}
+
+func (a Action) subject() string {
+	if a.Machine != "" {
+		return a.Machine
+	}
+	return a.Operation
+}
+
+// now is the time that intents are recorded with.
+func (e *Executor) now() time.Time { return time.Now() }

@@ -1,0 +1,92 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// maxAttempts bounds how often one launch is tried anew because its token turned
+// out to be an old one, whose machines are terminated.
+const maxAttempts = 3
+
+// launch records each launch, calls the cloud, and records the answer. A launch
+// that the cloud has refused as a whole is erased; one whose answer is unknown
+// stays recorded, and is repeated with its token by a later plan.
+func (x *execution) launch(ctx context.Context, group []*Result) {
+	for _, r := range group {
+		r.Launch, r.Err = x.launchOne(ctx, r.Action)
+	}
+}
+
+func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, error) {
+	template, ok := x.pool.template(a.Template)
+	if !ok {
+		return nil, fmt.Errorf("template %q is not one of the pool", a.Template)
+	}
+	config, err := x.Config(a.Template)
+	if err != nil {
+		return nil, fmt.Errorf("template %q: %w", a.Template, err)
+	}
+	intent := LaunchIntent{Operation: a.Operation, Ordinal: a.Ordinal, Attempt: a.Attempt, Template: a.Template, Hash: template.Hash, Count: a.Count, Since: x.now()}
+	if !a.Recorded {
+		if err := x.Journal.Record(ctx, intent); err != nil {
+			return nil, fmt.Errorf("record the intent: %w", err)
+		}
+	}
+	for {
+		config.Token, config.Tags = intent.Operation, x.pool.Scope.LaunchTags(intent.Operation, config.Tags)
+		config.PoolName, config.ClusterName = x.pool.Scope.Pool, x.pool.Scope.Cluster
+		instances, err := x.create(ctx, config, intent.Count)
+		switch {
+		case len(instances) > 0 && allEnding(instances) && intent.Attempt < maxAttempts:
+			// The token is that of an earlier launch, whose machines are gone.
+			intent = intent.next(x.pool.Scope.PoolUID, x.now())
+			if err := x.Journal.Record(ctx, intent); err != nil {
+				return nil, fmt.Errorf("record the intent: %w", err)
+			}
+			continue
+		case err == nil || len(instances) > 0 && refused(err):
+			intent.Count, intent.Answered, intent.Since = len(instances), true, x.now()
+			return &intent, errors.Join(err, x.Journal.Record(ctx, intent))
+		case refused(err):
+			return nil, errors.Join(err, x.Journal.Erase(ctx, intent.Operation))
+		default:
+			return &intent, err
+		}
+	}
+}
+
+// refused reports whether the cloud has said that it created nothing, or nothing
+// more. After any other error a machine may exist.
+func refused(err error) bool {
+	return errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrQuotaExceeded) || errors.Is(err, ErrThrottled) || errors.Is(err, ErrRejected)
+}
+
+func allEnding(instances []Instance) bool {
+	for _, i := range instances {
+		if !i.State.Ending() {
+			return false
+		}
+	}
+	return true
+}
+
+// create calls the provider, once if it can. Otherwise each machine has a token
+// of its own, made of that of the launch.
+func (x *execution) create(ctx context.Context, config LaunchConfig, count int) ([]Instance, error) {
+	if batch, ok := x.Provider.(BatchMachines); ok {
+		return batch.LaunchInstances(ctx, config, count)
+	}
+	token := config.Token
+	var out []Instance
+	for n := range count {
+		config.Token = fmt.Sprintf("%s-%d", token, n)
+		i, err := x.Provider.LaunchInstance(ctx, config)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}

@@ -1,0 +1,126 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// start starts standby machines, and opens the Nodes of those that the cloud has
+// accepted.
+func (x *execution) start(ctx context.Context, group []*Result) {
+	if batch, ok := x.Provider.(BatchPower); ok {
+		set(group, batch.StartInstances(ctx, ids(group)))
+	} else {
+		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.Provider.StartInstance(ctx, r.Action.Machine) })
+	}
+	x.mark(ctx, group, nil)
+}
+
+func (x *execution) open(ctx context.Context, group []*Result) {
+	x.mark(ctx, group, x.expect(ctx, group, InstancePending, InstanceRunning))
+}
+
+func (x *execution) giveUp(ctx context.Context, group []*Result) { x.mark(ctx, group, nil) }
+
+func (x *execution) shelve(ctx context.Context, group []*Result) {
+	x.mark(ctx, group, x.expect(ctx, group, InstanceStopped))
+}
+
+// adopt records a Node that has joined, and its name on the machine, so that it
+// is found again without the Node.
+func (x *execution) adopt(ctx context.Context, group []*Result) {
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		a := r.Action
+		if err := x.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, To: StateWarmup}); err != nil {
+			return err
+		}
+		return x.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(StateWarmup, a.Node))
+	})
+}
+
+func (x *execution) retag(ctx context.Context, group []*Result) { x.tag(ctx, group) }
+
+func (x *execution) setEmpty(ctx context.Context, group []*Result) {
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		return x.Nodes.SetEmpty(ctx, r.Action.Node, r.Action.Verb == MarkEmpty)
+	})
+}
+
+// drain closes the Node, and evicts. What was empty when it was closed is looked
+// at again first: a pod may have come at the last moment.
+func (x *execution) drain(ctx context.Context, group []*Result) {
+	var closing []*Result
+	for _, r := range group {
+		if r.Action.From != r.Action.To {
+			closing = append(closing, r)
+		}
+	}
+	x.mark(ctx, closing, nil)
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		if r.Action.Intent.Reason == reasonEmpty {
+			return nil
+		}
+		_, err := x.Nodes.Drain(ctx, r.Action.Node)
+		return err
+	})
+}
+
+func (x *execution) stop(ctx context.Context, group []*Result) {
+	force := group[0].Action.Verb == ForceStop
+	if batch, ok := x.Provider.(BatchPower); ok {
+		set(group, batch.StopInstances(ctx, ids(group), force))
+		return
+	}
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		return x.Provider.StopInstance(ctx, r.Action.Machine, force)
+	})
+}
+
+// terminate reads the machines once more, since this is the last moment at which
+// a machine of somebody else would be noticed. A machine with a Node is marked
+// first: another process that wants to start it fails then.
+func (x *execution) terminate(ctx context.Context, group []*Result) {
+	found := x.expect(ctx, group, InstancePending, InstanceRunning, InstanceStopping, InstanceStopped, InstanceUnknown)
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		a := r.Action
+		if a.Node == "" || a.From == a.To {
+			return nil
+		}
+		return x.Nodes.Mark(ctx, Mark{Instance: found[a.Machine], Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
+	})
+	group = alive(group)
+	if len(group) == 0 {
+		return
+	}
+	if batch, ok := x.Provider.(BatchMachines); ok {
+		set(group, batch.TerminateInstances(ctx, ids(group)))
+	} else {
+		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.Provider.TerminateInstance(ctx, r.Action.Machine) })
+	}
+	for _, r := range group {
+		if errors.Is(r.Err, ErrNotFound) {
+			r.Err = nil
+		}
+	}
+}
+
+// forget removes Nodes whose machines the cloud does not have any more.
+func (x *execution) forget(ctx context.Context, group []*Result) {
+	found := x.look(ctx, group)
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		if i, ok := found[r.Action.Machine]; ok && i.State != InstanceTerminated {
+			return fmt.Errorf("the cloud still has it, %s: %w", i.State, ErrInvalidState)
+		}
+		if r.Action.Node == "" {
+			return nil
+		}
+		return x.Nodes.Remove(ctx, r.Action.Node, r.Action.Machine)
+	})
+}
+
+func (x *execution) abandon(ctx context.Context, group []*Result) {
+	for _, r := range group {
+		r.Err = x.Journal.Erase(ctx, r.Action.Operation)
+	}
+}

@@ -1,0 +1,169 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A Machine is one machine of a pool: what the cloud says of it, joined with
+// what the cluster says of its Node.
+type Machine struct {
+	// Instance is the cloud's view. Its ID is always set. Its State is empty if
+	// the machine was in no complete list.
+	Instance
+
+	// Node is the cluster's view, nil for a machine that has no Node.
+	Node *NodeStatus
+
+	// Use is the state of the Node, or of the tag if the Node has none. A machine
+	// with neither is in warmup, or running if its Node says something else than
+	// a state: running is what does no harm.
+	Use State
+
+	// Tagged is the state that the machine's tag has.
+	Tagged State
+
+	// Operation is the launch that created the machine.
+	Operation string
+
+	// Joined reports that the machine once had a Node, also if it is gone. Its
+	// name is NodeName.
+	Joined   bool
+	NodeName string
+}
+
+// NodeStatus is what a pool needs to know of a Node.
+type NodeStatus struct {
+	Name string
+	// ID is the instance id, from the Node's providerID.
+	ID string
+
+	// State and Since are the recorded state and when it was written; empty and
+	// zero for a Node that was not adopted yet.
+	State State
+	Since time.Time
+
+	// Intent is what a terminating machine is on its way to; see [Intent].
+	Intent Intent
+
+	// Ready and NetworkReady count only with a signal newer than the last
+	// start: a condition left from before a stop says nothing.
+	Ready, NetworkReady bool
+
+	// Attestation is what the machine recorded about its warm-up.
+	Attestation Attestation
+
+	// Pods is how many pods have to be evicted before the machine can be
+	// stopped: all but those of DaemonSets, mirror pods and finished ones.
+	Pods int
+
+	// LastStarted is when the machine was started last, zero if never.
+	LastStarted time.Time
+
+	// EmptySince is the recorded mark of a candidate for scale-down, zero
+	// without one.
+	EmptySince time.Time
+
+	// Drifted reports that the machine was made from an older template.
+	Drifted bool
+}
+
+// Attestation is what a machine recorded about its warm-up before its first
+// stop.
+type Attestation string
+
+// The attestations. A machine that recorded nothing has the empty one.
+const (
+	AttestedReady  Attestation = "ready"  // booted, healthy, every image is there
+	AttestedPartly Attestation = "partly" // booted and healthy, an image is missing
+)
+
+// An Intent is recorded on a machine in the same write that makes it
+// terminating. It outlives the process: another one goes on from there.
+type Intent struct {
+	// Verb is Stop for a machine that returns to standby, Terminate for one
+	// that goes for good. Empty means no intent.
+	Verb Verb
+	// Reason is for people.
+	Reason string
+	// Since is when the intent was recorded. The drain ends DrainTimeout later.
+	Since time.Time
+}
+
+// good reports whether the machine counts as standby: it attested its warm-up.
+func (m Machine) good(requireImages bool) bool {
+	if m.Node == nil {
+		return false
+	}
+	return m.Node.Attestation == AttestedReady || m.Node.Attestation == AttestedPartly && !requireImages
+}
+
+func (m Machine) drifted() bool { return m.Node != nil && m.Node.Drifted }
+
+func (m Machine) pods() int {
+	if m.Node == nil {
+		return 0
+	}
+	return m.Node.Pods
+}
+
+func (m Machine) intent() Intent {
+	if m.Node == nil {
+		return Intent{}
+	}
+	return m.Node.Intent
+}
+
+// since is when the machine came into its state, as far as anything recorded it.
+func (m Machine) since() time.Time {
+	if m.Node != nil && !m.Node.Since.IsZero() {
+		return m.Node.Since
+	}
+	return m.LaunchTime
+}
+
+// Join makes the machines of a pool from a list of the cloud and the Nodes of
+// the pool, joined by instance id and ordered by it. A terminated instance
+// without a Node is no machine any more and is left out.
+//
+// An instance of another pool is left out, and so is a Node whose ID is empty.
+func Join(scope Scope, instances []Instance, nodes []NodeStatus) []Machine {
+	machines := make(map[string]Machine, len(instances))
+	for _, i := range instances {
+		if scope.Owns(i) {
+			machines[i.ID] = Machine{
+				Instance: i, Use: scope.state(i), Tagged: scope.state(i), Operation: scope.operation(i),
+				NodeName: scope.node(i), Joined: scope.node(i) != "",
+			}
+		}
+	}
+	for _, node := range nodes {
+		if node.ID == "" {
+			continue
+		}
+		m := machines[node.ID]
+		m.ID = node.ID
+		m.Node, m.Joined, m.NodeName = &node, true, node.Name
+		if node.State.valid() || !m.Use.valid() {
+			m.Use = node.State
+		}
+		machines[node.ID] = m
+	}
+	for id, m := range machines {
+		if !m.Use.valid() {
+			m.Use = StateWarmup
+			if m.Node != nil && m.Node.State != "" {
+				m.Use = StateRunning
+			}
+			machines[id] = m
+		}
+		if m.State == InstanceTerminated && m.Node == nil {
+			delete(machines, id)
+		}
+	}
+	return slices.SortedFunc(maps.Values(machines), func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
+}

@@ -1,0 +1,202 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// appeared is how many machines of a launch are in the list, terminated ones
+// included.
+func (pl *planner) appeared(l LaunchIntent) int {
+	n := 0
+	for _, i := range pl.seen.Instances {
+		if pl.pool.Scope.operation(i) == l.Operation {
+			n++
+		}
+	}
+	return n
+}
+
+// outstanding is how many machines of a launch may exist and are in no list.
+func (pl *planner) outstanding(l LaunchIntent) int {
+	if pl.seen.ListError != nil {
+		return l.Count
+	}
+	return max(0, l.Count-pl.appeared(l))
+}
+
+// openLaunches looks after the launches whose machines are not all there: it
+// repeats those without an answer, and drops those that are complete or proven
+// to bring nothing more.
+func (pl *planner) openLaunches() {
+	for _, l := range pl.seen.Launches {
+		a := Action{Operation: l.Operation, Ordinal: l.Ordinal, Attempt: l.Attempt, Template: l.Template, Count: l.Count, Recorded: true}
+		template, known := pl.pool.template(l.Template)
+		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now)
+		switch {
+		case pl.outstanding(l) == 0:
+			a.Verb, a.Reason = Abandon, "its machines are all there"
+			pl.add(a)
+		case !l.Answered && repeatable && !pl.disbelieved && !pl.pool.Deleting:
+			if !pl.throttled() {
+				a.Verb, a.Reason = Launch, "its answer was never recorded"
+				pl.add(a)
+			}
+		case pl.proven(l):
+			a.Verb, a.Reason = Abandon, "two complete lists do not have its machines"
+			pl.add(a)
+		default:
+			pl.hold(BrakeLaunchUnproven, "launch %s of %d machines is not in the list yet", l.Operation, l.Count)
+			pl.wake(l.Since.Add(pl.pool.AbsenceAge))
+		}
+	}
+}
+
+// proven reports whether two complete lists, far enough apart, were made after
+// the launch was recorded.
+func (pl *planner) proven(l LaunchIntent) bool {
+	first, known := pl.plan.Memory.Unseen[l.Operation]
+	if !known {
+		if !pl.seen.Listed.After(l.Since) {
+			return false
+		}
+		pl.plan.Memory.Unseen[l.Operation] = pl.seen.Listed
+		return false
+	}
+	return after(first, pl.pool.AbsenceAge, pl.seen.Listed)
+}
+
+func (pl *planner) throttled() bool {
+	until := pl.plan.Memory.ThrottledUntil
+	if !pl.now.Before(until) {
+		return false
+	}
+	pl.wake(until)
+	if !slices.ContainsFunc(pl.plan.Brakes, func(b Brake) bool { return b.Kind == BrakeThrottled }) {
+		pl.hold(BrakeThrottled, "the cloud asks for no calls before %s", until.UTC().Format(time.RFC3339))
+	}
+	return true
+}
+
+// launch creates what is missing: standby machines up to MinStandby, and what
+// pods need beyond the standby machines.
+func (pl *planner) launch() {
+	c := pl.plan.Counts
+	starting := 0
+	for id, o := range pl.orders {
+		if o.verb == Start && pl.counts(pl.machine(id)) {
+			starting++
+		}
+	}
+	demand := 0
+	for _, n := range pl.want.Launch {
+		demand += n
+	}
+	warming := c.Launching
+	for _, m := range pl.machines {
+		if m.Use == StateWarmup && !m.State.Ending() && pl.orders[m.ID].verb != Terminate && !pl.plan.Memory.Machines[m.ID].Failed {
+			warming++
+		}
+	}
+	missing := pl.pool.MinStandby + demand - (c.Ready - starting) - warming
+	if demand == 0 && missing <= 0 {
+		pl.reportFailures(false)
+		return
+	}
+	room := pl.pool.Size - c.Total
+	if missing > room && demand > 0 {
+		pl.hold(BrakePoolFull, "%d more machines are wanted, there is room for %d of a size of %d", missing, max(0, room), pl.pool.Size)
+	}
+	if n := min(missing, room); n > 0 && pl.mayLaunch() {
+		pl.place(n, demand)
+	}
+	pl.reportFailures(true)
+}
+
+// mayLaunch reports whether nothing holds launches back.
+func (pl *planner) mayLaunch() bool {
+	memory := pl.plan.Memory
+	if pl.disbelieved || pl.throttled() {
+		return false
+	}
+	if pl.now.Before(memory.LaunchAfter) {
+		pl.wake(memory.LaunchAfter)
+		return false
+	}
+	return true
+}
+
+// reportFailures reports the failures of warm-ups, and the refusals of launches
+// that are wanted.
+func (pl *planner) reportFailures(wanted bool) {
+	memory := pl.plan.Memory
+	if memory.Failures >= failuresInRow {
+		pl.hold(BrakeWarmupFailing, "%d warm-ups failed in a row, the last one because %s; no launch before %s", memory.Failures, memory.FailureReason, memory.LaunchAfter.UTC().Format(time.RFC3339))
+	}
+	if wanted && memory.Refused.Count > 0 {
+		pl.hold(memory.Refused.Kind, "%s; no launch before %s", memory.Refused.Message, memory.LaunchAfter.UTC().Format(time.RFC3339))
+	}
+}
+
+// place spreads n launches: what pods need of a template first, the rest over
+// the zones with the fewest machines. Templates without capacity are left out.
+func (pl *planner) place(n, demand int) {
+	open := slices.DeleteFunc(slices.Clone(pl.pool.Templates), func(t Template) bool {
+		place := Placement{t.InstanceType, t.Zone}
+		if !pl.plan.Memory.IsBlocked(place, pl.now) {
+			return false
+		}
+		pl.wake(pl.plan.Memory.Blocked[place])
+		return true
+	})
+	if len(open) == 0 {
+		if len(pl.pool.Templates) > 0 {
+			pl.hold(BrakeNoCapacity, "the cloud has no capacity for any of %d templates", len(pl.pool.Templates))
+		}
+		return
+	}
+	counts := map[string]int{}
+	for _, t := range open {
+		if k := min(n, pl.want.Launch[t.Name]); k > 0 {
+			counts[t.Name] += k
+			n -= k
+		}
+	}
+	zones := map[string]int{}
+	for _, m := range pl.machines {
+		if !m.State.Ending() {
+			zones[m.AvailabilityZone]++
+		}
+	}
+	for _, t := range open {
+		zones[t.Zone] += counts[t.Name]
+	}
+	for ; n > 0; n-- {
+		best := open[0]
+		for _, t := range open[1:] {
+			if zones[t.Zone] < zones[best.Zone] {
+				best = t
+			}
+		}
+		counts[best.Name]++
+		zones[best.Zone]++
+	}
+	ordinal := pl.seen.LastOrdinal
+	for _, l := range pl.seen.Launches {
+		ordinal = max(ordinal, l.Ordinal)
+	}
+	for _, t := range open {
+		if counts[t.Name] == 0 {
+			continue
+		}
+		ordinal++
+		reason := fmt.Sprintf("standby %d of %d", pl.plan.Counts.Ready, pl.pool.MinStandby)
+		if demand > 0 {
+			reason += fmt.Sprintf(", pods need %d more", demand)
+		}
+		pl.add(Action{Verb: Launch, Template: t.Name, Placement: Placement{t.InstanceType, t.Zone}, Count: counts[t.Name], Operation: Token(pl.pool.Scope.PoolUID, ordinal, 0), Ordinal: ordinal, Reason: reason})
+	}
+}

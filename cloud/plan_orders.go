@@ -1,0 +1,180 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	reasonDemand   = "pods need it"
+	reasonDeleting = "the pool is being deleted"
+	reasonRuntime  = "it is over its runtime"
+	reasonEmpty    = "it was empty for its time"
+)
+
+// orderStarts starts the wanted standby machines.
+func (pl *planner) orderStarts() {
+	for _, id := range pl.want.Start {
+		i := slices.IndexFunc(pl.machines, func(m Machine) bool { return m.ID == id })
+		if i >= 0 && pl.machines[i].Use == StateStandby {
+			pl.orders[id] = order{Start, reasonDemand}
+		}
+	}
+}
+
+// shrink terminates standby machines, never running ones, while the pool has
+// more machines than its size.
+func (pl *planner) shrink() {
+	over := pl.plan.Counts.Total - pl.pool.Size
+	for _, m := range pl.machines {
+		if m.State == InstanceShuttingDown || m.Use == StateTerminating && m.intent().Verb == Terminate {
+			over-- // is on its way out
+		}
+	}
+	for _, m := range pl.standby() {
+		if over <= 0 {
+			return
+		}
+		over--
+		pl.orders[m.ID] = order{Terminate, fmt.Sprintf("the pool has %d machines, its size is %d", pl.plan.Counts.Total, pl.pool.Size)}
+	}
+}
+
+// dropUnattested bounds how many standby machines are kept that never attested
+// their warm-up.
+func (pl *planner) dropUnattested() {
+	keep := max(1, pl.pool.MinStandby)
+	var unattested []Machine
+	for _, m := range pl.standby() {
+		if !m.good(!pl.pool.BestEffortImages) {
+			unattested = append(unattested, m)
+		}
+	}
+	for i, m := range unattested {
+		if len(unattested)-i > keep {
+			pl.orders[m.ID] = order{Terminate, "its warm-up was never attested, and there are enough of those"}
+		}
+	}
+}
+
+// dropSurplus terminates standby machines above MinStandby once they were too
+// many for SurplusTTL.
+func (pl *planner) dropSurplus() {
+	surplus := pl.plan.Counts.Ready - pl.pool.MinStandby
+	for id, o := range pl.orders {
+		if m := pl.machine(id); o.verb == Start && pl.counts(m) {
+			surplus--
+		}
+	}
+	memory := &pl.plan.Memory
+	if pl.pool.SurplusTTL == 0 || surplus <= 0 {
+		memory.SurplusSince = time.Time{}
+		return
+	}
+	if memory.SurplusSince.IsZero() {
+		memory.SurplusSince = pl.now
+	}
+	if !after(memory.SurplusSince, pl.pool.SurplusTTL, pl.now) {
+		pl.wake(memory.SurplusSince.Add(pl.pool.SurplusTTL))
+		return
+	}
+	for _, m := range pl.standby() {
+		if surplus > 0 && pl.counts(m) {
+			surplus--
+			pl.orders[m.ID] = order{Terminate, fmt.Sprintf("surplus standby for %s", pl.pool.SurplusTTL)}
+		}
+	}
+}
+
+// rotate terminates one drifted standby machine at a time, once there are enough
+// good ones or no room to launch another first.
+func (pl *planner) rotate() {
+	c := pl.plan.Counts
+	if c.Warmup+c.Launching > 0 || c.Ready < pl.pool.MinStandby && c.Total < pl.pool.Size {
+		return // its replacement is on its way, or is launched now
+	}
+	for _, m := range pl.machines {
+		if m.Use == StateTerminating && m.intent().Verb == Terminate || m.State == InstanceShuttingDown {
+			return
+		}
+	}
+	for _, m := range pl.standby() {
+		if m.drifted() {
+			pl.orders[m.ID] = order{Terminate, "it was made from an older template"}
+			return
+		}
+	}
+}
+
+// scaleDown stops machines that were empty for EmptyTTL, and one at a time those
+// that are over MaxRuntime. A drifted machine goes back to standby like others:
+// it is replaced there.
+func (pl *planner) scaleDown() {
+	recycling := false
+	for _, m := range pl.machines {
+		recycling = recycling || m.Use == StateTerminating && m.intent().Reason == reasonRuntime
+	}
+	var oldest *Machine
+	for i, m := range pl.machines {
+		if m.Use != StateRunning || m.Node == nil {
+			continue
+		}
+		switch {
+		case !pl.pool.KeepEmpty && m.pods() == 0 && !pl.seen.Reserved[m.ID] && !m.Node.EmptySince.IsZero():
+			if after(m.Node.EmptySince, pl.pool.EmptyTTL, pl.now) {
+				pl.orders[m.ID] = order{Stop, reasonEmpty}
+			} else {
+				pl.wake(m.Node.EmptySince.Add(pl.pool.EmptyTTL))
+			}
+		case pl.pool.MaxRuntime > 0 && !m.Node.LastStarted.IsZero():
+			gaveUp := pl.plan.Memory.Machines[m.ID].GaveUp
+			if !after(m.Node.LastStarted, pl.pool.MaxRuntime, pl.now) {
+				pl.wake(m.Node.LastStarted.Add(pl.pool.MaxRuntime))
+			} else if (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) && (oldest == nil || m.Node.LastStarted.Before(oldest.Node.LastStarted)) {
+				oldest = &pl.machines[i]
+			}
+		}
+	}
+	if oldest != nil && !recycling {
+		pl.orders[oldest.ID] = order{Stop, reasonRuntime}
+	}
+}
+
+func (pl *planner) machine(id string) Machine {
+	i := slices.IndexFunc(pl.machines, func(m Machine) bool { return m.ID == id })
+	if i < 0 {
+		return Machine{}
+	}
+	return pl.machines[i]
+}
+
+// wakeFor asks for a plan when the guard of a waiting machine's time is over.
+func (pl *planner) wakeFor(s sight, r rule) {
+	if r.verb == GiveUp {
+		seen := pl.plan.Memory.Machines[s.ID]
+		seen.GaveUp = pl.now
+		pl.plan.Memory.Machines[s.ID] = seen
+	}
+	if r.verb != "" && r.verb != Drain {
+		return
+	}
+	switch {
+	case s.State == "":
+		pl.wake(s.seen.Add(s.pool.AbsenceAge))
+	case s.State == InstanceStopping:
+		pl.wake(s.seen.Add(s.pool.StopTimeout))
+	case s.Use == StateWarmup:
+		pl.wake(s.LaunchTime.Add(s.pool.WarmupTimeout))
+	case s.Use == StateTerminating && s.Node != nil:
+		pl.wake(s.intent().Since.Add(s.pool.DrainTimeout))
+	case s.Use == StateRunning && s.Node != nil && !s.Node.Ready && !s.Node.LastStarted.IsZero():
+		timeout := s.pool.StartTimeout
+		if s.Node.Attestation == "" {
+			timeout = min(timeout, unattestedTimeout)
+		}
+		pl.wake(s.Node.LastStarted.Add(timeout))
+	}
+}

@@ -1,0 +1,172 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Pool is the wanted state of a pool of machines. Its zero value is a pool of
+// no machines. It is a value: the same Pool may be used by any number of
+// goroutines.
+type Pool struct {
+	// Scope says whose machines these are. Required.
+	Scope Scope
+
+	// Size is how many machines the pool may have, whatever their state.
+	Size int
+
+	// MinStandby is how many stopped machines are kept ready. At most Size.
+	MinStandby int
+
+	// Templates are what the pool can launch, best first. Without one nothing
+	// is launched.
+	Templates []Template
+
+	// WarmupTimeout is the time from launch to the first stop. Default 10m.
+	WarmupTimeout time.Duration
+
+	// TerminateLate terminates a machine that is over WarmupTimeout. Without it
+	// the machine is stopped by force, and kept as a standby machine of the last
+	// choice if it ever joined the cluster.
+	TerminateLate bool
+
+	// ControllerStop makes the pool stop a machine that is ready. Without it
+	// machines stop themselves at the end of their warm-up.
+	ControllerStop bool
+
+	// BestEffortImages lets a machine count as standby that could not pull
+	// every image.
+	BestEffortImages bool
+
+	// KeepEmpty turns off scale-down: an empty machine keeps running.
+	KeepEmpty bool
+
+	// EmptyTTL is how long a machine stays empty before it is stopped. Default
+	// 5m.
+	EmptyTTL time.Duration
+
+	// DrainTimeout bounds a drain. Default 5m. A drain that has not ended by
+	// then is given up, and tried again 10m later, if the machine was on its way
+	// to standby.
+	DrainTimeout time.Duration
+
+	// MaxRuntime is how long a machine may run before it is drained and stopped,
+	// one at a time. 0 means for ever.
+	MaxRuntime time.Duration
+
+	// SurplusTTL is how long standby machines above MinStandby are kept. 0 means
+	// for ever.
+	SurplusTTL time.Duration
+
+	// StopTimeout is how long a stop may take before the power is cut; after
+	// three times that the machine is terminated. Default 5m.
+	StopTimeout time.Duration
+
+	// StartTimeout is how long a started machine may take to become ready before
+	// it is terminated. Default 10m; 2m for a machine that never attested its
+	// warm-up, or this value if it is less.
+	StartTimeout time.Duration
+
+	// AbsenceAge is how far apart two complete lists are that both lack a
+	// machine, before it counts as gone. Default 60s.
+	AbsenceAge time.Duration
+
+	// Budget is how many machines may be missing from a list at once, as a
+	// share of the pool. Above it the list is not believed; see [Brake]. Default
+	// 0.1, and never less than one machine.
+	Budget float64
+
+	// Deleting drains and terminates every machine of the pool.
+	Deleting bool
+}
+
+// A Template is one way to launch a machine: a type in a zone.
+type Template struct {
+	// Name identifies the template in plans and intents, such as a subnet id.
+	// Required.
+	Name string
+	// InstanceType and Zone are what a [CapacityError] names.
+	InstanceType, Zone string
+	// Hash identifies the LaunchConfig. A recorded launch is repeated only while
+	// it is the same.
+	Hash string
+}
+
+// Times and limits that are not for the caller to choose.
+const (
+	unattestedTimeout = 2 * time.Minute
+	capacityBlock     = 5 * time.Minute  // of a type in a zone
+	tokenLifetime     = time.Hour        // a cloud remembers a launch token for at least that long
+	drainRetry        = 10 * time.Minute // from a drain that was given up to the next
+	brakeWindow       = time.Hour        // in which the budget may be spent once
+	failuresInRow     = 3                // of warm-ups, before launches back off
+	minLaunchBackoff  = time.Minute
+	maxLaunchBackoff  = 30 * time.Minute
+)
+
+// Validate returns an error for each field that no plan can be made from, joined.
+func (p Pool) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pool: "+format, args...)) }
+	if err := p.Scope.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("pool: %w", err))
+	}
+	if p.Size < 0 {
+		wrong("Size is %d, must be at least 0", p.Size)
+	}
+	if p.MinStandby < 0 || p.MinStandby > p.Size {
+		wrong("MinStandby is %d, must be from 0 to Size (%d)", p.MinStandby, p.Size)
+	}
+	if p.Budget < 0 || p.Budget > 1 {
+		wrong("Budget is %v, must be from 0 to 1", p.Budget)
+	}
+	names := map[string]bool{}
+	for i, t := range p.Templates {
+		if t.Name == "" {
+			wrong("Templates[%d].Name is required", i)
+		} else if names[t.Name] {
+			wrong("Templates[%d].Name %q is used twice", i, t.Name)
+		}
+		names[t.Name] = true
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"WarmupTimeout", p.WarmupTimeout}, {"EmptyTTL", p.EmptyTTL}, {"DrainTimeout", p.DrainTimeout}, {"MaxRuntime", p.MaxRuntime},
+		{"SurplusTTL", p.SurplusTTL}, {"StopTimeout", p.StopTimeout}, {"StartTimeout", p.StartTimeout}, {"AbsenceAge", p.AbsenceAge},
+	} {
+		if d.value < 0 {
+			wrong("%s is %s, must not be negative", d.name, d.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults returns the pool with every default in place.
+func (p Pool) withDefaults() Pool {
+	p.WarmupTimeout = cmp.Or(p.WarmupTimeout, 10*time.Minute)
+	p.EmptyTTL = cmp.Or(p.EmptyTTL, 5*time.Minute)
+	p.DrainTimeout = cmp.Or(p.DrainTimeout, 5*time.Minute)
+	p.StopTimeout = cmp.Or(p.StopTimeout, 5*time.Minute)
+	p.StartTimeout = cmp.Or(p.StartTimeout, 10*time.Minute)
+	p.AbsenceAge = cmp.Or(p.AbsenceAge, time.Minute)
+	p.Budget = cmp.Or(p.Budget, 0.1)
+	return p
+}
+
+// budget is how many of the machines may be missing or be forgotten at once.
+func (p Pool) budget(machines int) int { return max(1, int(p.Budget*float64(machines))) }
+
+func (p Pool) template(name string) (Template, bool) {
+	for _, t := range p.Templates {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Template{}, false
+}

@@ -1,0 +1,102 @@
+package cloud
+
+import "context"
+
+// A Provider is one cloud account and region: the eight operations that a pool
+// of machines needs. Implementations are safe for concurrent use and pass
+// cloudtest.Run.
+//
+// A provider that can do many machines in one call also implements
+// [BatchMachines], [BatchPower] or [BatchInventory]. [Executor] finds these by
+// type assertion and falls back to single calls.
+type Provider interface {
+	Machines
+	Power
+	Inventory
+}
+
+// Machines creates and removes machines.
+type Machines interface {
+	// LaunchInstance creates one machine. The same Token with the same config
+	// never creates a second one: the answer is then the machine of the first
+	// call, in its present state. The same Token with another config is
+	// [ErrTokenReused]. The machine carries config.Tags from its first moment.
+	LaunchInstance(ctx context.Context, config LaunchConfig) (Instance, error)
+
+	// TerminateInstance removes a machine for good. A machine that is already
+	// shutting down or terminated is not an error, a machine that the cloud
+	// does not know is [ErrNotFound].
+	TerminateInstance(ctx context.Context, id string) error
+}
+
+// Power starts and stops machines without losing them.
+type Power interface {
+	// StartInstance starts a stopped machine and returns once the cloud has
+	// accepted the request, not when the machine runs. A machine that is
+	// pending or running already is not an error. From any other state it is an
+	// [InvalidStateError].
+	StartInstance(ctx context.Context, id string) error
+
+	// StopInstance stops a running machine and returns once the cloud has
+	// accepted the request. Force cuts the power of an operating system that
+	// does not react. A machine that is stopping or stopped already is not an
+	// error. From any other state it is an [InvalidStateError].
+	StopInstance(ctx context.Context, id string, force bool) error
+}
+
+// Inventory reads machines and their tags.
+type Inventory interface {
+	// GetInstanceState returns the state of one machine, read from the cloud.
+	GetInstanceState(ctx context.Context, id string) (InstanceState, error)
+
+	// GetInstance returns one machine, read from the cloud. A machine that the
+	// cloud does not know is [ErrNotFound].
+	GetInstance(ctx context.Context, id string) (Instance, error)
+
+	// ListInstances returns every machine that has all of the tags, terminated
+	// ones included for as long as the cloud reports them. It is complete or an
+	// error, never a part. A list may lag behind other answers.
+	ListInstances(ctx context.Context, tags map[string]string) ([]Instance, error)
+
+	// UpdateInstanceTags sets these tags and leaves all others as they are.
+	UpdateInstanceTags(ctx context.Context, id string, tags map[string]string) error
+}
+
+// BatchMachines is implemented by a [Provider] that creates or removes many
+// machines with one call to the cloud.
+type BatchMachines interface {
+	// LaunchInstances creates up to count machines of one config. All share the
+	// Token: a repeated call answers with the machines of the first. The
+	// machines that were created are returned also with an error, such as a
+	// [CapacityError] for the rest.
+	LaunchInstances(ctx context.Context, config LaunchConfig, count int) ([]Instance, error)
+
+	// TerminateInstances terminates each machine, and returns the error of each
+	// that was not, by id.
+	TerminateInstances(ctx context.Context, ids []string) map[string]error
+}
+
+// BatchPower is implemented by a [Provider] that starts or stops many machines
+// with one call to the cloud. One machine that cannot be started or stopped
+// holds back no other.
+type BatchPower interface {
+	// StartInstances starts each machine, and returns the error of each that
+	// was not, by id.
+	StartInstances(ctx context.Context, ids []string) map[string]error
+
+	// StopInstances stops each machine, and returns the error of each that was
+	// not, by id.
+	StopInstances(ctx context.Context, ids []string, force bool) map[string]error
+}
+
+// BatchInventory is implemented by a [Provider] that reads or tags many machines
+// with one call to the cloud.
+type BatchInventory interface {
+	// GetInstances returns the machines that the cloud knows, by id. A machine
+	// that it does not know is missing in the answer.
+	GetInstances(ctx context.Context, ids []string) (map[string]Instance, error)
+
+	// UpdateInstancesTags sets the same tags on each machine, and returns the
+	// error of each that was not tagged, by id.
+	UpdateInstancesTags(ctx context.Context, ids []string, tags map[string]string) map[string]error
+}

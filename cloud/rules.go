@@ -1,0 +1,166 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"slices"
+	"time"
+)
+
+// A rule is one row of the machine table: in state use, while the cloud reports
+// one of the states, and if the guard holds, the machine takes the action and
+// goes to the state. The first row that fits decides. A row without a verb
+// waits for the cloud or for the guard of a row above it.
+type rule struct {
+	use    State
+	cloud  []InstanceState // empty: any
+	when   guard           // nil: always
+	verb   Verb
+	to     State // empty: stays
+	reason string
+}
+
+// A guard looks at one machine at one time.
+type guard func(s sight) bool
+
+// A sight is a machine as a plan sees it.
+type sight struct {
+	Machine
+	pool Pool
+	now  time.Time
+	// order is what the plan wants of the machine: Start, Stop, Terminate or
+	// nothing.
+	order order
+	// seen is since when the cloud reports the present state.
+	seen time.Time
+	// listed is when the cloud was asked.
+	listed time.Time
+	// reserved reports that pods are on their way to the machine.
+	reserved bool
+}
+
+// An order is what a plan wants of one machine beyond what its state asks for.
+type order struct {
+	verb   Verb
+	reason string
+}
+
+var (
+	powered = []InstanceState{InstancePending, InstanceRunning}
+	running = []InstanceState{InstanceRunning}
+	stopped = []InstanceState{InstanceStopped}
+	halting = []InstanceState{InstanceStopping}
+	leaving = []InstanceState{InstanceShuttingDown}
+	ended   = []InstanceState{InstanceTerminated}
+	absent  = []InstanceState{""}
+)
+
+// table is what a machine does next. Every row of a state that is not final
+// either acts or waits for something that has an end: the cloud's own
+// transition, or a guard on time above it.
+var table = []rule{
+	// A machine that is gone, whatever it was used for.
+	{cloud: ended, verb: Forget, reason: "the cloud reports it as terminated"},
+	{cloud: absent, when: gone, verb: Forget, reason: "missing from two complete lists"},
+	{cloud: absent, reason: "missing from the list, not proven to be gone"},
+	{cloud: leaving, reason: "the cloud is terminating it"},
+	{cloud: halting, when: hung(3), verb: Terminate, to: StateTerminating, reason: "it does not stop, not even by force"},
+	{cloud: halting, when: hung(1), verb: ForceStop, reason: "it does not stop"},
+	{cloud: halting, reason: "the cloud is stopping it"},
+
+	{StateWarmup, nil, ordered(Terminate), Terminate, StateTerminating, ""},
+	{StateWarmup, stopped, joined, Shelve, StateStandby, "warm-up is complete"},
+	{StateWarmup, stopped, nil, Terminate, StateTerminating, "it stopped before it joined the cluster"},
+	{StateWarmup, powered, both(late, both(joined, keepLate)), ForceStop, "", "warm-up is over its time"},
+	{StateWarmup, powered, late, Terminate, StateTerminating, "warm-up is over its time"},
+	{StateWarmup, running, unadopted, Adopt, StateWarmup, "it joined the cluster"},
+	{StateWarmup, running, warm, Stop, "", "warm-up is complete"},
+	{StateWarmup, nil, nil, "", "", "warming up"},
+
+	{StateStandby, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
+	{StateStandby, stopped, ordered(Start), Start, StateRunning, ""},
+	{StateStandby, powered, deleting, Terminate, StateTerminating, "the pool is being deleted"},
+	{StateStandby, powered, fresh, Open, StateRunning, "the cloud reports it as started"},
+	{StateStandby, nil, nil, "", "", "standby"},
+
+	{StateRunning, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
+	{StateRunning, stopped, fresh, Shelve, StateStandby, "the cloud reports it as stopped"},
+	{StateRunning, running, ordered(Terminate), Drain, StateTerminating, ""},
+	{StateRunning, running, ordered(Stop), Drain, StateTerminating, ""},
+	{StateRunning, powered, neverReady, Drain, StateTerminating, "it was started and did not become ready"},
+	{StateRunning, running, newlyEmpty, MarkEmpty, "", "no pod is left on it"},
+	{StateRunning, running, noLongerEmpty, ClearEmpty, "", "it has pods again"},
+	{StateRunning, nil, nil, "", "", "running"},
+
+	{StateTerminating, stopped, bound(Terminate), Terminate, "", "it is to go for good"},
+	{StateTerminating, stopped, fresh, Shelve, StateStandby, "it is stopped"},
+	{StateTerminating, powered, both(occupied, both(bound(Stop), wasEmpty)), GiveUp, StateRunning, "a pod came before it was closed"},
+	{StateTerminating, powered, both(over, bound(Terminate)), Terminate, "", "its drain is over its time"},
+	{StateTerminating, powered, both(over, occupied), GiveUp, StateRunning, "its drain is over its time"},
+	{StateTerminating, powered, occupied, Drain, "", "pods are left on it"},
+	{StateTerminating, powered, bound(Terminate), Terminate, "", "it is drained"},
+	{StateTerminating, running, nil, Stop, "", "it is drained"},
+	{StateTerminating, nil, nil, "", "", "terminating"},
+}
+
+// decide returns the row that fits.
+func decide(s sight) rule {
+	for _, r := range table {
+		if (r.use == "" || r.use == s.Use) && (len(r.cloud) == 0 || slices.Contains(r.cloud, s.State)) && (r.when == nil || r.when(s)) {
+			return r
+		}
+	}
+	return rule{reason: "no rule for state " + string(s.Use) + ", cloud " + string(s.State)}
+}
+
+func both(a, b guard) guard      { return func(s sight) bool { return a(s) && b(s) } }
+func ordered(v Verb) guard       { return func(s sight) bool { return s.order.verb == v } }
+func bound(v Verb) guard         { return func(s sight) bool { return s.intent().Verb == v } }
+func joined(s sight) bool        { return s.Joined }
+func deleting(s sight) bool      { return s.pool.Deleting }
+func keepLate(s sight) bool      { return !s.pool.TerminateLate }
+func unadopted(s sight) bool     { return s.Node != nil && s.Node.State == "" }
+func occupied(s sight) bool      { return s.pods() > 0 }
+func empty(s sight) bool         { return s.Node != nil && s.pods() == 0 && !s.reserved }
+func wasEmpty(s sight) bool      { return s.intent().Reason == reasonEmpty }
+func newlyEmpty(s sight) bool    { return empty(s) && s.Node.EmptySince.IsZero() && !s.pool.KeepEmpty }
+func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.EmptySince.IsZero() }
+
+// gone: absent from two complete lists, far enough apart.
+func gone(s sight) bool { return after(s.seen, s.pool.AbsenceAge, s.listed) }
+
+// fresh: the list was made after the machine came into its state; an older one
+// shows what was before.
+func fresh(s sight) bool { return s.listed.After(s.since()) }
+
+func hung(times int) guard {
+	return func(s sight) bool { return after(s.seen, time.Duration(times)*s.pool.StopTimeout, s.now) }
+}
+
+func late(s sight) bool { return after(s.LaunchTime, s.pool.WarmupTimeout, s.now) }
+
+// over: the drain is over its time. One without a recorded beginning began when
+// the machine came into its state.
+func over(s sight) bool {
+	since := s.intent().Since
+	if since.IsZero() {
+		since = s.since()
+	}
+	return after(since, s.pool.DrainTimeout, s.now)
+}
+
+// warm: a machine that the pool itself has to stop is ready to be stopped.
+func warm(s sight) bool {
+	return s.pool.ControllerStop && s.Node != nil && s.Node.Ready && s.Node.NetworkReady && s.good(!s.pool.BestEffortImages)
+}
+
+func neverReady(s sight) bool {
+	if s.Node == nil || s.Node.Ready {
+		return false
+	}
+	timeout := s.pool.StartTimeout
+	if s.Node.Attestation == "" {
+		timeout = min(timeout, unattestedTimeout)
+	}
+	return after(s.Node.LastStarted, timeout, s.now)
+}

@@ -16,8 +16,10 @@ const (
 	// Launch creates Count machines of Template, or repeats the recorded launch
 	// Operation.
 	Launch Verb = "launch"
-	// Abandon drops the recorded launch Operation: its machines are all there,
-	// or it is proven that none will come.
+	// Confirm records IDs as the machines of the recorded launch Operation.
+	Confirm Verb = "confirm"
+	// Abandon drops the recorded launch Operation, unless one of IDs turns out to
+	// exist.
 	Abandon Verb = "abandon"
 	// Adopt records a new machine's Node as one of the pool, in warmup.
 	Adopt Verb = "adopt"
@@ -61,13 +63,14 @@ type Action struct {
 	// From and To are the states before and after; equal if the action changes
 	// none.
 	From, To State
-	// Operation, Ordinal, Attempt, Template and Count belong to Launch and
-	// Abandon; see [LaunchIntent]. Recorded reports that the launch is in the
+	// Operation, Ordinal, Attempt, Template, Count and IDs belong to Launch,
+	// Confirm and Abandon; see [LaunchIntent]. Recorded reports that the launch is in the
 	// journal already and is repeated.
 	Operation        string
 	Ordinal, Attempt int64
 	Template         string
 	Count            int
+	IDs              []string
 	Recorded         bool
 	// Intent is what Drain records.
 	Intent Intent
@@ -82,7 +85,7 @@ func (a Action) String() string {
 	switch a.Verb {
 	case Launch:
 		fmt.Fprintf(&b, " %d x %s as %s", a.Count, a.Template, a.Operation)
-	case Abandon:
+	case Abandon, Confirm:
 		fmt.Fprintf(&b, " %s", a.Operation)
 	default:
 		fmt.Fprintf(&b, " %s", a.Machine)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -96,7 +98,7 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 		verb Verb
 		do   func(context.Context, []*Result)
 	}{
-		{Start, x.start}, {Open, x.open}, {GiveUp, x.giveUp}, {Abandon, x.abandon}, {Launch, x.launch}, {Adopt, x.adopt},
+		{Start, x.start}, {Open, x.open}, {GiveUp, x.giveUp}, {Confirm, x.confirm}, {Abandon, x.abandon}, {Launch, x.launch}, {Adopt, x.adopt},
 		{Shelve, x.shelve}, {MarkEmpty, x.setEmpty}, {ClearEmpty, x.setEmpty}, {Retag, x.retag}, {Drain, x.drain},
 		{Stop, x.stop}, {ForceStop, x.stop}, {Terminate, x.terminate}, {Forget, x.forget},
 	} {
@@ -210,20 +212,11 @@ func (x *execution) expect(ctx context.Context, group []*Result, states ...Insta
 			r.Err = ErrNotFound
 		case !x.pool.Scope.Owns(i):
 			r.Err = ErrNotOwned
-		case !contains(states, i.State):
+		case !slices.Contains(states, i.State):
 			r.Err = &InvalidStateError{ID: i.ID, State: i.State, Operation: string(r.Action.Verb)}
 		}
 	}
 	return found
-}
-
-func contains(states []InstanceState, s InstanceState) bool {
-	for _, have := range states {
-		if have == s {
-			return true
-		}
-	}
-	return false
 }
 
 // mark records the change of state of each machine on its Node, and then on its
@@ -257,7 +250,8 @@ func (x *execution) tag(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		byState[r.Action.To] = append(byState[r.Action.To], r)
 	}
-	for state, group := range byState {
+	for _, state := range slices.Sorted(maps.Keys(byState)) {
+		group := byState[state]
 		set(group, batch.UpdateInstancesTags(ctx, ids(group), x.pool.Scope.StateTags(state, "")))
 	}
 }

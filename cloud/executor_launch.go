@@ -46,8 +46,11 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 				return nil, fmt.Errorf("record the intent: %w", err)
 			}
 			continue
-		case err == nil || len(instances) > 0 && refused(err):
-			intent.Count, intent.Answered, intent.Since = len(instances), true, x.now()
+		case len(instances) > 0 && (err == nil || refused(err)):
+			intent.IDs, intent.Since = nil, x.now()
+			for _, i := range instances {
+				intent.IDs = append(intent.IDs, i.ID)
+			}
 			return &intent, errors.Join(err, x.Journal.Record(ctx, intent))
 		case refused(err):
 			return nil, errors.Join(err, x.Journal.Erase(ctx, intent.Operation))

@@ -119,8 +119,31 @@ func (x *execution) forget(ctx context.Context, group []*Result) {
 	})
 }
 
+// confirm records machines that were found by the tag of their launch.
+func (x *execution) confirm(ctx context.Context, group []*Result) {
+	for _, r := range group {
+		a := r.Action
+		intent := LaunchIntent{Operation: a.Operation, Ordinal: a.Ordinal, Attempt: a.Attempt, Template: a.Template, Count: a.Count, IDs: a.IDs, Since: x.now()}
+		r.Err = x.Journal.Record(ctx, intent)
+	}
+}
+
+// abandon erases launches. Machines that are only missing from the lists are
+// looked at once more.
 func (x *execution) abandon(ctx context.Context, group []*Result) {
 	for _, r := range group {
-		r.Err = x.Journal.Erase(ctx, r.Action.Operation)
+		for _, id := range r.Action.IDs {
+			i, err := x.Provider.GetInstance(ctx, id)
+			switch {
+			case errors.Is(err, ErrNotFound):
+			case err != nil:
+				r.Err = err
+			case !i.State.Ending():
+				r.Err = fmt.Errorf("the cloud still has machine %s, %s: %w", id, i.State, ErrInvalidState)
+			}
+		}
+		if r.Err == nil {
+			r.Err = x.Journal.Erase(ctx, r.Action.Operation)
+		}
 	}
 }

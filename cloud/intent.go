@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// A LaunchIntent is a launch that was recorded before the cloud was called. As
-// long as it is recorded, its machines count against the size of the pool, seen
-// or not.
+// A LaunchIntent is a launch that was recorded before the cloud was called. It
+// stays recorded until each of its machines has a Node or has ended. As long as
+// it is recorded, its machines count against the size of the pool, whatever a
+// list says.
 type LaunchIntent struct {
 	// Operation is the idempotency token of the launch, and a tag of every
 	// machine that comes of it.
@@ -20,12 +21,11 @@ type LaunchIntent struct {
 	Ordinal, Attempt int64
 	// Template and Hash are those of the [Template].
 	Template, Hash string
-	// Count is how many machines were asked for, or how many came if the cloud
-	// said that it has no more.
+	// Count is how many machines were asked for.
 	Count int
-	// Answered reports that the cloud's answer was recorded: Count machines
-	// exist, and are in a list soon.
-	Answered bool
+	// IDs are the machines that came of it, fewer than Count if the cloud had no
+	// more. Empty until the answer is recorded.
+	IDs []string
 	// Since is when the intent, or the answer, was recorded.
 	Since time.Time
 }

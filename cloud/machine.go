@@ -126,12 +126,12 @@ func (m Machine) since() time.Time {
 	return m.LaunchTime
 }
 
-// Join makes the machines of a pool from a list of the cloud and the Nodes of
-// the pool, joined by instance id and ordered by it. A terminated instance
-// without a Node is no machine any more and is left out.
+// Join makes the machines of a pool from a list of the cloud, the Nodes of the
+// pool and its recorded launches, joined by instance id and ordered by it. A
+// terminated instance without a Node is no machine any more and is left out.
 //
 // An instance of another pool is left out, and so is a Node whose ID is empty.
-func Join(scope Scope, instances []Instance, nodes []NodeStatus) []Machine {
+func Join(scope Scope, instances []Instance, nodes []NodeStatus, launches []LaunchIntent) []Machine {
 	machines := make(map[string]Machine, len(instances))
 	for _, i := range instances {
 		if scope.Owns(i) {
@@ -152,6 +152,13 @@ func Join(scope Scope, instances []Instance, nodes []NodeStatus) []Machine {
 			m.Use = node.State
 		}
 		machines[node.ID] = m
+	}
+	for _, l := range launches {
+		for _, id := range l.IDs {
+			if _, known := machines[id]; !known {
+				machines[id] = Machine{Instance: Instance{ID: id, LaunchTime: l.Since}, Operation: l.Operation}
+			}
+		}
 	}
 	for id, m := range machines {
 		if !m.Use.valid() {

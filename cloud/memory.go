@@ -45,6 +45,9 @@ type Sighting struct {
 	// in no list.
 	State InstanceState `json:"state,omitempty"`
 	Since time.Time     `json:"since"`
+	// Listed reports that the machine was in a list once, or has a Node. One that
+	// was not may be too young for a list that lags.
+	Listed bool `json:"listed,omitempty"`
 	// Failed and Warm report how its warm-up ended.
 	Failed bool `json:"failed,omitempty"`
 	Warm   bool `json:"warm,omitempty"`
@@ -99,6 +102,8 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 			m.Blocked[place] = now.Add(capacityBlock)
 		}
 		switch {
+		case r.Action.Verb == Forget && r.Err == nil:
+			delete(m.Machines, r.Action.Machine)
 		case r.Action.Verb != Launch:
 		case errors.Is(r.Err, ErrQuotaExceeded):
 			m.refuse(BrakeQuota, r.Err, now)

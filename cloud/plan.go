@@ -3,6 +3,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,7 +100,7 @@ func (p Plan) String() string {
 func (p Pool) Plan(seen Observed, want Want, now time.Time) Plan {
 	pl := planner{pool: p.withDefaults(), seen: seen, want: want, now: now, orders: map[string]order{}}
 	pl.plan.Memory = seen.Memory.clone()
-	pl.machines = Join(p.Scope, seen.Instances, seen.Nodes)
+	pl.machines = Join(p.Scope, seen.Instances, seen.Nodes, seen.Launches)
 	if seen.ListError != nil {
 		pl.blind()
 		return pl.plan
@@ -173,8 +174,20 @@ func (pl *planner) observe() {
 		if !known || s.State != m.State {
 			s.State, s.Since = m.State, pl.seen.Listed
 		}
+		s.Listed = s.Listed || m.State != "" || m.Node != nil
 		pl.plan.Memory.Machines[m.ID] = s
 	}
+	for id, s := range old {
+		if _, known := pl.plan.Memory.Machines[id]; !known && !s.State.Ending() {
+			// It is in no list, and has lost its Node.
+			if s.State != "" {
+				s.State, s.Since = "", pl.seen.Listed
+			}
+			pl.plan.Memory.Machines[id] = s
+			pl.machines = append(pl.machines, Machine{Instance: Instance{ID: id}, Use: StateWarmup})
+		}
+	}
+	slices.SortFunc(pl.machines, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
 	maps.DeleteFunc(pl.plan.Memory.Unseen, func(operation string, _ time.Time) bool {
 		return !slices.ContainsFunc(pl.seen.Launches, func(l LaunchIntent) bool { return l.Operation == operation })
 	})
@@ -187,7 +200,7 @@ func (pl *planner) count() {
 			continue
 		}
 		c.Total++
-		if pl.seen.ListError == nil && m.State == "" {
+		if pl.seen.ListError == nil && m.State == "" && pl.plan.Memory.Machines[m.ID].Listed {
 			c.Missing++
 		}
 		switch m.Use {

@@ -8,51 +8,78 @@ import (
 	"time"
 )
 
-// appeared is how many machines of a launch are in the list, terminated ones
-// included.
-func (pl *planner) appeared(l LaunchIntent) int {
-	n := 0
+// tagged returns the machines in the list that carry the tag of a launch,
+// terminated ones included.
+func (pl *planner) tagged(l LaunchIntent) []string {
+	var ids []string
 	for _, i := range pl.seen.Instances {
-		if pl.pool.Scope.operation(i) == l.Operation {
-			n++
+		if pl.pool.Scope.operation(i) == l.Operation && pl.pool.Scope.Owns(i) {
+			ids = append(ids, i.ID)
 		}
 	}
-	return n
+	return ids
 }
 
-// outstanding is how many machines of a launch may exist and are in no list.
+// outstanding is how many machines of a launch may exist and are not known.
 func (pl *planner) outstanding(l LaunchIntent) int {
-	if pl.seen.ListError != nil {
-		return l.Count
+	if len(l.IDs) > 0 {
+		return 0
 	}
-	return max(0, l.Count-pl.appeared(l))
+	return max(0, l.Count-len(pl.tagged(l)))
 }
 
-// openLaunches looks after the launches whose machines are not all there: it
-// repeats those without an answer, and drops those that are complete or proven
-// to bring nothing more.
+// openLaunches looks after the recorded launches: it repeats those without an
+// answer, adopts their machines by tag, and drops those whose machines all have
+// a Node or have ended.
 func (pl *planner) openLaunches() {
 	for _, l := range pl.seen.Launches {
 		a := Action{Operation: l.Operation, Ordinal: l.Ordinal, Attempt: l.Attempt, Template: l.Template, Count: l.Count, Recorded: true}
-		template, known := pl.pool.template(l.Template)
-		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now)
-		switch {
-		case pl.outstanding(l) == 0:
-			a.Verb, a.Reason = Abandon, "its machines are all there"
-			pl.add(a)
-		case !l.Answered && repeatable && !pl.disbelieved && !pl.pool.Deleting:
-			if !pl.throttled() {
-				a.Verb, a.Reason = Launch, "its answer was never recorded"
+		if len(l.IDs) > 0 {
+			if unsure, settled := pl.settled(l); settled {
+				a.Verb, a.IDs, a.Reason = Abandon, unsure, "each of its machines has a Node or has ended"
 				pl.add(a)
 			}
+			continue
+		}
+		template, known := pl.pool.template(l.Template)
+		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.disbelieved && !pl.pool.Deleting
+		tagged := pl.tagged(l)
+		switch {
+		case len(tagged) >= l.Count:
+			a.Verb, a.IDs, a.Reason = Confirm, tagged, "its machines are in the list"
+			pl.add(a)
+		case repeatable:
+			if !pl.throttled() {
+				a.Verb, a.Placement, a.Reason = Launch, Placement{template.InstanceType, template.Zone}, "its answer was never recorded"
+				pl.add(a)
+			}
+		case pl.proven(l) && len(tagged) > 0:
+			a.Verb, a.IDs, a.Reason = Confirm, tagged, "two complete lists have no more of its machines"
+			pl.add(a)
 		case pl.proven(l):
-			a.Verb, a.Reason = Abandon, "two complete lists do not have its machines"
+			a.Verb, a.Reason = Abandon, "two complete lists have none of its machines"
 			pl.add(a)
 		default:
 			pl.hold(BrakeLaunchUnproven, "launch %s of %d machines is not in the list yet", l.Operation, l.Count)
 			pl.wake(l.Since.Add(pl.pool.AbsenceAge))
 		}
 	}
+}
+
+// settled reports whether each machine of a launch has a Node or has ended, and
+// which of them are only missing from the lists.
+func (pl *planner) settled(l LaunchIntent) (unsure []string, settled bool) {
+	for _, id := range l.IDs {
+		m := pl.machine(id)
+		switch {
+		case m.ID == "" || m.Node != nil || m.State.Ending():
+		case m.State == "" && after(pl.plan.Memory.Machines[id].Since, pl.pool.AbsenceAge, pl.seen.Listed):
+			unsure = append(unsure, id)
+		default:
+			return nil, false
+		}
+	}
+	return unsure, true
 }
 
 // proven reports whether two complete lists, far enough apart, were made after

@@ -71,10 +71,10 @@ var table = []rule{
 	{StateWarmup, nil, ordered(Terminate), Terminate, StateTerminating, ""},
 	{StateWarmup, stopped, joined, Shelve, StateStandby, "warm-up is complete"},
 	{StateWarmup, stopped, nil, Terminate, StateTerminating, "it stopped before it joined the cluster"},
-	{StateWarmup, powered, both(late, both(joined, keepLate)), ForceStop, "", "warm-up is over its time"},
-	{StateWarmup, powered, late, Terminate, StateTerminating, "warm-up is over its time"},
 	{StateWarmup, running, unadopted, Adopt, StateWarmup, "it joined the cluster"},
 	{StateWarmup, running, warm, Stop, "", "warm-up is complete"},
+	{StateWarmup, powered, both(late, both(joined, keepLate)), ForceStop, "", "warm-up is over its time"},
+	{StateWarmup, powered, late, Terminate, StateTerminating, "warm-up is over its time"},
 	{StateWarmup, nil, nil, "", "", "warming up"},
 
 	{StateStandby, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
@@ -113,17 +113,19 @@ func decide(s sight) rule {
 	return rule{reason: "no rule for state " + string(s.Use) + ", cloud " + string(s.State)}
 }
 
-func both(a, b guard) guard      { return func(s sight) bool { return a(s) && b(s) } }
-func ordered(v Verb) guard       { return func(s sight) bool { return s.order.verb == v } }
-func bound(v Verb) guard         { return func(s sight) bool { return s.intent().Verb == v } }
-func joined(s sight) bool        { return s.Joined }
-func deleting(s sight) bool      { return s.pool.Deleting }
-func keepLate(s sight) bool      { return !s.pool.TerminateLate }
-func unadopted(s sight) bool     { return s.Node != nil && s.Node.State == "" }
-func occupied(s sight) bool      { return s.pods() > 0 }
-func empty(s sight) bool         { return s.Node != nil && s.pods() == 0 && !s.reserved }
-func wasEmpty(s sight) bool      { return s.intent().Reason == reasonEmpty }
-func newlyEmpty(s sight) bool    { return empty(s) && s.Node.EmptySince.IsZero() && !s.pool.KeepEmpty }
+func both(a, b guard) guard  { return func(s sight) bool { return a(s) && b(s) } }
+func ordered(v Verb) guard   { return func(s sight) bool { return s.order.verb == v } }
+func bound(v Verb) guard     { return func(s sight) bool { return s.intent().Verb == v } }
+func joined(s sight) bool    { return s.Joined }
+func deleting(s sight) bool  { return s.pool.Deleting }
+func keepLate(s sight) bool  { return !s.pool.TerminateLate }
+func unadopted(s sight) bool { return s.Node != nil && s.Node.State == "" }
+func occupied(s sight) bool  { return s.pods() > 0 }
+func empty(s sight) bool     { return s.Node != nil && s.pods() == 0 && !s.reserved }
+func wasEmpty(s sight) bool  { return s.intent().Reason == reasonEmpty }
+func newlyEmpty(s sight) bool {
+	return empty(s) && s.Node.Ready && s.Node.EmptySince.IsZero() && !s.pool.KeepEmpty
+}
 func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.EmptySince.IsZero() }
 
 // gone: absent from two complete lists, far enough apart.

@@ -1,0 +1,33 @@
+package cloudtest
+
+import "time"
+
+// A Bucket bounds a rate: Size calls at once, and Refill more each second.
+type Bucket struct {
+	Size, Refill float64
+}
+
+type bucketState struct {
+	tokens float64
+	at     time.Time
+}
+
+// limit takes a token, or returns how long it takes until there is one.
+func (f *Fake) limit(operation string, now time.Time) time.Duration {
+	limit, ok := f.Limits[operation]
+	if !ok {
+		return 0
+	}
+	b := f.buckets[operation]
+	if b == nil {
+		b = &bucketState{tokens: limit.Size, at: now}
+		f.buckets[operation] = b
+	}
+	b.tokens = min(limit.Size, b.tokens+now.Sub(b.at).Seconds()*limit.Refill)
+	b.at = now
+	if b.tokens >= 1 {
+		b.tokens--
+		return 0
+	}
+	return time.Duration((1 - b.tokens) / limit.Refill * float64(time.Second))
+}

@@ -1,0 +1,227 @@
+package cloudtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+// A Fake is a cloud in memory. It implements [cloud.Provider] and every batch
+// interface. The zero Fake works without faults: a machine changes its state
+// within 100ms, in the one zone "zone-a".
+//
+// The fields are read while it works; change them only between calls, or hold
+// them still. The methods are safe for concurrent use.
+type Fake struct {
+	// Transition is how long a machine is pending, stopping or shutting down.
+	// Default 100ms.
+	Transition time.Duration
+
+	// Zones maps subnets to zones. A launch into another subnet is rejected.
+	// Empty means that every subnet is in "zone-a".
+	Zones map[string]string
+
+	// ListLag is how far ListInstances is behind. Other reads are up to date.
+	ListLag time.Duration
+
+	// Retention is for how long a terminated machine is still reported. Default
+	// one hour.
+	Retention time.Duration
+
+	// Quota is how many machines may exist that are not terminated. 0 means any
+	// number.
+	Quota int
+
+	// Capacity is how many machines may be pending or running in a place. A
+	// place that is not in the map has no limit.
+	Capacity map[cloud.Placement]int
+
+	// Limits bound the rate of each operation, by the names in [cloud.Provider];
+	// a batch counts as one call. An operation without a limit has none.
+	Limits map[string]Bucket
+
+	// Fault is asked before each call. Nil means no faults.
+	Fault func(Call) Fault
+
+	mu       sync.Mutex
+	last     int
+	machines map[string]*machine
+	order    []string
+	tokens   map[string]launch
+	buckets  map[string]*bucketState
+	calls    map[string]int
+}
+
+// A Call is one call of a provider's method, as [Fake.Fault] sees it.
+type Call struct {
+	Operation string // such as "StartInstance", also for a batch
+	IDs       []string
+	Token     string // of a launch
+}
+
+// A Fault is what goes wrong with one call.
+type Fault struct {
+	// Err is returned instead of the answer.
+	Err error
+	// Lost carries the call out all the same, if Err is set.
+	Lost bool
+	// Twice carries the call out twice, as a network does that repeats a request.
+	Twice bool
+}
+
+// machine is one instance and its history.
+type machine struct {
+	cloud.Instance
+	// states and tags are what it was from when on, oldest first. A state may
+	// lie in the future: that is a transition on its way.
+	states []stateAt
+	tags   []tagsAt
+}
+
+type stateAt struct {
+	at    time.Time
+	state cloud.InstanceState
+}
+
+type tagsAt struct {
+	at   time.Time
+	tags map[string]string
+}
+
+type launch struct {
+	config string
+	ids    []string
+}
+
+func (f *Fake) transition() time.Duration {
+	if f.Transition > 0 {
+		return f.Transition
+	}
+	return 100 * time.Millisecond
+}
+
+func (f *Fake) retention() time.Duration {
+	if f.Retention > 0 {
+		return f.Retention
+	}
+	return time.Hour
+}
+
+// state is the machine's state at a time; empty before it existed.
+func (m *machine) state(at time.Time) cloud.InstanceState {
+	var s cloud.InstanceState
+	for _, e := range m.states {
+		if e.at.After(at) {
+			break
+		}
+		s = e.state
+	}
+	return s
+}
+
+// become begins a transition now, and drops any that was on its way.
+func (m *machine) become(now time.Time, first cloud.InstanceState, after time.Duration, then cloud.InstanceState) {
+	m.states = slices.DeleteFunc(m.states, func(e stateAt) bool { return e.at.After(now) })
+	m.states = append(m.states, stateAt{now, first}, stateAt{now.Add(after), then})
+}
+
+// at returns the machine as it was at a time.
+func (m *machine) at(at time.Time) cloud.Instance {
+	i := m.Instance
+	i.State = m.state(at)
+	for _, e := range m.tags {
+		if !e.at.After(at) {
+			i.Tags = e.tags
+		}
+	}
+	i.Tags = maps.Clone(i.Tags)
+	if !i.State.Powered() {
+		i.PublicIP = ""
+	}
+	return i
+}
+
+// known returns the machine unless the cloud has forgotten it.
+func (f *Fake) known(id string, now time.Time) (*machine, error) {
+	m, ok := f.machines[id]
+	if !ok || m.state(now.Add(-f.retention())) == cloud.InstanceTerminated {
+		return nil, fmt.Errorf("%s: %w", id, cloud.ErrNotFound)
+	}
+	return m, nil
+}
+
+// do carries out one call: the fault hook, the rate limit, and the operation,
+// which holds the lock.
+func (f *Fake) do(ctx context.Context, call Call, operation func(now time.Time) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var fault Fault
+	if f.Fault != nil {
+		fault = f.Fault(call)
+	}
+	if fault.Err != nil && !fault.Lost {
+		return fault.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if f.calls == nil {
+		f.calls, f.machines, f.tokens, f.buckets = map[string]int{}, map[string]*machine{}, map[string]launch{}, map[string]*bucketState{}
+	}
+	f.calls[call.Operation]++
+	if wait := f.limit(call.Operation, now); wait > 0 {
+		return &cloud.RateLimitError{RetryAfter: wait}
+	}
+	err := operation(now)
+	if fault.Twice {
+		err = operation(now)
+	}
+	if fault.Err != nil {
+		return fault.Err
+	}
+	return err
+}
+
+// Calls returns how many calls of each operation were made, refused ones
+// included.
+func (f *Fake) Calls() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.calls)
+}
+
+// Instances returns every machine that the cloud knows now, without lag, oldest
+// first, terminated ones included.
+func (f *Fake) Instances() []cloud.Instance {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var out []cloud.Instance
+	for _, id := range f.order {
+		if m, err := f.known(id, now); err == nil {
+			out = append(out, m.at(now))
+		}
+	}
+	return out
+}
+
+// Shutdown stops a running machine from within, as its operating system does.
+func (f *Fake) Shutdown(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stop(id, "Shutdown", time.Now())
+}
+
+// Interrupt terminates a machine from outside: a spot interruption, or another
+// hand.
+func (f *Fake) Interrupt(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.terminate(id, time.Now())
+}

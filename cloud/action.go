@@ -21,7 +21,8 @@ const (
 	// Abandon drops the recorded launch Operation, unless one of IDs turns out to
 	// exist.
 	Abandon Verb = "abandon"
-	// Adopt records a new machine's Node as one of the pool, in warmup.
+	// Adopt records a Node that has no state yet as one of the pool, in the state
+	// of its machine's tag.
 	Adopt Verb = "adopt"
 	// Start starts a standby machine and opens its Node for pods.
 	Start Verb = "start"
@@ -58,6 +59,8 @@ type Action struct {
 	Machine string
 	// Node is the Node's name, empty for a machine that has none.
 	Node string
+	// Seen is the state of the machine in the cloud that the action is based on.
+	Seen InstanceState
 	// Placement is the type and zone of the machine, or of the template.
 	Placement Placement
 	// From and To are the states before and after; equal if the action changes

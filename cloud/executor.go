@@ -79,8 +79,8 @@ type Result struct {
 	Action Action
 	// Err is nil if the action was carried out, wholly.
 	Err error
-	// Launch is the intent as it is recorded after a Launch; nil if it was
-	// erased.
+	// Launch is the intent as it is recorded after a Launch, or may be recorded
+	// after an error; nil if it surely is not.
 	Launch *LaunchIntent
 }
 

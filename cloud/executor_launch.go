@@ -12,7 +12,8 @@ const maxAttempts = 3
 
 // launch records each launch, calls the cloud, and records the answer. A launch
 // that the cloud has refused as a whole is erased; one whose answer is unknown
-// stays recorded, and is repeated with its token by a later plan.
+// stays recorded, and is repeated with its token by a later plan. The refusal of
+// a repeated launch says nothing about the first call.
 func (x *execution) launch(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		r.Launch, r.Err = x.launchOne(ctx, r.Action)
@@ -31,7 +32,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 	intent := LaunchIntent{Operation: a.Operation, Ordinal: a.Ordinal, Attempt: a.Attempt, Template: a.Template, Hash: template.Hash, Count: a.Count, Since: x.now()}
 	if !a.Recorded {
 		if err := x.Journal.Record(ctx, intent); err != nil {
-			return nil, fmt.Errorf("record the intent: %w", err)
+			return &intent, fmt.Errorf("record the intent: %w", err)
 		}
 	}
 	for {
@@ -43,7 +44,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 			// The token is that of an earlier launch, whose machines are gone.
 			intent = intent.next(x.pool.Scope.PoolUID, x.now())
 			if err := x.Journal.Record(ctx, intent); err != nil {
-				return nil, fmt.Errorf("record the intent: %w", err)
+				return &intent, fmt.Errorf("record the intent: %w", err)
 			}
 			continue
 		case len(instances) > 0 && (err == nil || refused(err)):
@@ -52,8 +53,11 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 				intent.IDs = append(intent.IDs, i.ID)
 			}
 			return &intent, errors.Join(err, x.Journal.Record(ctx, intent))
-		case refused(err):
-			return nil, errors.Join(err, x.Journal.Erase(ctx, intent.Operation))
+		case refused(err) && !a.Recorded:
+			if failed := x.Journal.Erase(ctx, intent.Operation); failed != nil {
+				return &intent, errors.Join(err, fmt.Errorf("erase the intent: %w", failed))
+			}
+			return nil, err
 		default:
 			return &intent, err
 		}

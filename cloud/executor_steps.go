@@ -32,10 +32,10 @@ func (x *execution) shelve(ctx context.Context, group []*Result) {
 func (x *execution) adopt(ctx context.Context, group []*Result) {
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
 		a := r.Action
-		if err := x.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, To: StateWarmup}); err != nil {
+		if err := x.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, From: a.From, To: a.To}); err != nil {
 			return err
 		}
-		return x.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(StateWarmup, a.Node))
+		return x.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(a.To, a.Node))
 	})
 }
 
@@ -82,6 +82,11 @@ func (x *execution) stop(ctx context.Context, group []*Result) {
 // first: another process that wants to start it fails then.
 func (x *execution) terminate(ctx context.Context, group []*Result) {
 	found := x.expect(ctx, group, InstancePending, InstanceRunning, InstanceStopping, InstanceStopped, InstanceUnknown)
+	for _, r := range alive(group) {
+		if now := found[r.Action.Machine].State; now != r.Action.Seen {
+			r.Err = fmt.Errorf("it was %s in the list: %w", r.Action.Seen, &InvalidStateError{ID: r.Action.Machine, State: now, Operation: "terminate"})
+		}
+	}
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
 		a := r.Action
 		if a.Node == "" || a.From == a.To {

@@ -262,12 +262,15 @@ func (pl *planner) decideAll() {
 
 // action makes the action of a row.
 func (pl *planner) action(m Machine, r rule, o order) Action {
-	a := Action{Verb: r.verb, Machine: m.ID, Node: m.NodeName, Placement: Placement{m.InstanceType, m.AvailabilityZone}, From: m.Use, To: m.Use, Reason: r.reason}
+	a := Action{Verb: r.verb, Machine: m.ID, Node: m.NodeName, Seen: m.State, Placement: Placement{m.InstanceType, m.AvailabilityZone}, From: m.Use, To: m.Use, Reason: r.reason}
 	if r.to != "" {
 		a.To = r.to
 	}
 	if a.Reason == "" {
 		a.Reason = o.reason
+	}
+	if a.Verb == Adopt {
+		a.From = m.Node.State
 	}
 	if a.To == StateTerminating && a.From != StateTerminating {
 		a.Intent = Intent{Verb: Terminate, Reason: a.Reason, Since: pl.now}

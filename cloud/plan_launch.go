@@ -42,7 +42,9 @@ func (pl *planner) openLaunches() {
 			continue
 		}
 		template, known := pl.pool.template(l.Template)
-		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.disbelieved && !pl.pool.Deleting
+		place := Placement{template.InstanceType, template.Zone}
+		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.disbelieved && !pl.pool.Deleting &&
+			!pl.plan.Memory.IsBlocked(place, pl.now) && !pl.now.Before(pl.plan.Memory.LaunchAfter)
 		tagged := pl.tagged(l)
 		switch {
 		case len(tagged) >= l.Count:
@@ -50,7 +52,7 @@ func (pl *planner) openLaunches() {
 			pl.add(a)
 		case repeatable:
 			if !pl.throttled() {
-				a.Verb, a.Placement, a.Reason = Launch, Placement{template.InstanceType, template.Zone}, "its answer was never recorded"
+				a.Verb, a.Placement, a.Reason = Launch, place, "its answer was never recorded"
 				pl.add(a)
 			}
 		case pl.proven(l) && len(tagged) > 0:

@@ -28,18 +28,19 @@ func (pl *planner) orderStarts() {
 // shrink terminates standby machines, never running ones, while the pool has
 // more machines than its size.
 func (pl *planner) shrink() {
-	over := pl.plan.Counts.Total - pl.pool.Size
+	listed := 0
 	for _, m := range pl.machines {
-		if m.State == InstanceShuttingDown || m.Use == StateTerminating && m.intent().Verb == Terminate {
-			over-- // is on its way out
+		if m.State != "" && !m.State.Ending() && !(m.Use == StateTerminating && m.intent().Verb == Terminate) {
+			listed++
 		}
 	}
+	over := listed - pl.pool.Size
 	for _, m := range pl.standby() {
 		if over <= 0 {
 			return
 		}
 		over--
-		pl.orders[m.ID] = order{Terminate, fmt.Sprintf("the pool has %d machines, its size is %d", pl.plan.Counts.Total, pl.pool.Size)}
+		pl.orders[m.ID] = order{Terminate, fmt.Sprintf("the pool has %d machines, its size is %d", listed, pl.pool.Size)}
 	}
 }
 

@@ -64,6 +64,7 @@ var table = []rule{
 	{cloud: absent, when: gone, verb: Forget, reason: "missing from two complete lists"},
 	{cloud: absent, reason: "missing from the list, not proven to be gone"},
 	{cloud: leaving, reason: "the cloud is terminating it"},
+	{when: unadopted, verb: Adopt, reason: "its Node has no state yet"},
 	{cloud: halting, when: hung(3), verb: Terminate, to: StateTerminating, reason: "it does not stop, not even by force"},
 	{cloud: halting, when: hung(1), verb: ForceStop, reason: "it does not stop"},
 	{cloud: halting, reason: "the cloud is stopping it"},
@@ -71,7 +72,7 @@ var table = []rule{
 	{StateWarmup, nil, ordered(Terminate), Terminate, StateTerminating, ""},
 	{StateWarmup, stopped, joined, Shelve, StateStandby, "warm-up is complete"},
 	{StateWarmup, stopped, nil, Terminate, StateTerminating, "it stopped before it joined the cluster"},
-	{StateWarmup, running, unadopted, Adopt, StateWarmup, "it joined the cluster"},
+
 	{StateWarmup, running, warm, Stop, "", "warm-up is complete"},
 	{StateWarmup, powered, both(late, both(joined, keepLate)), ForceStop, "", "warm-up is over its time"},
 	{StateWarmup, powered, late, Terminate, StateTerminating, "warm-up is over its time"},
@@ -119,7 +120,7 @@ func bound(v Verb) guard     { return func(s sight) bool { return s.intent().Ver
 func joined(s sight) bool    { return s.Joined }
 func deleting(s sight) bool  { return s.pool.Deleting }
 func keepLate(s sight) bool  { return !s.pool.TerminateLate }
-func unadopted(s sight) bool { return s.Node != nil && s.Node.State == "" }
+func unadopted(s sight) bool { return s.Node != nil && !s.Node.State.valid() }
 func occupied(s sight) bool  { return s.pods() > 0 }
 func empty(s sight) bool     { return s.Node != nil && s.pods() == 0 && !s.reserved }
 func wasEmpty(s sight) bool  { return s.intent().Reason == reasonEmpty }

@@ -46,7 +46,8 @@ type Cluster struct {
 	writes   int
 	wrong    []string
 	powered  map[string]time.Time // when each machine was seen to run first, since its last stop
-	attested map[string]bool
+	warmed   map[string]bool      // whether its first boot is over
+	attested map[string]cloud.Attestation
 }
 
 // A Habit is how one machine differs from a good one.
@@ -134,7 +135,7 @@ func (c *Cluster) Step() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes == nil {
-		c.nodes, c.powered, c.attested = map[string]*node{}, map[string]time.Time{}, map[string]bool{}
+		c.nodes, c.powered, c.warmed, c.attested = map[string]*node{}, map[string]time.Time{}, map[string]bool{}, map[string]cloud.Attestation{}
 	}
 	now := time.Now()
 	for name, p := range c.pods {
@@ -153,7 +154,10 @@ func (c *Cluster) Step() {
 func (c *Cluster) step(i cloud.Instance, now time.Time) {
 	n := c.nodes[i.ID]
 	if i.State != cloud.InstanceRunning {
-		delete(c.powered, i.ID)
+		if _, ran := c.powered[i.ID]; ran {
+			c.warmed[i.ID] = true // user data runs at the first boot only
+			delete(c.powered, i.ID)
+		}
 		if n != nil {
 			n.Ready, n.NetworkReady = false, false
 		}
@@ -178,15 +182,16 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 		n = &node{NodeStatus: cloud.NodeStatus{Name: "node-" + i.ID, ID: i.ID}}
 		c.nodes[i.ID] = n
 	}
-	warm := c.attested[i.ID]
+	warm := c.warmed[i.ID]
 	n.Ready = !warm || !habit.NeverReady
 	n.NetworkReady = n.Ready
 	if warm || habit.NeverStops || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second)+cmp.Or(c.Warmup, time.Minute))) {
 		return
 	}
-	c.attested[i.ID] = true
+	c.warmed[i.ID] = true
 	if !habit.NeverAttests {
 		n.Attestation = cloud.AttestedReady
+		c.attested[i.ID] = n.Attestation
 	}
 	if !c.ControllerStop {
 		_ = c.Fake.Shutdown(i.ID) // it runs, so it can
@@ -340,9 +345,7 @@ func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
 		n := c.nodes[m.Instance.ID]
 		if n == nil {
 			n = &node{NodeStatus: cloud.NodeStatus{Name: m.Node, ID: m.Instance.ID}}
-			if c.attested[m.Instance.ID] {
-				n.Attestation = cloud.AttestedReady
-			}
+			n.Attestation = c.attested[m.Instance.ID]
 			c.nodes[m.Instance.ID] = n
 		} else if n.State != m.From {
 			return fmt.Errorf("node %s is %q, not %q: %w", n.Name, n.State, m.From, errConflict)

@@ -1,0 +1,61 @@
+package sim_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/sim"
+)
+
+var (
+	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
+	histories = flag.Int("histories", 10_000, "how many histories to simulate")
+)
+
+func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {
+	t.Parallel()
+	if *oneSeed != 0 {
+		wrong, trace := history(t, *oneSeed, nil)
+		t.Log(trace)
+		require.Empty(t, wrong)
+		return
+	}
+	const workers = 4
+	for worker := range workers {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(worker) + 1; seed <= uint64(*histories); seed += workers {
+				if wrong, _ := history(t, seed, nil); len(wrong) > 0 {
+					t.Fatalf("%s\nreproduce: go test ./internal/sim -run NoMachineIsTooMany -v -seed %d", strings.Join(wrong, "\n"), seed)
+				}
+			}
+		})
+	}
+}
+
+func TestOneSeedIsOneHistory(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 20; seed++ {
+		_, once := history(t, seed, nil)
+		_, again := history(t, seed, nil)
+		require.Equal(t, once, again, "seed %d", seed)
+	}
+}
+
+// history runs one history, and returns what was wrong and the trace.
+func history(t *testing.T, seed uint64, plant func(*sim.Pool)) (wrong []string, trace string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := sim.NewPool(seed)
+		if plant != nil {
+			plant(p)
+		}
+		p.Run(t.Context())
+		wrong, trace = p.Wrong, p.Trace.String()
+	})
+	return wrong, trace
+}

@@ -54,11 +54,15 @@ func (s Scope) Key(name string) string { return s.Domain + "/" + name }
 // ClusterTags returns the tags that all machines of the cluster have, whatever
 // their pool.
 func (s Scope) ClusterTags() map[string]string {
-	manager := s.Manager
-	if manager == "" {
-		manager, _, _ = strings.Cut(s.Domain, ".")
+	return map[string]string{"managed-by": s.manager(), s.Key(tagCluster): s.Cluster}
+}
+
+func (s Scope) manager() string {
+	if s.Manager != "" {
+		return s.Manager
 	}
-	return map[string]string{"managed-by": manager, s.Key(tagCluster): s.Cluster}
+	manager, _, _ := strings.Cut(s.Domain, ".")
+	return manager
 }
 
 // Tags returns the tags that all machines of the pool have, and no other machine.
@@ -95,21 +99,12 @@ func (s Scope) StateTags(state State, node string) map[string]string {
 
 // Owns reports whether the machine carries the tags of the pool.
 func (s Scope) Owns(i Instance) bool {
-	if s.Validate() != nil {
+	if s.Domain == "" || s.Cluster == "" || s.PoolUID == "" {
 		return false
 	}
-	return hasTags(i, s.Tags())
+	return i.Tags["managed-by"] == s.manager() && i.Tags[s.Key(tagCluster)] == s.Cluster && i.Tags[s.Key(tagPoolUID)] == s.PoolUID
 }
 
 func (s Scope) state(i Instance) State      { return State(i.Tags[s.Key(tagState)]) }
 func (s Scope) operation(i Instance) string { return i.Tags[s.Key(tagOperation)] }
 func (s Scope) node(i Instance) string      { return i.Tags[s.Key(tagNode)] }
-
-func hasTags(i Instance, tags map[string]string) bool {
-	for k, v := range tags {
-		if got, ok := i.Tags[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}

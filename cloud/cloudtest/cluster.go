@@ -429,3 +429,13 @@ func (c *Cluster) Erase(ctx context.Context, operation string) error {
 		return nil
 	})
 }
+
+// Outdate makes every Node drifted that there is now, as a change of the template
+// does.
+func (c *Cluster) Outdate() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		n.Drifted = true
+	}
+}

@@ -114,14 +114,12 @@ func (f *Fake) retention() time.Duration {
 
 // state is the machine's state at a time; empty before it existed.
 func (m *machine) state(at time.Time) cloud.InstanceState {
-	var s cloud.InstanceState
-	for _, e := range m.states {
-		if e.at.After(at) {
-			break
+	for _, e := range slices.Backward(m.states) {
+		if !e.at.After(at) {
+			return e.state
 		}
-		s = e.state
 	}
-	return s
+	return ""
 }
 
 // become begins a transition now, and drops any that was on its way.
@@ -134,12 +132,12 @@ func (m *machine) become(now time.Time, first cloud.InstanceState, after time.Du
 func (m *machine) at(at time.Time) cloud.Instance {
 	i := m.Instance
 	i.State = m.state(at)
-	for _, e := range m.tags {
+	for _, e := range slices.Backward(m.tags) {
 		if !e.at.After(at) {
-			i.Tags = e.tags
+			i.Tags = e.tags // never changed; answers of the provider get a copy
+			break
 		}
 	}
-	i.Tags = maps.Clone(i.Tags)
 	if !i.State.Powered() {
 		i.PublicIP = ""
 	}
@@ -149,7 +147,7 @@ func (m *machine) at(at time.Time) cloud.Instance {
 // known returns the machine unless the cloud has forgotten it.
 func (f *Fake) known(id string, now time.Time) (*machine, error) {
 	m, ok := f.machines[id]
-	if !ok || m.state(now.Add(-f.retention())) == cloud.InstanceTerminated {
+	if !ok || f.forgotten(m, now) {
 		return nil, fmt.Errorf("%s: %w", id, cloud.ErrNotFound)
 	}
 	return m, nil
@@ -196,15 +194,22 @@ func (f *Fake) Calls() map[string]int {
 	return maps.Clone(f.calls)
 }
 
+// forgotten reports whether the machine was terminated so long ago that the
+// cloud does not report it any more.
+func (f *Fake) forgotten(m *machine, now time.Time) bool {
+	last := m.states[len(m.states)-1]
+	return last.state == cloud.InstanceTerminated && now.Sub(last.at) > f.retention()
+}
+
 // Instances returns every machine that the cloud knows now, without lag, oldest
-// first, terminated ones included.
+// first, terminated ones included. Their tags are not to be changed.
 func (f *Fake) Instances() []cloud.Instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	var out []cloud.Instance
 	for _, id := range f.order {
-		if m, err := f.known(id, now); err == nil {
+		if m := f.machines[id]; !f.forgotten(m, now) {
 			out = append(out, m.at(now))
 		}
 	}

@@ -198,6 +198,7 @@ func (f *Fake) GetInstance(ctx context.Context, id string) (cloud.Instance, erro
 		m, err := f.known(id, now)
 		if err == nil {
 			out = m.at(now)
+			out.Tags = maps.Clone(out.Tags)
 		}
 		return err
 	})
@@ -210,7 +211,9 @@ func (f *Fake) GetInstances(ctx context.Context, ids []string) (map[string]cloud
 	err := f.do(ctx, Call{Operation: "GetInstance", IDs: ids}, func(now time.Time) error {
 		for _, id := range ids {
 			if m, err := f.known(id, now); err == nil {
-				out[id] = m.at(now)
+				i := m.at(now)
+				i.Tags = maps.Clone(i.Tags)
+				out[id] = i
 			}
 		}
 		return nil
@@ -228,11 +231,12 @@ func (f *Fake) ListInstances(ctx context.Context, tags map[string]string) ([]clo
 		out = nil
 		seen := now.Add(-f.ListLag)
 		for _, id := range f.order {
-			m, err := f.known(id, seen)
-			if err != nil || m.state(seen) == "" {
+			m := f.machines[id]
+			if f.forgotten(m, seen) || m.state(seen) == "" {
 				continue
 			}
 			if i := m.at(seen); matches(i.Tags, tags) {
+				i.Tags = maps.Clone(i.Tags)
 				out = append(out, i)
 			}
 		}

@@ -26,7 +26,7 @@ type Pool struct {
 	Provider *Provider
 	// Pass is one pass of the program.
 	Pass func(ctx context.Context) error
-	
+
 	// Want and Observe are what a pass begins with.
 	Want    func(cloud.Pool, cloud.Observed) func(cloud.Memory) cloud.Want
 	Observe func(ctx context.Context) cloud.Observed
@@ -126,7 +126,7 @@ func (s *Pool) blame(format string, args ...any) {
 	s.log("WRONG: "+format, args...)
 }
 
-// Run lets two hours pass in which everything goes wrong, and 90 minutes in which
+// Run lets two hours pass in which everything goes wrong, and 75 minutes in which
 // nothing does. Then the pool must be what is wanted, and silent. It ends early
 // once something is wrong.
 func (s *Pool) Run(ctx context.Context) {
@@ -138,7 +138,7 @@ func (s *Pool) Run(ctx context.Context) {
 	s.calm = true
 	s.Fake.Capacity = nil
 	s.log("calm")
-	for end := time.Now().Add(90 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(15 * time.Second) {
+	for end := time.Now().Add(75 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
 		s.step(ctx)
 	}
 	if len(s.Wrong) == 0 {

@@ -35,6 +35,10 @@ var (
 	// ErrTokenReused means that a launch token was used with another config.
 	ErrTokenReused = errors.New("launch token used with another config")
 
+	// ErrTokenSpent means that the machines of an earlier launch with the token
+	// are terminated, and that nothing was created.
+	ErrTokenSpent = errors.New("launch token belongs to a terminated machine")
+
 	// ErrInvalidTransition means that a machine may not go from its state to
 	// the other. A [TransitionError] says which.
 	ErrInvalidTransition = errors.New("invalid transition")

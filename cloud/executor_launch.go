@@ -40,7 +40,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 		config.PoolName, config.ClusterName = x.pool.Scope.Pool, x.pool.Scope.Cluster
 		instances, err := x.create(ctx, config, intent.Count)
 		switch {
-		case len(instances) > 0 && allEnding(instances) && intent.Attempt < maxAttempts:
+		case (errors.Is(err, ErrTokenSpent) || len(instances) > 0 && allEnding(instances)) && intent.Attempt < maxAttempts:
 			// The token is that of an earlier launch, whose machines are gone.
 			intent = intent.next(x.pool.Scope.PoolUID, x.now())
 			if err := x.Journal.Record(ctx, intent); err != nil {

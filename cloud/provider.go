@@ -19,8 +19,9 @@ type Provider interface {
 type Machines interface {
 	// LaunchInstance creates one machine. The same Token with the same config
 	// never creates a second one: the answer is then the machine of the first
-	// call, in its present state. The same Token with another config is
-	// [ErrTokenReused]. The machine carries config.Tags from its first moment.
+	// call. If that is terminated, the answer may also be [ErrTokenSpent]. The
+	// same Token with another config is [ErrTokenReused]. The machine carries
+	// config.Tags from its first moment.
 	LaunchInstance(ctx context.Context, config LaunchConfig) (Instance, error)
 
 	// TerminateInstance removes a machine for good. A machine that is already

@@ -43,7 +43,7 @@ type Fake struct {
 
 	// Limits bound the rate of each operation, by the names in [cloud.Provider];
 	// a batch counts as one call. An operation without a limit has none.
-	Limits map[string]Bucket
+	Limits map[string]cloud.Bucket
 
 	// Fault is asked before each call. Nil means no faults.
 	Fault func(Call) Fault

@@ -2,11 +2,6 @@ package cloudtest
 
 import "time"
 
-// A Bucket bounds a rate: Size calls at once, and Refill more each second.
-type Bucket struct {
-	Size, Refill float64
-}
-
 type bucketState struct {
 	tokens float64
 	at     time.Time

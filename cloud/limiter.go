@@ -1,0 +1,120 @@
+package cloud
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Bucket bounds a rate: Size calls at once, and Refill more each second. The
+// zero Bucket bounds nothing.
+type Bucket struct {
+	Size, Refill float64
+}
+
+// A Limiter keeps calls within the rates that a cloud allows one credential.
+// Share it between everything that uses the credential. It must not be copied
+// after its first use, and is safe for concurrent use.
+type Limiter struct {
+	// Limits are the rates by operation. An operation that is not in the map
+	// takes part in Rest.
+	Limits map[string]Bucket
+
+	// Rest is one rate for all other operations together. Zero means no limit.
+	Rest Bucket
+
+	// MaxWait is how long a call waits for its turn. One that would wait longer
+	// fails at once with a [RateLimitError]. Default 10s.
+	MaxWait time.Duration
+
+	mu      sync.Mutex
+	buckets map[string]*bucketState
+}
+
+type bucketState struct {
+	tokens float64
+	at     time.Time // tokens are those of then; later than now during a penalty
+}
+
+// Wait takes the turn of one call, and returns once it has come. The error is a
+// [RateLimitError], or that of ctx.
+func (l *Limiter) Wait(ctx context.Context, operation string) error {
+	wait, give := l.reserve(operation, time.Now())
+	if give == nil {
+		return ctx.Err()
+	}
+	limit := l.MaxWait
+	if limit <= 0 {
+		limit = 10 * time.Second
+	}
+	if wait > limit {
+		give()
+		return &RateLimitError{RetryAfter: wait}
+	}
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		give()
+		return ctx.Err()
+	}
+}
+
+// Penalize lets no call of the operation through for a time: the cloud has said
+// that there were too many, so somebody else uses the credential.
+func (l *Limiter) Penalize(operation string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, limit := l.bucket(operation, time.Now())
+	if limit == (Bucket{}) {
+		return
+	}
+	b.tokens = min(b.tokens, 0)
+	b.at = later(b.at, time.Now().Add(d))
+}
+
+// reserve takes a token, and returns when it may be used and how to give it
+// back. A nil give means that there is no limit.
+func (l *Limiter) reserve(operation string, now time.Time) (wait time.Duration, give func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, limit := l.bucket(operation, now)
+	if limit == (Bucket{}) {
+		return 0, nil
+	}
+	if now.After(b.at) {
+		b.tokens = min(limit.Size, b.tokens+now.Sub(b.at).Seconds()*limit.Refill)
+		b.at = now
+	}
+	b.tokens--
+	wait = b.at.Sub(now)
+	if b.tokens < 0 {
+		wait += time.Duration(-b.tokens / limit.Refill * float64(time.Second))
+	}
+	return wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		b.tokens++
+	}
+}
+
+func (l *Limiter) bucket(operation string, now time.Time) (*bucketState, Bucket) {
+	limit, own := l.Limits[operation]
+	if !own {
+		limit, operation = l.Rest, ""
+	}
+	b, ok := l.buckets[operation]
+	if !ok {
+		if l.buckets == nil {
+			l.buckets = map[string]*bucketState{}
+		}
+		b = &bucketState{tokens: limit.Size, at: now}
+		l.buckets[operation] = b
+	}
+	return b, limit
+}

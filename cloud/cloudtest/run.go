@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := &session{Subject: open(t), name: fmt.Sprintf("%d-%s", time.Now().UnixNano(), c.name)}
 			if c.states && s.NoStates {
 				t.Skip("this cloud allows every operation in every state")

@@ -1,0 +1,60 @@
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+var instanceID = regexp.MustCompile(`\bi-[0-9a-f]{8,17}\b`)
+
+// classify wraps an error of EC2 in the condition of package cloud that it means.
+// An error that it does not know stays as it is: what it did is not known.
+func classify(operation string, err error) error {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if err == nil || !ok || errors.Is(err, cloud.ErrThrottled) {
+		return err
+	}
+	if isThrottle(err) {
+		return &cloud.RateLimitError{RetryAfter: throttlePause, Err: err}
+	}
+	switch code := api.ErrorCode(); code {
+	case "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed":
+		return fmt.Errorf("%w: %w", cloud.ErrNotFound, err)
+	case "IncorrectInstanceState", "IncorrectState":
+		return &cloud.InvalidStateError{ID: instanceID.FindString(api.ErrorMessage()), State: cloud.InstanceUnknown, Operation: operation, Err: err}
+	case "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientFreeAddressesInSubnet", "InsufficientCapacity", "Unsupported":
+		return &cloud.CapacityError{InstanceType: "the type", Err: err}
+	case "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded":
+		return fmt.Errorf("%w: %w", cloud.ErrQuotaExceeded, err)
+	case "IdempotentParameterMismatch":
+		return fmt.Errorf("%w: %w", cloud.ErrTokenReused, err)
+	case "IdempotentInstanceTerminated":
+		return fmt.Errorf("%w: %w", cloud.ErrTokenSpent, err)
+	case "UnauthorizedOperation", "AuthFailure", "OptInRequired", "Blocked", "PendingVerification", "MissingParameter", "UnknownParameter", "OperationNotPermitted":
+		return fmt.Errorf("%w: %w", cloud.ErrRejected, err)
+	default:
+		if strings.HasPrefix(code, "Invalid") && api.ErrorFault() != smithy.FaultServer {
+			return fmt.Errorf("%w: %w", cloud.ErrRejected, err)
+		}
+		return err
+	}
+}
+
+// named returns the machines that an error of EC2 names.
+func named(err error) []string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return instanceID.FindAllString(api.ErrorMessage(), -1)
+	}
+	return nil
+}
+
+// single reports whether an error may concern one machine of a batch only.
+func single(err error) bool {
+	return errors.Is(err, cloud.ErrNotFound) || errors.Is(err, cloud.ErrInvalidState) || errors.Is(err, cloud.ErrNoCapacity) || errors.Is(err, cloud.ErrQuotaExceeded) || errors.Is(err, cloud.ErrRejected)
+}

@@ -249,7 +249,7 @@ func (pl *planner) decideAll() {
 		pl.wakeFor(s, r)
 		switch {
 		case r.verb == "":
-			if m.State != "" && m.Node != nil && m.Tagged != m.Use && !m.State.Ending() && m.Node.State != "" {
+			if pl.mistagged(m) {
 				pl.add(Action{Verb: Retag, Machine: m.ID, Node: m.NodeName, From: m.Use, To: m.Use, Reason: fmt.Sprintf("its tag says %q", m.Tagged)})
 			}
 		case r.verb == Terminate && pl.disbelieved && !pl.pool.Deleting:
@@ -258,6 +258,12 @@ func (pl *planner) decideAll() {
 			pl.add(pl.action(m, r, s.order))
 		}
 	}
+}
+
+// mistagged reports whether the tag of a machine says something else than its
+// Node, and a list that lags is not the reason.
+func (pl *planner) mistagged(m Machine) bool {
+	return m.State != "" && !m.State.Ending() && m.Node != nil && m.Node.State.valid() && m.Tagged != m.Use && after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed)
 }
 
 // action makes the action of a row.

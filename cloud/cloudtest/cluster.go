@@ -108,6 +108,13 @@ func (c *Cluster) Pending() int {
 	return n
 }
 
+// Attested reports whether the machine attested its warm-up.
+func (c *Cluster) Attested(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attested[id] != ""
+}
+
 // Writes returns how many writes the cluster has accepted.
 func (c *Cluster) Writes() int {
 	c.mu.Lock()

@@ -33,14 +33,16 @@ func (s *Pool) converged() {
 		state := i.Tags["stratos.sh/state"]
 		switch {
 		case state == "standby" && i.State == cloud.InstanceStopped:
-			standby++
+			if s.Cluster.Attested(i.ID) {
+				standby++
+			}
 		case state == "running" && i.State == cloud.InstanceRunning:
 		default:
 			s.blame("machine %s is %s, its tag says %q", i.ID, i.State, state)
 		}
 	}
 	if room := s.Spec.Size - alive; standby < s.Spec.MinStandby && room > 0 {
-		s.blame("%d machines on standby, wanted %d, and there is room for %d", standby, s.Spec.MinStandby, room)
+		s.blame("%d attested machines on standby, wanted %d, and there is room for %d", standby, s.Spec.MinStandby, room)
 	}
 	if pending := s.Cluster.Pending(); pending > 0 && alive < s.Spec.Size {
 		s.blame("%d pods are pending, and there is room for %d machines", pending, s.Spec.Size-alive)
@@ -52,7 +54,7 @@ func (s *Pool) converged() {
 
 // silent is what must hold for a converged pool: no write of any kind.
 func (s *Pool) silent(ctx context.Context) {
-	if s.Spec.MaxRuntime > 0 || s.Spec.SurplusTTL > 0 || s.Cluster.Pending() > 0 {
+	if s.Spec.SurplusTTL > 0 || s.Cluster.Pending() > 0 {
 		return // something is still to come: pods that end, and what follows from it
 	}
 	writes, calls := s.Cluster.Writes(), s.Fake.Calls()

@@ -137,7 +137,12 @@ func (s *Pool) Run(ctx context.Context) {
 	}
 	s.calm = true
 	s.Fake.Capacity = nil
+	s.Spec.MaxRuntime = 0 // would go on for ever
 	s.log("calm")
+	for range s.random.IntN(6) { // pods that stay
+		s.podsAt++
+		s.Cluster.AddPod(fmt.Sprintf("pod-%04d", s.podsAt), 0, false)
+	}
 	for end := time.Now().Add(75 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
 		s.step(ctx)
 	}

@@ -48,6 +48,8 @@ type Sighting struct {
 	// Listed reports that the machine was in a list once, or has a Node. One that
 	// was not may be too young for a list that lags.
 	Listed bool `json:"listed,omitempty"`
+	// NoNode is since when it has had no Node, zero if it has one.
+	NoNode time.Time `json:"noNode,omitzero"`
 	// Failed and Warm report how its warm-up ended.
 	Failed bool `json:"failed,omitempty"`
 	Warm   bool `json:"warm,omitempty"`

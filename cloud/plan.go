@@ -175,6 +175,12 @@ func (pl *planner) observe() {
 			s.State, s.Since = m.State, pl.seen.Listed
 		}
 		s.Listed = s.Listed || m.State != "" || m.Node != nil
+		switch {
+		case m.Node != nil:
+			s.NoNode = time.Time{}
+		case s.NoNode.IsZero():
+			s.NoNode = pl.now
+		}
 		pl.plan.Memory.Machines[m.ID] = s
 	}
 	for id, s := range old {
@@ -242,7 +248,7 @@ func (pl *planner) decideAll() {
 	for _, m := range pl.machines {
 		s := sight{
 			Machine: m, pool: pl.pool, now: pl.now, listed: pl.seen.Listed,
-			order: pl.orders[m.ID], seen: pl.plan.Memory.Machines[m.ID].Since, reserved: pl.seen.Reserved[m.ID],
+			order: pl.orders[m.ID], seen: pl.plan.Memory.Machines[m.ID].Since, noNode: pl.plan.Memory.Machines[m.ID].NoNode, reserved: pl.seen.Reserved[m.ID],
 		}
 		r := decide(s)
 		pl.noteFailure(m, r)

@@ -33,6 +33,8 @@ type sight struct {
 	order order
 	// seen is since when the cloud reports the present state.
 	seen time.Time
+	// noNode is since when the machine has had no Node, zero if it has one.
+	noNode time.Time
 	// listed is when the cloud was asked.
 	listed time.Time
 	// reserved reports that pods are on their way to the machine.
@@ -89,6 +91,7 @@ var table = []rule{
 	{StateRunning, running, ordered(Terminate), Drain, StateTerminating, ""},
 	{StateRunning, running, ordered(Stop), Drain, StateTerminating, ""},
 	{StateRunning, powered, neverReady, Drain, StateTerminating, "it was started and did not become ready"},
+	{StateRunning, running, lost, Stop, "", "its Node is gone"},
 	{StateRunning, running, newlyEmpty, MarkEmpty, "", "no pod is left on it"},
 	{StateRunning, running, noLongerEmpty, ClearEmpty, "", "it has pods again"},
 	{StateRunning, nil, nil, "", "", "running"},
@@ -139,6 +142,9 @@ func fresh(s sight) bool { return s.listed.After(s.since()) }
 func hung(times int) guard {
 	return func(s sight) bool { return after(s.seen, time.Duration(times)*s.pool.StopTimeout, s.now) }
 }
+
+// lost: a running machine had no Node for so long that none will come.
+func lost(s sight) bool { return after(s.noNode, s.pool.StartTimeout, s.now) }
 
 func late(s sight) bool { return after(s.LaunchTime, s.pool.WarmupTimeout, s.now) }
 

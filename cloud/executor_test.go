@@ -1,0 +1,226 @@
+package cloud_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+)
+
+// bench is a pool with its cloud and cluster, in virtual time.
+type bench struct {
+	fake     *cloudtest.Fake
+	cluster  *cloudtest.Cluster
+	pool     cloud.Pool
+	executor *cloud.Executor
+	memory   cloud.Memory
+}
+
+func newBench(pool cloud.Pool) *bench {
+	pool.Scope = scope
+	b := &bench{pool: pool, fake: &cloudtest.Fake{Zones: map[string]string{"subnet-a": "zone-a", "subnet-b": "zone-b"}}}
+	if b.pool.Templates == nil {
+		b.pool.Templates = []cloud.Template{{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a"}, {Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b"}}
+	}
+	b.cluster = &cloudtest.Cluster{Fake: b.fake, Scope: scope}
+	b.executor = &cloud.Executor{Provider: b.fake, Nodes: b.cluster, Journal: b.cluster, Config: func(template string) (cloud.LaunchConfig, error) {
+		return cloud.LaunchConfig{ImageID: "image", InstanceType: "m5.large", SubnetID: template, Tags: map[string]string{"team": "a", "managed-by": "me"}}, nil
+	}}
+	return b
+}
+
+func (b *bench) pass(ctx context.Context) (cloud.Plan, []cloud.Result, error) {
+	b.cluster.Step()
+	seen := b.cluster.Observe(ctx, b.fake, b.memory)
+	plan, results, err := b.executor.Pass(ctx, b.pool, seen, b.cluster.Want(b.pool, seen))
+	b.memory = plan.Memory
+	return plan, results, err
+}
+
+// run makes a pass every ten seconds for a time.
+func (b *bench) run(t *testing.T, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
+		_, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 4, MinStandby: 2})
+		b.run(t, 5*time.Minute)
+		b.fake.Capacity = map[cloud.Placement]int{{InstanceType: "m5.large", Zone: "zone-a"}: 0}
+		b.cluster.AddPod("pod", 0, false)
+		_, results, err := b.pass(t.Context())
+		require.ErrorIs(t, err, cloud.ErrNoCapacity)
+		var started []string
+		for _, r := range results {
+			if r.Action.Verb == cloud.Start && r.Err == nil {
+				started = append(started, r.Action.Placement.Zone)
+			}
+		}
+		require.Equal(t, []string{"zone-b"}, started)
+
+		for _, name := range []string{"p1", "p2", "p3", "p4"} {
+			b.cluster.AddPod(name, 0, false)
+		}
+		_, _, err = b.pass(t.Context())
+		require.NoError(t, err, "a place without capacity is left alone for a while")
+	})
+}
+
+func TestColdMachinesAreLaunchedInThePassInWhichStandbyRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 6, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			b.cluster.AddPod(name, 0, false)
+		}
+		plan, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		require.Len(t, plan.Actions, 3, plan)
+		require.Equal(t, cloud.Start, plan.Actions[0].Verb)
+		require.Equal(t, 2, plan.Actions[1].Count+plan.Actions[2].Count, "one for the pods, one for standby")
+		b.run(t, 5*time.Minute)
+		require.Zero(t, b.cluster.Pending())
+	})
+}
+
+func TestAMachineOfAnotherPoolIsNeverTerminated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		id := b.fake.Instances()[0].ID
+		seen := b.cluster.Observe(t.Context(), b.fake, b.memory)
+		b.pool.Deleting = true
+		plan := b.pool.Plan(seen, cloud.Want{}, time.Now())
+		require.NoError(t, b.fake.UpdateInstanceTags(t.Context(), id, map[string]string{scope.Key("pool-uid"): "another"}))
+		results, err := b.executor.Execute(t.Context(), b.pool, plan.Actions)
+		require.ErrorIs(t, err, cloud.ErrNotOwned)
+		require.ErrorIs(t, results[0].Err, cloud.ErrNotOwned)
+		require.Equal(t, cloud.InstanceStopped, b.fake.Instances()[0].State)
+	})
+}
+
+func TestWhatHasChangedSinceThePlanIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		id := b.fake.Instances()[0].ID
+		for verb, act := range map[cloud.Verb]cloud.Action{
+			cloud.Terminate: {Verb: cloud.Terminate, Machine: id, Node: "node-" + id, From: cloud.StateStandby, To: cloud.StateTerminating, Seen: cloud.InstanceRunning},
+			cloud.Open:      {Verb: cloud.Open, Machine: id, Node: "node-" + id, From: cloud.StateStandby, To: cloud.StateRunning},
+			cloud.Forget:    {Verb: cloud.Forget, Machine: id, Node: "node-" + id},
+		} {
+			_, err := b.executor.Execute(t.Context(), b.pool, []cloud.Action{act})
+			require.ErrorIs(t, err, cloud.ErrInvalidState, verb)
+		}
+		_, err := b.executor.Execute(t.Context(), b.pool, []cloud.Action{{Verb: cloud.GiveUp, Machine: id, Node: "node-" + id, From: cloud.StateWarmup, To: cloud.StateRunning}})
+		require.ErrorIs(t, err, cloud.ErrInvalidTransition)
+		plan, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, plan.Actions, "nothing was changed")
+	})
+}
+
+func TestUserTagsAreKeptAndManagedTagsWin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		i := b.fake.Instances()[0]
+		delete(i.Tags, scope.Key("operation"))
+		require.Equal(t, map[string]string{
+			"team": "a", "managed-by": "stratos", "Name": "stratos-p", scope.Key("cluster"): "c", scope.Key("pool"): "p", scope.Key("pool-uid"): "u",
+			scope.Key("state"): "standby", scope.Key("node"): "node-" + i.ID,
+		}, i.Tags)
+	})
+}
+
+func TestALaunchThatWasRefusedIsNotRecordedAndBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for condition, brake := range map[error]cloud.BrakeKind{cloud.ErrQuotaExceeded: cloud.BrakeQuota, cloud.ErrRejected: cloud.BrakeRejected} {
+			b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+			b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
+				if c.Operation == "LaunchInstance" {
+					return cloudtest.Fault{Err: condition}
+				}
+				return cloudtest.Fault{}
+			}
+			var last cloud.Plan
+			for range 60 {
+				plan, _, _ := b.pass(t.Context())
+				last = plan
+				time.Sleep(10 * time.Second)
+			}
+			require.LessOrEqual(t, b.fake.Calls()["LaunchInstance"], 4, "in ten minutes, of 60 passes")
+			require.Equal(t, brake, last.Brakes[0].Kind)
+			require.Empty(t, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches)
+			b.fake.Fault = nil
+			b.run(t, 30*time.Minute)
+			require.Len(t, b.fake.Instances(), 1, "goes on by itself")
+		}
+	})
+}
+
+func TestATokenOfATerminatedMachineIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+		b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
+			if c.Operation == "LaunchInstance" {
+				return cloudtest.Fault{Err: errors.New("lost"), Lost: true}
+			}
+			return cloudtest.Fault{}
+		}
+		_, _, err := b.pass(t.Context())
+		require.Error(t, err)
+		require.NoError(t, b.fake.Interrupt(b.fake.Instances()[0].ID))
+		time.Sleep(2 * time.Hour) // the cloud has forgotten the machine, not the token
+		b.fake.Fault = nil
+		b.run(t, 10*time.Minute)
+		require.Len(t, b.fake.Instances(), 1)
+		require.Equal(t, cloud.InstanceStopped, b.fake.Instances()[0].State)
+	})
+}
+
+// single is a provider without batch calls.
+type single struct{ cloud.Provider }
+
+func TestAProviderWithoutBatchesWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 5, MinStandby: 3, EmptyTTL: time.Minute})
+		b.executor.Provider = single{b.fake}
+		b.run(t, 5*time.Minute)
+		b.cluster.AddPod("pod", 2*time.Minute, false)
+		b.run(t, 10*time.Minute)
+		b.pool.Deleting = true
+		b.run(t, 5*time.Minute)
+		plan, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		require.True(t, plan.Done)
+		require.Empty(t, b.cluster.Wrong())
+	})
+}
+
+func TestAHundredStartsAreAHandfulOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 200, MinStandby: 100})
+		b.run(t, 10*time.Minute)
+		before := b.fake.Calls()
+		for n := range 400 {
+			b.cluster.AddPod(string(rune('a'+n%26))+time.Duration(n).String(), 0, false)
+		}
+		_, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, b.fake.Calls()["StartInstance"]-before["StartInstance"])
+		require.Equal(t, 1, b.fake.Calls()["UpdateInstanceTags"]-before["UpdateInstanceTags"])
+		b.run(t, time.Minute)
+		require.Zero(t, b.cluster.Pending())
+	})
+}

@@ -1,0 +1,396 @@
+package cloud_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+var (
+	scope = cloud.Scope{Domain: "stratos.sh", Cluster: "c", Pool: "p", PoolUID: "u"}
+	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// machines makes what is observed from lines such as
+//
+//	i-1 standby stopped ready since=10m
+//
+// : id, state, state in the cloud ("-" for one that is in no list), and words
+// about the Node: none, ready, attested, partly, drifted, empty=D, pods=N,
+// started=D, since=D, intent=verb, zone=Z, tag=state.
+func machines(t *testing.T, lines string) cloud.Observed {
+	t.Helper()
+	seen := cloud.Observed{Listed: noon}
+	for line := range strings.Lines(lines) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		id, state := words[0], cloud.State(words[1])
+		i := cloud.Instance{ID: id, State: cloud.InstanceState(words[2]), LaunchTime: noon.Add(-time.Hour), InstanceType: "m5.large", AvailabilityZone: "zone-a", Tags: tags(scope, state)}
+		i.Tags[scope.Key("node")] = "node-" + id
+		n := &cloud.NodeStatus{Name: "node-" + id, ID: id, State: state, Since: noon.Add(-30 * time.Minute), Attestation: cloud.AttestedReady}
+		for _, word := range words[3:] {
+			key, value, _ := strings.Cut(word, "=")
+			ago := func() time.Time {
+				d, err := time.ParseDuration(value)
+				require.NoError(t, err, line)
+				return noon.Add(-d)
+			}
+			switch key {
+			case "none":
+				n = nil
+				delete(i.Tags, scope.Key("node"))
+			case "launched":
+				i.LaunchTime = ago()
+			case "ready":
+				n.Ready, n.NetworkReady = true, true
+			case "unattested":
+				n.Attestation = ""
+			case "partly":
+				n.Attestation = cloud.AttestedPartly
+			case "drifted":
+				n.Drifted = true
+			case "new":
+				n.State = ""
+			case "empty":
+				n.EmptySince = ago()
+			case "started":
+				n.LastStarted = ago()
+			case "since":
+				n.Since = ago()
+			case "pods":
+				_, err := fmt.Sscan(value, &n.Pods)
+				require.NoError(t, err, line)
+			case "intent":
+				n.Intent = cloud.Intent{Verb: cloud.Verb(value), Since: n.Since}
+			case "zone":
+				i.AvailabilityZone = value
+			case "op":
+				i.Tags[scope.Key("operation")] = value
+			default:
+				require.Fail(t, "unknown word", word)
+			}
+		}
+		if i.State != "-" {
+			seen.Instances = append(seen.Instances, i)
+		}
+		if n != nil {
+			seen.Nodes = append(seen.Nodes, *n)
+		}
+	}
+	return seen
+}
+
+func TestPlans(t *testing.T) {
+	templates := []cloud.Template{
+		{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"}, {Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b", Hash: "1"},
+	}
+	token := func(ordinal int64) string { return cloud.Token("u", ordinal, 0) }
+	for name, c := range map[string]struct {
+		pool     cloud.Pool
+		machines string
+		change   func(*cloud.Observed)
+		want     cloud.Want
+		plan     []string // actions and brakes, with the times and tokens of noon
+	}{
+		"an empty pool is filled over its zones": {
+			pool: cloud.Pool{Size: 5, MinStandby: 3},
+			plan: []string{"launch 2 x subnet-a as " + token(1) + ": standby 0 of 3", "launch 1 x subnet-b as " + token(2) + ": standby 0 of 3"},
+		},
+		"a launch is bounded by the size": {
+			pool: cloud.Pool{Size: 3, MinStandby: 3}, machines: "i-1 running running ready pods=1\ni-2 running running ready pods=1",
+			plan: []string{"launch 1 x subnet-b as " + token(1) + ": standby 0 of 3"},
+		},
+		"machines that are missing count": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, machines: "i-1 standby - \ni-2 standby stopped",
+		},
+		"the ordinal goes on from what was ever recorded": {
+			pool: cloud.Pool{Size: 1, MinStandby: 1}, change: func(o *cloud.Observed) { o.LastOrdinal = 41 },
+			plan: []string{"launch 1 x subnet-a as " + token(42) + ": standby 0 of 1"},
+		},
+		"a recorded launch without an answer is repeated, and counts": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "1", Count: 2, Since: noon.Add(-time.Second)}}
+			},
+			plan: []string{"launch 2 x subnet-a as op: its answer was never recorded"},
+		},
+		"a launch of another config is not repeated, and counts until two lists lack it": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Second)}}
+			},
+			plan: []string{"held back: LaunchUnproven: launch op of 2 machines is not in the list yet"},
+		},
+		"and is dropped then": {
+			pool: cloud.Pool{Size: 2}, change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Hour)}}
+				o.Memory.Unseen = map[string]time.Time{"op": noon.Add(-time.Minute)}
+			},
+			plan: []string{"abandon op: two complete lists have none of its machines"},
+		},
+		"machines are adopted by the tag of their launch": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, machines: "i-1 warmup running none op=op launched=1m\ni-2 warmup running none op=op launched=1m",
+			change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "1", Count: 2, Since: noon.Add(-time.Second)}}
+			},
+			plan: []string{"confirm op: its machines are in the list"},
+		},
+		"standby is started, and what is left is launched in the same pass": {
+			pool: cloud.Pool{Size: 4, MinStandby: 1}, machines: "i-1 standby stopped",
+			want: cloud.Want{Start: []string{"i-1"}, Launch: map[string]int{"subnet-b": 1}},
+			plan: []string{
+				"start i-1 (standby -> running): pods need it",
+				"launch 1 x subnet-a as " + token(1) + ": standby 1 of 1, pods need 1 more", "launch 1 x subnet-b as " + token(2) + ": standby 1 of 1, pods need 1 more",
+			},
+		},
+		"a full pool says so": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready pods=4", want: cloud.Want{Launch: map[string]int{"subnet-a": 2}},
+			plan: []string{"held back: PoolFull: 2 more machines are wanted, there is room for 0 of a size of 1"},
+		},
+		"without a list nothing is launched or ended, and standby is started": {
+			pool: cloud.Pool{Size: 9, MinStandby: 3}, machines: "i-1 standby stopped\ni-2 running running ready empty=1h",
+			change: func(o *cloud.Observed) { o.Instances, o.ListError = nil, errors.New("503") }, want: cloud.Want{Start: []string{"i-1"}},
+			plan: []string{"start i-1 (standby -> running): pods need it", "held back: ListFailed: the list of machines failed: 503"},
+		},
+		"a short list is not believed": {
+			pool: cloud.Pool{Size: 9, MinStandby: 3, MaxRuntime: time.Hour}, machines: "i-1 standby -\ni-2 standby -\ni-3 running -\ni-4 standby stopped drifted",
+			plan: []string{"held back: ShortList: 3 of 4 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+		},
+		"a machine that two lists lack is forgotten": {
+			pool: cloud.Pool{Size: 3}, machines: "i-1 standby -\ni-2 standby stopped\ni-3 standby stopped",
+			change: func(o *cloud.Observed) {
+				o.Memory.Machines = map[string]cloud.Sighting{"i-1": {Since: noon.Add(-time.Minute), Listed: true}}
+			},
+			plan: []string{"forget i-1: missing from two complete lists"},
+		},
+		"at most the budget of a short list is forgotten": {
+			pool: cloud.Pool{Size: 3}, machines: "i-1 standby -\ni-2 standby -\ni-3 standby -",
+			change: func(o *cloud.Observed) {
+				gone := cloud.Sighting{Since: noon.Add(-time.Hour), Listed: true}
+				o.Memory.Machines = map[string]cloud.Sighting{"i-1": gone, "i-2": gone, "i-3": gone}
+			},
+			plan: []string{"forget i-1: missing from two complete lists", "held back: ShortList: 3 of 3 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+		},
+		"a new Node is adopted": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 warmup running new ready launched=1m",
+			plan: []string{"adopt i-1 ( -> warmup): its Node has no state yet"},
+		},
+		"a stopped machine that had joined is standby, also without its Node": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 warmup stopped",
+			plan: []string{"shelve i-1 (warmup -> standby): warm-up is complete"},
+		},
+		"a machine that stopped before it joined goes": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 warmup stopped none",
+			plan: []string{"terminate i-1 (warmup -> terminating): it stopped before it joined the cluster"},
+		},
+		"a late warm-up is stopped by force": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 warmup running launched=10m unattested",
+			plan: []string{"force-stop i-1: warm-up is over its time"},
+		},
+		"or terminated, as the pool says": {
+			pool: cloud.Pool{Size: 1, TerminateLate: true}, machines: "i-1 warmup running launched=10m unattested",
+			plan: []string{"terminate i-1 (warmup -> terminating): warm-up is over its time"},
+		},
+		"the pool stops a machine that is ready where machines do not": {
+			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running ready launched=1m",
+			plan: []string{"stop i-1: warm-up is complete"},
+		},
+		"not one that lacks an image": {
+			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running ready partly launched=1m",
+		},
+		"unless images are best effort": {
+			pool: cloud.Pool{Size: 1, ControllerStop: true, BestEffortImages: true}, machines: "i-1 warmup running ready partly launched=1m",
+			plan: []string{"stop i-1: warm-up is complete"},
+		},
+		"standby that never attested does not count, and few are kept": {
+			pool: cloud.Pool{Size: 4, MinStandby: 1}, machines: "i-1 standby stopped unattested\ni-2 standby stopped unattested since=2h",
+			plan: []string{
+				"terminate i-2 (standby -> terminating): its warm-up was never attested, and there are enough of those",
+				"launch 1 x subnet-b as " + token(1) + ": standby 0 of 1",
+			},
+		},
+		"an empty machine is marked": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready",
+			plan: []string{"mark-empty i-1: no pod is left on it"},
+		},
+		"not one that pods are on their way to": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready", change: func(o *cloud.Observed) { o.Reserved = map[string]bool{"i-1": true} },
+		},
+		"the mark goes when pods return": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready pods=1 empty=4m59s",
+			plan: []string{"clear-empty i-1: it has pods again"},
+		},
+		"a machine that was empty for its time is drained": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready empty=5m",
+			plan: []string{"drain i-1 (running -> terminating): it was empty for its time"},
+		},
+		"not where empty machines are kept": {
+			pool: cloud.Pool{Size: 1, KeepEmpty: true}, machines: "i-1 running running ready empty=5h",
+		},
+		"one machine at a time is recycled, the oldest": {
+			pool: cloud.Pool{Size: 3, MaxRuntime: time.Hour}, machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 running running ready pods=1 started=10m",
+			plan: []string{"drain i-2 (running -> terminating): it is over its runtime"},
+		},
+		"a drain goes on where another process left it": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=1m intent=stop",
+			plan: []string{"drain i-1: pods are left on it"},
+		},
+		"a drain that does not end is given up": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=5m intent=stop",
+			plan: []string{"give-up i-1 (terminating -> running): its drain is over its time"},
+		},
+		"unless the machine is to go": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=5m intent=terminate",
+			plan: []string{"terminate i-1: its drain is over its time"},
+		},
+		"a drained machine is stopped": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running since=1m intent=stop", plan: []string{"stop i-1: it is drained"},
+		},
+		"and standby only when the cloud says stopped": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating stopping since=1m intent=stop",
+		},
+		"a stop that hangs is forced": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating stopping since=1h intent=stop", change: hung(5 * time.Minute),
+			plan: []string{"force-stop i-1: it does not stop"},
+		},
+		"and ends": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating stopping since=1h intent=stop", change: hung(15 * time.Minute),
+			plan: []string{"terminate i-1: it does not stop, not even by force"},
+		},
+		"a machine that was started and not labelled is opened": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby running", plan: []string{"open i-1 (standby -> running): the cloud reports it as started"},
+		},
+		"a machine that another hand stopped is standby": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running stopped pods=1", plan: []string{"shelve i-1 (running -> standby): the cloud reports it as stopped"},
+		},
+		"a list from before a start says nothing": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running stopped since=-1s",
+		},
+		"a started machine that is not ready goes after two minutes if it never attested": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running unattested started=2m\ni-2 running running started=2m",
+			plan: []string{"drain i-1 (running -> terminating): it was started and did not become ready"},
+		},
+		"standby goes when the pool shrinks, never a running machine": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running ready pods=1\ni-2 standby stopped since=1h\ni-3 standby stopped\ni-4 standby stopped unattested\ni-5 running running ready pods=1",
+			plan: []string{
+				"terminate i-2 (standby -> terminating): the pool has 5 machines, its size is 2", "terminate i-3 (standby -> terminating): the pool has 5 machines, its size is 2",
+				"terminate i-4 (standby -> terminating): the pool has 5 machines, its size is 2",
+			},
+		},
+		"surplus standby stays without a limit": {
+			pool: cloud.Pool{Size: 3, MinStandby: 1}, machines: "i-1 standby stopped\ni-2 standby stopped",
+		},
+		"and goes after it": {
+			pool: cloud.Pool{Size: 3, MinStandby: 1, SurplusTTL: time.Minute}, machines: "i-1 standby stopped\ni-2 standby stopped since=1h",
+			change: func(o *cloud.Observed) { o.Memory.SurplusSince = noon.Add(-time.Minute) },
+			plan:   []string{"terminate i-2 (standby -> terminating): surplus standby for 1m0s"},
+		},
+		"a drifted machine is replaced first": {
+			pool: cloud.Pool{Size: 3, MinStandby: 1}, machines: "i-1 standby stopped drifted", plan: []string{"launch 1 x subnet-b as " + token(1) + ": standby 0 of 1"},
+		},
+		"and one at a time goes then": {
+			pool: cloud.Pool{Size: 3, MinStandby: 1}, machines: "i-1 standby stopped drifted\ni-2 standby stopped drifted\ni-3 standby stopped",
+			plan: []string{"terminate i-1 (standby -> terminating): it was made from an older template"},
+		},
+		"a pool that is deleted drains what runs, and ends the rest": {
+			pool: cloud.Pool{Size: 5, MinStandby: 2, Deleting: true}, machines: "i-1 running running ready pods=1\ni-2 standby stopped\ni-3 warmup running none launched=1m\ni-4 standby running",
+			plan: []string{
+				"drain i-1 (running -> terminating): the pool is being deleted", "terminate i-2 (standby -> terminating): the pool is being deleted",
+				"terminate i-3 (warmup -> terminating): the pool is being deleted", "terminate i-4 (standby -> terminating): the pool is being deleted",
+			},
+		},
+		"three failed warm-ups hold launches back": {
+			pool: cloud.Pool{Size: 5, MinStandby: 2}, machines: "i-1 warmup stopped none",
+			change: func(o *cloud.Observed) { o.Memory.Failures = 2 },
+			plan: []string{
+				"terminate i-1 (warmup -> terminating): it stopped before it joined the cluster",
+				"held back: WarmupFailing: 3 warm-ups failed in a row, the last one because it stopped before it joined the cluster; no launch before 2026-01-01T12:01:00Z",
+			},
+		},
+		"a zone without capacity is left out": {
+			pool: cloud.Pool{Size: 5, MinStandby: 2}, change: func(o *cloud.Observed) {
+				o.Memory.Blocked = map[cloud.Placement]time.Time{{InstanceType: "m5.large", Zone: "zone-a"}: noon.Add(time.Minute)}
+			},
+			plan: []string{"launch 2 x subnet-b as " + token(1) + ": standby 0 of 2"},
+		},
+		"a throttled account is left alone": {
+			pool: cloud.Pool{Size: 5, MinStandby: 2}, change: func(o *cloud.Observed) { o.Memory.ThrottledUntil = noon.Add(time.Minute) },
+			plan: []string{"held back: Throttled: the cloud asks for no calls before 2026-01-01T12:01:00Z"},
+		},
+		"a machine of another pool is none of ours": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) {
+				o.Instances[0].Tags[scope.Key("pool-uid")] = "other"
+				o.Nodes = nil
+			},
+		},
+		"a wrong tag is written again": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) { o.Instances[0].Tags[scope.Key("state")] = "running" },
+			plan: []string{`retag i-1: its tag says "running"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.pool.Scope, c.pool.Templates = scope, templates
+			seen := machines(t, c.machines)
+			if c.change != nil {
+				c.change(&seen)
+			}
+			require.NoError(t, c.pool.Validate())
+			plan := c.pool.Plan(seen, c.want, noon)
+			lines := strings.Split(strings.TrimSpace(plan.String()), "\n")[1:]
+			if diff := cmp.Diff(c.plan, append([]string(nil), lines...)); diff != "" {
+				t.Error(diff)
+			}
+			again := c.pool.Plan(seen, c.want, noon)
+			require.Equal(t, plan, again, "a plan is a function of what it is given")
+
+			data, err := json.Marshal(plan.Memory)
+			require.NoError(t, err)
+			var back cloud.Memory
+			require.NoError(t, json.Unmarshal(data, &back))
+			seen.Memory = back
+			once := c.pool.Plan(seen, c.want, noon)
+			seen.Memory = plan.Memory
+			require.Equal(t, c.pool.Plan(seen, c.want, noon).String(), once.String(), "memory survives JSON")
+		})
+	}
+}
+
+// hung makes a memory in which the cloud has been stopping i-1 for a time.
+func hung(d time.Duration) func(*cloud.Observed) {
+	return func(o *cloud.Observed) {
+		o.Memory.Machines = map[string]cloud.Sighting{"i-1": {State: cloud.InstanceStopping, Since: noon.Add(-d), Listed: true}}
+	}
+}
+
+func TestAWrongPoolIsRefusedByField(t *testing.T) {
+	err := cloud.Pool{Size: -1, MinStandby: 3, Budget: 2, EmptyTTL: -time.Second, Templates: []cloud.Template{{}, {Name: "a"}, {Name: "a"}}}.Validate()
+	for _, text := range []string{
+		"scope: Domain is required", "Size is -1, must be at least 0", "MinStandby is 3, must be from 0 to Size (-1)", "Budget is 2, must be from 0 to 1",
+		"Templates[0].Name is required", `Templates[2].Name "a" is used twice`, "EmptyTTL is -1s, must not be negative",
+	} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NoError(t, cloud.Pool{Scope: scope}.Validate())
+}
+
+func TestTokensAreNeverShared(t *testing.T) {
+	seen := map[string]string{}
+	for _, uid := range []string{"a", "b", "a\x00", ""} {
+		for ordinal := range int64(50) {
+			for attempt := range int64(5) {
+				token, who := cloud.Token(uid, ordinal, attempt), fmt.Sprintf("%q %d %d", uid, ordinal, attempt)
+				require.Len(t, token, 32)
+				require.Empty(t, seen[token], who)
+				seen[token] = who
+			}
+		}
+	}
+}

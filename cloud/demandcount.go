@@ -1,0 +1,121 @@
+//trueup:pure
+
+package cloud
+
+// counter is the state of a tally: how many of its pods are in each domain.
+type counter struct {
+	in []int32 // by domain; absent if there is no such domain
+	// For spreading: the fewest pods of a domain, how many domains have them,
+	// and how many domains there are.
+	min, atMin, domains int32
+	total               int32
+	placed              []bool // domains where a pod with the constraint was placed
+}
+
+const absent = -1
+
+// count is how many pods are in a domain, which may be absent or a new one.
+func (c *counter) count(domain int32) int32 {
+	if domain < 0 || int(domain) >= len(c.in) || c.in[domain] == absent {
+		return 0
+	}
+	return c.in[domain]
+}
+
+func (c *counter) has(domain int32) bool {
+	return domain >= 0 && int(domain) < len(c.in) && c.in[domain] != absent
+}
+
+// ensure adds a domain without pods, unless it is there.
+func (c *counter) ensure(domain int32) {
+	for int(domain) >= len(c.in) {
+		c.in = append(c.in, absent)
+	}
+	if c.in[domain] != absent {
+		return
+	}
+	c.in[domain] = 0
+	c.domains++
+	if c.domains == 1 || c.min > 0 {
+		c.min, c.atMin = 0, 0
+	}
+	c.atMin++
+}
+
+// add counts n more pods in a domain that is there.
+func (c *counter) add(domain, n int32) {
+	c.total += n
+	was := c.in[domain]
+	c.in[domain] += n
+	if was != c.min {
+		return
+	}
+	c.atMin--
+	if c.atMin > 0 {
+		return
+	}
+	c.min = c.in[domain]
+	for _, have := range c.in {
+		if have != absent {
+			c.min = min(c.min, have)
+		}
+	}
+	for _, have := range c.in {
+		if have == c.min {
+			c.atMin++
+		}
+	}
+}
+
+// fewest is the number of pods that skew is measured from, once domain is there.
+func (c *counter) fewest(s *Spread, domain, own int32) int32 {
+	domains, least := c.domains, c.min
+	if !c.has(domain) {
+		domains++
+		least = own
+		if domains > 1 {
+			least = min(own, c.min)
+		}
+	}
+	if domains < s.MinDomains {
+		return 0
+	}
+	return least
+}
+
+// least is the number of pods that skew is measured from.
+func (c *counter) least(s *Spread) int32 {
+	if c.domains < s.MinDomains {
+		return 0
+	}
+	return c.min
+}
+
+func (c *counter) mark(domain int32) {
+	for int(domain) >= len(c.placed) {
+		c.placed = append(c.placed, false)
+	}
+	c.placed[domain] = true
+}
+
+// skewed reports whether a domain where a pod with the constraint was placed
+// has more pods than s allows.
+func (c *counter) skewed(s *Spread) bool {
+	for domain, placed := range c.placed {
+		if placed && c.count(int32(domain))-c.least(s) > max(s.MaxSkew, 1) { //nolint:gosec // fewer domains than that
+			return true
+		}
+	}
+	return false
+}
+
+// eligible reports whether the pods of s count for t, a spreading tally.
+func (m *model) eligible(t *tally, s *site) bool {
+	for _, k := range t.keys {
+		if s.domains[k] == noDomain {
+			return false
+		}
+	}
+	seen := m.seen(t.pod, &t.seen, s)
+	return (t.spread.IgnoreNodeAffinity || seen&affinityBit != 0) && (!t.spread.HonorTaints || seen&toleratesBit != 0)
+}

@@ -1,0 +1,2 @@
+// Package cloud decides which machines a pool needs.
+package cloud

@@ -31,7 +31,7 @@ type DemandResult struct {
 	Pools []PoolDemand
 	// Placements are the pods that have a place now, also those that need
 	// nothing new, in the order of namespaces, names and UIDs.
-	Placements []Placement
+	Placements []PlacedPod
 	// Unplaced are the pods that fit nowhere, in the same order. They start
 	// nothing.
 	Unplaced []Unplaced
@@ -46,11 +46,11 @@ type PoolDemand struct {
 	Start []*Node
 	// Launch is how many machines to launch from which template, in the order
 	// of Supply.Templates.
-	Launch []Launch
+	Launch []LaunchCount
 }
 
-// Launch is a number of machines of one template.
-type Launch struct {
+// LaunchCount is a number of machines of one template.
+type LaunchCount struct {
 	Template string
 	Count    int
 }
@@ -66,8 +66,8 @@ const (
 	OnLaunch   Where = "launch"   // has to be launched
 )
 
-// Placement is where a pod has room.
-type Placement struct {
+// PlacedPod is where a pod has room.
+type PlacedPod struct {
 	Pod *Pod
 	On  Where
 	// Pool is empty for OnNode.
@@ -94,9 +94,9 @@ type Reason struct {
 	Message string
 }
 
-// maxRounds bounds how often the packing is repeated because machines that it
+// maxRepacks bounds how often the packing is repeated because machines that it
 // added are domains that earlier pods should have been spread over.
-const maxRounds = 8
+const maxRepacks = 8
 
 // Demand returns the machines that the pods need, and where each pod has room.
 //
@@ -120,8 +120,8 @@ func pack(in *DemandInput) *packing {
 	m := newModel(in)
 	p := newPacking(m, nil)
 	p.run()
-	for round := 1; round < maxRounds; round++ {
-		late := p.lateDomains(round > maxRounds/2)
+	for round := 1; round < maxRepacks; round++ {
+		late := p.lateDomains(round > maxRepacks/2)
 		if late == nil {
 			break
 		}

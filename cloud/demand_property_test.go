@@ -221,7 +221,7 @@ func (b batch) input(constrained bool) cloud.DemandInput {
 		for i := range 1 + b.IntN(3) {
 			n := b.node("", []string{"x", "y", "z"}[i])
 			delete(n.Labels, hostname)
-			s.Templates = append(s.Templates, cloud.Template{Name: fmt.Sprint(i), Node: *n})
+			s.Templates = append(s.Templates, cloud.NodeTemplate{Name: fmt.Sprint(i), Node: *n})
 		}
 		in.Supplies = append(in.Supplies, s)
 	}
@@ -257,16 +257,16 @@ func after(in cloud.DemandInput, r cloud.DemandResult) (w *world, at map[string]
 }
 
 func launched(s cloud.Supply, template string, number int) *cloud.Node {
-	t := s.Templates[slices.IndexFunc(s.Templates, func(t cloud.Template) bool { return t.Name == template })].Node
+	t := s.Templates[slices.IndexFunc(s.Templates, func(t cloud.NodeTemplate) bool { return t.Name == template })].Node
 	t.Name = fmt.Sprintf("%s/%s/%d", s.Pool, template, number)
 	t.Labels = map[string]string{hostname: t.Name}
-	for k, v := range s.Templates[slices.IndexFunc(s.Templates, func(t cloud.Template) bool { return t.Name == template })].Node.Labels {
+	for k, v := range s.Templates[slices.IndexFunc(s.Templates, func(t cloud.NodeTemplate) bool { return t.Name == template })].Node.Labels {
 		t.Labels[k] = v
 	}
 	return &t
 }
 
-func nodeOf(at cloud.Placement) string {
+func nodeOf(at cloud.PlacedPod) string {
 	if at.On == cloud.OnLaunch {
 		return fmt.Sprintf("%s/%s/%d", at.Pool, at.Template, at.Launch)
 	}
@@ -280,7 +280,7 @@ func requestsNothing(p *cloud.Pod) bool {
 // settle places pods where placements say, and returns those that the scheduler
 // would refuse in every order that was tried. It always places the first one
 // that can be; pods that others count, but that count none, can be in the way.
-func settle(w *world, at map[string]*dumbNode, placements []cloud.Placement) (refused []string) {
+func settle(w *world, at map[string]*dumbNode, placements []cloud.PlacedPod) (refused []string) {
 	before := map[*dumbNode][]*cloud.Pod{}
 	for _, n := range w.nodes {
 		before[n] = slices.Clone(n.pods)
@@ -295,7 +295,7 @@ func settle(w *world, at map[string]*dumbNode, placements []cloud.Placement) (re
 			b.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		if i%2 == 0 {
-			slices.SortStableFunc(order, func(a, b cloud.Placement) int { return len(b.Pod.Spread) - len(a.Pod.Spread) })
+			slices.SortStableFunc(order, func(a, b cloud.PlacedPod) int { return len(b.Pod.Spread) - len(a.Pod.Spread) })
 		}
 		for n, pods := range before {
 			n.pods = slices.Clone(pods)
@@ -304,10 +304,10 @@ func settle(w *world, at map[string]*dumbNode, placements []cloud.Placement) (re
 	return refused
 }
 
-func settleInOrder(w *world, at map[string]*dumbNode, order []cloud.Placement) (refused []string) {
+func settleInOrder(w *world, at map[string]*dumbNode, order []cloud.PlacedPod) (refused []string) {
 	left := slices.Clone(order)
 	for {
-		i := slices.IndexFunc(left, func(p cloud.Placement) bool { return w.fits(p.Pod, at[nodeOf(p)]) == "" })
+		i := slices.IndexFunc(left, func(p cloud.PlacedPod) bool { return w.fits(p.Pod, at[nodeOf(p)]) == "" })
 		if i < 0 {
 			break
 		}
@@ -429,7 +429,7 @@ func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 		node.Taints = nil
 		in := cloud.DemandInput{
 			Pods:     b.pods("pod", 1+b.IntN(8), 20, false),
-			Supplies: []cloud.Supply{{Pool: "a", Templates: []cloud.Template{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: cloud.Resources{CPU: 1}}},
+			Supplies: []cloud.Supply{{Pool: "a", Templates: []cloud.NodeTemplate{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: cloud.Resources{CPU: 1}}},
 		}
 		in.Pods = slices.DeleteFunc(in.Pods, requestsNothing)
 		got := 0

@@ -98,7 +98,7 @@ func TestDemand(t *testing.T) {
 	t.Parallel()
 	small := app("web", asks(500, 2*gi))
 	four := cloud.Supply{Pool: "a", Standby: standby("x", 4, "a-1", "a-2", "a-3", "a-4")}
-	cold := cloud.Supply{Pool: "a", MaxLaunches: 9, Templates: []cloud.Template{
+	cold := cloud.Supply{Pool: "a", MaxLaunches: 9, Templates: []cloud.NodeTemplate{
 		{Name: "x", Node: *machine("", "x", 4)}, {Name: "y", Node: *machine("", "y", 4)}, {Name: "z", Node: *machine("", "z", 4)},
 	}}
 	daemon := &cloud.Pod{Namespace: "kube-system", Name: "agent", Requests: asks(1000, gi), HostPorts: []cloud.HostPort{{Port: 9100}}}
@@ -208,7 +208,7 @@ func TestDemand(t *testing.T) {
 		{
 			"pods of DaemonSets take their part of a launched machine",
 			cloud.DemandInput{Pods: pods(8, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
-				s.Templates = []cloud.Template{{Name: "x", Node: *machine("", "x", 4)}}
+				s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
 				s.Templates[0].Node.Pods = []*cloud.Pod{daemon}
 			})}},
 			"a: launch 2 x; 8 launch ",
@@ -216,7 +216,7 @@ func TestDemand(t *testing.T) {
 		{
 			"and their host ports",
 			cloud.DemandInput{Pods: pods(1, "p", change(small, func(p *cloud.Pod) { p.HostPorts = []cloud.HostPort{{Port: 9100}} })), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
-				s.Templates = []cloud.Template{{Name: "x", Node: *machine("", "x", 4)}}
+				s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
 				s.Templates[0].Node.Pods = []*cloud.Pod{daemon}
 			})}},
 			"1 unplaced: [a host port 9100/TCP is taken on every machine]",
@@ -228,20 +228,20 @@ func TestDemand(t *testing.T) {
 		},
 		{
 			"the number of pods of a machine is bounded",
-			cloud.DemandInput{Pods: pods(5, "p", small), Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 5, Templates: []cloud.Template{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 2}}}}}}},
+			cloud.DemandInput{Pods: pods(5, "p", small), Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 2}}}}}}},
 			"a: launch 3 ; 5 launch ",
 		},
 		{
 			"extended resources count",
 			cloud.DemandInput{Pods: pods(3, "p", change(small, func(p *cloud.Pod) { p.Requests.Extended = map[string]int64{"example.com/gpu": 1} })), Supplies: []cloud.Supply{
-				four, {Pool: "gpu", MaxLaunches: 5, Templates: []cloud.Template{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 9, Extended: map[string]int64{"example.com/gpu": 2}}}}}},
+				four, {Pool: "gpu", MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 9, Extended: map[string]int64{"example.com/gpu": 2}}}}}},
 			}},
 			"gpu: launch 2 ; 3 launch ",
 		},
 		{
 			"a taint keeps out who does not tolerate it",
 			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
-				s.Templates = []cloud.Template{{Node: *machine("", "x", 4)}}
+				s.Templates = []cloud.NodeTemplate{{Node: *machine("", "x", 4)}}
 				s.Templates[0].Node.Taints = []cloud.Taint{{Key: "dedicated", Value: "db", Effect: cloud.NoSchedule}}
 			})}},
 			"1 unplaced: [a its machines have taint dedicated=db:NoSchedule, which the pod does not tolerate]",
@@ -350,12 +350,12 @@ func TestAPlacementNamesTheMachine(t *testing.T) {
 	node, moving, stopped := machine("n", "x", 1), machine("s", "x", 1), machine("a-1", "x", 1)
 	r := cloud.Demand(cloud.DemandInput{
 		Pods: pods(5, "p", app("web", asks(1000, gi))), Nodes: []*cloud.Node{node}, Starting: []cloud.Starting{{Pool: "a", Node: moving}},
-		Supplies: []cloud.Supply{{Pool: "a", Standby: []*cloud.Node{stopped}, MaxLaunches: 2, Templates: []cloud.Template{{Name: "t", Node: *machine("", "x", 1)}}}},
+		Supplies: []cloud.Supply{{Pool: "a", Standby: []*cloud.Node{stopped}, MaxLaunches: 2, Templates: []cloud.NodeTemplate{{Name: "t", Node: *machine("", "x", 1)}}}},
 	})
 	for i := range r.Placements {
 		r.Placements[i].Pod = nil
 	}
-	require.Equal(t, []cloud.Placement{
+	require.Equal(t, []cloud.PlacedPod{
 		{On: cloud.OnNode, Node: node},
 		{On: cloud.OnStarting, Pool: "a", Node: moving},
 		{On: cloud.OnStandby, Pool: "a", Node: stopped},

@@ -4,7 +4,7 @@ package cloud
 
 // counter is the state of a tally: how many of its pods are in each domain.
 type counter struct {
-	in []int32 // by domain; absent if there is no such domain
+	in []int32 // by domain; noCount if there is no such domain
 	// For spreading: the fewest pods of a domain, how many domains have them,
 	// and how many domains there are.
 	min, atMin, domains int32
@@ -12,26 +12,26 @@ type counter struct {
 	placed              []bool // domains where a pod with the constraint was placed
 }
 
-const absent = -1
+const noCount = -1
 
 // count is how many pods are in a domain, which may be absent or a new one.
 func (c *counter) count(domain int32) int32 {
-	if domain < 0 || int(domain) >= len(c.in) || c.in[domain] == absent {
+	if domain < 0 || int(domain) >= len(c.in) || c.in[domain] == noCount {
 		return 0
 	}
 	return c.in[domain]
 }
 
 func (c *counter) has(domain int32) bool {
-	return domain >= 0 && int(domain) < len(c.in) && c.in[domain] != absent
+	return domain >= 0 && int(domain) < len(c.in) && c.in[domain] != noCount
 }
 
 // ensure adds a domain without pods, unless it is there.
 func (c *counter) ensure(domain int32) {
 	for int(domain) >= len(c.in) {
-		c.in = append(c.in, absent)
+		c.in = append(c.in, noCount)
 	}
-	if c.in[domain] != absent {
+	if c.in[domain] != noCount {
 		return
 	}
 	c.in[domain] = 0
@@ -56,7 +56,7 @@ func (c *counter) add(domain, n int32) {
 	}
 	c.min = c.in[domain]
 	for _, have := range c.in {
-		if have != absent {
+		if have != noCount {
 			c.min = min(c.min, have)
 		}
 	}

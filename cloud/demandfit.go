@@ -6,9 +6,9 @@ package cloud
 type verdict int8
 
 const (
-	yes   verdict = iota
-	never         // nor will it take another pod of this class
-	later         // it may, when more pods have their places
+	yes    verdict = iota
+	never          // nor will it take another pod of this class
+	notYet         // it may, when more pods have their places
 )
 
 // fits reports whether bin b takes one more pod of c.
@@ -45,11 +45,11 @@ func (p *packing) room(c *class, s *site, free []int64, pods int32) bool {
 // capacity is how many pods of c bin b takes; at least one fits.
 func (p *packing) capacity(c *class, b int32) int {
 	s := p.bins[b].site
-	return fresh(s.need(c), p.free[int(b)*p.dims:int(b+1)*p.dims])
+	return copies(s.need(c), p.free[int(b)*p.dims:int(b+1)*p.dims])
 }
 
-// fresh is how often need fits into free.
-func fresh(need, free []int64) int {
+// copies is how often need fits into free.
+func copies(need, free []int64) int {
 	if need == nil {
 		return 1
 	}
@@ -86,7 +86,7 @@ func (p *packing) allows(c *class, m *machine, ports []HostPort, present []talli
 		}
 	}
 	if !p.allowsAffinity(c, m, present) || !p.allowsSpread(c, m, present) {
-		return later
+		return notYet
 	}
 	return yes
 }

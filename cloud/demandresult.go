@@ -11,7 +11,7 @@ import (
 func (p *packing) result() DemandResult {
 	r := DemandResult{Unmodelled: p.unmodelled}
 	if placed := len(p.pods) - len(p.left); placed > 0 {
-		r.Placements = make([]Placement, 0, placed)
+		r.Placements = make([]PlacedPod, 0, placed)
 	}
 	for i, b := range p.at {
 		if b != nowhere {
@@ -28,8 +28,8 @@ func (p *packing) result() DemandResult {
 	return r
 }
 
-func (p *packing) placement(pod *Pod, b *bin) Placement {
-	at := Placement{Pod: pod, On: b.site.on, Node: b.site.node}
+func (p *packing) placement(pod *Pod, b *bin) PlacedPod {
+	at := PlacedPod{Pod: pod, On: b.site.on, Node: b.site.node}
 	switch b.site.on {
 	case OnStarting:
 		at.Pool = p.in.Starting[slices.Index(p.starting, b.site)].Pool
@@ -52,7 +52,7 @@ func (p *packing) poolDemand(s *supply) (d PoolDemand, some bool) {
 	}
 	for i, n := range p.launched[s.index] {
 		if n > 0 {
-			d.Launch = append(d.Launch, Launch{Template: s.Templates[i].Name, Count: n})
+			d.Launch = append(d.Launch, LaunchCount{Template: s.Templates[i].Name, Count: n})
 		}
 	}
 	return d, len(d.Start)+len(d.Launch) > 0

@@ -31,7 +31,7 @@ func (p *packing) find(c *class, s *search) int32 {
 			if s.first == i {
 				s.first++
 			}
-		case later:
+		case notYet:
 		}
 	}
 	s.next = len(p.bins)
@@ -158,7 +158,7 @@ func (p *packing) spare(c *class, s *supply, pods int) int {
 		if p.seen(c.pod, &c.seen, site) != admitted || !p.room(c, site, site.free, 0) {
 			return 0
 		}
-		return fresh(site.need(c), site.free)
+		return copies(site.need(c), site.free)
 	}
 	for i, site := range s.standby {
 		if sum >= pods {

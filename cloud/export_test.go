@@ -2,9 +2,9 @@ package cloud
 
 // PlacingOrder is the placements of Demand in the order in which they were
 // found: one in which the scheduler could place the pods.
-func PlacingOrder(in DemandInput) []Placement {
+func PlacingOrder(in DemandInput) []PlacedPod {
 	p := pack(&in)
-	var all []Placement
+	var all []PlacedPod
 	for _, pod := range p.order {
 		all = append(all, p.placement(p.pods[pod], &p.bins[p.at[pod]]))
 	}

@@ -15,7 +15,7 @@ type Supply struct {
 	Standby []*Node
 	// Templates are the machines that can be launched, in the order in which
 	// they should be tried; usually one for each zone.
-	Templates []Template
+	Templates []NodeTemplate
 	// MaxLaunches bounds the launches of all templates together; zero means
 	// that none may be launched.
 	MaxLaunches int
@@ -29,8 +29,8 @@ type Supply struct {
 	Usable float64
 }
 
-// Template is what a machine looks like after its launch.
-type Template struct {
+// NodeTemplate is what a machine looks like after its launch.
+type NodeTemplate struct {
 	// Name tells the templates of a pool apart. It may be empty if there is
 	// only one.
 	Name string

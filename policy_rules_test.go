@@ -35,8 +35,10 @@ var budgets = map[string]budget{
 	"apply/budget":    {},
 	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
 	"cloud":           {},
-	"snapshot":        {like: "internal/httpretry"},
-	"statesync":       {like: "internal/httpretry"},
+	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.
+	"cloud/kube": {limit: 90},
+	"snapshot":   {like: "internal/httpretry"},
+	"statesync":  {like: "internal/httpretry"},
 	// For tests of any store and server, whatever they are built on.
 	"statesync/statesynctest": {like: "internal/httpretry"},
 }

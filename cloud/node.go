@@ -87,3 +87,9 @@ func (p *Pod) refusesCordon(n *Node) bool {
 func (n *Node) id() string {
 	return orDefault(n.Machine, n.Name)
 }
+
+// CanRunOn reports whether the node selector, the node affinity and the
+// tolerations of p admit n, without a look at room, ports and other pods.
+func (p *Pod) CanRunOn(n *Node) bool {
+	return p.matchesNode(n) && p.untolerated(n) == nil && !p.refusesCordon(n)
+}

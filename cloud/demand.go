@@ -103,8 +103,9 @@ const maxRepacks = 8
 // Every pod is placed by the rules of the scheduler: requests, node selector
 // and affinity, taints, host ports, pod affinity and anti-affinity, topology
 // spread, on nodes that exist, then on machines that are starting, then on
-// standby machines, then on launched ones. The largest pods of the highest
-// priority come first, and each goes to the first machine with room. A machine
+// standby machines, then on launched ones. Pods of the highest priority come
+// first, of these the ones that keep away from each other, of these the largest;
+// and each goes to the first machine with room. A machine
 // is added only for a pod that fits it. Among pools that can add one, that of
 // the highest weight does; then that whose spare capacity takes more of the pods of this
 // kind; then that of the first name.

@@ -32,6 +32,17 @@ func (c *class) alike() bool {
 	return len(c.affinity)+len(c.anti)+len(c.spreads)+len(c.pod.HostPorts) == 0
 }
 
+// alone is 1 if pods of c keep away from each other. They come first: they need
+// a machine each, which the others then fill up.
+func (c *class) alone() int {
+	for _, id := range c.anti {
+		if slices.Contains(c.set.counted, id) {
+			return 1
+		}
+	}
+	return 0
+}
+
 // labelSet is the pods that no selector of the input tells apart.
 type labelSet struct {
 	pod     *Pod

@@ -196,6 +196,7 @@ func (m *model) orderClasses() {
 	slices.SortStableFunc(m.classes, func(a, b *class) int {
 		return cmp.Or(
 			cmp.Compare(b.pod.Priority, a.pod.Priority),
+			cmp.Compare(b.alone(), a.alone()),
 			cmp.Compare(b.size, a.size),
 			slices.Compare(b.need, a.need),
 			comparePods(a.pod, b.pod))

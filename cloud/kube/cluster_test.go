@@ -99,7 +99,9 @@ func (c *cluster) wait(t *testing.T, batch string, limit time.Duration, done fun
 			}
 		}
 		c.mu.Unlock()
-		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name}) })
+		slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+			return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+		})
 		if done(pods) {
 			return pods, true
 		}

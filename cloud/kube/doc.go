@@ -17,4 +17,3 @@
 // the default constraints of a scheduler that is configured to have required
 // ones, and what a scheduler with another name does differently.
 package kube
-

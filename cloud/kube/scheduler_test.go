@@ -310,15 +310,11 @@ func TestTheSchedulerLeavesNoPodPendingOnTheMachinesOfDemand(t *testing.T) {
 			b.group(app, 1+b.IntN(9), p)
 		}
 		c.begin(t, b)
-		b.pods = c.addPods(t, b.pods, true)
-		r := cloud.Demand(b.input(b.pods))
+		r := cloud.Demand(b.input(c.addPods(t, b.pods, true)))
 		nodes := b.machines(0, r)
 		machines += len(nodes)
 		c.addNodes(t, append(nodes, b.stopped()...))
-		for _, p := range b.pods {
-			p.UID, p.ResourceVersion = "", ""
-		}
-		b.pods = c.addPods(t, b.pods, false)
+		c.addPods(t, b.pods, false)
 		// The pods of a group are alike: which of them get a place is all the same.
 		places := map[string]int{}
 		for _, p := range r.Placements {
@@ -364,4 +360,103 @@ func (b *batch) stopped() (all []*corev1.Node) {
 		}
 	}
 	return all
+}
+
+// Here the groups share pools, and the order in which the scheduler takes the
+// pods decides where they go. Whenever it has come to rest, Demand knows no node
+// with room for a pod that it refuses; and what Demand adds lets it go on, until
+// every pod has a node that can have one.
+func TestTheSchedulerAgreesWheneverItHasComeToRest(t *testing.T) {
+	c := startCluster(t)
+	pods, rounds, again := 0, 0, 0
+	for i := range many(t, 25) {
+		seed := firstSeed(t) + uint64(i)
+		b := newBatch(seed, fmt.Sprintf("m%d", seed))
+		names := []string{"app-0", "app-1", "app-2", "app-3"}[:1+b.IntN(4)]
+		for _, pool := range []string{"a", "b"}[:1+b.IntN(2)] {
+			b.pool(pool)
+		}
+		for n := range b.IntN(4) {
+			b.nodes = append(b.nodes, b.node(fmt.Sprintf("node-%d", n), "none", pick(b, "x", "y", "z"), pick(b, 2, 4), 8))
+		}
+		for _, app := range names {
+			p := b.pod(app)
+			b.constrain(&p, names...)
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
+			b.group(app, 1+b.IntN(8), p)
+			if len(b.nodes) > 0 && b.one(2) {
+				old := p.DeepCopy()
+				old.Name, old.Spec.NodeName = app+"-old", b.nodes[b.IntN(len(b.nodes))].Name
+				b.bound = append(b.bound, old)
+			}
+		}
+		c.begin(t, b)
+		b.pods = c.addPods(t, b.pods, false)
+		pods += len(b.pods)
+		for round := 0; ; round++ {
+			require.Less(t, round, 12, "TRUEUP_SEED=%d: it does not end", seed)
+			r := c.rest(t, b, seed)
+			if len(r.Pools) == 0 {
+				break
+			}
+			nodes := b.machines(round, r)
+			c.addNodes(t, nodes)
+			b.nodes = append(b.nodes, nodes...)
+			rounds++
+			if round > 0 {
+				again++
+			}
+		}
+		c.agreeWithPlaces(t, b, seed)
+		c.clear(t, b.id)
+	}
+	t.Logf("%d pods, %d times machines were added, %d of them because the scheduler had arranged the pods otherwise", pods, rounds, again)
+}
+
+// rest waits until the scheduler refuses every pod without a node, and Demand
+// knows no node for them either; it returns what they need.
+func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r cloud.DemandResult) {
+	t.Helper()
+	all, agree := c.wait(t, b.id, 30*time.Second, func(pods []*corev1.Pod) bool {
+		if len(pods) != len(b.pods)+len(b.bound) || slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && !refused(p) }) {
+			return false
+		}
+		known := *b
+		known.bound = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+		r = cloud.Demand(known.input(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })))
+		return !slices.ContainsFunc(r.Placements, func(p cloud.PlacedPod) bool { return p.On == cloud.OnNode && !follows(p, r) })
+	})
+	if !agree {
+		for _, p := range all {
+			t.Log(p.Name, p.Spec.NodeName, p.Status.Conditions)
+		}
+		for _, p := range r.Placements {
+			t.Log("Demand:", p.Pod.Name, p.On, p.Pool, p.Node)
+		}
+	}
+	require.True(t, agree, "TRUEUP_SEED=%d TRUEUP_BATCHES=1", seed)
+	return r
+}
+
+// follows reports whether p has room on a node only once others are placed on
+// machines that are not there yet.
+func follows(p cloud.PlacedPod, r cloud.DemandResult) bool {
+	return len(r.Pools) > 0 && len(p.Pod.Affinity)+len(p.Pod.Spread) > 0
+}
+
+// agreeWithPlaces takes each pod away in turn: Demand must find room for it, on
+// its node if on no other. What was placed by a spread or an affinity depends on
+// the order, and is left out.
+func (c *cluster) agreeWithPlaces(t *testing.T, b *batch, seed uint64) {
+	t.Helper()
+	all, _ := c.wait(t, b.id, 0, func([]*corev1.Pod) bool { return true })
+	for _, p := range all {
+		if p.Spec.NodeName == "" || len(kube.Pod(p).Affinity)+len(kube.Pod(p).Spread) > 0 || slices.ContainsFunc(b.bound, func(old *corev1.Pod) bool { return old.Name == p.Name }) {
+			continue
+		}
+		known := *b
+		known.supplies = nil
+		known.bound = slices.DeleteFunc(slices.Clone(all), func(other *corev1.Pod) bool { return other == p || other.Spec.NodeName == "" })
+		require.Len(t, cloud.Demand(known.input([]*corev1.Pod{p})).Placements, 1, "TRUEUP_SEED=%d TRUEUP_BATCHES=1: %s is on %s", seed, p.Name, p.Spec.NodeName)
+	}
 }

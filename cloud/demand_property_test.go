@@ -2,6 +2,7 @@ package cloud_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -26,7 +27,7 @@ func batches(t *testing.T, n int) int {
 }
 
 // seeds calls do with the seed of each batch; TRUEUP_SEED repeats one of them.
-func seeds(t *testing.T, n int, do func(t *testing.T, seed uint64)) {
+func seeds(t *testing.T, n int, do func(seed uint64)) {
 	t.Helper()
 	first, count := uint64(1), batches(t, n)
 	if s := os.Getenv("TRUEUP_SEED"); s != "" {
@@ -35,7 +36,7 @@ func seeds(t *testing.T, n int, do func(t *testing.T, seed uint64)) {
 		first, count = seed, 1
 	}
 	for i := range count {
-		do(t, first+uint64(i))
+		do(first + uint64(i))
 		if t.Failed() {
 			t.Fatalf("repeat with TRUEUP_SEED=%d", first+uint64(i))
 		}
@@ -184,10 +185,10 @@ func (b batch) node(name, zone string) *cloud.Node {
 
 func (b batch) zone() string { return pick(b, "x", "y", "z") }
 
-func (b batch) input(constrained bool) cloud.DemandInput {
+func (b batch) input() cloud.DemandInput {
 	in := cloud.DemandInput{
 		Namespaces: map[string]map[string]string{"one": nil, "two": {"team": "t"}},
-		Pods:       b.pods("pod", 1+b.IntN(5), 8, constrained),
+		Pods:       b.pods("pod", 1+b.IntN(5), 8, true),
 	}
 	w := &world{namespaces: in.Namespaces}
 	for i := range b.IntN(4) {
@@ -196,12 +197,12 @@ func (b batch) input(constrained bool) cloud.DemandInput {
 		in.Nodes = append(in.Nodes, n)
 		w.add(n)
 	}
-	for i, p := range b.pods("old", b.IntN(4), 3, constrained) {
+	for i, p := range b.pods("old", b.IntN(4), 3, true) {
 		p.Terminating = b.one(6)
 		for _, n := range w.nodes {
 			if w.fits(p, n) == "" && (i+len(n.pods))%3 > 0 {
 				n.pods = append(n.pods, p)
-				n.Node.Pods = append(n.Node.Pods, p)
+				n.Pods = append(n.Pods, p)
 				break
 			}
 		}
@@ -258,11 +259,8 @@ func after(in cloud.DemandInput, r cloud.DemandResult) (w *world, at map[string]
 
 func launched(s cloud.Supply, template string, number int) *cloud.Node {
 	t := s.Templates[slices.IndexFunc(s.Templates, func(t cloud.NodeTemplate) bool { return t.Name == template })].Node
-	t.Name = fmt.Sprintf("%s/%s/%d", s.Pool, template, number)
-	t.Labels = map[string]string{hostname: t.Name}
-	for k, v := range s.Templates[slices.IndexFunc(s.Templates, func(t cloud.NodeTemplate) bool { return t.Name == template })].Node.Labels {
-		t.Labels[k] = v
-	}
+	t.Name, t.Labels = fmt.Sprintf("%s/%s/%d", s.Pool, template, number), maps.Clone(t.Labels)
+	t.Labels[hostname] = t.Name
 	return &t
 }
 
@@ -324,8 +322,8 @@ func settleInOrder(w *world, at map[string]*dumbNode, order []cloud.PlacedPod) (
 func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 	t.Parallel()
 	placed, rest, moved := 0, 0, 0
-	seeds(t, 4000, func(t *testing.T, seed uint64) {
-		in := newBatch(seed).input(true)
+	seeds(t, 4000, func(seed uint64) {
+		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		w, at := after(in, r)
 		require.Len(t, in.Pods, len(r.Placements)+len(r.Unplaced), "seed %d: each pod is placed or not", seed)
@@ -338,8 +336,8 @@ func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 
 func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 	t.Parallel()
-	seeds(t, 4000, func(t *testing.T, seed uint64) {
-		in := newBatch(seed).input(true)
+	seeds(t, 4000, func(seed uint64) {
+		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		w, at := after(in, r)
 		require.Empty(t, settle(w, at, cloud.PlacingOrder(in)), "seed %d", seed)
@@ -387,8 +385,8 @@ func mayLaunch(s cloud.Supply, r cloud.DemandResult) bool {
 
 func TestNoMachineIsStartedForNothing(t *testing.T) {
 	t.Parallel()
-	seeds(t, 4000, func(t *testing.T, seed uint64) {
-		in := newBatch(seed).input(true)
+	seeds(t, 4000, func(seed uint64) {
+		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		used := map[string]bool{}
 		for _, p := range r.Placements {
@@ -409,9 +407,9 @@ func TestNoMachineIsStartedForNothing(t *testing.T) {
 
 func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	seeds(t, 1000, func(t *testing.T, seed uint64) {
+	seeds(t, 1000, func(seed uint64) {
 		b := newBatch(seed)
-		in := b.input(true)
+		in := b.input()
 		want := cloud.Demand(in)
 		b.Shuffle(len(in.Pods), func(i, j int) { in.Pods[i], in.Pods[j] = in.Pods[j], in.Pods[i] })
 		b.Shuffle(len(in.Supplies), func(i, j int) { in.Supplies[i], in.Supplies[j] = in.Supplies[j], in.Supplies[i] })
@@ -423,7 +421,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 // pod.
 func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 	t.Parallel()
-	seeds(t, 4000, func(t *testing.T, seed uint64) {
+	seeds(t, 4000, func(seed uint64) {
 		b := newBatch(seed)
 		node := b.node("", "x")
 		node.Taints = nil

@@ -20,9 +20,9 @@ func machine(name, zone string, cores int64) *cloud.Node {
 	}
 }
 
-func standby(zone string, cores int64, names ...string) (all []*cloud.Node) {
+func standby(zone string, names ...string) (all []*cloud.Node) {
 	for _, name := range names {
-		all = append(all, machine(name, zone, cores))
+		all = append(all, machine(name, zone, 4))
 	}
 	return all
 }
@@ -77,7 +77,7 @@ func summary(r cloud.DemandResult) (s string) {
 	return s
 }
 
-func near(key string, app string) []cloud.PodTerm {
+func near(key, app string) []cloud.PodTerm {
 	return []cloud.PodTerm{{TopologyKey: key, Selector: selects(app)}}
 }
 
@@ -97,7 +97,7 @@ func change(p cloud.Pod, by func(*cloud.Pod)) cloud.Pod {
 func TestDemand(t *testing.T) {
 	t.Parallel()
 	small := app("web", asks(500, 2*gi))
-	four := cloud.Supply{Pool: "a", Standby: standby("x", 4, "a-1", "a-2", "a-3", "a-4")}
+	four := cloud.Supply{Pool: "a", Standby: standby("x", "a-1", "a-2", "a-3", "a-4")}
 	cold := cloud.Supply{Pool: "a", MaxLaunches: 9, Templates: []cloud.NodeTemplate{
 		{Name: "x", Node: *machine("", "x", 4)}, {Name: "y", Node: *machine("", "y", 4)}, {Name: "z", Node: *machine("", "z", 4)},
 	}}
@@ -167,22 +167,22 @@ func TestDemand(t *testing.T) {
 		},
 		{
 			"of two pools that fit exactly one starts a machine",
-			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", 4, "b-1")}, {Pool: "a", Standby: standby("x", 4, "a-1")}}},
+			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1")}, {Pool: "a", Standby: standby("x", "a-1")}}},
 			"a: start a-1; 1 standby ",
 		},
 		{
 			"the pool whose spare machines take more pods comes first",
-			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", 4, "b-1", "b-2")}, {Pool: "a", Standby: standby("x", 4, "a-1")}}},
+			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1", "b-2")}, {Pool: "a", Standby: standby("x", "a-1")}}},
 			"b: start b-1 start b-2; 12 standby ",
 		},
 		{
 			"a pool of more weight comes before all",
-			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", 4, "b-1", "b-2")}, {Pool: "a", Weight: 1, Standby: standby("x", 4, "a-1")}}},
+			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1", "b-2")}, {Pool: "a", Weight: 1, Standby: standby("x", "a-1")}}},
 			"a: start a-1; b: start b-1; 12 standby ",
 		},
 		{
 			"standby machines of any pool come before launches",
-			cloud.DemandInput{Pods: pods(16, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Weight = 1 }), {Pool: "b", Standby: standby("x", 4, "b-1")}}},
+			cloud.DemandInput{Pods: pods(16, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Weight = 1 }), {Pool: "b", Standby: standby("x", "b-1")}}},
 			"a: launch 1 x; b: start b-1; 8 standby 8 launch ",
 		},
 		{
@@ -266,7 +266,7 @@ func TestDemand(t *testing.T) {
 		},
 		{
 			"pods that want to be together fill one zone",
-			cloud.DemandInput{Pods: pods(10, "p", change(small, func(p *cloud.Pod) { p.Affinity = near("zone", "web") })), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Standby = standby("y", 4, "a-1") })}},
+			cloud.DemandInput{Pods: pods(10, "p", change(small, func(p *cloud.Pod) { p.Affinity = near("zone", "web") })), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Standby = standby("y", "a-1") })}},
 			"a: start a-1 launch 1 y; 8 standby 2 launch ",
 		},
 		{
@@ -283,7 +283,7 @@ func TestDemand(t *testing.T) {
 			"the zones of stopped machines are spread over, because their nodes are there",
 			cloud.DemandInput{
 				Pods:     pods(3, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
-				Supplies: []cloud.Supply{{Pool: "a", Standby: append(standby("x", 4, "x-1", "x-2"), standby("y", 4, "y-1")...)}},
+				Supplies: []cloud.Supply{{Pool: "a", Standby: append(standby("x", "x-1", "x-2"), standby("y", "y-1")...)}},
 			},
 			"a: start x-1 start y-1; 3 standby ",
 		},
@@ -307,19 +307,19 @@ func TestDemand(t *testing.T) {
 			"a: start a-1; 1 standby 2 unplaced: [a one more pod would exceed skew 1 over zone]",
 		},
 		{
-			"a machine that is added for others is spread over too",
+			"machines of pods that keep away from each other are filled up by the others",
 			cloud.DemandInput{
 				Pods: append(pods(6, "big", change(app("web", asks(1000, gi)), func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: hostname, Selector: selects("web")}} })),
 					pods(2, "small", change(app("db", asks(900, gi)), func(p *cloud.Pod) { p.AntiAffinity = near(hostname, "db") }))...),
 				Supplies: []cloud.Supply{cold},
 			},
-			"a: launch 3 x; 8 launch ",
+			"a: launch 2 x; 8 launch ",
 		},
 		{
 			"the higher priority gets what there is",
 			cloud.DemandInput{
 				Pods:     append(pods(1, "big", app("web", asks(3000, gi))), pods(1, "vip", change(app("web", asks(2000, gi)), func(p *cloud.Pod) { p.Priority = 1 }))...),
-				Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", 4, "a-1")}},
+				Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
 			},
 			"a: start a-1; 1 standby 1 unplaced: [a all 1 standby machines and 0 launches are taken]",
 		},
@@ -336,12 +336,12 @@ func TestWhatIsNotModelledIsReportedAndStartsNothing(t *testing.T) {
 	odd := pods(1, "odd", change(app("db", asks(1000, gi)), func(p *cloud.Pod) { p.Unmodelled = []string{"volume data: its zone is not known"} }))
 	r := cloud.Demand(cloud.DemandInput{
 		Pods:     append(pods(2, "p", app("web", asks(1000, gi))), odd...),
-		Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", 4, "a-1")}},
+		Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
 	})
 	require.Equal(t, odd, r.Unmodelled)
 	require.Equal(t, "a: start a-1; 2 standby ", summary(r))
 
-	r = cloud.Demand(cloud.DemandInput{Pods: odd, Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", 4, "a-1")}}})
+	r = cloud.Demand(cloud.DemandInput{Pods: odd, Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}}})
 	require.Empty(t, r.Pools)
 }
 

@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -151,9 +152,7 @@ func (w *world) fits(p *cloud.Pod, n *dumbNode) string {
 func dumbRoom(p *cloud.Pod, n *dumbNode) bool {
 	free := n.Allocatable
 	extended := map[string]int64{}
-	for k, v := range free.Extended {
-		extended[k] = v
-	}
+	maps.Copy(extended, free.Extended)
 	for _, o := range n.pods {
 		free.CPU -= o.Requests.CPU
 		free.Memory -= o.Requests.Memory

@@ -5,8 +5,8 @@ package cloud
 // Node is what decides which pods the scheduler places on a node.
 type Node struct {
 	Name string
-	// Machine identifies the machine behind the node to the caller; empty
-	// means Name.
+	// Machine identifies the machine behind the node to the caller. It does not
+	// matter here.
 	Machine string
 	Labels  map[string]string
 	Taints  []Taint
@@ -81,11 +81,6 @@ func (p *Pod) untolerated(n *Node) *Taint {
 // refusesCordon reports whether p stays off n because n is unschedulable.
 func (p *Pod) refusesCordon(n *Node) bool {
 	return n.Unschedulable && !p.tolerates(&Taint{Key: unschedulableTaint, Effect: NoSchedule})
-}
-
-// id is what identifies the machine of n to the caller.
-func (n *Node) id() string {
-	return orDefault(n.Machine, n.Name)
 }
 
 // CanRunOn reports whether the node selector, the node affinity and the

@@ -2,6 +2,8 @@
 
 package cloud
 
+import "slices"
+
 // Pod is what decides where the scheduler places a pod. A Pod that was passed
 // to [Demand] must not be changed while that call runs; it is never written.
 type Pod struct {
@@ -82,12 +84,7 @@ func (t *PodTerm) reaches(own, namespace string, namespaces map[string]map[strin
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return namespace == own
 	}
-	for _, name := range t.Namespaces {
-		if name == namespace {
-			return true
-		}
-	}
-	return t.NamespaceSelector.matches(namespaces[namespace])
+	return slices.Contains(t.Namespaces, namespace) || t.NamespaceSelector.matches(namespaces[namespace])
 }
 
 // counts reports whether s, a constraint of a pod in namespace own, counts p.

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"

@@ -30,36 +30,46 @@ func TestPodRequestsAreThoseOfTheScheduler(t *testing.T) {
 		name, spec string
 		want       cloud.Resources
 	}{
-		{"containers are summed up, and rounded up", `
+		{
+			"containers are summed up, and rounded up", `
 containers:
 - {name: a, resources: {requests: {cpu: 100m, memory: 1Mi, ephemeral-storage: 1Gi, nvidia.com/gpu: 1}}}
 - {name: b, resources: {requests: {cpu: "0.0005", memory: 1500m, hugepages-2Mi: 4Mi}}}`,
-			cloud.Resources{CPU: 101, Memory: mi + 2, EphemeralStorage: 1 << 30, Extended: map[string]int64{"nvidia.com/gpu": 1, "hugepages-2Mi": 4 * mi}}},
-		{"an init container counts where it needs more", `
+			cloud.Resources{CPU: 101, Memory: mi + 2, EphemeralStorage: 1 << 30, Extended: map[string]int64{"nvidia.com/gpu": 1, "hugepages-2Mi": 4 * mi}},
+		},
+		{
+			"an init container counts where it needs more", `
 initContainers:
 - {name: i, resources: {requests: {cpu: "2", memory: 1Mi}}}
 - {name: j, resources: {requests: {cpu: "1", memory: 9Mi}}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m, memory: 4Mi}}}`,
-			cloud.Resources{CPU: 2000, Memory: 9 * mi}},
-		{"a sidecar counts with all that run after it", `
+			cloud.Resources{CPU: 2000, Memory: 9 * mi},
+		},
+		{
+			"a sidecar counts with all that run after it", `
 initContainers:
 - {name: early, resources: {requests: {cpu: "2"}}}
 - {name: sidecar, restartPolicy: Always, resources: {requests: {cpu: "1"}}}
 - {name: late, resources: {requests: {cpu: 1500m}}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m}}}`,
-			cloud.Resources{CPU: 2500}},
-		{"overhead is added", `
+			cloud.Resources{CPU: 2500},
+		},
+		{
+			"overhead is added", `
 overhead: {cpu: 250m, memory: 2Mi}
 containers:
 - {name: a, resources: {requests: {cpu: 500m}}}`,
-			cloud.Resources{CPU: 750, Memory: 2 * mi}},
-		{"requests of the pod replace those of its containers", `
+			cloud.Resources{CPU: 750, Memory: 2 * mi},
+		},
+		{
+			"requests of the pod replace those of its containers", `
 resources: {requests: {cpu: "3"}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m, memory: 1Mi}}}`,
-			cloud.Resources{CPU: 3000, Memory: mi}},
+			cloud.Resources{CPU: 3000, Memory: mi},
+		},
 		{"nothing is nothing", `containers: [{name: a}]`, cloud.Resources{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +139,8 @@ containers:
 		},
 		Affinity: []cloud.PodTerm{
 			{TopologyKey: "zone", Selector: cloud.Selector{
-				{Key: "a", Operator: cloud.In, Values: []string{"1"}}, {Key: "b", Operator: cloud.In, Values: []string{"2"}},
+				{Key: "a", Operator: cloud.In, Values: []string{"1"}},
+				{Key: "b", Operator: cloud.In, Values: []string{"2"}},
 				{Key: "c", Operator: cloud.NotIn, Values: []string{"w", "z"}},
 			}},
 			{TopologyKey: "rack", Selector: cloud.Selector{}, Namespaces: []string{"one"}, NamespaceSelector: cloud.Selector{}},

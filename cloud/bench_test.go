@@ -26,10 +26,21 @@ func BenchmarkDemand(b *testing.B) {
 	for i := range 10_000 {
 		different.Pods = append(different.Pods, &cloud.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))})
 	}
+	// A cluster of 1,000 nodes with 30 pods each, all of which keep away from
+	// their likes.
+	large := in(5, 20, true)
+	for i := range 1000 {
+		n := random.node(fmt.Sprintf("large-%d", i), "x")
+		for j := range 30 {
+			n.Pods = append(n.Pods, &cloud.Pod{Namespace: "one", Labels: map[string]string{"app": fmt.Sprint(j)}, Requests: asks(100, 1<<27), AntiAffinity: near(hostname, fmt.Sprint(j))})
+		}
+		large.Nodes = append(large.Nodes, n)
+	}
 	for _, c := range []struct {
 		name string
 		in   cloud.DemandInput
 	}{
+		{"large", large},
 		{"equal", in(20, 2000, false)}, {"constrained", in(40, 1000, true)}, {"different", different},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -18,6 +18,9 @@ type topology struct {
 	tallyID  map[string]int32
 	sets     map[uint64]*labelSet
 	setOrder []*labelSet
+
+	carrying  *grouping // pods by their anti-affinity
+	carriedBy [][]int32 // tallies of each group
 }
 
 // tally counts pods in the domains of one topology key.
@@ -43,7 +46,7 @@ const (
 // readTopology finds the labels of nodes and pods that terms ask for. Which
 // pods are already on a machine matters only because of anti-affinity.
 func (m *model) readTopology(specs []*Pod) {
-	m.tallyID, m.sets = map[string]int32{}, map[uint64]*labelSet{}
+	m.tallyID, m.sets, m.carrying = map[string]int32{}, map[uint64]*labelSet{}, newGrouping()
 	keys, labels := map[string]bool{}, map[string]bool{}
 	selector := func(s Selector) {
 		for i := range s {
@@ -273,14 +276,27 @@ func (m *model) selectedTally(p *Pod, terms []PodTerm, key string) int32 {
 
 // carried are the tallies of the anti-affinity terms of p.
 func (m *model) carried(p *Pod) []int32 {
-	var ids []int32
-	for i := range p.AntiAffinity {
-		term := p.AntiAffinity[i : i+1]
-		ids = append(ids, m.tally("carriers "+identity(p.Namespace, term[0].TopologyKey, term), func() *tally {
-			return &tally{kind: carriers, key: m.key(term[0].TopologyKey), namespace: p.Namespace, terms: term}
-		}))
+	if len(p.AntiAffinity) == 0 {
+		return nil
 	}
-	return ids
+	h := hashString(fnvOffset, p.Namespace)
+	for i := range p.AntiAffinity {
+		h = hashRequirements(hashString(h, p.AntiAffinity[i].TopologyKey), p.AntiAffinity[i].Selector)
+	}
+	group := m.carrying.of(p, h, func(a, b *Pod) bool {
+		return a.Namespace == b.Namespace && slices.EqualFunc(a.AntiAffinity, b.AntiAffinity, samePodTerm)
+	})
+	if int(group) == len(m.carriedBy) { // the first of its kind
+		var ids []int32
+		for i := range p.AntiAffinity {
+			term := p.AntiAffinity[i : i+1]
+			ids = append(ids, m.tally("carriers "+identity(p.Namespace, term[0].TopologyKey, term), func() *tally {
+				return &tally{kind: carriers, key: m.key(term[0].TopologyKey), namespace: p.Namespace, terms: term}
+			}))
+		}
+		m.carriedBy = append(m.carriedBy, ids)
+	}
+	return m.carriedBy[group]
 }
 
 // identity is equal for what selects the same pods.

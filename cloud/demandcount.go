@@ -4,12 +4,13 @@ package cloud
 
 // counter is the state of a tally: how many of its pods are in each domain.
 type counter struct {
-	in []int32 // by domain; noCount if there is no such domain
-	// For spreading: the fewest pods of a domain, how many domains have them,
-	// and how many domains there are.
-	min, atMin, domains int32
-	total               int32
-	placed              []bool // domains where a pod with the constraint was placed
+	in     []int32 // by domain; noCount if there is no such domain
+	total  int32
+	placed []bool // domains where a pod with the constraint was placed
+	// For spreading: how many domains there are, the fewest pods of one, and by
+	// number of pods how many domains have it.
+	domains, min int32
+	having       []int32
 }
 
 const noCount = -1
@@ -36,10 +37,8 @@ func (c *counter) ensure(domain int32) {
 	}
 	c.in[domain] = 0
 	c.domains++
-	if c.domains == 1 || c.min > 0 {
-		c.min, c.atMin = 0, 0
-	}
-	c.atMin++
+	c.min = 0
+	c.have(0)
 }
 
 // add counts n more pods in a domain that is there.
@@ -47,24 +46,19 @@ func (c *counter) add(domain, n int32) {
 	c.total += n
 	was := c.in[domain]
 	c.in[domain] += n
-	if was != c.min {
-		return
+	c.having[was]--
+	c.have(c.in[domain])
+	for c.having[c.min] == 0 {
+		c.min++
 	}
-	c.atMin--
-	if c.atMin > 0 {
-		return
+}
+
+// have says that one more domain has a number of pods.
+func (c *counter) have(pods int32) {
+	for int(pods) >= len(c.having) {
+		c.having = append(c.having, 0)
 	}
-	c.min = c.in[domain]
-	for _, have := range c.in {
-		if have != noCount {
-			c.min = min(c.min, have)
-		}
-	}
-	for _, have := range c.in {
-		if have == c.min {
-			c.atMin++
-		}
-	}
+	c.having[pods]++
 }
 
 // fewest is the number of pods that skew is measured from, once domain is there.

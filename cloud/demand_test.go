@@ -166,6 +166,29 @@ func TestDemand(t *testing.T) {
 			"1 starting ",
 		},
 		{
+			"a pod that the scheduler evicts others for needs no machine",
+			cloud.DemandInput{
+				Pods:     append(pods(1, "vip", change(app("web", asks(3000, gi)), func(p *cloud.Pod) { p.Nominated = "full" })), pods(1, "p", small)...),
+				Nodes:    []*cloud.Node{{Name: "full", Allocatable: asks(1000, 9*gi)}},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 1 node 1 standby ",
+		},
+		{
+			"a node without a name is nominated for no pod",
+			cloud.DemandInput{
+				Pods:     append(pods(1, "vip", change(small, func(p *cloud.Pod) { p.Nominated = "gone" })), pods(1, "p", small)...),
+				Nodes:    []*cloud.Node{{Allocatable: asks(100, 9*gi)}},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 2 standby ",
+		},
+		{
+			"a nomination for a node that is gone counts no more",
+			cloud.DemandInput{Pods: pods(1, "vip", change(small, func(p *cloud.Pod) { p.Nominated = "gone" })), Supplies: []cloud.Supply{four}},
+			"a: start a-1; 1 standby ",
+		},
+		{
 			"of two pools that fit exactly one starts a machine",
 			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1")}, {Pool: "a", Standby: standby("x", "a-1")}}},
 			"a: start a-1; 1 standby ",

@@ -61,7 +61,9 @@ func (p *packing) run() {
 		p.open(machine{site: s, domains: s.domains})
 	}
 	p.announce()
-	p.placeReserved()
+	if p.reserved() {
+		p.placeReserved()
+	}
 	var waiting []*class
 	for _, c := range p.classes {
 		left := p.place(c, p.unplaced(c))
@@ -110,20 +112,30 @@ func (p *packing) announce() {
 	}
 }
 
+func (p *packing) reserved() bool {
+	return slices.ContainsFunc(p.in.Starting, func(s Starting) bool { return len(s.Reserved) > 0 }) ||
+		slices.ContainsFunc(p.pods, func(pod *Pod) bool { return pod.Nominated != "" })
+}
+
+// placeReserved places the pods whose machine is decided already: by the
+// scheduler, which evicts others for them, or because it is being started for
+// them.
 func (p *packing) placeReserved() {
-	holder := map[string]int32{}
+	nominated, holder := map[string]int32{}, map[string]int32{}
+	for i, s := range p.nodes {
+		nominated[s.node.Name] = int32(i) //nolint:gosec // fewer nodes than that
+	}
+	delete(nominated, "")
 	for i := range p.in.Starting {
 		for _, uid := range p.in.Starting[i].Reserved {
 			holder[uid] = int32(len(p.nodes) + i) //nolint:gosec // fewer nodes than that
 		}
 	}
-	if len(holder) == 0 {
-		return
-	}
 	for _, c := range p.classes {
 		for _, pod := range c.members {
-			b, reserved := holder[p.pods[pod].UID]
-			if reserved && p.fits(c, b) == yes {
+			if b, there := nominated[p.pods[pod].Nominated]; there {
+				p.put(c, b, []int32{pod})
+			} else if b, there := holder[p.pods[pod].UID]; there && p.fits(c, b) == yes {
 				p.put(c, b, []int32{pod})
 			}
 		}

@@ -24,6 +24,10 @@ type Pod struct {
 	Spread      []Spread
 	Tolerations []Toleration
 	HostPorts   []HostPort
+	// Nominated is the name of the node that the scheduler is making room on for
+	// this pod, by evicting others. The pod is placed there if that is one of
+	// [DemandInput.Nodes], and otherwise as if it had none.
+	Nominated string
 	// Terminating pods on a node use its resources, but no longer count for
 	// Spread.
 	Terminating bool

@@ -31,6 +31,7 @@ func Pod(p *corev1.Pod) cloud.Pod {
 		Labels: maps.Clone(p.Labels), Requests: requests(p),
 		NodeSelector: maps.Clone(p.Spec.NodeSelector),
 		HostPorts:    hostPorts(&p.Spec),
+		Nominated:    p.Status.NominatedNodeName,
 		Terminating:  p.DeletionTimestamp != nil,
 		Unmodelled:   unmodelled(&p.Spec),
 	}

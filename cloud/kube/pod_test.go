@@ -126,8 +126,9 @@ containers:
 - {name: c, ports: [{containerPort: 80}, {containerPort: 53, hostPort: 53, protocol: UDP, hostIP: 10.0.0.1}]}
 `)
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	pod.Status.NominatedNodeName = "n2"
 	want := cloud.Pod{
-		Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"app": "web", "rev": "3"}, Priority: 7, Terminating: true,
+		Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"app": "web", "rev": "3"}, Priority: 7, Terminating: true, Nominated: "n2",
 		NodeSelector: map[string]string{"zone": "a"},
 		NodeAffinity: []cloud.NodeTerm{
 			{

@@ -135,6 +135,9 @@ func (b batch) constrain(p *cloud.Pod) {
 	if b.one(20) {
 		p.NodeAffinity = []cloud.NodeTerm{{Names: []cloud.Requirement{{Operator: pick(b, cloud.In, cloud.NotIn), Values: []string{"node-0", "a-1"}}}}}
 	}
+	if b.one(20) {
+		p.NodeAffinity = append(p.NodeAffinity, cloud.NodeTerm{})
+	}
 	if b.one(5) {
 		p.AntiAffinity = b.terms()
 	}
@@ -149,7 +152,7 @@ func (b batch) constrain(p *cloud.Pod) {
 	}
 	if b.one(3) {
 		p.Tolerations = []cloud.Toleration{pick(b, cloud.Toleration{Key: "dedicated", Value: "gpu", Effect: cloud.NoSchedule},
-			cloud.Toleration{Exists: true}, cloud.Toleration{Key: "dedicated", Exists: true})}
+			cloud.Toleration{Exists: true}, cloud.Toleration{Key: "dedicated", Exists: true}, cloud.Toleration{Key: "dedicated", Value: "web"})}
 		if p.Tolerations[0].Key == "" {
 			p.Tolerations[0].Key = "other" // tolerating all would include stopped machines
 		}

@@ -21,7 +21,7 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
 STEPS = vet test-race test-root test-alone test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
-SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
+SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
 # the newest, of which the last patch is taken.
 NEWEST ?= v0.37

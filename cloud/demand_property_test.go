@@ -146,7 +146,7 @@ func (b batch) constrain(p *cloud.Pod) {
 	}
 	for b.one(3) {
 		p.Spread = append(p.Spread, cloud.Spread{
-			TopologyKey: pick(b, "zone", hostname), MaxSkew: pick[int32](b, 1, 1, 2, 5), MinDomains: pick[int32](b, 0, 0, 0, 2, 3),
+			TopologyKey: pick(b, "zone", "zone", hostname, hostname, "rack"), MaxSkew: pick[int32](b, 1, 1, 2, 5), MinDomains: pick[int32](b, 0, 0, 0, 2, 3),
 			Selector: b.selector(), IgnoreNodeAffinity: b.one(5), HonorTaints: b.one(4),
 		})
 	}
@@ -325,7 +325,7 @@ func settleInOrder(w *world, at map[string]*dumbNode, order []cloud.PlacedPod) (
 func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 	t.Parallel()
 	placed, rest, moved := 0, 0, 0
-	seeds(t, 4000, func(seed uint64) {
+	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		w, at := after(in, r)
@@ -340,7 +340,7 @@ func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 
 func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 	t.Parallel()
-	seeds(t, 4000, func(seed uint64) {
+	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		w, at := after(in, r)
@@ -389,7 +389,7 @@ func mayLaunch(s cloud.Supply, r cloud.DemandResult) bool {
 
 func TestNoMachineIsStartedForNothing(t *testing.T) {
 	t.Parallel()
-	seeds(t, 4000, func(seed uint64) {
+	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
 		r := cloud.Demand(in)
 		used := map[string]bool{}
@@ -426,7 +426,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 	t.Parallel()
 	exact, machines := 0, 0
-	seeds(t, 4000, func(seed uint64) {
+	seeds(t, 2000, func(seed uint64) {
 		b := newBatch(seed)
 		node := b.node("", "x")
 		node.Taints = nil

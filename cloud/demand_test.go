@@ -224,6 +224,16 @@ func TestDemand(t *testing.T) {
 			"a: start a-1; 3 standby ",
 		},
 		{
+			"which is taken off for each of them",
+			cloud.DemandInput{Pods: pods(9, "none", app("web", cloud.Resources{})), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.DefaultRequests = asks(1000, gi) })}},
+			"a: start a-1 start a-2 start a-3; 9 standby ",
+		},
+		{
+			"a machine of its own takes no other pod",
+			cloud.DemandInput{Pods: append(pods(1, "none", change(app("web", cloud.Resources{}), func(p *cloud.Pod) { p.Priority = 1 })), pods(1, "p", small)...), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2; 2 standby ",
+		},
+		{
 			"a pod that requests nothing takes nothing of a node",
 			cloud.DemandInput{Pods: pods(50, "none", app("web", cloud.Resources{})), Nodes: []*cloud.Node{machine("n", "x", 1)}, Supplies: []cloud.Supply{four}},
 			"50 node ",

@@ -255,6 +255,26 @@ func TestDemand(t *testing.T) {
 			"1 unplaced: [a host port 9100/TCP is taken on every machine]",
 		},
 		{
+			"and count for a spread",
+			cloud.DemandInput{
+				Pods:  pods(1, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Nodes: []*cloud.Node{machine("full", "y", 0)},
+				Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+					s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
+					s.Templates[0].Node.Pods = []*cloud.Pod{{Namespace: "default", Labels: small.Labels}}
+				})},
+			},
+			"1 unplaced: [a one more pod would exceed skew 1 over zone]",
+		},
+		{
+			"a node that is short of what a pod does not ask for takes it",
+			cloud.DemandInput{
+				Pods:  pods(1, "p", app("web", asks(500, 0))),
+				Nodes: []*cloud.Node{{Name: "n", Allocatable: cloud.Resources{CPU: 1000, Memory: gi, Pods: 9}, Pods: []*cloud.Pod{{Requests: asks(0, 2*gi)}}}},
+			},
+			"1 node ",
+		},
+		{
 			"the share that is planned with applies to what the machine has",
 			cloud.DemandInput{Pods: pods(8, "p", small), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.Usable = 0.75 })}},
 			"a: start a-1 start a-2; 8 standby ",

@@ -129,15 +129,9 @@ func (p *packing) allowsSpread(c *class, m *machine, present []tallied) bool {
 		if domain == noDomain {
 			return false
 		}
-		// A machine that the constraint does not count has no pods to it, and
-		// does not change the fewest.
-		there, fewest := counter.count(domain), counter.least(t.spread)
-		if p.eligible(t, m.site) {
-			here := own(present, id)
-			there += here
-			fewest = counter.fewest(t.spread, domain, here)
-		}
-		if there+c.selfs[i]-fewest > max(t.spread.MaxSkew, 1) {
+		// A machine that the pod may use counts for its constraint.
+		here := own(present, id)
+		if counter.count(domain)+here+c.selfs[i]-counter.fewest(t.spread, domain, here) > max(t.spread.MaxSkew, 1) {
 			return false
 		}
 	}

@@ -27,6 +27,11 @@ func standby(zone string, names ...string) (all []*cloud.Node) {
 	return all
 }
 
+func cordoned(n *cloud.Node) *cloud.Node {
+	n.Unschedulable = true
+	return n
+}
+
 func pods(n int, name string, shape cloud.Pod) (all []*cloud.Pod) {
 	for i := range n {
 		p := shape
@@ -280,6 +285,11 @@ func TestDemand(t *testing.T) {
 			"a: start a-1 start a-2; 8 standby ",
 		},
 		{
+			"but not to the number of its pods",
+			cloud.DemandInput{Pods: pods(4, "p", small), Supplies: []cloud.Supply{{Pool: "a", Usable: 0.5, MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 4}}}}}}},
+			"a: launch 1 ; 4 launch ",
+		},
+		{
 			"the number of pods of a machine is bounded",
 			cloud.DemandInput{Pods: pods(5, "p", small), Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 2}}}}}}},
 			"a: launch 3 ; 5 launch ",
@@ -339,6 +349,30 @@ func TestDemand(t *testing.T) {
 				Supplies: []cloud.Supply{{Pool: "a", Standby: append(standby("x", "x-1", "x-2"), standby("y", "y-1")...)}},
 			},
 			"a: start x-1 start y-1; 3 standby ",
+		},
+		{
+			"a node that was refused for the skew is tried again",
+			cloud.DemandInput{
+				Pods:     pods(6, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Nodes:    []*cloud.Node{machine("n1", "x", 4), machine("n2", "x", 0), machine("n3", "y", 4)},
+				Supplies: []cloud.Supply{four},
+			},
+			"6 node ",
+		},
+		{
+			"and so is a standby machine",
+			cloud.DemandInput{
+				Pods: pods(3, "p", change(app("web", asks(3000, gi)), func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+					s.Standby = append(standby("x", "x-1", "x-2"), standby("y", "y-1")...)
+				})},
+			},
+			"a: start x-1 start x-2 start y-1; 3 standby ",
+		},
+		{
+			"of two nodes that look alike the one that is cordoned takes nothing",
+			cloud.DemandInput{Pods: pods(4, "p", small), Nodes: []*cloud.Node{machine("n1", "x", 1), cordoned(machine("n2", "x", 1))}, Supplies: []cloud.Supply{four}},
+			"a: start a-1; 2 node 2 standby ",
 		},
 		{
 			"as many domains as asked for",

@@ -21,13 +21,13 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
 STEPS = vet test-race test-root test-alone test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
-SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
+SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
 # the newest, of which the last patch is taken.
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-pool bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -128,8 +128,14 @@ bench-sync: ## Measure package statesync beside its peers, and sqlstore on a Pos
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
 
+bench-pool: ## Measure package cloud beside karpenter, on the same pods (minutes the first time); BENCHFLAGS=-help
+	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
+	bin/bench-pool $(BENCHFLAGS)
+	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud
+	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
+
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine; do \
+	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -154,6 +160,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
 	cd internal/bench/kine && $(ALONE) $(GO) mod tidy
+	cd internal/bench/pool && $(ALONE) $(GO) mod tidy
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.

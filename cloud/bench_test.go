@@ -1,0 +1,55 @@
+package cloud_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+// BenchmarkDemand is the time of one call, for 20,000 pods of 20 groups with
+// constraints of all kinds, and for pods that are all different.
+func BenchmarkDemand(b *testing.B) {
+	random := newBatch(1)
+	in := func(groups, most int, constrained bool) cloud.DemandInput {
+		d := cloud.DemandInput{Pods: random.pods("p", groups, most, constrained)}
+		for i, zone := range []string{"x", "y", "z"} {
+			d.Nodes = append(d.Nodes, random.node(fmt.Sprint("node-", i), zone))
+			d.Supplies = append(d.Supplies, cloud.Supply{Pool: zone, MaxLaunches: 1 << 20, Templates: []cloud.NodeTemplate{{Node: cloud.Node{
+				Labels: map[string]string{"zone": zone, "size": "16"}, Allocatable: cloud.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
+			}}}})
+		}
+		return d
+	}
+	different := in(1, 1, false)
+	different.Pods = nil
+	for i := range 10_000 {
+		different.Pods = append(different.Pods, &cloud.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))})
+	}
+	// A cluster of 1,000 nodes with 30 pods each, all of which keep away from
+	// their likes.
+	large := in(5, 20, true)
+	for i := range 1000 {
+		n := random.node(fmt.Sprintf("large-%d", i), "x")
+		for j := range 30 {
+			n.Pods = append(n.Pods, &cloud.Pod{Namespace: "one", Labels: map[string]string{"app": fmt.Sprint(j)}, Requests: asks(100, 1<<27), AntiAffinity: near(hostname, fmt.Sprint(j))})
+		}
+		large.Nodes = append(large.Nodes, n)
+	}
+	for _, c := range []struct {
+		name string
+		in   cloud.DemandInput
+	}{
+		{"large", large},
+		{"equal", in(20, 2000, false)}, {"constrained", in(40, 1000, true)}, {"different", different},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				cloud.Demand(c.in)
+			}
+			pods := float64(len(c.in.Pods)) * float64(b.N)
+			b.ReportMetric(pods/b.Elapsed().Seconds(), "pods/s")
+		})
+	}
+}

@@ -1,0 +1,452 @@
+package cloud_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+const gi = 1 << 30
+
+// machine is a node of cores cores, with 4 Gi for each, in a zone.
+func machine(name, zone string, cores int64) *cloud.Node {
+	return &cloud.Node{
+		Name: name, Labels: map[string]string{hostname: name, "zone": zone, "arch": "amd64"},
+		Allocatable: cloud.Resources{CPU: cores * 1000, Memory: cores * 4 * gi, EphemeralStorage: 20 * gi, Pods: 110},
+	}
+}
+
+func standby(zone string, names ...string) (all []*cloud.Node) {
+	for _, name := range names {
+		all = append(all, machine(name, zone, 4))
+	}
+	return all
+}
+
+func cordoned(n *cloud.Node) *cloud.Node {
+	n.Unschedulable = true
+	return n
+}
+
+func pods(n int, name string, shape cloud.Pod) (all []*cloud.Pod) {
+	for i := range n {
+		p := shape
+		p.Name = fmt.Sprintf("%s-%02d", name, i)
+		p.UID = p.Name
+		all = append(all, &p)
+	}
+	return all
+}
+
+func asks(cpu, memory int64) cloud.Resources { return cloud.Resources{CPU: cpu, Memory: memory} }
+
+// summary is what each pool adds, and how many pods are where.
+func summary(r cloud.DemandResult) (s string) {
+	for _, d := range r.Pools {
+		s += d.Pool + ":"
+		for _, n := range d.Start {
+			s += " start " + n.Name
+		}
+		for _, l := range d.Launch {
+			s += fmt.Sprintf(" launch %d %s", l.Count, l.Template)
+		}
+		s += "; "
+	}
+	for _, where := range []cloud.Where{cloud.OnNode, cloud.OnStarting, cloud.OnStandby, cloud.OnLaunch} {
+		n := 0
+		for _, p := range r.Placements {
+			if p.On == where {
+				n++
+			}
+		}
+		if n > 0 {
+			s += fmt.Sprintf("%d %s ", n, where)
+		}
+	}
+	if len(r.Unplaced) > 0 {
+		s += fmt.Sprintf("%d unplaced: ", len(r.Unplaced))
+		var reasons []string
+		for _, u := range r.Unplaced {
+			for _, why := range u.Reasons {
+				if line := why.Pool + " " + why.Message; !slices.Contains(reasons, line) {
+					reasons = append(reasons, line)
+				}
+			}
+		}
+		s += fmt.Sprint(reasons)
+	}
+	return s
+}
+
+func near(key, app string) []cloud.PodTerm {
+	return []cloud.PodTerm{{TopologyKey: key, Selector: selects(app)}}
+}
+
+func selects(app string) cloud.Selector {
+	return cloud.Selector{{Key: "app", Operator: cloud.In, Values: []string{app}}}
+}
+
+func app(name string, requests cloud.Resources) cloud.Pod {
+	return cloud.Pod{Namespace: "default", Labels: map[string]string{"app": name}, Requests: requests}
+}
+
+func change(p cloud.Pod, by func(*cloud.Pod)) cloud.Pod {
+	by(&p)
+	return p
+}
+
+func TestDemand(t *testing.T) {
+	t.Parallel()
+	small := app("web", asks(500, 2*gi))
+	four := cloud.Supply{Pool: "a", Standby: standby("x", "a-1", "a-2", "a-3", "a-4")}
+	cold := cloud.Supply{Pool: "a", MaxLaunches: 9, Templates: []cloud.NodeTemplate{
+		{Name: "x", Node: *machine("", "x", 4)}, {Name: "y", Node: *machine("", "y", 4)}, {Name: "z", Node: *machine("", "z", 4)},
+	}}
+	daemon := &cloud.Pod{Namespace: "kube-system", Name: "agent", Requests: asks(1000, gi), HostPorts: []cloud.HostPort{{Port: 9100}}}
+	with := func(s cloud.Supply, by func(*cloud.Supply)) cloud.Supply {
+		by(&s)
+		return s
+	}
+	for _, c := range []struct {
+		name string
+		in   cloud.DemandInput
+		want string
+	}{
+		{"nothing is needed for no pods", cloud.DemandInput{Supplies: []cloud.Supply{four}}, ""},
+		{
+			"ten pods of half a core and 2 Gi take two machines of four cores",
+			cloud.DemandInput{Pods: pods(10, "p", small), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2; 10 standby ",
+		},
+		{
+			"three pods of 2.1 cores take three machines of four cores",
+			cloud.DemandInput{Pods: pods(3, "p", app("web", asks(2100, gi))), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2 start a-3; 3 standby ",
+		},
+		{
+			"a pod of 100 cores starts nothing",
+			cloud.DemandInput{Pods: pods(1, "p", app("web", asks(100_000, gi))), Supplies: []cloud.Supply{four}},
+			"1 unplaced: [a needs 100 cpu, the largest machine has 4 cpu]",
+		},
+		{
+			"a pod of another architecture starts nothing",
+			cloud.DemandInput{Pods: pods(1, "p", change(small, func(p *cloud.Pod) {
+				p.NodeSelector = map[string]string{"arch": "arm64"}
+			})), Supplies: []cloud.Supply{four}},
+			"1 unplaced: [a no machine has label arch=arm64]",
+		},
+		{
+			"a pod that a node has room for starts nothing",
+			cloud.DemandInput{Pods: pods(3, "p", small), Nodes: []*cloud.Node{machine("n", "x", 1)}, Supplies: []cloud.Supply{four}},
+			"a: start a-1; 2 node 1 standby ",
+		},
+		{
+			"a machine on its way is counted once",
+			cloud.DemandInput{
+				Pods:     append(pods(8, "old", small), pods(5, "young", small)...),
+				Starting: []cloud.Starting{{Pool: "a", Node: machine("s", "x", 4), Reserved: []string{"old-00", "old-01", "old-02", "old-03", "old-04", "old-05", "old-06", "old-07"}}},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 8 starting 5 standby ",
+		},
+		{
+			"room that is left on a machine on its way is used",
+			cloud.DemandInput{
+				Pods:     append(pods(3, "old", small), pods(5, "young", small)...),
+				Starting: []cloud.Starting{{Pool: "a", Node: machine("s", "x", 4), Reserved: []string{"old-00", "old-01", "old-02"}}},
+				Supplies: []cloud.Supply{four},
+			},
+			"8 starting ",
+		},
+		{
+			"a reservation is kept where a node has room meanwhile",
+			cloud.DemandInput{
+				Pods: pods(1, "old", small), Nodes: []*cloud.Node{machine("n", "x", 4)},
+				Starting: []cloud.Starting{{Pool: "a", Node: machine("s", "x", 4), Reserved: []string{"old-00"}}},
+			},
+			"1 starting ",
+		},
+		{
+			"a pod that the scheduler evicts others for needs no machine",
+			cloud.DemandInput{
+				Pods:     append(pods(1, "vip", change(app("web", asks(3000, gi)), func(p *cloud.Pod) { p.Nominated = "full" })), pods(1, "p", small)...),
+				Nodes:    []*cloud.Node{{Name: "full", Allocatable: asks(1000, 9*gi)}},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 1 node 1 standby ",
+		},
+		{
+			"a node without a name is nominated for no pod",
+			cloud.DemandInput{
+				Pods:     append(pods(1, "vip", change(small, func(p *cloud.Pod) { p.Nominated = "gone" })), pods(1, "p", small)...),
+				Nodes:    []*cloud.Node{{Allocatable: asks(100, 9*gi)}},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 2 standby ",
+		},
+		{
+			"a nomination for a node that is gone counts no more",
+			cloud.DemandInput{Pods: pods(1, "vip", change(small, func(p *cloud.Pod) { p.Nominated = "gone" })), Supplies: []cloud.Supply{four}},
+			"a: start a-1; 1 standby ",
+		},
+		{
+			"of two pools that fit exactly one starts a machine",
+			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1")}, {Pool: "a", Standby: standby("x", "a-1")}}},
+			"a: start a-1; 1 standby ",
+		},
+		{
+			"the pool whose spare machines take more pods comes first",
+			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1", "b-2")}, {Pool: "a", Standby: standby("x", "a-1")}}},
+			"b: start b-1 start b-2; 12 standby ",
+		},
+		{
+			"a pool of more weight comes before all",
+			cloud.DemandInput{Pods: pods(12, "p", small), Supplies: []cloud.Supply{{Pool: "b", Standby: standby("x", "b-1", "b-2")}, {Pool: "a", Weight: 1, Standby: standby("x", "a-1")}}},
+			"a: start a-1; b: start b-1; 12 standby ",
+		},
+		{
+			"standby machines of any pool come before launches",
+			cloud.DemandInput{Pods: pods(16, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Weight = 1 }), {Pool: "b", Standby: standby("x", "b-1")}}},
+			"a: launch 1 x; b: start b-1; 8 standby 8 launch ",
+		},
+		{
+			"launches are bounded",
+			cloud.DemandInput{Pods: pods(17, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.MaxLaunches = 2 })}},
+			"a: launch 2 x; 16 launch 1 unplaced: [a all 0 standby machines and 2 launches are taken]",
+		},
+		{
+			"a pod that requests nothing gets a machine of its own",
+			cloud.DemandInput{Pods: append(pods(2, "none", app("web", cloud.Resources{})), pods(1, "p", small)...), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2 start a-3; 3 standby ",
+		},
+		{
+			"unless its pool says what it is taken to need",
+			cloud.DemandInput{Pods: append(pods(2, "none", app("web", cloud.Resources{})), pods(1, "p", small)...), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.DefaultRequests = asks(100, gi) })}},
+			"a: start a-1; 3 standby ",
+		},
+		{
+			"which is taken off for each of them",
+			cloud.DemandInput{Pods: pods(9, "none", app("web", cloud.Resources{})), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.DefaultRequests = asks(1000, gi) })}},
+			"a: start a-1 start a-2 start a-3; 9 standby ",
+		},
+		{
+			"a machine of its own takes no other pod",
+			cloud.DemandInput{Pods: append(pods(1, "none", change(app("web", cloud.Resources{}), func(p *cloud.Pod) { p.Priority = 1 })), pods(1, "p", small)...), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2; 2 standby ",
+		},
+		{
+			"a pod that requests nothing takes nothing of a node",
+			cloud.DemandInput{Pods: pods(50, "none", app("web", cloud.Resources{})), Nodes: []*cloud.Node{machine("n", "x", 1)}, Supplies: []cloud.Supply{four}},
+			"50 node ",
+		},
+		{
+			"pods of DaemonSets take their part of a launched machine",
+			cloud.DemandInput{Pods: pods(8, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+				s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
+				s.Templates[0].Node.Pods = []*cloud.Pod{daemon}
+			})}},
+			"a: launch 2 x; 8 launch ",
+		},
+		{
+			"and their host ports",
+			cloud.DemandInput{Pods: pods(1, "p", change(small, func(p *cloud.Pod) { p.HostPorts = []cloud.HostPort{{Port: 9100}} })), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+				s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
+				s.Templates[0].Node.Pods = []*cloud.Pod{daemon}
+			})}},
+			"1 unplaced: [a host port 9100/TCP is taken on every machine]",
+		},
+		{
+			"and count for a spread",
+			cloud.DemandInput{
+				Pods:  pods(1, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Nodes: []*cloud.Node{machine("full", "y", 0)},
+				Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+					s.Templates = []cloud.NodeTemplate{{Name: "x", Node: *machine("", "x", 4)}}
+					s.Templates[0].Node.Pods = []*cloud.Pod{{Namespace: "default", Labels: small.Labels}}
+				})},
+			},
+			"1 unplaced: [a one more pod would exceed skew 1 over zone]",
+		},
+		{
+			"a node that is short of what a pod does not ask for takes it",
+			cloud.DemandInput{
+				Pods:  pods(1, "p", app("web", asks(500, 0))),
+				Nodes: []*cloud.Node{{Name: "n", Allocatable: cloud.Resources{CPU: 1000, Memory: gi, Pods: 9}, Pods: []*cloud.Pod{{Requests: asks(0, 2*gi)}}}},
+			},
+			"1 node ",
+		},
+		{
+			"the share that is planned with applies to what the machine has",
+			cloud.DemandInput{Pods: pods(8, "p", small), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.Usable = 0.75 })}},
+			"a: start a-1 start a-2; 8 standby ",
+		},
+		{
+			"but not to the number of its pods",
+			cloud.DemandInput{Pods: pods(4, "p", small), Supplies: []cloud.Supply{{Pool: "a", Usable: 0.5, MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 4}}}}}}},
+			"a: launch 1 ; 4 launch ",
+		},
+		{
+			"the number of pods of a machine is bounded",
+			cloud.DemandInput{Pods: pods(5, "p", small), Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 2}}}}}}},
+			"a: launch 3 ; 5 launch ",
+		},
+		{
+			"extended resources count",
+			cloud.DemandInput{Pods: pods(3, "p", change(small, func(p *cloud.Pod) { p.Requests.Extended = map[string]int64{"example.com/gpu": 1} })), Supplies: []cloud.Supply{
+				four, {Pool: "gpu", MaxLaunches: 5, Templates: []cloud.NodeTemplate{{Node: cloud.Node{Allocatable: cloud.Resources{CPU: 64_000, Memory: 64 * gi, Pods: 9, Extended: map[string]int64{"example.com/gpu": 2}}}}}},
+			}},
+			"gpu: launch 2 ; 3 launch ",
+		},
+		{
+			"a taint keeps out who does not tolerate it",
+			cloud.DemandInput{Pods: pods(1, "p", small), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+				s.Templates = []cloud.NodeTemplate{{Node: *machine("", "x", 4)}}
+				s.Templates[0].Node.Taints = []cloud.Taint{{Key: "dedicated", Value: "db", Effect: cloud.NoSchedule}}
+			})}},
+			"1 unplaced: [a its machines have taint dedicated=db:NoSchedule, which the pod does not tolerate]",
+		},
+		{
+			"pods that keep away from each other get a machine each",
+			cloud.DemandInput{Pods: pods(3, "p", change(small, func(p *cloud.Pod) { p.AntiAffinity = near(hostname, "web") })), Supplies: []cloud.Supply{four}},
+			"a: start a-1 start a-2 start a-3; 3 standby ",
+		},
+		{
+			"pods that keep away from each other over zones get a zone each",
+			cloud.DemandInput{Pods: pods(4, "p", change(small, func(p *cloud.Pod) { p.AntiAffinity = near("zone", "web") })), Supplies: []cloud.Supply{cold}},
+			"a: launch 1 x launch 1 y launch 1 z; 3 launch 1 unplaced: [a anti-affinity keeps the pod out of the zone of its machines]",
+		},
+		{
+			"a pod keeps away from one that does not want it near",
+			cloud.DemandInput{
+				Pods:  pods(1, "p", small),
+				Nodes: []*cloud.Node{{Name: "n", Labels: map[string]string{hostname: "n"}, Allocatable: cloud.Resources{CPU: 9000, Memory: 99 * gi, Pods: 9}, Pods: []*cloud.Pod{{Namespace: "default", AntiAffinity: near(hostname, "web")}}}},
+			},
+			"1 unplaced: []",
+		},
+		{
+			"pods that want to be together fill one zone",
+			cloud.DemandInput{Pods: pods(10, "p", change(small, func(p *cloud.Pod) { p.Affinity = near("zone", "web") })), Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) { s.Standby = standby("y", "a-1") })}},
+			"a: start a-1 launch 1 y; 8 standby 2 launch ",
+		},
+		{
+			"a small pod that wants to be near a later one waits for it",
+			cloud.DemandInput{Pods: append(pods(1, "big", change(app("db", asks(3000, gi)), func(p *cloud.Pod) { p.Affinity = near(hostname, "web") })), pods(1, "small", small)...), Supplies: []cloud.Supply{four}},
+			"a: start a-1; 2 standby ",
+		},
+		{
+			"a pod that wants to be near none that is there is not placed",
+			cloud.DemandInput{Pods: pods(1, "p", change(small, func(p *cloud.Pod) { p.Affinity = near(hostname, "db") })), Supplies: []cloud.Supply{four}},
+			"1 unplaced: [a no machine is near the pods that the pod affinity asks for]",
+		},
+		{
+			"the zones of stopped machines are spread over, because their nodes are there",
+			cloud.DemandInput{
+				Pods:     pods(3, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Supplies: []cloud.Supply{{Pool: "a", Standby: append(standby("x", "x-1", "x-2"), standby("y", "y-1")...)}},
+			},
+			"a: start x-1 start y-1; 3 standby ",
+		},
+		{
+			"a node that was refused for the skew is tried again",
+			cloud.DemandInput{
+				Pods:     pods(6, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Nodes:    []*cloud.Node{machine("n1", "x", 4), machine("n2", "x", 0), machine("n3", "y", 4)},
+				Supplies: []cloud.Supply{four},
+			},
+			"6 node ",
+		},
+		{
+			"and so is a standby machine",
+			cloud.DemandInput{
+				Pods: pods(3, "p", change(app("web", asks(3000, gi)), func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Supplies: []cloud.Supply{with(cold, func(s *cloud.Supply) {
+					s.Standby = append(standby("x", "x-1", "x-2"), standby("y", "y-1")...)
+				})},
+			},
+			"a: start x-1 start x-2 start y-1; 3 standby ",
+		},
+		{
+			"of two nodes that look alike the one that is cordoned takes nothing",
+			cloud.DemandInput{Pods: pods(4, "p", small), Nodes: []*cloud.Node{machine("n1", "x", 1), cordoned(machine("n2", "x", 1))}, Supplies: []cloud.Supply{four}},
+			"a: start a-1; 2 node 2 standby ",
+		},
+		{
+			"as many domains as asked for",
+			cloud.DemandInput{
+				Pods: pods(3, "p", change(small, func(p *cloud.Pod) {
+					p.Spread = []cloud.Spread{{TopologyKey: "zone", MinDomains: 3, Selector: selects("web")}}
+				})),
+				Supplies: []cloud.Supply{cold},
+			},
+			"a: launch 1 x launch 1 y launch 1 z; 3 launch ",
+		},
+		{
+			"a zone without a machine stops a spread",
+			cloud.DemandInput{
+				Pods:     pods(3, "p", change(small, func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: "zone", Selector: selects("web")}} })),
+				Nodes:    []*cloud.Node{machine("full", "y", 0)},
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1; 1 standby 2 unplaced: [a one more pod would exceed skew 1 over zone]",
+		},
+		{
+			"machines of pods that keep away from each other are filled up by the others",
+			cloud.DemandInput{
+				Pods: append(pods(6, "big", change(app("web", asks(1000, gi)), func(p *cloud.Pod) { p.Spread = []cloud.Spread{{TopologyKey: hostname, Selector: selects("web")}} })),
+					pods(2, "small", change(app("db", asks(900, gi)), func(p *cloud.Pod) { p.AntiAffinity = near(hostname, "db") }))...),
+				Supplies: []cloud.Supply{cold},
+			},
+			"a: launch 2 x; 8 launch ",
+		},
+		{
+			"the higher priority gets what there is",
+			cloud.DemandInput{
+				Pods:     append(pods(1, "big", app("web", asks(3000, gi))), pods(1, "vip", change(app("web", asks(2000, gi)), func(p *cloud.Pod) { p.Priority = 1 }))...),
+				Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
+			},
+			"a: start a-1; 1 standby 1 unplaced: [a all 1 standby machines and 0 launches are taken]",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, summary(cloud.Demand(c.in)))
+		})
+	}
+}
+
+func TestWhatIsNotModelledIsReportedAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	odd := pods(1, "odd", change(app("db", asks(1000, gi)), func(p *cloud.Pod) { p.Unmodelled = []string{"volume data: its zone is not known"} }))
+	r := cloud.Demand(cloud.DemandInput{
+		Pods:     append(pods(2, "p", app("web", asks(1000, gi))), odd...),
+		Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
+	})
+	require.Equal(t, odd, r.Unmodelled)
+	require.Equal(t, "a: start a-1; 2 standby ", summary(r))
+
+	r = cloud.Demand(cloud.DemandInput{Pods: odd, Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}}})
+	require.Empty(t, r.Pools)
+}
+
+func TestAPlacementNamesTheMachine(t *testing.T) {
+	t.Parallel()
+	node, moving, stopped := machine("n", "x", 1), machine("s", "x", 1), machine("a-1", "x", 1)
+	r := cloud.Demand(cloud.DemandInput{
+		Pods: pods(5, "p", app("web", asks(1000, gi))), Nodes: []*cloud.Node{node}, Starting: []cloud.Starting{{Pool: "a", Node: moving}},
+		Supplies: []cloud.Supply{{Pool: "a", Standby: []*cloud.Node{stopped}, MaxLaunches: 2, Templates: []cloud.NodeTemplate{{Name: "t", Node: *machine("", "x", 1)}}}},
+	})
+	for i := range r.Placements {
+		r.Placements[i].Pod = nil
+	}
+	require.Equal(t, []cloud.PlacedPod{
+		{On: cloud.OnNode, Node: node},
+		{On: cloud.OnStarting, Pool: "a", Node: moving},
+		{On: cloud.OnStandby, Pool: "a", Node: stopped},
+		{On: cloud.OnLaunch, Pool: "a", Template: "t", Launch: 0},
+		{On: cloud.OnLaunch, Pool: "a", Template: "t", Launch: 1},
+	}, r.Placements)
+}

@@ -1,0 +1,176 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"cmp"
+	"slices"
+)
+
+// search is how far the bins were searched for one class.
+type search struct {
+	first int // all bins before it will never take a pod of the class
+	next  int // where to go on
+}
+
+// find returns the first bin from s on that takes a pod of c.
+func (p *packing) find(c *class, s *search) int32 {
+	for i := s.next; i < len(p.bins); i++ {
+		if i%blockSize == 0 && !c.nothing && p.blocks.full(i/blockSize, c.need, p.free) {
+			if s.first == i {
+				s.first = min(i+blockSize, len(p.bins))
+			}
+			i += blockSize - 1
+			continue
+		}
+		switch p.fits(c, int32(i)) { //nolint:gosec // fewer machines than that
+		case yes:
+			s.next = i
+			return int32(i) //nolint:gosec // fewer machines than that
+		case never:
+			if s.first == i {
+				s.first++
+			}
+		case notYet:
+		}
+	}
+	s.next = len(p.bins)
+	return nowhere
+}
+
+// blocks bounds the free resources of each blockSize bins, so that full ones
+// are passed over together.
+type blocks struct {
+	dims  int
+	most  []int64
+	stale []bool
+}
+
+const blockSize = 32
+
+// grow takes in the last of the bins whose resources are free.
+func (b *blocks) grow(free []int64) {
+	block := (len(free)/b.dims - 1) / blockSize
+	last := free[len(free)-b.dims:]
+	if block == len(b.stale) {
+		b.most, b.stale = append(b.most, last...), append(b.stale, false)
+		return
+	}
+	for d, n := range last {
+		b.most[block*b.dims+d] = max(b.most[block*b.dims+d], n)
+	}
+}
+
+// touch says that a bin has less room now.
+func (b *blocks) touch(bin int32) {
+	b.stale[bin/blockSize] = true
+}
+
+// full reports whether no bin of a block has room for need.
+func (b *blocks) full(block int, need, free []int64) bool {
+	most := b.most[block*b.dims : (block+1)*b.dims]
+	if b.stale[block] {
+		b.stale[block] = false
+		bins := free[block*blockSize*b.dims : min((block+1)*blockSize*b.dims, len(free))]
+		copy(most, bins)
+		for i, n := range bins {
+			d := i % b.dims
+			most[d] = max(most[d], n)
+		}
+	}
+	for d, n := range need {
+		if n > most[d] && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offer is which pools are asked for a machine for one class, and how far their
+// standby machines were looked through.
+type offer struct {
+	pools []*supply
+	next  []int
+}
+
+// add adds the first machine that takes a pod of c, of which some are without a
+// place: a standby one of any pool, else one to launch.
+func (p *packing) add(c *class, o *offer, pods int) int32 {
+	if o.pools == nil {
+		o.pools, o.next = p.preference(c, pods), make([]int, len(p.supplies))
+	}
+	for _, s := range o.pools {
+		passing := true // over machines that will never do
+		for i := o.next[s.index]; i < len(s.standby); i++ {
+			fit := never
+			if !p.started[s.index][i] {
+				fit = p.fitsNew(c, s.standby[i])
+			}
+			if fit == yes {
+				p.started[s.index][i] = true
+				return p.open(machine{site: s.standby[i], domains: s.standby[i].domains})
+			}
+			passing = passing && fit == never
+			if passing {
+				o.next[s.index] = i + 1
+			}
+		}
+	}
+	for _, s := range o.pools {
+		if p.launches[s.index] >= s.MaxLaunches {
+			continue
+		}
+		for i, t := range s.templates {
+			if p.fitsNew(c, t) == yes {
+				number := p.launched[s.index][i]
+				p.launched[s.index][i]++
+				p.launches[s.index]++
+				return p.open(machine{site: t, number: number, domains: p.launch(t, number)})
+			}
+		}
+	}
+	return nowhere
+}
+
+// preference is the pools in the order in which they are asked for machines for
+// a number of pods of c.
+func (p *packing) preference(c *class, pods int) []*supply {
+	order := p.supplies
+	tie := slices.ContainsFunc(order, func(s *supply) bool {
+		return s.index > 0 && s.Weight == order[s.index-1].Weight
+	})
+	if !tie {
+		return order
+	}
+	spare := make([]int, len(order))
+	for i, s := range order {
+		spare[i] = p.spare(c, s, pods)
+	}
+	return slices.SortedStableFunc(slices.Values(order), func(a, b *supply) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(spare[b.index], spare[a.index]))
+	})
+}
+
+// spare is how many of a number of pods of c the machines that s can add take.
+func (p *packing) spare(c *class, s *supply, pods int) int {
+	sum, best := 0, 0
+	each := func(site *site) int {
+		if p.seen(c.pod, &c.seen, site) != admitted || !p.room(c, site, site.free, 0) {
+			return 0
+		}
+		return copies(site.need(c), site.free)
+	}
+	for i, site := range s.standby {
+		if sum >= pods {
+			return pods
+		}
+		if !p.started[s.index][i] {
+			sum += each(site)
+		}
+	}
+	for _, site := range s.templates {
+		best = max(best, each(site))
+	}
+	launches := max(s.MaxLaunches-p.launches[s.index], 0)
+	return min(pods, sum+best*min(launches, pods))
+}

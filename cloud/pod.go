@@ -1,0 +1,116 @@
+//trueup:pure
+
+package cloud
+
+import "slices"
+
+// Pod is what decides where the scheduler places a pod. A Pod that was passed
+// to [Demand] must not be changed while that call runs; it is never written.
+type Pod struct {
+	Namespace, Name, UID string
+	Labels               map[string]string
+	// Priority of the pod: a higher one gets a machine first. It never evicts.
+	Priority int32
+	// Requests are those of the whole pod: of its containers, init containers,
+	// sidecars and overhead together. Package cloud/kube computes them.
+	Requests Resources
+	// NodeSelector and NodeAffinity must both admit a node. Of several terms
+	// in NodeAffinity one must hold; none at all admits every node.
+	NodeSelector map[string]string
+	NodeAffinity []NodeTerm
+	// Affinity and AntiAffinity are required, not preferred, terms.
+	Affinity, AntiAffinity []PodTerm
+	// Spread are the constraints that forbid scheduling when violated.
+	Spread      []Spread
+	Tolerations []Toleration
+	HostPorts   []HostPort
+	// Nominated is the name of the node that the scheduler is making room on for
+	// this pod, by evicting others. The pod is placed there if that is one of
+	// [DemandInput.Nodes], and otherwise as if it had none.
+	Nominated string
+	// Terminating pods on a node use its resources, but no longer count for
+	// Spread.
+	Terminating bool
+	// Unmodelled are the reasons why [Demand] cannot know where this pod fits,
+	// for instance a volume that lives in a zone. A pod that has one is
+	// reported and starts no machine.
+	Unmodelled []string
+}
+
+// PodTerm is a term of pod affinity or anti-affinity: the pods that it selects
+// decide about the nodes that share a value of a label with theirs.
+type PodTerm struct {
+	// TopologyKey is the label of nodes that tells domains apart. Required.
+	TopologyKey string
+	// Selector selects pods.
+	Selector Selector
+	// Namespaces, and those that NamespaceSelector selects, are where pods are
+	// looked for. If both are nil, it is the namespace of the pod itself.
+	Namespaces        []string
+	NamespaceSelector Selector
+}
+
+// Spread is a topology spread constraint.
+type Spread struct {
+	// TopologyKey is the label of nodes that tells domains apart. Required.
+	TopologyKey string
+	// MaxSkew is by how many pods a domain may exceed the one that has the
+	// fewest; less than 1 is 1.
+	MaxSkew int32
+	// MinDomains is the number of domains below which the fewest is taken to
+	// be zero; less than 1 is 1.
+	MinDomains int32
+	// Selector selects the pods that count, in the namespace of the pod.
+	Selector Selector
+	// IgnoreNodeAffinity also counts nodes that the pod's node selector and
+	// affinity refuse: nodeAffinityPolicy Ignore.
+	IgnoreNodeAffinity bool
+	// HonorTaints does not count nodes whose taints the pod does not tolerate:
+	// nodeTaintsPolicy Honor.
+	HonorTaints bool
+}
+
+// HostPort is a port of the node that a pod listens on.
+type HostPort struct {
+	// IP is empty for all addresses.
+	IP string
+	// Protocol is empty for TCP.
+	Protocol string
+	Port     int32
+}
+
+// matches reports whether t, a term of a pod in namespace own, selects p.
+func (t *PodTerm) matches(own string, p *Pod, namespaces map[string]map[string]string) bool {
+	return t.reaches(own, p.Namespace, namespaces) && t.Selector.matches(p.Labels)
+}
+
+func (t *PodTerm) reaches(own, namespace string, namespaces map[string]map[string]string) bool {
+	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
+		return namespace == own
+	}
+	return slices.Contains(t.Namespaces, namespace) || t.NamespaceSelector.matches(namespaces[namespace])
+}
+
+// counts reports whether s, a constraint of a pod in namespace own, counts p.
+func (s *Spread) counts(own string, p *Pod) bool {
+	// The scheduler counts no pod at all for a selector without requirements.
+	return p.Namespace == own && !p.Terminating && len(s.Selector) > 0 && s.Selector.matches(p.Labels)
+}
+
+const anyAddress = "0.0.0.0"
+
+// conflicts reports whether a and b cannot both be listened on.
+func (a *HostPort) conflicts(b *HostPort) bool {
+	if a.Port != b.Port || orDefault(a.Protocol, "TCP") != orDefault(b.Protocol, "TCP") {
+		return false
+	}
+	left, right := orDefault(a.IP, anyAddress), orDefault(b.IP, anyAddress)
+	return left == right || left == anyAddress || right == anyAddress
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

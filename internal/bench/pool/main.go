@@ -1,0 +1,69 @@
+// Command pool measures package cloud beside the schedulers of karpenter and,
+// on the input of its own benchmark, of cluster-autoscaler. It prints one line
+// for each figure.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
+)
+
+// bench is one run.
+type bench struct {
+	book *benchfigures.Book
+	pods int
+}
+
+// stage is a part that can be run alone.
+type stage struct {
+	name, does string
+	run        func(*bench, context.Context) error
+}
+
+func stages() []stage {
+	return []stage{
+		{"karpenter", "the pods of karpenter's benchmark, at 8 and 40 instance types", (*bench).karpenter},
+	}
+}
+
+func main() {
+	b := &bench{book: &benchfigures.Book{Out: os.Stdout}}
+	names := make([]string, 0, len(stages()))
+	for _, s := range stages() {
+		names = append(names, s.name+": "+s.does)
+	}
+	only := flag.String("stages", "", "comma-separated stages to run; all if empty\n"+strings.Join(names, "\n"))
+	flag.IntVar(&b.pods, "pods", 5000, "pods beside karpenter")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := b.run(ctx, *only)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pool:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, only string) error {
+	var failed error
+	for _, s := range stages() {
+		if only == "" || strings.Contains(","+only+",", ","+s.name+",") {
+			if err := s.run(b, ctx); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
+			}
+		}
+	}
+	table, missed := b.book.Table(marks())
+	fmt.Print(table)
+	if len(missed) > 0 && only == "" {
+		failed = errors.Join(failed, fmt.Errorf("missed: %s", strings.Join(missed, ", ")))
+	}
+	return failed
+}

@@ -78,3 +78,19 @@ func (p *packing) unplacedPods() []Unplaced {
 	slices.SortStableFunc(all, func(a, b Unplaced) int { return comparePods(a.Pod, b.Pod) })
 	return all
 }
+
+// Want returns the demand for [Pool.Plan]. Standby machines are named by
+// [Node].Machine.
+func (d PoolDemand) Want() Want {
+	var w Want
+	for _, n := range d.Start {
+		w.Start = append(w.Start, n.Machine)
+	}
+	for _, l := range d.Launch {
+		if w.Launch == nil {
+			w.Launch = make(map[string]int, len(d.Launch))
+		}
+		w.Launch[l.Template] = l.Count
+	}
+	return w
+}

@@ -38,7 +38,7 @@ func Example() {
 		for time.Since(begin) < 40*time.Minute {
 			if time.Since(begin) == 10*time.Minute {
 				for n := range 6 {
-					cluster.AddPod(fmt.Sprint("pod-", n), 10*time.Minute, false)
+					cluster.AddPod(cloud.Pod{Name: fmt.Sprint("pod-", n)}, 10*time.Minute, false)
 				}
 			}
 			cluster.Step()

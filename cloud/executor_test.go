@@ -3,6 +3,7 @@ package cloud_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 4, MinStandby: 2})
 		b.run(t, 5*time.Minute)
 		b.fake.Capacity = map[cloud.Placement]int{{InstanceType: "m5.large", Zone: "zone-a"}: 0}
-		b.cluster.AddPod("pod", 0, false)
+		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
 		_, results, err := b.pass(t.Context())
 		require.ErrorIs(t, err, cloud.ErrNoCapacity)
 		var started []string
@@ -69,7 +70,7 @@ func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
 		require.Equal(t, []string{"zone-b"}, started)
 
 		for _, name := range []string{"p1", "p2", "p3", "p4"} {
-			b.cluster.AddPod(name, 0, false)
+			b.cluster.AddPod(cloud.Pod{Name: name}, 0, false)
 		}
 		_, _, err = b.pass(t.Context())
 		require.NoError(t, err, "a place without capacity is left alone for a while")
@@ -81,7 +82,7 @@ func TestColdMachinesAreLaunchedInThePassInWhichStandbyRunsOut(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 6, MinStandby: 1})
 		b.run(t, 5*time.Minute)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			b.cluster.AddPod(name, 0, false)
+			b.cluster.AddPod(cloud.Pod{Name: name}, 0, false)
 		}
 		plan, _, err := b.pass(t.Context())
 		require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestColdMachinesAreLaunchedInThePassInWhichStandbyRunsOut(t *testing.T) {
 		require.Equal(t, cloud.Start, plan.Actions[0].Verb)
 		require.Equal(t, 2, plan.Actions[1].Count+plan.Actions[2].Count, "one for the pods, one for standby")
 		b.run(t, 5*time.Minute)
-		require.Zero(t, b.cluster.Pending())
+		require.Empty(t, b.cluster.Pending())
 	})
 }
 
@@ -197,7 +198,7 @@ func TestAProviderWithoutBatchesWorks(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 5, MinStandby: 3, EmptyTTL: time.Minute})
 		b.executor.Provider = single{b.fake}
 		b.run(t, 5*time.Minute)
-		b.cluster.AddPod("pod", 2*time.Minute, false)
+		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 2*time.Minute, false)
 		b.run(t, 10*time.Minute)
 		b.pool.Deleting = true
 		b.run(t, 5*time.Minute)
@@ -214,13 +215,13 @@ func TestAHundredStartsAreAHandfulOfCalls(t *testing.T) {
 		b.run(t, 10*time.Minute)
 		before := b.fake.Calls()
 		for n := range 400 {
-			b.cluster.AddPod(string(rune('a'+n%26))+time.Duration(n).String(), 0, false)
+			b.cluster.AddPod(cloud.Pod{Name: fmt.Sprint(n)}, 0, false)
 		}
 		_, _, err := b.pass(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, b.fake.Calls()["StartInstance"]-before["StartInstance"])
 		require.Equal(t, 1, b.fake.Calls()["UpdateInstanceTags"]-before["UpdateInstanceTags"])
 		b.run(t, time.Minute)
-		require.Zero(t, b.cluster.Pending())
+		require.Empty(t, b.cluster.Pending())
 	})
 }

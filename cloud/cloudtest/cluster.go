@@ -2,8 +2,6 @@ package cloudtest
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,24 +28,27 @@ type Cluster struct {
 	Warmup time.Duration
 	// ControllerStop keeps machines from stopping themselves after the warm-up.
 	ControllerStop bool
-	// Slots is how many pods run on one machine. Default 4.
-	Slots int
+	// Machine is what a machine has room for. Default 4 cores, 16 GiB, 20 pods.
+	Machine cloud.Resources
+	// Overhead is what the DaemonSets take of each machine.
+	Overhead cloud.Resources
 	// Habit says how a machine behaves. Nil means that all are well.
 	Habit func(id string) Habit
 	// Fault is asked before each write, by the name of the method. Nil means no
 	// faults.
 	Fault func(Call) Fault
 
-	mu       sync.Mutex
-	nodes    map[string]*node // by instance id
-	pods     map[string]*pod
-	journal  []cloud.LaunchIntent
-	ordinal  int64
-	writes   int
-	wrong    []string
-	powered  map[string]time.Time // when each machine was seen to run first, since its last stop
-	warmed   map[string]bool      // whether its first boot is over
-	attested map[string]cloud.Attestation
+	mu           sync.Mutex
+	nodes        map[string]*node // by instance id
+	pods         map[string]*pod
+	reservations []cloud.Reservation
+	journal      []cloud.LaunchIntent
+	ordinal      int64
+	writes       int
+	wrong        []string
+	powered      map[string]time.Time // when each machine was seen to run first, since its last stop
+	warmed       map[string]bool      // whether its first boot is over
+	attested     map[string]cloud.Attestation
 }
 
 // A Habit is how one machine differs from a good one.
@@ -65,27 +66,30 @@ type node struct {
 }
 
 type pod struct {
-	name    string
-	node    string // instance id; empty while pending
-	until   time.Time
-	pinned  bool // no disruption is allowed
-	created time.Time
-	lost    bool
+	*cloud.Pod
+	node   string // instance id; empty while pending
+	until  time.Time
+	pinned bool // no disruption is allowed
 }
 
-// AddPod adds a pending pod that runs for a time, or for ever if that is 0. The
-// eviction of a pinned pod is refused.
-func (c *Cluster) AddPod(name string, runs time.Duration, pinned bool) {
+// AddPod adds a pending pod that runs for a time, or for ever if that is 0. Its
+// Name is unique, and its UID if it has none. Without requests it takes one core.
+// The eviction of a pinned pod is refused.
+func (c *Cluster) AddPod(spec cloud.Pod, runs time.Duration, pinned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &pod{name: name, pinned: pinned, created: time.Now()}
+	spec.UID = cmp.Or(spec.UID, spec.Name)
+	if spec.Requests.CPU == 0 && spec.Requests.Memory == 0 {
+		spec.Requests.CPU = 1000
+	}
+	p := &pod{Pod: &spec, pinned: pinned}
 	if runs > 0 {
-		p.until = p.created.Add(runs)
+		p.until = time.Now().Add(runs)
 	}
 	if c.pods == nil {
 		c.pods = map[string]*pod{}
 	}
-	c.pods[name] = p
+	c.pods[spec.Name] = p
 }
 
 // RemovePod removes a pod. One that is not there is ignored.
@@ -95,17 +99,17 @@ func (c *Cluster) RemovePod(name string) {
 	delete(c.pods, name)
 }
 
-// Pending returns how many pods run nowhere.
-func (c *Cluster) Pending() int {
+// Pending returns the pods that run nowhere, in the order of their names.
+func (c *Cluster) Pending() []cloud.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
-	for _, p := range c.pods {
-		if p.node == "" {
-			n++
+	var out []cloud.Pod
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if p := c.pods[name]; p.node == "" {
+			out = append(out, *p.Pod)
 		}
 	}
-	return n
+	return out
 }
 
 // Attested reports whether the machine attested its warm-up.
@@ -213,8 +217,8 @@ func (c *Cluster) kill(i cloud.Instance, n *node) {
 			continue
 		}
 		p.node = ""
-		if n != nil && !p.lost {
-			c.blame("%s: machine %s is %s under pod %s", time.Now().Format(time.TimeOnly), i.ID, i.State, p.name)
+		if n != nil {
+			c.blame("%s: machine %s is %s under pod %s", time.Now().Format(time.TimeOnly), i.ID, i.State, p.Name)
 		}
 	}
 }
@@ -231,7 +235,7 @@ func (c *Cluster) Lose(id string) {
 	}
 }
 
-// bind puts pending pods on open, ready Nodes, the fullest first.
+// bind puts pending pods on open, ready Nodes with room, the fullest first.
 func (c *Cluster) bind() {
 	var open []*node
 	for _, n := range c.nodes {
@@ -239,210 +243,49 @@ func (c *Cluster) bind() {
 			open = append(open, n)
 		}
 	}
-	used := c.used()
-	slices.SortFunc(open, func(a, b *node) int { return cmp.Or(used[b.ID]-used[a.ID], cmp.Compare(a.ID, b.ID)) })
+	on := c.on()
+	slices.SortFunc(open, func(a, b *node) int { return cmp.Or(len(on[b.ID])-len(on[a.ID]), cmp.Compare(a.ID, b.ID)) })
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		p := c.pods[name]
 		if p.node != "" {
 			continue
 		}
 		for _, n := range open {
-			if used[n.ID] < c.slots() {
+			if c.fits(p.Pod, on[n.ID]) {
 				p.node = n.ID
-				used[n.ID]++
+				on[n.ID] = append(on[n.ID], p.Pod)
 				break
 			}
 		}
 	}
 }
 
-func (c *Cluster) slots() int { return cmp.Or(c.Slots, 4) }
+// fits reports whether a pod has room beside others.
+func (c *Cluster) fits(p *cloud.Pod, others []*cloud.Pod) bool {
+	room := c.machine()
+	room.CPU -= c.Overhead.CPU + p.Requests.CPU
+	room.Memory -= c.Overhead.Memory + p.Requests.Memory
+	for _, o := range others {
+		room.CPU -= o.Requests.CPU
+		room.Memory -= o.Requests.Memory
+	}
+	return room.CPU >= 0 && room.Memory >= 0 && int64(len(others)) < room.Pods
+}
 
-func (c *Cluster) used() map[string]int {
-	used := map[string]int{}
-	for _, p := range c.pods {
-		if p.node != "" {
-			used[p.node]++
+func (c *Cluster) machine() cloud.Resources {
+	if c.Machine.CPU == 0 {
+		return cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20}
+	}
+	return c.Machine
+}
+
+// on returns the pods of each machine, in the order of their names.
+func (c *Cluster) on() map[string][]*cloud.Pod {
+	on := map[string][]*cloud.Pod{}
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if p := c.pods[name]; p.node != "" {
+			on[p.node] = append(on[p.node], p.Pod)
 		}
 	}
-	return used
-}
-
-// Observe lists the machines, and returns what a pool sees.
-func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory cloud.Memory) cloud.Observed {
-	seen := cloud.Observed{Listed: time.Now(), Memory: memory}
-	seen.Instances, seen.ListError = provider.ListInstances(ctx, c.Scope.Tags())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	used := c.used()
-	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
-		n := c.nodes[id].NodeStatus
-		n.Pods = used[id]
-		seen.Nodes = append(seen.Nodes, n)
-	}
-	seen.Launches, seen.LastOrdinal = slices.Clone(c.journal), c.ordinal
-	return seen
-}
-
-// Want returns what the pending pods need: standby machines in the order of
-// their worth, leaving out places without capacity, and launches of the first
-// template that is not blocked.
-func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
-	pending := c.Pending()
-	return func(memory cloud.Memory) cloud.Want {
-		now := time.Now()
-		var free int
-		var standby []cloud.NodeStatus
-		place := map[string]cloud.Placement{}
-		for _, i := range seen.Instances {
-			place[i.ID] = cloud.Placement{InstanceType: i.InstanceType, Zone: i.AvailabilityZone}
-		}
-		for _, n := range seen.Nodes {
-			switch {
-			case n.State == cloud.StateRunning:
-				free += max(0, c.slots()-n.Pods)
-			case n.State == cloud.StateStandby && !memory.IsBlocked(place[n.ID], now):
-				standby = append(standby, n)
-			}
-		}
-		slices.SortStableFunc(standby, func(a, b cloud.NodeStatus) int { return cmp.Compare(b.Attestation, a.Attestation) })
-		need := (max(0, pending-free) + c.slots() - 1) / c.slots()
-		var want cloud.Want
-		for _, n := range standby[:min(need, len(standby))] {
-			want.Start = append(want.Start, n.ID)
-			need--
-		}
-		for _, t := range pool.Templates {
-			if need > 0 && !memory.IsBlocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
-				want.Launch = map[string]int{t.Name: need}
-				break
-			}
-		}
-		return want
-	}
-}
-
-// write asks the fault hook, outside the lock, and counts.
-func (c *Cluster) write(ctx context.Context, method, id string, do func() error) error {
-	var fault Fault
-	if c.Fault != nil {
-		fault = c.Fault(Call{Operation: method, IDs: []string{id}})
-	}
-	if err := cmp.Or(fault.Err, ctx.Err()); err != nil && !fault.Lost {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	err := do()
-	if err == nil {
-		c.writes++
-	}
-	if fault.Twice {
-		err = do()
-	}
-	return cmp.Or(fault.Err, err)
-}
-
-var errConflict = errors.New("conflict: the object has been modified")
-
-// Mark implements [cloud.Nodes].
-func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
-	truth, err := c.Fake.GetInstanceState(context.WithoutCancel(ctx), m.Instance.ID)
-	return c.write(ctx, "Mark", m.Instance.ID, func() error {
-		n := c.nodes[m.Instance.ID]
-		if n == nil {
-			n = &node{NodeStatus: cloud.NodeStatus{Name: m.Node, ID: m.Instance.ID}}
-			n.Attestation = c.attested[m.Instance.ID]
-			c.nodes[m.Instance.ID] = n
-		} else if n.State != m.From {
-			return fmt.Errorf("node %s is %q, not %q: %w", n.Name, n.State, m.From, errConflict)
-		}
-		switch {
-		case err != nil:
-		case m.To == cloud.StateStandby && truth != cloud.InstanceStopped:
-			c.blame("machine %s is called standby while %s", m.Instance.ID, truth)
-		case m.To == cloud.StateRunning && !truth.Powered() && !truth.Ending():
-			c.blame("machine %s is opened while %s", m.Instance.ID, truth)
-		}
-		n.State, n.Since, n.Intent, n.closed = m.To, time.Now(), m.Intent, m.To != cloud.StateRunning
-		switch m.To {
-		case cloud.StateRunning:
-			n.LastStarted = time.Now()
-		case cloud.StateStandby:
-			n.EmptySince, n.LastStarted = time.Time{}, time.Time{}
-		}
-		return nil
-	})
-}
-
-// Drain implements [cloud.Nodes].
-func (c *Cluster) Drain(ctx context.Context, name string) (int, error) {
-	left := 0
-	err := c.write(ctx, "Drain", name, func() error {
-		left = 0
-		for _, p := range c.pods {
-			if n := c.nodes[p.node]; n != nil && n.Name == name {
-				if p.pinned {
-					left++
-				} else {
-					p.node = ""
-				}
-			}
-		}
-		return nil
-	})
-	return left, err
-}
-
-// SetEmpty implements [cloud.Nodes].
-func (c *Cluster) SetEmpty(ctx context.Context, name string, empty bool) error {
-	return c.write(ctx, "SetEmpty", name, func() error {
-		for _, n := range c.nodes {
-			if n.Name == name {
-				n.EmptySince = time.Time{}
-				if empty {
-					n.EmptySince = time.Now()
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// Remove implements [cloud.Nodes].
-func (c *Cluster) Remove(ctx context.Context, name, id string) error {
-	return c.write(ctx, "Remove", id, func() error {
-		if n := c.nodes[id]; n != nil && n.Name == name {
-			delete(c.nodes, id)
-		}
-		return nil
-	})
-}
-
-// Record implements [cloud.Journal].
-func (c *Cluster) Record(ctx context.Context, intent cloud.LaunchIntent) error {
-	return c.write(ctx, "Record", intent.Operation, func() error {
-		c.ordinal = max(c.ordinal, intent.Ordinal)
-		c.journal = slices.DeleteFunc(c.journal, func(l cloud.LaunchIntent) bool { return l.Ordinal == intent.Ordinal })
-		c.journal = append(c.journal, intent)
-		return nil
-	})
-}
-
-// Erase implements [cloud.Journal].
-func (c *Cluster) Erase(ctx context.Context, operation string) error {
-	return c.write(ctx, "Erase", operation, func() error {
-		c.journal = slices.DeleteFunc(c.journal, func(l cloud.LaunchIntent) bool { return l.Operation == operation })
-		return nil
-	})
-}
-
-// Outdate makes every Node drifted that there is now, as a change of the template
-// does.
-func (c *Cluster) Outdate() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range c.nodes {
-		n.Drifted = true
-	}
+	return on
 }

@@ -44,7 +44,7 @@ func (s *Pool) converged() {
 	if room := s.Spec.Size - alive; standby < s.Spec.MinStandby && room > 0 {
 		s.blame("%d attested machines on standby, wanted %d, and there is room for %d", standby, s.Spec.MinStandby, room)
 	}
-	if pending := s.Cluster.Pending(); pending > 0 && alive < s.Spec.Size {
+	if pending := len(s.Cluster.Pending()); pending > 0 && alive < s.Spec.Size {
 		s.blame("%d pods are pending, and there is room for %d machines", pending, s.Spec.Size-alive)
 	}
 	if alive > s.Spec.Size && standby > 0 {
@@ -54,7 +54,7 @@ func (s *Pool) converged() {
 
 // silent is what must hold for a converged pool: no write of any kind.
 func (s *Pool) silent(ctx context.Context) {
-	if s.Spec.SurplusTTL > 0 || s.Cluster.Pending() > 0 {
+	if s.Spec.SurplusTTL > 0 || len(s.Cluster.Pending()) > 0 {
 		return // something is still to come: pods that end, and what follows from it
 	}
 	writes, calls := s.Cluster.Writes(), s.Fake.Calls()

@@ -66,8 +66,7 @@ func (s *Pool) disturb() {
 	switch s.random.IntN(40) {
 	case 0, 1, 2, 3:
 		for range 1 + s.random.IntN(8) {
-			s.podsAt++
-			s.Cluster.AddPod(fmt.Sprintf("pod-%04d", s.podsAt), time.Duration(1+s.random.IntN(60))*time.Minute, s.random.IntN(10) == 0)
+			s.Cluster.AddPod(s.pod(), time.Duration(1+s.random.IntN(60))*time.Minute, s.random.IntN(10) == 0)
 		}
 	case 4:
 		if i, ok := s.any(cloud.InstanceRunning, cloud.InstanceStopped); ok {
@@ -99,6 +98,12 @@ func (s *Pool) disturb() {
 	case 9:
 		s.Provider.lie(s.random)
 	}
+}
+
+// pod is one that takes from an eighth to almost all of a machine.
+func (s *Pool) pod() cloud.Pod {
+	s.podsAt++
+	return cloud.Pod{Name: fmt.Sprintf("pod-%04d", s.podsAt), Requests: cloud.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30}}
 }
 
 // any picks a machine in one of the states.

@@ -57,6 +57,38 @@ var planted = map[string]func(*sim.Pool){
 			return func(m cloud.Memory) cloud.Want { return cloud.Want{Start: inner(m).Start} }
 		}
 	},
+	"needs are the sum of requests": func(p *sim.Pool) {
+		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
+			inner := p.Cluster.Want(pool, seen)
+			return func(m cloud.Memory) cloud.Want {
+				want := inner(m)
+				var sum int64
+				for _, pod := range p.Cluster.Pending() {
+					sum += pod.Requests.CPU
+				}
+				need := int(sum+3999) / 4000
+				for _, n := range seen.Nodes {
+					if n.State == cloud.StateRunning && !n.Ready {
+						need--
+					}
+				}
+				want.Start = want.Start[:max(0, min(len(want.Start), need))]
+				want.Launch = nil
+				return want
+			}
+		}
+	},
+	"the overhead of DaemonSets is ignored": func(p *sim.Pool) {
+		p.Cluster.Overhead = cloud.Resources{CPU: 1000}
+		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
+			inner := p.Cluster.Want(pool, seen)
+			return func(m cloud.Memory) cloud.Want {
+				p.Cluster.Overhead = cloud.Resources{}
+				defer func() { p.Cluster.Overhead = cloud.Resources{CPU: 1000} }()
+				return inner(m)
+			}
+		}
+	},
 	"a Node is opened before its machine is started": func(p *sim.Pool) {
 		p.Pass = p.PassWith(func(plan *cloud.Plan, _ cloud.Observed) {
 			for i, a := range plan.Actions {

@@ -57,7 +57,7 @@ func NewPool(seed uint64) *Pool {
 		Zones:      map[string]string{"subnet-a": "zone-a", "subnet-b": "zone-b", "subnet-c": "zone-c"},
 		Fault:      s.fault,
 	}
-	s.Cluster = &cloudtest.Cluster{Fake: s.Fake, Scope: scope, Boot: time.Duration(5+random.IntN(40)) * time.Second, Fault: s.fault, Habit: s.habit, ControllerStop: random.IntN(2) == 0}
+	s.Cluster = &cloudtest.Cluster{Fake: s.Fake, Scope: scope, Boot: time.Duration(5+random.IntN(40)) * time.Second, Fault: s.fault, Habit: s.habit, Overhead: cloud.Resources{CPU: 200}, ControllerStop: random.IntN(2) == 0}
 	size := 1 + random.IntN(10)
 	s.Spec = cloud.Pool{
 		Scope: scope, Size: size, MinStandby: random.IntN(size + 1), ControllerStop: s.Cluster.ControllerStop,
@@ -140,8 +140,7 @@ func (s *Pool) Run(ctx context.Context) {
 	s.Spec.MaxRuntime = 0 // would go on for ever
 	s.log("calm")
 	for range s.random.IntN(6) { // pods that stay
-		s.podsAt++
-		s.Cluster.AddPod(fmt.Sprintf("pod-%04d", s.podsAt), 0, false)
+		s.Cluster.AddPod(s.pod(), 0, false)
 	}
 	for end := time.Now().Add(75 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
 		s.step(ctx)

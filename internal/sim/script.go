@@ -82,7 +82,7 @@ func (s *Script) Run(ctx context.Context) {
 	}
 	act("filled", 5)
 	for n := range 8 {
-		s.cluster.AddPod(fmt.Sprintf("pod-%d", n), 0, n == 0)
+		s.cluster.AddPod(cloud.Pod{Name: fmt.Sprintf("pod-%d", n)}, 0, n == 0)
 	}
 	act("started", 6)
 	for n := range 4 {
@@ -100,7 +100,7 @@ func (s *Script) Run(ctx context.Context) {
 	act("replaced", 20)
 	s.pool.Size, s.pool.MinStandby = 1, 1
 	act("shrunk", 5)
-	s.cluster.AddPod("last", 0, true)
+	s.cluster.AddPod(cloud.Pod{Name: "last"}, 0, true)
 	act("one pod", 5)
 	s.pool.Deleting = true
 	s.cluster.RemovePod("last")
@@ -176,5 +176,5 @@ func (s *Script) state() string {
 			count[i.Tags["stratos.sh/state"]+" "+string(i.State)]++
 		}
 	}
-	return fmt.Sprintf("%v of %d, %d pods pending", count, len(instances), s.cluster.Pending())
+	return fmt.Sprintf("%v of %d, %d pods pending", count, len(instances), len(s.cluster.Pending()))
 }

@@ -1,0 +1,114 @@
+package cloudtest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+// Observe lists the machines, and returns what a pool sees.
+func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory cloud.Memory) cloud.Observed {
+	seen := cloud.Observed{Listed: time.Now(), Memory: memory, Reserved: map[string]bool{}}
+	seen.Instances, seen.ListError = provider.ListInstances(ctx, c.Scope.Tags())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	on := c.on()
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		n := c.nodes[id].NodeStatus
+		n.Pods = len(on[id])
+		seen.Nodes = append(seen.Nodes, n)
+	}
+	for _, r := range c.reservations {
+		seen.Reserved[r.Machine] = true
+	}
+	seen.Launches, seen.LastOrdinal = slices.Clone(c.journal), c.ordinal
+	return seen
+}
+
+// Want returns what the pending pods need, by [cloud.Demand]: it leaves out
+// standby machines and templates in places without capacity. Machines that were
+// started are reserved for their pods for twice the time of a boot.
+func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
+	return func(memory cloud.Memory) cloud.Want {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := time.Now()
+		result := cloud.Demand(c.demand(pool, seen, memory, now))
+		c.reservations = cloud.Reserve(c.reservations, result, now.Add(c.patience()))
+		if len(result.Pools) == 0 {
+			return cloud.Want{}
+		}
+		return result.Pools[0].Want()
+	}
+}
+
+func (c *Cluster) patience() time.Duration { return max(time.Minute, 2*cmp.Or(c.Boot, 15*time.Second)) }
+
+func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memory, now time.Time) cloud.DemandInput {
+	place := map[string]cloud.Placement{}
+	for _, i := range seen.Instances {
+		place[i.ID] = cloud.Placement{InstanceType: i.InstanceType, Zone: i.AvailabilityZone}
+	}
+	starting := func(id string) bool {
+		n := c.nodes[id]
+		return n != nil && n.State == cloud.StateRunning && !n.Ready && now.Before(n.LastStarted.Add(c.patience()))
+	}
+	c.reservations = cloud.Settle(c.reservations, c.waits, starting, now)
+	reserved := map[string][]string{}
+	for _, r := range c.reservations {
+		reserved[r.Machine] = r.Pods
+	}
+	in := cloud.DemandInput{}
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if p := c.pods[name]; p.node == "" {
+			in.Pods = append(in.Pods, p.Pod)
+		}
+	}
+	on := c.on()
+	supply := cloud.Supply{Pool: pool.Scope.Pool, MaxLaunches: pool.Size}
+	var standby []cloud.NodeStatus
+	for _, n := range seen.Nodes {
+		switch {
+		case n.State == cloud.StateRunning && n.Ready:
+			in.Nodes = append(in.Nodes, c.shape(n.Name, n.ID, on[n.ID]))
+		case starting(n.ID):
+			in.Starting = append(in.Starting, cloud.Starting{Pool: supply.Pool, Node: c.shape(n.Name, n.ID, on[n.ID]), Reserved: reserved[n.ID]})
+		case n.State == cloud.StateStandby && !memory.IsBlocked(place[n.ID], now):
+			standby = append(standby, n)
+		}
+	}
+	// What attested its warm-up is started first.
+	slices.SortStableFunc(standby, func(a, b cloud.NodeStatus) int { return cmp.Compare(b.Attestation, a.Attestation) })
+	for _, n := range standby {
+		supply.Standby = append(supply.Standby, c.shape(n.Name, n.ID, nil))
+	}
+	for _, t := range pool.Templates {
+		if !memory.IsBlocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
+			supply.Templates = append(supply.Templates, cloud.NodeTemplate{Name: t.Name, Node: *c.shape("", "", nil)})
+		}
+	}
+	in.Supplies = []cloud.Supply{supply}
+	return in
+}
+
+// shape is a machine as the scheduler sees it, with the pods of DaemonSets.
+func (c *Cluster) shape(name, id string, pods []*cloud.Pod) *cloud.Node {
+	room := c.machine()
+	room.Pods++ // that of the DaemonSets
+	overhead := &cloud.Pod{Name: "daemons", Requests: c.Overhead}
+	return &cloud.Node{Name: name, Machine: id, Allocatable: room, Pods: append([]*cloud.Pod{overhead}, pods...)}
+}
+
+// waits reports whether a pod is pending.
+func (c *Cluster) waits(uid string) bool {
+	for _, p := range c.pods {
+		if p.UID == uid {
+			return p.node == ""
+		}
+	}
+	return false
+}

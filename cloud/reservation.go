@@ -1,0 +1,53 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"slices"
+	"time"
+)
+
+// A Reservation keeps a machine that was started for certain pods to them, until
+// they are on it. Without it the next plan would start one more machine for each
+// pod that still waits.
+type Reservation struct {
+	Machine string   // the instance id
+	Pods    []string // UIDs
+	// Deadline is when the pods look for another machine. It follows from how
+	// long a boot is expected to take.
+	Deadline time.Time
+}
+
+// Reserve returns the reservations with one for each standby machine that the
+// result starts, until the deadline. Machines are named by [Node].Machine.
+func Reserve(reservations []Reservation, result DemandResult, deadline time.Time) []Reservation {
+	out := slices.Clone(reservations)
+	for _, p := range result.Placements {
+		if p.On != OnStandby {
+			continue
+		}
+		i := slices.IndexFunc(out, func(r Reservation) bool { return r.Machine == p.Node.Machine })
+		if i < 0 {
+			out = append(out, Reservation{Machine: p.Node.Machine, Deadline: deadline})
+			i = len(out) - 1
+		}
+		if !slices.Contains(out[i].Pods, p.Pod.UID) {
+			out[i].Pods = append(slices.Clone(out[i].Pods), p.Pod.UID)
+		}
+	}
+	return out
+}
+
+// Settle returns what is left of the reservations: without the pods that do not
+// wait any more, and without the machines that are not starting any more, because
+// they are ready, failed to start, or are over their deadline.
+func Settle(reservations []Reservation, waits, starting func(id string) bool, now time.Time) []Reservation {
+	var out []Reservation
+	for _, r := range reservations {
+		r.Pods = slices.DeleteFunc(slices.Clone(r.Pods), func(uid string) bool { return !waits(uid) })
+		if len(r.Pods) > 0 && starting(r.Machine) && now.Before(r.Deadline) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -32,7 +32,7 @@ NEWEST ?= v0.37
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
 
-kube: ## Build the Kubernetes for tests and demo, with progress (minutes the first time, then nothing)
+kube: ## Build the Kubernetes for tests and demo, and Helm, with progress (minutes the first time, then nothing)
 	$(WORK) $(GO) run ./internal/build/kubebuild
 
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
@@ -150,6 +150,7 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/build/tidy
 	cd internal/kube && $(ALONE) $(GO) mod tidy
+	cd internal/helm && $(ALONE) $(GO) mod tidy
 	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
@@ -157,8 +158,10 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, and the chart's copies of these
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

@@ -1,6 +1,7 @@
-// Command kubebuild builds the Kubernetes that the tests and the demo run, so
-// that its minutes show as progress instead of a silent test. It prints the
-// folder, in the form that KUBEBUILDER_ASSETS expects.
+// Command kubebuild builds the Kubernetes that the tests and the demo run, and the Helm
+// that the tests install charts with, so that their minutes show as progress instead of
+// a silent test. It prints the folder of Kubernetes, in the form that
+// KUBEBUILDER_ASSETS expects.
 package main
 
 import (
@@ -15,6 +16,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	dir, err := kubetest.BuildAssets(ctx, os.Stderr)
+	if err == nil {
+		_, err = kubetest.BuildHelm(ctx, os.Stderr)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -22,6 +22,7 @@ func TestScenarios(t *testing.T) {
 			"failures":          failures,
 			"missing-reference": missingReferences,
 			"secret-key":        secretKey,
+			"config-key":        configKey,
 			"access":            access,
 			"escalation":        escalation,
 			"takeover":          takeover,
@@ -123,6 +124,33 @@ func secretKey(b *bench) {
 	require.Empty(b, b.created("job"))
 	b.in("patch", "secret", "auth", "--type=merge", "-p", `{"stringData":{"second":"another-s3cret"}}`)
 	b.phase("job", "Succeeded")
+}
+
+// configKey is C12 and C13 for ConfigMaps: what is missing is named before a pod is made,
+// and what appears, changes or goes wakes the jobs that use it.
+func configKey(b *bench) {
+	b.job("job", ", env: [{name: REGION, valueFrom: {configMapKeyRef: {name: site, key: region}}}], envFrom: [{configMapRef: {name: flags}}, {configMapRef: {name: never, optional: true}}]")
+	named := func(all ...string) {
+		b.Helper()
+		b.eventually("these are named", func() bool {
+			return b.condition("job", "Resolved", "message") == strings.Join(all, "; ") && b.status("job", "phase") == "Pending"
+		})
+		require.Empty(b, b.created("job"))
+	}
+	named(`ConfigMap "site": NotFound`, `ConfigMap "flags": NotFound`)
+	b.in("create", "configmap", "flags")
+	named(`ConfigMap "site": NotFound`)
+	b.in("create", "configmap", "site", "--from-literal=other=1")
+	named(`ConfigMap "site", key "region": KeyMissing`)
+	b.in("patch", "configmap", "site", "--type=merge", "-p", `{"binaryData":{"region":"ZXU="}}`)
+	b.phase("job", "Succeeded")
+	b.job("cron", ", schedule: '0 0 1 1 *', envFrom: [{configMapRef: {name: flags}}]")
+	b.phase("cron", "Scheduled")
+	b.in("delete", "configmap", "flags")
+	b.eventually("it is held back", func() bool {
+		return b.in("get", "cronjob", "cron", "-o", "jsonpath={.spec.suspend}") == "true" && b.condition("cron", "Ready", "reason") == "ResolveFailed"
+	})
+	require.Len(b, b.created("job"), 1)
 }
 
 // access is D3 and D12.

@@ -237,6 +237,8 @@ func TestKeysAreLookedUpOnce(t *testing.T) {
 func TestEveryReferenceIsWatched(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
+	serverIn(m, "local").Spec.Env = append(serverIn(m, "local").Spec.Env, configEnv("TOOLS", "tools", "any", nil), secretEnv("KEY", "vault", "any", nil))
+	m.configs["tools"], m.secrets["vault"] = map[string]string{"any": "value"}, map[string]string{"any": secretValue}
 	_, err := resolve(job, m)
 	require.NoError(t, err)
 	read := map[string]bool{"namespaces/team": true}

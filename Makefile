@@ -27,7 +27,7 @@ SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-agentjob bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -100,8 +100,8 @@ test-fleet: kube ## Run the agent of regions against the control plane, with fau
 demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
 
-test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, and ten times the rows
-	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/agentjob
+test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, and ten times the rows
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
@@ -125,11 +125,16 @@ bench-sync: ## Measure package statesync beside its peers, and sqlstore on a Pos
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
 	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/internal/cluster
 
+bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside one on controller-runtime (10 minutes); BENCHFLAGS=-help
+	$(WORK) $(GO) build -o bin/agentjob ./cmd/agentjob
+	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
+	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
+
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
 
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine; do \
+	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/agentjob; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -155,6 +160,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
 	cd internal/bench/kine && $(ALONE) $(GO) mod tidy
+	cd internal/bench/agentjob && $(ALONE) $(GO) mod tidy
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.

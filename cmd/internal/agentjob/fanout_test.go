@@ -50,11 +50,12 @@ func (f *inFlight) count(n int) {
 	f.most = max(f.most, f.now)
 }
 
-// TestManyJobsShareARuntime is D30, C24, D27 and C17: an image changes for many jobs with
+// TestManyJobsShareARuntime is D30, C24, D27, C17 and the end of D20: an image changes for many jobs with
 // a schedule and some that are suspended. Each CronJob is written once, each job's status
 // once, and nothing else, by no more requests at a time than there are workers, and all
-// others though one write is not answered. Then nothing is sent and nothing changes. There
-// are 200 jobs for ten seconds; "make test-long" has 1,000, and rests for ten minutes.
+// others though one write is not answered. Then nothing is sent and nothing changes, also
+// for jobs whose spec is wrong. There are 200 jobs for ten seconds; "make test-long" has
+// 1,000, and rests for ten minutes.
 func TestManyJobsShareARuntime(t *testing.T) {
 	t.Parallel()
 	many, rest := 200, 10*time.Second
@@ -134,11 +135,22 @@ func TestManyJobsShareARuntime(t *testing.T) {
 	require.LessOrEqual(t, flight.most, 8, "there are 8 workers")
 	t.Logf("%d jobs followed in %s, the slow one included, at most %d writes at a time", many, took.Round(time.Millisecond), flight.most)
 
-	// At rest.
+	// At rest, also with jobs that only a change can cure: D20.
+	bad := map[string]string{
+		"zone": "runtimeRef: runtime, schedule: '0 0 1 1 *', timezone: Mars/Olympus", "token": "runtimeRef: runtime, env: [{name: AGENT_TOKEN, value: mine}]",
+		"backwards": "runtimeRef: runtime, schedule: '5-3 * * * *'", "lost": "runtimeRef: nowhere",
+	}
+	for name, spec := range bad {
+		b.apply("AgentJob", name, "{authRef: auth, roleRef: role, prompt: work, "+spec+"}")
+	}
+	for name := range bad {
+		b.eventually(name+" is reported", func() bool { return b.condition(name, "Ready", "status") == "False" })
+	}
+	b.silent(r)
 	r.net.Reset()
 	events := func() int { return len(strings.Fields(b.in("get", "events", "-o", "name"))) }
 	before, had := b.versions(), events()
-	require.Len(t, before, 4*(many+1)-(many-scheduled))
+	require.Len(t, before, 4*(many+1)-(many-scheduled)+len(bad))
 	select {
 	case <-time.After(rest):
 	case <-t.Context().Done():

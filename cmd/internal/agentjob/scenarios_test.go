@@ -83,6 +83,7 @@ func failures(b *bench) {
 		"memory":   {"oom", "", "OOMKilled", "137"},
 		"deadline": {"hang", ", timeoutSeconds: 2", "Deadline", ""},
 		"image":    {"missing", ", timeoutSeconds: 6", "ImagePull", ""},
+		"evicted":  {"evicted", "", "Evicted", ""},
 	} {
 		b.apply("AgentRuntime", name, "{image: 'agent:"+c.image+"', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
 		b.apply("AgentJob", name, "{runtimeRef: "+name+", authRef: auth, roleRef: role, prompt: work"+c.more+"}")

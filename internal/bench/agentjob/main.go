@@ -78,7 +78,7 @@ func run(ctx context.Context) error {
 	for _, stage := range []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"create", b.create}, {"converge", b.converge}, {"memory", b.memory}, {"wake", b.wake}, {"completion", b.completion}} {
+	}{{"idle", b.idle}, {"create", b.create}, {"converge", b.converge}, {"memory", b.memory}, {"wake", b.wake}, {"completion", b.completion}} {
 		begun := time.Now()
 		if err := stage.measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)

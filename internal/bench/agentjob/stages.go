@@ -24,6 +24,18 @@ func (b *bench) both(round int, f func(*contender) error) error {
 	return nil
 }
 
+// idle reads the memory of both before there is a job.
+func (b *bench) idle(ctx context.Context) error {
+	return b.both(0, func(c *contender) error {
+		if err := c.silent(ctx); err != nil {
+			return err
+		}
+		resident, err := c.residentMiB()
+		b.book.Add(c.name+".agentjob_resident_mib_idle", resident, "MiB")
+		return err
+	})
+}
+
 func (b *bench) create(ctx context.Context) error {
 	return b.both(0, func(c *contender) error {
 		begun := time.Now()

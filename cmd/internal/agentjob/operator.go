@@ -139,12 +139,12 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 // apply keeps the metadata alone. What is made for a job carries its UID.
 func (w *operator) watchRuns(namespace string, logger *slog.Logger) {
 	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
-	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours}
+	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.template"}
 	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
 	w.runs.Reconcile = waking[*batchv1.Job](w)
-	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours}
+	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.jobTemplate"}
 	w.crons.Reconcile = waking[*batchv1.CronJob](w)
-	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours}
+	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec"}
 	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
 	w.pods.Reconcile = waking[*corev1.Pod](w)
 }

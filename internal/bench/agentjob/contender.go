@@ -84,9 +84,9 @@ func (c *contender) role(name, tool string) string {
 }
 
 // create makes AgentJobs, eight at a time.
-func (c *contender) create(ctx context.Context, n int, make func(i int) (name string, spec map[string]any)) error {
+func (c *contender) create(ctx context.Context, n int, next func(i int) (name string, spec map[string]any)) error {
 	return benchobjects.Each(n, 8, func(i int) error {
-		name, spec := make(i)
+		name, spec := next(i)
 		job := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": groupVersion().String(), "kind": "AgentJob", "metadata": map[string]any{"name": name, "namespace": c.name}, "spec": spec,
 		}}

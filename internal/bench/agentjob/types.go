@@ -51,7 +51,7 @@ type ownedObject struct {
 
 func (j *agentJob) DeepCopyObject() runtime.Object {
 	out := *j
-	j.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	j.DeepCopyInto(&out.ObjectMeta)
 	out.Status.Owned = slices.Clone(j.Status.Owned)
 	out.Status.Conditions = slices.Clone(j.Status.Conditions)
 	return &out
@@ -72,7 +72,7 @@ type agentRuntime struct {
 
 func (r *agentRuntime) DeepCopyObject() runtime.Object {
 	out := *r
-	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	r.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.Command = slices.Clone(r.Spec.Command)
 	return &out
 }
@@ -91,7 +91,7 @@ type agentAuth struct {
 
 func (a *agentAuth) DeepCopyObject() runtime.Object {
 	out := *a
-	a.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	a.DeepCopyInto(&out.ObjectMeta)
 	return &out
 }
 
@@ -106,7 +106,7 @@ type agentRole struct {
 
 func (r *agentRole) DeepCopyObject() runtime.Object {
 	out := *r
-	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	r.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.AllowedTools = slices.Clone(r.Spec.AllowedTools)
 	return &out
 }

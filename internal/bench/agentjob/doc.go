@@ -24,7 +24,8 @@
 //     reported.
 //   - converge: the image of the runtime changes, until the last CronJob has it and the
 //     last status its hash. The operators take turns; the median of the rounds counts.
-//   - memory: the resident memory of each process after a while at rest.
+//   - memory: the resident memory of each process after a while at rest, of which a good
+//     part is the program itself; and for each job what it has grown by since it had none.
 //   - wake: the AgentRole of one job changes, from the server's answer until the status
 //     has the new hash, one job after the other.
 //   - completion: runs without a schedule end, from the server's own record of the end

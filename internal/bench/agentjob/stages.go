@@ -210,6 +210,11 @@ func (b *bench) report() error {
 	b.book.Add("agentjob_requests_at_rest", value("trueup.agentjob_requests_at_rest"), "requests")
 	ratio("agentjob_converge_ratio", "agentjob_converge_seconds")
 	ratio("agentjob_memory_ratio", "agentjob_resident_mib")
+	for _, c := range []*contender{b.ours, b.peer} {
+		grown := value(c.name+".agentjob_resident_mib") - value(c.name+".agentjob_resident_mib_idle")
+		b.book.Add(c.name+".agentjob_kib_per_job", grown*1024/float64(b.jobs), "KiB")
+	}
+	ratio("agentjob_memory_per_job_ratio", "agentjob_kib_per_job")
 	b.book.Add("agentjob_wake_seconds_p99", value("trueup.agentjob_wake_seconds_p99"), "s")
 	b.book.Add("agentjob_completion_seconds_p99", value("trueup.agentjob_completion_seconds_p99"), "s")
 	var missed []error

@@ -27,17 +27,20 @@ SLOW = /(apply|reconcile/kube|internal/test/kubetest|diff/internal)(/|$$)
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-agentjob bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube helm test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-agentjob bench-sync bench-vet soak-sync lint tidy fuzz consumer-cost generate
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
 
-kube: ## Build the Kubernetes for tests and demo, and Helm, with progress (minutes the first time, then nothing)
+kube: ## Build the Kubernetes for tests and demo, with progress (minutes the first time, then nothing)
 	$(WORK) $(GO) run ./internal/build/kubebuild
+
+helm: ## Build the Helm that a test installs a chart with (two minutes the first time, then nothing)
+	$(WORK) $(GO) run ./internal/build/kubebuild helm
 
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
-test: kube ## Vet and test every module, to the end also when a step fails; V= for less output
+test: kube helm ## Vet and test every module, to the end also when a step fails; V= for less output
 	@failed=; logs=$$(mktemp -d); trap 'rm -rf "$$logs"' EXIT; trap 'exit 1' HUP INT TERM; \
 	for step in $(STEPS); do \
 		start=$$(date +%s); \

@@ -27,7 +27,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|diff/internal)(/
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-pool bench-vet soak-sync lint tidy fuzz consumer-cost generate
+.PHONY: help kube test vet test-race test-root test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-pool bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -35,9 +35,12 @@ help: ## List the targets
 kube: ## Build the Kubernetes for tests and demo, with progress (minutes the first time, then nothing)
 	$(WORK) $(GO) run ./internal/build/kubebuild
 
+helm: ## Build the Helm that a test installs a chart with (two minutes the first time, then nothing)
+	$(WORK) $(GO) run ./internal/build/kubebuild helm
+
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
-test: kube ## Vet and test every module, to the end also when a step fails; V= for less output
+test: kube helm ## Vet and test every module, to the end also when a step fails; V= for less output
 	@failed=; logs=$$(mktemp -d); trap 'rm -rf "$$logs"' EXIT; trap 'exit 1' HUP INT TERM; \
 	for step in $(STEPS); do \
 		start=$$(date +%s); \
@@ -100,8 +103,8 @@ test-fleet: kube ## Run the agent of regions against the control plane, with fau
 demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
 
-test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, and ten times the rows
-	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/agentjob
+test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, and ten times the rows
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
@@ -125,6 +128,11 @@ bench-sync: ## Measure package statesync beside its peers, and sqlstore on a Pos
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
 	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/internal/cluster
 
+bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside one on controller-runtime (10 minutes); BENCHFLAGS=-help
+	$(WORK) $(GO) build -o bin/agentjob ./cmd/agentjob
+	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
+	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
+
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
 
@@ -135,7 +143,7 @@ bench-pool: ## Measure package cloud beside karpenter, on the same pods (minutes
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
-	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool; do \
+	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool internal/bench/agentjob; do \
 		echo "vet, lint $$m"; \
 		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
@@ -156,16 +164,20 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/build/tidy
 	cd internal/kube && $(ALONE) $(GO) mod tidy
+	cd internal/helm && $(ALONE) $(GO) mod tidy
 	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
 	cd internal/bench/kine && $(ALONE) $(GO) mod tidy
 	cd internal/bench/pool && $(ALONE) $(GO) mod tidy
+	cd internal/bench/agentjob && $(ALONE) $(GO) mod tidy
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, and the chart's copies of these
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

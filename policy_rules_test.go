@@ -75,7 +75,7 @@ const pureMark = "//trueup:pure"
 
 // uninstallable are modules that are never installed, and that may therefore
 // have replace lines.
-var uninstallable = []string{"internal/kube", "internal/bench/peers", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine", "internal/bench/pool"}
+var uninstallable = []string{"internal/kube", "internal/bench/peers", "internal/bench/wrangler", "internal/bench/sync", "internal/bench/kine", "internal/bench/pool", "internal/bench/agentjob"}
 
 // wireContract is generated code that programs on both ends of a wire share,
 // also those outside of cmd.

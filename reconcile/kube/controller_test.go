@@ -526,6 +526,36 @@ func TestManagedFieldsAreKeptOnlyWhenAskedTo(t *testing.T) {
 	}
 }
 
+func TestFieldsThatArePassedByAreNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := newWidget("a", 1)
+		a.Labels = map[string]string{"team": "x"}
+		w.put(widgets, a)
+		s := newSecret("x", "one")
+		s.Object["spec"] = map[string]any{"size": int64(1), "template": map[string]any{"a": "b"}, "list": []any{map[string]any{"a": "b"}}}
+		w.put(secrets, s)
+		c, p := watching(w)
+		c.Kind.Drop = "spec"
+		c.Referenced = []kube.Kind{{Resource: secrets, Whole: true, Drop: "spec.template,data.password,spec.list.a,absent.field"}}
+		stop := run(t, c)
+		synctest.Wait()
+		require.Equal(t, "a 0", p.take())
+		got, err := c.Get(keyOf("shop", "a"))
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"team": "x"}, got.Labels)
+		secret, err := c.Lookup(kube.Reference{Resource: secrets, Namespace: "shop", Name: "x"})
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"size": int64(1), "list": []any{map[string]any{"a": "b"}}}, secret.Object["spec"])
+		require.Equal(t, map[string]any{}, secret.Object["data"])
+		w.put(widgets, newWidget("a", 2))
+		synctest.Wait()
+		require.Equal(t, "a 0", p.take(), "a change of such a field starts a pass")
+		require.NoError(t, stop())
+	})
+}
+
 func TestWhatTheCacheReturnsBelongsToTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -614,7 +644,12 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 		`kube: Controller.Referenced[0].LabelSelector is "a in"; want a label selector: `: func(c *controller) {
 			c.Referenced = []kube.Kind{{Resource: secrets, LabelSelector: "a in"}}
 		},
-		`kube: Controller.Kind.FieldSelector is "a"; want a field selector: `: func(c *controller) { c.Kind.FieldSelector = "a" },
+		`kube: Controller.Kind.FieldSelector is "a"; want a field selector: `:                    func(c *controller) { c.Kind.FieldSelector = "a" },
+		`kube: Controller.Kind.Drop is "spec,metadata.labels"; want paths such as spec.template`: func(c *controller) { c.Kind.Drop = "spec,metadata.labels" },
+		`kube: Controller.Kind.Drop is "spec..a"; want paths such as spec.template`:              func(c *controller) { c.Kind.Drop = "spec..a" },
+		`kube: Controller.Referenced[0].Drop is "data", and Whole is false`: func(c *controller) {
+			c.Referenced = []kube.Kind{{Resource: secrets, Drop: "data"}}
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,24 @@ type Kind struct {
 	// pass for any change and to list what exists. With Controller.Metadata the
 	// data of a Secret then never reaches this process.
 	Whole bool
+
+	// Drop names fields of whole objects that the cache does not keep, because no pass
+	// reads them: paths of field names with dots between, separated by commas, such as
+	// "spec.template,status.images". Objects are handed out without these fields, and
+	// must therefore be written by patches only. A path ends at a field of a JSON
+	// object; it does not go through lists, nor into metadata. Default none.
+	Drop string
+}
+
+// dropped returns the paths of Drop.
+func (k *Kind) dropped() (paths [][]string) {
+	if k.Drop == "" {
+		return nil
+	}
+	for path := range strings.SplitSeq(k.Drop, ",") {
+		paths = append(paths, strings.Split(path, "."))
+	}
+	return paths
 }
 
 // Reference names an object that another object uses, whether or not it exists.
@@ -72,6 +91,14 @@ func (k *Kind) validate(owner string) error {
 	}
 	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
 		return fmt.Errorf("kube: %s.FieldSelector is %q; want a field selector: %w", owner, k.FieldSelector, err)
+	}
+	for _, path := range k.dropped() {
+		if slices.Contains(path, "") || slices.Contains([]string{"metadata", "apiVersion", "kind"}, path[0]) {
+			return fmt.Errorf("kube: %s.Drop is %q; want paths such as spec.template, outside of metadata, separated by commas", owner, k.Drop)
+		}
+	}
+	if k.Drop != "" && !k.Whole {
+		return fmt.Errorf("kube: %s.Drop is %q, and Whole is false; want Whole, or no Drop: nothing but metadata is kept", owner, k.Drop)
 	}
 	return nil
 }

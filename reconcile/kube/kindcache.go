@@ -20,6 +20,7 @@ import (
 type kindCache struct {
 	all                   *caches
 	kind                  Kind
+	dropped               [][]string // by Kind.Drop
 	isOwned, isReferenced bool
 	calls                 calls
 
@@ -54,7 +55,7 @@ var (
 )
 
 func newKindCache(all *caches, kind Kind) *kindCache {
-	return &kindCache{all: all, kind: kind, objects: map[types.NamespacedName]*objectState{}}
+	return &kindCache{all: all, kind: kind, dropped: kind.dropped(), objects: map[types.NamespacedName]*objectState{}}
 }
 
 // Add implements cache.ReflectorStore.
@@ -268,6 +269,9 @@ func (k *kindCache) trim(seen any) {
 	case *unstructured.Unstructured:
 		if !k.kind.Whole {
 			object.Object = map[string]any{"apiVersion": partial.APIVersion, "kind": partial.Kind, "metadata": object.Object["metadata"]}
+		}
+		for _, path := range k.dropped {
+			unstructured.RemoveNestedField(object.Object, path...)
 		}
 	}
 }

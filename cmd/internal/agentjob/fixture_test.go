@@ -20,11 +20,13 @@ import (
 // secretValue is in all Secrets of the tests, and in nothing that is rendered.
 const secretValue = "sesame"
 
-// memory is a namespace: objects by plural and name, and the data of Secrets.
+// memory is a namespace: objects by plural and name, the data of Secrets and of
+// ConfigMaps.
 type memory struct {
 	objects map[string]any
 	secrets map[string]map[string]string
-	fails   map[string]error // by plural and name
+	configs map[string]map[string]string // the data of ConfigMaps
+	fails   map[string]error             // by plural and name
 	reads   []string
 }
 
@@ -41,13 +43,17 @@ func (m *memory) lookup(at kube.Reference, into any) error {
 	return errors.Join(err, json.Unmarshal(text, into))
 }
 
-func (m *memory) keys(namespace, name string) (map[string]bool, error) {
-	m.reads = append(m.reads, name)
-	if err := m.fails["secrets/"+name]; err != nil {
+func (m *memory) keys(at kube.Reference) (map[string]bool, error) {
+	key := at.Resource.Resource + "/" + at.Name
+	m.reads = append(m.reads, key)
+	if err := m.fails[key]; err != nil {
 		return nil, err
 	}
-	data, ok := m.secrets[name]
-	if !ok || namespace != "team" {
+	data, ok := m.secrets[at.Name]
+	if at.Resource == configsResource {
+		data, ok = m.configs[at.Name]
+	}
+	if !ok || at.Namespace != "team" {
 		return nil, kube.ErrAbsent
 	}
 	keys := map[string]bool{}
@@ -127,6 +133,7 @@ func everything() (*v1alpha1.AgentJob, *memory) {
 	for name, key := range map[string]string{"github": "shop", "headers": "remote", "settings": "any"} {
 		m.secrets[name] = map[string]string{key: secretValue}
 	}
+	m.configs = map[string]map[string]string{"plain": {"any": "value"}}
 	m.secrets["keys"] = map[string]string{"api": secretValue, "mcp": secretValue}
 	return job, m
 }

@@ -34,56 +34,67 @@ func (c cached) lookup(at kube.Reference, target any) error {
 	return into(o.Object, target)
 }
 
-func (c cached) keys(namespace, name string) (map[string]bool, error) {
-	at := kube.Reference{Resource: secretsResource, Namespace: namespace, Name: name}
+func (c cached) keys(at kube.Reference) (map[string]bool, error) {
 	o, err := c.jobs.Lookup(at)
+	if errors.Is(err, kube.ErrAbsent) {
+		c.names.forget(at)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return c.secrets.of(c.ctx, o)
+	return c.names.of(c.ctx, at, o)
 }
 
-// secretKeys remembers which keys each Secret has, for as long as its version stays.
-// It holds no value of any.
-type secretKeys struct {
+// keyNames remembers which keys each Secret and ConfigMap has that is used, for as long
+// as its version stays. It holds no value of any.
+type keyNames struct {
 	client dynamic.Interface
 
 	mu    sync.Mutex
-	known map[types.UID]versionKeys
+	known map[kube.Reference]versionKeys
 }
 
 type versionKeys struct {
+	uid     types.UID
 	version string
 	keys    map[string]bool
 }
 
-func (s *secretKeys) of(ctx context.Context, seen metav1.Object) (map[string]bool, error) {
+func (s *keyNames) forget(at kube.Reference) {
 	s.mu.Lock()
-	found, ok := s.known[seen.GetUID()]
+	defer s.mu.Unlock()
+	delete(s.known, at)
+}
+
+func (s *keyNames) of(ctx context.Context, at kube.Reference, seen metav1.Object) (map[string]bool, error) {
+	s.mu.Lock()
+	found, ok := s.known[at]
 	s.mu.Unlock()
-	if ok && found.version == seen.GetResourceVersion() {
+	if ok && found.uid == seen.GetUID() && found.version == seen.GetResourceVersion() {
 		return found.keys, nil
 	}
-	o, err := s.client.Resource(secretsResource).Namespace(seen.GetNamespace()).Get(ctx, seen.GetName(), metav1.GetOptions{})
+	o, err := s.client.Resource(at.Resource).Namespace(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, kube.ErrAbsent
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w", seen.GetNamespace(), seen.GetName(), err)
+		return nil, fmt.Errorf("read %s %s/%s: %w", at.Resource.Resource, at.Namespace, at.Name, err)
 	}
 	keys := map[string]bool{}
-	data, _ := o.Object["data"].(map[string]any)
-	for key := range data {
-		keys[key] = true
+	for _, field := range []string{"data", "binaryData"} {
+		data, _ := o.Object[field].(map[string]any)
+		for key := range data {
+			keys[key] = true
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
-		s.known = map[types.UID]versionKeys{}
+		s.known = map[kube.Reference]versionKeys{}
 	}
-	// What was read may be newer than what the cache shows: the next event of the Secret
+	// What was read may be newer than what the cache shows: the next event of the object
 	// then reads it once more.
-	s.known[seen.GetUID()] = versionKeys{seen.GetResourceVersion(), keys}
+	s.known[at] = versionKeys{seen.GetUID(), seen.GetResourceVersion(), keys}
 	return keys, nil
 }
 

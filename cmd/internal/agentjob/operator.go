@@ -47,11 +47,14 @@ type operator struct {
 	runs     kube.Controller[*batchv1.Job]
 	crons    kube.Controller[*batchv1.CronJob]
 	pods     kube.Controller[*corev1.Pod]
-	secrets  secretKeys
+	names    keyNames
 	claims   claimSizes
 	finalize kube.Finalizer
 	status   kube.Status[*v1alpha1.AgentJob]
 }
+
+// foreign selects what is not made for a job: that is seen by package apply.
+const foreign = "!" + v1alpha1.LabelOwner
 
 // limits are what the administrators of the cluster allow.
 type limits struct {
@@ -100,17 +103,19 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep()},
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
-	w.secrets.client, w.claims.client = client, client
+	w.names.client, w.claims.client = client, client
 	in := o.WatchNamespace
 	w.jobs.Client, w.jobs.Metadata, w.jobs.Logger, w.jobs.Workers = client, metadataClient, o.Logger, workers
 	w.jobs.Kind, w.jobs.IgnoreStatus = kube.Kind{Resource: resourceOf(jobsPlural), Namespace: in}, true
 	w.jobs.Reconcile = w.reconcile
 	w.jobs.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: atRest, Jitter: 0.2}
-	w.jobs.References, w.jobs.ReferencesOf = referencesOf, secretsOf
+	w.jobs.References, w.jobs.ReferencesOf = referencesOf, dataOf
 	for _, plural := range []string{runtimesPlural, authsPlural, rolesPlural, skillsPlural, serversPlural, repositoriesPlural, accessesPlural} {
 		w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: resourceOf(plural), Namespace: in, Whole: true})
 	}
-	w.jobs.Referenced = append(w.jobs.Referenced, kube.Kind{Resource: secretsResource, Namespace: in}, kube.Kind{Resource: namespacesResource})
+	w.jobs.Referenced = append(w.jobs.Referenced,
+		kube.Kind{Resource: secretsResource, Namespace: in}, kube.Kind{Resource: configsResource, Namespace: in, LabelSelector: foreign},
+		kube.Kind{Resource: namespacesResource})
 	resource := resourceOf(jobsPlural)
 	w.finalize = kube.Finalizer{Client: client, Resource: resource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.jobs.Wrote}
 	w.status = kube.Status[*v1alpha1.AgentJob]{Client: client, Resource: resource, OnWrite: w.jobs.Wrote}
@@ -134,12 +139,12 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 // apply keeps the metadata alone. What is made for a job carries its UID.
 func (w *operator) watchRuns(namespace string, logger *slog.Logger) {
 	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
-	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours}
+	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.template"}
 	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
 	w.runs.Reconcile = waking[*batchv1.Job](w)
-	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours}
+	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.jobTemplate"}
 	w.crons.Reconcile = waking[*batchv1.CronJob](w)
-	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours}
+	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec"}
 	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
 	w.pods.Reconcile = waking[*corev1.Pod](w)
 }
@@ -176,12 +181,12 @@ func runOf(pod *corev1.Pod) kube.Reference {
 	return kube.Reference{Resource: runsResource, Namespace: pod.Namespace, Name: pod.Labels[batchv1.JobNameLabel]}
 }
 
-// secretsOf returns the Secrets that an object names which a job refers to.
-func secretsOf(from kube.Reference, o *unstructured.Unstructured) (found []kube.Reference) {
-	add := func(keys ...v1alpha1.SecretKey) {
+// dataOf returns the Secrets and ConfigMaps that an object names which a job refers to.
+func dataOf(from kube.Reference, o *unstructured.Unstructured) (found []kube.Reference) {
+	add := func(keys ...dataKey) {
 		for _, key := range keys {
-			if key.Name != "" {
-				found = append(found, secretReference(from.Namespace, key))
+			if key.name != "" {
+				found = append(found, key.in(from.Namespace))
 			}
 		}
 	}
@@ -189,20 +194,20 @@ func secretsOf(from kube.Reference, o *unstructured.Unstructured) (found []kube.
 	case authsPlural:
 		var auth v1alpha1.AgentAuth
 		if into(o.Object, &auth) == nil {
-			add(auth.Spec.SecretRef)
+			add(secretKey(auth.Spec.SecretRef))
 		}
 	case repositoriesPlural:
 		var repository v1alpha1.Repository
 		if into(o.Object, &repository) == nil && repository.Spec.TokenSecretRef != nil {
-			add(*repository.Spec.TokenSecretRef)
+			add(secretKey(*repository.Spec.TokenSecretRef))
 		}
 	case serversPlural:
 		var server v1alpha1.McpServer
 		if into(o.Object, &server) == nil {
 			if server.Spec.HeadersSecretRef != nil {
-				add(*server.Spec.HeadersSecretRef)
+				add(secretKey(*server.Spec.HeadersSecretRef))
 			}
-			add(envSecrets(server.Spec.Env, nil)...)
+			add(envKeys(server.Spec.Env, nil)...)
 		}
 	}
 	return found

@@ -141,6 +141,62 @@ func TestOutage(t *testing.T) {
 	require.Len(t, b.created("job"), 1)
 }
 
+// TestTheServerIsAway is D24: the API server is killed, for 20 seconds or with "make
+// test-long" for two minutes, while jobs start, one runs, and one has ended. The operator
+// loses its Lease and lives; afterwards each job has had one run, and the schedule goes on.
+func TestTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	const many = 10
+	away := 20 * time.Second
+	if long() {
+		away = 2 * time.Minute
+	}
+	c := newCell(t)
+	b := c.bench(t, "away")
+	r := c.start(t, nil)
+	b.apply("AgentRuntime", "hangs", "{image: 'agent:hang', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
+	b.apply("AgentJob", "runs", "{runtimeRef: hangs, authRef: auth, roleRef: role, prompt: work}")
+	b.job("done", "")
+	b.job("cron", ", schedule: '*/1 * * * *'")
+	b.phase("runs", "Running")
+	b.phase("done", "Succeeded")
+	b.phase("cron", "Scheduled")
+	for n := range many {
+		b.job(fmt.Sprint("start-", n), "")
+	}
+	c.cluster.StopServer()
+	since := time.Now()
+	b.eventually("it is away long enough", func() bool {
+		require.Equal(t, http.StatusOK, ready(t, r, "/healthz"))
+		return time.Since(since) > away
+	})
+	require.NoError(t, c.cluster.StartServer(t.Context()))
+	back := time.Now().Truncate(time.Second)
+	for n := range many {
+		b.phase(fmt.Sprint("start-", n), "Succeeded")
+	}
+	b.job("new", "")
+	b.phase("new", "Succeeded")
+	require.Equal(t, "Running", b.status("runs", "phase"))
+	require.Equal(t, "Succeeded", b.status("done", "phase"))
+	b.eventually("the schedule goes on", func() bool {
+		at, err := time.Parse(time.RFC3339, b.status("cron", "lastRunTime"))
+		return err == nil && !at.Before(back) && b.status("cron", "missedStarts") == ""
+	})
+	b.silent(r)
+	created := map[string]int{}
+	for _, sent := range c.sent(t) {
+		if sent.Resource == "jobs" && sent.Verb == "patch" && sent.Code == http.StatusCreated {
+			created[strings.TrimSuffix(sent.Name, sent.Name[strings.LastIndex(sent.Name, "-"):])]++
+		}
+	}
+	want := map[string]int{"runs": 1, "done": 1, "new": 1}
+	for n := range many {
+		want[fmt.Sprint("start-", n)] = 1
+	}
+	require.Equal(t, want, created)
+}
+
 // TestUnreachable is D25: the process lives, and is not ready, until the API server is
 // there.
 func TestUnreachable(t *testing.T) {

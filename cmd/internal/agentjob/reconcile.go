@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -57,6 +58,7 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job 
 	if err := errors.Join(err, p.report(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
+	w.logger.DebugContext(ctx, "pass", slog.String("job", key.String()), slog.String("phase", string(job.Status.Phase)), slog.String("reason", readyOf(job).Reason))
 	return reconcile.Result{RequeueAfter: p.requeue()}, nil
 }
 

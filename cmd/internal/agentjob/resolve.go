@@ -38,6 +38,7 @@ const (
 
 var (
 	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")    //nolint:gochecknoglobals // constant
+	configsResource    = corev1.SchemeGroupVersion.WithResource("configmaps") //nolint:gochecknoglobals // constant
 	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces") //nolint:gochecknoglobals // constant
 )
 
@@ -53,7 +54,8 @@ type resolved struct {
 	repositories []*v1alpha1.Repository
 }
 
-// referencesOf returns the objects that a job names itself. Those name Secrets in turn.
+// referencesOf returns the objects that a job names itself. Those name Secrets and
+// ConfigMaps in turn.
 func referencesOf(job *v1alpha1.AgentJob) []kube.Reference {
 	spec := &job.Spec
 	found := []kube.Reference{{Resource: namespacesResource, Name: job.Namespace}}
@@ -71,28 +73,58 @@ func referencesOf(job *v1alpha1.AgentJob) []kube.Reference {
 	add(accessesPlural, spec.ClusterAccessRef)
 	add(serversPlural, spec.McpServerRefs...)
 	add(repositoriesPlural, spec.RepositoryRefs...)
-	for _, key := range envSecrets(spec.Env, spec.EnvFrom) {
-		found = append(found, secretReference(job.Namespace, key))
+	for _, key := range envKeys(spec.Env, spec.EnvFrom) {
+		found = append(found, key.in(job.Namespace))
 	}
 	return found
 }
 
-func secretReference(namespace string, key v1alpha1.SecretKey) kube.Reference {
-	return kube.Reference{Resource: secretsResource, Namespace: namespace, Name: string(key.Name)}
+// dataKey is a key of a Secret or ConfigMap. An empty key stands for the object.
+type dataKey struct {
+	resource  schema.GroupVersionResource
+	name, key string
 }
 
-// envSecrets returns the Secret keys without which no pod starts; a key that is empty
-// stands for the Secret.
-func envSecrets(env []corev1.EnvVar, from []corev1.EnvFromSource) (keys []v1alpha1.SecretKey) {
-	optional := func(o *bool) bool { return o != nil && *o }
+func secretKey(ref v1alpha1.SecretKey) dataKey {
+	return dataKey{secretsResource, string(ref.Name), ref.Key}
+}
+
+func (k dataKey) in(namespace string) kube.Reference {
+	return kube.Reference{Resource: k.resource, Namespace: namespace, Name: k.name}
+}
+
+// String names the object for people.
+func (k dataKey) String() string {
+	if k.resource == configsResource {
+		return fmt.Sprintf("ConfigMap %q", k.name)
+	}
+	return fmt.Sprintf("Secret %q", k.name)
+}
+
+// envKeys returns the keys of Secrets and ConfigMaps without which no pod starts.
+func envKeys(env []corev1.EnvVar, from []corev1.EnvFromSource) (keys []dataKey) {
+	add := func(optional *bool, key dataKey) {
+		if key.name != "" && (optional == nil || !*optional) {
+			keys = append(keys, key)
+		}
+	}
 	for _, e := range env {
-		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !optional(e.ValueFrom.SecretKeyRef.Optional) {
-			keys = append(keys, v1alpha1.SecretKey{Name: v1alpha1.Name(e.ValueFrom.SecretKeyRef.Name), Key: e.ValueFrom.SecretKeyRef.Key})
+		if e.ValueFrom == nil {
+			continue
+		}
+		if ref := e.ValueFrom.SecretKeyRef; ref != nil {
+			add(ref.Optional, dataKey{secretsResource, ref.Name, ref.Key})
+		}
+		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
+			add(ref.Optional, dataKey{configsResource, ref.Name, ref.Key})
 		}
 	}
 	for _, f := range from {
-		if f.SecretRef != nil && !optional(f.SecretRef.Optional) {
-			keys = append(keys, v1alpha1.SecretKey{Name: v1alpha1.Name(f.SecretRef.Name)})
+		if ref := f.SecretRef; ref != nil {
+			add(ref.Optional, dataKey{resource: secretsResource, name: ref.Name})
+		}
+		if ref := f.ConfigMapRef; ref != nil {
+			add(ref.Optional, dataKey{resource: configsResource, name: ref.Name})
 		}
 	}
 	return keys
@@ -107,20 +139,20 @@ func (r *resolved) env() []corev1.EnvVar {
 	return all
 }
 
-// secrets returns the Secret keys that a run needs.
-func (r *resolved) secrets() []v1alpha1.SecretKey {
-	keys := []v1alpha1.SecretKey{r.auth.Spec.SecretRef}
+// keys returns the keys of Secrets and ConfigMaps that a run needs.
+func (r *resolved) keys() []dataKey {
+	keys := []dataKey{secretKey(r.auth.Spec.SecretRef)}
 	for _, repository := range r.repositories {
 		if repository.Spec.TokenSecretRef != nil {
-			keys = append(keys, *repository.Spec.TokenSecretRef)
+			keys = append(keys, secretKey(*repository.Spec.TokenSecretRef))
 		}
 	}
 	for _, server := range r.servers {
 		if server.Spec.HeadersSecretRef != nil {
-			keys = append(keys, *server.Spec.HeadersSecretRef)
+			keys = append(keys, secretKey(*server.Spec.HeadersSecretRef))
 		}
 	}
-	return append(keys, envSecrets(r.env(), r.job.Spec.EnvFrom)...)
+	return append(keys, envKeys(r.env(), r.job.Spec.EnvFrom)...)
 }
 
 // brokenError names each reference that leads nowhere.
@@ -133,9 +165,9 @@ type source interface {
 	// lookup reads an object into what a pointer points to. It returns kube.ErrAbsent
 	// for one that does not exist.
 	lookup(at kube.Reference, into any) error
-	// keys returns the keys of a Secret, nil only with an error. It returns
+	// keys returns the keys of a Secret or ConfigMap, nil only with an error. It returns
 	// kube.ErrAbsent as lookup does.
-	keys(namespace, name string) (map[string]bool, error)
+	keys(at kube.Reference) (map[string]bool, error)
 }
 
 // resolve reads everything that the job refers to. The error is a *brokenError that
@@ -176,20 +208,20 @@ func resolve(job *v1alpha1.AgentJob, from source) (*resolved, error) {
 		read("Repository", repositoriesPlural, name, repository)
 		r.repositories = append(r.repositories, repository)
 	}
-	secrets, seen := map[v1alpha1.Name]map[string]bool{}, map[v1alpha1.SecretKey]bool{}
-	for _, key := range r.secrets() {
-		if key.Name == "" || seen[key] {
+	present, seen := map[kube.Reference]map[string]bool{}, map[dataKey]bool{}
+	for _, key := range r.keys() {
+		if key.name == "" || seen[key] {
 			continue // of a reference that is broken itself
 		}
 		seen[key] = true
-		what := fmt.Sprintf("Secret %q", key.Name)
-		if _, read := secrets[key.Name]; !read {
-			keys, err := from.keys(job.Namespace, string(key.Name))
-			note(what, err)
-			secrets[key.Name] = keys
+		at := key.in(job.Namespace)
+		if _, read := present[at]; !read {
+			keys, err := from.keys(at)
+			note(key.String(), err)
+			present[at] = keys
 		}
-		if keys := secrets[key.Name]; keys != nil && key.Key != "" && !keys[key.Key] {
-			broken.broken = append(broken.broken, fmt.Sprintf("%s, key %q: KeyMissing", what, key.Key))
+		if keys := present[at]; keys != nil && key.key != "" && !keys[key.key] {
+			broken.broken = append(broken.broken, fmt.Sprintf("%s, key %q: KeyMissing", key, key.key))
 		}
 	}
 	if len(failed) > 0 {

@@ -19,6 +19,12 @@ func secretEnv(name, secret, key string, optional *bool) corev1.EnvVar {
 	}}}
 }
 
+func configEnv(name, config, key string, optional *bool) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: config}, Key: key, Optional: optional,
+	}}}
+}
+
 func TestEverythingIsResolved(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
@@ -97,9 +103,31 @@ func TestAllBrokenReferencesAreNamedAtOnce(t *testing.T) {
 				job.Spec.Env = []corev1.EnvVar{secretEnv("A", "absent", "key", new(false))}
 			},
 		},
+		"a ConfigMap and its key": {
+			[]string{`ConfigMap "absent": NotFound`, `ConfigMap "plain", key "absent": KeyMissing`, `ConfigMap "more": NotFound`},
+			func(job *v1alpha1.AgentJob, m *memory) {
+				job.Spec.Env = []corev1.EnvVar{configEnv("A", "absent", "any", nil), configEnv("B", "plain", "any", nil), configEnv("C", "plain", "absent", new(false))}
+				job.Spec.EnvFrom = append(job.Spec.EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "more"}}})
+				m.secrets["more"] = map[string]string{} // another kind of the same name
+			},
+		},
+		"a ConfigMap that a server names": {
+			[]string{`ConfigMap "tools": NotFound`},
+			func(_ *v1alpha1.AgentJob, m *memory) {
+				serverIn(m, "local").Spec.Env = append(serverIn(m, "local").Spec.Env, configEnv("TOOLS", "tools", "any", nil))
+			},
+		},
+		"ConfigMaps that need not be": {
+			nil,
+			func(job *v1alpha1.AgentJob, m *memory) {
+				clear(m.configs)
+				job.Spec.Env = []corev1.EnvVar{configEnv("A", "absent", "key", new(true))}
+				job.Spec.EnvFrom[1].ConfigMapRef.Optional = new(true)
+			},
+		},
 		"envFrom needs no key": {
 			nil,
-			func(_ *v1alpha1.AgentJob, m *memory) { clear(m.secrets["settings"]) },
+			func(_ *v1alpha1.AgentJob, m *memory) { clear(m.secrets["settings"]); clear(m.configs["plain"]) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +154,7 @@ func TestAllBrokenReferencesAreNamedAtOnce(t *testing.T) {
 func TestAFailedRequestIsNotABrokenReference(t *testing.T) {
 	t.Parallel()
 	away := errors.New("connection refused")
-	for _, at := range []string{"agentruntimes/claude", "agentskills/triage", "mcpservers/remote", "repositories/shop", "secrets/github", "secrets/settings"} {
+	for _, at := range []string{"agentruntimes/claude", "agentskills/triage", "mcpservers/remote", "repositories/shop", "secrets/github", "secrets/settings", "configmaps/plain"} {
 		job, m := everything()
 		m.fails = map[string]error{at: away}
 		delete(m.objects, "agentroles/reader") // with something broken, too
@@ -189,8 +217,8 @@ func TestWithoutAScheduleTheZoneIsNotRead(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestASecretIsLookedUpOnce asks for the keys of a Secret once, however many are wanted.
-func TestASecretIsLookedUpOnce(t *testing.T) {
+// TestKeysAreLookedUpOnce asks for the keys of an object once, however many are wanted.
+func TestKeysAreLookedUpOnce(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
 	_, err := resolve(job, m)
@@ -199,22 +227,26 @@ func TestASecretIsLookedUpOnce(t *testing.T) {
 	for _, name := range m.reads {
 		asked[name]++
 	}
-	require.Equal(t, map[string]int{"login": 1, "github": 1, "headers": 1, "keys": 1, "settings": 1}, asked)
+	require.Equal(t, map[string]int{
+		"secrets/login": 1, "secrets/github": 1, "secrets/headers": 1, "secrets/keys": 1, "secrets/settings": 1, "configmaps/plain": 1,
+	}, asked)
 }
 
 // TestEveryReferenceIsWatched compares what resolve reads with what is watched: the
-// references of the job, and the Secrets that these name.
+// references of the job, and the Secrets and ConfigMaps that these name.
 func TestEveryReferenceIsWatched(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
+	serverIn(m, "local").Spec.Env = append(serverIn(m, "local").Spec.Env, configEnv("TOOLS", "tools", "any", nil), secretEnv("KEY", "vault", "any", nil))
+	m.configs["tools"], m.secrets["vault"] = map[string]string{"any": "value"}, map[string]string{"any": secretValue}
 	_, err := resolve(job, m)
 	require.NoError(t, err)
 	read := map[string]bool{"namespaces/team": true}
 	for at := range maps.Keys(m.objects) {
 		read[at] = true
 	}
-	for _, name := range m.reads {
-		read["secrets/"+name] = true
+	for _, at := range m.reads {
+		read[at] = true
 	}
 	watched := map[string]bool{}
 	for _, at := range referencesOf(job) {
@@ -225,9 +257,9 @@ func TestEveryReferenceIsWatched(t *testing.T) {
 		}
 		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.objects[key])
 		require.NoError(t, err)
-		for _, secret := range secretsOf(at, &unstructured.Unstructured{Object: o}) {
-			require.Equal(t, "team", secret.Namespace)
-			watched["secrets/"+secret.Name] = true
+		for _, data := range dataOf(at, &unstructured.Unstructured{Object: o}) {
+			require.Equal(t, "team", data.Namespace)
+			watched[data.Resource.Resource+"/"+data.Name] = true
 		}
 	}
 	require.Equal(t, read, watched)

@@ -22,6 +22,7 @@ func TestScenarios(t *testing.T) {
 			"failures":          failures,
 			"missing-reference": missingReferences,
 			"secret-key":        secretKey,
+			"config-key":        configKey,
 			"access":            access,
 			"escalation":        escalation,
 			"takeover":          takeover,
@@ -30,6 +31,9 @@ func TestScenarios(t *testing.T) {
 			"switch":            switches,
 			"persist":           persists,
 			"delete":            deletes,
+			"refused":           refusedDelete,
+			"network":           network,
+			"wait":              waits,
 			"rerun":             reruns,
 			"cron":              schedules,
 			"vanished":          vanishes,
@@ -82,6 +86,7 @@ func failures(b *bench) {
 		"memory":   {"oom", "", "OOMKilled", "137"},
 		"deadline": {"hang", ", timeoutSeconds: 2", "Deadline", ""},
 		"image":    {"missing", ", timeoutSeconds: 6", "ImagePull", ""},
+		"evicted":  {"evicted", "", "Evicted", ""},
 	} {
 		b.apply("AgentRuntime", name, "{image: 'agent:"+c.image+"', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
 		b.apply("AgentJob", name, "{runtimeRef: "+name+", authRef: auth, roleRef: role, prompt: work"+c.more+"}")
@@ -123,6 +128,33 @@ func secretKey(b *bench) {
 	require.Empty(b, b.created("job"))
 	b.in("patch", "secret", "auth", "--type=merge", "-p", `{"stringData":{"second":"another-s3cret"}}`)
 	b.phase("job", "Succeeded")
+}
+
+// configKey is C12 and C13 for ConfigMaps: what is missing is named before a pod is made,
+// and what appears, changes or goes wakes the jobs that use it.
+func configKey(b *bench) {
+	b.job("job", ", env: [{name: REGION, valueFrom: {configMapKeyRef: {name: site, key: region}}}], envFrom: [{configMapRef: {name: flags}}, {configMapRef: {name: never, optional: true}}]")
+	named := func(all ...string) {
+		b.Helper()
+		b.eventually("these are named", func() bool {
+			return b.condition("job", "Resolved", "message") == strings.Join(all, "; ") && b.status("job", "phase") == "Pending"
+		})
+		require.Empty(b, b.created("job"))
+	}
+	named(`ConfigMap "site": NotFound`, `ConfigMap "flags": NotFound`)
+	b.in("create", "configmap", "flags")
+	named(`ConfigMap "site": NotFound`)
+	b.in("create", "configmap", "site", "--from-literal=other=1")
+	named(`ConfigMap "site", key "region": KeyMissing`)
+	b.in("patch", "configmap", "site", "--type=merge", "-p", `{"binaryData":{"region":"ZXU="}}`)
+	b.phase("job", "Succeeded")
+	b.job("cron", ", schedule: '0 0 1 1 *', envFrom: [{configMapRef: {name: flags}}]")
+	b.phase("cron", "Scheduled")
+	b.in("delete", "configmap", "flags")
+	b.eventually("it is held back", func() bool {
+		return b.in("get", "cronjob", "cron", "-o", "jsonpath={.spec.suspend}") == "true" && b.condition("cron", "Ready", "reason") == "ResolveFailed"
+	})
+	require.Len(b, b.created("job"), 1)
 }
 
 // access is D3 and D12.
@@ -182,6 +214,12 @@ func takeover(b *bench) {
 	require.Equal(b, "Failed", b.status("job", "phase"))
 	require.Equal(b, before, b.in("get", "serviceaccount", "job-runner", "-o", "yaml"))
 	require.Empty(b, b.created("job"))
+
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: volume-data, namespace: `+b.name+`}, spec: {storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`))
+	b.job("volume", ", persist: true, storage: {size: 2Gi}")
+	b.eventually("that of a volume, too", func() bool { return b.condition("volume", "Ready", "reason") == "NameTaken" })
+	require.Equal(b, "1Gi ", b.in("get", "pvc", "volume-data", "-o", "jsonpath={.spec.resources.requests.storage} {.metadata.labels}"))
+	require.Empty(b, b.created("volume"))
 }
 
 // configChange is D5 and D6.
@@ -196,6 +234,7 @@ func configChange(b *bench) {
 	b.eventually("another run", func() bool { return len(b.created("job")) == 2 })
 	b.eventually("the old one is gone", func() bool { return b.names("jobs", "job") == b.created("job")[1] })
 	require.NotEqual(b, hash, b.status("job", "configHash"))
+	require.Contains(b, b.in("describe", "aj", "job"), b.status("job", "configHash"))
 	b.eventually("its config too", func() bool { return b.names("configmaps", "job") == "job-config-"+b.status("job", "configHash") })
 	b.image("2")
 	b.phase("job", "Succeeded")
@@ -260,6 +299,73 @@ func deletes(b *bench) {
 	b.in("delete", "aj", "job", "--timeout=60s")
 	require.Empty(b, b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"))
 	b.eventually("all of it is gone", func() bool { return b.names("cm,sa,job,pod", "job") == "" })
+}
+
+// refusedDelete is the end of D14, and C5: a role that the API server does not delete keeps
+// the job, with the reason in its status, and no other's finalizer is lost.
+func refusedDelete(b *bench) {
+	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	role := "thurkube:" + b.name + ":job"
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: `+b.name+`}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [rbac.authorization.k8s.io], apiVersions: [v1], resources: [clusterroles], operations: [DELETE]}]},
+  matchConditions: [{name: one, expression: "oldObject.metadata.name == '`+role+`'"}], validations: [{expression: "false", message: "roles are under audit"}]}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: `+b.name+`}, spec: {policyName: `+b.name+`, validationActions: [Deny]}}
+`))
+	b.apply("ClusterAccess", "none", "{rules: []}")
+	b.job("job", ", clusterAccessRef: none")
+	b.phase("job", "Succeeded")
+	b.in("patch", "aj", "job", "--type=json", "-p", `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/other"}]`)
+	b.eventually("the policy is in force", func() bool {
+		_, err := b.cluster.Kubectl(b.Context(), "delete", "clusterrole", role, "--dry-run=server")
+		return err != nil
+	})
+	b.in("delete", "aj", "job", "--wait=false")
+	b.eventually("the status says why", func() bool { return strings.Contains(b.status("job", "message"), "roles are under audit") })
+	finalizers := func() string { return b.in("get", "aj", "job", "-o", "jsonpath={.metadata.finalizers}") }
+	require.Contains(b, finalizers(), "thurkube.thurbeen.eu/finalizer")
+	require.Contains(b, finalizers(), "example.com/other")
+	b.kubectl("delete", "validatingadmissionpolicybinding", b.name)
+	b.kubectl("delete", "validatingadmissionpolicy", b.name)
+	b.eventually("it is let go", func() bool { return finalizers() == `["example.com/other"]` })
+	require.Empty(b, b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"))
+	b.in("patch", "aj", "job", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}
+
+// network is C25: a NetworkPolicy of the job's pods alone, and scratch volumes of a bounded
+// size.
+func network(b *bench) {
+	b.job("job", ", networkPolicy: {egress: [{ports: [{port: 443}]}]}")
+	b.phase("job", "Succeeded")
+	uid := b.in("get", "aj", "job", "-o", "jsonpath={.metadata.uid}")
+	require.Equal(b, "job "+uid+" [\"Ingress\",\"Egress\"] 443", b.in("get", "networkpolicies", "-o",
+		`jsonpath={.items[*].metadata.name} {.items[*].spec.podSelector.matchLabels.thurkube\.thurbeen\.eu/owner-uid} {.items[*].spec.policyTypes} {.items[*].spec.egress[*].ports[*].port}`))
+	require.Equal(b, "1", b.in("get", "pods", "-l", "thurkube.thurbeen.eu/owner-uid="+uid, "-o", "go-template={{len .items}}"))
+	require.Equal(b, "1Gi 1Gi", b.in("get", "pods", "-o", `jsonpath={.items[0].spec.volumes[?(@.emptyDir)].emptyDir.sizeLimit}`))
+	require.Equal(b, "/tmp /home/agent", b.in("get", "pods", "-o", `jsonpath={.items[0].spec.containers[0].volumeMounts[?(@.name=="tmp")].mountPath} {.items[0].spec.containers[0].volumeMounts[?(@.name=="home")].mountPath}`))
+	b.job("job", "")
+	b.eventually("it goes with its field", func() bool { return b.names("networkpolicies", "job") == "" })
+}
+
+// waits is C3 for onChange: Wait lets a run end before the next, Keep has no next.
+func waits(b *bench) {
+	b.image("hang")
+	b.job("wait", ", onChange: Wait")
+	b.job("keep", ", onChange: Keep")
+	b.phase("wait", "Running")
+	b.phase("keep", "Running")
+	hash := b.status("wait", "configHash")
+	b.job("wait", ", onChange: Wait, model: other")
+	b.job("keep", ", onChange: Keep, model: other")
+	for _, name := range []string{"wait", "keep"} {
+		b.eventually("the change is seen", func() bool { return b.status(name, "configHash") != hash })
+		require.Len(b, b.created(name), 1)
+		require.Equal(b, "Running", b.status(name, "phase"))
+		b.in("delete", "pods", "-l", "thurkube.thurbeen.eu/agentjob="+name)
+	}
+	b.eventually("the next one starts", func() bool { return len(b.created("wait")) == 2 && b.status("wait", "phase") == "Running" })
+	b.phase("keep", "Failed")
+	require.Len(b, b.created("keep"), 1)
 }
 
 // reruns is D7 without the restart.

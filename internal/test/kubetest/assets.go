@@ -30,7 +30,17 @@ const (
 	kwok              = "kwok"
 	kwokStages        = "kwok-stages.yaml"
 	gatewayAPI        = "gateway-api.yaml"
+	helm              = "helm"
 )
+
+// A recipe is what a module of internal, which stays outside of the workspace, is built
+// into.
+type recipe struct {
+	module  string         // its folder in internal
+	version *regexp.Regexp // of the line of go.mod whose version names the result
+	files   []string       // what could change the result
+	build   func(context.Context, builder) error
+}
 
 // BuildAssets returns the folder with the programs of a Kubernetes control
 // plane and the data files beside them, building it first when this machine has
@@ -40,11 +50,32 @@ const (
 // cache folder. Progress of a build is written to progress, a line every ten seconds. The
 // working directory must lie inside the trueup repository.
 func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
-	source, err := findSource()
+	return recipe{
+		module: "kube", version: regexp.MustCompile(`k8s\.io/kubernetes (v\S+)`), files: []string{"go.mod", "go.sum", "main.go"},
+		build: func(ctx context.Context, b builder) error { return b.build(ctx) },
+	}.folder(ctx, progress)
+}
+
+// BuildHelm returns the path of the program helm, which it builds and keeps as
+// BuildAssets does the programs of Kubernetes.
+func BuildHelm(ctx context.Context, progress io.Writer) (string, error) {
+	dir, err := recipe{
+		module: "helm", version: regexp.MustCompile(`helm\.sh/helm/v4 (v\S+)`), files: []string{"go.mod", "go.sum"},
+		build: func(ctx context.Context, b builder) error {
+			b.say("building Helm %s from Go modules; the first time takes 1 to 3 minutes on 2 cores", b.version)
+			return b.compile(ctx, helm, "-X helm.sh/helm/v4/internal/version.version="+b.version, "helm.sh/helm/v4/cmd/helm")
+		},
+	}.folder(ctx, progress)
+	return filepath.Join(dir, helm), err
+}
+
+// folder returns the folder with what is built, building it if need be.
+func (r recipe) folder(ctx context.Context, progress io.Writer) (string, error) {
+	source, err := findSource(r.module)
 	if err != nil {
 		return "", err
 	}
-	version, key, err := sourceVersion(source)
+	version, key, err := r.sourceVersion(source)
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +83,7 @@ func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "kube-"+version+"-"+key)
+	dir := filepath.Join(cache, r.module+"-"+version+"-"+key)
 	if isDir(dir) {
 		return dir, nil
 	}
@@ -69,9 +100,8 @@ func BuildAssets(ctx context.Context, progress io.Writer) (string, error) {
 		return "", fmt.Errorf("kubetest: cache folder: %w", err)
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // after the rename there is nothing left to remove
-	b := builder{source: source, version: version, work: work, progress: progress}
-	if err := b.build(ctx); err != nil {
-		return "", fmt.Errorf("kubetest: building Kubernetes %s: %w", version, err)
+	if err := r.build(ctx, builder{source: source, version: version, work: work, progress: progress}); err != nil {
+		return "", fmt.Errorf("kubetest: building %s %s: %w", r.module, version, err)
 	}
 	if err := os.Rename(work, dir); err != nil {
 		return "", fmt.Errorf("kubetest: cache folder: %w", err)
@@ -219,38 +249,38 @@ func (b builder) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// findSource returns the folder of the internal/kube module, looking upwards
-// from the working directory.
-func findSource() (string, error) {
+// findSource returns the folder of a module in internal, looking upwards from the
+// working directory.
+func findSource(module string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		source := filepath.Join(at, "internal", "kube")
+		source := filepath.Join(at, "internal", module)
 		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
 			return source, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("kubetest: no internal/kube/go.mod at or above %s; run inside the trueup repository or set KUBEBUILDER_ASSETS", dir)
+			return "", fmt.Errorf("kubetest: no internal/%s/go.mod at or above %s; run inside the trueup repository or set KUBEBUILDER_ASSETS", module, dir)
 		}
 	}
 }
 
-// sourceVersion returns the Kubernetes version that the module pins, and a key
-// that changes with anything that could change the build.
-func sourceVersion(source string) (version, key string, err error) {
+// sourceVersion returns the version that the module pins, and a key that changes with
+// anything that could change the build.
+func (r recipe) sourceVersion(source string) (version, key string, err error) {
 	digest := sha256.New()
 	digest.Write([]byte(runtime.Version() + " " + runtime.GOOS + " " + runtime.GOARCH + "\n"))
-	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
+	for _, name := range r.files {
 		data, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
 			return "", "", fmt.Errorf("kubetest: %w", err)
 		}
 		if name == "go.mod" {
-			found := regexp.MustCompile(`k8s\.io/kubernetes (v\S+)`).FindSubmatch(data)
+			found := r.version.FindSubmatch(data)
 			if found == nil {
-				return "", "", fmt.Errorf("kubetest: %s/go.mod does not require k8s.io/kubernetes", source)
+				return "", "", fmt.Errorf("kubetest: %s/go.mod does not require %s", source, r.version)
 			}
 			version = string(found[1])
 		}

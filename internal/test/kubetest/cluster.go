@@ -57,6 +57,7 @@ type Cluster struct {
 	options   Options
 	programs  programs
 	processes *process.Group
+	server    *process.Process
 	ports     ports
 	token     string
 	unlock    func()
@@ -220,33 +221,55 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := c.processes.Run(apiServer, c.programs.path(apiServer), nil,
-		"--etcd-servers", client, "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(c.ports.api), "--cert-dir", c.Dir,
-		"--service-account-key-file", "service-account.key", "--service-account-signing-key-file", "service-account.key",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16",
-		"--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC",
-		"--audit-policy-file", "audit-policy.yaml", "--audit-log-path", filepath.Join(c.Dir, auditLog), "--audit-log-mode", "blocking",
-		// In MB. The default is 100, and what is rotated away would be missed.
-		"--audit-log-maxsize", "1000000")
-	if err != nil {
-		return err
-	}
-	if err := c.waitReady(ctx, store, server); err != nil {
-		return err
-	}
-	c.Kubeconfig = filepath.Join(c.Dir, "admin.kubeconfig")
-	return c.writeKubeconfig(c.Kubeconfig, c.Config)
-}
-
-// waitReady polls /readyz, and gives up when the context ends or one of the
-// processes does.
-func (c *Cluster) waitReady(ctx context.Context, needed ...*process.Process) error {
 	c.Config = &rest.Config{
 		Host:            fmt.Sprintf("https://127.0.0.1:%d", c.ports.api),
 		BearerToken:     c.token,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(c.Dir, "apiserver.crt")},
 		QPS:             -1,
 	}
+	if err := c.startServer(); err != nil {
+		return err
+	}
+	if err := c.waitReady(ctx, store, c.server); err != nil {
+		return err
+	}
+	c.Kubeconfig = filepath.Join(c.Dir, "admin.kubeconfig")
+	return c.writeKubeconfig(c.Kubeconfig, c.Config)
+}
+
+func (c *Cluster) startServer() (err error) {
+	c.server, err = c.processes.Run(apiServer, c.programs.path(apiServer), nil,
+		"--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", c.ports.client), "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(c.ports.api), "--cert-dir", c.Dir,
+		"--service-account-key-file", "service-account.key", "--service-account-signing-key-file", "service-account.key",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16",
+		"--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC",
+		"--audit-policy-file", "audit-policy.yaml", "--audit-log-path", filepath.Join(c.Dir, auditLog), "--audit-log-mode", "blocking",
+		// In MB. The default is 100, and what is rotated away would be missed.
+		"--audit-log-maxsize", "1000000")
+	return err
+}
+
+// StopServer kills the API server, and with it all connections to it. What it has stored
+// stays. It must not be called concurrently with StartServer.
+func (c *Cluster) StopServer() { c.server.Kill() }
+
+// StartServer starts the API server again after StopServer, at the same address, and
+// returns once it is ready.
+func (c *Cluster) StartServer(ctx context.Context) error {
+	if err := c.startServer(); err != nil {
+		return fmt.Errorf("kubetest: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := c.waitReady(ctx, c.server); err != nil {
+		return fmt.Errorf("kubetest: %w", err)
+	}
+	return nil
+}
+
+// waitReady polls /readyz, and gives up when the context ends or one of the
+// processes does.
+func (c *Cluster) waitReady(ctx context.Context, needed ...*process.Process) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for last := errors.New("not asked yet"); ; {

@@ -127,3 +127,19 @@ func processesIn(t *testing.T, dir string) []int {
 	}
 	return found
 }
+
+func TestAServerThatWasAwayHasWhatItHad(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Start(t, kubetest.Options{})
+	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}}"))
+	_, kubeconfig, err := c.ServiceAccount(t.Context(), "default", "robot")
+	require.NoError(t, err)
+	c.StopServer()
+	_, err = c.Kubectl(t.Context(), "get", "serviceaccount", "robot")
+	require.ErrorContains(t, err, "refused")
+	require.NoError(t, c.StartServer(t.Context()))
+	_, err = c.Kubectl(t.Context(), "get", "serviceaccount", "robot")
+	require.NoError(t, err)
+	_, err = c.Kubectl(t.Context(), "--kubeconfig", kubeconfig, "auth", "whoami")
+	require.NoError(t, err, "tokens are good still")
+}

@@ -59,6 +59,14 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 			require.NoError(t, cluster.Apply(t.Context(), job(fmt.Sprint("cron-", n), ", timezone: Europe/Berlin, schedule: '"+schedule+"'")), schedule)
 		}
 		require.NoError(t, cluster.Apply(t.Context(), job(strings.Repeat("a", 46), "")))
+		for _, plural := range []string{"agentjobs", "agentruntimes", "agentauths", "agentroles", "agentskills", "mcpservers", "repositories", "clusteraccesses"} {
+			plural += ".thurkube.thurbeen.eu"
+			out, err := cluster.Kubectl(t.Context(), "get", plural, "-o", "name")
+			require.NoError(t, err)
+			require.Contains(t, out, "/right\n", plural)
+			_, err = cluster.Kubectl(t.Context(), "delete", plural, "right", "--timeout=60s")
+			require.NoError(t, err)
+		}
 	})
 	for why, c := range map[string]struct{ kind, name, spec, message string }{
 		"a long name":            {"AgentJob", strings.Repeat("a", 47), "{runtimeRef: r, authRef: a, roleRef: o, prompt: work}", "at most 46 characters"},

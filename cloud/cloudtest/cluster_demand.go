@@ -37,6 +37,10 @@ func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		now := time.Now()
+		if !c.anyPending() {
+			c.reservations = nil
+			return cloud.Want{}
+		}
 		result := cloud.Demand(c.demand(pool, seen, memory, now))
 		c.reservations = cloud.Reserve(c.reservations, result, now.Add(c.patience()))
 		if len(result.Pools) == 0 {
@@ -108,6 +112,15 @@ func (c *Cluster) waits(uid string) bool {
 	for _, p := range c.pods {
 		if p.UID == uid {
 			return p.node == ""
+		}
+	}
+	return false
+}
+
+func (c *Cluster) anyPending() bool {
+	for _, p := range c.pods {
+		if p.node == "" {
+			return true
 		}
 	}
 	return false

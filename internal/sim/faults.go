@@ -66,7 +66,7 @@ func (s *Pool) disturb() {
 	switch s.random.IntN(40) {
 	case 0, 1, 2, 3:
 		for range 1 + s.random.IntN(8) {
-			s.Cluster.AddPod(s.pod(), time.Duration(1+s.random.IntN(60))*time.Minute, s.random.IntN(10) == 0)
+			s.Cluster.AddPod(s.pod(), time.Duration(1+s.random.IntN(40))*time.Minute, s.random.IntN(10) == 0)
 		}
 	case 4:
 		if i, ok := s.any(cloud.InstanceRunning, cloud.InstanceStopped); ok {

@@ -65,7 +65,7 @@ func NewPool(seed uint64) *Pool {
 		TerminateLate: random.IntN(3) == 0,
 	}
 	if random.IntN(2) == 0 {
-		s.Spec.MaxRuntime = time.Duration(20+random.IntN(40)) * time.Minute
+		s.Spec.MaxRuntime = time.Duration(15+random.IntN(30)) * time.Minute
 	}
 	if random.IntN(3) == 0 {
 		s.Spec.SurplusTTL = time.Duration(5+random.IntN(20)) * time.Minute
@@ -126,11 +126,11 @@ func (s *Pool) blame(format string, args ...any) {
 	s.log("WRONG: "+format, args...)
 }
 
-// Run lets two hours pass in which everything goes wrong, and 75 minutes in which
+// Run lets 90 minutes pass in which everything goes wrong, and an hour in which
 // nothing does. Then the pool must be what is wanted, and silent. It ends early
 // once something is wrong.
 func (s *Pool) Run(ctx context.Context) {
-	for end := time.Now().Add(2 * time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; {
+	for end := time.Now().Add(90 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; {
 		s.disturb()
 		s.step(ctx)
 		time.Sleep(time.Duration(1+s.random.IntN(30)) * time.Second)
@@ -142,7 +142,7 @@ func (s *Pool) Run(ctx context.Context) {
 	for range s.random.IntN(6) { // pods that stay
 		s.Cluster.AddPod(s.pod(), 0, false)
 	}
-	for end := time.Now().Add(75 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
 		s.step(ctx)
 	}
 	if len(s.Wrong) == 0 {

@@ -13,7 +13,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
-	histories = flag.Int("histories", 10_000, "how many histories to simulate")
+	histories = flag.Int("histories", 500, "how many histories to simulate")
 )
 
 func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {

@@ -41,7 +41,9 @@ func BenchmarkDemand(b *testing.B) {
 		in   cloud.DemandInput
 	}{
 		{"large", large},
-		{"equal", in(20, 2000, false)}, {"constrained", in(40, 1000, true)}, {"different", different},
+		{"equal", in(20, 2000, false)},
+		{"constrained", in(40, 1000, true)},
+		{"different", different},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

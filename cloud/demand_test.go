@@ -405,10 +405,34 @@ func TestDemand(t *testing.T) {
 		{
 			"the higher priority gets what there is",
 			cloud.DemandInput{
-				Pods:     append(pods(1, "big", app("web", asks(3000, gi))), pods(1, "vip", change(app("web", asks(2000, gi)), func(p *cloud.Pod) { p.Priority = 1 }))...),
+				Pods:     append(pods(1, "big", app("web", asks(3000, gi))), pods(2, "vip", change(app("web", asks(2000, gi)), func(p *cloud.Pod) { p.Priority = 1 }))...),
 				Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
 			},
-			"a: start a-1; 1 standby 1 unplaced: [a all 1 standby machines and 0 launches are taken]",
+			"a: start a-1; 2 standby 1 unplaced: [a all 1 standby machines and 0 launches are taken]",
+		},
+		{
+			"no selector selects nothing, an empty one everything",
+			cloud.DemandInput{
+				Pods: append(pods(1, "a", change(small, func(p *cloud.Pod) { p.AntiAffinity = []cloud.PodTerm{{TopologyKey: hostname}} })),
+					pods(1, "b", change(small, func(p *cloud.Pod) {
+						p.AntiAffinity = []cloud.PodTerm{{TopologyKey: hostname, Selector: cloud.Selector{}}}
+					}))...),
+				Supplies: []cloud.Supply{four},
+			},
+			"a: start a-1 start a-2; 2 standby ",
+		},
+		{
+			"a namespace has its name as a label",
+			cloud.DemandInput{
+				Pods: append(pods(1, "a", small), pods(1, "b", change(app("db", asks(400, gi)), func(p *cloud.Pod) {
+					p.Namespace = "other"
+					p.AntiAffinity = near(hostname, "web")
+					p.AntiAffinity[0].NamespaceSelector = cloud.Selector{{Key: "kubernetes.io/metadata.name", Operator: cloud.In, Values: []string{"default"}}}
+				}))...),
+				Namespaces: map[string]map[string]string{"default": nil, "other": nil},
+				Supplies:   []cloud.Supply{four},
+			},
+			"a: start a-1 start a-2; 2 standby ",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -460,3 +460,28 @@ func (c *cluster) agreeWithPlaces(t *testing.T, b *batch, seed uint64) {
 		require.Len(t, cloud.Demand(known.input([]*corev1.Pod{p})).Placements, 1, "TRUEUP_SEED=%d TRUEUP_BATCHES=1: %s is on %s", seed, p.Name, p.Spec.NodeName)
 	}
 }
+
+// With one machine less, pods of one size are left over: Demand adds none that
+// is not needed.
+func TestTheSchedulerNeedsEveryMachineOfDemand(t *testing.T) {
+	c := startCluster(t)
+	for i := range many(t, 6) {
+		seed := firstSeed(t) + uint64(i)
+		b := newBatch(seed, fmt.Sprint("f", seed))
+		b.pool("a")
+		p := b.pod("app-0")
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
+		b.group("app-0", 5+b.IntN(20), p)
+		c.begin(t, b)
+		r := cloud.Demand(b.input(c.addPods(t, b.pods, true)))
+		require.Len(t, r.Placements, len(b.pods), "TRUEUP_SEED=%d", seed)
+		c.addNodes(t, b.machines(0, r)[1:])
+		c.addPods(t, b.pods, false)
+		pods, looked := c.wait(t, b.id, 30*time.Second, func(pods []*corev1.Pod) bool {
+			return len(pods) == len(b.pods) && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && !refused(p) })
+		})
+		require.True(t, looked, "TRUEUP_SEED=%d: the scheduler has not looked at all pods", seed)
+		require.True(t, slices.ContainsFunc(pods, refused), "TRUEUP_SEED=%d: one machine less is enough", seed)
+		c.clear(t, b.id)
+	}
+}

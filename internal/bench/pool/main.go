@@ -1,6 +1,6 @@
-// Command pool measures package cloud beside the schedulers of karpenter and,
-// on the input of its own benchmark, of cluster-autoscaler. It prints one line
-// for each figure.
+// Command pool measures package cloud beside karpenter's scheduler, and on the
+// input of cluster-autoscaler's own benchmark. It prints one line for each
+// figure.
 package main
 
 import (
@@ -30,6 +30,7 @@ type stage struct {
 func stages() []stage {
 	return []stage{
 		{"karpenter", "the pods of karpenter's benchmark, at 8 and 40 instance types", (*bench).karpenter},
+		{"autoscaler", "the pods of cluster-autoscaler's benchmark of its estimator", (*bench).autoscaler},
 	}
 }
 

@@ -35,6 +35,8 @@ var budgets = map[string]budget{
 	"apply/budget":    {},
 	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
 	"cloud":           {},
+	// For tests of any provider and any program that uses one.
+	"cloud/cloudtest": {},
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.
 	"cloud/kube": {limit: 90},
 	"snapshot":   {like: "internal/httpretry"},

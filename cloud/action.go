@@ -102,17 +102,6 @@ func (a Action) String() string {
 	return b.String()
 }
 
-// billed reports whether the action touches machines in the cloud, as opposed
-// to what is recorded about them.
-func (a Action) billed() bool {
-	switch a.Verb {
-	case Launch, Start, Stop, ForceStop, Terminate:
-		return true
-	default:
-		return false
-	}
-}
-
 func after(t time.Time, d time.Duration, now time.Time) bool {
 	return !t.IsZero() && !now.Before(t.Add(d))
 }

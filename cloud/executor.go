@@ -98,9 +98,22 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 		verb Verb
 		do   func(context.Context, []*Result)
 	}{
-		{Start, x.start}, {Open, x.open}, {GiveUp, x.giveUp}, {Confirm, x.confirm}, {Abandon, x.abandon}, {Launch, x.launch}, {Adopt, x.adopt},
-		{Shelve, x.shelve}, {MarkEmpty, x.setEmpty}, {ClearEmpty, x.setEmpty}, {Retag, x.retag}, {Drain, x.drain},
-		{Stop, x.stop}, {ForceStop, x.stop}, {Terminate, x.terminate}, {Forget, x.forget},
+		{Start, x.start},
+		{Open, x.open},
+		{GiveUp, x.giveUp},
+		{Confirm, x.confirm},
+		{Abandon, x.abandon},
+		{Launch, x.launch},
+		{Adopt, x.adopt},
+		{Shelve, x.shelve},
+		{MarkEmpty, x.setEmpty},
+		{ClearEmpty, x.setEmpty},
+		{Retag, x.retag},
+		{Drain, x.drain},
+		{Stop, x.stop},
+		{ForceStop, x.stop},
+		{Terminate, x.terminate},
+		{Forget, x.forget},
 	} {
 		if group := byVerb[step.verb]; len(group) > 0 {
 			step.do(ctx, group)

@@ -1,9 +1,6 @@
 package cloud
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // InstanceState is the state of a machine as the cloud reports it.
 type InstanceState string
@@ -99,6 +96,3 @@ type MetadataOptions struct {
 	HTTPPutResponseHopLimit int    // 1 to 64. 0 means the default
 	InstanceMetadataTags    string // "enabled" or "disabled"
 }
-
-// byID orders instances by id.
-func byID(a, b Instance) int { return cmp.Compare(a.ID, b.ID) }

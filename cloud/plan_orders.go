@@ -30,7 +30,7 @@ func (pl *planner) orderStarts() {
 func (pl *planner) shrink() {
 	listed := 0
 	for _, m := range pl.machines {
-		if m.State != "" && !m.State.Ending() && !(m.Use == StateTerminating && m.intent().Verb == Terminate) {
+		if m.State != "" && !m.State.Ending() && (m.Use != StateTerminating || m.intent().Verb != Terminate) {
 			listed++
 		}
 	}

@@ -137,8 +137,14 @@ func (p Pool) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"WarmupTimeout", p.WarmupTimeout}, {"EmptyTTL", p.EmptyTTL}, {"DrainTimeout", p.DrainTimeout}, {"MaxRuntime", p.MaxRuntime},
-		{"SurplusTTL", p.SurplusTTL}, {"StopTimeout", p.StopTimeout}, {"StartTimeout", p.StartTimeout}, {"AbsenceAge", p.AbsenceAge},
+		{"WarmupTimeout", p.WarmupTimeout},
+		{"EmptyTTL", p.EmptyTTL},
+		{"DrainTimeout", p.DrainTimeout},
+		{"MaxRuntime", p.MaxRuntime},
+		{"SurplusTTL", p.SurplusTTL},
+		{"StopTimeout", p.StopTimeout},
+		{"StartTimeout", p.StartTimeout},
+		{"AbsenceAge", p.AbsenceAge},
 	} {
 		if d.value < 0 {
 			wrong("%s is %s, must not be negative", d.name, d.value)

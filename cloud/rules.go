@@ -47,6 +47,7 @@ type order struct {
 	reason string
 }
 
+//nolint:gochecknoglobals // parts of the table
 var (
 	powered = []InstanceState{InstancePending, InstanceRunning}
 	running = []InstanceState{InstanceRunning}
@@ -60,6 +61,8 @@ var (
 // table is what a machine does next. Every row of a state that is not final
 // either acts or waits for something that has an end: the cloud's own
 // transition, or a guard on time above it.
+//
+//nolint:gochecknoglobals // a table
 var table = []rule{
 	// A machine that is gone, whatever it was used for.
 	{cloud: ended, verb: Forget, reason: "the cloud reports it as terminated"},

@@ -12,22 +12,22 @@ import (
 func TestOnlyTheEdgesOfTheTableAreAllowed(t *testing.T) {
 	states := []cloud.State{"", cloud.StateWarmup, cloud.StateStandby, cloud.StateRunning, cloud.StateTerminating, "other"}
 	allowed := map[[2]cloud.State]bool{
-		{"", cloud.StateWarmup}:                            true,
-		{cloud.StateWarmup, cloud.StateStandby}:            true,
-		{cloud.StateWarmup, cloud.StateTerminating}:        true,
-		{cloud.StateStandby, cloud.StateRunning}:           true,
-		{cloud.StateStandby, cloud.StateTerminating}:       true,
-		{cloud.StateRunning, cloud.StateTerminating}:       true,
-		{cloud.StateRunning, cloud.StateStandby}:           true,
-		{cloud.StateTerminating, cloud.StateStandby}:       true,
-		{cloud.StateTerminating, cloud.StateRunning}:       true,
-		{cloud.StateTerminating, cloud.StateWarmup}:        false,
-		{cloud.StateStandby, cloud.StateWarmup}:            false,
-		{cloud.StateRunning, cloud.StateWarmup}:            false,
-		{cloud.StateWarmup, cloud.StateRunning}:            false,
-		{cloud.StateTerminating, cloud.State("other")}:     false,
-		{cloud.State("other"), cloud.StateTerminating}:     false,
-		{cloud.State(""), cloud.State(cloud.StateStandby)}: false,
+		{"", cloud.StateWarmup}:                        true,
+		{cloud.StateWarmup, cloud.StateStandby}:        true,
+		{cloud.StateWarmup, cloud.StateTerminating}:    true,
+		{cloud.StateStandby, cloud.StateRunning}:       true,
+		{cloud.StateStandby, cloud.StateTerminating}:   true,
+		{cloud.StateRunning, cloud.StateTerminating}:   true,
+		{cloud.StateRunning, cloud.StateStandby}:       true,
+		{cloud.StateTerminating, cloud.StateStandby}:   true,
+		{cloud.StateTerminating, cloud.StateRunning}:   true,
+		{cloud.StateTerminating, cloud.StateWarmup}:    false,
+		{cloud.StateStandby, cloud.StateWarmup}:        false,
+		{cloud.StateRunning, cloud.StateWarmup}:        false,
+		{cloud.StateWarmup, cloud.StateRunning}:        false,
+		{cloud.StateTerminating, cloud.State("other")}: false,
+		{cloud.State("other"), cloud.StateTerminating}: false,
+		{cloud.State(""), cloud.StateStandby}:          false,
 	}
 	for _, from := range states {
 		for _, to := range states {

@@ -56,7 +56,7 @@ func startProxy(t *testing.T, server *ec2test.Server) *proxy {
 					status = http.StatusServiceUnavailable
 				}
 				w.WriteHeader(status)
-				fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>x</RequestID></Response>", code, message)
+				_, _ = fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>x</RequestID></Response>", code, message)
 				return
 			}
 		}

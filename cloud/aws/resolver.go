@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -151,12 +152,9 @@ func tagFilters(tags map[string]string) []types.Filter {
 
 // describe renders filters for an error.
 func describe(filters []types.Filter) string {
-	out := ""
-	for i, f := range filters {
-		if i > 0 {
-			out += " and "
-		}
-		out += fmt.Sprintf("%s %v", aws.ToString(f.Name), f.Values)
+	var parts []string
+	for _, f := range filters {
+		parts = append(parts, fmt.Sprintf("%s %v", aws.ToString(f.Name), f.Values))
 	}
-	return out
+	return strings.Join(parts, " and ")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-var checks = []check{
+var checks = []check{ //nolint:gochecknoglobals // a table
 	{name: "a launched machine is what was asked for", check: launched},
 	{name: "a token creates one machine", check: tokens},
 	{name: "a token with another config is refused", check: tokenReused},

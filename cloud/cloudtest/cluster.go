@@ -61,8 +61,7 @@ type Habit struct {
 
 type node struct {
 	cloud.NodeStatus
-	closed  bool
-	startAt time.Time
+	closed bool
 }
 
 type pod struct {

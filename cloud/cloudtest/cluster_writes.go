@@ -59,6 +59,7 @@ func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
 			n.LastStarted = time.Now()
 		case cloud.StateStandby:
 			n.EmptySince, n.LastStarted = time.Time{}, time.Time{}
+		default:
 		}
 		return nil
 	})

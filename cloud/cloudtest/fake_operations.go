@@ -49,9 +49,9 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 		}
 		zone = "zone-a"
 	}
-	print := fmt.Sprintf("%d %+v", count, config)
+	asked := fmt.Sprintf("%d %+v", count, config)
 	if earlier, ok := f.tokens[config.Token]; ok {
-		if earlier.config != print {
+		if earlier.config != asked {
 			return nil, fmt.Errorf("token %s: %w", config.Token, cloud.ErrTokenReused)
 		}
 		var out []cloud.Instance
@@ -79,7 +79,7 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 		out = append(out, m.at(now))
 	}
 	if len(out) > 0 {
-		l := launch{config: print}
+		l := launch{config: asked}
 		for _, i := range out {
 			l.ids = append(l.ids, i.ID)
 		}

@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 // is reports an error that is not the wanted one.
 func is(what string, err, want error) error {
 	if !errors.Is(err, want) {
-		return fmt.Errorf("%s: error %v, want %v", what, err, want)
+		return fmt.Errorf("%s: %w, want %w", what, cmp.Or(err, errors.New("no error")), want)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (s *Pool) silent(ctx context.Context) {
 		s.Cluster.Step()
 		s.log("rest")
 		_ = s.Pass(ctx)
-		time.Sleep(time.Second)
+		pause(ctx, time.Second)
 	}
 	if n := s.Cluster.Writes() - writes; n > 0 {
 		s.blame("%d writes at rest", n)
@@ -74,6 +74,7 @@ func (s *Pool) silent(ctx context.Context) {
 	}
 }
 
+// TerminateInstances implements [cloud.BatchMachines].
 func (w *Provider) TerminateInstances(ctx context.Context, ids []string) map[string]error {
 	for _, id := range ids {
 		w.s.killing(id)

@@ -136,6 +136,7 @@ func (w *Provider) lie(random *rand.Rand) {
 	w.s.log("lists are cut to %d until %s", w.keep, w.short.Format(time.TimeOnly))
 }
 
+// ListInstances implements [cloud.Inventory].
 func (w *Provider) ListInstances(ctx context.Context, tags map[string]string) ([]cloud.Instance, error) {
 	out, err := w.Fake.ListInstances(ctx, tags)
 	if !w.s.calm && time.Now().Before(w.short) {

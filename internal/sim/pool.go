@@ -133,7 +133,7 @@ func (s *Pool) Run(ctx context.Context) {
 	for end := time.Now().Add(90 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; {
 		s.disturb()
 		s.step(ctx)
-		time.Sleep(time.Duration(1+s.random.IntN(30)) * time.Second)
+		pause(ctx, time.Duration(1+s.random.IntN(30))*time.Second)
 	}
 	s.calm = true
 	s.Fake.Capacity = nil
@@ -142,7 +142,7 @@ func (s *Pool) Run(ctx context.Context) {
 	for range s.random.IntN(6) { // pods that stay
 		s.Cluster.AddPod(s.pod(), 0, false)
 	}
-	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; time.Sleep(30 * time.Second) {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; pause(ctx, 30*time.Second) {
 		s.step(ctx)
 	}
 	if len(s.Wrong) == 0 {
@@ -150,6 +150,16 @@ func (s *Pool) Run(ctx context.Context) {
 	}
 	if len(s.Wrong) == 0 {
 		s.silent(ctx)
+	}
+}
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -75,7 +75,7 @@ func NewScript(cut Cut) *Script {
 // Run lets the life pass.
 func (s *Script) Run(ctx context.Context) {
 	act := func(name string, minutes int) {
-		for end := time.Now().Add(time.Duration(minutes) * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Second) {
+		for end := time.Now().Add(time.Duration(minutes) * time.Minute); time.Now().Before(end); pause(ctx, 10*time.Second) {
 			s.step(ctx)
 		}
 		s.States = append(s.States, name+": "+s.state())

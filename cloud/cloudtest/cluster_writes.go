@@ -36,7 +36,7 @@ var errConflict = errors.New("conflict: the object has been modified")
 
 // Mark implements [cloud.Nodes].
 func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
-	truth, err := c.Fake.GetInstanceState(context.WithoutCancel(ctx), m.Instance.ID)
+	truth := c.Fake.truth(m.Instance.ID)
 	return c.write(ctx, "Mark", m.Instance.ID, func() error {
 		n := c.nodes[m.Instance.ID]
 		if n == nil {
@@ -47,7 +47,7 @@ func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
 			return fmt.Errorf("node %s is %q, not %q: %w", n.Name, n.State, m.From, errConflict)
 		}
 		switch {
-		case err != nil:
+		case truth == "":
 		case m.To == cloud.StateStandby && truth != cloud.InstanceStopped:
 			c.blame("machine %s is called standby while %s", m.Instance.ID, truth)
 		case m.To == cloud.StateRunning && !truth.Powered() && !truth.Ending():

@@ -216,6 +216,18 @@ func (f *Fake) Instances() []cloud.Instance {
 	return out
 }
 
+// truth is the state of a machine, without a call; empty for one that is
+// not known.
+func (f *Fake) truth(id string) cloud.InstanceState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, err := f.known(id, time.Now())
+	if err != nil {
+		return ""
+	}
+	return m.state(time.Now())
+}
+
 // Shutdown stops a running machine from within, as its operating system does.
 func (f *Fake) Shutdown(id string) error {
 	f.mu.Lock()

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -29,6 +30,7 @@ func TestALifeEndsTheSameWhereverItIsCut(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d cuts end the same", same, cuts)
+	fmt.Printf("figure pool_crash_boundaries_percent %d %%\n", 100*same/cuts)
 }
 
 func life(t *testing.T, cut sim.Cut) *sim.Script {

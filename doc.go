@@ -20,6 +20,12 @@
 //   - [github.com/seed-9e1ffd66/trueup/statesync]: carries desired state from a
 //     change log to any number of readers, over HTTP or in process. The module
 //     statesync/sqlstore keeps that log in a SQL database.
+//   - [github.com/seed-9e1ffd66/trueup/cloud]: keeps a pool of machines as large
+//     as pods need it, and computes what they need. Pure but for its executor;
+//     standard library only. The module cloud/aws is EC2 as a provider.
+//   - [github.com/seed-9e1ffd66/trueup/cloud/kube]: reads Pods and Nodes for it.
+//   - [github.com/seed-9e1ffd66/trueup/cloud/cloudtest]: a cloud in memory, and
+//     whether a provider keeps what it promises. For tests.
 //   - [github.com/seed-9e1ffd66/trueup/statesync/statesynctest]: whether a store
 //     or a server keeps what it promises. For tests.
 //

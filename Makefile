@@ -65,7 +65,7 @@ test-race: ## The packages of the root module that promise something under concu
 # Ten thousand histories of a pool take some minutes; without the race detector,
 # since each is one goroutine.
 test-sim: ## Simulate HISTORIES (10000) of a pool of machines
-	$(WORK) $(GO) test $(V) $(LIMIT) -count=1 ./internal/sim -histories $(HISTORIES)
+	GOGC=400 $(WORK) $(GO) test $(V) $(LIMIT) -count=1 ./internal/sim -histories $(HISTORIES)
 
 test-root: ## The other packages of the root module
 	$(WORK) $(GO) test $(V) $$($(WORK) $(GO) list ./... | grep -Ev '$(RACED)|/internal/sim$$')

@@ -126,11 +126,11 @@ func (s *Pool) blame(format string, args ...any) {
 	s.log("WRONG: "+format, args...)
 }
 
-// Run lets 90 minutes pass in which everything goes wrong, and an hour in which
+// Run lets an hour pass in which everything goes wrong, and an hour in which
 // nothing does. Then the pool must be what is wanted, and silent. It ends early
 // once something is wrong.
 func (s *Pool) Run(ctx context.Context) {
-	for end := time.Now().Add(90 * time.Minute); time.Now().Before(end) && len(s.Wrong) == 0; {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; {
 		s.disturb()
 		s.step(ctx)
 		pause(ctx, time.Duration(1+s.random.IntN(30))*time.Second)

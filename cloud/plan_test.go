@@ -203,6 +203,17 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running ready launched=1m",
 			plan: []string{"stop i-1: warm-up is complete"},
 		},
+		"not before it is ready": {
+			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running launched=1m",
+		},
+		"a machine that is not stopped yet is no standby": {
+			pool: cloud.Pool{Size: 2, MinStandby: 1}, machines: "i-1 standby stopping",
+			plan: []string{"launch 1 x subnet-b as " + token(1) + ": standby 0 of 1"},
+		},
+		"nothing is terminated while the list is not believed": {
+			pool: cloud.Pool{Size: 9}, machines: "i-1 standby -\ni-2 standby -\ni-3 warmup stopped none\ni-4 running running ready pods=1 started=1h",
+			plan: []string{"held back: ShortList: 2 of 4 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+		},
 		"not one that lacks an image": {
 			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running ready partly launched=1m",
 		},

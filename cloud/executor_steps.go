@@ -77,8 +77,8 @@ func (x *execution) stop(ctx context.Context, group []*Result) {
 	})
 }
 
-// terminate reads the machines once more, since this is the last moment at which
-// a machine of somebody else would be noticed. A machine with a Node is marked
+// terminate reads the machines once more: this is the last moment at which a
+// machine that is not the pool's is noticed. A machine with a Node is marked
 // first: another process that wants to start it fails then.
 func (x *execution) terminate(ctx context.Context, group []*Result) {
 	found := x.expect(ctx, group, InstancePending, InstanceRunning, InstanceStopping, InstanceStopped, InstanceUnknown)

@@ -66,7 +66,7 @@ func (l *Limiter) Wait(ctx context.Context, operation string) error {
 }
 
 // Penalize lets no call of the operation through for a time: the cloud has said
-// that there were too many, so somebody else uses the credential.
+// that there were too many, so another program uses the credential.
 func (l *Limiter) Penalize(operation string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

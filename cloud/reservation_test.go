@@ -14,8 +14,11 @@ func TestReservationsKeepMachinesToTheirPods(t *testing.T) {
 	node := func(id string) *cloud.Node { return &cloud.Node{Machine: id} }
 	deadline := noon.Add(time.Minute)
 	held := cloud.Reserve(nil, cloud.DemandResult{Placements: []cloud.PlacedPod{
-		{Pod: pod("a"), On: cloud.OnStandby, Node: node("i-1")}, {Pod: pod("b"), On: cloud.OnStandby, Node: node("i-1")},
-		{Pod: pod("c"), On: cloud.OnStandby, Node: node("i-2")}, {Pod: pod("d"), On: cloud.OnNode, Node: node("i-3")}, {Pod: pod("e"), On: cloud.OnLaunch},
+		{Pod: pod("a"), On: cloud.OnStandby, Node: node("i-1")},
+		{Pod: pod("b"), On: cloud.OnStandby, Node: node("i-1")},
+		{Pod: pod("c"), On: cloud.OnStandby, Node: node("i-2")},
+		{Pod: pod("d"), On: cloud.OnNode, Node: node("i-3")},
+		{Pod: pod("e"), On: cloud.OnLaunch},
 	}}, deadline)
 	require.Equal(t, []cloud.Reservation{{Machine: "i-1", Pods: []string{"a", "b"}, Deadline: deadline}, {Machine: "i-2", Pods: []string{"c"}, Deadline: deadline}}, held)
 

@@ -17,7 +17,7 @@ var checks = []check{ //nolint:gochecknoglobals // a table
 	{name: "a token of a terminated machine creates nothing", check: tokenSpent},
 	{name: "a machine stops, starts and ends", check: lifecycle},
 	{name: "what is so already is no error", check: repeated},
-	{name: "a wrong state is refused", states: true, check: wrongState},
+	{name: "a wrong state is refused", check: wrongState},
 	{name: "an unknown machine is not found", check: unknown},
 	{name: "a list has the machines with all tags", check: lists},
 	{name: "tags are merged", check: tagsMerged},

@@ -48,6 +48,11 @@ type Fake struct {
 	// Fault is asked before each call. Nil means no faults.
 	Fault func(Call) Fault
 
+	// OnState is called by Start for each state that a machine comes into, in
+	// the order of time: what boots a machine into a cluster, and takes it out
+	// again, is put here.
+	OnState func(context.Context, cloud.Instance)
+
 	mu       sync.Mutex
 	last     int
 	machines map[string]*machine
@@ -55,6 +60,7 @@ type Fake struct {
 	tokens   map[string]launch
 	buckets  map[string]*bucketState
 	calls    map[string]int
+	changed  chan struct{} // closed by the next call that changes a machine
 }
 
 // A Call is one call of a provider's method, as [Fake.Fault] sees it.
@@ -180,6 +186,7 @@ func (f *Fake) do(ctx context.Context, call Call, operation func(now time.Time) 
 	if fault.Twice {
 		err = operation(now)
 	}
+	f.notify()
 	if fault.Err != nil {
 		return fault.Err
 	}
@@ -232,6 +239,7 @@ func (f *Fake) truth(id string) cloud.InstanceState {
 func (f *Fake) Shutdown(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.notify()
 	return f.stop(id, "Shutdown", time.Now())
 }
 
@@ -240,5 +248,14 @@ func (f *Fake) Shutdown(id string) error {
 func (f *Fake) Interrupt(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.notify()
 	return f.terminate(id, time.Now())
+}
+
+// notify wakes Start; what changed is found there.
+func (f *Fake) notify() {
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
 }

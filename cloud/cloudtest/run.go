@@ -25,9 +25,6 @@ type Subject struct {
 	// Limit is how long a machine may take from one state to the next. Default
 	// 45s.
 	Limit time.Duration
-	// NoStates leaves out the subtests that need a cloud which refuses an
-	// operation in a wrong state.
-	NoStates bool
 }
 
 // Run tests that a provider keeps the contract of [cloud.Provider], and of the
@@ -39,9 +36,6 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &session{Subject: open(t), name: fmt.Sprintf("%d-%s", time.Now().UnixNano(), c.name)}
-			if c.states && s.NoStates {
-				t.Skip("this cloud allows every operation in every state")
-			}
 			if s.Limit <= 0 {
 				s.Limit = 45 * time.Second
 			}
@@ -56,9 +50,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 }
 
 type check struct {
-	name   string
-	states bool
-	check  func(ctx context.Context, s *session) error
+	name  string
+	check func(ctx context.Context, s *session) error
 }
 
 // session is one subtest with what it launched.

@@ -154,3 +154,19 @@ func TestPeersDefect6OnePortWithTwoProtocolsIsSilent(t *testing.T) {
 	t.Parallel()
 	silent(t, serverBench(t), twoProtocols)
 }
+
+// An apply asks for no field validation, which does not decide about such fields.
+func TestAFieldThatTheKindLacksIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	defer a.stop()
+	for kind, manifest := range map[string]string{
+		"built in": `{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {ports: [{port: 80}], slector: {app: a}}}`,
+		"custom":   `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: a, namespace: NAMESPACE}, spec: {hostnams: [a.example.com]}}`,
+	} {
+		report, err := a.Apply(t.Context(), b.set(t, manifest))
+		require.ErrorContains(t, err, "field not declared in schema", kind)
+		require.Equal(t, 1, report.Count(apply.Failed), kind)
+	}
+}

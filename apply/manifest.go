@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
@@ -69,15 +70,15 @@ func (s *Set) encode(it *item, desired *unstructured.Unstructured) error {
 
 // sign encodes an object with the hash annotation.
 func (s *Set) sign(object map[string]any, hash diff.Sum) (wire.Body, error) {
-	signed := unstructured.Unstructured{Object: object}
-	signed = *signed.DeepCopy()
-	annotations := signed.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	// What is signed is not changed, and copied no deeper than it would be.
+	signed := maps.Clone(object)
+	metadata, _ := object["metadata"].(map[string]any)
+	metadata = copyOf(metadata)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	annotations = copyOf(annotations)
 	annotations[s.owner.hashAnnotation()] = hash.String()
-	signed.SetAnnotations(annotations)
-	body, err := wire.Encode(signed.Object)
+	metadata["annotations"], signed["metadata"] = annotations, metadata
+	body, err := wire.Encode(signed)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +86,13 @@ func (s *Set) sign(object map[string]any, hash diff.Sum) (wire.Body, error) {
 		return nil, fmt.Errorf("has %d bytes as JSON; an API server reads at most %d", len(body), maxBytes)
 	}
 	return body, nil
+}
+
+// copyOf copies a map, and makes one for nil.
+func copyOf(m map[string]any) map[string]any {
+	copied := make(map[string]any, len(m)+1)
+	maps.Copy(copied, m)
+	return copied
 }
 
 // maxBytes is the limit of kube-apiserver on the body of a request. What it

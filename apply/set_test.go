@@ -1,14 +1,18 @@
 package apply_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 var owner = apply.Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com"}
@@ -151,4 +155,31 @@ func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
 	self.Supersedes = []string{owner.Manager}
 	_, err = apply.NewSet(self, nil, apply.SetOptions{})
 	require.ErrorContains(t, err, "which is Owner.Manager")
+}
+
+func TestASetCopiesEachObjectOnce(t *testing.T) {
+	items := make([]any, 200)
+	for i := range items {
+		items[i] = map[string]any{"name": fmt.Sprint(i), "port": map[string]any{"name": "web"}}
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"items": items},
+	}}
+	prepared := testing.AllocsPerRun(10, func() {
+		_, err := apply.NewSet(owner, []*unstructured.Unstructured{object}, apply.SetOptions{})
+		require.NoError(t, err)
+	})
+	// What cannot be spared: a copy through JSON, its hash, and the body.
+	needed := testing.AllocsPerRun(10, func() {
+		data, err := json.Marshal(object.Object)
+		require.NoError(t, err)
+		var copied map[string]any
+		require.NoError(t, utiljson.Unmarshal(data, &copied))
+		_, err = diff.Hash(copied)
+		require.NoError(t, err)
+		_, err = json.Marshal(copied)
+		require.NoError(t, err)
+	})
+	t.Logf("%v allocations, %v are needed", prepared, needed)
+	require.Less(t, prepared, needed+200, "no more than for the labels and the ID: one for each item is a second copy")
 }

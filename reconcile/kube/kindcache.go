@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,8 +38,9 @@ type objectState struct {
 	uid, owner types.UID // owner is the UID of the controller, if any
 	version    string
 	generation int64
-	data       []byte // JSON
-	err        error  // of References or ReferencesOf
+	metadata   [sha256.Size]byte // digest without the version, zero if not needed
+	data       []byte            // JSON
+	err        error             // of References or ReferencesOf
 }
 
 // observed is an object as a watch or list delivered it. The zero value stands for
@@ -236,6 +237,11 @@ func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 		return key, observed{}, k.describe(key, err)
 	}
 	state.data = data
+	if k.all.ignoreStatus && k == k.all.own {
+		if state.metadata, err = digestOf(seen); err != nil {
+			return key, observed{}, k.describe(key, err)
+		}
+	}
 	now := observed{state: state}
 	if k.refers() {
 		if now.references, err = k.all.references(k.reference(key), data); err != nil {
@@ -322,14 +328,23 @@ func (o *objectState) sameButStatus(other *objectState) bool {
 	if o == nil || other == nil || o.uid != other.uid || o.generation == 0 || o.generation != other.generation {
 		return false
 	}
-	var a, b metav1.PartialObjectMetadata
-	if json.Unmarshal(o.data, &a) != nil || json.Unmarshal(other.data, &b) != nil {
-		return false
+	return o.err == nil && other.err == nil && o.metadata == other.metadata && o.metadata != [sha256.Size]byte{}
+}
+
+// digestOf digests the metadata of a delivered object without its version and
+// managers. It returns zero for an object of another type than the watch of a whole
+// kind delivers, which equals none.
+func digestOf(seen any) (digest [sha256.Size]byte, err error) {
+	object, ok := seen.(*unstructured.Unstructured)
+	if !ok {
+		return digest, nil
 	}
-	for _, m := range []*metav1.PartialObjectMetadata{&a, &b} {
-		m.ResourceVersion, m.ManagedFields = "", nil
-	}
-	return o.err == nil && other.err == nil && equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta)
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	delete(metadata, "resourceVersion")
+	delete(metadata, "managedFields")
+	data, err := json.Marshal(metadata)
+	return sha256.Sum256(data), err
 }
 
 // parseVersion returns a resourceVersion as a number, 0 if it is not one.

@@ -116,26 +116,26 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[str
 		return nil, err
 	}
 	update(object)
-	after, err := statusOf(object)
+	stated, err := statusOf(object)
 	if err != nil {
 		return nil, err
 	}
-	if after == nil {
-		after = map[string]any{}
-	}
+	after := copyObject(stated)
 	s.merge(before, after, generation, time.Now())
-	// Converted to T and back, so that a field that T lacks is not written in each
-	// pass.
-	whole, err := toMap(object)
-	if err != nil {
-		return nil, err
-	}
-	whole["status"] = after
-	if err := assign(object, whole); err != nil {
-		return nil, err
-	}
-	if after, err = statusOf(object); err != nil {
-		return nil, err
+	if !reflect.DeepEqual(stated, after) {
+		// Converted to T and back, so that a field that T lacks is not written in each
+		// pass.
+		whole, err := toMap(object)
+		if err != nil {
+			return nil, err
+		}
+		whole["status"] = after
+		if err := assign(object, whole); err != nil {
+			return nil, err
+		}
+		if after, err = statusOf(object); err != nil {
+			return nil, err
+		}
 	}
 	return mergePatch(before, after), nil
 }
@@ -163,12 +163,20 @@ func (s *Status[T]) describe(object T, err error) error {
 
 // statusOf returns the status as decoded JSON, nil if there is none.
 func statusOf(object any) (map[string]any, error) {
-	whole, err := toMap(object)
+	data, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	status, _ := whole["status"].(map[string]any)
-	return status, nil
+	var fields map[string]json.RawMessage // the rest is not decoded
+	if err := json.Unmarshal(data, &fields); err != nil || fields["status"] == nil {
+		return nil, err
+	}
+	var status any
+	if err := decodeNumbers(fields["status"], &status); err != nil {
+		return nil, err
+	}
+	asMap, _ := status.(map[string]any)
+	return asMap, nil
 }
 
 func toMap(object any) (map[string]any, error) {
@@ -177,9 +185,39 @@ func toMap(object any) (map[string]any, error) {
 		return nil, err
 	}
 	var whole map[string]any
+	return whole, decodeNumbers(data, &whole)
+}
+
+// decodeNumbers decodes JSON, numbers as json.Number: a float64 does not hold every
+// int64.
+func decodeNumbers(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber() // a float64 does not hold every int64
-	return whole, decoder.Decode(&whole)
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}
+
+// copyObject returns a deep copy of decoded JSON, an empty map for nil.
+func copyObject(object map[string]any) map[string]any {
+	copied := make(map[string]any, len(object))
+	for name, value := range object {
+		copied[name] = copyValue(value)
+	}
+	return copied
+}
+
+func copyValue(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		return copyObject(value)
+	case []any:
+		copied := make([]any, len(value))
+		for i := range value {
+			copied[i] = copyValue(value[i])
+		}
+		return copied
+	default:
+		return value
+	}
 }
 
 // assign replaces the contents of object by those of current.

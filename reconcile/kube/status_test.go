@@ -61,6 +61,32 @@ func TestAStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 	require.Equal(t, []string{"Ready=True", "Reconciling=False", "Stalled=False"}, list)
 }
 
+// counted counts how often it is written as JSON.
+type counted struct {
+	widget
+	encoded int
+}
+
+func (c *counted) MarshalJSON() ([]byte, error) {
+	c.encoded++
+	return json.Marshal(&c.widget)
+}
+
+func (c *counted) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &c.widget) }
+
+func TestAnUpdateThatChangesNothingEncodesTheObjectOnceBeforeAndOnceAfter(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.put(widgets, newWidget("a", 1))
+	s := &kube.Status[*counted]{Client: w, Resource: widgets}
+	update := func(o *counted) { ready(&o.widget) }
+	require.NoError(t, s.Update(t.Context(), &counted{widget: *typed(t, w)}, update))
+	again := &counted{widget: *typed(t, w)}
+	require.NoError(t, s.Update(t.Context(), again, update))
+	require.Equal(t, 2, again.encoded)
+	require.Equal(t, []string{"patch widgets"}, w.requests())
+}
+
 func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,7 +15,7 @@ import (
 // form of decoded JSON.
 func (s *Status[T]) merge(before, after map[string]any, generation int64, now time.Time) {
 	if generation > 0 {
-		after["observedGeneration"] = generation
+		after["observedGeneration"] = number(generation)
 	}
 	was, _ := conditionsOf(before)
 	is, ok := conditionsOf(after)
@@ -52,10 +54,13 @@ func (s *Status[T]) condition(kind string, was, is map[string]any, generation in
 		is["lastTransitionTime"] = now.UTC().Format(time.RFC3339)
 	}
 	if generation > 0 && (ours || !reflect.DeepEqual(was, is)) {
-		is["observedGeneration"] = generation
+		is["observedGeneration"] = number(generation)
 	}
 	return is
 }
+
+// number returns n as decoded JSON has it.
+func number(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
 // conditionsOf returns the conditions by type. It returns false when they are not a
 // list of objects with a type.

@@ -139,9 +139,11 @@ func (a applying) patch(ctx context.Context, t *Target, must wire.Must, dryRun [
 		return nil, err
 	}
 	var answer *metav1.PartialObjectMetadata
+	// An apply refuses undeclared fields in any case. The validation would only parse
+	// the body a second time, to warn of duplicate keys, and an encoded body has none.
 	send := func() error {
 		answer, err = a.writer.metadata(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, // JSON is YAML
-			metav1.PatchOptions{FieldManager: a.writer.Owner.Manager, Force: &t.Force, DryRun: dryRun})
+			metav1.PatchOptions{FieldManager: a.writer.Owner.Manager, Force: &t.Force, DryRun: dryRun, FieldValidation: metav1.FieldValidationIgnore})
 		return err
 	}
 	if dryRun != nil {

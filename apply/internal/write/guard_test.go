@@ -33,7 +33,8 @@ type server struct {
 
 	held    *metav1.PartialObjectMetadata
 	patches []map[string]any
-	forced  []bool // whether each was
+	forced  []bool   // whether each was
+	checks  []string // the field validation of each
 	deleted []metav1.DeleteOptions
 	refuse  []error // of the next patches
 }
@@ -53,6 +54,7 @@ func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []by
 	}
 	s.patches = append(s.patches, body["metadata"].(map[string]any))
 	s.forced = append(s.forced, options.Force != nil && *options.Force)
+	s.checks = append(s.checks, options.FieldValidation)
 	if len(s.refuse) > 0 {
 		err := s.refuse[0]
 		s.refuse = s.refuse[1:]
@@ -129,6 +131,16 @@ func TestADeletionAndAReleaseAreForOneVersionOfOneObject(t *testing.T) {
 	require.Equal(t, []map[string]any{{
 		"uid": "u", "resourceVersion": "7", "labels": map[string]any{"owner": nil}, "annotations": map[string]any{"example.com/hash": nil},
 	}}, s.patches)
+}
+
+// That an undeclared field is refused all the same is tested on a real server.
+func TestAnApplyHasTheServerParseTheBodyOnce(t *testing.T) {
+	t.Parallel()
+	s := &server{held: live("u", "me", metav1.ManagedFieldsOperationApply, owner.Labels)}
+	w := &write.Writer{Owner: owner, Metadata: s}
+	_, _, err := w.Write(t.Context(), target(t))
+	require.NoError(t, err)
+	require.Equal(t, []string{metav1.FieldValidationIgnore}, s.checks)
 }
 
 func TestAnObjectThatLostALabelIsAppliedInThatVersionWithoutForce(t *testing.T) {

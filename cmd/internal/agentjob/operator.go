@@ -139,35 +139,58 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 // apply keeps the metadata alone. What is made for a job carries its UID.
 func (w *operator) watchRuns(namespace string, logger *slog.Logger) {
 	const ours = labelManagedBy + "=" + manager + "," + v1alpha1.LabelOwner
+	wakeOwner := func(job types.UID) { w.jobs.AddUID(job) }
 	w.runs.Client, w.runs.Logger, w.runs.Kind = w.client, logger, kube.Kind{Resource: runsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.template"}
 	w.runs.References = func(job *batchv1.Job) []kube.Reference { return []kube.Reference{ownedBy(job)} }
-	w.runs.Reconcile = waking[*batchv1.Job](w)
+	w.runs.Reconcile = waking[*batchv1.Job](wakeOwner, nil)
 	w.crons.Client, w.crons.Logger, w.crons.Kind = w.client, logger, kube.Kind{Resource: cronsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec.jobTemplate"}
-	w.crons.Reconcile = waking[*batchv1.CronJob](w)
+	w.crons.Reconcile = waking(wakeOwner, schedule)
 	w.pods.Client, w.pods.Logger, w.pods.Kind = w.client, logger, kube.Kind{Resource: podsResource, Namespace: namespace, LabelSelector: ours, Drop: "spec"}
 	w.pods.References = func(pod *corev1.Pod) []kube.Reference { return []kube.Reference{runOf(pod)} }
-	w.pods.Reconcile = waking[*corev1.Pod](w)
+	w.pods.Reconcile = waking[*corev1.Pod](wakeOwner, nil)
 }
 
-// waking starts a pass for the job that an object was made for, also when the object is
-// gone.
+// waking calls wake with the UID of the job that an object was made for, also when the
+// object is gone. If read is set, it returns what a pass reads of the object, and a
+// change of anything else wakes no job.
 func waking[T interface {
 	*E
 	metav1.Object
-}, E any](w *operator) func(context.Context, types.NamespacedName, T) (reconcile.Result, error) {
-	var owners sync.Map // from the key of an object to the UID of its job
+}, E any](wake func(job types.UID), read func(T) any) func(context.Context, types.NamespacedName, T) (reconcile.Result, error) {
+	type state struct {
+		owner types.UID
+		read  diff.Sum
+	}
+	var states sync.Map // from the key of an object
 	return func(_ context.Context, key types.NamespacedName, o T) (reconcile.Result, error) {
-		var owner any
-		if o != nil {
-			owner = types.UID(o.GetLabels()[v1alpha1.LabelOwner])
-			owners.Store(key, owner)
-		} else {
-			owner, _ = owners.LoadAndDelete(key)
+		if o == nil {
+			if was, ok := states.LoadAndDelete(key); ok {
+				wake(was.(state).owner) // it holds nothing else
+			}
+			return reconcile.Result{}, nil
 		}
-		if uid, ok := owner.(types.UID); ok {
-			w.jobs.AddUID(uid)
+		now := state{owner: types.UID(o.GetLabels()[v1alpha1.LabelOwner])}
+		if read != nil {
+			var err error
+			if now.read, err = diff.Hash(read(o)); err != nil {
+				return reconcile.Result{}, fmt.Errorf("read %s: %w", key, err)
+			}
+		}
+		if was, ok := states.Swap(key, now); !ok || read == nil || was != now {
+			wake(now.owner)
 		}
 		return reconcile.Result{}, nil
+	}
+}
+
+// schedule returns what a pass reads of a CronJob: the answer to our own write of its
+// template has nothing new in it.
+func schedule(cron *batchv1.CronJob) any {
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: cron.UID, Labels: cron.Labels, CreationTimestamp: cron.CreationTimestamp, DeletionTimestamp: cron.DeletionTimestamp,
+		},
+		Spec: batchv1.CronJobSpec{Suspend: cron.Spec.Suspend}, Status: cron.Status,
 	}
 }
 

@@ -76,15 +76,27 @@ func (b *bench) create(ctx context.Context) error {
 func (b *bench) converge(ctx context.Context) error {
 	seconds := map[string][]float64{}
 	sent := map[string][]kubetest.Request{}
+	used := map[string]processor{b.ours.name: {}, b.peer.name: {}}
 	for round := range b.rounds {
 		err := b.both(round, func(c *contender) error {
 			before, err := c.requests()
 			if err != nil {
 				return err
 			}
+			start, err := c.processorTime()
+			if err != nil {
+				return err
+			}
 			took, err := c.converge(ctx, b.jobs)
 			if err != nil {
 				return err
+			}
+			end, err := c.processorTime()
+			if err != nil {
+				return err
+			}
+			for name, seconds := range end.since(start) {
+				used[c.name][name] += seconds
 			}
 			seconds[c.name] = append(seconds[c.name], took.Seconds())
 			if err := c.silent(ctx); err != nil {
@@ -108,6 +120,9 @@ func (b *bench) converge(ctx context.Context) error {
 		n := float64(b.jobs * b.rounds)
 		b.book.Add(name+".agentjob_converge_seconds", benchfigures.Percentile(seconds[name], 0.5), "s")
 		b.book.Add(name+".agentjob_converge_requests_per_job", float64(len(requests))/n, "requests")
+		for _, program := range []string{"self", "kube-apiserver", "etcd"} {
+			b.book.Add(name+".agentjob_converge_processor_ms_per_job_"+program, 1000*used[name][program]/n, "ms")
+		}
 		b.book.Add(name+".agentjob_writes_per_child", float64(children)/n, "writes")
 	}
 	return nil

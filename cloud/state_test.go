@@ -80,25 +80,33 @@ func TestNoMachineWaitsForEver(t *testing.T) {
 					if instance == cloud.InstanceRunning && node == "occupied" {
 						final = state == cloud.StateRunning // in use
 					}
-					require.Equal(t, !final, acts(scope, seen, start), "state %q, cloud %q, node %s, intent %q", state, instance, node, verb)
+					require.Equal(t, !final, acts(t, scope, seen, start), "state %q, cloud %q, node %s, intent %q", state, instance, node, verb)
 				}
 			}
 		}
 	}
 }
 
-// acts reports whether a plan of the same observation acts within a day.
-func acts(scope cloud.Scope, seen cloud.Observed, start time.Time) bool {
+// acts reports whether a plan of the same observation acts within a day. It must
+// have been asked for by the plan before.
+func acts(t *testing.T, scope cloud.Scope, seen cloud.Observed, start time.Time) bool {
+	t.Helper()
 	pool := cloud.Pool{Scope: scope, Size: 5}
+	var wake time.Time
 	for at := start; at.Before(start.Add(24 * time.Hour)); at = at.Add(time.Minute) {
 		seen.Listed = at
 		plan := pool.Plan(seen, cloud.Want{}, at)
 		seen.Memory = plan.Memory
 		for _, a := range plan.Actions {
-			if a.Verb != cloud.Retag && a.Verb != cloud.ClearEmpty {
-				return true
+			if a.Verb == cloud.Retag || a.Verb == cloud.ClearEmpty {
+				continue
 			}
+			if at.After(start) {
+				require.False(t, wake.IsZero() || wake.After(at), "%s: the plan before asked to be woken at %s: %+v", a, wake, seen)
+			}
+			return true
 		}
+		wake = plan.Wake
 	}
 	return false
 }

@@ -74,6 +74,20 @@ type Executor struct {
 	Parallel int
 }
 
+// validate returns an error for each field that is required and nil, joined.
+func (e *Executor) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{{"Provider", e.Provider == nil}, {"Nodes", e.Nodes == nil}, {"Journal", e.Journal == nil}} {
+		if f.missing {
+			errs = append(errs, fmt.Errorf("executor: %s is required", f.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // A Result is what became of one action.
 type Result struct {
 	Action Action
@@ -88,6 +102,9 @@ type Result struct {
 // what became of each. The error joins those of all actions; the results are
 // valid with an error. An action that fails holds back no other.
 func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]Result, error) {
+	if err := errors.Join(e.validate(), pool.Validate()); err != nil {
+		return nil, err
+	}
 	x := execution{Executor: e, pool: pool, results: make([]Result, len(actions))}
 	byVerb := map[Verb][]*Result{}
 	for i, a := range actions {

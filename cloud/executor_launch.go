@@ -25,6 +25,9 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 	if !ok {
 		return nil, fmt.Errorf("template %q is not one of the pool", a.Template)
 	}
+	if x.Config == nil {
+		return nil, errors.New("executor: Config is required for launches")
+	}
 	config, err := x.Config(a.Template)
 	if err != nil {
 		return nil, fmt.Errorf("template %q: %w", a.Template, err)

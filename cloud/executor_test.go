@@ -190,6 +190,18 @@ func TestATokenOfATerminatedMachineIsNotUsedAgain(t *testing.T) {
 	})
 }
 
+func TestAnExecutorSaysWhatItLacks(t *testing.T) {
+	_, _, err := (&cloud.Executor{}).Pass(t.Context(), cloud.Pool{Size: -1}, cloud.Observed{}, func(cloud.Memory) cloud.Want { return cloud.Want{} })
+	for _, text := range []string{"executor: Provider is required", "executor: Nodes is required", "executor: Journal is required", "scope: Domain is required", "Size is -1"} {
+		require.ErrorContains(t, err, text)
+	}
+	b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+	b.executor.Config = nil
+	_, _, err = b.pass(t.Context())
+	require.ErrorContains(t, err, "Config is required for launches")
+	require.Empty(t, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches, "nothing was recorded")
+}
+
 // single is a provider without batch calls.
 type single struct{ cloud.Provider }
 

@@ -17,7 +17,7 @@ const maxRounds = 8
 // It returns the first plan with the memory of the last, and the results of all.
 // The error joins those of the actions.
 func (e *Executor) Pass(ctx context.Context, pool Pool, seen Observed, want func(Memory) Want) (Plan, []Result, error) {
-	if err := pool.Validate(); err != nil {
+	if err := errors.Join(e.validate(), pool.Validate()); err != nil {
 		return Plan{Memory: seen.Memory}, nil, err
 	}
 	plan := pool.Plan(seen, want(seen.Memory), e.now())

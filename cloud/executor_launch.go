@@ -12,8 +12,10 @@ const maxAttempts = 3
 
 // launch records each launch, calls the cloud, and records the answer. A launch
 // that the cloud has refused as a whole is erased; one whose answer is unknown
-// stays recorded, and is repeated with its token by a later plan. The refusal of
-// a repeated launch says nothing about the first call.
+// stays recorded, and is repeated with its token by a later plan. When a repeated
+// launch is throttled or rejected, that says nothing about the first call; when
+// the cloud has no machine for it, the first call brought none either, because its
+// token would have been answered with them.
 func (x *execution) launch(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		r.Launch, r.Err = x.launchOne(ctx, r.Action)
@@ -56,7 +58,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 				intent.IDs = append(intent.IDs, i.ID)
 			}
 			return &intent, errors.Join(err, x.Journal.Record(ctx, intent))
-		case refused(err) && !a.Recorded:
+		case refused(err) && (!a.Recorded || errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrQuotaExceeded)):
 			if failed := x.Journal.Erase(ctx, intent.Operation); failed != nil {
 				return &intent, errors.Join(err, fmt.Errorf("erase the intent: %w", failed))
 			}

@@ -43,15 +43,15 @@ func (pl *planner) openLaunches() {
 		}
 		template, known := pl.pool.template(l.Template)
 		place := Placement{template.InstanceType, template.Zone}
-		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.disbelieved && !pl.pool.Deleting &&
-			!pl.plan.Memory.IsBlocked(place, pl.now) && !pl.now.Before(pl.plan.Memory.LaunchAfter)
+		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.pool.Deleting
+		held := pl.disbelieved || pl.plan.Memory.IsBlocked(place, pl.now) || pl.now.Before(pl.plan.Memory.LaunchAfter)
 		tagged := pl.tagged(l)
 		switch {
 		case len(tagged) >= l.Count:
 			a.Verb, a.IDs, a.Reason = Confirm, tagged, "its machines are in the list"
 			pl.add(a)
 		case repeatable:
-			if !pl.throttled() {
+			if !held && !pl.throttled() {
 				a.Verb, a.Placement, a.Reason = Launch, place, "its answer was never recorded"
 				pl.add(a)
 			}
@@ -87,6 +87,10 @@ func (pl *planner) settled(l LaunchIntent) (unsure []string, settled bool) {
 // proven reports whether two complete lists, far enough apart, were made after
 // the launch was recorded.
 func (pl *planner) proven(l LaunchIntent) bool {
+	if pl.disbelieved { // what such a list lacks is no proof
+		delete(pl.plan.Memory.Unseen, l.Operation)
+		return false
+	}
 	first, known := pl.plan.Memory.Unseen[l.Operation]
 	if !known {
 		if !pl.seen.Listed.After(l.Since) {

@@ -136,6 +136,23 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"abandon op: two complete lists have none of its machines"},
 		},
+		"but not by lists that are not believed": {
+			pool: cloud.Pool{Size: 4}, machines: "i-1 standby -\ni-2 standby -", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Hour)}}
+				o.Memory.Unseen = map[string]time.Time{"op": noon.Add(-time.Minute)}
+			},
+			plan: []string{
+				"held back: ShortList: 2 of 2 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated",
+				"held back: LaunchUnproven: launch op of 2 machines is not in the list yet",
+			},
+		},
+		"a launch that could be repeated is not given up while it may not be": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "1", Count: 2, Since: noon.Add(-10 * time.Minute)}}
+				o.Memory.Unseen = map[string]time.Time{"op": noon.Add(-time.Hour)}
+				o.Memory.LaunchAfter = noon.Add(time.Minute)
+			},
+		},
 		"machines are adopted by the tag of their launch": {
 			pool: cloud.Pool{Size: 2, MinStandby: 2}, machines: "i-1 warmup running none op=op launched=1m\ni-2 warmup running none op=op launched=1m",
 			change: func(o *cloud.Observed) {

@@ -20,12 +20,20 @@ func (pl *planner) tagged(l LaunchIntent) []string {
 	return ids
 }
 
-// outstanding is how many machines of a launch may exist and are not known.
+// outstanding is how many machines of a launch may exist, or may come of repeating
+// it, and are not known. One that has ended takes no part: if all have, the launch
+// is made anew.
 func (pl *planner) outstanding(l LaunchIntent) int {
 	if len(l.IDs) > 0 {
 		return 0
 	}
-	return max(0, l.Count-len(pl.tagged(l)))
+	left := l.Count
+	for _, i := range pl.seen.Instances {
+		if !i.State.Ending() && pl.pool.Scope.operation(i) == l.Operation && pl.pool.Scope.Owns(i) {
+			left--
+		}
+	}
+	return max(0, left)
 }
 
 // openLaunches looks after the recorded launches: it repeats those without an

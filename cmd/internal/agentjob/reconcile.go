@@ -200,6 +200,10 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		f.jobs = append(f.jobs, observe(run, p.podsOf(run), f.last))
 	}
+	if behind, err := p.behind(ctx); behind || err != nil {
+		p.again = time.Second
+		return err
+	}
 	d := decide(f)
 	p.again = d.after
 	if err := p.record(ctx, d.last); err != nil {
@@ -212,6 +216,23 @@ func (p *pass) run(ctx context.Context) error {
 		return p.begin(ctx, f)
 	}
 	return nil
+}
+
+// behind reports whether the Job of the last run is missing only because the watch of
+// Jobs is behind that of the AgentJobs. That a run was deleted needs proof.
+func (p *pass) behind(ctx context.Context) (bool, error) {
+	last := p.job.Status.LastRun
+	if last == nil || last.Outcome != "" || slices.ContainsFunc(p.runs, func(run *batchv1.Job) bool { return string(run.UID) == last.UID }) {
+		return false, nil
+	}
+	o, err := p.client.Resource(runsResource).Namespace(p.job.Namespace).Get(ctx, last.Job, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Job %s, which is in no watch: %w", last.Job, err)
+	}
+	return string(o.GetUID()) == last.UID, nil
 }
 
 func (p *pass) podsOf(run *batchv1.Job) (pods []*corev1.Pod) {

@@ -7,7 +7,7 @@ V ?= -v
 # For one package, on a busy machine and with the race detector.
 LIMIT = -timeout 20m
 FUZZTIME ?= 30s
-HISTORIES ?= 10000
+HISTORIES ?= 4000
 BENCH ?= .
 BENCHFLAGS ?=
 
@@ -62,9 +62,9 @@ vet: ## Vet the root module, in the workspace and outside
 test-race: ## The packages of the root module that promise something under concurrency
 	$(WORK) $(GO) test $(V) $(LIMIT) $(RACE) $$($(WORK) $(GO) list ./... | grep -E '$(RACED)')
 
-# Ten thousand histories of a pool take some minutes; without the race detector,
+# Thousands of histories of a pool take some minutes; without the race detector,
 # since each is one goroutine.
-test-sim: ## Simulate HISTORIES (10000) of a pool of machines
+test-sim: ## Simulate HISTORIES (4000) of a pool of machines
 	GOGC=400 $(WORK) $(GO) test $(V) $(LIMIT) -count=1 ./internal/sim -histories $(HISTORIES)
 
 test-root: ## The other packages of the root module
@@ -151,7 +151,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
-	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories $(HISTORIES)
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
 
 bench-vet: bin/golangci-lint ## Vet and lint that comparison
 	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool internal/bench/agentjob; do \

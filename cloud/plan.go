@@ -183,8 +183,12 @@ func (pl *planner) observe() {
 		}
 		pl.plan.Memory.Machines[m.ID] = s
 	}
+	ended := map[string]bool{}
+	for _, i := range pl.seen.Instances {
+		ended[i.ID] = i.State == InstanceTerminated
+	}
 	for id, s := range old {
-		if _, known := pl.plan.Memory.Machines[id]; !known && !s.State.Ending() {
+		if _, known := pl.plan.Memory.Machines[id]; !known && !s.State.Ending() && !ended[id] {
 			// It is in no list, and has lost its Node.
 			if s.State != "" {
 				s.State, s.Since = "", pl.seen.Listed

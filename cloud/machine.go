@@ -27,9 +27,6 @@ type Machine struct {
 	// Tagged is the state that the machine's tag has.
 	Tagged State
 
-	// Operation is the launch that created the machine.
-	Operation string
-
 	// Joined reports that the machine once had a Node, also if it is gone. Its
 	// name is NodeName.
 	Joined   bool
@@ -136,7 +133,7 @@ func Join(scope Scope, instances []Instance, nodes []NodeStatus, launches []Laun
 	for _, i := range instances {
 		if scope.Owns(i) {
 			machines[i.ID] = Machine{
-				Instance: i, Use: scope.state(i), Tagged: scope.state(i), Operation: scope.operation(i),
+				Instance: i, Use: scope.state(i), Tagged: scope.state(i),
 				NodeName: scope.node(i), Joined: scope.node(i) != "",
 			}
 		}
@@ -156,7 +153,7 @@ func Join(scope Scope, instances []Instance, nodes []NodeStatus, launches []Laun
 	for _, l := range launches {
 		for _, id := range l.IDs {
 			if _, known := machines[id]; !known {
-				machines[id] = Machine{Instance: Instance{ID: id, LaunchTime: l.Since}, Operation: l.Operation}
+				machines[id] = Machine{Instance: Instance{ID: id, LaunchTime: l.Since}}
 			}
 		}
 	}

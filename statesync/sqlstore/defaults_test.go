@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -150,10 +151,14 @@ func TestOneCommitThatIsLargerThanABatchIsMovedWhole(t *testing.T) {
 		defer mu.Unlock()
 		batches = append(batches, b.Changes)
 	}
-	stop := starts(t, s)
+	start(t, s)
 	head(t, s, "s", 103)
-	stop()
-	require.Equal(t, []int{1, 101, 1}, batches)
+	// A batch is told of after it can be read.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(c, []int{1, 101, 1}, batches)
+	}, within, time.Millisecond)
 }
 
 // relay passes connections on to a server, until it falls silent.
@@ -293,7 +298,10 @@ func TestAStoreWhoseConnectionsFallSilentGoesOnWithNewOnes(t *testing.T) {
 		page, err := direct.Read(t.Context(), "s", 0, 1)
 		return err == nil && page.Head == 2 && s.Stalled() == 0
 	}, within, time.Millisecond)
-	require.Equal(t, 1, told.count(sqlstore.EventMoving))
+	// On a busy machine it may have been stuck once more.
+	require.Eventually(t, func() bool {
+		return told.count(sqlstore.EventMoving) == told.count(sqlstore.EventStuck)
+	}, within, time.Millisecond)
 }
 
 func TestTheQueueTellsItsDepthAndAge(t *testing.T) {

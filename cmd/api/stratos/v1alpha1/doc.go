@@ -1,0 +1,83 @@
+// Package v1alpha1 is the API of the node-pool operator: a [NodePool] is a number of
+// machines that were booted once, joined the cluster and were stopped, and an
+// [AWSNodeClass] is what they are made from. The custom resource definitions in the
+// package crds are generated from it.
+//
+// The package has types only. It imports nothing of the operator, so that a program can
+// make these objects without it.
+//
+// +groupName=stratos.sh
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the API group of all kinds.
+const Group = "stratos.sh"
+
+// GroupVersion returns the group and version of all kinds.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+}
+
+// Duration is a time span such as 30s, 5m or 1h30m.
+//
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+type Duration struct {
+	metav1.Duration `json:",inline"`
+}
+
+// The labels of a Node.
+const (
+	LabelPool       = Group + "/pool"
+	LabelState      = Group + "/state"
+	LabelInstanceID = Group + "/instance-id"
+	// LabelStateSince is when the state was written, in Unix seconds.
+	LabelStateSince = Group + "/state-since"
+)
+
+// The annotations of a Node. Times are as in RFC 3339.
+const (
+	AnnotationWarmupCompleted    = Group + "/warmup-completed"
+	AnnotationLastStarted        = Group + "/last-started"
+	AnnotationScaleDownCandidate = Group + "/scale-down-candidate-since"
+	AnnotationScaleUpStarted     = Group + "/scale-up-started"
+	// AnnotationIntent is what a Node in the state terminating is on its way to, as JSON.
+	AnnotationIntent = Group + "/intent"
+	// AnnotationAttested is what the machine recorded about its warm-up, as the JSON of
+	// an [Attestation].
+	AnnotationAttested = Group + "/warmup-attested"
+	// AnnotationPoolUID is the UID of the pool that the Node belongs to.
+	AnnotationPoolUID = Group + "/pool-uid"
+	// AnnotationTemplate is the hash of what the machine was launched from.
+	AnnotationTemplate = Group + "/template"
+)
+
+// The taints of a Node.
+const (
+	// TaintStandby keeps pods off a machine that is stopped, and evicts none: it is put on
+	// a machine that runs no more.
+	TaintStandby = Group + "/standby"
+	// TaintNotReady is on a machine from its registration until its network is ready.
+	TaintNotReady = Group + "/not-ready"
+)
+
+// The finalizers.
+const (
+	FinalizerNodePool        = Group + "/nodepool-finalizer"
+	FinalizerInUse           = Group + "/in-use"
+	FinalizerInstanceProfile = Group + "/instance-profile"
+)
+
+// Attestation is what a machine records on its Node before it is stopped the first time.
+type Attestation struct {
+	// BootID is that of the boot which pulled the images.
+	BootID string `json:"bootID"`
+	// Images are those that are there, Failed those that could not be pulled.
+	Images []string `json:"images,omitempty"`
+	Failed []string `json:"failed,omitempty"`
+}

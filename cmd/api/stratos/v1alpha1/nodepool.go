@@ -1,0 +1,331 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodePool keeps machines that were booted once, and starts them when pods need them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=np;npool
+// +kubebuilder:printcolumn:name=PoolSize,type=integer,JSONPath=`.spec.poolSize`
+// +kubebuilder:printcolumn:name=MinStandby,type=integer,JSONPath=`.spec.minStandby`
+// +kubebuilder:printcolumn:name=Standby,type=integer,JSONPath=`.status.standby`
+// +kubebuilder:printcolumn:name=Running,type=integer,JSONPath=`.status.running`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters: it is the value of a label"
+type NodePool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec NodePoolSpec `json:"spec"`
+	// +optional
+	Status NodePoolStatus `json:"status,omitzero"`
+}
+
+// NodePoolSpec says how many machines there are, and how they are used.
+//
+// +kubebuilder:validation:XValidation:rule="self.minStandby <= self.poolSize",message="minStandby must be at most poolSize"
+type NodePoolSpec struct {
+	// PoolSize is how many machines the pool may have, whatever they are used for.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	PoolSize int32 `json:"poolSize"`
+	// MinStandby is how many stopped machines are kept ready.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinStandby int32 `json:"minStandby"`
+	// Template is what every Node of the pool has.
+	Template NodeTemplate `json:"template"`
+	// PreWarm is the first boot of a machine.
+	// +optional
+	// +kubebuilder:default={}
+	PreWarm PreWarm `json:"preWarm,omitzero"`
+	// ScaleUp decides about starts.
+	// +optional
+	ScaleUp ScaleUp `json:"scaleUp,omitzero"`
+	// ScaleDown decides about stops.
+	// +optional
+	// +kubebuilder:default={}
+	ScaleDown ScaleDown `json:"scaleDown,omitzero"`
+	// MaxNodeRuntime is how long a machine may run before it is drained and goes back to
+	// standby, one at a time. Absent: for ever.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
+	MaxNodeRuntime *Duration `json:"maxNodeRuntime,omitempty"`
+	// ReconciliationInterval is the time between two looks at the machines of a pool at
+	// rest.
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s')",message="must be at least 5s"
+	ReconciliationInterval Duration `json:"reconciliationInterval,omitzero"`
+}
+
+// NodeTemplate is what every Node of a pool has.
+type NodeTemplate struct {
+	// Labels of the Nodes.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('stratos.sh/'))",message="must not have a key below stratos.sh/: those belong to the operator"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="must have keys that are names of labels, such as team or example.com/team"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",message="must have values of at most 63 letters, digits, -, _ and ., and a letter or digit at both ends"
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the Nodes, from their registration on.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Taints []Taint `json:"taints,omitempty"`
+	// StartupTaints are more taints that a Node has when it registers, and again
+	// whenever its machine is stopped. StartupTaintRemoval says who removes them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	StartupTaints []Taint `json:"startupTaints,omitempty"`
+	// StartupTaintRemoval is who removes the startup taints of a Node that was started:
+	// the operator once its network is ready, or another controller.
+	// +optional
+	// +kubebuilder:default=WhenNetworkReady
+	StartupTaintRemoval StartupTaintRemoval `json:"startupTaintRemoval,omitempty"`
+	// NetworkReadinessStrategy is Taint to keep pods off a Node by the startup taint
+	// stratos.sh/not-ready until its network is ready, or None.
+	// +optional
+	// +kubebuilder:default=Taint
+	NetworkReadinessStrategy NetworkReadinessStrategy `json:"networkReadinessStrategy,omitempty"`
+	// NodeClassRef names what the machines are made from.
+	NodeClassRef NodeClassRef `json:"nodeClassRef"`
+}
+
+// StartupTaintRemoval is who removes startup taints.
+//
+// +kubebuilder:validation:Enum=WhenNetworkReady;External
+type StartupTaintRemoval string
+
+// The ways to remove startup taints.
+const (
+	RemoveWhenNetworkReady StartupTaintRemoval = "WhenNetworkReady"
+	RemoveExternally       StartupTaintRemoval = "External"
+)
+
+// NetworkReadinessStrategy is how pods are kept off a Node without a network.
+//
+// +kubebuilder:validation:Enum=Taint;None
+type NetworkReadinessStrategy string
+
+// The strategies.
+const (
+	NetworkReadinessTaint NetworkReadinessStrategy = "Taint"
+	NetworkReadinessNone  NetworkReadinessStrategy = "None"
+)
+
+// Taint keeps pods without a toleration off a Node.
+//
+// +kubebuilder:validation:XValidation:rule="!self.key.startsWith('stratos.sh/')",message="key must not be below stratos.sh/: those belong to the operator"
+type Taint struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Key string `json:"key"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Value string `json:"value,omitempty"`
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// NodeClassRef names an object of a kind that machines are made from.
+type NodeClassRef struct {
+	// Kind of the object.
+	// +kubebuilder:validation:Enum=AWSNodeClass
+	Kind string `json:"kind"`
+	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+}
+
+// PreWarm is the first boot of a machine: it joins the cluster, pulls images, and is
+// stopped.
+type PreWarm struct {
+	// Timeout is the time from the launch to the stop.
+	// +optional
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="must be at least 30s"
+	Timeout Duration `json:"timeout,omitzero"`
+	// TimeoutAction is what happens to a machine that is over its time: stop keeps it as
+	// the last choice if it has joined, terminate does not.
+	// +optional
+	// +kubebuilder:default=stop
+	TimeoutAction TimeoutAction `json:"timeoutAction,omitempty"`
+	// CompletionMode is SelfStop for a machine that stops itself when it has pulled its
+	// images, or ControllerStop for one that the operator stops.
+	// +optional
+	// +kubebuilder:default=SelfStop
+	CompletionMode CompletionMode `json:"completionMode,omitempty"`
+	// ImagesToPull are images that every machine has before its first stop, beside those
+	// of the DaemonSets that run on it.
+	// +optional
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`
+	// +listType=atomic
+	ImagesToPull []string `json:"imagesToPull,omitempty"`
+	// ImagePullPolicy is Required if a machine that lacks an image is no good standby
+	// machine, or BestEffort.
+	// +optional
+	// +kubebuilder:default=Required
+	ImagePullPolicy ImagePullPolicy `json:"imagePullPolicy,omitempty"`
+}
+
+// TimeoutAction is what happens to a machine that is over the time of its warm-up.
+//
+// +kubebuilder:validation:Enum=stop;terminate
+type TimeoutAction string
+
+// The actions.
+const (
+	TimeoutStop      TimeoutAction = "stop"
+	TimeoutTerminate TimeoutAction = "terminate"
+)
+
+// CompletionMode is who stops a machine after its warm-up.
+//
+// +kubebuilder:validation:Enum=SelfStop;ControllerStop
+type CompletionMode string
+
+// The modes.
+const (
+	SelfStop       CompletionMode = "SelfStop"
+	ControllerStop CompletionMode = "ControllerStop"
+)
+
+// ImagePullPolicy is what an image is worth that could not be pulled.
+//
+// +kubebuilder:validation:Enum=Required;BestEffort
+type ImagePullPolicy string
+
+// The policies.
+const (
+	ImagesRequired   ImagePullPolicy = "Required"
+	ImagesBestEffort ImagePullPolicy = "BestEffort"
+)
+
+// ScaleUp decides about starts.
+type ScaleUp struct {
+	// DefaultPodResources are what a pod without requests is taken to need. Absent: a
+	// machine of its own.
+	// +optional
+	DefaultPodResources DefaultPodResources `json:"defaultPodResources,omitzero"`
+}
+
+// DefaultPodResources are what a pod without requests is taken to need.
+type DefaultPodResources struct {
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+}
+
+// ScaleDown decides about stops.
+type ScaleDown struct {
+	// Enabled stops machines that are empty.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+	// EmptyNodeTTL is how long a machine runs without pods, other than those of
+	// DaemonSets, before it is stopped.
+	// +optional
+	// +kubebuilder:default="5m"
+	EmptyNodeTTL Duration `json:"emptyNodeTTL,omitzero"`
+	// DrainTimeout is how long a drain may take. A machine that still has pods then is
+	// opened again.
+	// +optional
+	// +kubebuilder:default="5m"
+	DrainTimeout Duration `json:"drainTimeout,omitzero"`
+	// SurplusStandbyTTL is how long standby machines above minStandby are kept. Absent:
+	// for ever.
+	// +optional
+	SurplusStandbyTTL *Duration `json:"surplusStandbyTTL,omitempty"`
+}
+
+// NodePoolStatus is what the pool has.
+type NodePoolStatus struct {
+	// ObservedGeneration is the generation of the spec that the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Warmup, Standby, Running and Total are machines by what they are used for. Total
+	// has those on their way out as well.
+	// +optional
+	Warmup int32 `json:"warmup"`
+	// +optional
+	Standby int32 `json:"standby"`
+	// +optional
+	Running int32 `json:"running"`
+	// +optional
+	Total int32 `json:"total"`
+	// PodAssignments are the pods that machines were started for, until they run there.
+	// +optional
+	// +listType=atomic
+	PodAssignments []PodAssignment `json:"podAssignments,omitempty"`
+	// LastReconcileTime is when the status was written last.
+	// +optional
+	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`
+	// Launches are those that were begun, until each of their machines has a Node.
+	// +optional
+	// +listType=map
+	// +listMapKey=ordinal
+	Launches []Launch `json:"launches,omitempty"`
+	// LastOrdinal is that of the last launch.
+	// +optional
+	LastOrdinal int64 `json:"lastOrdinal,omitempty"`
+	// Regions are those that may have machines of the pool.
+	// +optional
+	// +listType=set
+	Regions []string `json:"regions,omitempty"`
+	// Conditions are Ready, Degraded, ScaleUpInProgress, ScaleDownInProgress and
+	// ImagePrePullSupported.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PodAssignment is a pod that a machine was started for.
+type PodAssignment struct {
+	PodName      string      `json:"podName"`
+	PodNamespace string      `json:"podNamespace"`
+	PodUID       string      `json:"podUID"`
+	NodeName     string      `json:"nodeName"`
+	AssignedAt   metav1.Time `json:"assignedAt"`
+}
+
+// Launch is a launch that was recorded before the cloud was called.
+type Launch struct {
+	// Operation is the idempotency token, and a tag of the machines.
+	Operation string `json:"operation"`
+	Ordinal   int64  `json:"ordinal"`
+	// +optional
+	Attempt int64 `json:"attempt,omitempty"`
+	// Template names the subnet, and Hash is that of everything else.
+	Template string `json:"template"`
+	// +optional
+	Hash  string `json:"hash,omitempty"`
+	Count int32  `json:"count"`
+	// InstanceIDs are the machines that came of it.
+	// +optional
+	// +listType=atomic
+	InstanceIDs []string    `json:"instanceIDs,omitempty"`
+	Since       metav1.Time `json:"since"`
+}
+
+// The conditions of a NodePool.
+const (
+	ConditionReady                = "Ready"
+	ConditionDegraded             = "Degraded"
+	ConditionScaleUpInProgress    = "ScaleUpInProgress"
+	ConditionScaleDownInProgress  = "ScaleDownInProgress"
+	ConditionImagePrePullSupports = "ImagePrePullSupported"
+)

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
+// ReasonRuntime is the reason of the Intent of a machine that is over MaxRuntime.
+const ReasonRuntime = "it is over its runtime"
+
 const (
 	reasonDemand   = "pods need it"
 	reasonDeleting = "the pool is being deleted"
-	reasonRuntime  = "it is over its runtime"
 	reasonEmpty    = "it was empty for its time"
 )
 
@@ -116,7 +118,7 @@ func (pl *planner) rotate() {
 func (pl *planner) scaleDown() {
 	recycling := false
 	for _, m := range pl.machines {
-		recycling = recycling || m.Use == StateTerminating && m.intent().Reason == reasonRuntime
+		recycling = recycling || m.Use == StateTerminating && m.intent().Reason == ReasonRuntime
 	}
 	var oldest *Machine
 	for i, m := range pl.machines {
@@ -140,7 +142,7 @@ func (pl *planner) scaleDown() {
 		}
 	}
 	if oldest != nil && !recycling {
-		pl.orders[oldest.ID] = order{Stop, reasonRuntime}
+		pl.orders[oldest.ID] = order{Stop, ReasonRuntime}
 	}
 }
 

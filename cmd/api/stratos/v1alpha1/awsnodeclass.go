@@ -122,8 +122,13 @@ const (
 
 // AMISelector selects images by all that is set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.tags) || has(self.name)",message="at least one of tags and name must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.id) != (has(self.tags) || has(self.name))",message="either id must be set, or at least one of tags and name"
 type AMISelector struct {
+	// ID of the image, for an operator that may not look for images.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^ami-[0-9a-z]+$`
+	ID string `json:"id,omitempty"`
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=50

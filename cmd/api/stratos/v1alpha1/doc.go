@@ -53,8 +53,8 @@ const (
 	AnnotationAttested = Group + "/warmup-attested"
 	// AnnotationPoolUID is the UID of the pool that the Node belongs to.
 	AnnotationPoolUID = Group + "/pool-uid"
-	// AnnotationTemplate is the hash of what the machine was launched from.
-	AnnotationTemplate = Group + "/template"
+	// AnnotationRuntimeWarned says that maxNodeRuntime is nearly over.
+	AnnotationRuntimeWarned = Group + "/max-runtime-warned"
 )
 
 // The taints of a Node.

@@ -26,7 +26,8 @@ type AWSNodeClass struct {
 // +kubebuilder:validation:XValidation:rule="has(self.subnetIds) != has(self.subnetSelector)",message="exactly one of subnetIds and subnetSelector must be set"
 // +kubebuilder:validation:XValidation:rule="has(self.securityGroupIds) != has(self.securityGroupSelector)",message="exactly one of securityGroupIds and securityGroupSelector must be set"
 // +kubebuilder:validation:XValidation:rule="has(self.iamInstanceProfile) != has(self.role)",message="exactly one of iamInstanceProfile and role must be set"
-// +kubebuilder:validation:XValidation:rule="self.bootstrapTemplate != 'Bottlerocket' || !has(self.customUserData) || !self.customUserData.startsWith('#!')",message="customUserData of Bottlerocket must be TOML, not a script"
+// +kubebuilder:validation:XValidation:rule="self.bootstrapTemplate != 'Bottlerocket' || !has(self.customUserData) || !self.customUserData.startsWith('#!')",message="customUserData of Bottlerocket must be TOML, not a script",fieldPath=".customUserData"
+// +kubebuilder:validation:XValidation:rule="self.bootstrapTemplate != 'Bottlerocket' || !has(self.kubelet) || !has(self.kubelet.extraArgs)",message="kubelet.extraArgs must not be set for Bottlerocket, whose kubelet takes no flags: set settings.kubernetes in customUserData",fieldPath=".kubelet"
 type AWSNodeClassSpec struct {
 	// BootstrapTemplate is how the image joins the cluster.
 	BootstrapTemplate BootstrapTemplate `json:"bootstrapTemplate"`
@@ -129,6 +130,7 @@ type AMISelector struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^ami-[0-9a-z]+$`
 	ID string `json:"id,omitempty"`
+	// Tags that all must match; the value * matches any.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=50
@@ -146,19 +148,25 @@ type AMISelector struct {
 
 // MetadataOptions bound a machine's access to its own metadata.
 type MetadataOptions struct {
+	// HTTPEndpoint is whether there is a metadata service.
 	// +optional
 	// +kubebuilder:default=enabled
 	// +kubebuilder:validation:Enum=enabled;disabled
 	HTTPEndpoint string `json:"httpEndpoint,omitempty"`
+	// HTTPTokens is required if the service answers to requests with a session token only.
 	// +optional
 	// +kubebuilder:default=required
 	// +kubebuilder:validation:Enum=required;optional
 	HTTPTokens string `json:"httpTokens,omitempty"`
+	// HTTPPutResponseHopLimit is how many network hops away a session token may be used: 2
+	// reaches pods.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	HTTPPutResponseHopLimit int32 `json:"httpPutResponseHopLimit,omitempty"`
+	// InstanceMetadataTags is whether the metadata has the tags of the machine. Absent:
+	// what the account says.
 	// +optional
 	// +kubebuilder:validation:Enum=enabled;disabled
 	InstanceMetadataTags string `json:"instanceMetadataTags,omitempty"`
@@ -171,10 +179,14 @@ type Kubelet struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxPods *int32 `json:"maxPods,omitempty"`
-	// NodeLabels and NodeTaints that the kubelet registers with.
+	// NodeLabels are more labels that the kubelet registers with.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('stratos.sh/'))",message="must not have a key below stratos.sh/: those belong to the operator"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="must have keys that are names of labels, such as team or example.com/team"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/region', 'topology.kubernetes.io/zone'])",message="must not have a key below kubernetes.io or k8s.io, other than node.kubernetes.io and kubelet.kubernetes.io: no kubelet may register with those; set them in template.labels of the NodePool"
+	NodeLabels map[string]LabelValue `json:"nodeLabels,omitempty"`
+	// NodeTaints are more taints that the kubelet registers with.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
@@ -183,12 +195,23 @@ type Kubelet struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z][a-z0-9-]*$'))",message="must have names of flags without dashes before them"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].matches('[\\\\s\\'\"]'))",message="must have values without spaces and quotes"
-	ExtraArgs map[string]string `json:"extraArgs,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['node-labels', 'register-with-taints', 'max-pods', 'kubeconfig', 'bootstrap-kubeconfig', 'config', 'provider-id', 'hostname-override', 'healthz-port', 'healthz-bind-address'])",message="must not have node-labels, register-with-taints, max-pods (set nodeLabels, nodeTaints, maxPods instead), nor kubeconfig, bootstrap-kubeconfig, config, provider-id, hostname-override, healthz-port or healthz-bind-address, which the operator relies on"
+	ExtraArgs map[string]FlagValue `json:"extraArgs,omitempty"`
 }
 
+// FlagValue is the value of a flag: a string of printable ASCII without spaces and quotes.
+//
+// +kubebuilder:validation:MaxLength=1024
+// +kubebuilder:validation:XValidation:rule="self.matches('^[!#-&(-~]*$')",message="must be printable ASCII without spaces and quotes"
+type FlagValue = string
+
 // BlockDevice is a volume of a machine.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.iops) || (has(self.volumeType) && self.volumeType in ['gp3', 'io1', 'io2'])",message="iops needs volumeType gp3, io1 or io2",fieldPath=".iops"
+// +kubebuilder:validation:XValidation:rule="has(self.iops) || !has(self.volumeType) || !(self.volumeType in ['io1', 'io2'])",message="volumeType io1 and io2 need iops",fieldPath=".iops"
+// +kubebuilder:validation:XValidation:rule="!has(self.throughput) || (has(self.volumeType) && self.volumeType == 'gp3')",message="throughput needs volumeType gp3",fieldPath=".throughput"
 type BlockDevice struct {
+	// DeviceName in the image, such as /dev/xvda.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	DeviceName string `json:"deviceName"`
@@ -196,15 +219,18 @@ type BlockDevice struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65536
 	VolumeSize int32 `json:"volumeSize"`
+	// VolumeType of EBS. Absent: what EC2 takes.
 	// +optional
 	// +kubebuilder:validation:Enum=gp2;gp3;io1;io2;st1;sc1;standard
 	VolumeType string `json:"volumeType,omitempty"`
+	// Encrypted is whether the volume is, with the account's key.
 	// +optional
 	Encrypted bool `json:"encrypted,omitempty"`
+	// Iops of the volume. Absent: what EC2 takes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Iops int32 `json:"iops,omitempty"`
-	// Throughput in MiB/s.
+	// Throughput in MiB/s. Absent: what EC2 takes.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Throughput int32 `json:"throughput,omitempty"`
@@ -226,9 +252,11 @@ type AWSNodeClassStatus struct {
 	// +listType=map
 	// +listMapKey=id
 	ResolvedSubnets []ResolvedSubnet `json:"resolvedSubnets,omitempty"`
+	// ResolvedSecurityGroups are the ids of the security groups.
 	// +optional
 	// +listType=set
 	ResolvedSecurityGroups []string `json:"resolvedSecurityGroups,omitempty"`
+	// ResolvedInstanceProfile is the name or the ARN of the profile.
 	// +optional
 	ResolvedInstanceProfile string `json:"resolvedInstanceProfile,omitempty"`
 	// Conditions are Valid, InUse, AMIReady, SubnetsReady, SecurityGroupsReady and
@@ -242,7 +270,9 @@ type AWSNodeClassStatus struct {
 // ResolvedSubnet is a subnet and its zone. The zone is unknown if subnets are named by
 // id and the operator may not look them up.
 type ResolvedSubnet struct {
+	// ID of the subnet.
 	ID string `json:"id"`
+	// Zone of the subnet.
 	// +optional
 	Zone string `json:"zone,omitempty"`
 }

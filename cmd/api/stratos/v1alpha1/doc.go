@@ -22,11 +22,13 @@ func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 }
 
-// Duration is a time span such as 30s, 5m or 1h30m.
+// Duration is a time span such as 30s, 5m or 1h30m. The bounds on its length keep it
+// within what a time.Duration holds.
 //
 // +kubebuilder:validation:Type=string
-// +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+// +kubebuilder:validation:MaxLength=16
+// +kubebuilder:validation:Pattern=`^([0-9]{1,6}(\.[0-9]{1,9})?(ms|s|m|h))+$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,9})?(ms|s|m|h))+$')",message="must be a time span such as 30s, 5m or 1h30m"
 type Duration struct {
 	metav1.Duration `json:",inline"`
 }

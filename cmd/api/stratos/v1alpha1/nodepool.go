@@ -28,7 +28,7 @@ type NodePool struct {
 
 // NodePoolSpec says how many machines there are, and how they are used.
 //
-// +kubebuilder:validation:XValidation:rule="self.minStandby <= self.poolSize",message="minStandby must be at most poolSize"
+// +kubebuilder:validation:XValidation:rule="self.minStandby <= self.poolSize",message="minStandby must be at most poolSize",fieldPath=".minStandby"
 type NodePoolSpec struct {
 	// PoolSize is how many machines the pool may have, whatever they are used for.
 	// +kubebuilder:validation:Minimum=1
@@ -71,8 +71,7 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('stratos.sh/'))",message="must not have a key below stratos.sh/: those belong to the operator"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="must have keys that are names of labels, such as team or example.com/team"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))",message="must have values of at most 63 letters, digits, -, _ and ., and a letter or digit at both ends"
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]LabelValue `json:"labels,omitempty"`
 	// Taints of the Nodes, from their registration on.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -97,6 +96,13 @@ type NodeTemplate struct {
 	// NodeClassRef names what the machines are made from.
 	NodeClassRef NodeClassRef `json:"nodeClassRef"`
 }
+
+// LabelValue is the value of a label. It is a string, with a bound that the server
+// needs to check rules about it.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="must be letters, digits, -, _ and ., with a letter or digit at both ends"
+type LabelValue = string
 
 // StartupTaintRemoval is who removes startup taints.
 //
@@ -124,14 +130,17 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!self.key.startsWith('stratos.sh/')",message="key must not be below stratos.sh/: those belong to the operator"
 type Taint struct {
+	// Key of the taint, such as dedicated or example.com/team.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Key string `json:"key"`
+	// Value of the taint.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Value string `json:"value,omitempty"`
+	// Effect on pods that do not tolerate the taint.
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 }
@@ -225,6 +234,7 @@ type ScaleUp struct {
 
 // DefaultPodResources are what a pod without requests is taken to need.
 type DefaultPodResources struct {
+	// Requests by the name of the resource, such as cpu and memory.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
@@ -256,14 +266,16 @@ type NodePoolStatus struct {
 	// ObservedGeneration is the generation of the spec that the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Warmup, Standby, Running and Total are machines by what they are used for. Total
-	// has those on their way out as well.
+	// Warmup is the number of machines in their first boot.
 	// +optional
 	Warmup int32 `json:"warmup"`
+	// Standby is the number of machines that are stopped.
 	// +optional
 	Standby int32 `json:"standby"`
+	// Running is the number of machines that were started for pods.
 	// +optional
 	Running int32 `json:"running"`
+	// Total is the number of all machines, with those on their way out.
 	// +optional
 	Total int32 `json:"total"`
 	// PodAssignments are the pods that machines were started for, until they run there.
@@ -295,37 +307,47 @@ type NodePoolStatus struct {
 
 // PodAssignment is a pod that a machine was started for.
 type PodAssignment struct {
-	PodName      string      `json:"podName"`
-	PodNamespace string      `json:"podNamespace"`
-	PodUID       string      `json:"podUID"`
-	NodeName     string      `json:"nodeName"`
-	AssignedAt   metav1.Time `json:"assignedAt"`
+	// PodName is the name of the pod.
+	PodName string `json:"podName"`
+	// PodNamespace is the namespace of the pod.
+	PodNamespace string `json:"podNamespace"`
+	// PodUID is the UID of the pod.
+	PodUID string `json:"podUID"`
+	// NodeName is the Node whose machine was started.
+	NodeName string `json:"nodeName"`
+	// AssignedAt is when that was decided.
+	AssignedAt metav1.Time `json:"assignedAt"`
 }
 
 // Launch is a launch that was recorded before the cloud was called.
 type Launch struct {
 	// Operation is the idempotency token, and a tag of the machines.
 	Operation string `json:"operation"`
-	Ordinal   int64  `json:"ordinal"`
+	// Ordinal counts the launches of the pool.
+	Ordinal int64 `json:"ordinal"`
+	// Attempt counts the tries of the launch.
 	// +optional
 	Attempt int64 `json:"attempt,omitempty"`
-	// Template names the subnet, and Hash is that of everything else.
+	// Template names the subnet.
 	Template string `json:"template"`
+	// Hash is that of everything else the machines are launched from.
 	// +optional
-	Hash  string `json:"hash,omitempty"`
-	Count int32  `json:"count"`
+	Hash string `json:"hash,omitempty"`
+	// Count is the number of machines.
+	Count int32 `json:"count"`
 	// InstanceIDs are the machines that came of it.
 	// +optional
 	// +listType=atomic
-	InstanceIDs []string    `json:"instanceIDs,omitempty"`
-	Since       metav1.Time `json:"since"`
+	InstanceIDs []string `json:"instanceIDs,omitempty"`
+	// Since is when the launch was recorded.
+	Since metav1.Time `json:"since"`
 }
 
 // The conditions of a NodePool.
 const (
-	ConditionReady                = "Ready"
-	ConditionDegraded             = "Degraded"
-	ConditionScaleUpInProgress    = "ScaleUpInProgress"
-	ConditionScaleDownInProgress  = "ScaleDownInProgress"
-	ConditionImagePrePullSupports = "ImagePrePullSupported"
+	ConditionReady                 = "Ready"
+	ConditionDegraded              = "Degraded"
+	ConditionScaleUpInProgress     = "ScaleUpInProgress"
+	ConditionScaleDownInProgress   = "ScaleDownInProgress"
+	ConditionImagePrePullSupported = "ImagePrePullSupported"
 )

@@ -1,0 +1,347 @@
+package nodepool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// How long after a pass the next one is, if nothing happens.
+const (
+	afterScaleUp    = 5 * time.Second
+	afterDrain      = 5 * time.Second // from one round of evictions to the next
+	afterNotReady   = 10 * time.Second
+	afterCloudError = time.Minute
+	afterCleanup    = 10 * time.Second
+	jitter          = 0.2
+)
+
+// poolPass is one pass of one pool.
+type poolPass struct {
+	*poolState
+	plan    cloud.Plan
+	results []cloud.Result
+	views   []nodeView
+	problem problem
+	listErr error
+	err     error
+}
+
+// problem is why a pool does less than it should; the zero value is none.
+type problem struct{ reason, message string }
+
+func poolKey(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// reconcile does one pass for one pool.
+func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v1alpha1.NodePool) (reconcile.Result, error) {
+	began := time.Now()
+	defer func() { o.metrics.passed(key.Name, time.Since(began)) }()
+	if p == nil {
+		o.forget(key.Name)
+		return reconcile.Result{}, nil
+	}
+	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
+	var pass *poolPass
+	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
+		pass = o.newPass(p)
+		pass.run(ctx)
+		return pass.plan.Done, errors.Join(pass.listErr, pass.err, pass.report(ctx))
+	})
+	switch {
+	case pass != nil && pass.plan.Done && err == nil:
+		o.events.pool(p, corev1.EventTypeNormal, "Deleted", "every machine of the pool is terminated")
+		o.forget(p.Name)
+		return result, nil
+	case pass != nil && err == nil:
+		return pass.next(), nil
+	case pass != nil:
+		o.events.pool(p, corev1.EventTypeWarning, "CleanupFailed", err.Error())
+		return reconcile.Result{RequeueAfter: spread(afterCleanup)}, nil
+	case err != nil || !alive:
+		return result, err
+	}
+	pass = o.newPass(p)
+	pass.run(ctx)
+	if err := pass.report(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	return pass.next(), nil
+}
+
+// newPass begins a pass with what is known of the pool.
+func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
+	s := &poolState{operator: o, pool: p, spec: o.poolOf(p), sets: o.world.sets(), ledger: o.ledgerOf(p)}
+	s.ledger.journal.open(p)
+	return &poolPass{poolState: s}
+}
+
+// run looks at the pool and acts.
+func (p *poolPass) run(ctx context.Context) {
+	if p.problem = validate(p.pool); p.problem.reason == "" {
+		p.problem = p.prepare(ctx)
+	}
+	regions := p.pool.Status.Regions
+	if p.problem.reason != "" && len(regions) == 0 {
+		p.plan.Done = p.pool.DeletionTimestamp != nil && len(p.pool.Status.Launches) == 0
+		return // it never had a machine
+	}
+	provider, err := p.clouds.provider(ctx, regions, p.region, p.regionOfMachine)
+	if err != nil {
+		p.listErr = err
+		p.problem = problem{"CloudProviderError", err.Error()}
+		return
+	}
+	marks := &marks{client: p.client, world: p.world, pool: p.pool, now: p.now}
+	p.executor = &cloud.Executor{Provider: provider, Nodes: marks, Journal: &p.ledger.journal, Config: p.recipe.launchConfig}
+	seen := p.observe(ctx, regions)
+	seen.Memory = p.ledger.begin()
+	p.publish()
+	p.plan, p.results, p.err = p.executor.Pass(ctx, p.spec, seen, func(cloud.Memory) cloud.Want { return p.demand.launchesFor(p.name()) })
+	p.ledger.end(p.plan.Memory, p.now())
+	p.told(ctx, p.results)
+	if p.err != nil && ctx.Err() == nil {
+		p.logger.WarnContext(ctx, "not all of a pass was done", slog.String("pool", p.name()), slog.Any("error", p.err))
+	}
+	p.publish()
+	if len(p.results) > 0 {
+		p.demand.Wake()
+	}
+}
+
+// prepare reads the class, and makes the recipe of machines from it. Before the first
+// launch into a region it records that there may be machines.
+func (p *poolPass) prepare(ctx context.Context) problem {
+	name := p.pool.Spec.Template.NodeClassRef.Name
+	class, err := p.classOf.Get(types.NamespacedName{Name: name})
+	switch {
+	case errors.Is(err, kube.ErrAbsent):
+		return problem{"NodeClassNotFound", fmt.Sprintf("spec.template.nodeClassRef: AWSNodeClass %q does not exist", name)}
+	case err != nil:
+		return problem{"NodeClassNotReady", err.Error()}
+	}
+	p.recipe.class = class
+	if why := unready(class); why != "" {
+		return problem{"NodeClassNotReady", fmt.Sprintf("AWSNodeClass %q: %s", name, why)}
+	}
+	if why := p.refuse(class); why != "" {
+		return problem{"ValidationFailed", why}
+	}
+	recipe, err := p.newRecipe(p.pool, class)
+	if err != nil {
+		return problem{"ValidationFailed", err.Error()}
+	}
+	p.region = cmp.Or(class.Spec.Region, p.clouds.home())
+	if !slices.Contains(p.pool.Status.Regions, p.region) && p.pool.DeletionTimestamp == nil {
+		if err := p.status.Update(ctx, p.pool, func(o *v1alpha1.NodePool) {
+			if !slices.Contains(o.Status.Regions, p.region) {
+				o.Status.Regions = append(slices.Clone(o.Status.Regions), p.region)
+			}
+		}); err != nil {
+			return problem{"CloudProviderError", "record the region: " + err.Error()}
+		}
+		p.ledger.journal.open(p.pool)
+	}
+	p.recipe, p.spec.Templates = recipe, recipe.templates
+	return problem{}
+}
+
+// observe lists the machines, and joins what the cluster says of them.
+func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed {
+	seen := cloud.Observed{Listed: p.now()}
+	age := interval(p.pool) / 2
+	if p.restless() {
+		age = p.restlessAge
+	}
+	for _, region := range regions {
+		instances, listed, err := p.clouds.list(ctx, region, p.spec.Scope, age)
+		if err != nil {
+			seen.ListError = fmt.Errorf("region %s: %w", region, err)
+			p.listErr = seen.ListError
+			seen.Instances = nil
+			break
+		}
+		seen.Instances = append(seen.Instances, instances...)
+		if listed.Before(seen.Listed) {
+			seen.Listed = listed
+		}
+	}
+	ids, drifted := map[string]bool{}, map[string]bool{}
+	for _, i := range seen.Instances {
+		ids[i.ID] = true
+		drifted[i.ID] = p.recipe.drifted(p.spec.Scope, i)
+	}
+	p.ledger.mu.Lock()
+	if seen.ListError == nil {
+		p.ledger.instances, p.ledger.listed = seen.Instances, seen.Listed
+	}
+	p.ledger.mu.Unlock()
+	p.views = p.world.machines(p.name(), p.uid(), ids)
+	for i := range p.views {
+		s := p.views[i].status
+		s.Drifted = drifted[s.ID]
+		seen.Nodes = append(seen.Nodes, s)
+		if a := p.views[i].site.Allocatable; a.Pods > 0 && !s.Drifted {
+			p.allocatable = a
+		}
+	}
+	seen.Launches, seen.LastOrdinal = p.ledger.journal.intents()
+	seen.Reserved = p.demand.reserved()
+	return seen
+}
+
+// restless reports whether machines of the pool were on their way when they were listed
+// last: the list is then asked for more often.
+func (p *poolPass) restless() bool {
+	instances, _ := p.ledger.list()
+	for _, i := range instances {
+		switch i.State {
+		case cloud.InstancePending, cloud.InstanceStopping, cloud.InstanceShuttingDown:
+			return true
+		case cloud.InstanceRunning, cloud.InstanceStopped:
+			// One that warms up stops itself.
+			if s := cloud.State(i.Tags[p.spec.Scope.Key("state")]); s == cloud.StateWarmup || s == cloud.StateTerminating {
+				return true
+			}
+		default:
+		}
+	}
+	return len(p.pool.Status.Launches) > 0 || p.pool.DeletionTimestamp != nil
+}
+
+// regionOfMachine returns the region of a machine that has been listed.
+func (p *poolPass) regionOfMachine(id string) string {
+	instances, _ := p.ledger.list()
+	for _, i := range instances {
+		if i.ID == id {
+			return regionOf(i.AvailabilityZone)
+		}
+	}
+	if v, ok := p.world.byID(id); ok {
+		return regionOf(v.zone)
+	}
+	return p.region
+}
+
+// next says when the next pass is.
+func (p *poolPass) next() reconcile.Result {
+	after := interval(p.pool)
+	soon := func(d time.Duration) { after = min(after, d) }
+	for _, r := range p.results {
+		switch r.Action.Verb {
+		case cloud.Start, cloud.Launch:
+			soon(afterScaleUp)
+		case cloud.Drain:
+			soon(afterDrain)
+		default:
+			soon(p.restlessAge)
+		}
+	}
+	if p.restless() {
+		soon(p.restlessAge)
+	}
+	switch {
+	case p.problem.reason == "CloudProviderError" || p.listErr != nil:
+		after = afterCloudError
+		if throttled, ok := errors.AsType[*cloud.RateLimitError](p.listErr); ok {
+			after = max(throttled.RetryAfter, time.Second)
+		}
+	case p.problem.reason != "":
+		soon(afterNotReady)
+	}
+	if at := p.plan.Wake; !at.IsZero() {
+		soon(max(at.Sub(p.now()), 100*time.Millisecond))
+		return reconcile.Result{RequeueAfter: after}
+	}
+	return reconcile.Result{RequeueAfter: spread(after)}
+}
+
+// spread varies a time, so that pools do not act in step. It only gets shorter: two looks
+// at a pool are never further apart than its spec says.
+func spread(d time.Duration) time.Duration {
+	return d - time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
+}
+
+// validate returns what admission cannot see of a pool by itself.
+func validate(p *v1alpha1.NodePool) problem {
+	if p.Spec.MinStandby > p.Spec.PoolSize {
+		return problem{"ValidationFailed", fmt.Sprintf("spec.minStandby: is %d, must be at most spec.poolSize (%d)", p.Spec.MinStandby, p.Spec.PoolSize)}
+	}
+	return problem{}
+}
+
+// refuse returns why a pool cannot use a class.
+func (p *poolPass) refuse(class *v1alpha1.AWSNodeClass) string {
+	if class.Spec.BootstrapTemplate != v1alpha1.Bottlerocket {
+		return ""
+	}
+	if p.pool.Spec.PreWarm.CompletionMode != v1alpha1.ControllerStop {
+		return "spec.preWarm.completionMode: is SelfStop, must be ControllerStop: Bottlerocket runs no script"
+	}
+	if len(p.pool.Spec.PreWarm.ImagesToPull) > 0 {
+		return "spec.preWarm.imagesToPull: must be empty: Bottlerocket runs no script"
+	}
+	return ""
+}
+
+// publish shows the pool to whatever starts machines, and to the passes of its Nodes.
+func (p *poolPass) publish() {
+	state := *p.poolState
+	p.mu.Lock()
+	was := p.states[p.name()]
+	p.states[p.name()] = &state
+	p.mu.Unlock()
+	if was == nil || was.pool.UID != p.pool.UID || was.pool.Generation != p.pool.Generation {
+		for _, v := range p.views {
+			p.nodes.Add(poolKey(v.status.Name))
+		}
+	}
+}
+
+// ledgerOf returns the ledger of a pool. One of the same name that was created anew has
+// another.
+func (o *operator) ledgerOf(p *v1alpha1.NodePool) *ledger {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.ledgers[p.UID]
+	if l == nil {
+		l = &ledger{}
+		l.journal.write = o.status.Update
+		o.ledgers[p.UID] = l
+	}
+	return l
+}
+
+// forget drops what is kept of a pool that is gone.
+func (o *operator) forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := o.states[name]; s != nil {
+		delete(o.ledgers, s.pool.UID)
+		delete(o.states, name)
+		o.classOf.Add(types.NamespacedName{Name: s.pool.Spec.Template.NodeClassRef.Name})
+	}
+	o.metrics.forget(name)
+}
+
+// open returns the pools that may start machines.
+func (o *operator) open() map[string]*poolState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pools := maps.Clone(o.states)
+	maps.DeleteFunc(pools, func(_ string, s *poolState) bool { return s.pool.DeletionTimestamp != nil })
+	return pools
+}

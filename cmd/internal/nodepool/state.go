@@ -1,0 +1,157 @@
+package nodepool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+// poolState is a pool as its last pass has seen it. It is replaced by the next, and never
+// changed.
+type poolState struct {
+	*operator
+	pool        *v1alpha1.NodePool
+	spec        cloud.Pool
+	recipe      recipe
+	executor    *cloud.Executor
+	sets        []*appsv1.DaemonSet
+	allocatable cloud.Resources // of a Node of the pool; zero if none has said
+	ledger      *ledger
+	region      string
+}
+
+// ledger is what is kept of a pool from one pass to the next. A process that has lost it
+// is slower for a while.
+type ledger struct {
+	mu     sync.Mutex
+	memory cloud.Memory
+	// passing is set while a pass runs, late has what machines were started for pods in
+	// the meantime.
+	passing   bool
+	late      []cloud.Result
+	instances []cloud.Instance
+	listed    time.Time
+	journal   journal
+	said      map[string]bool
+}
+
+// once reports whether it is called with the text for the first time.
+func (l *ledger) once(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said[text] {
+		return false
+	}
+	if l.said == nil {
+		l.said = map[string]bool{}
+	}
+	l.said[text] = true
+	return true
+}
+
+func (s *poolState) name() string { return s.pool.Name }
+func (s *poolState) uid() string  { return string(s.pool.UID) }
+
+// begin returns the memory for a pass.
+func (l *ledger) begin() cloud.Memory {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passing, l.late = true, nil
+	return l.memory
+}
+
+// end takes the memory of a pass, and adds what was learned beside it.
+func (l *ledger) end(memory cloud.Memory, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory = memory.Learn(l.late, now)
+	l.passing, l.late = false, nil
+}
+
+func (l *ledger) learn(results []cloud.Result, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory = l.memory.Learn(results, now)
+	if l.passing {
+		l.late = append(l.late, results...)
+	}
+}
+
+func (l *ledger) list() ([]cloud.Instance, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.instances, l.listed
+}
+
+// blocked reports whether the cloud had no capacity there a short while ago.
+func (s *poolState) blocked(p cloud.Placement, now time.Time) bool {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.memory.IsBlocked(p, now)
+}
+
+// errNotAsked is why the plan of a start has no list: a standby machine is known from its
+// Node.
+var errNotAsked = errors.New("the cloud is not asked before a start")
+
+// start starts standby machines, without a list of the cloud: the state on the Node is
+// only ever standby once the cloud has said that the machine is stopped.
+func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result, error) {
+	now := s.now()
+	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
+	instances, _ := s.ledger.list()
+	seen.Instances = instances
+	for _, v := range s.world.machines(s.name(), s.uid(), nil) {
+		seen.Nodes = append(seen.Nodes, v.status)
+	}
+	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
+	for i := range plan.Actions {
+		s.metrics.trace.called(plan.Actions[i].Machine, now)
+	}
+	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
+	for _, r := range results {
+		if r.Err == nil {
+			s.metrics.trace.accepted(s.name(), r.Action.Machine, s.now())
+		}
+	}
+	s.ledger.learn(results, s.now())
+	return results, err
+}
+
+func (s *poolState) instanceType(v *nodeView) string {
+	if t := v.site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
+		return t
+	}
+	if s.recipe.class != nil {
+		return s.recipe.class.Spec.InstanceType
+	}
+	return ""
+}
+
+// capacity is what pods may use of a machine that has not said so: what another Node of
+// the pool says, or what is known of the type.
+func (s *poolState) capacity(daemons int) cloud.Resources {
+	if s.allocatable.Pods > 0 {
+		return s.allocatable
+	}
+	if s.recipe.class == nil {
+		return cloud.Resources{}
+	}
+	return capacityOf(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
+}
+
+// fresh is a machine that is launched into a zone, as the scheduler will see it.
+func (s *poolState) fresh(zone string) cloud.Node {
+	node := s.siteOf(s.pool, s.recipe.class, zone)
+	node.Pods = cloudkube.Daemons(&node, s.sets...)
+	node.Allocatable = s.capacity(len(node.Pods))
+	return node
+}

@@ -1,0 +1,175 @@
+package nodepool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+func timeNow(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// report writes the status of the pool, if it has changed, and its gauges.
+func (p *poolPass) report(ctx context.Context) error {
+	known := p.listErr == nil && p.executor != nil
+	if known {
+		p.metrics.pool(p.name(), p.spec, p.plan.Counts, p.views, p.now())
+	}
+	before := p.pool.Status
+	wasDegraded := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionDegraded)
+	conditions := p.conditions()
+	assignments := p.demand.assignments(p.world, p.pool.Name)
+	now := timeNow(p.now())
+	err := p.status.Update(ctx, p.pool, func(o *v1alpha1.NodePool) {
+		was := copyOf(o).Status
+		s := &o.Status
+		if known {
+			c := p.plan.Counts
+			s.Warmup, s.Standby, s.Running, s.Total = int32(c.Warmup), int32(c.Standby), int32(c.Running), int32(c.Total) //nolint:gosec // at most some thousands
+			s.Regions = p.keptRegions(s.Regions)
+		}
+		s.PodAssignments = assignments
+		for _, c := range conditions {
+			meta.SetStatusCondition(&s.Conditions, c)
+		}
+		// The time says when something was new: a pool at rest is not written.
+		if !sameStatus(&was, s) || o.Status.ObservedGeneration != o.Generation {
+			s.LastReconcileTime = &now
+		}
+	})
+	if err != nil {
+		return err
+	}
+	degraded := meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
+	if degraded.Status == metav1.ConditionTrue && !wasDegraded {
+		reason := degraded.Reason
+		p.events.pool(p.pool, corev1.EventTypeWarning, reason, degraded.Message)
+	}
+	return nil
+}
+
+func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
+	return a.Warmup == b.Warmup && a.Standby == b.Standby && a.Running == b.Running && a.Total == b.Total &&
+		slices.Equal(a.Regions, b.Regions) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
+			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
+		})
+}
+
+// keptRegions leaves out a region that the class names no more and that has no machine of
+// the pool.
+func (p *poolPass) keptRegions(regions []string) []string {
+	if p.region == "" || len(p.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
+		return regions
+	}
+	instances, _ := p.ledger.list()
+	used := map[string]bool{p.region: true}
+	for _, i := range instances {
+		if i.State != cloud.InstanceTerminated {
+			used[regionOf(i.AvailabilityZone)] = true
+		}
+	}
+	for _, v := range p.views {
+		used[regionOf(v.zone)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !used[region] })
+}
+
+// conditions are those of the pool after the pass.
+func (p *poolPass) conditions() []metav1.Condition {
+	c := p.plan.Counts
+	degraded := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: "AsExpected", Message: "nothing holds the pool back"}
+	switch {
+	case p.problem.reason != "":
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, p.problem.reason, p.problem.message
+	case p.listErr != nil:
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "CloudProviderError", p.listErr.Error()
+	default:
+		for _, b := range p.plan.Brakes {
+			if b.Kind == cloud.BrakeLaunchUnproven || b.Kind == cloud.BrakePoolFull {
+				continue
+			}
+			degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, string(b.Kind), b.Message
+			break
+		}
+	}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "PoolReady", Message: fmt.Sprintf("%d standby machines are ready, at least %d are wanted", c.Ready, p.spec.MinStandby)}
+	switch {
+	case degraded.Status == metav1.ConditionTrue:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Degraded", degraded.Message
+	case c.Ready < p.spec.MinStandby:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "InsufficientStandby", fmt.Sprintf("%d standby machines are ready, at least %d are wanted", c.Ready, p.spec.MinStandby)
+	}
+	prePull := metav1.Condition{Type: v1alpha1.ConditionImagePrePullSupported, Status: metav1.ConditionTrue, Reason: "Supported", Message: "machines pull images before their first stop"}
+	if p.recipe.class != nil && p.recipe.class.Spec.BootstrapTemplate == v1alpha1.Bottlerocket {
+		prePull.Status, prePull.Reason, prePull.Message = metav1.ConditionFalse, "NotSupported", "Bottlerocket runs no script"
+	} else if p.recipe.warning != "" {
+		prePull.Message = p.recipe.warning
+	}
+	for _, d := range []*metav1.Condition{&degraded, &ready, &prePull} {
+		d.Message = short(d.Message)
+	}
+	return []metav1.Condition{
+		degraded, ready, prePull,
+		p.progress(v1alpha1.ConditionScaleUpInProgress, "machines are starting for pods", func(v *nodeView) bool { return p.starting(v, p.now()) }),
+		p.progress(v1alpha1.ConditionScaleDownInProgress, "machines are emptied or stopped", func(v *nodeView) bool { return v.status.State == cloud.StateTerminating }),
+	}
+}
+
+// progress is a condition that is true while any Node is on its way.
+func (p *poolPass) progress(kind, message string, underWay func(*nodeView) bool) metav1.Condition {
+	for i := range p.views {
+		if v, ok := p.world.view(p.views[i].status.Name); ok && underWay(&v) {
+			return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "InProgress", Message: message}
+		}
+	}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "AtRest", Message: "none"}
+}
+
+func short(message string) string {
+	message = strings.ReplaceAll(message, "\n", "; ")
+	const most = 1024
+	return message[:min(len(message), most)]
+}
+
+// assignments are the pods that machines of a pool were started for.
+func (d *demand) assignments(w *world, pool string) []v1alpha1.PodAssignment {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []v1alpha1.PodAssignment
+	for _, a := range d.assigned {
+		if v, ok := w.view(a.NodeName); ok && v.pool == pool {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.PodAssignment) int {
+		return strings.Compare(a.PodNamespace+"/"+a.PodName, b.PodNamespace+"/"+b.PodName)
+	})
+	return out
+}
+
+// reserved has the machines that pods are on their way to.
+func (d *demand) reserved() map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]bool{}
+	for _, r := range d.reservations {
+		out[r.Machine] = true
+	}
+	return out
+}
+
+// launchesFor is what pods need of a pool beyond its standby machines.
+func (d *demand) launchesFor(pool string) cloud.Want {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cloud.Want{Launch: d.launches[pool]}
+}

@@ -1,0 +1,190 @@
+// Command nodepool is the node-pool operator: it keeps machines that were booted once and
+// stopped, and starts them when pods need them. "nodepool --help" lists its settings.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// prefix begins the name of the variable of each flag.
+const prefix = "STRATOS_"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the flags.
+type options struct {
+	metrics, health, kubeconfig, namespace, logLevel string
+	elect                                            bool
+	cluster, endpoint, ca, cidr                      string
+	provider, region                                 string
+	stop                                             time.Duration
+	qps, burst                                       float64
+}
+
+func command() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use: "nodepool", Short: "Keep machines that were booted once and stopped, and start them when pods need them", Args: program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Flags()); err != nil {
+				return err
+			}
+			w, err := o.operator(c.Context(), c.OutOrStdout())
+			if err != nil {
+				return &program.UsageError{Err: err}
+			}
+			return w.Start(c.Context())
+		},
+	}
+	f := root.Flags()
+	f.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics")
+	f.StringVar(&o.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.BoolVar(&o.elect, "leader-elect", true, "work only while holding the Lease stratos.sh: needed with more than one replica")
+	f.StringVar(&o.cluster, "cluster-name", "", "name of the cluster, unique in the account; required")
+	f.StringVar(&o.endpoint, "cluster-endpoint", "", "URL of the API server that machines join, with https")
+	f.StringVar(&o.ca, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
+	f.StringVar(&o.cidr, "cluster-cidr", "", "addresses of the cluster's Services, such as 10.100.0.0/16")
+	f.StringVar(&o.provider, "cloud-provider", "aws", "aws, or fake for a cloud in memory")
+	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment")
+	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
+	f.Float64Var(&o.qps, "aws-rate-limit-qps", 1, "multiplies the rates of EC2 that are kept to; at least 0.1")
+	f.Float64Var(&o.burst, "aws-rate-limit-burst", 1, "multiplies the bursts of EC2 that are kept to; at least 0.1")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
+	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), nodepool.Namespace), "namespace of the Lease (POD_NAMESPACE)")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	root.AddCommand(program.VersionCommand(), manifestsCommand())
+	return root
+}
+
+// fromEnvironment gives each flag that is not set the value of its variable: STRATOS_ and
+// its name in capitals.
+func fromEnvironment(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || f.Changed || value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, program.Usagef("%s: is %q: %w", name, value, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operator, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level: is %q, must be debug, info, warn or error", o.logLevel)
+	}
+	config, err := kubeaccess.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	open, region := (&nodepool.Fake{}).Open, cmp.Or(o.region, "fake")
+	if o.provider == "aws" {
+		ec2 := nodepool.EC2{QPS: o.qps, Burst: o.burst}
+		open = ec2.Open
+		if region = o.region; region == "" {
+			if region, err = ec2.Home(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	host, _ := os.Hostname() // only a name for people
+	return &nodepool.Operator{
+		Kubernetes: config, Namespace: o.namespace, Alone: !o.elect, ClusterName: o.cluster, ClusterEndpoint: o.endpoint, ClusterCA: o.ca, ClusterCIDR: o.cidr,
+		Region: region, OpenRegion: open, Address: o.health, MetricsAddress: o.metrics, StopTimeout: o.stop,
+		Instance: cmp.Or(os.Getenv("POD_NAME"), host, "stratos"),
+		Logger:   slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level})),
+	}, nil
+}
+
+// validate returns an error for each flag that is wrong, joined.
+func (o options) validate() error {
+	var errs []error
+	wrong := func(flag, value, must string) {
+		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, value, must))
+	}
+	for flag, address := range map[string]string{"metrics-bind-address": o.metrics, "health-probe-bind-address": o.health} {
+		_, port, err := net.SplitHostPort(address)
+		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+			wrong(flag, address, "host:port or :port")
+		}
+	}
+	if o.cluster == "" {
+		wrong("cluster-name", o.cluster, "the name of the cluster, unique in the account")
+	}
+	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		wrong("cluster-endpoint", o.endpoint, "a URL with https")
+	}
+	if _, err := base64.StdEncoding.DecodeString(o.ca); err != nil {
+		wrong("cluster-ca", "(hidden)", "base64")
+	}
+	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
+		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
+	}
+	if o.provider != "aws" && o.provider != "fake" {
+		wrong("cloud-provider", o.provider, "aws or fake")
+	}
+	for flag, value := range map[string]float64{"aws-rate-limit-qps": o.qps, "aws-rate-limit-burst": o.burst} {
+		if value < 0.1 {
+			wrong(flag, strconv.FormatFloat(value, 'g', -1, 64), "at least 0.1")
+		}
+	}
+	if o.stop <= 0 {
+		wrong("graceful-shutdown-timeout", o.stop.String(), "more than 0s")
+	}
+	if o.namespace == "" && o.elect {
+		wrong("namespace", o.namespace, "set, or --leader-elect=false")
+	}
+	return errors.Join(errs...)
+}
+
+func manifestsCommand() *cobra.Command {
+	var m nodepool.Manifests
+	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) {
+		if m.ClusterName == "" {
+			return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
+		}
+		return m.YAML()
+	}) //nolint:gocritic // m is complete when it is called
+	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/nodepool:latest", "container image")
+	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
+	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")
+	c.Flags().StringVar(&m.ClusterCA, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
+	c.Flags().StringVar(&m.ClusterCIDR, "cluster-cidr", "", "addresses of the cluster's Services")
+	c.Flags().StringVar(&m.Region, "region", "", "region of classes that name none")
+	return c
+}

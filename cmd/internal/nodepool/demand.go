@@ -307,6 +307,12 @@ func (s *poolState) starting(v *nodeView, now time.Time) bool {
 	return now.Before(v.scaleUpStarted.Add(patience))
 }
 
+// settling reports whether a machine became ready so short a while ago that the pods which
+// it was started for may not be on it yet.
+func (v *nodeView) settling(now time.Time) bool {
+	return v.status.State == cloud.StateRunning && v.status.Ready && !v.scaleUpStarted.IsZero() && now.Before(v.ready.Add(settleTime))
+}
+
 // site is a machine as the scheduler will see it once it has started.
 func (s *poolState) site(v *nodeView) cloud.Node {
 	site := v.site

@@ -29,9 +29,9 @@ type metrics struct {
 	calls                          *prometheus.CounterVec
 	latency                        *prometheus.HistogramVec
 	trace                          *trace
-	mu                             sync.Mutex
-	launched                       map[string]time.Time // when each machine was first seen warming up
-	draining                       map[string]time.Time
+
+	mu       sync.Mutex
+	draining map[string]time.Time // since when each machine is drained
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -77,7 +77,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "stratos", Subsystem: "cloud_provider", Name: "latency_seconds", Help: "Time of a call to the cloud.", Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"provider", "operation"}),
-		launched: map[string]time.Time{}, draining: map[string]time.Time{},
+		draining: map[string]time.Time{},
 	}
 	r.MustRegister(m.decided, m.calls, m.latency)
 	m.trace = newTrace(m)
@@ -145,11 +145,16 @@ func (m *metrics) acted(pool string, r cloud.Result) {
 			m.warmupFailures.WithLabelValues(pool, "timeout").Inc()
 		}
 	case cloud.Shelve:
-		if a.From == cloud.StateTerminating || a.From == cloud.StateRunning {
+		if a.From != cloud.StateWarmup {
 			m.scaleDowns.WithLabelValues(pool).Inc()
 		}
 	default:
 	}
+}
+
+// warmedUp counts a warm-up that has ended well.
+func (m *metrics) warmedUp(mode string, took time.Duration) {
+	m.warmup.WithLabelValues(mode).Observe(took.Seconds())
 }
 
 // failure is why a warm-up failed, as one word.

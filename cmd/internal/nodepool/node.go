@@ -87,7 +87,8 @@ func viewNode(n *corev1.Node) nodeView {
 	s := &v.status
 	s.Name, s.ID, s.State = n.Name, id, cloud.State(n.Labels[v1alpha1.LabelState])
 	if seconds, err := strconv.ParseInt(n.Labels[v1alpha1.LabelStateSince], 10, 64); err == nil {
-		s.Since = time.Unix(seconds, 0)
+		// The label has no fractions: what was seen earlier in that second is older.
+		s.Since = time.Unix(seconds+1, -1)
 	}
 	s.LastStarted = timeOf(n, v1alpha1.AnnotationLastStarted)
 	s.EmptySince = timeOf(n, v1alpha1.AnnotationScaleDownCandidate)

@@ -184,5 +184,10 @@ func (s *poolState) told(ctx context.Context, results []cloud.Result) {
 		}
 		s.logger.InfoContext(ctx, "action", slog.String("pool", s.name()), slog.String("action", r.Action.String()))
 		s.events.action(s.pool, r)
+		if r.Action.Verb == cloud.Shelve && r.Action.From == cloud.StateWarmup {
+			if i, ok := s.ledger.instance(r.Action.Machine); ok {
+				s.metrics.warmedUp(string(s.pool.Spec.PreWarm.CompletionMode), s.now().Sub(i.LaunchTime))
+			}
+		}
 	}
 }

@@ -28,6 +28,9 @@ const (
 	afterCloudError = time.Minute
 	afterCleanup    = 10 * time.Second
 	jitter          = 0.2
+	// settleTime is how long a machine that was started is given to get its pods, before it
+	// counts as empty.
+	settleTime = 10 * time.Second
 )
 
 // poolPass is one pass of one pool.
@@ -55,6 +58,12 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 		return reconcile.Result{}, nil
 	}
 	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
+	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.ledgerOf(p).once("created") {
+		o.events.pool(p, corev1.EventTypeNormal, "Created", fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby))
+	}
+	if p.DeletionTimestamp != nil && o.ledgerOf(p).once("deleting") {
+		o.events.pool(p, corev1.EventTypeNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
+	}
 	var pass *poolPass
 	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
 		pass = o.newPass(p)
@@ -106,12 +115,12 @@ func (p *poolPass) run(ctx context.Context) {
 		return
 	}
 	marks := &marks{client: p.client, world: p.world, pool: p.pool, now: p.now}
-	p.executor = &cloud.Executor{Provider: provider, Nodes: marks, Journal: &p.ledger.journal, Config: p.recipe.launchConfig}
+	p.executor = &cloud.Executor{Provider: guarded{provider, marks}, Nodes: marks, Journal: &p.ledger.journal, Config: p.recipe.launchConfig}
 	seen := p.observe(ctx, regions)
 	seen.Memory = p.ledger.begin()
 	p.publish()
 	p.plan, p.results, p.err = p.executor.Pass(ctx, p.spec, seen, func(cloud.Memory) cloud.Want { return p.demand.launchesFor(p.name()) })
-	p.ledger.end(p.plan.Memory, p.now())
+	p.ledger.end(p.plan.Memory, p.results, p.now())
 	p.told(ctx, p.results)
 	if p.err != nil && ctx.Err() == nil {
 		p.logger.WarnContext(ctx, "not all of a pass was done", slog.String("pool", p.name()), slog.Any("error", p.err))
@@ -179,16 +188,14 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 			seen.Listed = listed
 		}
 	}
+	if seen.ListError == nil {
+		seen.Instances = p.ledger.take(seen.Instances, seen.Listed)
+	}
 	ids, drifted := map[string]bool{}, map[string]bool{}
 	for _, i := range seen.Instances {
 		ids[i.ID] = true
 		drifted[i.ID] = p.recipe.drifted(p.spec.Scope, i)
 	}
-	p.ledger.mu.Lock()
-	if seen.ListError == nil {
-		p.ledger.instances, p.ledger.listed = seen.Instances, seen.Listed
-	}
-	p.ledger.mu.Unlock()
 	p.views = p.world.machines(p.name(), p.uid(), ids)
 	for i := range p.views {
 		s := p.views[i].status
@@ -200,6 +207,11 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	}
 	seen.Launches, seen.LastOrdinal = p.ledger.journal.intents()
 	seen.Reserved = p.demand.reserved()
+	for i := range p.views {
+		if p.views[i].settling(p.now()) {
+			seen.Reserved[p.views[i].status.ID] = true
+		}
+	}
 	return seen
 }
 
@@ -224,11 +236,8 @@ func (p *poolPass) restless() bool {
 
 // regionOfMachine returns the region of a machine that has been listed.
 func (p *poolPass) regionOfMachine(id string) string {
-	instances, _ := p.ledger.list()
-	for _, i := range instances {
-		if i.ID == id {
-			return regionOf(i.AvailabilityZone)
-		}
+	if i, ok := p.ledger.instance(id); ok {
+		return regionOf(i.AvailabilityZone)
 	}
 	if v, ok := p.world.byID(id); ok {
 		return regionOf(v.zone)
@@ -252,6 +261,11 @@ func (p *poolPass) next() reconcile.Result {
 	}
 	if p.restless() {
 		soon(p.restlessAge)
+	}
+	for i := range p.views {
+		if p.views[i].settling(p.now()) {
+			soon(settleTime)
+		}
 	}
 	switch {
 	case p.problem.reason == "CloudProviderError" || p.listErr != nil:

@@ -3,6 +3,8 @@ package nodepool
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +41,45 @@ type ledger struct {
 	late      []cloud.Result
 	instances []cloud.Instance
 	listed    time.Time
-	journal   journal
-	said      map[string]bool
+	// asked has what the cloud has accepted of each machine: an older list does not show it.
+	asked   map[string]asked
+	journal journal
+	said    map[string]bool
+}
+
+// asked is the state that a machine goes to since a call.
+type asked struct {
+	state cloud.InstanceState
+	at    time.Time
+}
+
+// note keeps what the cloud has accepted.
+func (l *ledger) note(results []cloud.Result, now time.Time) {
+	states := map[cloud.Verb]cloud.InstanceState{
+		cloud.Start: cloud.InstancePending, cloud.Stop: cloud.InstanceStopping, cloud.ForceStop: cloud.InstanceStopping, cloud.Terminate: cloud.InstanceShuttingDown,
+	}
+	for _, r := range results {
+		if state := states[r.Action.Verb]; state != "" && r.Err == nil {
+			if l.asked == nil {
+				l.asked = map[string]asked{}
+			}
+			l.asked[r.Action.Machine] = asked{state, now}
+		}
+	}
+}
+
+// take keeps a list, with what the cloud has accepted since it was made.
+func (l *ledger) take(instances []cloud.Instance, listed time.Time) []cloud.Instance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
+	for i := range instances {
+		if a, ok := l.asked[instances[i].ID]; ok && !instances[i].State.Ending() {
+			instances[i].State = a.state
+		}
+	}
+	l.instances, l.listed = instances, listed
+	return instances
 }
 
 // once reports whether it is called with the text for the first time.
@@ -69,9 +108,10 @@ func (l *ledger) begin() cloud.Memory {
 }
 
 // end takes the memory of a pass, and adds what was learned beside it.
-func (l *ledger) end(memory cloud.Memory, now time.Time) {
+func (l *ledger) end(memory cloud.Memory, results []cloud.Result, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.note(results, now)
 	l.memory = memory.Learn(l.late, now)
 	l.passing, l.late = false, nil
 }
@@ -79,6 +119,7 @@ func (l *ledger) end(memory cloud.Memory, now time.Time) {
 func (l *ledger) learn(results []cloud.Result, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.note(results, now)
 	l.memory = l.memory.Learn(results, now)
 	if l.passing {
 		l.late = append(l.late, results...)
@@ -89,6 +130,15 @@ func (l *ledger) list() ([]cloud.Instance, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.instances, l.listed
+}
+
+func (l *ledger) instance(id string) (cloud.Instance, bool) {
+	instances, _ := l.list()
+	i := slices.IndexFunc(instances, func(i cloud.Instance) bool { return i.ID == id })
+	if i < 0 {
+		return cloud.Instance{}, false
+	}
+	return instances[i], true
 }
 
 // blocked reports whether the cloud had no capacity there a short while ago.

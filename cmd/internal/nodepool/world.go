@@ -96,6 +96,7 @@ func (w *world) sawNode(n *corev1.Node) {
 func sameView(a, b nodeView) bool {
 	// A heartbeat is nothing new.
 	a.up, b.up = truth(a.up), truth(b.up)
+	a.ready, b.ready = truth(a.ready), truth(b.ready)
 	return reflect.DeepEqual(a, b)
 }
 

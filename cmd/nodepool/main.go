@@ -64,23 +64,28 @@ func command() *cobra.Command {
 		},
 	}
 	f := root.Flags()
+	o.shared(f)
 	f.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics")
 	f.StringVar(&o.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.BoolVar(&o.elect, "leader-elect", true, "work only while holding the Lease stratos.sh: needed with more than one replica")
+	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
+	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), nodepool.Namespace), "namespace of the Lease (POD_NAMESPACE)")
+	root.AddCommand(program.VersionCommand(), manifestsCommand(), planCommand())
+	return root
+}
+
+// shared adds the flags that every command has which looks at a cluster and a cloud.
+func (o *options) shared(f *pflag.FlagSet) {
 	f.StringVar(&o.cluster, "cluster-name", "", "name of the cluster, unique in the account; required")
 	f.StringVar(&o.endpoint, "cluster-endpoint", "", "URL of the API server that machines join, with https")
 	f.StringVar(&o.ca, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
 	f.StringVar(&o.cidr, "cluster-cidr", "", "addresses of the cluster's Services, such as 10.100.0.0/16")
 	f.StringVar(&o.provider, "cloud-provider", "aws", "aws, or fake for a cloud in memory")
 	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment")
-	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
 	f.Float64Var(&o.qps, "aws-rate-limit-qps", 1, "multiplies the rates of EC2 that are kept to; at least 0.1")
 	f.Float64Var(&o.burst, "aws-rate-limit-burst", 1, "multiplies the bursts of EC2 that are kept to; at least 0.1")
 	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
-	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), nodepool.Namespace), "namespace of the Lease (POD_NAMESPACE)")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	root.AddCommand(program.VersionCommand(), manifestsCommand())
-	return root
 }
 
 // fromEnvironment gives each flag that is not set the value of its variable: STRATOS_ and

@@ -54,6 +54,9 @@ func unready(class *v1alpha1.AWSNodeClass) string {
 
 // reconcileClass resolves the selectors of a class, and keeps it while pools use it.
 func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName, c *v1alpha1.AWSNodeClass) (reconcile.Result, error) {
+	if o.dry {
+		return reconcile.Result{}, nil
+	}
 	if c == nil {
 		o.wakeUsers(key.Name)
 		return reconcile.Result{}, nil

@@ -197,6 +197,9 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, now 
 func (d *demand) explain(waiting []*cloud.Pod, result cloud.DemandResult) {
 	said := map[string]string{}
 	say := func(p *cloud.Pod, why string) {
+		if d.dry {
+			return
+		}
 		said[p.UID] = why
 		if d.unplaced[p.UID] != why {
 			d.events.pod(p, reasonNoMachine, why)

@@ -27,8 +27,8 @@ func (res) Image(context.Context, aws.Class) (id, name string, err error) { retu
 func (res) Subnets(context.Context, aws.Class) ([]aws.Subnet, error) {
 	return []aws.Subnet{{ID: "subnet-a", Zone: "us-east-1a"}}, nil
 }
-func (res) SecurityGroups(context.Context, aws.Class) ([]string, error)  { return []string{"sg-1"}, nil }
-func (res) InstanceProfile(context.Context, aws.Class) (string, error)   { return "p", nil }
+func (res) SecurityGroups(context.Context, aws.Class) ([]string, error) { return []string{"sg-1"}, nil }
+func (res) InstanceProfile(context.Context, aws.Class) (string, error)  { return "p", nil }
 
 func TestFirst(t *testing.T) {
 	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true})
@@ -88,8 +88,10 @@ func TestFirst(t *testing.T) {
 	defer cancel()
 	go func() { _ = fake.Start(ctx) }()
 	o := &nodepool.Operator{Kubernetes: cluster.Config, Alone: true, ClusterName: "c", ClusterEndpoint: "https://x", ClusterCA: "eA==", ClusterCIDR: "10.0.0.0/16", Region: "us-east-1", Transition: 500 * time.Millisecond, Instance: "t",
-		Logger:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-		OpenRegion: func(context.Context, string, nodepool.Called) (nodepool.Region, error) { return nodepool.Region{Provider: fake, Resolver: res{}}, nil }}
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		OpenRegion: func(context.Context, string, nodepool.Called) (nodepool.Region, error) {
+			return nodepool.Region{Provider: fake, Resolver: res{}}, nil
+		}}
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()
 	defer func() { cancel(); require.NoError(t, <-done) }()

@@ -50,7 +50,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	o.mu.Lock()
 	s := o.states[v.pool]
 	o.mu.Unlock()
-	if s == nil || !v.owned(v.pool, s.uid()) || s.pool.DeletionTimestamp != nil {
+	if s == nil || o.dry || !v.owned(v.pool, s.uid()) || s.pool.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	m := &marks{client: o.client, world: o.world, pool: s.pool, now: o.now}

@@ -48,6 +48,7 @@ type operator struct {
 
 	client      dynamic.Interface
 	logger      *slog.Logger
+	dry         bool // nothing is written
 	now         func() time.Time
 	version     func(ctx context.Context) (*apiversion.Info, error)
 	restlessAge time.Duration
@@ -187,13 +188,8 @@ func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *
 
 // start works until ctx ends.
 func (o *operator) start(ctx context.Context) error {
-	group := &reconcile.Group{Members: []reconcile.Member{
+	group := &reconcile.Group{Members: append(o.watches(), []reconcile.Member{
 		{Name: "events", Starter: reconcile.StarterFunc(o.events.start)},
-		{Name: "namespaces", Starter: &o.namespaces},
-		{Name: "daemon sets", Starter: &o.daemons},
-		{Name: "nodes", Starter: &o.nodes},
-		{Name: "pods", Starter: &o.pods},
-		{Name: "classes", Starter: &o.classOf},
 		{Name: "pools", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			// A pod that is not seen yet would be stopped with its machine.
 			if err := o.settled(ctx); err != nil {
@@ -207,16 +203,30 @@ func (o *operator) start(ctx context.Context) error {
 			}
 			return o.demand.start(ctx)
 		})},
-	}}
+	}...)}
 	return group.Start(ctx)
 }
 
+// watches show what the cluster has.
+func (o *operator) watches() []reconcile.Member {
+	return []reconcile.Member{
+		{Name: "namespaces", Starter: &o.namespaces},
+		{Name: "daemon sets", Starter: &o.daemons},
+		{Name: "nodes", Starter: &o.nodes},
+		{Name: "pods", Starter: &o.pods},
+		{Name: "classes", Starter: &o.classOf},
+	}
+}
+
 // settled waits until every Node and pod has been taken in.
-func (o *operator) settled(ctx context.Context) error {
+func (o *operator) settled(ctx context.Context) error { return o.until(ctx, o.viewed) }
+
+// until waits until there is no error.
+func (o *operator) until(ctx context.Context, check func() error) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if o.viewed() == nil {
+		if check() == nil {
 			return nil
 		}
 		select {

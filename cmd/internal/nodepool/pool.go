@@ -57,6 +57,9 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 		o.forget(key.Name)
 		return reconcile.Result{}, nil
 	}
+	if o.dry {
+		return reconcile.Result{}, nil
+	}
 	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
 	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.ledgerOf(p).once("created") {
 		o.events.pool(p, corev1.EventTypeNormal, "Created", fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby))
@@ -154,7 +157,7 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 		return problem{"ValidationFailed", err.Error()}
 	}
 	p.region = cmp.Or(class.Spec.Region, p.clouds.home())
-	if !slices.Contains(p.pool.Status.Regions, p.region) && p.pool.DeletionTimestamp == nil {
+	if !slices.Contains(p.pool.Status.Regions, p.region) && p.pool.DeletionTimestamp == nil && !p.dry {
 		if err := p.status.Update(ctx, p.pool, func(o *v1alpha1.NodePool) {
 			if !slices.Contains(o.Status.Regions, p.region) {
 				o.Status.Regions = append(slices.Clone(o.Status.Regions), p.region)

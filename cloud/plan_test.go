@@ -129,6 +129,12 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"held back: LaunchUnproven: launch op of 2 machines is not in the list yet"},
 		},
+		"nor is one whose token the cloud may have forgotten": {
+			pool: cloud.Pool{Size: 2, MinStandby: 2}, change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "1", Count: 2, Since: noon.Add(-61 * time.Minute)}}
+			},
+			plan: []string{"held back: LaunchUnproven: launch op of 2 machines is not in the list yet"},
+		},
 		"and is dropped then": {
 			pool: cloud.Pool{Size: 2}, change: func(o *cloud.Observed) {
 				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Hour)}}

@@ -247,3 +247,40 @@ func TestAHundredStartsAreAHandfulOfCalls(t *testing.T) {
 		require.Empty(t, b.cluster.Pending())
 	})
 }
+
+// TestARepeatedLaunchThatIsRefusedStaysRecorded: the first call may have made a machine,
+// of which a refusal of the second says nothing.
+func TestARepeatedLaunchThatIsRefusedStaysRecorded(t *testing.T) {
+	for name, refusal := range map[string]error{"throttled": cloud.ErrThrottled, "rejected": cloud.ErrRejected} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+				lost, calls := errors.New("the answer is lost"), 0
+				b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
+					if c.Operation != "LaunchInstance" {
+						return cloudtest.Fault{}
+					}
+					calls++
+					switch calls {
+					case 1:
+						return cloudtest.Fault{Err: lost, Lost: true}
+					case 2:
+						return cloudtest.Fault{Err: refusal}
+					default:
+						return cloudtest.Fault{}
+					}
+				}
+				b.fake.ListLag = time.Hour // the machine is in no list
+				_, _, err := b.pass(t.Context())
+				require.ErrorIs(t, err, lost)
+				_, _, err = b.pass(t.Context())
+				require.ErrorIs(t, err, refusal)
+				require.Len(t, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches, 1)
+				time.Sleep(time.Minute)
+				_, _, err = b.pass(t.Context())
+				require.NoError(t, err)
+				require.Len(t, b.fake.Instances(), 1)
+			})
+		})
+	}
+}

@@ -19,6 +19,10 @@ type Class struct {
 	// Image selector.
 	KubernetesVersion string
 
+	// ImageID names the image. Then none is looked for, and what says which one is
+	// not needed.
+	ImageID string
+
 	// Image selects the newest image that fits. Nil means the newest of Bootstrap,
 	// Architecture and KubernetesVersion by Amazon.
 	Image *ImageSelector
@@ -82,14 +86,16 @@ func (c Class) Validate() error {
 	if c.Architecture != "x86_64" && c.Architecture != "arm64" {
 		wrong(`Architecture is %q, must be "x86_64" or "arm64"`, c.Architecture)
 	}
-	if c.Image == nil {
+	switch {
+	case c.ImageID != "":
+	case c.Image == nil:
 		if c.imageNames() == nil {
 			wrong(`Bootstrap is %q, must be "AL2023", "AL2" or "Bottlerocket"`, c.Bootstrap)
 		}
 		if c.KubernetesVersion == "" {
 			wrong("KubernetesVersion is required without an Image selector")
 		}
-	} else if len(c.Image.Tags) == 0 && c.Image.Name == "" {
+	case len(c.Image.Tags) == 0 && c.Image.Name == "":
 		wrong("Image selects by Tags or Name, none is set")
 	}
 	if (len(c.SubnetIDs) > 0) == (len(c.SubnetSelector) > 0) {

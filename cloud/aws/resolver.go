@@ -41,9 +41,12 @@ func (r *Resolver) Resolve(ctx context.Context, class Class) (Resolved, error) {
 	return out, errors.Join(errs[:]...)
 }
 
-// Image returns the newest available image of the class, by its creation date and
-// then its id.
+// Image returns the image of the class: the one that it names, or the newest available
+// one, by its creation date and then its id.
 func (r *Resolver) Image(ctx context.Context, class Class) (id, name string, err error) {
+	if class.ImageID != "" {
+		return class.ImageID, "", nil
+	}
 	in := &ec2.DescribeImagesInput{Filters: []types.Filter{
 		{Name: aws.String("state"), Values: []string{"available"}},
 		{Name: aws.String("architecture"), Values: []string{class.Architecture}},

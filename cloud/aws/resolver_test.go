@@ -54,6 +54,12 @@ func TestAClassIsResolved(t *testing.T) {
 		Architecture: "x86_64", Image: &aws.ImageSelector{Name: "nodes-*"}, SubnetSelector: map[string]string{"pool": "a"},
 		SecurityGroupSelector: map[string]string{"pool": "*"}, Role: "arn:aws:iam::1:role/node", ProfileName: "pool-profile",
 	}
+	named := class
+	named.Image, named.ImageID = nil, image
+	id, _, err := r.Image(ctx, named)
+	require.NoError(t, err)
+	require.Equal(t, image, id, "it is not looked for")
+	require.NoError(t, named.Validate())
 	got, err := r.Resolve(ctx, class)
 	require.NoError(t, err)
 	require.Equal(t, []string{a, b}, []string{got.Subnets[0].ID, got.Subnets[1].ID}, "in the order of zones")

@@ -128,9 +128,7 @@ func (o *operator) resolve(ctx context.Context, c *v1alpha1.AWSNodeClass) *resol
 			r.errs[condition] = err
 		}
 	}
-	if c.Spec.AMISelector != nil && c.Spec.AMISelector.ID != "" {
-		r.ImageID = c.Spec.AMISelector.ID
-	} else if r.errs[v1alpha1.ConditionAMIReady] == nil {
+	if r.errs[v1alpha1.ConditionAMIReady] == nil {
 		r.ImageID, r.ImageName, err = region.Resolver.Image(ctx, class)
 		note(v1alpha1.ConditionAMIReady, err)
 	}
@@ -157,6 +155,7 @@ func (o *operator) awsClass(c *v1alpha1.AWSNodeClass) aws.Class {
 		class.ProfileName = "stratos-" + o.ClusterName + "-" + c.Name
 	}
 	if s.AMISelector != nil {
+		class.ImageID = s.AMISelector.ID
 		class.Image = &aws.ImageSelector{Tags: s.AMISelector.Tags, Name: s.AMISelector.Name, Owner: s.AMISelector.Owner}
 	}
 	return class

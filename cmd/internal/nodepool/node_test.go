@@ -142,11 +142,15 @@ func TestWhatHasToBeEvicted(t *testing.T) {
 		w.sawPod(types.NamespacedName{Name: name}, p)
 		return pools
 	}
-	require.Empty(t, see("daemon", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}} }))
+	require.Empty(t, see("daemon", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+	}))
 	require.Empty(t, see("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }))
 	require.Empty(t, see("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
 	require.Equal(t, []string{"web"}, see("a", func(*corev1.Pod) {}), "the machine is no longer empty")
-	require.Empty(t, see("b", func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}} }))
+	require.Empty(t, see("b", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}))
 	require.Equal(t, []podOnNode{{types.NamespacedName{Name: "a"}, "a", false}, {types.NamespacedName{Name: "b"}, "b", false}}, w.evictable("node"))
 	w.sawPod(types.NamespacedName{Name: "b"}, nil)
 	require.Equal(t, []string{"web"}, see("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))

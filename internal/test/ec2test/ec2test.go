@@ -43,22 +43,47 @@ type Options struct {
 type Server struct {
 	// URL is its endpoint, for every service of AWS. Any credentials are good.
 	URL string
+
+	group *process.Group
+	dir   string
 }
 
 // Start starts an emulator that ends with the test. Where moto cannot be
 // installed the test is skipped, or fails if TRUEUP_REQUIRE_SERVICES is 1.
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
-	group := process.NewGroup(tb.TempDir())
-	tb.Cleanup(group.Close)
-	s, err := start(tb.Context(), group, tb.TempDir(), options)
+	s, err := Run(tb.Context(), options)
 	switch {
 	case errors.Is(err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
 		tb.Skip(err)
 	case err != nil:
 		tb.Fatal(err)
 	}
+	tb.Cleanup(s.Stop)
 	return s
+}
+
+// Run starts an emulator that the caller must stop, where there is no test. The context
+// bounds the start only. The error is ErrNotInstalled where moto cannot be installed.
+func Run(ctx context.Context, options Options) (*Server, error) {
+	dir, err := os.MkdirTemp("", "trueup-ec2-")
+	if err != nil {
+		return nil, err
+	}
+	group := process.NewGroup(dir)
+	s, err := start(ctx, group, dir, options)
+	if err != nil {
+		group.Close()
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s.group, s.dir = group, dir
+	return s, nil
+}
+
+// Stop ends the emulator, and with it all machines. Calling it again does nothing.
+func (s *Server) Stop() {
+	s.group.Close()
+	os.RemoveAll(s.dir) //nolint:errcheck // a folder of logs
 }
 
 func start(ctx context.Context, group *process.Group, dir string, options Options) (*Server, error) {
@@ -83,7 +108,10 @@ func start(ctx context.Context, group *process.Group, dir string, options Option
 		return nil, err
 	}
 	s := &Server{URL: "http://127.0.0.1:" + strconv.Itoa(port)}
-	return s, s.ready(ctx, p)
+	if err := s.ready(ctx, p); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Server) ready(ctx context.Context, p *process.Process) error {

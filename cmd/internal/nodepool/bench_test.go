@@ -70,6 +70,9 @@ func newCell(t *testing.T) *cell {
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
 	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	require.NoError(t, err)
+	// The operator runs in the test; a pod of it would keep a machine busy.
+	_, err = c.cluster.Kubectl(t.Context(), "delete", "deployment", "-n", nodepool.Namespace, nodepool.Account, "--cascade=foreground", "--timeout=60s")
+	require.NoError(t, err)
 	c.access, _, err = c.cluster.ServiceAccount(t.Context(), nodepool.Namespace, nodepool.Account)
 	require.NoError(t, err)
 	c.kube, c.objects = kubernetes.NewForConfigOrDie(c.cluster.Config), dynamic.NewForConfigOrDie(c.cluster.Config)

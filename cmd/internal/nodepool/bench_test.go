@@ -435,6 +435,12 @@ func (b *bench) events(kind, name string) []string {
 	return all
 }
 
+// told waits for an Event about an object.
+func (b *bench) told(kind, name, reason string) {
+	b.Helper()
+	b.eventually("the Event "+reason, func() bool { return slices.Contains(b.events(kind, name), reason) })
+}
+
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
 	b.within(2*time.Minute, what, holds)

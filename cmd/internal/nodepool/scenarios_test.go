@@ -1,13 +1,19 @@
 package nodepool_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/machines"
 )
 
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose Nodes are
@@ -18,9 +24,17 @@ func TestScenarios(t *testing.T) {
 	c.start(t, nil)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
-			"fill": fills,
-			"up":   scalesUp,
-			"down": scalesDown,
+			"fill":      fills,
+			"up":        scalesUp,
+			"down":      scalesDown,
+			"return":    podsReturn,
+			"budget":    budgets,
+			"stop":      timeoutStops,
+			"terminate": timeoutTerminates,
+			"stranger":  neverJoins,
+			"images":    images,
+			"best":      bestEffort,
+			"missing":   missingClass,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -101,4 +115,130 @@ func scalesDown(b *bench) {
 		require.Empty(b, n.Annotations[v1alpha1.AnnotationScaleDownCandidate])
 	}
 	b.eventually("it is told", func() bool { return len(b.events("NodePool", b.name)) > 0 })
+}
+
+// podsReturn is D5: a machine that gets pods again before its time is over stays.
+func podsReturn(b *bench) {
+	b.class("")
+	b.pool("poolSize: 1, minStandby: 1, scaleDown: {emptyNodeTTL: 30s}")
+	b.standby(1)
+	b.pods(names("first", 1), "cpu: 1", "")
+	b.eventually("it runs", func() bool { return b.bound() == 1 })
+	b.removePods("first-00")
+	candidate := func() string {
+		for _, n := range b.in("running") {
+			return n.Annotations[v1alpha1.AnnotationScaleDownCandidate]
+		}
+		return ""
+	}
+	b.eventually("it is a candidate", func() bool { return candidate() != "" })
+	b.pods(names("second", 1), "cpu: 1", "")
+	b.eventually("it runs", func() bool { return b.bound() == 1 })
+	b.eventually("it is none", func() bool { return candidate() == "" })
+	require.Len(b, b.in("running"), 1)
+	require.Len(b, b.instances(), 1)
+}
+
+// budgets is D6: a drain that a disruption budget forbids is given up, and tried again.
+func budgets(b *bench) {
+	b.class("")
+	b.pool("poolSize: 1, minStandby: 1, maxNodeRuntime: 1m, scaleDown: {drainTimeout: 8s}")
+	b.standby(1)
+	b.pods(names("pod", 1), "cpu: 1", "")
+	b.eventually("it runs", func() bool { return b.bound() == 1 })
+	name := b.in("running")[0].Name
+	b.apply(fmt.Sprintf("{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: none, namespace: %s}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: %s}}}}", b.name, b.name))
+	b.told("Node", name, "MaxRuntimeApproaching")
+	b.eventually("it is drained", func() bool { return len(b.in("terminating")) == 1 })
+	require.Equal(b, 1, b.bound(), "the budget forbids the eviction")
+	b.eventually("it is given up", func() bool { return len(b.in("running")) == 1 })
+	require.False(b, b.in("running")[0].Spec.Unschedulable)
+	b.told("NodePool", b.name, "DrainGivenUp")
+	require.Equal(b, 1, b.bound())
+}
+
+// timeoutStops is D7 with stop: such a machine is the last choice.
+func timeoutStops(b *bench) {
+	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverAttests: m.Boot == 1} })
+	b.class("")
+	b.pool("poolSize: 2, minStandby: 1, preWarm: {timeout: 30s}")
+	b.eventually("it is on standby", func() bool { return len(b.in("standby")) == 1 })
+	require.Empty(b, b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested])
+	require.Equal(b, types.InstanceStateNameStopped, b.state(b.in("standby")[0].Labels[v1alpha1.LabelInstanceID]))
+	require.Equal(b, "InsufficientStandby", b.condition("Ready").Reason, "it does not count")
+	b.told("NodePool", b.name, "WarmupTimeout")
+}
+
+// timeoutTerminates is D7 with terminate.
+func timeoutTerminates(b *bench) {
+	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverStops: true} })
+	b.class("")
+	b.pool("poolSize: 1, minStandby: 1, preWarm: {timeout: 30s, timeoutAction: terminate}")
+	b.eventually("it has joined", func() bool { return len(b.in("warmup")) == 1 })
+	first := b.in("warmup")[0]
+	b.eventually("it is gone", func() bool {
+		return b.state(first.Labels[v1alpha1.LabelInstanceID]) == types.InstanceStateNameTerminated && !slices.ContainsFunc(b.nodes(), func(n corev1.Node) bool { return n.UID == first.UID })
+	})
+	b.told("NodePool", b.name, "WarmupFailed")
+}
+
+// neverJoins is D8: launches back off, and say why.
+func neverJoins(b *bench) {
+	b.habit(func(machines.Machine) machines.Habit { return machines.Habit{NeverJoins: true} })
+	b.class("")
+	b.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 30s, timeoutAction: terminate}")
+	b.eventually("the pool is degraded", func() bool { return b.condition("Degraded").Reason == "WarmupFailing" })
+	require.Contains(b, b.condition("Degraded").Message, "3 warm-ups failed in a row")
+	require.Empty(b, b.nodes())
+	require.Zero(b, b.counts()[0])
+	b.habit(nil)
+	b.standby(3)
+	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
+}
+
+// daemons makes a DaemonSet for the machines of the scenario.
+func (b *bench) daemons(name, image string) {
+	b.Helper()
+	b.apply(fmt.Sprintf("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: %s, namespace: %s}, spec: {selector: {matchLabels: {d: %s}}, template: {metadata: {labels: {d: %s}}, spec: {nodeSelector: {stratos.sh/pool: %s}, tolerations: [{operator: Exists}], containers: [{name: c, image: %s}]}}}}", name, b.name, name, name, b.name, image))
+}
+
+// images is D9 with Required: the user data lists every image, and a machine that lacks
+// one is no good standby.
+func images(b *bench) {
+	b.daemons("logs", "example.com/logs:1")
+	b.daemons("mesh", "example.com/mesh:2")
+	b.habit(func(machines.Machine) machines.Habit {
+		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
+	})
+	b.class("")
+	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagesToPull: ['example.com/typo:3']}")
+	b.eventually("it is on standby", func() bool { return len(b.in("standby")) > 0 })
+	var attested v1alpha1.Attestation
+	require.NoError(b, json.Unmarshal([]byte(b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested]), &attested))
+	require.Equal(b, []string{"example.com/logs:1", "example.com/mesh:2"}, attested.Images)
+	require.Equal(b, []string{"example.com/typo:3"}, attested.Failed)
+	require.Equal(b, "InsufficientStandby", b.condition("Ready").Reason)
+}
+
+// bestEffort is D9 with BestEffort.
+func bestEffort(b *bench) {
+	b.habit(func(machines.Machine) machines.Habit {
+		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
+	})
+	b.class("")
+	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagePullPolicy: BestEffort, imagesToPull: ['example.com/typo:3']}")
+	b.standby(1)
+}
+
+// missingClass is D11.
+func missingClass(b *bench) {
+	b.pool("poolSize: 1, minStandby: 1")
+	b.eventually("it is named", func() bool {
+		c := b.condition("Degraded")
+		return c.Reason == "NodeClassNotFound" && strings.Contains(c.Message, b.name)
+	})
+	require.Empty(b, b.instances())
+	b.class("")
+	b.standby(1)
+	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
 }

@@ -10,7 +10,7 @@ import (
 const restAfter = 15 * time.Second
 
 // heap gives back what was allocated for passes, once when they have come to rest: the
-// runtime by itself keeps half as much again as is in use.
+// runtime by itself keeps as much again as is in use.
 type heap struct {
 	// release frees memory. Required.
 	release func()

@@ -292,7 +292,7 @@ func (w *operator) viewed() bool {
 // ready returns an error until all views are complete for the first time.
 func (w *operator) ready() error {
 	if ok, err := w.jobs.Synced(); !ok {
-		return errors.Join(errors.New("not everything is seen yet"), err)
+		return errors.Join(errNotSeen, err)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	t.Run("all", func(t *testing.T) {
-		for name, fault := range map[string]func(*bench){"outage": outage, "behind": behind} {
+		for name, fault := range map[string]func(*bench){"outage": outage, "behind": behind, "unsynced": unsynced} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				fault(c.bench(t, "f-"+name))
@@ -181,6 +181,26 @@ func behind(b *bench) {
 	b.phase("job", "Succeeded")
 	require.Empty(b, b.status("job", "lastRun.reason"))
 	require.Len(b, b.created("job"), 1)
+}
+
+// unsynced is B7 and D25 without a Lease: the API server answers, and the process is not
+// ready before all of its watches are.
+func unsynced(b *bench) {
+	var away atomic.Bool
+	away.Store(true)
+	r := &running{net: &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
+		if away.Load() && r.Resource == "agentroles" {
+			return applytest.Fault{Status: http.StatusInternalServerError}
+		}
+		return applytest.Fault{}
+	}}}
+	b.launch(b.T, r, b.alone)
+	for range 50 {
+		require.Equal(b, http.StatusServiceUnavailable, ready(b.T, r, "/readyz"))
+	}
+	require.Equal(b, http.StatusOK, ready(b.T, r, "/healthz"))
+	away.Store(false)
+	b.eventually("it is ready", func() bool { return ready(b.T, r, "/readyz") == http.StatusOK })
 }
 
 // alone restricts an operator to the namespace.

@@ -1,6 +1,7 @@
 package agentjob
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -367,12 +368,14 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 
-// requeue returns when to look again without an event.
+// requeue returns when to look again without an event. No watch shows when a name that is
+// taken is free; package apply asks for it ever more seldom.
 func (p *pass) requeue() time.Duration {
-	if p.again > 0 {
-		return min(p.again, atRest)
+	again := min(cmp.Or(p.again, atRest), atRest)
+	if p.problem.reason == reasonTaken {
+		again = min(again, 30*time.Second)
 	}
-	return atRest
+	return again
 }
 
 // teardown deletes what was made for a job. It is over when nothing is seen any more:

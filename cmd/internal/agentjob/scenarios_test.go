@@ -220,6 +220,15 @@ func takeover(b *bench) {
 	require.Equal(b, before, b.in("get", "serviceaccount", "job-runner", "-o", "yaml"))
 	require.Empty(b, b.created("job"))
 
+	b.in("create", "serviceaccount", "claimed-runner")
+	b.in("label", "serviceaccount", "claimed-runner", "app.kubernetes.io/managed-by=thurkube", "thurkube.thurbeen.eu/owner-uid=0f0f")
+	before = b.in("get", "serviceaccount", "claimed-runner", "-o", "yaml")
+	b.job("claimed", "")
+	b.eventually("that of another job, too", func() bool { return b.condition("claimed", "Ready", "reason") == "NameTaken" })
+	require.Equal(b, "Failed", b.status("claimed", "phase"))
+	require.Equal(b, before, b.in("get", "serviceaccount", "claimed-runner", "-o", "yaml"))
+	require.Empty(b, b.created("claimed"))
+
 	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: volume-data, namespace: `+b.name+`}, spec: {storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`))
 	b.job("volume", ", persist: true, storage: {size: 2Gi}")
 	b.eventually("that of a volume, too", func() bool { return b.condition("volume", "Ready", "reason") == "NameTaken" })
@@ -263,8 +272,7 @@ func takenConfig(b *bench) {
 	require.Equal(b, before, b.in("get", "configmap", name, "-o", "yaml"))
 	require.Empty(b, b.created("job"))
 	b.in("delete", "configmap", name)
-	b.in("annotate", "aj", "job", "example.com/note=1")
-	b.phase("job", "Running")
+	b.phase("job", "Running") // the name is asked for again
 	require.Equal(b, name, b.names("configmaps", "job"))
 }
 

@@ -183,10 +183,6 @@ func (p *pass) keeps(o apply.Observed) bool {
 	}
 }
 
-func underWay(run *batchv1.Job) bool {
-	return condition(run, batchv1.JobComplete) == nil && condition(run, batchv1.JobFailed) == nil
-}
-
 // run decides about the run, records first, and then does it.
 func (p *pass) run(ctx context.Context) error {
 	f := facts{

@@ -308,7 +308,8 @@ func redeploys(b *bench) {
 		status := "patch agentjobs/status " + name
 		require.Equal(b, status, sent[0], "what ends the run is recorded first")
 		sent = slices.DeleteFunc(sent, func(w string) bool { return w == status })
-		require.Equal(b, []string{"patch jobs " + runs[0], "delete jobs " + runs[0], "create jobs " + runs[1]}, sent[:min(3, len(sent))])
+		slices.Sort(sent[:min(2, len(sent))]) // a release that met a newer Job comes after the deletion
+		require.Equal(b, []string{"delete jobs " + runs[0], "patch jobs " + runs[0], "create jobs " + runs[1]}, sent[:min(3, len(sent))])
 		require.LessOrEqual(b, len(sent), 4, "the new one is let go at most: %v", sent)
 	}
 	for _, w := range all {

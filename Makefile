@@ -153,10 +153,10 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
 
-bench-vet: bin/golangci-lint ## Vet and lint that comparison
+bench-vet: bin/golangci-lint ## Vet, test and lint that comparison
 	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool internal/bench/agentjob; do \
-		echo "vet, lint $$m"; \
-		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
+		echo "vet, test, lint $$m"; \
+		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) $(GO) test ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
 	done; exit $$failed
 
 # Built, not run by "go tool": that would need GOWORK=off, which the linter

@@ -60,7 +60,8 @@ type Live struct {
 	// OnChange is called, if set, for every change of one of our objects that the
 	// watch shows, of its status, too, and when it is gone: the moment to look at
 	// what it was made for ([Observed.Controller], [Observed.Part]). Our own writes
-	// may be among them. It must not block.
+	// may be among them, but for an apply that is known to be the only change. It
+	// must not block.
 	OnChange func(Observed)
 	// OnSynced is called, if set, when the state of a kind is synced: the
 	// moment for a pass that found it unknown. It must not block.

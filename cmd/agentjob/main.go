@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -26,14 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
-// garbage is how much the heap may grow between collections, in percent of what is in
-// use, if the variable GOGC is not set: little is allocated at rest.
-const garbage = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()

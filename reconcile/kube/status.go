@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,12 +126,7 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[str
 	if !reflect.DeepEqual(stated, after) {
 		// Converted to T and back, so that a field that T lacks is not written in each
 		// pass.
-		whole, err := toMap(object)
-		if err != nil {
-			return nil, err
-		}
-		whole["status"] = after
-		if err := assign(object, whole); err != nil {
+		if err := setStatus(object, after); err != nil {
 			return nil, err
 		}
 		if after, err = statusOf(object); err != nil {
@@ -163,20 +159,69 @@ func (s *Status[T]) describe(object T, err error) error {
 
 // statusOf returns the status as decoded JSON, nil if there is none.
 func statusOf(object any) (map[string]any, error) {
-	data, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
+	var data []byte
+	var err error
+	if field := statusField(object); field.IsValid() {
+		data, err = json.Marshal(field.Addr().Interface()) // the rest would cost more
+	} else {
+		var fields map[string]json.RawMessage // the rest is not decoded
+		if data, err = json.Marshal(object); err == nil {
+			err = json.Unmarshal(data, &fields)
+		}
+		data = fields["status"]
 	}
-	var fields map[string]json.RawMessage // the rest is not decoded
-	if err := json.Unmarshal(data, &fields); err != nil || fields["status"] == nil {
+	if err != nil || data == nil {
 		return nil, err
 	}
 	var status any
-	if err := decodeNumbers(fields["status"], &status); err != nil {
+	if err := decodeNumbers(data, &status); err != nil {
 		return nil, err
 	}
 	asMap, _ := status.(map[string]any)
 	return asMap, nil
+}
+
+// setStatus replaces the status by decoded JSON.
+func setStatus[T metav1.Object](object T, status map[string]any) error {
+	field := statusField(object)
+	if !field.IsValid() {
+		whole, err := toMap(object)
+		if err != nil {
+			return err
+		}
+		whole["status"] = status
+		return assign(object, whole)
+	}
+	data, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	fresh := reflect.New(field.Type())
+	if err := json.Unmarshal(data, fresh.Interface()); err != nil {
+		return err
+	}
+	field.Set(fresh.Elem())
+	return nil
+}
+
+// statusField returns the field of a struct that JSON calls status. It is not valid if
+// there is none, or if JSON is not made of the fields.
+func statusField(object any) (none reflect.Value) {
+	if _, ok := object.(json.Marshaler); ok {
+		return none
+	}
+	value := reflect.ValueOf(object)
+	if value.Kind() != reflect.Pointer || value.Elem().Kind() != reflect.Struct {
+		return none
+	}
+	value = value.Elem()
+	for i := range value.NumField() {
+		tag := value.Type().Field(i).Tag.Get("json")
+		if name, options, _ := strings.Cut(tag, ","); name == "status" && options != "string" && value.Type().Field(i).IsExported() {
+			return value.Field(i)
+		}
+	}
+	return none
 }
 
 func toMap(object any) (map[string]any, error) {

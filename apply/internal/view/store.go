@@ -82,14 +82,18 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 		r.written = false // the watch has caught up
 	}
 	touched := newer && k.synced && k.touched(n, old, r) && k.brake.allow(n, time.Now())
-	found := Object{Name: n, Record: *r}
+	found, changed := Object{Name: n, Record: *r}, newer
 	var waiting map[any]func()
 	if newer {
 		waiting = k.awaited[n]
 		delete(k.awaited, n)
+		if w := k.writing[n]; w != nil {
+			w.shown = append(w.shown, shown.version)
+			changed = false // it may be our own
+		}
 	}
 	k.mu.Unlock()
-	k.announce(found, touched, newer, waiting)
+	k.announce(found, touched, changed, waiting)
 	if !late {
 		k.seen(m)
 	}

@@ -125,6 +125,44 @@ func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
 	require.Equal(t, 1, *drifts)
 }
 
+func TestOurOwnWriteIsNoChangeWhicheverComesFirst(t *testing.T) {
+	t.Parallel()
+	v, _ := newView(t)
+	var changes []uint64
+	v.hooks.Change = func(o Object) { changes = append(changes, o.Record.Version()) }
+	shows := func(version, fields string) func() {
+		return func() { require.NoError(t, v.Update(told("u", version, fields))) }
+	}
+	announced := func(why string, want ...uint64) {
+		t.Helper()
+		require.Equal(t, want, changes, why)
+		changes = nil
+	}
+	write1(v, told("u", "11", ours), shows("11", ours))
+	announced("its creation comes before the answer")
+	write1(v, told("u", "12", theirs))
+	shows("12", theirs)()
+	announced("it comes after the answer")
+	write1(v, told("u", "14", ours), shows("13", theirs), shows("14", ours))
+	announced("another's write came between", 14)
+	write1(v, told("u", "16", theirs), shows("15", ours))
+	shows("16", theirs)()
+	announced("another's write came before the answer, and ours after it", 16)
+	write1(v, told("u", "17", theirs), shows("17", theirs))
+	announced("we have changed nothing: the version is another's", 17)
+	write1(v, told("u", "18", ours), shows("18", ours), shows("19", ours))
+	announced("another's write came after ours", 19)
+
+	end, err := v.Begin(t.Context(), NameOf("x", "a"))
+	require.NoError(t, err)
+	shows("20", ours)()
+	announced("it may be our own")
+	end(false)
+	announced("no answer came", 20)
+	shows("21", ours)()
+	announced("nothing is written", 21)
+}
+
 func TestADeletionDuringOurWriteIsNotUndoneByItsAnswer(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)

@@ -16,14 +16,17 @@ type writing struct {
 	turn    chan struct{} // holds one token
 	deleted string        // UID of the object that went away during the turn
 	last    Record        // its last state, if it was known
+	before  diff.Sum      // what was observed when the turn began
+	made    uint64        // the version that the write of this turn has made; 0: not known, or none
+	shown   []uint64      // the versions that the watch has shown since the last turn
 }
 
 // Begin waits until no other write of ours to the object is under way, and begins
 // one. The error is the cause for which ctx ended.
 //
-// A change that arrives before the write ends may be our own, so it is judged at
-// the end, when the answer is known. end must be called; it says whether the write
-// was a deletion, which explains an absence.
+// A change that arrives before the write ends may be our own, so it is judged and
+// announced at the end, when the answer is known. end must be called; it says whether
+// the write was a deletion, which explains an absence.
 func (k *Kind) Begin(ctx context.Context, n Name) (end func(deletion bool), err error) {
 	k.mu.Lock()
 	if k.writing == nil {
@@ -40,7 +43,10 @@ func (k *Kind) Begin(ctx context.Context, n Name) (end func(deletion bool), err 
 	select {
 	case <-w.turn:
 		k.mu.Lock()
-		w.deleted = ""
+		w.deleted, w.before = "", diff.Sum{}
+		if r := k.records[n]; r != nil {
+			w.before = r.observed
+		}
 		k.mu.Unlock()
 		return func(deletion bool) { k.end(n, w, deletion) }, nil
 	case <-ctx.Done():
@@ -65,21 +71,22 @@ func (k *Kind) end(n Name, w *writing, deletion bool) {
 	}
 	r := k.records[n]
 	var found Object
-	touched := false
+	touched, changed := false, false
 	switch {
 	case r != nil:
 		found = Object{Name: n, Record: *r}
 		touched = !r.Unknown() && k.touched(n, nil, r)
+		// The one change that the write itself has made is not news.
+		changed = len(w.shown) > 1 || len(w.shown) == 1 && w.shown[0] != w.made
 	case w.deleted != "":
 		found = Object{Name: n, Record: w.last, Gone: true}
 		touched = !deletion
 	}
 	touched = touched && k.brake.allow(n, time.Now())
+	w.shown, w.made = nil, 0
 	k.mu.Unlock()
 	w.turn <- struct{}{}
-	if touched && k.hooks.Drift != nil {
-		k.hooks.Drift(found)
-	}
+	k.announce(found, touched, changed, nil)
 }
 
 // Wrote takes the server's answer to our apply of the object.
@@ -91,8 +98,12 @@ func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	defer func() { k.announce(Object{}, false, false, waiting) }()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w := k.writing[n]; w != nil && w.deleted == answer.UID() {
+	w := k.writing[n]
+	if w != nil && w.deleted == answer.UID() {
 		return // it is gone already
+	}
+	if w != nil && w.before != applied { // otherwise it was as desired, and another's write made the version
+		w.made = answer.version
 	}
 	r, newer := k.merge(n, answer, m.Labels[k.owner.PartLabel])
 	if newer {

@@ -103,10 +103,14 @@ func (o *Operator) Start(ctx context.Context) error {
 				}
 				ready.Store(true)
 			}
-			if ready.Load() {
+			switch {
+			case ready.Load():
 				return nil
+			case o.Alone: // it works, or is about to
+				return errNotSeen
+			default:
+				return standby.check(ctx)
 			}
-			return standby.check(ctx)
 		}}},
 		OnListen: func(address net.Addr) {
 			o.Logger.InfoContext(ctx, "listening", slog.String("address", address.String()))
@@ -120,6 +124,9 @@ func (o *Operator) Start(ctx context.Context) error {
 	}}
 	return group.Start(ctx)
 }
+
+// errNotSeen is why the process is not ready.
+var errNotSeen = errors.New("not everything is seen yet")
 
 // reachable is ready once the API server has served the kind: while another replica
 // works, that is all that is asked of this one.

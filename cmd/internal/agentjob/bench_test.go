@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,6 +180,24 @@ func (b *bench) created(name string) (jobs []string) {
 		}
 	}
 	return jobs
+}
+
+// writes returns what operators have written of what is in the namespace or named after
+// it, in order, without Events and refused writes: "create jobs job-1". An apply that
+// creates is a create.
+func (b *bench) writes() (all []string) {
+	b.Helper()
+	for _, r := range b.sent(b.T) {
+		verb := r.Verb
+		switch {
+		case r.Namespace != b.name && !strings.Contains(r.Name, ":"+b.name+":"), r.Resource == "events", r.Code >= http.StatusBadRequest, verb == "get", verb == "list", verb == "watch":
+			continue
+		case r.Code == http.StatusCreated:
+			verb = "create"
+		}
+		all = append(all, verb+" "+r.Resource+" "+r.Name)
+	}
+	return all
 }
 
 // names returns what kubectl lists of a kind for a job.

@@ -1,7 +1,9 @@
 package agentjob_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -50,12 +52,48 @@ func (f *inFlight) count(n int) {
 	f.most = max(f.most, f.now)
 }
 
-// TestManyJobsShareARuntime is D30, C24, D27, C17 and the end of D20: an image changes for many jobs with
-// a schedule and some that are suspended. Each CronJob is written once, each job's status
-// once, and nothing else, by no more requests at a time than there are workers, and all
-// others though one write is not answered. Then nothing is sent and nothing changes, also
-// for jobs whose spec is wrong. There are 200 jobs for ten seconds; "make test-long" has
-// 1,000, and rests for ten minutes.
+// passes counts those of each job, which the operator logs.
+type passes struct {
+	slog.Handler // of errors
+
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (*passes) Enabled(context.Context, slog.Level) bool { return true }
+
+func (p *passes) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "pass" {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "job" {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.by[a.Value.String()]++
+			}
+			return true
+		})
+	}
+	if !p.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return p.Handler.Handle(ctx, r)
+}
+
+// take returns the passes since the last call.
+func (p *passes) take() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	by := p.by
+	p.by = map[string]int{}
+	return by
+}
+
+// TestManyJobsShareARuntime is D30, C24, D6, D27, C17 and the end of D20: an image changes for
+// many jobs with a schedule and some that are suspended. Each of them has one pass, each
+// CronJob is written once, each job's status once, and nothing else, by no more requests at
+// a time than there are workers, and all others though one write is not answered. Then
+// nothing is sent and nothing changes, also for jobs whose spec is wrong. There are 200 jobs
+// for ten seconds; "make test-long" has 1,000, and rests for ten minutes.
 func TestManyJobsShareARuntime(t *testing.T) {
 	t.Parallel()
 	many, rest := 200, 10*time.Second
@@ -77,7 +115,10 @@ func TestManyJobsShareARuntime(t *testing.T) {
 	}}}
 	// However the test ends, the operator must be able to.
 	release := sync.OnceFunc(func() { close(slow) })
+	counted := &passes{by: map[string]int{}}
 	c.launch(t, r, func(o *agentjob.Operator) {
+		counted.Handler = o.Logger.Handler()
+		o.Logger = slog.New(counted)
 		o.Kubernetes.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			flight.next = next
 			return flight
@@ -106,6 +147,7 @@ func TestManyJobsShareARuntime(t *testing.T) {
 
 	r.net.Reset()
 	flight.reset()
+	counted.take()
 	image.Store("changes", true)
 	start := time.Now()
 	b.image("2")
@@ -132,6 +174,11 @@ func TestManyJobsShareARuntime(t *testing.T) {
 		want[fmt.Sprintf("patch agentjobs.thurkube.thurbeen.eu/status fanout/job-%04d", n)] = 1
 	}
 	require.Empty(t, cmp.Diff(want, writes))
+	once := map[string]int{}
+	for n := range many {
+		once[fmt.Sprintf("fanout/job-%04d", n)] = 1
+	}
+	require.Empty(t, cmp.Diff(once, counted.take()), "a pass for each job, and none for its own writes")
 	require.LessOrEqual(t, flight.most, 8, "there are 8 workers")
 	t.Logf("%d jobs followed in %s, the slow one included, at most %d writes at a time", many, took.Round(time.Millisecond), flight.most)
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type operator struct {
 	pods     kube.Controller[*corev1.Pod]
 	names    keyNames
 	claims   claimSizes
+	heap     heap
 	finalize kube.Finalizer
 	status   kube.Status[*v1alpha1.AgentJob]
 }
@@ -104,10 +106,12 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
 	w.names.client, w.claims.client = client, client
+	w.heap.release = debug.FreeOSMemory
 	in := o.WatchNamespace
 	w.jobs.Client, w.jobs.Metadata, w.jobs.Logger, w.jobs.Workers = client, metadataClient, o.Logger, workers
 	w.jobs.Kind, w.jobs.IgnoreStatus = kube.Kind{Resource: resourceOf(jobsPlural), Namespace: in}, true
 	w.jobs.Reconcile = w.reconcile
+	w.jobs.OnPass = func(reconcile.KeyPass[types.NamespacedName]) { w.heap.passed() }
 	w.jobs.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: atRest, Jitter: 0.2}
 	w.jobs.References, w.jobs.ReferencesOf = referencesOf, dataOf
 	for _, plural := range []string{runtimesPlural, authsPlural, rolesPlural, skillsPlural, serversPlural, repositoriesPlural, accessesPlural} {
@@ -118,7 +122,9 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 		kube.Kind{Resource: namespacesResource})
 	resource := resourceOf(jobsPlural)
 	w.finalize = kube.Finalizer{Client: client, Resource: resource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.jobs.Wrote}
-	w.status = kube.Status[*v1alpha1.AgentJob]{Client: client, Resource: resource, OnWrite: w.jobs.Wrote}
+	w.status = kube.Status[*v1alpha1.AgentJob]{
+		Client: client, Resource: resource, OnWrite: w.jobs.Wrote, Conditions: []string{conditionReady, conditionResolved, conditionAccess},
+	}
 	w.watchRuns(in, o.Logger)
 
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -243,6 +249,7 @@ func (w *operator) start(ctx context.Context) error {
 		{Name: "runs", Starter: &w.runs},
 		{Name: "schedules", Starter: &w.crons},
 		{Name: "pods", Starter: &w.pods},
+		{Name: "heap", Starter: &w.heap},
 		{Name: "jobs", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			// A run is started only when all that was started before is seen.
 			if err := w.settled(ctx); err != nil {
@@ -285,7 +292,7 @@ func (w *operator) viewed() bool {
 // ready returns an error until all views are complete for the first time.
 func (w *operator) ready() error {
 	if ok, err := w.jobs.Synced(); !ok {
-		return errors.Join(errors.New("not everything is seen yet"), err)
+		return errors.Join(errNotSeen, err)
 	}
 	return nil
 }

@@ -77,6 +77,10 @@ func condition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCond
 	return nil
 }
 
+func underWay(run *batchv1.Job) bool {
+	return condition(run, batchv1.JobComplete) == nil && condition(run, batchv1.JobFailed) == nil
+}
+
 // failure returns the exit code of the agent and why its newest pod failed or waits.
 func failure(pods []*corev1.Pod) (code *int32, reason string) {
 	if len(pods) == 0 {

@@ -115,31 +115,113 @@ func (c *cell) rests(b *bench) {
 	})
 }
 
-// TestOutage is D24 and C16: a config that cannot be written for a while is in the
-// status and tried again, and nothing runs without it.
-func TestOutage(t *testing.T) {
+// TestFaults is what becomes of a job while something between the operator and the API
+// server is broken.
+func TestFaults(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
-	b := c.bench(t, "outage")
+	t.Run("all", func(t *testing.T) {
+		for name, fault := range map[string]func(*bench){"outage": outage, "behind": behind, "unsynced": unsynced} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				fault(c.bench(t, "f-"+name))
+			})
+		}
+	})
+}
+
+// outage is D24 and C16: a config that cannot be written for a while is in the status and
+// tried again, and nothing runs without it.
+func outage(b *bench) {
 	var away atomic.Bool
 	away.Store(true)
-	r := c.start(t, func(r applytest.Request) applytest.Fault {
+	r := &running{net: &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
 		if away.Load() && r.Writes() && r.Resource == "configmaps" {
 			return applytest.Fault{Status: http.StatusInternalServerError}
 		}
 		return applytest.Fault{}
-	})
+	}}}
+	b.launch(b.T, r, b.alone)
 	b.job("job", "")
 	b.eventually("it is in the status", func() bool {
 		return b.condition("job", "Ready", "reason") == "ApplyFailed" && b.condition("job", "Ready", "status") == "False" && b.status("job", "phase") == "Pending"
 	})
-	require.Equal(t, http.StatusOK, ready(t, r, "/healthz"))
-	require.Empty(t, b.created("job"))
+	require.Equal(b, http.StatusOK, ready(b.T, r, "/healthz"))
+	require.Empty(b, b.created("job"))
 	away.Store(false)
 	b.phase("job", "Succeeded") // after the delay of half a minute
-	require.Equal(t, "True", b.condition("job", "Ready", "status"))
-	require.Len(t, b.created("job"), 1)
+	require.Equal(b, "True", b.condition("job", "Ready", "status"))
+	require.Len(b, b.created("job"), 1)
 }
+
+// behind is C1 and C9 while the watches of Jobs show nothing new: a run that starts, and
+// ends, is not taken for deleted. Its outcome is recorded once they have caught up.
+func behind(b *bench) {
+	jobs := &watchesOfJobs{}
+	r := &running{net: &applytest.Transport{}}
+	b.launch(b.T, r, func(o *agentjob.Operator) {
+		b.alone(o)
+		o.Kubernetes.Wrap(jobs.wrap)
+	})
+	b.eventually("it works", func() bool { return ready(b.T, r, "/readyz") == http.StatusOK })
+	jobs.held.Freeze()
+	b.job("job", "")
+	b.eventually("the Job has ended", func() bool {
+		return b.in("get", "jobs", "-l", "thurkube.thurbeen.eu/agentjob=job", "-o", "jsonpath={.items[*].status.succeeded}") == "1"
+	})
+	looks := func() int {
+		return len(slices.DeleteFunc(r.net.Requests(), func(sent applytest.Request) bool { return sent.Verb != "get" || sent.Resource != "jobs" }))
+	}
+	before := looks()
+	b.in("annotate", "aj", "job", "example.com/note=1") // a pass
+	b.eventually("the server is asked, or it is concluded", func() bool { return looks() > before || b.status("job", "lastRun.outcome") != "" })
+	require.Empty(b, b.status("job", "lastRun.outcome"))
+	require.Equal(b, "True", b.condition("job", "Ready", "status"))
+	jobs.held.Thaw()
+	b.phase("job", "Succeeded")
+	require.Empty(b, b.status("job", "lastRun.reason"))
+	require.Len(b, b.created("job"), 1)
+}
+
+// unsynced is B7 and D25 without a Lease: the API server answers, and the process is not
+// ready before all of its watches are.
+func unsynced(b *bench) {
+	var away atomic.Bool
+	away.Store(true)
+	r := &running{net: &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
+		if away.Load() && r.Resource == "agentroles" {
+			return applytest.Fault{Status: http.StatusInternalServerError}
+		}
+		return applytest.Fault{}
+	}}}
+	b.launch(b.T, r, b.alone)
+	for range 50 {
+		require.Equal(b, http.StatusServiceUnavailable, ready(b.T, r, "/readyz"))
+	}
+	require.Equal(b, http.StatusOK, ready(b.T, r, "/healthz"))
+	away.Store(false)
+	b.eventually("it is ready", func() bool { return ready(b.T, r, "/readyz") == http.StatusOK })
+}
+
+// alone restricts an operator to the namespace.
+func (b *bench) alone(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true }
+
+// watchesOfJobs are those of an operator, apart from its other requests.
+type watchesOfJobs struct{ held applytest.Transport }
+
+func (w *watchesOfJobs) wrap(next http.RoundTripper) http.RoundTripper {
+	held := w.held.Wrap(next)
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/jobs") && r.URL.Query().Has("watch") {
+			return held.RoundTrip(r)
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestTheServerIsAway is D24: the API server is killed, for 20 seconds or with "make
 // test-long" for two minutes, while jobs start, one runs, and one has ended. The operator
@@ -165,11 +247,16 @@ func TestTheServerIsAway(t *testing.T) {
 		b.job(fmt.Sprint("start-", n), "")
 	}
 	c.cluster.StopServer()
-	since := time.Now()
-	b.eventually("it is away long enough", func() bool {
+	for over, tick := time.After(away), time.NewTicker(100*time.Millisecond); ; {
 		require.Equal(t, http.StatusOK, ready(t, r, "/healthz"))
-		return time.Since(since) > away
-	})
+		select {
+		case <-tick.C:
+			continue
+		case <-over:
+			tick.Stop()
+		}
+		break
+	}
 	require.NoError(t, c.cluster.StartServer(t.Context()))
 	back := time.Now().Truncate(time.Second)
 	for n := range many {
@@ -236,7 +323,7 @@ func TestCrashes(t *testing.T) {
 func (b *bench) converges(ctx context.Context, net *applytest.Transport) error {
 	r := &running{net: net}
 	//nolint:contextcheck // it ends with the call
-	b.launch(b.T, r, func(o *agentjob.Operator) { o.WatchNamespace, o.Alone = b.name, true })
+	b.launch(b.T, r, b.alone)
 	defer r.stop()
 	deadline := time.Now().Add(time.Minute)
 	sent, since := 0, time.Now()

@@ -1,11 +1,13 @@
 package agentjob
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -181,10 +183,6 @@ func (p *pass) keeps(o apply.Observed) bool {
 	}
 }
 
-func underWay(run *batchv1.Job) bool {
-	return condition(run, batchv1.JobComplete) == nil && condition(run, batchv1.JobFailed) == nil
-}
-
 // run decides about the run, records first, and then does it.
 func (p *pass) run(ctx context.Context) error {
 	f := facts{
@@ -201,7 +199,7 @@ func (p *pass) run(ctx context.Context) error {
 		f.jobs = append(f.jobs, observe(run, p.podsOf(run), f.last))
 	}
 	if behind, err := p.behind(ctx); behind || err != nil {
-		p.again = time.Second
+		p.again = 5 * time.Second // an event comes before that
 		return err
 	}
 	d := decide(f)
@@ -218,8 +216,9 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// behind reports whether the Job of the last run is missing only because the watch of
-// Jobs is behind that of the AgentJobs. That a run was deleted needs proof.
+// behind reports whether the Job of the last run is there, and no watch shows it: that of
+// Jobs is behind that of the AgentJobs, or another program took labels off the Job, which
+// it puts back. That a run was deleted needs proof.
 func (p *pass) behind(ctx context.Context) (bool, error) {
 	last := p.job.Status.LastRun
 	if last == nil || last.Outcome != "" || slices.ContainsFunc(p.runs, func(run *batchv1.Job) bool { return string(run.UID) == last.UID }) {
@@ -232,7 +231,29 @@ func (p *pass) behind(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read Job %s, which is in no watch: %w", last.Job, err)
 	}
-	return string(o.GetUID()) == last.UID, nil
+	if string(o.GetUID()) != last.UID {
+		return false, nil
+	}
+	return true, p.relabel(ctx, o)
+}
+
+// relabel gives a Job of this job the labels that it lacks.
+func (p *pass) relabel(ctx context.Context, run *unstructured.Unstructured) error {
+	stated, has := labels(p.job), run.GetLabels()
+	maps.DeleteFunc(stated, func(key string, value any) bool { return has[key] == value })
+	if len(stated) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(object{"metadata": object{"uid": run.GetUID(), "labels": stated}})
+	if err != nil {
+		return err
+	}
+	_, err = p.client.Resource(runsResource).Namespace(run.GetNamespace()).
+		Patch(ctx, run.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("label Job %s again: %w", run.GetName(), err)
+	}
+	return nil
 }
 
 func (p *pass) podsOf(run *batchv1.Job) (pods []*corev1.Pod) {
@@ -343,12 +364,14 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 
-// requeue returns when to look again without an event.
+// requeue returns when to look again without an event. No watch shows when a name that is
+// taken is free; package apply asks for it ever more seldom.
 func (p *pass) requeue() time.Duration {
-	if p.again > 0 {
-		return min(p.again, atRest)
+	again := min(cmp.Or(p.again, atRest), atRest)
+	if p.problem.reason == reasonTaken {
+		again = min(again, 30*time.Second)
 	}
-	return atRest
+	return again
 }
 
 // teardown deletes what was made for a job. It is over when nothing is seen any more:

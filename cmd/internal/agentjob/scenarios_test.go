@@ -2,6 +2,7 @@ package agentjob_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,11 @@ func TestScenarios(t *testing.T) {
 			"access":            access,
 			"escalation":        escalation,
 			"takeover":          takeover,
+			"config-taken":      takenConfig,
 			"config-change":     configChange,
+			"redeploy":          redeploys,
+			"revoke":            revokes,
+			"unlabelled":        unlabelled,
 			"suspend":           suspended,
 			"switch":            switches,
 			"persist":           persists,
@@ -215,6 +220,15 @@ func takeover(b *bench) {
 	require.Equal(b, before, b.in("get", "serviceaccount", "job-runner", "-o", "yaml"))
 	require.Empty(b, b.created("job"))
 
+	b.in("create", "serviceaccount", "claimed-runner")
+	b.in("label", "serviceaccount", "claimed-runner", "app.kubernetes.io/managed-by=thurkube", "thurkube.thurbeen.eu/owner-uid=0f0f")
+	before = b.in("get", "serviceaccount", "claimed-runner", "-o", "yaml")
+	b.job("claimed", "")
+	b.eventually("that of another job, too", func() bool { return b.condition("claimed", "Ready", "reason") == "NameTaken" })
+	require.Equal(b, "Failed", b.status("claimed", "phase"))
+	require.Equal(b, before, b.in("get", "serviceaccount", "claimed-runner", "-o", "yaml"))
+	require.Empty(b, b.created("claimed"))
+
 	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: volume-data, namespace: `+b.name+`}, spec: {storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`))
 	b.job("volume", ", persist: true, storage: {size: 2Gi}")
 	b.eventually("that of a volume, too", func() bool { return b.condition("volume", "Ready", "reason") == "NameTaken" })
@@ -239,6 +253,104 @@ func configChange(b *bench) {
 	b.image("2")
 	b.phase("job", "Succeeded")
 	require.Len(b, b.created("job"), 3)
+}
+
+// takenConfig is C7 for a config object: that of another is left alone, and it is not
+// mounted.
+func takenConfig(b *bench) {
+	b.image("hang")
+	b.job("first", "")
+	b.phase("first", "Running")
+	name := "job-config-" + b.status("first", "configHash")
+	b.in("create", "configmap", name, "--from-literal=agent.json={}")
+	before := b.in("get", "configmap", name, "-o", "yaml")
+	b.job("job", "")
+	b.eventually("the name is taken", func() bool { return b.condition("job", "Ready", "reason") == "NameTaken" })
+	require.Equal(b, "Failed", b.status("job", "phase"))
+	require.Equal(b, "False", b.condition("job", "Ready", "status"))
+	require.Contains(b, b.condition("job", "Ready", "message"), "ConfigMap/"+b.name+"/"+name+" exists and is not of this job")
+	require.Equal(b, before, b.in("get", "configmap", name, "-o", "yaml"))
+	require.Empty(b, b.created("job"))
+	b.in("delete", "configmap", name)
+	b.phase("job", "Running") // the name is asked for again
+	require.Equal(b, name, b.names("configmaps", "job"))
+}
+
+// redeploys is D6. That it takes less than 5 s is a matter of what it waits for: one pass
+// records, lets go and deletes the old run, and the event of its end starts the pass that
+// makes the new one. Nothing waits for a timer, and nothing is sent for other jobs.
+func redeploys(b *bench) {
+	b.image("hang")
+	b.apply("AgentRuntime", "other", "{image: 'agent:hang', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data}")
+	b.apply("AgentJob", "bystander", "{runtimeRef: other, authRef: auth, roleRef: role, prompt: work}")
+	users := []string{"a", "b"}
+	for _, name := range users {
+		b.job(name, "")
+	}
+	for _, name := range append(users, "bystander") {
+		b.phase(name, "Running")
+	}
+	before := len(b.writes())
+	b.image("2")
+	for _, name := range users {
+		b.phase(name, "Succeeded")
+	}
+	all := b.writes()[before:]
+	for _, name := range users {
+		runs := b.created(name)
+		require.Len(b, runs, 2, name)
+		var sent []string
+		for _, w := range all {
+			if strings.HasSuffix(w, " "+name) || strings.Contains(w, " "+name+"-") {
+				sent = append(sent, w)
+			}
+		}
+		status := "patch agentjobs/status " + name
+		require.Equal(b, status, sent[0], "what ends the run is recorded first")
+		sent = slices.DeleteFunc(sent, func(w string) bool { return w == status })
+		slices.Sort(sent[:min(2, len(sent))]) // a release that met a newer Job comes after the deletion
+		require.Equal(b, []string{"delete jobs " + runs[0], "patch jobs " + runs[0], "create jobs " + runs[1]}, sent[:min(3, len(sent))])
+		require.LessOrEqual(b, len(sent), 4, "the new one is let go at most: %v", sent)
+	}
+	for _, w := range all {
+		require.NotContains(b, w, "bystander")
+	}
+	require.Equal(b, "Running", b.status("bystander", "phase"))
+}
+
+// revokes is C4 and D12 for what takes the time: the pass that sees the change deletes the
+// binding and the role before it does anything else. It waits for nothing, also not for the
+// run, which goes on under "onChange: Wait".
+func revokes(b *bench) {
+	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
+	b.image("hang")
+	b.apply("ClusterAccess", "none", "{rules: []}")
+	b.job("job", ", clusterAccessRef: none, onChange: Wait")
+	b.phase("job", "Running")
+	before := len(b.writes())
+	b.job("job", ", onChange: Wait")
+	b.eventually("the condition goes with the rights", func() bool { return b.condition("job", "AccessReady", "status") == "" })
+	role := "thurkube:" + b.name + ":job"
+	require.Equal(b, []string{"delete clusterrolebindings " + role, "delete clusterroles " + role, "patch agentjobs/status job"}, b.writes()[before:])
+	require.Empty(b, b.kubectl("get", "clusterroles,clusterrolebindings", "-l", "thurkube.thurbeen.eu/agentjob-namespace="+b.name, "-o", "name"))
+	require.Equal(b, "Running", b.status("job", "phase"))
+}
+
+// unlabelled is C7 for the Job of a run: without its labels no watch shows it, and it is
+// not taken for deleted.
+func unlabelled(b *bench) {
+	b.image("hang")
+	b.job("job", "")
+	b.phase("job", "Running")
+	run := b.status("job", "lastRun.job")
+	labels := func() string { return b.in("get", "job", run, "-o", "jsonpath={.metadata.labels}") }
+	before := labels()
+	b.in("label", "job", run, "thurkube.thurbeen.eu/owner-uid-")
+	b.eventually("the label is back", func() bool { return labels() == before })
+	b.in("delete", "pods", "--all")
+	b.phase("job", "Failed")
+	require.Equal(b, "Error", b.status("job", "lastRun.reason"))
+	require.Len(b, b.created("job"), 1)
 }
 
 // suspended is D19.
@@ -431,6 +543,25 @@ func edits(b *bench) {
 	config := b.names("configmaps", "job")
 	b.in("delete", "configmap", config)
 	b.eventually("the config is back", func() bool { return b.names("configmaps", "job") == config })
+
+	b.image("hang")
+	b.job("runs", "")
+	b.phase("runs", "Running")
+	config = b.names("configmaps", "runs")
+	uid := func() string {
+		return b.in("get", "configmaps", "-l", "thurkube.thurbeen.eu/agentjob=runs", "-o", "jsonpath={.items[*].metadata.uid}")
+	}
+	data := b.in("get", "configmap", config, "-o", "jsonpath={.data} {.immutable}")
+	was := uid()
+	b.in("delete", "configmap", config)
+	b.eventually("the config of a run is back", func() bool { return uid() != was && b.names("configmaps", "runs") == config })
+	require.Equal(b, data, b.in("get", "configmap", config, "-o", "jsonpath={.data} {.immutable}"))
+	b.in("annotate", "aj", "runs", "example.com/note=1")
+	b.job("marker", ", suspend: true")
+	b.phase("marker", "Suspended")
+	require.Equal(b, "Running", b.status("runs", "phase"))
+	require.Len(b, b.created("runs"), 1, "the run is not started anew")
+	require.Equal(b, b.created("runs")[0], b.names("jobs", "runs"))
 }
 
 // collision is D16: the namespaces s-collision-a-b and s-collision-a have jobs whose

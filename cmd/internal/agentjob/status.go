@@ -74,6 +74,8 @@ func (p *problem) judge(results []apply.Result) error {
 			continue
 		case errors.Is(r.Err, apply.ErrNotOurs):
 			found = problem{reasonTaken, fmt.Sprintf("%s exists and is not of this job", r.ID)}
+		case errors.Is(r.Err, apply.ErrClaimed):
+			found = problem{reasonTaken, fmt.Sprintf("%s exists and is of another job", r.ID)}
 		case apierrors.IsForbidden(r.Err) && strings.Contains(r.ID.Kind, "Role"):
 			found = problem{reasonDenied, fmt.Sprintf("%s: %v", r.ID, r.Err)}
 		case apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err):

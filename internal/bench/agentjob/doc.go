@@ -40,4 +40,8 @@
 // by their label, and a hash in an annotation spares it the comparison of a pod template
 // with the server's defaults. It runs no one-shots, has no pruning beyond old configs, no
 // rights and no volumes.
+//
+// It writes by create and update, and the agent-run operator by server-side apply, which
+// leaves the fields of others to them and takes back its own. That costs the API server
+// some 2 ms more of processor time for each CronJob: most of what converge differs by.
 package main

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -89,7 +90,9 @@ func run(ctx context.Context) error {
 }
 
 func (b *bench) contenders(ctx context.Context, cluster *kubetest.Cluster) error {
-	admin, err := dynamic.NewForConfig(cluster.Config)
+	author := rest.CopyConfig(cluster.Config)
+	author.UserAgent = "author" // a field manager of its own: this program is the peer, too
+	admin, err := dynamic.NewForConfig(author)
 	if err != nil {
 		return err
 	}

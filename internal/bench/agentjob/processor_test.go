@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bufio"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// child is a process that has used some processor time, and waits until the test ends.
+func child(t *testing.T) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "sh", "-c", `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; read end`)
+	in, err := c.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = in.Close() // it may have ended with the test's context
+		_ = c.Wait()   // read fails at the end of its input
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "done\n", line)
+	return c
+}
+
+// TestTheTimeOfAContenderIsToldApartFromThatOfOtherPrograms counts the children of this
+// process alone.
+func TestTheTimeOfAContenderIsToldApartFromThatOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	c := &contender{process: child(t)}
+	alone, err := c.processorTime()
+	require.NoError(t, err)
+	require.Positive(t, alone["self"])
+	require.Less(t, alone["self"], 60.0, "it is in seconds")
+	require.NotContains(t, alone, "sh", "the contender counts once")
+	child(t)
+	both, err := c.processorTime()
+	require.NoError(t, err)
+	used := both.since(alone)
+	require.Positive(t, used["sh"], "it began after the first look")
+	require.Zero(t, used["self"], "it waits")
+	require.Len(t, both, 2, "others' processes do not count")
+}
+
+func TestWhatWasUsedBeforeIsLeftOut(t *testing.T) {
+	t.Parallel()
+	used := processor{"self": 3, "etcd": 2, "new": 1}.since(processor{"self": 1, "etcd": 2, "ended": 5})
+	require.Equal(t, processor{"self": 2, "etcd": 0, "new": 1}, used)
+}

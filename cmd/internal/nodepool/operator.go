@@ -176,9 +176,14 @@ func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *
 	case p == nil:
 		t.dropPod(string(was.uid))
 	case !v.waiting.IsZero():
-		t.waits(string(v.uid), v.waiting)
+		// The condition has no fractions of a second.
+		at := o.now()
+		if at.Sub(v.waiting) > 2*time.Second {
+			at = v.waiting
+		}
+		t.waits(string(v.uid), at)
 	case v.node != "" && was.node == "":
-		t.bound(string(v.uid), v.node, v.bound)
+		t.bound(string(v.uid), v.node, o.now())
 	}
 	if v.network && was.ready.IsZero() != v.ready.IsZero() {
 		o.nodes.Add(poolKey(v.node))

@@ -35,6 +35,7 @@ func TestScenarios(t *testing.T) {
 			"images":    images,
 			"best":      bestEffort,
 			"missing":   missingClass,
+			"burst":     bursts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -241,4 +242,13 @@ func missingClass(b *bench) {
 	b.class("")
 	b.standby(1)
 	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
+}
+
+// bursts is N5 in small: machines for all pods are started at once.
+func bursts(b *bench) {
+	b.class("")
+	b.pool("poolSize: 12, minStandby: 12")
+	b.standby(12)
+	b.apply(fmt.Sprintf("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: many, namespace: %s}, spec: {replicas: 300, selector: {matchLabels: {app: many}}, template: {metadata: {labels: {app: many}}, spec: {terminationGracePeriodSeconds: 0, nodeSelector: {stratos.sh/pool: %s}, containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}}}}", b.name, b.name))
+	b.eventually("all run", func() bool { return b.bound() == 300 })
 }

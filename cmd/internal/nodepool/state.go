@@ -164,12 +164,12 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 	}
 	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
 	for i := range plan.Actions {
-		s.metrics.trace.called(plan.Actions[i].Machine, now)
+		s.metrics.trace.called(s.name(), plan.Actions[i].Machine, now)
 	}
 	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
 	for _, r := range results {
 		if r.Err == nil {
-			s.metrics.trace.accepted(s.name(), r.Action.Machine, s.now())
+			s.metrics.trace.accepted(r.Action.Machine, s.now())
 		}
 	}
 	s.ledger.learn(results, s.now())

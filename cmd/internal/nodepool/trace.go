@@ -26,6 +26,7 @@ type podTrace struct {
 type machineTrace struct {
 	pool                              string
 	called, accepted, up, ready, open time.Time
+	pods                              []string // that it is started for
 }
 
 func newTrace(m *metrics) *trace {
@@ -41,27 +42,46 @@ func (t *trace) waits(uid string, at time.Time) {
 	}
 }
 
-// decided notes that a machine is started for a pod.
+// decided notes that a machine is to be started for a pod.
 func (t *trace) decided(uid, machine string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.pods[uid]; p != nil {
-		p.machine = machine
+	p := t.pods[uid]
+	if p == nil {
+		return
+	}
+	p.machine = machine
+	m := t.machines[machine]
+	if m == nil || !m.called.IsZero() {
+		m = &machineTrace{}
+		t.machines[machine] = m
+	}
+	m.pods = append(m.pods, uid)
+}
+
+// called notes that the cloud is asked to start a machine, which ends the decision for its
+// pods, and accepted that it does.
+func (t *trace) called(pool, machine string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machines[machine]
+	if m == nil {
+		m = &machineTrace{}
+		t.machines[machine] = m
+	}
+	m.pool, m.called = pool, at
+	for _, uid := range m.pods {
+		if p := t.pods[uid]; p != nil {
+			t.metrics.scaleUpStage.WithLabelValues(pool, stages[0]).Observe(max(at.Sub(p.waiting), 0).Seconds())
+		}
 	}
 }
 
-// called notes that the cloud is asked to start a machine, accepted that it does.
-func (t *trace) called(machine string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.machines[machine] = &machineTrace{called: at}
-}
-
-func (t *trace) accepted(pool, machine string, at time.Time) {
+func (t *trace) accepted(machine string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.machines[machine]; m != nil {
-		m.accepted, m.pool = at, pool
+		m.accepted = at
 	}
 }
 
@@ -123,8 +143,8 @@ func (t *trace) bound(uid, node string, at time.Time) {
 			points[i] = points[i+1]
 		}
 	}
-	for i, stage := range stages {
-		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+1].Sub(points[i]), 0).Seconds())
+	for i, stage := range stages[1:] {
+		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+2].Sub(points[i+1]), 0).Seconds())
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,11 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	ec2cloud "github.com/seed-9e1ffd66/trueup/cloud/aws"
+	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
@@ -233,16 +236,29 @@ func (n *nodePools) pods(ctx context.Context, name string, count int, requests s
 	if err != nil {
 		return waiting, bound, err
 	}
+	client, err := kubernetes.NewForConfig(n.demo.kube.cluster.Config)
+	if err != nil {
+		return waiting, bound, err
+	}
 	err = until(ctx, func() (bool, error) {
-		out, err := n.kubectl(ctx, "get", "pods", "-l", "app="+name, "-o", "jsonpath={range .items[*]}{.spec.nodeName}|{.status.conditions[?(@.type==\"PodScheduled\")].reason}{\"\\n\"}{end}")
-		rows := strings.Fields(out)
-		placed := len(slices.DeleteFunc(slices.Clone(rows), func(row string) bool { return strings.HasPrefix(row, "|") }))
-		seen := placed + strings.Count(out, "|Unschedulable")
-		if waiting.IsZero() && seen >= count {
+		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		if err != nil {
+			return false, err
+		}
+		placed, refused := 0, 0
+		for i := range list.Items {
+			switch p := &list.Items[i]; {
+			case p.Spec.NodeName != "":
+				placed++
+			case cloudkube.Unschedulable(p):
+				refused++
+			}
+		}
+		if waiting.IsZero() && placed+refused >= count {
 			waiting = time.Now()
 		}
 		n.demo.display.progress("%d of %d pods have a machine", placed, count)
-		return placed == count, err
+		return placed == count, nil
 	})
 	return waiting, time.Now(), err
 }

@@ -145,6 +145,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.avoid, func(_ string, until time.Time) bool { return !now.Before(until) })
+	reason := d.metrics.trace.deciding(now)
 	in, names := d.input(pools, now)
 	before := d.launches
 	d.launches = map[string]map[string]int{}
@@ -167,13 +168,13 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 			d.pools.Add(poolKey(pool.name()))
 		}
 	}
-	d.assign(result, names, now)
+	d.assign(result, names, reason, now)
 	d.explain(in.Pods, result)
 	return result, len(in.Pods) > 0
 }
 
 // assign notes which pods machines were started for.
-func (d *demand) assign(result cloud.DemandResult, names map[string]string, now time.Time) {
+func (d *demand) assign(result cloud.DemandResult, names map[string]string, reason, now time.Time) {
 	kept := map[string]v1alpha1.PodAssignment{}
 	for _, r := range d.reservations {
 		for _, uid := range r.Pods {
@@ -187,7 +188,7 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, now 
 			kept[p.Pod.UID] = v1alpha1.PodAssignment{
 				PodName: p.Pod.Name, PodNamespace: p.Pod.Namespace, PodUID: p.Pod.UID, NodeName: p.Node.Name, AssignedAt: timeNow(now),
 			}
-			d.metrics.trace.decided(p.Pod.UID, p.Node.Machine)
+			d.metrics.trace.decided(p.Pod.UID, p.Node.Machine, reason)
 		}
 	}
 	d.assigned = kept

@@ -12,8 +12,10 @@ import (
 type trace struct {
 	metrics *metrics
 
-	mu       sync.Mutex
-	pods     map[string]*podTrace // by UID
+	mu   sync.Mutex
+	pods map[string]*podTrace // by UID
+	// news is when the first pod came that no decision has seen, zero if there is none.
+	news     time.Time
 	machines map[string]*machineTrace
 	nodes    map[string]string // from the name of a Node to its machine
 }
@@ -25,8 +27,9 @@ type podTrace struct {
 
 type machineTrace struct {
 	pool                              string
+	reason                            time.Time // of the decision to start it
 	called, accepted, up, ready, open time.Time
-	pods                              []string // that it is started for
+	pods                              int // that it is started for
 }
 
 func newTrace(m *metrics) *trace {
@@ -39,11 +42,27 @@ func (t *trace) waits(uid string, at time.Time) {
 	defer t.mu.Unlock()
 	if t.pods[uid] == nil {
 		t.pods[uid] = &podTrace{waiting: at}
+		if t.news.IsZero() {
+			t.news = at
+		}
 	}
 }
 
-// decided notes that a machine is to be started for a pod.
-func (t *trace) decided(uid, machine string) {
+// deciding begins a decision, and returns when its reason came: the first new pod, or now.
+func (t *trace) deciding(now time.Time) (reason time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reason = t.news
+	if reason.IsZero() {
+		reason = now
+	}
+	t.news = time.Time{}
+	return reason
+}
+
+// decided notes that a machine is to be started for a pod. Which of many pods that is may
+// change from one decision to the next: what counts is when the reason of this one came.
+func (t *trace) decided(uid, machine string, reason time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pods[uid]
@@ -53,10 +72,10 @@ func (t *trace) decided(uid, machine string) {
 	p.machine = machine
 	m := t.machines[machine]
 	if m == nil || !m.called.IsZero() {
-		m = &machineTrace{}
+		m = &machineTrace{reason: reason}
 		t.machines[machine] = m
 	}
-	m.pods = append(m.pods, uid)
+	m.pods++
 }
 
 // called notes that the cloud is asked to start a machine, which ends the decision for its
@@ -70,10 +89,8 @@ func (t *trace) called(pool, machine string, at time.Time) {
 		t.machines[machine] = m
 	}
 	m.pool, m.called = pool, at
-	for _, uid := range m.pods {
-		if p := t.pods[uid]; p != nil {
-			t.metrics.scaleUpStage.WithLabelValues(pool, stages[0]).Observe(max(at.Sub(p.waiting), 0).Seconds())
-		}
+	for range m.pods {
+		t.metrics.scaleUpStage.WithLabelValues(pool, stages[0]).Observe(max(at.Sub(m.reason), 0).Seconds())
 	}
 }
 

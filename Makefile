@@ -120,6 +120,7 @@ demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that
 
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/nodepool
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses

@@ -149,7 +149,17 @@ type running struct {
 // start starts an operator.
 func (c *cell) start(t *testing.T, change func(*nodepool.Operator)) *running {
 	t.Helper()
-	r := &running{net: &applytest.Transport{}, wire: &wire{calls: map[string]int{}}}
+	return c.launch(t, &running{net: &applytest.Transport{}, wire: &wire{calls: map[string]int{}}}, change)
+}
+
+// begin starts an operator that is killed at a write.
+func (c *cell) begin(t *testing.T, l *life) *running {
+	t.Helper()
+	return c.launch(t, &running{net: &applytest.Transport{Fault: l.api}, wire: &wire{calls: map[string]int{}, asked: l.cloud}}, nil)
+}
+
+func (c *cell) launch(t *testing.T, r *running, change func(*nodepool.Operator)) *running {
+	t.Helper()
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address, metrics := make(chan string, 1), make(chan string, 1)
@@ -176,6 +186,9 @@ func (c *cell) start(t *testing.T, change func(*nodepool.Operator)) *running {
 
 // wire is the way to EC2.
 type wire struct {
+	// asked is asked before each call, if set, whether it is sent, and whether its answer
+	// arrives.
+	asked func(action string) (sent, answered bool)
 	mu    sync.Mutex
 	fault func(action string, form url.Values) wireFault
 	calls map[string]int
@@ -209,6 +222,13 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.mu.Unlock()
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	f := wireFault{}
+	if w.asked != nil {
+		sent, answered := w.asked(action)
+		if !sent {
+			return nil, errLost
+		}
+		f.Lost = !answered
+	}
 	if fault != nil {
 		f = fault(action, form)
 	}
@@ -373,6 +393,12 @@ func (b *bench) bound() int {
 		}
 	}
 	return n
+}
+
+// delete deletes the pool, and does not wait.
+func (b *bench) delete() {
+	b.Helper()
+	require.NoError(b, b.objects.Resource(v1alpha1.GroupVersion().WithResource("nodepools")).Delete(b.Context(), b.name, metav1.DeleteOptions{}))
 }
 
 func (b *bench) removePods(names ...string) {

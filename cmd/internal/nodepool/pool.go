@@ -28,9 +28,6 @@ const (
 	afterCloudError = time.Minute
 	afterCleanup    = 10 * time.Second
 	jitter          = 0.2
-	// settleTime is how long a machine that was started is given to get its pods, before it
-	// counts as empty.
-	settleTime = 10 * time.Second
 )
 
 // poolPass is one pass of one pool.
@@ -211,7 +208,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	seen.Launches, seen.LastOrdinal = p.ledger.journal.intents()
 	seen.Reserved = p.demand.reserved()
 	for i := range p.views {
-		if p.views[i].settling(p.now()) {
+		if p.settling(&p.views[i]) {
 			seen.Reserved[p.views[i].status.ID] = true
 		}
 	}
@@ -266,8 +263,8 @@ func (p *poolPass) next() reconcile.Result {
 		soon(p.restlessAge)
 	}
 	for i := range p.views {
-		if p.views[i].settling(p.now()) {
-			soon(settleTime)
+		if p.settling(&p.views[i]) {
+			soon(p.settleTime())
 		}
 	}
 	switch {

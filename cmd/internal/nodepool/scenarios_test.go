@@ -21,6 +21,8 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
+	_, err := c.cluster.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "../../nodepool/config/samples")
+	require.NoError(t, err)
 	c.start(t, nil)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){

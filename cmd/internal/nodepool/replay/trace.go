@@ -19,7 +19,7 @@ import (
 
 // A Pod is one pod of a trace.
 type Pod struct {
-	// Name is unique in a trace.
+	// Name is for people.
 	Name string
 	// Arrival is when it was created, from the beginning of the trace.
 	Arrival time.Duration
@@ -173,7 +173,7 @@ func (t *trace) add(record []string, width int) {
 	for n := range count {
 		one := p
 		if count > 1 {
-			one.Name = fmt.Sprintf("%s/%d", p.Name, n+1) // no other name has a slash and a number
+			one.Name = fmt.Sprintf("%s/%d", p.Name, n+1)
 		}
 		t.pods = append(t.pods, one)
 	}

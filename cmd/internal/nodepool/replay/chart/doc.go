@@ -1,0 +1,2 @@
+// Package chart draws.
+package chart

@@ -1,0 +1,373 @@
+package replay
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/replay/chart"
+)
+
+const (
+	// patience is how long pods wait for a machine that was started for them, before they
+	// look for another: that of the operator.
+	patience = time.Minute
+	// maxRounds bounds the passes at one instant. Each but the last changes something.
+	maxRounds = 100
+)
+
+// simulation is one replay.
+type simulation struct {
+	Settings
+	now      time.Time
+	arrivals []*pod // that are still to come
+	events   events
+	tick     time.Time // of the next pass at rest
+	wake     time.Time // that the last plan asked for; zero if none
+
+	machines     []*machine // oldest first
+	byID         map[string]*machine
+	pending      []*pod // longest waiting first
+	reservations []cloud.Reservation
+	memory       cloud.Memory
+	ordinal      int64
+
+	left                       int // pods that have not ended
+	made                       int // machines that ever were
+	launched, started, evicted int
+	hits                       int
+	waits                      []time.Duration
+	spent                      [states]time.Duration
+	counts                     [states]int
+	result                     Result
+}
+
+// pod is one pod of the trace.
+type pod struct {
+	cloud.Pod
+	arrival time.Time
+	since   time.Time // when it began to wait
+	waited  time.Duration
+	left    time.Duration // how long it has to run
+	ends    time.Time
+	machine *machine
+	decided bool // whether it counts as a hit is decided
+	run     int  // numbers its runs: the end of an older one is void
+}
+
+func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
+	if len(pods) == 0 {
+		return nil, errors.New("the trace has no pods")
+	}
+	begin := time.Unix(0, 0).UTC()
+	s := &simulation{Settings: settings, now: begin, byID: map[string]*machine{}, tick: begin.Add(settings.Interval)}
+	fit := map[[2]int64]bool{}
+	for i, p := range pods {
+		key := [2]int64{p.Requests.CPU, p.Requests.Memory}
+		if _, known := fit[key]; !known {
+			fit[key] = s.fits(p.Requests)
+		}
+		if !fit[key] {
+			s.result.Unplaced = append(s.result.Unplaced, p.Name)
+			continue
+		}
+		at := begin.Add(p.Arrival)
+		s.arrivals = append(s.arrivals, &pod{Pod: cloud.Pod{Name: p.Name, UID: fmt.Sprintf("%07d", i), Requests: p.Requests}, arrival: at, since: at, left: p.Duration})
+	}
+	s.left = len(s.arrivals)
+	for range settings.Pool.MinStandby {
+		m := s.launch("before the trace")
+		s.become(m, cloud.InstanceStopped)
+		s.mark(m, cloud.StateStandby)
+		m.change++
+	}
+	s.sample()
+	return s, nil
+}
+
+// fits reports whether a machine of the pool has room for a pod.
+func (s *simulation) fits(requests cloud.Resources) bool {
+	supply := s.supply(nil)
+	supply.MaxLaunches = 1
+	return len(cloud.Demand(cloud.DemandInput{Pods: []*cloud.Pod{{Requests: requests}}, Supplies: []cloud.Supply{supply}}).Unplaced) == 0
+}
+
+func (s *simulation) supply(ready []*cloud.Node) cloud.Supply {
+	return cloud.Supply{
+		Pool: poolName, Standby: ready, MaxLaunches: s.Pool.Size, DefaultRequests: s.DefaultRequests,
+		Templates: []cloud.NodeTemplate{{Name: templateName, Node: cloud.Node{Allocatable: s.Capacity}}},
+	}
+}
+
+// event is something that happens at a time: a machine comes into a state, or a pod ends.
+type event struct {
+	at      time.Time
+	order   int
+	machine *machine
+	becomes cloud.InstanceState
+	change  int
+	pod     *pod
+	run     int
+}
+
+// later adds an event, and voids an earlier one of the same machine.
+func (s *simulation) later(after time.Duration, e event) {
+	e.at, e.order = s.now.Add(after), s.events.next
+	s.events.next++
+	if e.machine != nil {
+		e.machine.change++
+		e.change = e.machine.change
+	}
+	heap.Push(&s.events, e)
+}
+
+// run replays the whole trace.
+func (s *simulation) run() (Result, error) {
+	for s.left > 0 {
+		at := s.tick
+		sooner := func(t time.Time) {
+			if !t.IsZero() && t.Before(at) {
+				at = t
+			}
+		}
+		sooner(s.wake)
+		if len(s.arrivals) > 0 {
+			sooner(s.arrivals[0].arrival)
+		}
+		if s.events.Len() > 0 {
+			sooner(s.events.all[0].at)
+		}
+		s.pass(at)
+		if err := s.happen(); err != nil {
+			return Result{}, fmt.Errorf("%s after the beginning: %w", s.now.Sub(time.Unix(0, 0)), err)
+		}
+		s.sample()
+	}
+	return s.finish(), nil
+}
+
+// pass lets the time go by until then, in which nothing changes.
+func (s *simulation) pass(at time.Time) {
+	for state, n := range s.counts {
+		s.spent[state] += time.Duration(n) * at.Sub(s.now)
+	}
+	s.now = at
+	if !s.now.Before(s.tick) {
+		s.tick = s.tick.Add(s.Interval)
+	}
+}
+
+// happen takes what is due now, and makes passes until one has nothing to do.
+func (s *simulation) happen() error {
+	for s.events.Len() > 0 && !s.events.all[0].at.After(s.now) {
+		e, _ := heap.Pop(&s.events).(event)
+		switch {
+		case e.pod != nil && e.run == e.pod.run:
+			e.pod.machine.take(e.pod, -1)
+			s.waits = append(s.waits, e.pod.waited)
+			s.left--
+		case e.machine != nil && e.change == e.machine.change:
+			s.become(e.machine, e.becomes)
+		}
+	}
+	for len(s.arrivals) > 0 && !s.arrivals[0].arrival.After(s.now) {
+		s.pending = append(s.pending, s.arrivals[0])
+		s.arrivals = s.arrivals[1:]
+	}
+	for range maxRounds {
+		s.bind()
+		plan := s.Pool.Plan(s.observe(s.want()))
+		s.memory, s.wake = plan.Memory, plan.Wake
+		s.machines = slices.DeleteFunc(s.machines, func(m *machine) bool {
+			gone := m.instance.State == cloud.InstanceTerminated
+			if gone {
+				delete(s.byID, m.instance.ID)
+			}
+			return gone
+		})
+		if len(plan.Actions) == 0 {
+			return nil
+		}
+		for _, a := range plan.Actions {
+			if err := s.carryOut(a); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.New("the plans do not come to rest")
+}
+
+// observe returns what a plan is made from.
+func (s *simulation) observe(want cloud.Want) (seen cloud.Observed, wanted cloud.Want, now time.Time) {
+	seen = cloud.Observed{Listed: s.now, LastOrdinal: s.ordinal, Memory: s.memory, Reserved: make(map[string]bool, len(s.reservations))}
+	seen.Instances, seen.Nodes = make([]cloud.Instance, 0, len(s.machines)), make([]cloud.NodeStatus, 0, len(s.machines))
+	for _, m := range s.machines {
+		seen.Instances = append(seen.Instances, m.instance)
+		if m.node.ID != "" {
+			seen.Nodes = append(seen.Nodes, m.node)
+		}
+	}
+	for _, r := range s.reservations {
+		seen.Reserved[r.Machine] = true
+	}
+	return seen, want, s.now
+}
+
+// bind puts waiting pods on the Nodes that are open, each on the one with the most room.
+func (s *simulation) bind() {
+	if len(s.pending) == 0 {
+		return
+	}
+	var open []*machine
+	for _, m := range s.machines {
+		if m.open() {
+			open = append(open, m)
+		}
+	}
+	full := map[[2]int64]bool{} // requests that fit nowhere any more
+	s.pending = slices.DeleteFunc(s.pending, func(p *pod) bool {
+		key := [2]int64{p.Requests.CPU, p.Requests.Memory}
+		if full[key] {
+			return false
+		}
+		var best *machine
+		room := 0.0
+		for _, m := range open {
+			if share := s.room(m); m.fits(p) && (best == nil || share > room) {
+				best, room = m, share
+			}
+		}
+		if best == nil {
+			full[key] = true
+			return false
+		}
+		s.place(p, best)
+		return true
+	})
+}
+
+// room is the share of a machine that is free, processors and memory alike.
+func (s *simulation) room(m *machine) float64 {
+	return float64(m.free.CPU)/float64(s.Capacity.CPU) + float64(m.free.Memory)/float64(s.Capacity.Memory)
+}
+
+func (s *simulation) place(p *pod, m *machine) {
+	if !p.decided {
+		p.decided = true
+		s.hits++
+	}
+	m.take(p, 1)
+	p.machine, p.ends = m, s.now.Add(p.left)
+	p.waited += s.now.Sub(p.since)
+	s.later(p.left, event{pod: p, run: p.run})
+}
+
+// want asks what the waiting pods need, and keeps machines that start for them.
+func (s *simulation) want() cloud.Want {
+	if len(s.pending) == 0 {
+		s.reservations = nil
+		return cloud.Want{}
+	}
+	waiting := make(map[string]*pod, len(s.pending))
+	// Nodes that are open are left out: no pod that waits fits on one.
+	in := cloud.DemandInput{Pods: make([]*cloud.Pod, 0, len(s.pending))}
+	for _, p := range s.pending {
+		waiting[p.UID] = p
+		in.Pods = append(in.Pods, &p.Pod)
+	}
+	begins := func(id string) bool {
+		m := s.byID[id]
+		return m != nil && m.node.State == cloud.StateRunning && !m.node.Ready && s.now.Before(m.node.LastStarted.Add(patience))
+	}
+	s.reservations = cloud.Settle(s.reservations, func(uid string) bool { return waiting[uid] != nil }, begins, s.now)
+	reserved := map[string][]string{}
+	for _, r := range s.reservations {
+		reserved[r.Machine] = r.Pods
+	}
+	var ready []*machine
+	for _, m := range s.machines {
+		switch {
+		case begins(m.instance.ID):
+			in.Starting = append(in.Starting, cloud.Starting{Pool: poolName, Node: m.site, Reserved: reserved[m.instance.ID]})
+		case m.node.State == cloud.StateStandby:
+			ready = append(ready, m)
+		}
+	}
+	slices.SortStableFunc(ready, func(a, b *machine) int { return a.node.Since.Compare(b.node.Since) })
+	sites := make([]*cloud.Node, len(ready))
+	for i, m := range ready {
+		sites[i] = m.site
+	}
+	in.Supplies = []cloud.Supply{s.supply(sites)}
+	result := cloud.Demand(in)
+	s.reservations = cloud.Reserve(s.reservations, result, s.now.Add(patience))
+	for _, p := range result.Placements {
+		if one := waiting[p.Pod.UID]; !one.decided && (p.On == cloud.OnStarting || p.On == cloud.OnStandby) {
+			one.decided = true
+			s.hits++
+		}
+	}
+	for _, p := range s.pending {
+		p.decided = true
+	}
+	if len(result.Pools) == 0 {
+		return cloud.Want{}
+	}
+	return result.Pools[0].Want()
+}
+
+// sample notes the machines and the pods that wait, if they have changed.
+func (s *simulation) sample() {
+	s.counts = [states]int{}
+	for _, m := range s.machines {
+		s.counts[m.state()]++
+	}
+	at, waiting := s.now.Sub(time.Unix(0, 0)), len(s.pending)
+	if n := len(s.result.Samples); n > 0 {
+		if last := s.result.Samples[n-1]; last.Line == waiting && slices.Equal(last.Counts, s.counts[:]) {
+			return
+		}
+	}
+	s.result.Samples = append(s.result.Samples, chart.Sample{At: at, Counts: slices.Clone(s.counts[:]), Line: waiting})
+}
+
+func (s *simulation) finish() Result {
+	r := s.result
+	r.Samples = append(r.Samples, chart.Sample{At: s.now.Sub(time.Unix(0, 0)), Counts: slices.Clone(s.counts[:]), Line: len(s.pending)})
+	r.MinStandby, r.Pods, r.Hits = s.Pool.MinStandby, len(s.waits), s.hits
+	if r.Pods > 0 {
+		r.HitShare = float64(r.Hits) / float64(r.Pods)
+	}
+	r.Wait = waits(s.waits)
+	h := func(state int) float64 { return s.spent[state].Hours() }
+	r.Hours = Hours{Warming: h(warming), Starting: h(starting), Running: h(running), Stopping: h(stopping), Standby: h(standby)}
+	r.Cost = r.Hours.Powered()*s.Price + r.Hours.Stopped()*s.PriceStopped
+	r.Launched, r.Started, r.Evicted = s.launched, s.started, s.evicted
+	return r
+}
+
+// events is a heap of events, the earliest first.
+type events struct {
+	all  []event
+	next int
+}
+
+func (e *events) Len() int { return len(e.all) }
+func (e *events) Less(i, j int) bool {
+	return cmp.Or(e.all[i].at.Compare(e.all[j].at), cmp.Compare(e.all[i].order, e.all[j].order)) < 0
+}
+func (e *events) Swap(i, j int) { e.all[i], e.all[j] = e.all[j], e.all[i] }
+func (e *events) Push(x any) {
+	one, _ := x.(event)
+	e.all = append(e.all, one)
+}
+
+func (e *events) Pop() any {
+	last := e.all[len(e.all)-1]
+	e.all = e.all[:len(e.all)-1]
+	return last
+}

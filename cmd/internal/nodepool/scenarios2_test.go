@@ -1,9 +1,13 @@
 package nodepool_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,6 +146,45 @@ func (b *bench) pod(name string) *corev1.Pod {
 	}
 	require.NoError(b, err)
 	return p
+}
+
+// patchConditions writes conditions of a Node. What is zero in them stays.
+func (b *bench) patchConditions(node string, conditions ...corev1.NodeCondition) {
+	b.Helper()
+	var all []map[string]any
+	for _, c := range conditions {
+		one := map[string]any{"type": c.Type, "status": c.Status}
+		for key, at := range map[string]metav1.Time{"lastHeartbeatTime": c.LastHeartbeatTime, "lastTransitionTime": c.LastTransitionTime} {
+			if !at.IsZero() {
+				one[key] = at
+			}
+		}
+		all = append(all, one)
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": all}})
+	require.NoError(b, err)
+	_, err = b.kube.CoreV1().Nodes().Patch(b.Context(), node, apitypes.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	require.NoError(b, err)
+}
+
+// metric returns the value of one of the operator, 0 if it has none.
+func (c *cell) metric(t *testing.T, r *running, name string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.metrics+"/metrics", http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // it was read
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			require.NoError(t, err)
+			return int(n)
+		}
+	}
+	return 0
 }
 
 // budget forbids every eviction of pods of the scenario.
@@ -334,9 +377,8 @@ func staleNetwork(s *stage) {
 		return name
 	}
 	first := closed("")
-	now := time.Now().UTC().Add(time.Second).Format(time.RFC3339)
-	_, err := s.kube.CoreV1().Nodes().Patch(s.Context(), first, apitypes.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`, now, now), metav1.PatchOptions{}, "status")
-	require.NoError(s, err)
+	now := metav1.NewTime(time.Now().Add(time.Second)) // it has no fractions
+	s.patchConditions(first, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now})
 	s.told("Node", first, "StartupTaintsRemoved")
 	s.eventually("it runs", func() bool { return s.bound() == 1 })
 

@@ -93,6 +93,9 @@ type Result struct {
 	Action Action
 	// Err is nil if the action was carried out, wholly.
 	Err error
+	// Accepted reports that the cloud has accepted a Start. With an Err the machine
+	// starts all the same: what failed is its record, and a later plan opens it.
+	Accepted bool
 	// Launch is the intent as it is recorded after a Launch, or may be recorded
 	// after an error; nil if it surely is not.
 	Launch *LaunchIntent

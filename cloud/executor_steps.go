@@ -14,6 +14,9 @@ func (x *execution) start(ctx context.Context, group []*Result) {
 	} else {
 		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.Provider.StartInstance(ctx, r.Action.Machine) })
 	}
+	for _, r := range alive(group) {
+		r.Accepted = true
+	}
 	x.mark(ctx, group, nil)
 }
 

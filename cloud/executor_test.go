@@ -77,6 +77,68 @@ func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
 	})
 }
 
+// unwritable are Nodes that cannot be marked as running.
+type unwritable struct{ cloud.Nodes }
+
+func (u unwritable) Mark(ctx context.Context, mark cloud.Mark) error {
+	if mark.To == cloud.StateRunning {
+		return errors.New("the server is away")
+	}
+	return u.Nodes.Mark(ctx, mark)
+}
+
+func TestAStartThatCannotBeRecordedIsAcceptedAndOpenedByALaterPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 2, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
+		b.executor.Nodes = unwritable{b.cluster}
+		_, results, err := b.pass(t.Context())
+		require.ErrorContains(t, err, "the server is away")
+		started := ""
+		for _, r := range results {
+			if r.Action.Verb == cloud.Start {
+				require.Error(t, r.Err)
+				require.True(t, r.Accepted)
+				started = r.Action.Machine
+			}
+		}
+		require.NotEmpty(t, started)
+
+		b.executor.Nodes = b.cluster
+		time.Sleep(time.Second) // the list is newer than the start
+		_, results, err = b.pass(t.Context())
+		require.NoError(t, err)
+		opened := ""
+		for _, r := range results {
+			if r.Action.Verb == cloud.Open {
+				opened = r.Action.Machine
+			}
+			require.NotEqual(t, cloud.Start, r.Action.Verb)
+		}
+		require.Equal(t, started, opened)
+	})
+}
+
+func TestARefusedStartIsNotAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 2, MinStandby: 1})
+		b.run(t, 5*time.Minute)
+		b.fake.Capacity = map[cloud.Placement]int{{InstanceType: "m5.large", Zone: "zone-a"}: 0, {InstanceType: "m5.large", Zone: "zone-b"}: 0}
+		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
+		_, results, _ := b.pass(t.Context())
+		starts := 0
+		for _, r := range results {
+			if r.Action.Verb == cloud.Start {
+				starts++
+				require.ErrorIs(t, r.Err, cloud.ErrNoCapacity)
+				require.False(t, r.Accepted)
+			}
+		}
+		require.Positive(t, starts)
+	})
+}
+
 func TestColdMachinesAreLaunchedInThePassInWhichStandbyRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 6, MinStandby: 1})

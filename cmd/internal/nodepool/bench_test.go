@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +54,7 @@ type cell struct {
 	url     string
 	subnets []string // of two zones
 	group   string
+	name    string // of the cluster
 
 	mu     sync.Mutex
 	habits map[string]func(machines.Machine) machines.Habit // by pool
@@ -60,12 +62,17 @@ type cell struct {
 
 func newCell(t *testing.T) *cell {
 	t.Helper()
-	server := ec2test.Start(t, ec2test.Options{})
+	return newCellAt(t, "test", ec2test.Start(t, ec2test.Options{}).URL)
+}
+
+// newCellAt makes a cell in an EC2 that others may use too.
+func newCellAt(t *testing.T, name, url string) *cell {
+	t.Helper()
 	c := &cell{
 		cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true}),
-		url:     server.URL, ec2: aws.NewClient(awsConfig(server.URL, nil), nil), habits: map[string]func(machines.Machine) machines.Habit{},
+		url:     url, ec2: aws.NewClient(awsConfig(url, nil), nil), name: name, habits: map[string]func(machines.Machine) machines.Habit{},
 	}
-	text, err := nodepool.Manifests{Image: "nodepool", ClusterName: "test"}.YAML()
+	text, err := nodepool.Manifests{Image: "nodepool", ClusterName: name}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
 	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
@@ -102,7 +109,9 @@ func (c *cell) prepare(t *testing.T) {
 	c.group = *groups.SecurityGroups[0].GroupId
 	profiles := iam.NewFromConfig(awsConfig(c.url, nil))
 	_, err = profiles.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: awssdk.String("nodes")})
-	require.NoError(t, err)
+	if _, exists := errors.AsType[*iamtypes.EntityAlreadyExistsException](err); !exists {
+		require.NoError(t, err)
+	}
 }
 
 // machines runs what stands behind the machines.
@@ -112,6 +121,9 @@ func (c *cell) machines(t *testing.T) {
 		EC2: c.ec2, Kubernetes: c.cluster.Config, Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 10 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Habit: func(m machines.Machine) machines.Habit {
+			if m.Tags["stratos.sh/cluster"] != c.name {
+				return machines.Habit{NeverJoins: true} // it joins another cluster
+			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if habit := c.habits[m.Tags["stratos.sh/pool"]]; habit != nil {
@@ -149,24 +161,26 @@ type running struct {
 // start starts an operator.
 func (c *cell) start(t *testing.T, change func(*nodepool.Operator)) *running {
 	t.Helper()
-	return c.launch(t, &running{net: &applytest.Transport{}, wire: &wire{calls: map[string]int{}}}, change)
+	return c.startWith(t, &running{net: &applytest.Transport{}, wire: &wire{}}, change)
 }
 
 // begin starts an operator that is killed at a write.
 func (c *cell) begin(t *testing.T, l *life) *running {
 	t.Helper()
-	return c.launch(t, &running{net: &applytest.Transport{Fault: l.api}, wire: &wire{calls: map[string]int{}, asked: l.cloud}}, nil)
+	return c.startWith(t, &running{net: &applytest.Transport{Fault: l.api}, wire: &wire{asked: l.cloud}}, nil)
 }
 
-func (c *cell) launch(t *testing.T, r *running, change func(*nodepool.Operator)) *running {
+// startWith starts an operator whose ways to Kubernetes and EC2 have faults already.
+func (c *cell) startWith(t *testing.T, r *running, change func(*nodepool.Operator)) *running {
 	t.Helper()
+	r.wire.calls = map[string]int{}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address, metrics := make(chan string, 1), make(chan string, 1)
 	limits, rest := aws.Limits(1, 1)
 	client := aws.NewClient(awsConfig(c.url, r.wire), &cloud.Limiter{Limits: limits, Rest: rest})
 	o := &nodepool.Operator{
-		Kubernetes: access, Namespace: nodepool.Namespace, Alone: true, ClusterName: "test",
+		Kubernetes: access, Namespace: nodepool.Namespace, Alone: true, ClusterName: c.name,
 		ClusterEndpoint: "https://example.com", ClusterCA: "Yw==", ClusterCIDR: "10.100.0.0/16",
 		Region: "us-east-1", Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Transition: 500 * time.Millisecond, Instance: "test",
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -428,7 +442,9 @@ func (b *bench) in(state string) []corev1.Node {
 // instances returns the machines of the pool that are not terminated.
 func (b *bench) instances() []types.Instance {
 	b.Helper()
-	out, err := b.ec2.DescribeInstances(b.Context(), &ec2.DescribeInstancesInput{Filters: []types.Filter{{Name: awssdk.String("tag:stratos.sh/pool"), Values: []string{b.name}}}})
+	out, err := b.ec2.DescribeInstances(b.Context(), &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		{Name: awssdk.String("tag:stratos.sh/pool"), Values: []string{b.name}}, {Name: awssdk.String("tag:stratos.sh/cluster"), Values: []string{b.cell.name}},
+	}})
 	require.NoError(b, err)
 	var all []types.Instance
 	for _, r := range out.Reservations {

@@ -38,15 +38,17 @@ type demand struct {
 	mu           sync.Mutex
 	reservations []cloud.Reservation
 	assigned     map[string]v1alpha1.PodAssignment // by the UID of the pod
-	inFlight     map[string]bool                   // machines whose start is being asked for
-	avoid        map[string]time.Time              // machines that could not be started, until then
-	launches     map[string]map[string]int         // by pool and template: what standby machines do not give
-	unplaced     map[string]string                 // why the pod of a UID fits nowhere, as was said
+	// inFlight has machines whose start is being asked for. Those with a time were started,
+	// and their Nodes do not say so yet: pods wait for them until then.
+	inFlight map[string]time.Time
+	avoid    map[string]time.Time      // machines that could not be started, until then
+	launches map[string]map[string]int // by pool and template: what standby machines do not give
+	unplaced map[string]string         // why the pod of a UID fits nowhere, as was said
 }
 
 func newDemand(o *operator) *demand {
 	return &demand{
-		operator: o, wake: make(chan struct{}, 1), assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]bool{},
+		operator: o, wake: make(chan struct{}, 1), assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
 		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string]string{},
 	}
 }
@@ -105,6 +107,10 @@ func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.
 	d.mu.Lock()
 	for _, r := range results {
 		id := r.Action.Machine
+		if r.Accepted && r.Err != nil {
+			d.inFlight[id] = now.Add(patience)
+			continue
+		}
 		delete(d.inFlight, id)
 		if r.Err != nil {
 			failed = true
@@ -115,7 +121,7 @@ func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.
 		}
 	}
 	for _, n := range need.Start { // those that the plan did not want to start
-		if d.inFlight[n.Machine] && !slices.ContainsFunc(results, func(r cloud.Result) bool { return r.Action.Machine == n.Machine }) {
+		if _, asked := d.inFlight[n.Machine]; asked && !slices.ContainsFunc(results, func(r cloud.Result) bool { return r.Action.Machine == n.Machine }) {
 			delete(d.inFlight, n.Machine)
 			d.release(n.Machine)
 			d.avoid[n.Machine] = now.Add(avoided)
@@ -157,7 +163,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 	d.reservations = cloud.Reserve(d.reservations, result, now.Add(patience))
 	for _, need := range result.Pools {
 		for _, n := range need.Start {
-			d.inFlight[n.Machine] = true
+			d.inFlight[n.Machine] = time.Time{}
 		}
 		if want := need.Want(); len(want.Launch) > 0 {
 			d.launches[need.Pool] = want.Launch
@@ -235,8 +241,9 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 			in.Pods = append(in.Pods, p.pod)
 		}
 	}
+	d.unrecorded(pools, now)
 	starting := func(id string) bool {
-		if d.inFlight[id] {
+		if _, ok := d.inFlight[id]; ok {
 			return true
 		}
 		name, ok := w.byMachine[id]
@@ -264,9 +271,10 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		id := v.status.ID
 		names[id] = name
 		pool := pools[v.pool]
+		_, inFlight := d.inFlight[id]
 		switch {
 		case v.deleting:
-		case pool != nil && v.owned(v.pool, pool.uid()) && (d.inFlight[id] || pool.starting(&v, now)):
+		case pool != nil && v.owned(v.pool, pool.uid()) && (inFlight || pool.starting(&v, now)):
 			site := pool.site(&v)
 			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
 		case v.status.State == cloud.StateStandby:
@@ -285,6 +293,36 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		in.Supplies = append(in.Supplies, pools[name].supply(standby[name], now))
 	}
 	return in, names
+}
+
+// unrecorded keeps the machines that start and whose Nodes say standby: another process
+// has started them, or their Nodes could not be written. Pods wait for them for a while,
+// and a pass of the pool opens them.
+func (d *demand) unrecorded(pools map[string]*poolState, now time.Time) {
+	for id, until := range d.inFlight {
+		if until.IsZero() {
+			continue
+		}
+		v := d.world.nodes[d.world.byMachine[id]]
+		if late := !now.Before(until); late || v.status.State != cloud.StateStandby {
+			delete(d.inFlight, id)
+			if late {
+				d.avoid[id] = now.Add(avoided)
+			}
+		}
+	}
+	for _, s := range pools {
+		instances, listed := s.ledger.list()
+		for _, i := range instances {
+			v := d.world.nodes[d.world.byMachine[i.ID]]
+			if i.State != cloud.InstancePending && i.State != cloud.InstanceRunning || v.status.State != cloud.StateStandby || !listed.After(v.status.Since) {
+				continue
+			}
+			if _, ok := d.inFlight[i.ID]; !ok && d.avoid[i.ID].IsZero() {
+				d.inFlight[i.ID] = now.Add(patience)
+			}
+		}
+	}
 }
 
 // podsOn returns the pods that use a Node.

@@ -60,7 +60,7 @@ func (l *ledger) note(results []cloud.Result, now time.Time) {
 		cloud.Start: cloud.InstancePending, cloud.Stop: cloud.InstanceStopping, cloud.ForceStop: cloud.InstanceStopping, cloud.Terminate: cloud.InstanceShuttingDown,
 	}
 	for _, r := range results {
-		if state := states[r.Action.Verb]; state != "" && r.Err == nil {
+		if state := states[r.Action.Verb]; state != "" && (r.Err == nil || r.Accepted) {
 			if l.asked == nil {
 				l.asked = map[string]asked{}
 			}
@@ -169,7 +169,7 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 	}
 	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
 	for _, r := range results {
-		if r.Err == nil {
+		if r.Accepted {
 			s.metrics.trace.accepted(r.Action.Machine, s.now())
 		}
 	}

@@ -283,10 +283,10 @@ func (p *poolPass) next() reconcile.Result {
 	return reconcile.Result{RequeueAfter: spread(after)}
 }
 
-// spread varies a time, so that pools do not act in step. It only gets shorter: two looks
-// at a pool are never further apart than its spec says.
+// spread lengthens a time, so that pools do not act in step, and look at their machines at
+// most once in each interval.
 func spread(d time.Duration) time.Duration {
-	return d - time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
+	return d + time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
 }
 
 // validate returns what admission cannot see of a pool by itself.

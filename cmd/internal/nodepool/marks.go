@@ -71,6 +71,10 @@ func (m *marks) apply(n *corev1.Node, mark cloud.Mark) error {
 	if n.Annotations == nil {
 		n.Annotations = map[string]string{}
 	}
+	started := now
+	if at := mark.Instance.LaunchTime; at.Before(now) && !at.Before(stateSince(n)) {
+		started = at // before this process has seen it; neither time has fractions
+	}
 	maps.Copy(n.Labels, m.pool.Spec.Template.Labels)
 	n.Labels[v1alpha1.LabelPool], n.Labels[v1alpha1.LabelInstanceID] = m.pool.Name, mark.Instance.ID
 	n.Labels[v1alpha1.LabelState], n.Labels[v1alpha1.LabelStateSince] = string(mark.To), strconv.FormatInt(now.Unix(), 10)
@@ -89,7 +93,7 @@ func (m *marks) apply(n *corev1.Node, mark cloud.Mark) error {
 	case cloud.StateRunning:
 		removeTaints(n, standbyTaint())
 		if mark.From == cloud.StateStandby {
-			n.Annotations[v1alpha1.AnnotationLastStarted] = formatTime(now)
+			n.Annotations[v1alpha1.AnnotationLastStarted] = formatTime(started)
 			n.Annotations[v1alpha1.AnnotationScaleUpStarted] = formatTime(now)
 		}
 	case cloud.StateTerminating:

@@ -86,9 +86,9 @@ func viewNode(n *corev1.Node) nodeView {
 	v.site.Machine = id
 	s := &v.status
 	s.Name, s.ID, s.State = n.Name, id, cloud.State(n.Labels[v1alpha1.LabelState])
-	if seconds, err := strconv.ParseInt(n.Labels[v1alpha1.LabelStateSince], 10, 64); err == nil {
+	if at := stateSince(n); !at.IsZero() {
 		// The label has no fractions: what was seen earlier in that second is older.
-		s.Since = time.Unix(seconds+1, -1)
+		s.Since = at.Add(time.Second - 1)
 	}
 	s.LastStarted = timeOf(n, v1alpha1.AnnotationLastStarted)
 	s.EmptySince = timeOf(n, v1alpha1.AnnotationScaleDownCandidate)
@@ -104,6 +104,15 @@ func viewNode(n *corev1.Node) nodeView {
 	}
 	s.Ready = !v.ready.IsZero()
 	return v
+}
+
+// stateSince returns when the state of the Node was written, in whole seconds, or nothing.
+func stateSince(n *corev1.Node) time.Time {
+	seconds, err := strconv.ParseInt(n.Labels[v1alpha1.LabelStateSince], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
 }
 
 // hear takes in one condition of the Node.

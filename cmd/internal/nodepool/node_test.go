@@ -35,6 +35,33 @@ func at(kind corev1.NodeConditionType, status corev1.ConditionStatus, heard, sin
 	return corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: metav1.NewTime(started.Add(heard)), LastTransitionTime: metav1.NewTime(started.Add(since))}
 }
 
+// TestAMachineFoundRunningWasStartedWhenTheCloudSays: what its Node has said since then is
+// fresh.
+func TestAMachineFoundRunningWasStartedWhenTheCloudSays(t *testing.T) {
+	t.Parallel()
+	now := started.Add(time.Hour)
+	for name, c := range map[string]struct {
+		launched time.Time
+		want     time.Time
+	}{
+		"a start by another process":          {started.Add(30 * time.Minute), started.Add(30 * time.Minute)},
+		"one in the second of the stop":       {started, started},
+		"its own start, nothing is read":      {time.Time{}, now},
+		"the launch, before it was stopped":   {started.Add(-time.Minute), now},
+		"a clock that is ahead of this one's": {now.Add(time.Minute), now},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := machine()
+			n.Labels[v1alpha1.LabelState] = "standby"
+			m := &marks{pool: &v1alpha1.NodePool{}, now: func() time.Time { return now }}
+			require.NoError(t, m.apply(n, cloud.Mark{Instance: cloud.Instance{ID: "i-1", LaunchTime: c.launched}, From: cloud.StateStandby, To: cloud.StateRunning}))
+			require.Equal(t, formatTime(c.want), n.Annotations[v1alpha1.AnnotationLastStarted])
+			require.Equal(t, formatTime(now), n.Annotations[v1alpha1.AnnotationScaleUpStarted])
+		})
+	}
+}
+
 // TestOnlyAFreshSignalCounts is C23: what a Node said before its machine was stopped is no
 // news.
 func TestOnlyAFreshSignalCounts(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -314,7 +315,8 @@ func impossiblePods(s *stage) {
 	require.Len(s, slices.DeleteFunc(s.events("Pod", "huge"), func(reason string) bool { return reason != "NoMachineFits" }), 1, "it is said once")
 }
 
-// fragmentation is D24: what pods need in sum would fit two machines.
+// fragmentation is D24: what pods need in sum would fit two machines. Those of the second
+// pool do not become ready, so that it stays to be seen which pod each was started for.
 func fragmentation(s *stage) {
 	s.class("")
 	s.pool("poolSize: 6, minStandby: 3")
@@ -322,6 +324,22 @@ func fragmentation(s *stage) {
 	s.pods(names("pod", 3), "cpu: 2100m", "")
 	s.eventually("they run", func() bool { return s.bound() == 3 && s.counts() == [3]int32{3, 3, 6} })
 	require.Len(s, s.operator.started(s.bench), 3)
+
+	slow := s.cell.bench(s.T, s.name+"-b")
+	slow.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverReady: m.Boot > 1} })
+	slow.class("")
+	slow.pool("poolSize: 3, minStandby: 3")
+	slow.standby(3)
+	slow.pods(names("pod", 3), "cpu: 2100m", "")
+	assigned := map[string]string{}
+	slow.eventually("each has a machine", func() bool {
+		assigned = map[string]string{}
+		for _, a := range slow.read().Status.PodAssignments {
+			assigned[a.PodName] = a.NodeName
+		}
+		return len(assigned) == 3
+	})
+	require.Len(s, slices.Compact(slices.Sorted(maps.Values(assigned))), 3, "one for each pod")
 }
 
 // twoPoolsMatch is D25.

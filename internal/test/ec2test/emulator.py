@@ -7,6 +7,7 @@ Added to moto, each as the EC2 API reference describes it:
   IdempotentParameterMismatch, IdempotentInstanceTerminated.
 - StartInstances and StopInstances refuse the wrong states:
   IncorrectInstanceState.
+- A start sets the launch time.
 - CreateTags refuses machines that do not exist: InvalidInstanceID.NotFound.
 - A machine is pending, stopping and shutting-down for TRANSITION seconds.
 """
@@ -18,6 +19,7 @@ import sys
 import threading
 
 from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.tags import TagBackend
@@ -119,7 +121,12 @@ def checked(verb, allowed, idle, transition, call):
     return method
 
 
-Instance.start = checked("started", ("stopped",), ("pending", "running"), ("pending", "running"), start)
+def started(self, *args, **kwargs):
+    self.launch_time = utcnow()
+    return start(self, *args, **kwargs)
+
+
+Instance.start = checked("started", ("stopped",), ("pending", "running"), ("pending", "running"), started)
 Instance.stop = checked("stopped", ("running",), ("stopping", "stopped"), ("stopping", "stopped"), stop)
 Instance.terminate = checked(
     "terminated", ("pending", "running", "stopping", "stopped"), ("shutting-down", "terminated"), ("shutting-down", "terminated"), terminate

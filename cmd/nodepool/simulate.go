@@ -58,6 +58,7 @@ func simulateCommand() *cobra.Command {
 	f.IntVar(&s.settings.Pool.Size, "pool-size", 0, "how many machines the pool may have")
 	f.IntVar(&s.settings.Pool.MinStandby, "min-standby", 0, "the value of minStandby whose machines are drawn")
 	f.DurationVar(&s.settings.Pool.EmptyTTL, "empty-node-ttl", 5*time.Minute, "how long a machine is empty before it is stopped")
+	f.DurationVar(&s.settings.Pool.SurplusTTL, "surplus-standby-ttl", 0, "how long machines on standby above minStandby are kept; 0s for ever")
 	f.StringVar(&s.settings.InstanceType, "instance-type", "", "type of the machines, such as m5.xlarge")
 	f.DurationVar(&s.settings.Boot, "boot", 20*time.Second, "time from a start to a ready Node")
 	f.DurationVar(&s.settings.Warmup, "warmup", 3*time.Minute, "time from a launch to standby")
@@ -120,6 +121,9 @@ func (s simulation) read(flags *pflag.FlagSet) (settings replay.Settings, chosen
 		}
 		if flags.Changed("empty-node-ttl") {
 			settings.Pool.EmptyTTL = s.settings.Pool.EmptyTTL
+		}
+		if flags.Changed("surplus-standby-ttl") {
+			settings.Pool.SurplusTTL = s.settings.Pool.SurplusTTL
 		}
 		if flags.Changed("instance-type") {
 			settings.InstanceType, settings.Capacity = s.settings.InstanceType, cloud.Resources{}

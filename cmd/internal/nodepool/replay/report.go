@@ -103,6 +103,9 @@ func (r Report) WriteTable(out io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "\nWith none of these do 95 %% of the pods wait no longer than a boot (%s).\n", r.Settings.Boot)
 	}
+	if r.Settings.Capacity.Pods == 1 {
+		fmt.Fprintf(&b, "What a machine of type %q has room for is not known: each pod is taken to need one.\n", r.Settings.InstanceType)
+	}
 	if len(r.Results) > 0 {
 		if u := r.Results[0].Unplaced; len(u) > 0 {
 			fmt.Fprintf(&b, "%d pods fit on no machine of the type and are left out, such as %s.\n", len(u), strings.Join(u[:min(3, len(u))], ", "))
@@ -165,7 +168,7 @@ func (r Report) SVG() []byte {
 		}
 		if one.MinStandby == r.Chosen {
 			s.Samples = one.Samples
-			title = fmt.Sprintf("%d pods on a pool of %d machines: with minStandby %d, %.1f %% had room at once", one.Pods, r.Settings.Pool.Size, r.Chosen, 100*one.HitShare)
+			title = fmt.Sprintf("%d pods, at most %d machines: with minStandby %d, %.1f %% found room or standby", one.Pods, r.Settings.Pool.Size, r.Chosen, 100*one.HitShare)
 		}
 	}
 	return chart.Page(title, t, s)

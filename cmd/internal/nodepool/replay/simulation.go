@@ -32,6 +32,8 @@ type simulation struct {
 	// changed reports that a pass could do something that the last one did not: a machine
 	// has another state, has got its first pod or lost its last, or other pods wait.
 	changed bool
+	// quiet reports that nothing has changed since a pass at rest that had nothing to do.
+	quiet bool
 	// diligent makes a pass at each event, also where nothing has changed.
 	diligent bool
 
@@ -140,11 +142,14 @@ func (s *simulation) run() (Result, error) {
 		if s.events.Len() > 0 {
 			sooner(s.events.all[0].at)
 		}
-		s.changed = s.diligent || !at.Before(s.tick) || !s.wake.IsZero() && !at.Before(s.wake)
+		rest := !at.Before(s.tick)
+		s.changed = s.diligent || rest && !s.quiet || !s.wake.IsZero() && !at.Before(s.wake)
 		s.advance(at)
-		if err := s.happen(); err != nil {
+		passed, acted, err := s.happen()
+		if err != nil {
 			return Result{}, fmt.Errorf("%s after the beginning: %w", s.now.Sub(time.Unix(0, 0)), err)
 		}
+		s.quiet = s.quiet && !passed || passed && rest && !acted && len(s.pending) == 0
 		s.sample()
 	}
 	return s.finish(), nil
@@ -161,8 +166,9 @@ func (s *simulation) advance(at time.Time) {
 	}
 }
 
-// happen takes what is due now, and makes passes until one has nothing to do.
-func (s *simulation) happen() error {
+// happen takes what is due now, and makes passes until one has nothing to do. It reports
+// whether there was a pass, and whether one did something.
+func (s *simulation) happen() (passed, acted bool, err error) {
 	for s.events.Len() > 0 && !s.events.all[0].at.After(s.now) {
 		e, _ := heap.Pop(&s.events).(event)
 		switch {
@@ -186,9 +192,9 @@ func (s *simulation) happen() error {
 	for range maxRounds {
 		s.bind()
 		if n := len(s.pending); !s.changed && (n == 0 || s.pending[n-1].decided) {
-			return nil // a plan would be that of the last pass, which had nothing to do
+			return passed, acted, nil // a plan would be that of the last pass, which had nothing to do
 		}
-		s.changed = true
+		s.changed, passed = true, true
 		plan := s.Pool.Plan(s.observe(s.want()))
 		s.memory, s.wake = plan.Memory, plan.Wake
 		s.machines = slices.DeleteFunc(s.machines, func(m *machine) bool {
@@ -199,15 +205,16 @@ func (s *simulation) happen() error {
 			return gone
 		})
 		if len(plan.Actions) == 0 {
-			return nil
+			return passed, acted, nil
 		}
+		acted = true
 		for _, a := range plan.Actions {
 			if err := s.carryOut(a); err != nil {
-				return err
+				return passed, acted, err
 			}
 		}
 	}
-	return errors.New("the plans do not come to rest")
+	return passed, acted, errors.New("the plans do not come to rest")
 }
 
 // observe returns what a plan is made from.

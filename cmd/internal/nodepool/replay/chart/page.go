@@ -12,7 +12,7 @@ const (
 	pageWidth = 960
 	left      = 76
 	right     = 884
-	head      = 64 // above the plot: title and legend
+	head      = 80 // above the plot: title and legend
 	plot      = 280
 	foot      = 56 // below it: ticks and label
 	header    = 34 // of the page

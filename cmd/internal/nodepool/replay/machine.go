@@ -109,6 +109,7 @@ func (s *simulation) carryOut(a cloud.Action) error {
 		s.mark(m, cloud.StateRunning)
 		m.instance.State, m.node.LastStarted = cloud.InstancePending, s.now
 		s.later(s.Boot, event{machine: m, becomes: cloud.InstanceRunning})
+		s.later(patience, event{}) // pods look for another machine
 	case cloud.Shelve:
 		s.mark(m, cloud.StateStandby)
 		m.node.EmptySince, m.node.LastStarted = time.Time{}, time.Time{}
@@ -145,7 +146,7 @@ func (s *simulation) evict(m *machine) {
 		m.take(p, -1)
 		p.left = p.ends.Sub(s.now)
 		p.run++
-		p.since, p.machine = s.now, nil
+		p.since, p.machine, p.waiting = s.now, nil, true
 		s.pending = append(s.pending, p)
 		s.evicted++
 	}

@@ -207,6 +207,22 @@ func TestAReplayIsAFunctionOfItsInput(t *testing.T) {
 	require.Equal(t, string(a), string(b))
 }
 
+// TestAPassThatIsLeftOutWouldHaveDoneNothing compares with a pass at each event.
+func TestAPassThatIsLeftOutWouldHaveDoneNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		s := settings(4+int(seed)*3, int(seed)%4)
+		s.Pool.EmptyTTL, s.Pool.MaxRuntime, s.Pool.SurplusTTL = 2*time.Minute, 20*time.Minute, 10*time.Minute
+		if seed%3 == 0 {
+			s.Boot = 90 * time.Second // longer than pods wait for one machine
+		}
+		pods := day(seed, 200, 3*time.Hour)
+		want, err := replay.Diligently(s, pods)
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(want, play(t, s, pods...)), "seed %d", seed)
+	}
+}
+
 func TestWrongSettingsAreRefusedByField(t *testing.T) {
 	t.Parallel()
 	s := settings(0, 3)

@@ -29,9 +29,20 @@ type simulation struct {
 	tick     time.Time // of the next pass at rest
 	wake     time.Time // that the last plan asked for; zero if none
 
+	// changed reports that a pass could do something that the last one did not: a machine
+	// has another state, has got its first pod or lost its last, or other pods wait.
+	changed bool
+	// quiet reports that nothing has changed since a pass at rest that had nothing to do.
+	quiet bool
+	// diligent makes a pass at each event, also where nothing has changed.
+	diligent bool
+
 	machines     []*machine // oldest first
 	byID         map[string]*machine
+	byUID        map[string]*pod // all of the trace
 	pending      []*pod // longest waiting first
+	instances    []cloud.Instance // of the last plan, and so are the nodes
+	nodes        []cloud.NodeStatus
 	reservations []cloud.Reservation
 	memory       cloud.Memory
 	ordinal      int64
@@ -55,6 +66,7 @@ type pod struct {
 	left    time.Duration // how long it has to run
 	ends    time.Time
 	machine *machine
+	waiting bool
 	decided bool // whether it counts as a hit is decided
 	run     int  // numbers its runs: the end of an older one is void
 }
@@ -64,7 +76,7 @@ func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
 		return nil, errors.New("the trace has no pods")
 	}
 	begin := time.Unix(0, 0).UTC()
-	s := &simulation{Settings: settings, now: begin, byID: map[string]*machine{}, tick: begin.Add(settings.Interval)}
+	s := &simulation{Settings: settings, now: begin, byID: map[string]*machine{}, byUID: map[string]*pod{}, tick: begin.Add(settings.Interval)}
 	fit := map[[2]int64]bool{}
 	for i, p := range pods {
 		key := [2]int64{p.Requests.CPU, p.Requests.Memory}
@@ -76,7 +88,9 @@ func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
 			continue
 		}
 		at := begin.Add(p.Arrival)
-		s.arrivals = append(s.arrivals, &pod{Pod: cloud.Pod{Name: p.Name, UID: fmt.Sprintf("%07d", i), Requests: p.Requests}, arrival: at, since: at, left: p.Duration})
+		uid := fmt.Sprintf("%07d", i) // also as the name: in the order of the trace
+		one := &pod{Pod: cloud.Pod{Name: uid, UID: uid, Requests: p.Requests}, arrival: at, since: at, left: p.Duration}
+		s.arrivals, s.byUID[uid] = append(s.arrivals, one), one
 	}
 	s.left = len(s.arrivals)
 	for range settings.Pool.MinStandby {
@@ -89,21 +103,8 @@ func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
 	return s, nil
 }
 
-// fits reports whether a machine of the pool has room for a pod.
-func (s *simulation) fits(requests cloud.Resources) bool {
-	supply := s.supply(nil)
-	supply.MaxLaunches = 1
-	return len(cloud.Demand(cloud.DemandInput{Pods: []*cloud.Pod{{Requests: requests}}, Supplies: []cloud.Supply{supply}}).Unplaced) == 0
-}
-
-func (s *simulation) supply(ready []*cloud.Node) cloud.Supply {
-	return cloud.Supply{
-		Pool: poolName, Standby: ready, MaxLaunches: s.Pool.Size, DefaultRequests: s.DefaultRequests,
-		Templates: []cloud.NodeTemplate{{Name: templateName, Node: cloud.Node{Allocatable: s.Capacity}}},
-	}
-}
-
 // event is something that happens at a time: a machine comes into a state, or a pod ends.
+// One without either is a pass.
 type event struct {
 	at      time.Time
 	order   int
@@ -141,17 +142,21 @@ func (s *simulation) run() (Result, error) {
 		if s.events.Len() > 0 {
 			sooner(s.events.all[0].at)
 		}
-		s.pass(at)
-		if err := s.happen(); err != nil {
+		rest := !at.Before(s.tick)
+		s.changed = s.diligent || rest && !s.quiet || !s.wake.IsZero() && !at.Before(s.wake)
+		s.advance(at)
+		passed, acted, err := s.happen()
+		if err != nil {
 			return Result{}, fmt.Errorf("%s after the beginning: %w", s.now.Sub(time.Unix(0, 0)), err)
 		}
+		s.quiet = s.quiet && !passed || passed && rest && !acted && len(s.pending) == 0
 		s.sample()
 	}
 	return s.finish(), nil
 }
 
-// pass lets the time go by until then, in which nothing changes.
-func (s *simulation) pass(at time.Time) {
+// advance lets the time go by until then, in which nothing changes.
+func (s *simulation) advance(at time.Time) {
 	for state, n := range s.counts {
 		s.spent[state] += time.Duration(n) * at.Sub(s.now)
 	}
@@ -161,25 +166,35 @@ func (s *simulation) pass(at time.Time) {
 	}
 }
 
-// happen takes what is due now, and makes passes until one has nothing to do.
-func (s *simulation) happen() error {
+// happen takes what is due now, and makes passes until one has nothing to do. It reports
+// whether there was a pass, and whether one did something.
+func (s *simulation) happen() (passed, acted bool, err error) {
 	for s.events.Len() > 0 && !s.events.all[0].at.After(s.now) {
 		e, _ := heap.Pop(&s.events).(event)
 		switch {
 		case e.pod != nil && e.run == e.pod.run:
 			e.pod.machine.take(e.pod, -1)
+			s.changed = s.changed || e.pod.machine.node.Pods == 0
 			s.waits = append(s.waits, e.pod.waited)
 			s.left--
 		case e.machine != nil && e.change == e.machine.change:
 			s.become(e.machine, e.becomes)
+			s.changed = true
+		case e.machine == nil && e.pod == nil:
+			s.changed = true
 		}
 	}
 	for len(s.arrivals) > 0 && !s.arrivals[0].arrival.After(s.now) {
+		s.arrivals[0].waiting = true
 		s.pending = append(s.pending, s.arrivals[0])
 		s.arrivals = s.arrivals[1:]
 	}
 	for range maxRounds {
 		s.bind()
+		if n := len(s.pending); !s.changed && (n == 0 || s.pending[n-1].decided) {
+			return passed, acted, nil // a plan would be that of the last pass, which had nothing to do
+		}
+		s.changed, passed = true, true
 		plan := s.Pool.Plan(s.observe(s.want()))
 		s.memory, s.wake = plan.Memory, plan.Wake
 		s.machines = slices.DeleteFunc(s.machines, func(m *machine) bool {
@@ -190,134 +205,33 @@ func (s *simulation) happen() error {
 			return gone
 		})
 		if len(plan.Actions) == 0 {
-			return nil
+			return passed, acted, nil
 		}
+		acted = true
 		for _, a := range plan.Actions {
 			if err := s.carryOut(a); err != nil {
-				return err
+				return passed, acted, err
 			}
 		}
 	}
-	return errors.New("the plans do not come to rest")
+	return passed, acted, errors.New("the plans do not come to rest")
 }
 
 // observe returns what a plan is made from.
 func (s *simulation) observe(want cloud.Want) (seen cloud.Observed, wanted cloud.Want, now time.Time) {
 	seen = cloud.Observed{Listed: s.now, LastOrdinal: s.ordinal, Memory: s.memory, Reserved: make(map[string]bool, len(s.reservations))}
-	seen.Instances, seen.Nodes = make([]cloud.Instance, 0, len(s.machines)), make([]cloud.NodeStatus, 0, len(s.machines))
+	s.instances, s.nodes = s.instances[:0], s.nodes[:0]
 	for _, m := range s.machines {
-		seen.Instances = append(seen.Instances, m.instance)
+		s.instances = append(s.instances, m.instance)
 		if m.node.ID != "" {
-			seen.Nodes = append(seen.Nodes, m.node)
+			s.nodes = append(s.nodes, m.node)
 		}
 	}
 	for _, r := range s.reservations {
 		seen.Reserved[r.Machine] = true
 	}
+	seen.Instances, seen.Nodes = s.instances, s.nodes
 	return seen, want, s.now
-}
-
-// bind puts waiting pods on the Nodes that are open, each on the one with the most room.
-func (s *simulation) bind() {
-	if len(s.pending) == 0 {
-		return
-	}
-	var open []*machine
-	for _, m := range s.machines {
-		if m.open() {
-			open = append(open, m)
-		}
-	}
-	full := map[[2]int64]bool{} // requests that fit nowhere any more
-	s.pending = slices.DeleteFunc(s.pending, func(p *pod) bool {
-		key := [2]int64{p.Requests.CPU, p.Requests.Memory}
-		if full[key] {
-			return false
-		}
-		var best *machine
-		room := 0.0
-		for _, m := range open {
-			if share := s.room(m); m.fits(p) && (best == nil || share > room) {
-				best, room = m, share
-			}
-		}
-		if best == nil {
-			full[key] = true
-			return false
-		}
-		s.place(p, best)
-		return true
-	})
-}
-
-// room is the share of a machine that is free, processors and memory alike.
-func (s *simulation) room(m *machine) float64 {
-	return float64(m.free.CPU)/float64(s.Capacity.CPU) + float64(m.free.Memory)/float64(s.Capacity.Memory)
-}
-
-func (s *simulation) place(p *pod, m *machine) {
-	if !p.decided {
-		p.decided = true
-		s.hits++
-	}
-	m.take(p, 1)
-	p.machine, p.ends = m, s.now.Add(p.left)
-	p.waited += s.now.Sub(p.since)
-	s.later(p.left, event{pod: p, run: p.run})
-}
-
-// want asks what the waiting pods need, and keeps machines that start for them.
-func (s *simulation) want() cloud.Want {
-	if len(s.pending) == 0 {
-		s.reservations = nil
-		return cloud.Want{}
-	}
-	waiting := make(map[string]*pod, len(s.pending))
-	// Nodes that are open are left out: no pod that waits fits on one.
-	in := cloud.DemandInput{Pods: make([]*cloud.Pod, 0, len(s.pending))}
-	for _, p := range s.pending {
-		waiting[p.UID] = p
-		in.Pods = append(in.Pods, &p.Pod)
-	}
-	begins := func(id string) bool {
-		m := s.byID[id]
-		return m != nil && m.node.State == cloud.StateRunning && !m.node.Ready && s.now.Before(m.node.LastStarted.Add(patience))
-	}
-	s.reservations = cloud.Settle(s.reservations, func(uid string) bool { return waiting[uid] != nil }, begins, s.now)
-	reserved := map[string][]string{}
-	for _, r := range s.reservations {
-		reserved[r.Machine] = r.Pods
-	}
-	var ready []*machine
-	for _, m := range s.machines {
-		switch {
-		case begins(m.instance.ID):
-			in.Starting = append(in.Starting, cloud.Starting{Pool: poolName, Node: m.site, Reserved: reserved[m.instance.ID]})
-		case m.node.State == cloud.StateStandby:
-			ready = append(ready, m)
-		}
-	}
-	slices.SortStableFunc(ready, func(a, b *machine) int { return a.node.Since.Compare(b.node.Since) })
-	sites := make([]*cloud.Node, len(ready))
-	for i, m := range ready {
-		sites[i] = m.site
-	}
-	in.Supplies = []cloud.Supply{s.supply(sites)}
-	result := cloud.Demand(in)
-	s.reservations = cloud.Reserve(s.reservations, result, s.now.Add(patience))
-	for _, p := range result.Placements {
-		if one := waiting[p.Pod.UID]; !one.decided && (p.On == cloud.OnStarting || p.On == cloud.OnStandby) {
-			one.decided = true
-			s.hits++
-		}
-	}
-	for _, p := range s.pending {
-		p.decided = true
-	}
-	if len(result.Pools) == 0 {
-		return cloud.Want{}
-	}
-	return result.Pools[0].Want()
 }
 
 // sample notes the machines and the pods that wait, if they have changed.

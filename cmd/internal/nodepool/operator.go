@@ -73,6 +73,8 @@ type operator struct {
 	mu      sync.Mutex
 	states  map[string]*poolState
 	ledgers map[types.UID]*ledger
+	// resolved is until when what was found for a version of a class is good.
+	resolved map[resolved]time.Time
 }
 
 func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer) (*operator, error) {
@@ -83,7 +85,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	w := &operator{
-		Operator: o, client: client, logger: o.Logger, now: time.Now, restlessAge: o.transition(), states: map[string]*poolState{}, ledgers: map[types.UID]*ledger{},
+		Operator: o, client: client, logger: o.Logger, now: time.Now, restlessAge: o.transition(), states: map[string]*poolState{}, ledgers: map[types.UID]*ledger{}, resolved: map[resolved]time.Time{},
 		version: func(context.Context) (*apiversion.Info, error) { return server.ServerVersion() },
 		events:  newRecorder(client, o.Instance, o.Logger), metrics: newMetrics(registry),
 	}

@@ -76,7 +76,8 @@ test-alone: ## The root module as its users get it, outside the workspace
 	$(ALONE) $(GO) test $(V) $$($(ALONE) $(GO) list ./... | grep -Ev '$(SLOW)')
 
 # The client of EC2 takes minutes to compile, twice with the race detector; what
-# runs concurrently around it is in package cloud.
+# runs concurrently around it is in package cloud. What is tested with it waits for
+# machines most of the time.
 UNRACED = /(cloud/aws|nodepool)(/|$$)
 test-nested: ## The other modules of the workspace
 	@set -e; for m in $(NESTED); do \
@@ -86,7 +87,7 @@ test-nested: ## The other modules of the workspace
 		$(WORK) $(GO) vet ./$$m/...; \
 		raced=$$(echo "$$all" | grep -Ev '$(UNRACED)' || true); plain=$$(echo "$$all" | grep -E '$(UNRACED)' || true); \
 		if [ -n "$$raced" ]; then $(WORK) $(GO) test $(V) $(LIMIT) $(RACE) $$raced; fi; \
-		if [ -n "$$plain" ]; then $(WORK) $(GO) test $(V) $(LIMIT) $$plain; fi; \
+		if [ -n "$$plain" ]; then $(WORK) $(GO) test $(V) $(LIMIT) -parallel 4 $$plain; fi; \
 	done
 
 # With a go.mod of its own, in a folder that it removes: the checkout stays as it

@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob test-long bench bench-build bench-apply bench-sync bench-pool bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -115,8 +115,12 @@ test-fleet: kube ## Run the agent of regions against the control plane, with fau
 demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
 
+demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that wait, machines that start, stop and go: KEEP=1 keeps it running
+	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep)
+
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/nodepool
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
@@ -151,6 +155,8 @@ soak-sync: ## A million commits on each database, with all faults, and killed se
 bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (minutes the first time); BENCHFLAGS=-help
 	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
 	bin/bench-pool $(BENCHFLAGS)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/internal/nodepool
+	$(WORK) $(GO) run ./cmd/demo nodepools
 	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
@@ -193,6 +199,7 @@ generate: ## Generate the code of the .proto files, the definitions of AgentJobs
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/nodepool/crds -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

@@ -346,3 +346,102 @@ func TestARepeatedLaunchThatIsRefusedStaysRecorded(t *testing.T) {
 		})
 	}
 }
+
+// TestALaunchWhoseMachineIsGoneIsMadeAnewWithTheNextToken: a cloud tells of a spent token
+// with the machine that is terminated, or with an error.
+func TestALaunchWhoseMachineIsGoneIsMadeAnewWithTheNextToken(t *testing.T) {
+	for name, spent := range map[string]error{"terminated machine": nil, "error": cloud.ErrTokenSpent} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+				lost := errors.New("the answer is lost")
+				var tokens []string
+				b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
+					if c.Operation != "LaunchInstance" {
+						return cloudtest.Fault{}
+					}
+					tokens = append(tokens, c.Token)
+					switch len(tokens) {
+					case 1:
+						return cloudtest.Fault{Err: lost, Lost: true}
+					case 2:
+						return cloudtest.Fault{Err: spent}
+					default:
+						return cloudtest.Fault{}
+					}
+				}
+				b.fake.ListLag = time.Hour // the machine is in no list
+				_, _, err := b.pass(t.Context())
+				require.ErrorIs(t, err, lost)
+				require.NoError(t, b.fake.Interrupt(b.fake.Instances()[0].ID))
+				time.Sleep(time.Minute)
+				_, results, err := b.pass(t.Context())
+				require.NoError(t, err, "in the pass that finds it")
+				first, second := cloud.Token(scope.PoolUID, 1, 0), cloud.Token(scope.PoolUID, 1, 1)
+				require.Equal(t, []string{first, first, second}, tokens)
+				all := b.fake.Instances()
+				require.Len(t, all, 2)
+				require.True(t, all[0].State.Ending())
+				require.True(t, all[1].State.Powered())
+				require.Equal(t, []cloud.LaunchIntent{{
+					Operation: second, Ordinal: 1, Attempt: 1, Template: "subnet-a", Count: 1, IDs: []string{all[1].ID}, Since: time.Now(),
+				}}, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches)
+				require.Len(t, results, 1)
+			})
+		})
+	}
+}
+
+func TestALaunchWhoseTokensAreAllSpentEndsAfterAFewTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, calls := newBench(cloud.Pool{Size: 1, MinStandby: 1}), 0
+		b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
+			if c.Operation == "LaunchInstance" {
+				calls++
+				return cloudtest.Fault{Err: cloud.ErrTokenSpent}
+			}
+			return cloudtest.Fault{}
+		}
+		_, _, err := b.pass(t.Context())
+		require.ErrorIs(t, err, cloud.ErrTokenSpent)
+		require.Equal(t, 4, calls, "the first attempt and three more")
+	})
+}
+
+// TestAPodThatComesToAnEmptyMachineAsItIsClosedIsNotEvicted: the plan has seen the machine
+// empty, and the pod was bound before the Node was closed.
+func TestAPodThatComesToAnEmptyMachineAsItIsClosedIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1, EmptyTTL: time.Minute})
+		b.run(t, 5*time.Minute)
+		b.cluster.AddPod(cloud.Pod{Name: "first"}, 2*time.Minute, false)
+		b.run(t, 2*time.Minute+30*time.Second)
+		var plan cloud.Plan
+		for range 60 {
+			b.cluster.Step()
+			seen := b.cluster.Observe(t.Context(), b.fake, b.memory)
+			plan = b.pool.Plan(seen, cloud.Want{}, time.Now())
+			if len(plan.Actions) > 0 && plan.Actions[0].Verb == cloud.Drain {
+				break
+			}
+			_, _, err := b.pass(t.Context())
+			require.NoError(t, err)
+			time.Sleep(10 * time.Second)
+		}
+		require.Len(t, plan.Actions, 1)
+		require.Equal(t, cloud.Drain, plan.Actions[0].Verb)
+
+		b.cluster.AddPod(cloud.Pod{Name: "late"}, 0, false)
+		b.cluster.Step() // binds it
+		require.Empty(t, b.cluster.Pending())
+		_, err := b.executor.Execute(t.Context(), b.pool, plan.Actions)
+		require.NoError(t, err)
+		require.Empty(t, b.cluster.Pending(), "it stays where it is")
+		next, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, cloud.GiveUp, next.Actions[0].Verb, next)
+		b.run(t, 5*time.Minute)
+		require.Empty(t, b.cluster.Pending())
+		require.Empty(t, b.cluster.Wrong())
+	})
+}

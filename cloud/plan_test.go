@@ -273,6 +273,19 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 3, MaxRuntime: time.Hour}, machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 running running ready pods=1 started=10m",
 			plan: []string{"drain i-2 (running -> terminating): it is over its runtime"},
 		},
+		"no second machine is recycled while the first is drained": {
+			pool: cloud.Pool{Size: 2, MaxRuntime: time.Hour}, machines: "i-1 terminating running pods=1 since=1m intent=stop\ni-2 running running ready pods=1 started=2h",
+			change: func(o *cloud.Observed) { o.Nodes[0].Intent.Reason = cloud.ReasonRuntime },
+			plan:   []string{"drain i-1: pods are left on it"},
+		},
+		"nor while it is stopped": {
+			pool: cloud.Pool{Size: 2, MaxRuntime: time.Hour}, machines: "i-1 terminating stopping since=1m intent=stop\ni-2 running running ready pods=1 started=2h",
+			change: func(o *cloud.Observed) { o.Nodes[0].Intent.Reason = cloud.ReasonRuntime },
+		},
+		"but while one is drained that was empty": {
+			pool: cloud.Pool{Size: 2, MaxRuntime: time.Hour}, machines: "i-1 terminating stopping since=1m intent=stop\ni-2 running running ready pods=1 started=2h",
+			plan: []string{"drain i-2 (running -> terminating): it is over its runtime"},
+		},
 		"a drain goes on where another process left it": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=1m intent=stop",
 			plan: []string{"drain i-1: pods are left on it"},

@@ -70,7 +70,7 @@ func command() *cobra.Command {
 	f.BoolVar(&o.elect, "leader-elect", true, "work only while holding the Lease stratos.sh: needed with more than one replica")
 	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
 	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), nodepool.Namespace), "namespace of the Lease (POD_NAMESPACE)")
-	root.AddCommand(program.VersionCommand(), manifestsCommand(), planCommand())
+	root.AddCommand(program.VersionCommand(), manifestsCommand(), planCommand(), simulateCommand())
 	return root
 }
 

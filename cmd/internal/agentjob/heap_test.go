@@ -2,6 +2,7 @@ package agentjob //nolint:testpackage // it is not exported
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,16 +13,16 @@ import (
 func TestMemoryIsGivenBackOnceWhenPassesHaveComeToRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		released := 0
-		h := heap{release: func() { released++ }}
+		var released atomic.Int64
+		h := heap{release: func() { released.Add(1) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Start(ctx) }()
-		after := func(d time.Duration, want int, why string) {
+		after := func(d time.Duration, want int64, why string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			require.Equal(t, want, released, why)
+			require.Equal(t, want, released.Load(), why)
 		}
 		after(time.Hour, 0, "there was no pass")
 		for range 100 {

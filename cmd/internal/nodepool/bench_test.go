@@ -164,6 +164,12 @@ func (c *cell) start(t *testing.T, change func(*nodepool.Operator)) *running {
 	return c.startWith(t, &running{net: &applytest.Transport{}, wire: &wire{}}, change)
 }
 
+// begin starts an operator that is killed at a write.
+func (c *cell) begin(t *testing.T, l *life) *running {
+	t.Helper()
+	return c.startWith(t, &running{net: &applytest.Transport{Fault: l.api}, wire: &wire{asked: l.cloud}}, nil)
+}
+
 // startWith starts an operator whose ways to Kubernetes and EC2 have faults already.
 func (c *cell) startWith(t *testing.T, r *running, change func(*nodepool.Operator)) *running {
 	t.Helper()
@@ -194,6 +200,9 @@ func (c *cell) startWith(t *testing.T, r *running, change func(*nodepool.Operato
 
 // wire is the way to EC2.
 type wire struct {
+	// asked is asked before each call, if set, whether it is sent, and whether its answer
+	// arrives.
+	asked func(action string) (sent, answered bool)
 	mu    sync.Mutex
 	fault func(action string, form url.Values) wireFault
 	calls map[string]int
@@ -227,6 +236,13 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.mu.Unlock()
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	f := wireFault{}
+	if w.asked != nil {
+		sent, answered := w.asked(action)
+		if !sent {
+			return nil, errLost
+		}
+		f.Lost = !answered
+	}
 	if fault != nil {
 		f = fault(action, form)
 	}
@@ -391,6 +407,12 @@ func (b *bench) bound() int {
 		}
 	}
 	return n
+}
+
+// delete deletes the pool, and does not wait.
+func (b *bench) delete() {
+	b.Helper()
+	require.NoError(b, b.objects.Resource(v1alpha1.GroupVersion().WithResource("nodepools")).Delete(b.Context(), b.name, metav1.DeleteOptions{}))
 }
 
 func (b *bench) removePods(names ...string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,11 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 			return reconcile.Result{}, err
 		}
 	}
+	if wait := o.resolvedFor(c); wait > 0 {
+		// A pool has come or gone.
+		err := o.classStatus.Update(ctx, c, func(c *v1alpha1.AWSNodeClass) { countUsers(c, len(users)) })
+		return reconcile.Result{RequeueAfter: wait}, err
+	}
 	before := unready(c)
 	r := o.resolve(ctx, c)
 	if err := o.classStatus.Update(ctx, c, func(c *v1alpha1.AWSNodeClass) { r.fill(c, len(users)) }); err != nil {
@@ -89,9 +95,31 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 		if before != unready(c) {
 			o.events.class(c, corev1.EventTypeWarning, "ResolutionFailed", unready(c))
 		}
-		return reconcile.Result{RequeueAfter: spread(resolveRetry)}, nil
+		o.resolvedUntil(c, spread(resolveRetry))
+		return reconcile.Result{RequeueAfter: o.resolvedFor(c)}, nil
 	}
-	return reconcile.Result{RequeueAfter: spread(resolveAgain)}, nil
+	o.resolvedUntil(c, spread(resolveAgain))
+	return reconcile.Result{RequeueAfter: o.resolvedFor(c)}, nil
+}
+
+// resolved is a version of a class that was resolved.
+type resolved struct {
+	uid        types.UID
+	generation int64
+}
+
+// resolvedFor returns how long what was found for this version of a class is good for.
+func (o *operator) resolvedFor(c *v1alpha1.AWSNodeClass) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.resolved[resolved{c.UID, c.Generation}].Sub(o.now())
+}
+
+func (o *operator) resolvedUntil(c *v1alpha1.AWSNodeClass, d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.resolved, func(r resolved, _ time.Time) bool { return r.uid == c.UID })
+	o.resolved[resolved{c.UID, c.Generation}] = o.now().Add(d)
 }
 
 // resolution is a class with ids, and what could not be found.
@@ -134,7 +162,7 @@ func (o *operator) resolve(ctx context.Context, c *v1alpha1.AWSNodeClass) *resol
 	}
 	r.Subnets, err = region.Resolver.Subnets(ctx, class)
 	if err == nil && len(r.Subnets) == 0 {
-		err = errors.New("no subnet fits subnetSelector")
+		err = fmt.Errorf("no subnet fits subnetSelector: %w", cloud.ErrNotFound)
 	}
 	note(v1alpha1.ConditionSubnetsReady, err)
 	r.SecurityGroupIDs, err = region.Resolver.SecurityGroups(ctx, class)
@@ -164,7 +192,6 @@ func (o *operator) awsClass(c *v1alpha1.AWSNodeClass) aws.Class {
 // fill sets the status to what was found. What could not be found now keeps its ids.
 func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 	before := c.Status
-	c.Status.NodePoolCount = int32(users) //nolint:gosec // it is not that many
 	ok := func(condition string) bool { return r.errs[condition] == nil && r.errs[v1alpha1.ConditionValid] == nil }
 	if ok(v1alpha1.ConditionAMIReady) {
 		c.Status.ResolvedAMI = r.ImageID
@@ -185,16 +212,37 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 		!slices.Equal(before.ResolvedSubnets, c.Status.ResolvedSubnets) || !slices.Equal(before.ResolvedSecurityGroups, c.Status.ResolvedSecurityGroups)
 	for _, kind := range needed {
 		condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Resolved", Message: r.message(kind)}
-		if err := cmp.Or(r.errs[kind], r.errs[v1alpha1.ConditionValid]); err != nil {
+		err := cmp.Or(r.errs[kind], r.errs[v1alpha1.ConditionValid])
+		if was := meta.FindStatusCondition(c.Status.Conditions, kind); err != nil && passingError(err) && was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == c.Generation {
+			continue // what was found is good until the cloud says otherwise
+		}
+		if err != nil {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonOf(err), strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
 		meta.SetStatusCondition(&c.Status.Conditions, condition)
 	}
+	countUsers(c, users)
+}
+
+// countUsers sets how many pools use a class.
+func countUsers(c *v1alpha1.AWSNodeClass, users int) {
+	c.Status.NodePoolCount = int32(users) //nolint:gosec // it is not that many
 	inUse := metav1.Condition{Type: v1alpha1.ConditionInUse, Status: metav1.ConditionFalse, Reason: "NotUsed", Message: "no pool uses it"}
 	if users > 0 {
 		inUse.Status, inUse.Reason, inUse.Message = metav1.ConditionTrue, "Used", fmt.Sprintf("%d pools use it", users)
 	}
 	meta.SetStatusCondition(&c.Status.Conditions, inUse)
+}
+
+// passingError reports whether an error says nothing about the class: the cloud may answer
+// the next time.
+func passingError(err error) bool {
+	for _, lasting := range []error{cloud.ErrNotFound, cloud.ErrNotOwned, cloud.ErrRejected} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *resolution) message(kind string) string {

@@ -151,6 +151,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.avoid, func(_ string, until time.Time) bool { return !now.Before(until) })
+	reason := d.metrics.trace.deciding(now)
 	in, names := d.input(pools, now)
 	before := d.launches
 	d.launches = map[string]map[string]int{}
@@ -173,13 +174,13 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 			d.pools.Add(poolKey(pool.name()))
 		}
 	}
-	d.assign(result, names, now)
+	d.assign(result, names, reason, now)
 	d.explain(in.Pods, result)
 	return result, len(in.Pods) > 0
 }
 
 // assign notes which pods machines were started for.
-func (d *demand) assign(result cloud.DemandResult, names map[string]string, now time.Time) {
+func (d *demand) assign(result cloud.DemandResult, names map[string]string, reason, now time.Time) {
 	kept := map[string]v1alpha1.PodAssignment{}
 	for _, r := range d.reservations {
 		for _, uid := range r.Pods {
@@ -193,7 +194,7 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, now 
 			kept[p.Pod.UID] = v1alpha1.PodAssignment{
 				PodName: p.Pod.Name, PodNamespace: p.Pod.Namespace, PodUID: p.Pod.UID, NodeName: p.Node.Name, AssignedAt: timeNow(now),
 			}
-			d.metrics.trace.decided(p.Pod.UID, p.Node.Machine)
+			d.metrics.trace.decided(p.Pod.UID, p.Node.Machine, reason)
 		}
 	}
 	d.assigned = kept
@@ -350,9 +351,13 @@ func (s *poolState) starting(v *nodeView, now time.Time) bool {
 
 // settling reports whether a machine became ready so short a while ago that the pods which
 // it was started for may not be on it yet.
-func (v *nodeView) settling(now time.Time) bool {
-	return v.status.State == cloud.StateRunning && v.status.Ready && !v.scaleUpStarted.IsZero() && now.Before(v.ready.Add(settleTime))
+func (s *poolState) settling(v *nodeView) bool {
+	return v.status.State == cloud.StateRunning && v.status.Ready && !v.scaleUpStarted.IsZero() && s.now().Before(v.ready.Add(s.settleTime()))
 }
+
+// settleTime is how long a machine that was started is given to get its pods, before it
+// counts as empty.
+func (s *poolState) settleTime() time.Duration { return 2 * s.restlessAge }
 
 // site is a machine as the scheduler will see it once it has started.
 func (s *poolState) site(v *nodeView) cloud.Node {

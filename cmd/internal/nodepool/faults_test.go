@@ -67,7 +67,9 @@ func TestWhileTheCloudIsAwayNothingChanges(t *testing.T) {
 	}
 	before := r.wire.count("RunInstances", "TerminateInstances", "StopInstances")
 
-	r.wire.set(func(string, url.Values) wireFault { return wireFault{Code: "Unavailable", Status: http.StatusServiceUnavailable} })
+	r.wire.set(func(string, url.Values) wireFault {
+		return wireFault{Code: "Unavailable", Status: http.StatusServiceUnavailable}
+	})
 	for _, b := range benches {
 		b.eventually("it is degraded", func() bool { return b.condition("Degraded").Reason == "CloudProviderError" })
 		require.Equal(t, [3]int32{1, 0, 1}, b.counts(), "counts do not change")
@@ -75,7 +77,9 @@ func TestWhileTheCloudIsAwayNothingChanges(t *testing.T) {
 	require.Equal(t, before, r.wire.count("RunInstances", "TerminateInstances", "StopInstances"))
 
 	throttled := r.wire.count("DescribeInstances")
-	r.wire.set(func(string, url.Values) wireFault { return wireFault{Code: "RequestLimitExceeded", Status: http.StatusServiceUnavailable} })
+	r.wire.set(func(string, url.Values) wireFault {
+		return wireFault{Code: "RequestLimitExceeded", Status: http.StatusServiceUnavailable}
+	})
 	for _, b := range benches {
 		b.eventually("it is throttled", func() bool { return strings.Contains(b.condition("Degraded").Message, "throttled") })
 	}

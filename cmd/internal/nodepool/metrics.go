@@ -63,7 +63,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		scaleUp: histogram("scaleup_duration_seconds", "Time from a pod that no Node has room for to the pod on a Node.",
 			[]float64{1, 2, 5, 10, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300}, "pool"),
 		scaleUpStage: histogram("scaleup_stage_duration_seconds", "The same time by stage: decision, api, boot, register, ready, bind.",
-			[]float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 20, 30, 60, 120, 300}, "pool", "stage"),
+			[]float64{.005, .01, .025, .05, .1, .15, .2, .25, .5, 1, 2.5, 5, 10, 15, 20, 30, 60, 120, 300}, "pool", "stage"),
 		warmup: histogram("warmup_duration_seconds", "Time from the launch of a machine to its first stop.", []float64{30, 60, 90, 120, 180, 240, 300, 420, 600, 900}, "mode"),
 		drain:  histogram("drain_duration_seconds", "Time from the beginning of a drain to its end.", []float64{5, 10, 15, 30, 60, 120, 180, 300, 450, 600}, "pool"),
 		pass:   histogram("reconciliation_duration_seconds", "Time of a pass.", []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30}, "pool"),
@@ -75,7 +75,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Namespace: "stratos", Subsystem: "cloud_provider", Name: "calls_total", Help: "Calls to the cloud.",
 		}, []string{"provider", "operation", "status"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "stratos", Subsystem: "cloud_provider", Name: "latency_seconds", Help: "Time of a call to the cloud.", Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			Namespace: "stratos", Subsystem: "cloud_provider", Name: "latency_seconds", Help: "Time of a call to the cloud.", Buckets: []float64{.005, .01, .025, .05, .1, .15, .2, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"provider", "operation"}),
 		draining: map[string]time.Time{},
 	}

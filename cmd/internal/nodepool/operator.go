@@ -73,6 +73,8 @@ type operator struct {
 	mu      sync.Mutex
 	states  map[string]*poolState
 	ledgers map[types.UID]*ledger
+	// resolved is until when what was found for a version of a class is good.
+	resolved map[resolved]time.Time
 }
 
 func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer) (*operator, error) {
@@ -83,7 +85,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	w := &operator{
-		Operator: o, client: client, logger: o.Logger, now: time.Now, restlessAge: o.transition(), states: map[string]*poolState{}, ledgers: map[types.UID]*ledger{},
+		Operator: o, client: client, logger: o.Logger, now: time.Now, restlessAge: o.transition(), states: map[string]*poolState{}, ledgers: map[types.UID]*ledger{}, resolved: map[resolved]time.Time{},
 		version: func(context.Context) (*apiversion.Info, error) { return server.ServerVersion() },
 		events:  newRecorder(client, o.Instance, o.Logger), metrics: newMetrics(registry),
 	}
@@ -176,9 +178,14 @@ func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *
 	case p == nil:
 		t.dropPod(string(was.uid))
 	case !v.waiting.IsZero():
-		t.waits(string(v.uid), v.waiting)
+		// The condition has no fractions of a second.
+		at := o.now()
+		if at.Sub(v.waiting) > 2*time.Second {
+			at = v.waiting
+		}
+		t.waits(string(v.uid), at)
 	case v.node != "" && was.node == "":
-		t.bound(string(v.uid), v.node, v.bound)
+		t.bound(string(v.uid), v.node, o.now())
 	}
 	if v.network && was.ready.IsZero() != v.ready.IsZero() {
 		o.nodes.Add(poolKey(v.node))

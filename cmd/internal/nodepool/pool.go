@@ -28,9 +28,6 @@ const (
 	afterCloudError = time.Minute
 	afterCleanup    = 10 * time.Second
 	jitter          = 0.2
-	// settleTime is how long a machine that was started is given to get its pods, before it
-	// counts as empty.
-	settleTime = 10 * time.Second
 )
 
 // poolPass is one pass of one pool.
@@ -211,7 +208,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	seen.Launches, seen.LastOrdinal = p.ledger.journal.intents()
 	seen.Reserved = p.demand.reserved()
 	for i := range p.views {
-		if p.views[i].settling(p.now()) {
+		if p.settling(&p.views[i]) {
 			seen.Reserved[p.views[i].status.ID] = true
 		}
 	}
@@ -266,8 +263,8 @@ func (p *poolPass) next() reconcile.Result {
 		soon(p.restlessAge)
 	}
 	for i := range p.views {
-		if p.views[i].settling(p.now()) {
-			soon(settleTime)
+		if p.settling(&p.views[i]) {
+			soon(p.settleTime())
 		}
 	}
 	switch {
@@ -286,10 +283,10 @@ func (p *poolPass) next() reconcile.Result {
 	return reconcile.Result{RequeueAfter: spread(after)}
 }
 
-// spread varies a time, so that pools do not act in step. It only gets shorter: two looks
-// at a pool are never further apart than its spec says.
+// spread lengthens a time, so that pools do not act in step, and look at their machines at
+// most once in each interval.
 func spread(d time.Duration) time.Duration {
-	return d - time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
+	return d + time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
 }
 
 // validate returns what admission cannot see of a pool by itself.

@@ -194,13 +194,6 @@ func (b *bench) budget() {
 	b.apply(fmt.Sprintf("{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: none, namespace: %s}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: %s}}}}", b.name, b.name))
 }
 
-// delete deletes the pool, and does not wait.
-func (b *bench) delete() {
-	b.Helper()
-	_, err := b.cluster.Kubectl(b.Context(), "delete", "np", b.name, "--wait=false")
-	require.NoError(b, err)
-}
-
 // tryAnotherZone is D16: a machine of another zone starts at once.
 func tryAnotherZone(s *stage) {
 	var mu sync.Mutex

@@ -21,6 +21,8 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
+	_, err := c.cluster.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "../../nodepool/config/samples")
+	require.NoError(t, err)
 	c.start(t, nil)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
@@ -35,6 +37,7 @@ func TestScenarios(t *testing.T) {
 			"images":    images,
 			"best":      bestEffort,
 			"missing":   missingClass,
+			"burst":     bursts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -241,4 +244,13 @@ func missingClass(b *bench) {
 	b.class("")
 	b.standby(1)
 	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
+}
+
+// bursts is N5 in small: machines for all pods are started at once.
+func bursts(b *bench) {
+	b.class("")
+	b.pool("poolSize: 12, minStandby: 12")
+	b.standby(12)
+	b.apply(fmt.Sprintf("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: many, namespace: %s}, spec: {replicas: 300, selector: {matchLabels: {app: many}}, template: {metadata: {labels: {app: many}}, spec: {terminationGracePeriodSeconds: 0, nodeSelector: {stratos.sh/pool: %s}, containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}}}}", b.name, b.name))
+	b.eventually("all run", func() bool { return b.bound() == 300 })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/capacity"
 )
 
 // poolState is a pool as its last pass has seen it. It is replaced by the next, and never
@@ -164,12 +165,12 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 	}
 	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
 	for i := range plan.Actions {
-		s.metrics.trace.called(plan.Actions[i].Machine, now)
+		s.metrics.trace.called(s.name(), plan.Actions[i].Machine, now)
 	}
 	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
 	for _, r := range results {
 		if r.Accepted {
-			s.metrics.trace.accepted(s.name(), r.Action.Machine, s.now())
+			s.metrics.trace.accepted(r.Action.Machine, s.now())
 		}
 	}
 	s.ledger.learn(results, s.now())
@@ -195,7 +196,7 @@ func (s *poolState) capacity(daemons int) cloud.Resources {
 	if s.recipe.class == nil {
 		return cloud.Resources{}
 	}
-	return capacityOf(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
+	return capacity.Of(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
 }
 
 // fresh is a machine that is launched into a zone, as the scheduler will see it.

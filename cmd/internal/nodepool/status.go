@@ -88,10 +88,10 @@ func (p *poolPass) conditions() []metav1.Condition {
 	c := p.plan.Counts
 	degraded := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: "AsExpected", Message: "nothing holds the pool back"}
 	switch {
-	case p.problem.reason != "":
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, p.problem.reason, p.problem.message
 	case p.listErr != nil:
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "CloudProviderError", p.listErr.Error()
+	case p.problem.reason != "":
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, p.problem.reason, p.problem.message
 	default:
 		for _, b := range p.plan.Brakes {
 			if b.Kind == cloud.BrakeLaunchUnproven || b.Kind == cloud.BrakePoolFull {

@@ -12,8 +12,10 @@ import (
 type trace struct {
 	metrics *metrics
 
-	mu       sync.Mutex
-	pods     map[string]*podTrace // by UID
+	mu   sync.Mutex
+	pods map[string]*podTrace // by UID
+	// news is when the first pod came that no decision has seen, zero if there is none.
+	news     time.Time
 	machines map[string]*machineTrace
 	nodes    map[string]string // from the name of a Node to its machine
 }
@@ -25,7 +27,9 @@ type podTrace struct {
 
 type machineTrace struct {
 	pool                              string
+	reason                            time.Time // of the decision to start it
 	called, accepted, up, ready, open time.Time
+	pods                              int // that it is started for
 }
 
 func newTrace(m *metrics) *trace {
@@ -38,30 +42,63 @@ func (t *trace) waits(uid string, at time.Time) {
 	defer t.mu.Unlock()
 	if t.pods[uid] == nil {
 		t.pods[uid] = &podTrace{waiting: at}
+		if t.news.IsZero() {
+			t.news = at
+		}
 	}
 }
 
-// decided notes that a machine is started for a pod.
-func (t *trace) decided(uid, machine string) {
+// deciding begins a decision, and returns when its reason came: the first new pod, or now.
+func (t *trace) deciding(now time.Time) (reason time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.pods[uid]; p != nil {
-		p.machine = machine
+	reason = t.news
+	if reason.IsZero() {
+		reason = now
+	}
+	t.news = time.Time{}
+	return reason
+}
+
+// decided notes that a machine is to be started for a pod. Which of many pods that is may
+// change from one decision to the next: what counts is when the reason of this one came.
+func (t *trace) decided(uid, machine string, reason time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pods[uid]
+	if p == nil {
+		return
+	}
+	p.machine = machine
+	m := t.machines[machine]
+	if m == nil || !m.called.IsZero() {
+		m = &machineTrace{reason: reason}
+		t.machines[machine] = m
+	}
+	m.pods++
+}
+
+// called notes that the cloud is asked to start a machine, which ends the decision for its
+// pods, and accepted that it does.
+func (t *trace) called(pool, machine string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.machines[machine]
+	if m == nil {
+		m = &machineTrace{}
+		t.machines[machine] = m
+	}
+	m.pool, m.called = pool, at
+	for range m.pods {
+		t.metrics.scaleUpStage.WithLabelValues(pool, stages[0]).Observe(max(at.Sub(m.reason), 0).Seconds())
 	}
 }
 
-// called notes that the cloud is asked to start a machine, accepted that it does.
-func (t *trace) called(machine string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.machines[machine] = &machineTrace{called: at}
-}
-
-func (t *trace) accepted(pool, machine string, at time.Time) {
+func (t *trace) accepted(machine string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.machines[machine]; m != nil {
-		m.accepted, m.pool = at, pool
+		m.accepted = at
 	}
 }
 
@@ -123,8 +160,8 @@ func (t *trace) bound(uid, node string, at time.Time) {
 			points[i] = points[i+1]
 		}
 	}
-	for i, stage := range stages {
-		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+1].Sub(points[i]), 0).Seconds())
+	for i, stage := range stages[1:] {
+		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+2].Sub(points[i+1]), 0).Seconds())
 	}
 }
 

@@ -49,7 +49,6 @@ type podView struct {
 	// ready.
 	network bool
 	ready   time.Time
-	bound   time.Time
 }
 
 // podOnNode is a pod that has to be evicted.
@@ -225,8 +224,6 @@ func viewPod(p *corev1.Pod) podView {
 		switch {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
 			v.ready = c.LastTransitionTime.Time
-		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue:
-			v.bound = c.LastTransitionTime.Time
 		case c.Type == corev1.PodScheduled && cloudkube.Unschedulable(p):
 			v.waiting = c.LastTransitionTime.Time
 			if v.waiting.IsZero() {

@@ -15,17 +15,23 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
+// What a cluster with many pods is given: the defaults are 20 and 50 requests a second.
+const (
+	fastClient = "--kube-api-qps=1000"
+	fastBurst  = "--kube-api-burst=2000"
+)
+
 func (c *Cluster) startControllers() error {
 	if c.options.Controllers {
 		if _, err := c.processes.Run(controllerManager, c.programs.path(controllerManager), nil,
-			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0",
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", fastClient, fastBurst,
 			"--service-account-private-key-file", "service-account.key", "--use-service-account-credentials"); err != nil {
 			return err
 		}
 	}
 	if c.options.Scheduler {
 		if _, err := c.processes.Run(scheduler, c.programs.path(scheduler), nil,
-			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"); err != nil {
+			"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", fastClient, fastBurst); err != nil {
 			return err
 		}
 	}

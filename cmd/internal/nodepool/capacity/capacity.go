@@ -1,4 +1,5 @@
-package nodepool
+// Package capacity has what pods may use of a machine, by its type.
+package capacity
 
 import (
 	"strconv"
@@ -27,10 +28,10 @@ var burstable = map[string][2]int64{
 	"nano": {2000, 512}, "micro": {2000, 1024}, "small": {2000, 2048}, "medium": {2000, 4096}, "large": {2000, 8192}, "xlarge": {4000, 16384}, "2xlarge": {8000, 32768},
 }
 
-// capacityOf returns what pods may use of a machine by its type alone, with room for the
+// Of returns what pods may use of a machine by its type alone, with room for the
 // pods that a machine of the size runs. Of an unknown type nothing is known: it takes one
 // pod, whatever that needs, beside those of DaemonSets.
-func capacityOf(instanceType string, daemons int, maxPods *int32) cloud.Resources {
+func Of(instanceType string, daemons int, maxPods *int32) cloud.Resources {
 	family, size, _ := strings.Cut(instanceType, ".")
 	var cpu, memory int64
 	switch {

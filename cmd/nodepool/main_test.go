@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+func execute(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = program.Run(context.Background(), command(), append([]string{}, args...), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// TestWrongFlagsAreNamedAllAtOnce is B1's check at the start.
+func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
+	t.Setenv("STRATOS_CLUSTER_CIDR", "10.0.0.0")
+	code, _, stderr := execute("--cluster-endpoint", "http://a", "--cluster-ca", "s3cret?", "--cloud-provider", "gcp",
+		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s")
+	require.Equal(t, program.ExitUsage, code)
+	for _, want := range []string{
+		`--cluster-name: is ""`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be base64`, `--cluster-cidr: is "10.0.0.0"`,
+		`--cloud-provider: is "gcp", must be aws or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
+	} {
+		require.Contains(t, stderr, want)
+	}
+	require.NotContains(t, stderr, "s3cret")
+}
+
+// TestAVariableIsAFlag is B1: a flag beats its variable.
+func TestAVariableIsAFlag(t *testing.T) {
+	t.Setenv("STRATOS_CLUSTER_NAME", "prod")
+	t.Setenv("STRATOS_CLOUD_PROVIDER", "nowhere")
+	t.Setenv("STRATOS_AWS_RATE_LIMIT_BURST", "many")
+	code, _, stderr := execute()
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, stderr, `STRATOS_AWS_RATE_LIMIT_BURST: is "many"`)
+	t.Setenv("STRATOS_AWS_RATE_LIMIT_BURST", "2")
+	_, _, stderr = execute()
+	require.Contains(t, stderr, `--cloud-provider: is "nowhere"`)
+	require.NotContains(t, stderr, "cluster-name")
+	_, _, stderr = execute("--cloud-provider", "elsewhere")
+	require.Contains(t, stderr, `--cloud-provider: is "elsewhere"`)
+}
+
+func TestAPriceIsATypeAndANumber(t *testing.T) {
+	code, _, stderr := execute("plan", "--price", "m5.large=cheap")
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, stderr, "--price: is m5.large=cheap, must be a type and a number")
+}
+
+// TestManifestsAreNarrow is B11: no right beyond what is listed there.
+func TestManifestsAreNarrow(t *testing.T) {
+	code, _, stderr := execute("manifests")
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, stderr, "--cluster-name: is empty")
+	code, stdout, _ := execute("manifests", "--cluster-name", "prod", "--image", "example.com/nodepool:1")
+	require.Zero(t, code)
+	verbs := map[string][]string{}
+	for _, text := range strings.Split(stdout, "---\n") {
+		var o struct {
+			Kind  string
+			Rules []struct {
+				APIGroups, Resources, Verbs []string
+			}
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &o))
+		if o.Kind != "ClusterRole" {
+			continue
+		}
+		for _, r := range o.Rules {
+			for _, resource := range r.Resources {
+				verbs[strings.TrimPrefix(strings.Join(r.APIGroups, ",")+"/"+resource, "/")] = r.Verbs
+			}
+		}
+	}
+	read := []string{"get", "list", "watch"}
+	require.Equal(t, map[string][]string{
+		"nodes": {"get", "list", "watch", "create", "patch", "delete"}, "pods": read, "namespaces": read, "pods/eviction": {"create"},
+		"policy/poddisruptionbudgets": read, "apps/daemonsets": read, "events.k8s.io/events": {"create"},
+		"stratos.sh/nodepools": {"get", "list", "watch", "patch"}, "stratos.sh/awsnodeclasses": {"get", "list", "watch", "patch"},
+		"stratos.sh/nodepools/status": {"patch"}, "stratos.sh/awsnodeclasses/status": {"patch"},
+	}, verbs)
+	require.Contains(t, stdout, "image: example.com/nodepool:1")
+	require.Contains(t, stdout, "name: STRATOS_CLUSTER_NAME")
+	require.NotContains(t, stdout, "AWS_REGION", "it is not set")
+}
+
+// TestTheConfigIsUpToDate keeps what is under config what the program prints; -update of
+// "make generate" writes it.
+func TestTheConfigIsUpToDate(t *testing.T) {
+	for path, text := range files(t) {
+		if *update {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		committed, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, string(committed) == text, `%s is not what the program prints: run "make generate"`, path)
+	}
+}

@@ -311,7 +311,8 @@ func TestAPoolAtRestWritesNothing(t *testing.T) {
 	}
 	describes := func() int { return r.wire.count("DescribeInstances") }
 	// It is at rest once it has looked at itself and has written nothing.
-	for quiet := false; !quiet; {
+	for round, quiet := 0, false; !quiet; round++ {
+		require.Less(t, round, 6, "it does not come to rest: %v", r.net.Writes())
 		r.net.Reset()
 		seen := passes()
 		b.eventually("it has looked", func() bool { return passes() >= seen+2 })

@@ -175,7 +175,7 @@ func (c *cell) metric(t *testing.T, r *running, name string) int {
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {

@@ -39,8 +39,8 @@ type simulation struct {
 
 	machines     []*machine // oldest first
 	byID         map[string]*machine
-	byUID        map[string]*pod // all of the trace
-	pending      []*pod // longest waiting first
+	byUID        map[string]*pod  // all of the trace
+	pending      []*pod           // longest waiting first
 	instances    []cloud.Instance // of the last plan, and so are the nodes
 	nodes        []cloud.NodeStatus
 	reservations []cloud.Reservation

@@ -77,14 +77,14 @@ func span(d time.Duration) string {
 		return d.String()
 	}
 	var b strings.Builder
-	left, days := int64(d/time.Second), d%day == 0 || d > 2*day
+	rest, days := int64(d/time.Second), d%day == 0 || d > 2*day
 	for _, unit := range []struct {
 		seconds int64
 		name    string
 	}{{86_400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}} {
-		if n := left / unit.seconds; n > 0 && (unit.name != "d" || days) {
+		if n := rest / unit.seconds; n > 0 && (unit.name != "d" || days) {
 			b.WriteString(strconv.FormatInt(n, 10) + unit.name)
-			left -= n * unit.seconds
+			rest -= n * unit.seconds
 		}
 	}
 	return b.String()

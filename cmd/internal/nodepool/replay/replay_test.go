@@ -80,9 +80,11 @@ func TestAPodWithRoomOnARunningMachineWaitsForNothing(t *testing.T) {
 // what is left of the boot.
 func TestAPodThatComesDuringABootIsAHit(t *testing.T) {
 	t.Parallel()
-	r := play(t, settings(5, 1), onePod("a", 0, time.Minute), onePod("b", 15*time.Second, time.Minute))
-	require.Equal(t, replay.Wait{P50: 5 * time.Second, P95: boot, Max: boot}, r.Wait)
-	require.Equal(t, []int{2, 1}, []int{r.Hits, r.Started})
+	for _, size := range []int{1, 5} {
+		r := play(t, settings(size, 1), onePod("a", 0, time.Minute), onePod("b", 15*time.Second, time.Minute))
+		require.Equal(t, replay.Wait{P50: 5 * time.Second, P95: boot, Max: boot}, r.Wait)
+		require.Equal(t, []int{2, 1}, []int{r.Hits, r.Started})
+	}
 }
 
 // TestAPodThatComesDuringAWarmupIsAMiss: the machine that warms up in place of the first is
@@ -118,6 +120,31 @@ func TestAMachineOverItsRuntimeIsDrained(t *testing.T) {
 	require.Equal(t, 1, r.Evicted)
 	require.Equal(t, 2*boot, r.Wait.Max)
 	require.InDelta(t, 40.0/60, r.Hours.Running, 1e-9)
+}
+
+// TestAPodGoesToTheEmptiestMachine as the scheduler places it by default: the small pod goes
+// to the machine with the medium one. The other machine is empty after 1820s, and stopped a
+// minute later; that of the small pod runs to its end.
+func TestAPodGoesToTheEmptiestMachine(t *testing.T) {
+	t.Parallel()
+	s := settings(2, 2)
+	s.Pool.EmptyTTL = time.Minute
+	large, medium, small := onePod("large", 0, 30*time.Minute), onePod("medium", 0, 10*time.Minute), onePod("small", time.Minute, time.Hour)
+	large.Requests.CPU, medium.Requests.CPU = 3000, 2000
+	r := play(t, s, large, medium, small)
+	require.Zero(t, r.Wait.P50-boot)
+	require.Equal(t, 2, r.Started)
+	require.InDelta(t, (31*time.Minute + 3640*time.Second).Hours(), r.Hours.Running, 1e-9)
+}
+
+// TestPodsThatWaitForAStartAreNotCountedTwice: the machine that starts is kept for them.
+func TestPodsThatWaitForAStartAreNotCountedTwice(t *testing.T) {
+	t.Parallel()
+	var pods []replay.Pod
+	for n := range 8 {
+		pods = append(pods, onePod(fmt.Sprint(n), time.Duration(n)*time.Second, 10*time.Minute))
+	}
+	require.Equal(t, 2, play(t, settings(8, 8), pods...).Started)
 }
 
 func TestAPoolIsNeverLargerThanItsSize(t *testing.T) {
@@ -234,21 +261,30 @@ func TestWrongSettingsAreRefusedByField(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, text)
 	}
+	s = settings(1, 0)
+	s.Pool.MaxRuntime = 39 * time.Second
+	_, err = s.Replay([]replay.Pod{onePod("a", 0, time.Hour)})
+	require.ErrorContains(t, err, "maximum runtime: is 39s, must be at least twice the boot (20s)")
 	_, err = settings(1, 0).Replay(nil)
 	require.ErrorContains(t, err, "no pods")
 }
 
+// BenchmarkADayOfTenThousandPods replays it on a pool with room for all, and on one that is
+// full for most of the day.
 func BenchmarkADayOfTenThousandPods(b *testing.B) {
 	pods := day(1, 10_000, 24*time.Hour)
-	for _, size := range []int{100, 20} {
-		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
+	for _, c := range []struct {
+		name, figure string
+		size         int
+	}{{"room", "nodepool_replay_pods_per_second", 100}, {"full", "nodepool_replay_full_pods_per_second", 20}} {
+		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := settings(size, 4).Replay(pods); err != nil {
+				if _, err := settings(c.size, 4).Replay(pods); err != nil {
 					b.Fatal(err)
 				}
 			}
-			fmt.Printf("figure nodepool_replay_pods_per_second size_%d %.0f\n", size, float64(b.N*len(pods))/b.Elapsed().Seconds())
+			fmt.Printf("figure %s %.0f pods/s\n", c.figure, float64(b.N*len(pods))/b.Elapsed().Seconds())
 		})
 	}
 }

@@ -76,32 +76,36 @@ func (r Report) priced() bool { return r.Settings.Price > 0 || r.Settings.PriceS
 
 // WriteTable writes a line for each result, and what a reader should know beside them.
 func (r Report) WriteTable(out io.Writer) error {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var rows, b strings.Builder
 	cost := ""
 	if r.priced() {
 		cost = "COST\t"
 	}
-	fmt.Fprintf(w, "MINSTANDBY\tHITS\tWAIT P50\tP95\tMAX\tWARMING h\tRUNNING h\tSTOPPED h\t%s\n", cost)
+	rows.WriteString("MINSTANDBY\tHITS\tWAIT P50\tP95\tMAX\tWARMING h\tRUNNING h\tSTOPPED h\t" + cost + "\n")
 	for _, one := range r.Results {
 		mark := ""
 		if one.MinStandby == r.Chosen {
 			mark = "* "
 		}
-		fmt.Fprintf(w, "%s%d\t%.1f %%\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t", mark, one.MinStandby, 100*one.HitShare,
+		fmt.Fprintf(&rows, "%s%d\t%.1f %%\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f\t", mark, one.MinStandby, 100*one.HitShare,
 			short(one.Wait.P50), short(one.Wait.P95), short(one.Wait.Max), one.Hours.Warming, one.Hours.Starting+one.Hours.Running, one.Hours.Stopped())
 		if r.priced() {
-			fmt.Fprintf(w, "%.2f\t", one.Cost)
+			fmt.Fprintf(&rows, "%.2f\t", one.Cost)
 		}
-		fmt.Fprintln(w)
+		rows.WriteByte('\n')
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(w, rows.String()); err != nil {
+		return err
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	b.WriteByte('\n')
 	if r.Enough >= 0 {
-		fmt.Fprintf(&b, "\nminStandby %d is the least with which 95 %% of the pods wait no longer than a boot (%s).\n", r.Enough, r.Settings.Boot)
+		fmt.Fprintf(&b, "minStandby %d is the least with which 95 %% of the pods wait no longer than a boot (%s).\n", r.Enough, r.Settings.Boot)
 	} else {
-		fmt.Fprintf(&b, "\nWith none of these do 95 %% of the pods wait no longer than a boot (%s).\n", r.Settings.Boot)
+		fmt.Fprintf(&b, "With none of these do 95 %% of the pods wait no longer than a boot (%s).\n", r.Settings.Boot)
 	}
 	if r.Settings.Capacity.Pods == 1 {
 		fmt.Fprintf(&b, "What a machine of type %q has room for is not known: each pod is taken to need one.\n", r.Settings.InstanceType)

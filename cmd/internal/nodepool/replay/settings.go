@@ -66,6 +66,9 @@ func (s Settings) Validate() error {
 			wrong("%s: is %s, must be at least 1s and at most %s: a machine that takes longer is given up", d.name, d.value, d.max.Truncate(time.Second))
 		}
 	}
+	if d := s.Pool.MaxRuntime; d > 0 && d < 2*s.Boot {
+		wrong("maximum runtime: is %s, must be at least twice the boot (%s): pods would hardly run", d, s.Boot)
+	}
 	for _, p := range []struct {
 		name  string
 		value float64

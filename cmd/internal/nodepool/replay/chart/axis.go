@@ -77,13 +77,14 @@ func span(d time.Duration) string {
 		return d.String()
 	}
 	var b strings.Builder
+	rest, days := int64(d/time.Second), d%day == 0 || d > 2*day
 	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if n := d / unit.size; n > 0 && (unit.size != day || d%day == 0 || d > 2*day) {
-			b.WriteString(strconv.FormatInt(int64(n), 10) + unit.name)
-			d -= n * unit.size
+		seconds int64
+		name    string
+	}{{86_400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}} {
+		if n := rest / unit.seconds; n > 0 && (unit.name != "d" || days) {
+			b.WriteString(strconv.FormatInt(n, 10) + unit.name)
+			rest -= n * unit.seconds
 		}
 	}
 	return b.String()

@@ -18,7 +18,7 @@ func files(t *testing.T) map[string]string {
 	code, stdout, _ := execute("manifests", "--cluster-name", "my-cluster")
 	require.Zero(t, code)
 	all := map[string]string{}
-	for _, text := range strings.Split(stdout, "---\n") {
+	for text := range strings.SplitSeq(stdout, "---\n") {
 		var o struct {
 			Kind     string
 			Metadata struct{ Name string }

@@ -184,7 +184,7 @@ func manifestsCommand() *cobra.Command {
 			return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
 		}
 		return m.YAML()
-	}) //nolint:gocritic // m is complete when it is called
+	})
 	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/nodepool:latest", "container image")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")

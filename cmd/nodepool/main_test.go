@@ -65,7 +65,7 @@ func TestManifestsAreNarrow(t *testing.T) {
 	code, stdout, _ := execute("manifests", "--cluster-name", "prod", "--image", "example.com/nodepool:1")
 	require.Zero(t, code)
 	verbs := map[string][]string{}
-	for _, text := range strings.Split(stdout, "---\n") {
+	for text := range strings.SplitSeq(stdout, "---\n") {
 		var o struct {
 			Kind  string
 			Rules []struct {

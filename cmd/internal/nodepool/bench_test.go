@@ -254,7 +254,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 		text := fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>by the test</Message></Error></Errors><RequestID>1</RequestID></Response>", f.Code)
 		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"text/xml"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 	}
-	response, err := http.DefaultClient.Do(r) //nolint:bodyclose // by the caller
+	response, err := http.DefaultClient.Do(r)
 	if err == nil && f.Lost {
 		_ = response.Body.Close()
 		return nil, errLost

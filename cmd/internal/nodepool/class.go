@@ -167,7 +167,7 @@ func (o *operator) resolve(ctx context.Context, c *v1alpha1.AWSNodeClass) *resol
 	note(v1alpha1.ConditionSubnetsReady, err)
 	r.SecurityGroupIDs, err = region.Resolver.SecurityGroups(ctx, class)
 	note(v1alpha1.ConditionSecurityGroupsReady, err)
-	r.Resolved.InstanceProfile, err = region.Resolver.InstanceProfile(ctx, class)
+	r.InstanceProfile, err = region.Resolver.InstanceProfile(ctx, class)
 	note(v1alpha1.ConditionInstanceProfileReady, err)
 	return r
 }
@@ -206,7 +206,7 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 		c.Status.ResolvedSecurityGroups = slices.Clone(r.SecurityGroupIDs)
 	}
 	if ok(v1alpha1.ConditionInstanceProfileReady) {
-		c.Status.ResolvedInstanceProfile = r.Resolved.InstanceProfile
+		c.Status.ResolvedInstanceProfile = r.InstanceProfile
 	}
 	r.changed = before.ResolvedAMI != c.Status.ResolvedAMI || before.ResolvedInstanceProfile != c.Status.ResolvedInstanceProfile ||
 		!slices.Equal(before.ResolvedSubnets, c.Status.ResolvedSubnets) || !slices.Equal(before.ResolvedSecurityGroups, c.Status.ResolvedSecurityGroups)
@@ -254,7 +254,7 @@ func (r *resolution) message(kind string) string {
 	case v1alpha1.ConditionSecurityGroupsReady:
 		return fmt.Sprintf("%d security groups", len(r.SecurityGroupIDs))
 	case v1alpha1.ConditionInstanceProfileReady:
-		return cmp.Or(r.Resolved.InstanceProfile, "none")
+		return cmp.Or(r.InstanceProfile, "none")
 	default:
 		return "every field is good"
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +21,6 @@ const (
 	patience = time.Minute
 	// avoided is how long a machine is passed over that could not be started.
 	avoided = 30 * time.Second
-	// startRounds is how often other machines are tried, in places with capacity.
-	startRounds = 8
 	// retryDemand is when pods are looked at again for which nothing could be done.
 	retryDemand = 10 * time.Second
 )
@@ -172,7 +171,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 		}
 	}
 	d.assign(result, names, reason, now)
-	d.explain(in.Pods, result)
+	d.explain(result)
 	return result, len(in.Pods) > 0
 }
 
@@ -198,7 +197,7 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, reas
 }
 
 // explain says once why a pod fits nowhere.
-func (d *demand) explain(waiting []*cloud.Pod, result cloud.DemandResult) {
+func (d *demand) explain(result cloud.DemandResult) {
 	said := map[string]string{}
 	say := func(p *cloud.Pod, why string) {
 		if d.dry {
@@ -210,12 +209,12 @@ func (d *demand) explain(waiting []*cloud.Pod, result cloud.DemandResult) {
 		}
 	}
 	for _, u := range result.Unplaced {
-		text := ""
+		reasons := make([]string, 0, len(u.Reasons))
 		for _, r := range u.Reasons {
-			text += "pool " + r.Pool + ": " + r.Message + "; "
+			reasons = append(reasons, "pool "+r.Pool+": "+r.Message)
 		}
-		if text != "" {
-			say(u.Pod, text[:len(text)-2])
+		if len(reasons) > 0 {
+			say(u.Pod, strings.Join(reasons, "; "))
 		}
 	}
 	for _, p := range result.Unmodelled {

@@ -121,7 +121,7 @@ func equalBut(a, b v1alpha1.Launch) bool {
 // copyOf returns a pool whose status can be changed without the other's.
 func copyOf(p *v1alpha1.NodePool) *v1alpha1.NodePool {
 	c := *p
-	c.ObjectMeta = *p.ObjectMeta.DeepCopy()
+	c.ObjectMeta = *p.DeepCopy()
 	c.Status.Launches, c.Status.Conditions = slices.Clone(p.Status.Launches), slices.Clone(p.Status.Conditions)
 	c.Status.Regions, c.Status.PodAssignments = slices.Clone(p.Status.Regions), slices.Clone(p.Status.PodAssignments)
 	return &c

@@ -34,8 +34,10 @@ func (m Manifests) YAML() (string, error) {
 	objects = append(objects, agent.Role(Account, installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "list", "watch", "create", "update", "patch"}))...)
 	env := []installation.Variable{{Name: "POD_NAME", Field: "metadata.name"}, {Name: "POD_NAMESPACE", Field: "metadata.namespace"}, {Name: "STRATOS_CLUSTER_NAME", Value: m.ClusterName}}
 	for _, v := range []installation.Variable{
-		{Name: "STRATOS_CLUSTER_ENDPOINT", Value: m.ClusterEndpoint}, {Name: "STRATOS_CLUSTER_CA", Value: m.ClusterCA},
-		{Name: "STRATOS_CLUSTER_CIDR", Value: m.ClusterCIDR}, {Name: "AWS_REGION", Value: m.Region},
+		{Name: "STRATOS_CLUSTER_ENDPOINT", Value: m.ClusterEndpoint},
+		{Name: "STRATOS_CLUSTER_CA", Value: m.ClusterCA},
+		{Name: "STRATOS_CLUSTER_CIDR", Value: m.ClusterCIDR},
+		{Name: "AWS_REGION", Value: m.Region},
 	} {
 		if v.Value != "" {
 			env = append(env, v)

@@ -16,7 +16,7 @@ import (
 )
 
 // started is when the machine of the tests was started last.
-var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // constant
+var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func machine(conditions ...corev1.NodeCondition) *corev1.Node {
 	return &corev1.Node{
@@ -223,8 +223,10 @@ func TestMarks(t *testing.T) {
 	n.Annotations[v1alpha1.AnnotationScaleDownCandidate] = formatTime(now)
 	require.NoError(t, m.apply(n, cloud.Mark{Instance: cloud.Instance{ID: "i-1"}, From: cloud.StateTerminating, To: cloud.StateStandby}))
 	require.Empty(t, cmp.Diff([]corev1.Taint{
-		{Key: "kept", Effect: "NoSchedule"}, {Key: "slow", Effect: "NoExecute"},
-		{Key: v1alpha1.TaintNotReady, Value: "true", Effect: "NoSchedule"}, standbyTaint(),
+		{Key: "kept", Effect: "NoSchedule"},
+		{Key: "slow", Effect: "NoExecute"},
+		{Key: v1alpha1.TaintNotReady, Value: "true", Effect: "NoSchedule"},
+		standbyTaint(),
 	}, n.Spec.Taints))
 	for _, gone := range []string{v1alpha1.AnnotationScaleDownCandidate, v1alpha1.AnnotationScaleUpStarted, v1alpha1.AnnotationIntent} {
 		require.NotContains(t, n.Annotations, gone)

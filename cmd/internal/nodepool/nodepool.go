@@ -80,8 +80,12 @@ func (o *Operator) validate() error {
 		name    string
 		missing bool
 	}{
-		{"Kubernetes", o.Kubernetes == nil}, {"Logger", o.Logger == nil}, {"Namespace", o.Namespace == "" && !o.Alone},
-		{"ClusterName", o.ClusterName == ""}, {"Region", o.Region == ""}, {"OpenRegion", o.OpenRegion == nil},
+		{"Kubernetes", o.Kubernetes == nil},
+		{"Logger", o.Logger == nil},
+		{"Namespace", o.Namespace == "" && !o.Alone},
+		{"ClusterName", o.ClusterName == ""},
+		{"Region", o.Region == ""},
+		{"OpenRegion", o.OpenRegion == nil},
 	} {
 		if f.missing {
 			errs = append(errs, errors.New("nodepool: "+f.name+" is required"))

@@ -3,7 +3,6 @@ package nodepool_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -70,7 +69,7 @@ func BenchmarkRest(b *testing.B) {
 		access.Wrap(net.Wrap)
 		o := &nodepool.Operator{
 			Kubernetes: access, Alone: true, ClusterName: "test", ClusterEndpoint: "https://example.com", ClusterCA: "Yw==", ClusterCIDR: "10.0.0.0/16", Region: "us-east-1",
-			Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Instance: "bench", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Instance: "bench", Logger: slog.New(slog.DiscardHandler),
 			OpenRegion: func(context.Context, string, nodepool.Called) (nodepool.Region, error) {
 				return nodepool.Region{Provider: fake, Resolver: inMemory{}}, nil
 			},

@@ -122,12 +122,13 @@ func poolsOf(views ...nodeView) []string {
 func (w *world) dropNode(name, uid string) {
 	w.mu.Lock()
 	was, known := w.nodes[name]
-	if uid == "" {
+	switch {
+	case uid == "":
 		delete(w.gone, name)
-	} else if known && was.uid != uid {
+	case known && was.uid != uid:
 		w.mu.Unlock()
 		return
-	} else {
+	default:
 		w.gone[name] = uid
 	}
 	delete(w.nodes, name)

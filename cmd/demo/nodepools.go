@@ -46,6 +46,7 @@ type nodePools struct {
 	ec2      *ec2test.Server
 	client   *ec2.Client
 	metrics  string
+	sampler  sampler
 	stop     func()
 }
 
@@ -90,6 +91,11 @@ func (n *nodePools) run(ctx context.Context) (err error) {
 			return n.explain(err)
 		}
 	}
+	const picture = "nodepool-demo.svg"
+	if err := os.WriteFile(picture, n.sampler.picture(), 0o600); err != nil {
+		return err
+	}
+	d.display.print("The machines by state over time: " + picture)
 	if d.keep {
 		d.display.print("KUBECONFIG=" + d.kube.cluster.Kubeconfig + " kubectl get nodepools,nodes")
 		<-ctx.Done()
@@ -134,9 +140,20 @@ func (n *nodePools) start(ctx context.Context) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- simulator.Start(running) }()
+	if n.sampler.client, err = kubernetes.NewForConfig(d.kube.cluster.Config); err != nil {
+		cancel()
+		return errors.Join(err, <-done)
+	}
+	n.sampler.began = time.Now()
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		n.sampler.start(running)
+	}()
 	n.stop = func() {
 		cancel()
 		<-done
+		<-counted
 	}
 	d.display.done("%s, %s", d.kube.cluster.Config.Host, n.ec2.URL)
 	return n.startOperator(ctx)

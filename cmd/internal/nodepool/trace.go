@@ -22,14 +22,14 @@ type trace struct {
 
 type podTrace struct {
 	waiting time.Time
-	machine string // that was started for it
 }
 
 type machineTrace struct {
 	pool                              string
 	reason                            time.Time // of the decision to start it
 	called, accepted, up, ready, open time.Time
-	pods                              int // that it is started for
+	pods                              int  // that it is started for
+	used                              bool // that a pod is on it
 }
 
 func newTrace(m *metrics) *trace {
@@ -65,11 +65,9 @@ func (t *trace) deciding(now time.Time) (reason time.Time) {
 func (t *trace) decided(uid, machine string, reason time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.pods[uid]
-	if p == nil {
+	if t.pods[uid] == nil {
 		return
 	}
-	p.machine = machine
 	m := t.machines[machine]
 	if m == nil || !m.called.IsZero() {
 		m = &machineTrace{reason: reason}
@@ -151,17 +149,18 @@ func (t *trace) bound(uid, node string, at time.Time) {
 		return
 	}
 	t.metrics.scaleUp.WithLabelValues(m.pool).Observe(at.Sub(p.waiting).Seconds())
-	if p.machine != t.nodes[node] {
+	if m.used {
 		return
 	}
-	points := []time.Time{p.waiting, m.called, m.accepted, m.up, m.ready, m.open, at}
+	m.used = true
+	points := []time.Time{m.called, m.accepted, m.up, m.ready, m.open, at}
 	for i := len(points) - 2; i > 0; i-- { // what was not seen took no time
 		if points[i].IsZero() || points[i].After(points[i+1]) {
 			points[i] = points[i+1]
 		}
 	}
 	for i, stage := range stages[1:] {
-		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+2].Sub(points[i+1]), 0).Seconds())
+		t.metrics.scaleUpStage.WithLabelValues(m.pool, stage).Observe(max(points[i+1].Sub(points[i]), 0).Seconds())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -25,6 +26,8 @@ type stage struct {
 
 	t       *testing.T
 	version int // of what was shown last
+
+	mu      sync.Mutex // of what follows: the Applier works on several objects at a time
 	deleted []string
 	patched []string
 	// deletes answers a deletion, lists a list; nil: with success, and with nothing.
@@ -146,7 +149,9 @@ type resourceOf struct {
 func (r resourceOf) Namespace(string) clientmetadata.ResourceInterface { return r }
 
 func (r resourceOf) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	r.stage.mu.Lock()
 	r.stage.deleted = append(r.stage.deleted, r.name+" "+name)
+	r.stage.mu.Unlock()
 	if r.stage.deletes == nil {
 		return nil
 	}
@@ -154,7 +159,9 @@ func (r resourceOf) Delete(_ context.Context, name string, options metav1.Delete
 }
 
 func (r resourceOf) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	r.stage.mu.Lock()
 	r.stage.patched = append(r.stage.patched, r.name+" "+name)
+	r.stage.mu.Unlock()
 	m := &metav1.PartialObjectMetadata{}
 	return m, json.Unmarshal(data, m)
 }

@@ -80,15 +80,15 @@ test-alone: ## The root module as its users get it, outside the workspace
 # machines most of the time.
 UNRACED = /(cloud/aws|nodepool)(/|$$)
 test-nested: ## The other modules of the workspace
-	@set -e; for m in $(NESTED); do \
+	@failed=; for m in $(NESTED); do \
 		all=$$($(WORK) $(GO) list ./$$m/... 2>/dev/null); \
 		if [ -z "$$all" ]; then echo "$$m has no packages yet"; continue; fi; \
 		echo "$$m: vet, test"; \
-		$(WORK) $(GO) vet ./$$m/...; \
+		$(WORK) $(GO) vet ./$$m/... || failed=1; \
 		raced=$$(echo "$$all" | grep -Ev '$(UNRACED)' || true); plain=$$(echo "$$all" | grep -E '$(UNRACED)' || true); \
-		if [ -n "$$raced" ]; then $(WORK) $(GO) test $(V) $(LIMIT) $(RACE) $$raced; fi; \
-		if [ -n "$$plain" ]; then $(WORK) $(GO) test $(V) $(LIMIT) -parallel 4 $$plain; fi; \
-	done
+		if [ -n "$$raced" ]; then $(WORK) $(GO) test $(V) $(LIMIT) $(RACE) $$raced || failed=1; fi; \
+		if [ -n "$$plain" ]; then $(WORK) $(GO) test $(V) $(LIMIT) -parallel 4 $$plain || failed=1; fi; \
+	done; [ -z "$$failed" ]
 
 # With a go.mod of its own, in a folder that it removes: the checkout stays as it
 # is. A minor that needs a newer Go is an error of go get.

@@ -157,9 +157,6 @@ func belowFloor(b *bench, _ database) {
 	})
 	require.NoError(t, b.proxy.Start())
 	b.running("1", append(names[2:], "late")...)
-	eventually(t, "the stream is told to list anew", func() bool {
-		return w.metric(`stream_connections_total{resource_type="deployments",status="resync"}`) > 0
-	})
 	w.quiet()
 	require.Empty(t, w.deletes(), "one list is no proof")
 	w.agent.Periods.Relist = often

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"math"
 	"strconv"
 	"testing"
 
@@ -46,14 +47,26 @@ func TestAHeldSnapshotMakesNoBatchDearer(t *testing.T) {
 	require.LessOrEqual(t, batchLate, batch+40)
 }
 
-// pages returns how many a look and a batch of one change read. The change stays in the
-// queue.
+// pages returns how many a look and a batch of one change read, the least of five: one
+// insert in a hundred splits a page of an index, and looks at many rows for that. The
+// change stays in the queue.
 func pages(t *testing.T, s *sqlstore.Store) (look, batch int) {
 	t.Helper()
-	lock, waiting, move := sqlstore.Sequencing(s)
 	var seen string
 	require.NoError(t, s.DB.QueryRowContext(t.Context(), `SELECT pg_current_snapshot()::text`).Scan(&seen))
 	require.NoError(t, s.Commit(t.Context(), change("a", "1", `1`)))
+	look, batch = math.MaxInt, math.MaxInt
+	for range 5 {
+		l, b := pagesAfter(t, s, seen)
+		look, batch = min(look, l), min(batch, b)
+	}
+	return look, batch
+}
+
+// pagesAfter is pages of what was committed after the snapshot seen, once.
+func pagesAfter(t *testing.T, s *sqlstore.Store, seen string) (look, batch int) {
+	t.Helper()
+	lock, waiting, move := sqlstore.Sequencing(s)
 	tx, err := s.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback() //nolint:errcheck // it only looks

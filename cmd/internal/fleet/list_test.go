@@ -63,14 +63,14 @@ func changeDuringList(b *bench, _ database) {
 	w.agent.Periods.Resync = time.Hour // a point query that is ahead of the stream causes a list
 	names := deployments(120)
 	b.want("1", names...)
-	b.toxic("bandwidth", `{"rate":8}`, func() {
+	b.toxic("bandwidth", `{"rate":2}`, func() {
 		w.start()
 		eventually(t, "the list has begun", func() bool { return w.metric(`watcher_version_last_seen{resource_type="deployments"}`) > 0 })
-		require.Zero(t, w.lists(), "it goes on")
 		b.want("1", "late")
 		b.archive(names[0])
-		eventually(t, "the change is there", func() bool { return b.replicaSet("late") != nil && b.replicaSet(names[0]) == nil })
+		require.Zero(t, w.lists(), "it goes on")
 	})
+	eventually(t, "the change is there", func() bool { return b.replicaSet("late") != nil && b.replicaSet(names[0]) == nil })
 	b.running("1", append(names[1:], "late")...)
 	require.InDelta(t, 1, w.lists(), 0)
 }
@@ -155,8 +155,12 @@ func belowFloor(b *bench, _ database) {
 		require.NoError(t, err)
 		return float64(page.Floor) > seen
 	})
+	// The replica may still have the tombstone in memory, and resume the stream rightly.
+	b.replica()
+	b.kill()
 	require.NoError(t, b.proxy.Start())
 	b.running("1", append(names[2:], "late")...)
+	require.Positive(t, w.metric(`stream_connections_total{resource_type="deployments",status="resync"}`))
 	w.quiet()
 	require.Empty(t, w.deletes(), "one list is no proof")
 	w.agent.Periods.Relist = often

@@ -303,11 +303,11 @@ func (b *bench) habit(habit func(machines.Machine) machines.Habit) {
 	b.habits[b.name] = habit
 }
 
-// class makes the class, with more fields such as ", tags: {team: a}".
-func (b *bench) class(more string) {
+// class makes the class.
+func (b *bench) class() {
 	b.Helper()
-	b.apply(fmt.Sprintf("{apiVersion: stratos.sh/v1alpha1, kind: AWSNodeClass, metadata: {name: %s}, spec: {bootstrapTemplate: AL2023, instanceType: m5.xlarge, architecture: x86_64, amiSelector: {id: %s}, subnetIds: [%s], securityGroupIds: [%s], iamInstanceProfile: nodes%s}}",
-		b.name, image, strings.Join(b.subnets, ", "), b.group, more))
+	b.apply(fmt.Sprintf("{apiVersion: stratos.sh/v1alpha1, kind: AWSNodeClass, metadata: {name: %s}, spec: {bootstrapTemplate: AL2023, instanceType: m5.xlarge, architecture: x86_64, amiSelector: {id: %s}, subnetIds: [%s], securityGroupIds: [%s], iamInstanceProfile: nodes}}",
+		b.name, image, strings.Join(b.subnets, ", "), b.group))
 }
 
 // pool makes the pool, with a spec such as "poolSize: 3, minStandby: 1".

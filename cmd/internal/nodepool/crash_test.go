@@ -104,7 +104,7 @@ func (c *cell) live(t *testing.T, name string, l *life) *life {
 			return holds()
 		}
 	}
-	b.class("")
+	b.class()
 	b.pool("poolSize: 2, minStandby: 1, scaleDown: {emptyNodeTTL: 1s}")
 	b.eventually("one is on standby", check(func() bool { return len(b.in("standby")) == 1 && b.condition("Ready").Status == "True" }))
 	b.pods(names("pod", 1), "cpu: 1", "")

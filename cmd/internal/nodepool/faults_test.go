@@ -32,7 +32,7 @@ func TestALostAnswerIsNoSecondLaunch(t *testing.T) {
 	r.wire.set(func(action string, form url.Values) wireFault {
 		return wireFault{Lost: action == "RunInstances" && of(form, "lost") && launches.Add(1) <= 3}
 	})
-	b.class("")
+	b.class()
 	b.pool("poolSize: 3, minStandby: 2")
 	b.standby(2)
 	require.Len(t, b.instances(), 2)
@@ -59,7 +59,7 @@ func TestWhileTheCloudIsAwayNothingChanges(t *testing.T) {
 	for _, name := range []string{"away-a", "away-b", "away-c"} {
 		b := c.bench(t, name)
 		benches = append(benches, b)
-		b.class("")
+		b.class()
 		b.pool("poolSize: 2, minStandby: 1, scaleDown: {emptyNodeTTL: 1s}")
 	}
 	for _, b := range benches {

@@ -36,7 +36,7 @@ func TestTwoClustersShareNoMachine(t *testing.T) {
 	}
 	blue, green := sides[0], sides[1]
 	for _, s := range sides {
-		s.class("")
+		s.class()
 		s.pool("poolSize: 3, minStandby: 2")
 	}
 	for _, s := range sides {
@@ -101,7 +101,7 @@ func TestALeaderThatCrashesStartsNothingTwice(t *testing.T) {
 	}
 	c.startWith(t, first, replica)
 	b := c.bench(t, "lead")
-	b.class("")
+	b.class()
 	b.pool("poolSize: 6, minStandby: 3")
 	b.standby(3)
 	second := c.start(t, replica)
@@ -129,7 +129,7 @@ func TestADeletedPoolLeavesNoMachine(t *testing.T) {
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "gone")
-	b.class("")
+	b.class()
 	b.pool("poolSize: 7, minStandby: 3")
 	b.standby(3)
 	b.pods(names("pod", 2), "cpu: 3", "")
@@ -181,7 +181,7 @@ func TestAnOutageOfTheServerLosesNoPod(t *testing.T) {
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "outage")
-	b.class("")
+	b.class()
 	b.pool("poolSize: 1, minStandby: 1, maxNodeRuntime: 1m")
 	b.standby(1)
 	b.pods(names("pod", 3), "cpu: 1", "")
@@ -250,13 +250,13 @@ func TestDrainsDelayNoStart(t *testing.T) {
 	r := c.startWith(t, &running{net: net, wire: &wire{}}, nil)
 	t.Cleanup(sync.OnceFunc(func() { close(release) }))
 	fresh := c.bench(t, "fresh")
-	fresh.class("")
+	fresh.class()
 	fresh.pool("poolSize: 1, minStandby: 1")
 	var benches []*bench
 	for _, name := range names("drain", drains) {
 		b := c.bench(t, name)
 		benches = append(benches, b)
-		b.class("")
+		b.class()
 		b.pool("poolSize: 1, minStandby: 1")
 		b.budget()
 	}
@@ -301,7 +301,7 @@ func TestAPoolAtRestWritesNothing(t *testing.T) {
 	c := newCell(t)
 	r := c.start(t, nil)
 	b := c.bench(t, "rest")
-	b.class("")
+	b.class()
 	b.pool("poolSize: 4, minStandby: 2")
 	b.standby(2)
 	b.pods(names("pod", 1), "cpu: 1", "")
@@ -369,7 +369,7 @@ func TestSixPermissionsSuffice(t *testing.T) {
 		}
 	})
 	b := c.bench(t, "six-end")
-	b.class("")
+	b.class()
 	b.pool("poolSize: 1, minStandby: 1")
 	b.standby(1)
 	b.delete()

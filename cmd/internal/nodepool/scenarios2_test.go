@@ -215,7 +215,7 @@ func tryAnotherZone(s *stage) {
 		}
 		return wireFault{}
 	})
-	s.class("")
+	s.class()
 	s.pool("poolSize: 4, minStandby: 4")
 	s.standby(4)
 	mu.Lock()
@@ -237,7 +237,7 @@ func tryAnotherZone(s *stage) {
 
 // foreignHands is D17: machines that others terminate or stop.
 func foreignHands(s *stage) {
-	s.class("")
+	s.class()
 	s.pool("poolSize: 3, minStandby: 1, scaleDown: {enabled: false}")
 	s.standby(1)
 	first := s.in("standby")[0]
@@ -278,7 +278,7 @@ func evictsEmptyDir(s *stage) {
 		return wireFault{}
 	})
 	left.Store(-1)
-	s.class("")
+	s.class()
 	s.pool("poolSize: 1, minStandby: 1, maxNodeRuntime: 1m")
 	s.standby(1)
 	s.pods(names("pod", 2), "cpu: 1", ", volumes: [{name: v, emptyDir: {}}]")
@@ -301,7 +301,7 @@ func evictsEmptyDir(s *stage) {
 // impossiblePods is D23: no machine is started for a pod that fits none, and an Event says
 // why. The pod that comes last shows that the operator has looked at all of them.
 func impossiblePods(s *stage) {
-	s.class("")
+	s.class()
 	s.pool("poolSize: 4, minStandby: 3")
 	s.standby(3)
 	s.pods([]string{"huge"}, "cpu: 100", "")
@@ -318,7 +318,7 @@ func impossiblePods(s *stage) {
 // fragmentation is D24: what pods need in sum would fit two machines. Those of the second
 // pool do not become ready, so that it stays to be seen which pod each was started for.
 func fragmentation(s *stage) {
-	s.class("")
+	s.class()
 	s.pool("poolSize: 6, minStandby: 3")
 	s.standby(3)
 	s.pods(names("pod", 3), "cpu: 2100m", "")
@@ -327,7 +327,7 @@ func fragmentation(s *stage) {
 
 	slow := s.cell.bench(s.T, s.name+"-b")
 	slow.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverReady: m.Boot > 1} })
-	slow.class("")
+	slow.class()
 	slow.pool("poolSize: 3, minStandby: 3")
 	slow.standby(3)
 	slow.pods(names("pod", 3), "cpu: 2100m", "")
@@ -346,7 +346,7 @@ func fragmentation(s *stage) {
 func twoPoolsMatch(s *stage) {
 	other := s.cell.bench(s.T, s.name+"-b")
 	for _, b := range []*bench{s.bench, other} {
-		b.class("")
+		b.class()
 		b.pool("poolSize: 2, minStandby: 1, " + b.template(", labels: {team: both}"))
 	}
 	s.standby(1)
@@ -365,7 +365,7 @@ func twoPoolsMatch(s *stage) {
 // condition opens the Node, and without one two minutes do.
 func staleNetwork(s *stage) {
 	s.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverNetwork: m.Boot > 1} })
-	s.class("")
+	s.class()
 	s.pool("poolSize: 2, minStandby: 2, scaleDown: {enabled: false}")
 	s.standby(2)
 	s.pods([]string{"first"}, "cpu: 3", "")
@@ -403,7 +403,7 @@ func staleNetwork(s *stage) {
 
 // shrinks is D30: standby machines go, the running one stays.
 func shrinks(s *stage) {
-	s.class("")
+	s.class()
 	s.pool("poolSize: 5, minStandby: 4")
 	s.standby(4)
 	s.pods(names("pod", 1), "cpu: 1", "")
@@ -418,7 +418,7 @@ func shrinks(s *stage) {
 
 // surplusEnds is D30 with surplusStandbyTTL.
 func surplusEnds(s *stage) {
-	s.class("")
+	s.class()
 	s.pool("poolSize: 5, minStandby: 3")
 	s.standby(3)
 	s.pool("poolSize: 5, minStandby: 1, scaleDown: {surplusStandbyTTL: 1m}")

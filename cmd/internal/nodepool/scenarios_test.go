@@ -39,6 +39,7 @@ func TestScenarios(t *testing.T) {
 			"best":      bestEffort,
 			"missing":   missingClass,
 			"burst":     bursts,
+			"drift":     replacesDrifted,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -50,7 +51,7 @@ func TestScenarios(t *testing.T) {
 
 // fills is D1.
 func fills(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 5, minStandby: 3")
 	b.standby(3)
 	require.Len(b, b.instances(), 3)
@@ -73,7 +74,7 @@ func fills(b *bench) {
 
 // scalesUp is D2.
 func scalesUp(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 6, minStandby: 3")
 	b.standby(3)
 	b.pods(names("pod", 10), "cpu: 500m, memory: 2Gi", "")
@@ -91,7 +92,7 @@ func scalesUp(b *bench) {
 
 // scalesDown is D4: the machine is stopped before its Node says so.
 func scalesDown(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 2, minStandby: 1, scaleDown: {emptyNodeTTL: 2s}")
 	b.standby(1)
 	b.pods(names("pod", 1), "cpu: 1", "")
@@ -123,7 +124,7 @@ func scalesDown(b *bench) {
 
 // podsReturn is D5: a machine that gets pods again before its time is over stays.
 func podsReturn(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 1, minStandby: 1, scaleDown: {emptyNodeTTL: 30s}")
 	b.standby(1)
 	b.pods(names("first", 1), "cpu: 1", "")
@@ -145,7 +146,7 @@ func podsReturn(b *bench) {
 
 // budgets is D6: a drain that a disruption budget forbids is given up, and tried again.
 func budgets(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 1, minStandby: 1, maxNodeRuntime: 1m, scaleDown: {drainTimeout: 8s}")
 	b.standby(1)
 	b.pods(names("pod", 1), "cpu: 1", "")
@@ -164,7 +165,7 @@ func budgets(b *bench) {
 // timeoutStops is D7 with stop: such a machine is the last choice.
 func timeoutStops(b *bench) {
 	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverAttests: m.Boot == 1} })
-	b.class("")
+	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {timeout: 30s}")
 	b.eventually("it is on standby", func() bool { return len(b.in("standby")) == 1 })
 	require.Empty(b, b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested])
@@ -176,7 +177,7 @@ func timeoutStops(b *bench) {
 // timeoutTerminates is D7 with terminate.
 func timeoutTerminates(b *bench) {
 	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverStops: true} })
-	b.class("")
+	b.class()
 	b.pool("poolSize: 1, minStandby: 1, preWarm: {timeout: 30s, timeoutAction: terminate}")
 	b.eventually("it has joined", func() bool { return len(b.in("warmup")) == 1 })
 	first := b.in("warmup")[0]
@@ -189,7 +190,7 @@ func timeoutTerminates(b *bench) {
 // neverJoins is D8: launches back off, and say why.
 func neverJoins(b *bench) {
 	b.habit(func(machines.Machine) machines.Habit { return machines.Habit{NeverJoins: true} })
-	b.class("")
+	b.class()
 	b.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 30s, timeoutAction: terminate}")
 	b.eventually("the pool is degraded", func() bool { return b.condition("Degraded").Reason == "WarmupFailing" })
 	require.Contains(b, b.condition("Degraded").Message, "3 warm-ups failed in a row")
@@ -217,7 +218,7 @@ func images(b *bench) {
 	b.habit(func(machines.Machine) machines.Habit {
 		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
 	})
-	b.class("")
+	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagesToPull: ['example.com/typo:3']}")
 	b.eventually("it is on standby", func() bool { return len(b.in("standby")) > 0 })
 	var attested v1alpha1.Attestation
@@ -232,7 +233,7 @@ func bestEffort(b *bench) {
 	b.habit(func(machines.Machine) machines.Habit {
 		return machines.Habit{BadImages: []string{"example.com/typo:3"}}
 	})
-	b.class("")
+	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagePullPolicy: BestEffort, imagesToPull: ['example.com/typo:3']}")
 	b.standby(1)
 }
@@ -245,16 +246,48 @@ func missingClass(b *bench) {
 		return c.Reason == "NodeClassNotFound" && strings.Contains(c.Message, b.name)
 	})
 	require.Empty(b, b.instances())
-	b.class("")
+	b.class()
 	b.standby(1)
 	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
 }
 
 // bursts is N5 in small: machines for all pods are started at once.
 func bursts(b *bench) {
-	b.class("")
+	b.class()
 	b.pool("poolSize: 12, minStandby: 12")
 	b.standby(12)
 	b.apply(fmt.Sprintf("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: many, namespace: %s}, spec: {replicas: 300, selector: {matchLabels: {app: many}}, template: {metadata: {labels: {app: many}}, spec: {terminationGracePeriodSeconds: 0, nodeSelector: {stratos.sh/pool: %s}, containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}}}}", b.name, b.name))
 	b.eventually("all run", func() bool { return b.bound() == 300 })
+}
+
+// replacesDrifted is C30: after a change of the class standby machines are replaced one at a
+// time, and one that runs when it stops.
+func replacesDrifted(b *bench) {
+	b.class()
+	b.pool("poolSize: 4, minStandby: 2, scaleDown: {emptyNodeTTL: 1s}")
+	b.standby(2)
+	b.pods(names("pod", 1), "cpu: 1", "")
+	b.eventually("it runs", func() bool { return b.bound() == 1 })
+	b.standby(2)
+	running := b.in("running")[0].Labels[v1alpha1.LabelInstanceID]
+	_, err := b.cluster.Kubectl(b.Context(), "patch", "awsnc", b.name, "--type=merge", "-p", `{"spec":{"instanceType":"m5.2xlarge"}}`)
+	require.NoError(b, err)
+	types := func() map[string]int {
+		all := map[string]int{}
+		for _, i := range b.instances() {
+			if *i.InstanceId != running {
+				all[string(i.InstanceType)]++
+			}
+		}
+		return all
+	}
+	least := int32(2)
+	b.eventually("the standby machines are replaced", func() bool {
+		least = min(least, int32(len(b.in("standby")))) //nolint:gosec // some
+		return len(types()) == 1 && types()["m5.2xlarge"] >= 2 && b.counts()[0] >= 2
+	})
+	require.GreaterOrEqual(b, least, int32(1), "one at a time")
+	require.Equal(b, 1, b.bound(), "the machine that runs is left alone")
+	b.removePods("pod-00")
+	b.eventually("it is replaced when it has stopped", func() bool { return b.state(running) == "terminated" && types()["m5.2xlarge"] >= 2 })
 }

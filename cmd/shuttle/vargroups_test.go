@@ -20,12 +20,10 @@ const (
 	namespace   = "proj-shop"
 )
 
-// pods returns the names of the pods of a service, and of those alone that are not on
-// their way out.
+// pods returns the names of the pods of a service.
 func (s *system) pods(t *testing.T, service string) string {
 	t.Helper()
-	return s.kubectl(t, "get", "pods", "-n", namespace, "-l", "starform.io/service-name="+service, "-o",
-		`jsonpath={range .items[?(!@.metadata.deletionTimestamp)]}{.metadata.name} {end}`)
+	return s.kubectl(t, "get", "pods", "-n", namespace, "-l", "starform.io/service-name="+service, "-o", "jsonpath={.items[*].metadata.name}")
 }
 
 // secret returns a value of the Secret of a group.
@@ -93,7 +91,9 @@ func TestAVarGroupReachesThePodsThatHaveItAndNothingElse(t *testing.T) {
 	s.keys(t, "two")
 	third, control := s.startControlPlane(t, "third", strings.TrimPrefix(control.base, "http://"))
 	control.do(t, http.MethodPut, services+badID+"/production", `{"service_name":"without","image":"example.com/without:2","replicas":1}`)
-	require.Eventually(t, func() bool { return s.pods(t, "without") != without && healthy() }, 3*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(strings.Fields(s.pods(t, "without"))) == 1 && s.pods(t, "without") != without && healthy()
+	}, 3*time.Minute, 100*time.Millisecond)
 	require.Equal(t, with, s.pods(t, "with"))
 
 	// Detached and deleted: the Secret goes like all that is absent.

@@ -102,7 +102,7 @@ var errUnfit = errors.New("the group is of another environment")
 
 // unfit is the answer for a group that cannot be attached.
 func unfit(i int, groupID string, err error) error {
-	want := ""
+	var want string
 	switch {
 	case errors.Is(err, ErrUnknownVarGroup):
 		want = "the id of a var group of the project"

@@ -23,6 +23,14 @@
 // restored from a backup an administrator starts a new one for each cluster;
 // agents refuse to go back inside an epoch.
 //
+// # Var groups
+//
+// A var group has variables that several services of a project share. All its values are
+// encrypted in the database under the first key of [Store.Keys]; [Store.Rekey] brings the
+// others over to it. A secret value reaches agents and nobody else. A cluster with a value
+// that cannot be decrypted is answered with an error, since a state without the group would
+// have its agent remove it.
+//
 // # Tombstones
 //
 // A deleted service or project stays in the database and is served with

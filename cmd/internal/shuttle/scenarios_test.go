@@ -578,3 +578,50 @@ func TestAMissingKindDelaysNothing(t *testing.T) {
 	b.kubectl(t, "delete", "-n", b.project().Namespace, api)
 	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
 }
+
+// sizesLoadBalancer is D27 and C11.
+func sizesLoadBalancer(t *testing.T, b *bench) {
+	ns := b.slug + "-gateway"
+	b.kubectl(t, "create", "namespace", ns)
+	b.kubectl(t, "create", "service", "loadbalancer", "-n", ns, "edge", "--tcp=443")
+	b.kubectl(t, "annotate", "service", "-n", ns, "edge", "someone.example.com/note=theirs")
+	units := func() string {
+		return b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", `jsonpath={.metadata.annotations.service\.beta\.kubernetes\.io/do-loadbalancer-size-unit}`)
+	}
+	sized := func(generation int64, n int) *starbase.DesiredState {
+		s := b.one(t, generation)
+		s.ClusterConfig.LBSizeUnits = n
+		require.NoError(t, s.Seal())
+		return s
+	}
+	a := b.start(t, "STARFORM_GATEWAY_SERVICE="+ns+"/edge")
+	b.starbase.serve(t, sized(1, 3))
+	b.healthy(t, 3)
+	eventually(t, "the size is set", func() bool { return units() == "3" })
+	require.Equal(t, "gateway", b.kubectl(t, "get", "namespace", ns, "-o", `jsonpath={.metadata.labels.starform\.io/namespace-role}`))
+
+	before := b.writes(t)
+	b.passes(t, 20)
+	require.Equal(t, before, b.writes(t), "twenty passes with no change write nothing")
+	b.starbase.serve(t, sized(2, 5))
+	eventually(t, "the size follows", func() bool { return units() == "5" })
+	b.kubectl(t, "annotate", "service", "-n", ns, "edge", "service.beta.kubernetes.io/do-loadbalancer-size-unit-", "--overwrite")
+	eventually(t, "it is back", func() bool { return units() == "5" })
+
+	for i, n := range []int{0, 201} {
+		generation := int64(3 + i)
+		s := sized(generation, n)
+		s.Services[1].Replicas = int(generation)
+		require.NoError(t, s.Seal())
+		b.starbase.serve(t, s)
+		eventually(t, "services converge", func() bool {
+			return b.starbase.status(s.Services[1].Identity()).Desired == int(generation) && b.starbase.count(starbase.PhaseHealthy) == 3
+		})
+		b.passes(t, 3)
+		require.Equal(t, "5", units())
+	}
+	_, metrics := a.get(t, "/metrics")
+	require.Contains(t, metrics, `starform_desired_state_rejected_total{reason="cluster_config"} 2`)
+	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
+	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
+}

@@ -3,12 +3,14 @@ package shuttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -55,19 +57,30 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		}
 	}
 
-	pullLoop := a.loop("pull", &puller{
+	pull := &puller{
 		client: client, owner: owner, cluster: a.Config.ClusterID, dns: a.Config.DNS,
 		desired: state, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
-	})
+	}
+	pullLoop := a.loop("pull", pull)
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
-	return &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+	t := &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "live view", Starter: live},
 		{Name: "readiness", Starter: pods},
 		{Name: "pull", Starter: pullLoop},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},
-	}}}, nil
+	}}}
+	if a.Config.GatewayService != (NamespacedName{}) {
+		access, err := dynamic.NewForConfig(a.budgeted(metrics))
+		if err != nil {
+			return nil, fmt.Errorf("kubernetes client: %w", err)
+		}
+		gatewayLoop := a.loop("gateway", &gateway{client: access, service: a.Config.GatewayService, desired: state, metrics: metrics, logger: a.Logger})
+		pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
+		t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
+	}
+	return t, nil
 }
 
 // synced is nil when the live view is complete, without waiting for it.

@@ -206,7 +206,7 @@ func holdsWithin(holds func() bool) bool {
 // healthy waits until starbase has heard that so many services are healthy.
 func (b *bench) healthy(t *testing.T, n int) {
 	t.Helper()
-	if !holdsWithin(func() bool { return b.starbase.count(starbase.PhaseHealthy) == n }) {
+	if !holdsWithin(func() bool { return b.starbase.healthy() == n }) {
 		// The cluster may be to blame.
 		everything, _ := b.cluster.Kubectl(t.Context(), "get", "-o", "wide", "-n", b.project().Namespace, "pods,deployments,replicasets,events")
 		require.Failf(t, "services are not healthy", "%d of them: %+v\n%s", n, b.starbase.all(), everything)
@@ -358,12 +358,13 @@ func (f *fakeStarbase) pulls() int {
 	return f.asked
 }
 
-func (f *fakeStarbase) count(phase starbase.Phase) int {
+// healthy returns how many services the agent has called healthy.
+func (f *fakeStarbase) healthy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
 	for _, s := range f.statuses {
-		if s.Phase == phase {
+		if s.Phase == starbase.PhaseHealthy {
 			n++
 		}
 	}

@@ -111,7 +111,7 @@ func removesTombstones(t *testing.T, b *bench) {
 		s.Services = services
 		s.Services[i].Deleted = true
 		b.starbase.serve(t, s)
-		eventually(t, "the service is gone", func() bool { return b.starbase.count(starbase.PhaseHealthy) == 1-i/2 })
+		eventually(t, "the service is gone", func() bool { return b.starbase.healthy() == 1-i/2 })
 	}
 	eventually(t, "the agent says that nothing is left", func() bool { return b.starbase.silent(s.Generation) })
 	require.Zero(t, b.count(t, "deployments"))
@@ -269,7 +269,7 @@ func reportsNameTaken(t *testing.T, b *bench) {
 	b.passes(t, 3)
 	require.Equal(t, "example.com/web:1", b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}"), "it would read what is not ours")
 	require.Equal(t, before, b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml"))
-	require.Equal(t, 2, b.starbase.count(starbase.PhaseHealthy), "the others go on")
+	require.Equal(t, 2, b.starbase.healthy(), "the others go on")
 }
 
 func vanishedServices(t *testing.T, b *bench) {
@@ -615,7 +615,7 @@ func sizesLoadBalancer(t *testing.T, b *bench) {
 		require.NoError(t, s.Seal())
 		b.starbase.serve(t, s)
 		eventually(t, "services converge", func() bool {
-			return b.starbase.status(s.Services[1].Identity()).Desired == int(generation) && b.starbase.count(starbase.PhaseHealthy) == 3
+			return b.starbase.status(s.Services[1].Identity()).Desired == int(generation) && b.starbase.healthy() == 3
 		})
 		b.passes(t, 3)
 		require.Equal(t, "5", units())

@@ -18,6 +18,7 @@ import (
 // end. It has no state of an earlier one.
 type term struct {
 	live  *apply.Live
+	pods  *podView
 	state *desired
 	group *reconcile.Group
 }
@@ -29,6 +30,10 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		return nil, err
 	}
 	pods, err := a.readiness(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	billing, err := a.podView(owner, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +66,20 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	})
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
-	return &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+	return &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "live view", Starter: live},
 		{Name: "readiness", Starter: pods},
 		{Name: "pull", Starter: pullLoop},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},
+		{Name: "pods", Starter: billing},
+		{Name: "snapshots", Starter: newSnapshots(&a.Config, billing, client, metrics, a.Logger)},
+		{Name: "capacity", Starter: newCapacityLoop(&a.Config, billing, client, metrics, a.Logger)},
 	}}}, nil
 }
 
-// synced is nil when the live view is complete, without waiting for it.
-func (t *term) synced(context.Context) error { return t.live.Unseen() }
+// synced is nil when the live views are complete, without waiting for them.
+func (t *term) synced(context.Context) error { return errors.Join(t.live.Unseen(), t.pods.synced()) }
 
 // inhabitants are the kinds that the agent may list. Before it deletes a namespace
 // it looks among these for objects of others.

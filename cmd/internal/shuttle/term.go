@@ -20,6 +20,7 @@ import (
 // end. It has no state of an earlier one.
 type term struct {
 	live  *apply.Live
+	pods  *podView
 	state *desired
 	group *reconcile.Group
 }
@@ -31,6 +32,10 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		return nil, err
 	}
 	pods, err := a.readiness(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	billing, err := a.podView(owner, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +69,15 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	pullLoop := a.loop("pull", pull)
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
-	t := &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "live view", Starter: live},
 		{Name: "readiness", Starter: pods},
 		{Name: "pull", Starter: pullLoop},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},
+		{Name: "pods", Starter: billing},
+		{Name: "snapshots", Starter: newSnapshots(&a.Config, billing, client, metrics, a.Logger)},
+		{Name: "capacity", Starter: newCapacityLoop(&a.Config, billing, client, metrics, a.Logger)},
 	}}}
 	if a.Config.GatewayService != (NamespacedName{}) {
 		access, err := dynamic.NewForConfig(a.budgeted(metrics))
@@ -83,8 +91,8 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	return t, nil
 }
 
-// synced is nil when the live view is complete, without waiting for it.
-func (t *term) synced(context.Context) error { return t.live.Unseen() }
+// synced is nil when the live views are complete, without waiting for them.
+func (t *term) synced(context.Context) error { return errors.Join(t.live.Unseen(), t.pods.synced()) }
 
 // inhabitants are the kinds that the agent may list. Before it deletes a namespace
 // it looks among these for objects of others.

@@ -56,6 +56,16 @@
 // and how many it is meant for. Reports are kept for 48 hours, at most
 // [MaxCapacityPoints] a cluster.
 //
+// # Snapshots
+//
+// POST /api/v1/clusters/{cluster_id}/snapshots stores billing records, each snapshot_id
+// once, in one transaction with its answer: how many were accepted, how many were there
+// before, and which are rejected with the reason. A batch in which no record is right is
+// refused with 400, one of more than 5,000 records or 8 MiB with 413. A record with an
+// unknown member, of another cluster's project, of a time more than 5 minutes ahead or 48
+// hours ago is not right. Records are kept for [SnapshotRetention], also when their
+// cluster is removed.
+//
 // # Credentials
 //
 // The token (package tokens) decides the cluster; a request whose path names another

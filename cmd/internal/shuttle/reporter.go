@@ -171,11 +171,14 @@ func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbas
 			continue
 		}
 		failures = append(failures, fmt.Sprintf("%s: %v", id, result.Err))
+		_, fought := errors.AsType[*apply.FightError](result.Err)
 		switch {
 		case errors.Is(result.Err, apply.ErrNotOurs):
 			phase, class = starbase.PhaseRejected, starbase.ClassNameTaken
 		case result.Action == apply.Waiting && phase == starbase.PhaseProgressing:
 			phase, class = starbase.PhaseApplying, "Waiting"
+		case fought && phase != starbase.PhaseRejected:
+			phase, class = starbase.PhaseFailed, starbase.ClassContested
 		case result.Action != apply.Waiting && phase != starbase.PhaseRejected:
 			phase, class = starbase.PhaseFailed, "ApplyFailed"
 		}

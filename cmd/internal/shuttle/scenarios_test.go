@@ -625,3 +625,32 @@ func sizesLoadBalancer(t *testing.T, b *bench) {
 	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
 	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
 }
+
+// namesWhoFights is C24: an edit is put right in one pass, from the sixth time on it is a
+// fight, which is named and left alone for a while.
+func namesWhoFights(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns, web := b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production"))
+	image := func() string {
+		return b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	}
+	edit := func() {
+		b.kubectl(t, "patch", "-n", ns, web, "--field-manager=rival", "--type=json", "-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example.com/rival:1"}]`)
+	}
+	for range 5 {
+		edit()
+		eventually(t, "it is put right", func() bool { return image() == "example.com/web:1" })
+	}
+	edit()
+	id := b.one(t, 1).Services[0].Identity()
+	eventually(t, "the fight is reported", func() bool {
+		s := b.starbase.status(id)
+		return s.ErrorClass == starbase.ClassContested && strings.Contains(s.Message, "rival") && strings.Contains(s.Message, "image")
+	})
+	require.Equal(t, "example.com/rival:1", image(), "it is left alone")
+	require.Equal(t, 2, b.starbase.healthy(), "no other service is held back")
+	eventually(t, "it is put right once more", func() bool { return image() == "example.com/web:1" })
+	b.healthy(t, 3)
+}

@@ -55,6 +55,7 @@ func TestAgent(t *testing.T) {
 		"a standby takes over":                                  standbyTakesOver,
 		"applies what a service needs in order":                 appliesInOrder,
 		"names who changes an object back":                      namesWhoFights,
+		"leaves alone what is another cluster's":                leavesOthersAlone,
 		"sizes the load balancer of the gateway":                sizesLoadBalancer,
 		"two agents agree":                                      twoAgents,
 		"deletes nothing in a new epoch before a second answer": newEpoch,

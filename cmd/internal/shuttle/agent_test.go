@@ -59,6 +59,10 @@ func TestAgent(t *testing.T) {
 		"sizes the load balancer of the gateway":                sizesLoadBalancer,
 		"two agents agree":                                      twoAgents,
 		"deletes nothing in a new epoch before a second answer": newEpoch,
+		"counts the records that it drops":                      countsWhatIsDropped,
+		"keeps the records that it cannot send":                 keepsWhatCannotBeSent,
+		"bills once with two agents":                            billsOnceWithTwoAgents,
+		"bills nothing from a dead watch":                       stopsWithADeadWatch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,6 +253,7 @@ type fakeStarbase struct {
 	asked    int
 	tokens   []string
 	statuses map[starbase.Identity]starbase.ServiceStatus
+	billing  http.Handler
 	settled  int64 // the generation of the last report, if it was complete
 }
 
@@ -282,6 +287,18 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 		f.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	for _, path := range []string{"snapshots", "capacity"} {
+		mux.HandleFunc("POST /api/v1/clusters/"+cluster+"/"+path, func(w http.ResponseWriter, r *http.Request) {
+			f.mu.Lock()
+			handler := f.billing
+			f.mu.Unlock()
+			if handler == nil {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		})
+	}
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f

@@ -60,12 +60,13 @@ func cutList(b *bench, _ database) {
 func changeDuringList(b *bench, _ database) {
 	t := b.t
 	w := b.worker()
-	w.agent.Periods.Resync = time.Hour // a point query that is ahead of the stream causes a list
+	w.agent.Periods.Resync = time.Hour    // a point query that is ahead of the stream causes a list
+	w.agent.Periods.Silence = time.Minute // one message takes some seconds
 	names := deployments(120)
 	b.want("1", names...)
-	b.toxic("bandwidth", `{"rate":2}`, func() {
+	b.toxic("bandwidth", `{"rate":4}`, func() {
 		w.start()
-		eventually(t, "the list has begun", func() bool { return w.metric(`watcher_version_last_seen{resource_type="deployments"}`) > 0 })
+		eventually(t, "the lists have begun", func() bool { return b.streams() == len(collections()) })
 		b.want("1", "late")
 		b.archive(names[0])
 		require.Zero(t, w.lists(), "it goes on")

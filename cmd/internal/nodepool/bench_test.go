@@ -84,13 +84,16 @@ func newCellAt(t *testing.T, name, url string) *cell {
 	require.NoError(t, err)
 	c.kube, c.objects = kubernetes.NewForConfigOrDie(c.cluster.Config), dynamic.NewForConfigOrDie(c.cluster.Config)
 	c.prepare(t)
-	c.machines(t)
+	c.machines(t, c.ec2)
 	return c
 }
 
+// home is the region of the operators of the tests.
+const home = "us-east-1"
+
 func awsConfig(url string, client awssdk.HTTPClient) awssdk.Config {
 	return awssdk.Config{
-		Region: "us-east-1", BaseEndpoint: awssdk.String(url), HTTPClient: client,
+		Region: home, BaseEndpoint: awssdk.String(url), HTTPClient: client,
 		Credentials: awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
 			return awssdk.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
 		}),
@@ -100,25 +103,30 @@ func awsConfig(url string, client awssdk.HTTPClient) awssdk.Config {
 // prepare finds the network of the account.
 func (c *cell) prepare(t *testing.T) {
 	t.Helper()
-	out, err := c.ec2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
-	require.NoError(t, err)
-	slices.SortFunc(out.Subnets, func(a, b types.Subnet) int { return strings.Compare(*a.AvailabilityZone, *b.AvailabilityZone) })
-	c.subnets = []string{*out.Subnets[0].SubnetId, *out.Subnets[1].SubnetId}
-	groups, err := c.ec2.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{})
-	require.NoError(t, err)
-	c.group = *groups.SecurityGroups[0].GroupId
+	c.subnets, c.group = network(t, c.ec2)
 	profiles := iam.NewFromConfig(awsConfig(c.url, nil))
-	_, err = profiles.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: awssdk.String("nodes")})
+	_, err := profiles.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: awssdk.String("nodes")})
 	if _, exists := errors.AsType[*iamtypes.EntityAlreadyExistsException](err); !exists {
 		require.NoError(t, err)
 	}
 }
 
-// machines runs what stands behind the machines.
-func (c *cell) machines(t *testing.T) {
+// network returns the first two subnets of a region, and a security group.
+func network(t *testing.T, in *ec2.Client) (subnets []string, group string) {
+	t.Helper()
+	out, err := in.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+	require.NoError(t, err)
+	slices.SortFunc(out.Subnets, func(a, b types.Subnet) int { return strings.Compare(*a.AvailabilityZone, *b.AvailabilityZone) })
+	groups, err := in.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{})
+	require.NoError(t, err)
+	return []string{*out.Subnets[0].SubnetId, *out.Subnets[1].SubnetId}, *groups.SecurityGroups[0].GroupId
+}
+
+// machines runs what stands behind the machines of a region.
+func (c *cell) machines(t *testing.T, in *ec2.Client) {
 	t.Helper()
 	s := &machines.Simulator{
-		EC2: c.ec2, Kubernetes: c.cluster.Config, Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 10 * time.Millisecond,
+		EC2: in, Kubernetes: c.cluster.Config, Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 10 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Habit: func(m machines.Machine) machines.Habit {
 			if m.Tags["stratos.sh/cluster"] != c.name {
@@ -177,15 +185,17 @@ func (c *cell) startWith(t *testing.T, r *running, change func(*nodepool.Operato
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address, metrics := make(chan string, 1), make(chan string, 1)
-	limits, rest := aws.Limits(1, 1)
-	client := aws.NewClient(awsConfig(c.url, r.wire), &cloud.Limiter{Limits: limits, Rest: rest})
 	o := &nodepool.Operator{
 		Kubernetes: access, Namespace: nodepool.Namespace, Alone: true, ClusterName: c.name,
 		ClusterEndpoint: "https://example.com", ClusterCA: "Yw==", ClusterCIDR: "10.100.0.0/16",
-		Region: "us-east-1", Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Transition: 500 * time.Millisecond, Instance: "test",
+		Region: home, Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Transition: 500 * time.Millisecond, Instance: "test",
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		OpenRegion: func(context.Context, string, nodepool.Called) (nodepool.Region, error) {
-			return nodepool.Region{Provider: &aws.Provider{EC2: client}, Resolver: &aws.Resolver{EC2: client, IAM: iam.NewFromConfig(awsConfig(c.url, r.wire))}}, nil
+		OpenRegion: func(_ context.Context, region string, _ nodepool.Called) (nodepool.Region, error) {
+			limits, rest := aws.Limits(1, 1)
+			config := awsConfig(c.url, r.wire)
+			config.Region = region
+			client := aws.NewClient(config, &cloud.Limiter{Limits: limits, Rest: rest})
+			return nodepool.Region{Provider: &aws.Provider{EC2: client}, Resolver: &aws.Resolver{EC2: client, IAM: iam.NewFromConfig(config)}}, nil
 		},
 		OnListen:        func(at net.Addr) { address <- at.String() },
 		OnListenMetrics: func(at net.Addr) { metrics <- at.String() },

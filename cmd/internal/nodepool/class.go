@@ -211,15 +211,15 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 	r.changed = before.ResolvedAMI != c.Status.ResolvedAMI || before.ResolvedInstanceProfile != c.Status.ResolvedInstanceProfile ||
 		!slices.Equal(before.ResolvedSubnets, c.Status.ResolvedSubnets) || !slices.Equal(before.ResolvedSecurityGroups, c.Status.ResolvedSecurityGroups)
 	for _, kind := range needed {
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Resolved", Message: r.message(kind)}
+		found := condition(kind, true, "Resolved", r.message(kind))
 		err := cmp.Or(r.errs[kind], r.errs[v1alpha1.ConditionValid])
 		if was := meta.FindStatusCondition(c.Status.Conditions, kind); err != nil && passingError(err) && was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == c.Generation {
 			continue // what was found is good until the cloud says otherwise
 		}
 		if err != nil {
-			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonOf(err), strings.ReplaceAll(err.Error(), "\n", "; ")
+			found = condition(kind, false, reasonOf(err), err.Error())
 		}
-		meta.SetStatusCondition(&c.Status.Conditions, condition)
+		meta.SetStatusCondition(&c.Status.Conditions, found)
 	}
 	countUsers(c, users)
 }
@@ -227,9 +227,9 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 // countUsers sets how many pools use a class.
 func countUsers(c *v1alpha1.AWSNodeClass, users int) {
 	c.Status.NodePoolCount = int32(users) //nolint:gosec // it is not that many
-	inUse := metav1.Condition{Type: v1alpha1.ConditionInUse, Status: metav1.ConditionFalse, Reason: "NotUsed", Message: "no pool uses it"}
+	inUse := condition(v1alpha1.ConditionInUse, false, "NotUsed", "no pool uses it")
 	if users > 0 {
-		inUse.Status, inUse.Reason, inUse.Message = metav1.ConditionTrue, "Used", fmt.Sprintf("%d pools use it", users)
+		inUse = condition(v1alpha1.ConditionInUse, true, "Used", fmt.Sprintf("%d pools use it", users))
 	}
 	meta.SetStatusCondition(&c.Status.Conditions, inUse)
 }

@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
-// eventsWaiting is how many Events may wait to be written. More are dropped, and counted.
+// eventsWaiting is how many Events may wait to be written. More are dropped, and logged.
 const eventsWaiting = 1000
 
 // reasonNoMachine is the Event of a pod that no pool has a machine for.
@@ -85,7 +86,7 @@ func (r *recorder) node(n *corev1.Node, kind, reason, note string) {
 }
 
 func (r *recorder) pod(p *cloud.Pod, reason, note string) {
-	r.record(corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: uidOf(p.UID)}, corev1.EventTypeWarning, reason, note)
+	r.record(corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}, corev1.EventTypeWarning, reason, note)
 }
 
 // action records what was done to a machine.

@@ -43,11 +43,7 @@ type marks struct {
 
 // Mark implements [cloud.Nodes].
 func (m *marks) Mark(ctx context.Context, mark cloud.Mark) error {
-	node, err := m.read(ctx, mark.Node)
-	if apierrors.IsNotFound(err) && mark.Instance.AvailabilityZone != "" {
-		return m.create(ctx, mark)
-	}
-	return m.change(ctx, mark.Node, node, err, func(n *corev1.Node) error {
+	err := m.Change(ctx, mark.Node, func(n *corev1.Node) error {
 		if _, id := instanceOf(n.Spec.ProviderID); id != mark.Instance.ID {
 			return fmt.Errorf("its machine is %q, not %s: %w", n.Spec.ProviderID, mark.Instance.ID, errChanged)
 		}
@@ -60,6 +56,10 @@ func (m *marks) Mark(ctx context.Context, mark cloud.Mark) error {
 		}
 		return m.apply(n, mark)
 	})
+	if apierrors.IsNotFound(err) && mark.Instance.AvailabilityZone != "" {
+		return m.create(ctx, mark)
+	}
+	return err
 }
 
 // apply changes what the Node of a machine says in a state.
@@ -227,8 +227,11 @@ func (g guarded) StopInstance(ctx context.Context, id string, force bool) error 
 func (g guarded) StopInstances(ctx context.Context, ids []string, force bool) map[string]error {
 	failed := map[string]error{}
 	var free []string
+	if force {
+		return g.Provider.StopInstances(ctx, ids, force)
+	}
 	for _, id := range ids {
-		if err := g.marks.empty(ctx, id); err != nil && !force {
+		if err := g.marks.empty(ctx, id); err != nil {
 			failed[id] = err
 			continue
 		}
@@ -265,10 +268,6 @@ func (m *marks) empty(ctx context.Context, id string) error {
 // Change changes a Node, and writes nothing if do changes nothing.
 func (m *marks) Change(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	n, err := m.read(ctx, name)
-	return m.change(ctx, name, n, err, do)
-}
-
-func (m *marks) change(ctx context.Context, name string, n *corev1.Node, err error, do func(*corev1.Node) error) error {
 	for attempt := 1; ; attempt++ {
 		if err != nil {
 			return err

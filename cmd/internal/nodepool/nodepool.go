@@ -69,7 +69,10 @@ type Operator struct {
 	OnListenMetrics func(net.Addr)
 }
 
-// Called is called after each call to a cloud.
+// Called is told of each call to a cloud when it has ended: which provider ("aws") and
+// which operation of it ("RunInstances"), how long it took, its turn at the limiter and its
+// repetitions included, and how it failed, nil if it did not. It may be called from several
+// goroutines at once, and holds up the call.
 type Called func(provider, operation string, took time.Duration, err error)
 
 func (o *Operator) transition() time.Duration { return cmp.Or(o.Transition, 5*time.Second) }

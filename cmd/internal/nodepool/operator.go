@@ -136,8 +136,6 @@ func classReference(name string) kube.Reference {
 	return kube.Reference{Resource: classesResource, Name: name}
 }
 
-func uidOf(text string) types.UID { return types.UID(text) }
-
 // changed starts passes of the pools whose machines have changed. A machine without a pool
 // may be one that has just joined: each pool that waits for one looks.
 func (o *operator) changed(pools []string, demand bool) {

@@ -100,23 +100,14 @@ func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 
 // run looks at the pool and acts.
 func (p *poolPass) run(ctx context.Context) {
-	if p.problem = validate(p.pool); p.problem.reason == "" {
-		p.problem = p.prepare(ctx)
-	}
-	regions := p.pool.Status.Regions
-	if p.problem.reason != "" && len(regions) == 0 {
+	seen := p.look(ctx)
+	switch {
+	case p.executor == nil && p.listErr == nil: // it never had a machine
 		p.plan.Done = p.pool.DeletionTimestamp != nil && len(p.pool.Status.Launches) == 0
-		return // it never had a machine
-	}
-	provider, err := p.clouds.provider(ctx, regions, p.region, p.regionOfMachine)
-	if err != nil {
-		p.listErr = err
-		p.problem = problem{"CloudProviderError", err.Error()}
+		return
+	case p.executor == nil:
 		return
 	}
-	marks := &marks{client: p.client, world: p.world, pool: p.pool, now: p.now}
-	p.executor = &cloud.Executor{Provider: guarded{provider, marks}, Nodes: marks, Journal: &p.ledger.journal, Config: p.recipe.launchConfig}
-	seen := p.observe(ctx, regions)
 	seen.Memory = p.ledger.begin()
 	p.publish()
 	p.plan, p.results, p.err = p.executor.Pass(ctx, p.spec, seen, func(cloud.Memory) cloud.Want { return p.demand.launchesFor(p.name()) })
@@ -129,6 +120,30 @@ func (p *poolPass) run(ctx context.Context) {
 	if len(p.results) > 0 {
 		p.demand.Wake()
 	}
+}
+
+// look is the part of a pass before it acts: what is wanted of the pool, and what there is
+// of it. Without an executor there is nothing to act on.
+func (p *poolPass) look(ctx context.Context) cloud.Observed {
+	if p.problem = validate(p.pool); p.problem.reason == "" {
+		p.problem = p.prepare(ctx)
+	}
+	regions := p.pool.Status.Regions
+	if p.dry && p.problem.reason == "" && !slices.Contains(regions, p.region) {
+		regions = append(slices.Clone(regions), p.region)
+	}
+	if p.problem.reason != "" && len(regions) == 0 {
+		return cloud.Observed{}
+	}
+	provider, err := p.clouds.provider(ctx, regions, p.region, p.regionOfMachine)
+	if err != nil {
+		p.listErr = err
+		p.problem = problem{"CloudProviderError", err.Error()}
+		return cloud.Observed{}
+	}
+	marks := &marks{client: p.client, world: p.world, pool: p.pool, now: p.now}
+	p.executor = &cloud.Executor{Provider: guarded{provider, marks}, Nodes: marks, Journal: &p.ledger.journal, Config: p.recipe.launchConfig}
+	return p.observe(ctx, regions)
 }
 
 // prepare reads the class, and makes the recipe of machines from it. Before the first
@@ -175,6 +190,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	if p.restless() {
 		age = p.restlessAge
 	}
+	of := map[string]string{}
 	for _, region := range regions {
 		instances, listed, err := p.clouds.list(ctx, region, p.spec.Scope, age)
 		if err != nil {
@@ -184,12 +200,15 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 			break
 		}
 		seen.Instances = append(seen.Instances, instances...)
+		for _, i := range instances {
+			of[i.ID] = region
+		}
 		if listed.Before(seen.Listed) {
 			seen.Listed = listed
 		}
 	}
 	if seen.ListError == nil {
-		seen.Instances = p.ledger.take(seen.Instances, seen.Listed)
+		seen.Instances = p.ledger.take(seen.Instances, of, seen.Listed)
 	}
 	ids, drifted := map[string]bool{}, map[string]bool{}
 	for _, i := range seen.Instances {
@@ -234,13 +253,16 @@ func (p *poolPass) restless() bool {
 	return len(p.pool.Status.Launches) > 0 || p.pool.DeletionTimestamp != nil
 }
 
-// regionOfMachine returns the region of a machine that has been listed.
+// regionOfMachine returns the region of a machine: that of the list which had it, or that
+// of its Node's zone. One that was launched and not listed yet is in the class's region.
 func (p *poolPass) regionOfMachine(id string) string {
-	if i, ok := p.ledger.instance(id); ok {
-		return regionOf(i.AvailabilityZone)
+	if region := p.ledger.region(id); region != "" {
+		return region
 	}
 	if v, ok := p.world.byID(id); ok {
-		return regionOf(v.zone)
+		if region := regionOf(v.zone, p.pool.Status.Regions); region != "" {
+			return region
+		}
 	}
 	return p.region
 }

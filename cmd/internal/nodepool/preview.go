@@ -67,13 +67,14 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var failed error // the cloud of a pool, which does not hold back the others
 	passes, seen := map[string]*poolPass{}, map[string]cloud.Observed{}
 	for _, pool := range pools {
 		pass := o.newPass(pool)
 		passes[pool.Name] = pass
-		seen[pool.Name], err = pass.look(ctx)
-		if err != nil {
-			return fmt.Errorf("pool %s: %w", pool.Name, err)
+		seen[pool.Name] = pass.look(ctx)
+		if pass.executor == nil {
+			failed = errors.Join(failed, pass.listErr)
 		}
 		pass.publish()
 	}
@@ -110,27 +111,7 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		fmt.Fprintf(&b, "pod %s/%s starts nothing: %s\n", u.Namespace, u.Name, strings.Join(u.Unmodelled, "; "))
 	}
 	_, err = io.WriteString(out, b.String())
-	return err
-}
-
-// look is the part of a pass before it acts.
-func (p *poolPass) look(ctx context.Context) (cloud.Observed, error) {
-	if p.problem = validate(p.pool); p.problem.reason == "" {
-		p.problem = p.prepare(ctx)
-	}
-	regions := p.pool.Status.Regions
-	if p.problem.reason == "" && !slices.Contains(regions, p.region) {
-		regions = append(slices.Clone(regions), p.region)
-	}
-	if len(regions) == 0 {
-		return cloud.Observed{}, nil
-	}
-	provider, err := p.clouds.provider(ctx, regions, p.region, p.regionOfMachine)
-	if err != nil {
-		return cloud.Observed{}, err
-	}
-	p.executor = &cloud.Executor{Provider: provider}
-	return p.observe(ctx, regions), nil
+	return errors.Join(failed, err)
 }
 
 // cost says what an hour of the running machines costs, and of those that run after the

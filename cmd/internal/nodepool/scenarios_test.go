@@ -39,6 +39,7 @@ func TestScenarios(t *testing.T) {
 			"best":      bestEffort,
 			"missing":   missingClass,
 			"burst":     bursts,
+			"region":    movesToAnotherRegion,
 			"drift":     replacesDrifted,
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -198,7 +198,7 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 	labels[corev1.LabelInstanceTypeStable] = class.Spec.InstanceType
 	if zone != "" {
 		labels[corev1.LabelTopologyZone] = zone
-		labels[corev1.LabelTopologyRegion] = regionOf(zone)
+		labels[corev1.LabelTopologyRegion] = cmp.Or(class.Spec.Region, o.clouds.home())
 	}
 	node := cloud.Node{Labels: labels}
 	for _, t := range slices.Concat(templateTaints(p), toTaints(class.Spec.Kubelet.NodeTaints)) {
@@ -207,5 +207,14 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 	return node
 }
 
-// regionOf returns the region of a zone: eu-west-1 for eu-west-1a.
-func regionOf(zone string) string { return strings.TrimRight(zone, "abcdefghijklmnopqrstuvwxyz") }
+// regionOf returns which of the regions a zone is in, whose name begins with that of its
+// region: eu-west-1a, us-west-2-lax-1a. Empty: in none of them.
+func regionOf(zone string, regions []string) string {
+	found := ""
+	for _, region := range regions {
+		if strings.HasPrefix(zone, region) && len(region) > len(found) {
+			found = region
+		}
+	}
+	return found
+}

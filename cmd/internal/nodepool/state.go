@@ -41,6 +41,7 @@ type ledger struct {
 	passing   bool
 	late      []cloud.Result
 	instances []cloud.Instance
+	regions   map[string]string // by instance: that of the list which has it
 	listed    time.Time
 	// asked has what the cloud has accepted of each machine: an older list does not show it.
 	asked   map[string]asked
@@ -69,8 +70,9 @@ func (l *ledger) note(results []cloud.Result, now time.Time) {
 	}
 }
 
-// take keeps a list, with what the cloud has accepted since it was made.
-func (l *ledger) take(instances []cloud.Instance, listed time.Time) []cloud.Instance {
+// take keeps a list, with what the cloud has accepted since it was made, and which region
+// each machine is in.
+func (l *ledger) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
@@ -79,7 +81,7 @@ func (l *ledger) take(instances []cloud.Instance, listed time.Time) []cloud.Inst
 			instances[i].State = a.state
 		}
 	}
-	l.instances, l.listed = instances, listed
+	l.instances, l.regions, l.listed = instances, regions, listed
 	return instances
 }
 
@@ -140,6 +142,13 @@ func (l *ledger) instance(id string) (cloud.Instance, bool) {
 		return cloud.Instance{}, false
 	}
 	return instances[i], true
+}
+
+// region returns the region of a machine, empty if no list has had it.
+func (l *ledger) region(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.regions[id]
 }
 
 // blocked reports whether the cloud had no capacity there a short while ago.

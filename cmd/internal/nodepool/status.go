@@ -1,8 +1,10 @@
 package nodepool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +67,7 @@ func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
 }
 
 // keptRegions leaves out a region that the class names no more and that has no machine of
-// the pool.
+// the pool. All are kept while a Node is in a zone of which the region is not known.
 func (p *poolPass) keptRegions(regions []string) []string {
 	if p.region == "" || len(p.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
 		return regions
@@ -74,48 +76,36 @@ func (p *poolPass) keptRegions(regions []string) []string {
 	used := map[string]bool{p.region: true}
 	for _, i := range instances {
 		if i.State != cloud.InstanceTerminated {
-			used[regionOf(i.AvailabilityZone)] = true
+			used[p.ledger.region(i.ID)] = true
 		}
 	}
 	for _, v := range p.views {
-		used[regionOf(v.zone)] = true
+		region := regionOf(v.zone, regions)
+		if region == "" {
+			return regions
+		}
+		used[region] = true
 	}
 	return slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !used[region] })
 }
 
 // conditions are those of the pool after the pass.
 func (p *poolPass) conditions() []metav1.Condition {
-	c := p.plan.Counts
-	degraded := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: "AsExpected", Message: "nothing holds the pool back"}
-	switch {
-	case p.listErr != nil:
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, "CloudProviderError", p.listErr.Error()
-	case p.problem.reason != "":
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, p.problem.reason, p.problem.message
-	default:
-		for _, b := range p.plan.Brakes {
-			if b.Kind == cloud.BrakeLaunchUnproven || b.Kind == cloud.BrakePoolFull {
-				continue
-			}
-			degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, string(b.Kind), b.Message
-			break
-		}
+	degraded := condition(v1alpha1.ConditionDegraded, false, "AsExpected", "nothing holds the pool back")
+	if reason, message := p.trouble(); reason != "" {
+		degraded = condition(v1alpha1.ConditionDegraded, true, reason, message)
 	}
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "PoolReady", Message: fmt.Sprintf("%d standby machines are ready, at least %d are wanted", c.Ready, p.spec.MinStandby)}
+	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.plan.Counts.Ready, p.spec.MinStandby)
+	ready := condition(v1alpha1.ConditionReady, true, "PoolReady", standby)
 	switch {
 	case degraded.Status == metav1.ConditionTrue:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Degraded", degraded.Message
-	case c.Ready < p.spec.MinStandby:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "InsufficientStandby", fmt.Sprintf("%d standby machines are ready, at least %d are wanted", c.Ready, p.spec.MinStandby)
+		ready = condition(v1alpha1.ConditionReady, false, "Degraded", degraded.Message)
+	case p.plan.Counts.Ready < p.spec.MinStandby:
+		ready = condition(v1alpha1.ConditionReady, false, "InsufficientStandby", standby)
 	}
-	prePull := metav1.Condition{Type: v1alpha1.ConditionImagePrePullSupported, Status: metav1.ConditionTrue, Reason: "Supported", Message: "machines pull images before their first stop"}
+	prePull := condition(v1alpha1.ConditionImagePrePullSupported, true, "Supported", cmp.Or(p.recipe.warning, "machines pull images before their first stop"))
 	if p.recipe.class != nil && p.recipe.class.Spec.BootstrapTemplate == v1alpha1.Bottlerocket {
-		prePull.Status, prePull.Reason, prePull.Message = metav1.ConditionFalse, "NotSupported", "Bottlerocket runs no script"
-	} else if p.recipe.warning != "" {
-		prePull.Message = p.recipe.warning
-	}
-	for _, d := range []*metav1.Condition{&degraded, &ready, &prePull} {
-		d.Message = short(d.Message)
+		prePull = condition(v1alpha1.ConditionImagePrePullSupported, false, "NotSupported", "Bottlerocket runs no script")
 	}
 	return []metav1.Condition{
 		degraded, ready, prePull,
@@ -124,20 +114,53 @@ func (p *poolPass) conditions() []metav1.Condition {
 	}
 }
 
+// trouble is what holds the pool back; no reason: nothing does.
+func (p *poolPass) trouble() (reason, message string) {
+	switch {
+	case p.listErr != nil:
+		return "CloudProviderError", p.listErr.Error()
+	case p.problem.reason != "":
+		return p.problem.reason, p.problem.message
+	}
+	for _, b := range p.plan.Brakes {
+		if b.Kind != cloud.BrakeLaunchUnproven && b.Kind != cloud.BrakePoolFull {
+			return string(b.Kind), b.Message
+		}
+	}
+	return "", ""
+}
+
+func condition(kind string, holds bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if holds {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: short(message)}
+}
+
 // progress is a condition that is true while any Node is on its way.
 func (p *poolPass) progress(kind, message string, underWay func(*nodeView) bool) metav1.Condition {
 	for i := range p.views {
 		if v, ok := p.world.view(p.views[i].status.Name); ok && underWay(&v) {
-			return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "InProgress", Message: message}
+			return condition(kind, true, "InProgress", message)
 		}
 	}
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "AtRest", Message: "none"}
+	return condition(kind, false, "AtRest", "none")
 }
 
+// changing is what an error of AWS has that is another each time: a status with it would be
+// written with each attempt.
+var changing = regexp.MustCompile(`RequestID: [^,\s]*,? ?| ?Encoded authorization failure message: \S+`)
+
+// short returns a message on one line, as long as it may be in a condition, and the same
+// each time that the same happens.
 func short(message string) string {
-	message = strings.ReplaceAll(message, "\n", "; ")
+	message = changing.ReplaceAllString(strings.ReplaceAll(message, "\n", "; "), "")
 	const most = 1024
-	return message[:min(len(message), most)]
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most-3], "") + "..."
+	}
+	return message
 }
 
 // assignments are the pods that machines of a pool were started for.

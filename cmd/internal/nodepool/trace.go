@@ -13,15 +13,11 @@ type trace struct {
 	metrics *metrics
 
 	mu   sync.Mutex
-	pods map[string]*podTrace // by UID
+	pods map[string]time.Time // by UID: since when they wait
 	// news is when the first pod came that no decision has seen, zero if there is none.
 	news     time.Time
 	machines map[string]*machineTrace
 	nodes    map[string]string // from the name of a Node to its machine
-}
-
-type podTrace struct {
-	waiting time.Time
 }
 
 type machineTrace struct {
@@ -33,15 +29,15 @@ type machineTrace struct {
 }
 
 func newTrace(m *metrics) *trace {
-	return &trace{metrics: m, pods: map[string]*podTrace{}, machines: map[string]*machineTrace{}, nodes: map[string]string{}}
+	return &trace{metrics: m, pods: map[string]time.Time{}, machines: map[string]*machineTrace{}, nodes: map[string]string{}}
 }
 
 // waits notes that the scheduler finds no place for a pod.
 func (t *trace) waits(uid string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pods[uid] == nil {
-		t.pods[uid] = &podTrace{waiting: at}
+	if _, known := t.pods[uid]; !known {
+		t.pods[uid] = at
 		if t.news.IsZero() {
 			t.news = at
 		}
@@ -65,7 +61,7 @@ func (t *trace) deciding(now time.Time) (reason time.Time) {
 func (t *trace) decided(uid, machine string, reason time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pods[uid] == nil {
+	if _, waits := t.pods[uid]; !waits {
 		return
 	}
 	m := t.machines[machine]
@@ -139,16 +135,16 @@ func (t *trace) dropNode(name string) {
 func (t *trace) bound(uid, node string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.pods[uid]
+	since, waited := t.pods[uid]
 	delete(t.pods, uid)
-	if p == nil {
+	if !waited {
 		return
 	}
 	m := t.machines[t.nodes[node]]
 	if m == nil || m.accepted.IsZero() {
 		return
 	}
-	t.metrics.scaleUp.WithLabelValues(m.pool).Observe(at.Sub(p.waiting).Seconds())
+	t.metrics.scaleUp.WithLabelValues(m.pool).Observe(at.Sub(since).Seconds())
 	if m.used {
 		return
 	}

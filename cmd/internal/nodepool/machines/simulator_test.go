@@ -187,7 +187,7 @@ func TestAMachineBecomesANode(t *testing.T) {
 	w.until("the taint is removed", func() bool { // controllers write taints as well
 		n := w.node(id)
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == v1alpha1.TaintNotReady })
-		_, err := w.kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		_, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
 		return err == nil
 	})
 	before := time.Now().Add(-time.Second)

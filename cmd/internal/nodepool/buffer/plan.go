@@ -83,8 +83,10 @@ func Plan(in Input) Result {
 	r := Result{Standby: map[string]map[string]int{}, Outcomes: make([]Outcome, len(in.Buffers))}
 	demand := cloud.DemandInput{Namespaces: in.Namespaces}
 	index := make(map[*cloud.Pod]int, len(in.Buffers))
+	order := priorities(in)
 	for i, b := range in.Buffers {
 		pod := *b.Pod // a buffer is known by its pod
+		pod.Priority = order[i]
 		index[&pod] = i
 		units := min(b.Units, MaxUnits)
 		r.Outcomes[i] = Outcome{Key: b.Key, Missing: b.Units - units, Pools: map[string]int{}}
@@ -151,6 +153,43 @@ func Plan(in Input) Result {
 		r.Standby[m.pool][template]++
 	}
 	return r
+}
+
+// priorities orders the buffers: by the priority of their pods, and of those that are equal
+// the ones first that can be in few places. Otherwise pods that may be anywhere would be
+// planned for the machines of a place, and machines would stay unused elsewhere.
+func priorities(in Input) []int32 {
+	type rank struct {
+		priority int32
+		places   int
+	}
+	ranks := make([]rank, len(in.Buffers))
+	for i, b := range in.Buffers {
+		ranks[i].priority = b.Pod.Priority
+		for j := range in.Pools {
+			if p := &in.Pools[j]; !bound(b.Pod, p) {
+				ranks[i].places -= len(p.Every) + 1
+				continue
+			}
+			for k := range in.Pools[j].Every {
+				if b.Pod.CanRunOn(&in.Pools[j].Every[k].Node) {
+					ranks[i].places--
+				}
+			}
+		}
+	}
+	compare := func(a, b rank) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.places, b.places))
+	}
+	sorted := slices.Clone(ranks)
+	slices.SortFunc(sorted, compare)
+	sorted = slices.Compact(sorted)
+	out := make([]int32, len(ranks))
+	for i, r := range ranks {
+		at, _ := slices.BinarySearchFunc(sorted, r, compare)
+		out[i] = int32(at) //nolint:gosec // few buffers
+	}
+	return out
 }
 
 // templateOf returns the first template of a zone.

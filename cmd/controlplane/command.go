@@ -28,6 +28,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 			if opts.fromEnv, err = fromEnv(command.Flags(), lookupEnv); err != nil {
 				return err
 			}
+			opts.varGroupKeys, _ = lookupEnv(envName("var-group-keys"))
 			return opts.run(command.Context(), command.ErrOrStderr())
 		},
 	}
@@ -37,6 +38,8 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	opts.databaseFlag(flags)
 	flags.StringVar(&opts.adminTokenFile, "admin-token-file", "", "file with the token of the administrators, at least 16 bytes (required)")
 	flags.StringVar(&opts.agentTokenFile, "agent-token-file", "", "file with a token that opens ctrl.v1.ClusterService for every region, at least 16 bytes; none: each agent needs the token of its region")
+	flags.StringVar(&opts.varGroupKeysFile, "var-group-keys-file", "", "file with the keys that encrypt the values of var groups, one a line: an id, a space, and 32 bytes in base64; the first encrypts; "+
+		envName("var-group-keys")+" may have the lines instead; none: no var group can be put")
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")

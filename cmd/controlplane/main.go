@@ -26,6 +26,12 @@
 // stopped, stopping or standby after 30 days. Nothing is purged that a live agent has not
 // confirmed to have applied. trueup_controlplane_rows counts the rows by state.
 //
+// The values of var groups are encrypted with AES-256-GCM under the first key of
+// --var-group-keys-file, and at each start all that is under another one is encrypted anew.
+// A key is replaced in three steps, each with a restart of every replica: the new one is
+// added as the last line, is moved to the first, and the old one is removed. Without its
+// key a value is lost, so the file belongs into another backup than the database.
+//
 // The program ends with code 0 after SIGTERM or SIGINT, 2 when a flag or its
 // environment variable is wrong, and 1 when it cannot run for another reason.
 package main

@@ -191,6 +191,9 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"a certificate alone":     {nil, []string{"--admin-token-file", token, "--tls-cert-file", token}, "--tls-private-key-file"},
 		"a key alone":             {nil, []string{"--admin-token-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
 		"a certificate that's no": {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
+		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key one is not 32 bytes"},
+		"keys by env":             {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
+		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS is set as well"},
 		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/keyring"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
@@ -32,6 +34,8 @@ type options struct {
 	database              string
 	adminTokenFile        string
 	agentTokenFile        string
+	varGroupKeysFile      string
+	varGroupKeys          string // from the environment, instead of the file
 	certFile, keyFile     string
 	logLevel              string
 	// fromEnv has the names of the flags that came from the environment.
@@ -71,6 +75,10 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if token == bearer {
 		return o.wrong("agent-token-file", "has the token of the administrators; agents need another")
 	}
+	keys, err := o.keys()
+	if err != nil {
+		return err
+	}
 	tlsConfig, err := o.tls()
 	if err != nil {
 		return err
@@ -91,9 +99,13 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database}
+	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database, Keys: keys}
 	if err := o.checkOwner(ctx, token, clusters.Authenticate, regions.Authenticate); err != nil {
 		return err
+	}
+	if n, err := clusters.Rekey(ctx); n > 0 || err != nil {
+		// What cannot be read holds back only the clusters that it belongs to.
+		logger.LogAttrs(ctx, levelOf(err), "values of var groups encrypted anew", slog.Int("values", n), slog.String("key", keys.Current()), slog.Any("error", err))
 	}
 	api, err := server.New(server.Config{
 		Store: clusters, AdminToken: token,
@@ -203,6 +215,40 @@ func (o options) token(flag, file string) (string, error) {
 		return "", o.wrong(flag, "the token in %s is weak: %w", file, err)
 	}
 	return token, nil
+}
+
+// keys returns the keys of var groups, nil without any.
+func (o options) keys() (*keyring.Ring, error) {
+	const flag = "var-group-keys-file"
+	text, from := o.varGroupKeys, envName("var-group-keys")
+	switch {
+	case o.varGroupKeysFile != "" && text != "":
+		return nil, o.wrong(flag, "%s is set as well; want one of them", from)
+	case o.varGroupKeysFile != "":
+		content, err := os.ReadFile(o.varGroupKeysFile)
+		if err != nil {
+			return nil, o.wrong(flag, "%w", err)
+		}
+		keys, err := keyring.Parse(string(content))
+		if err != nil {
+			return nil, o.wrong(flag, "%s: %w", o.varGroupKeysFile, err)
+		}
+		return keys, nil
+	case text == "":
+		return nil, nil //nolint:nilnil // no keys are not an error
+	}
+	keys, err := keyring.Parse(text)
+	if err != nil {
+		return nil, program.Usagef("%s: %w", from, err)
+	}
+	return keys, nil
+}
+
+func levelOf(err error) slog.Level {
+	if err != nil {
+		return slog.LevelError
+	}
+	return slog.LevelInfo
 }
 
 func (o options) tls() (*tls.Config, error) {

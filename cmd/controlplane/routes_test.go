@@ -37,7 +37,7 @@ func allRoutes(t *testing.T) (list []route) {
 		method, path, _ := strings.Cut(pattern, " ")
 		list = append(list, route{method, path})
 	}
-	values := strings.NewReplacer("{cluster_id}", clusterID, "{project_id}", otherID, "{service_id}", otherID, "{environment}", "production",
+	values := strings.NewReplacer("{cluster_id}", clusterID, "{project_id}", otherID, "{service_id}", otherID, "{var_group_id}", otherID, "{environment}", "production",
 		"{region_id}", "eu", "{id}", "d_1", "{scope}", "eu-1", "{$}", "")
 	for n := range list {
 		list[n].path = values.Replace(list[n].path)

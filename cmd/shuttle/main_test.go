@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -146,64 +147,114 @@ func listening(t *testing.T, p *process.Process) string {
 	return address
 }
 
+// system is what both programs need: a Kubernetes, files, and a place for their logs.
+type system struct {
+	cluster              *kubetest.Cluster
+	bin, kubeconfig      string
+	group                *process.Group
+	adminFile, tokenFile string
+	database, keysFile   string
+	token                string // of the agent
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	dir := t.TempDir()
+	s := &system{
+		bin: build(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1, GatewayAPI: true}), group: process.NewGroup(dir),
+		adminFile: filepath.Join(dir, "admin"), tokenFile: filepath.Join(dir, "token"), database: filepath.Join(dir, "trueup.db"), keysFile: filepath.Join(dir, "keys"),
+	}
+	t.Cleanup(s.group.Close)
+	code, manifests, _ := run(t, filepath.Join(s.bin, "shuttle"), nil, "manifests")
+	require.Zero(t, code)
+	require.NoError(t, s.cluster.Apply(t.Context(), manifests))
+	var err error
+	_, s.kubeconfig, err = s.cluster.ServiceAccount(t.Context(), "starform-system", "shuttle")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.adminFile, []byte(adminToken), 0o600))
+	s.keys(t, "one")
+	return s
+}
+
+// keys writes the file with the keys of var groups, of which the first encrypts.
+func (s *system) keys(t *testing.T, names ...string) {
+	t.Helper()
+	var text strings.Builder
+	for _, name := range names {
+		text.WriteString(name + " " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(name, 32)[:32])) + "\n")
+	}
+	require.NoError(t, os.WriteFile(s.keysFile, []byte(text.String()), 0o600))
+}
+
+func (s *system) startControlPlane(t *testing.T, name, address string) (*process.Process, admin) {
+	t.Helper()
+	p, err := s.group.Run(name, filepath.Join(s.bin, "controlplane"), nil,
+		"--listen", address, "--metrics-listen", "", "--database", s.database, "--admin-token-file", s.adminFile, "--var-group-keys-file", s.keysFile)
+	require.NoError(t, err)
+	return p, admin{"http://" + listening(t, p)}
+}
+
+// register makes the cluster and its project known.
+func (s *system) register(t *testing.T, control admin) {
+	t.Helper()
+	var registered struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(control.do(t, http.MethodPut, "clusters/"+clusterID, `{"region":"nyc3"}`)), &registered))
+	s.token = registered.Token
+	require.NoError(t, os.WriteFile(s.tokenFile, []byte(s.token), 0o600))
+	control.do(t, http.MethodPut, "projects/"+projectID, `{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`)
+}
+
+func (s *system) startAgent(t *testing.T, control admin) *process.Process {
+	t.Helper()
+	p, err := s.group.Run("shuttle", filepath.Join(s.bin, "shuttle"), []string{
+		"STARFORM_STARBASE_URL=" + control.base, "STARFORM_CLUSTER_ID=" + clusterID, "STARFORM_REGION=nyc3",
+		"STARFORM_AUTH_TOKEN_FILE=" + s.tokenFile, "STARFORM_METRICS_ADDR=127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL=1s",
+	}, "--kubeconfig", s.kubeconfig)
+	require.NoError(t, err)
+	return p
+}
+
+// kubectl returns what kubectl prints.
+func (s *system) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err)
+	return out
+}
+
 // TestTheProgramsTogether runs both programs as their users do: the agent as
 // the service account that its own manifests make. A service that an older
 // control plane took, and that is invalid now, is rejected alone, and the
 // control plane shows why.
 func TestTheProgramsTogether(t *testing.T) {
 	t.Parallel()
-	bin := build(t)
-	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1, GatewayAPI: true})
-	code, manifests, _ := run(t, filepath.Join(bin, "shuttle"), nil, "manifests")
-	require.Zero(t, code)
-	require.NoError(t, cluster.Apply(t.Context(), manifests))
-	_, kubeconfig, err := cluster.ServiceAccount(t.Context(), "starform-system", "shuttle")
-	require.NoError(t, err)
-
-	dir := t.TempDir()
-	group := process.NewGroup(dir)
-	t.Cleanup(group.Close)
-	adminFile, tokenFile, database := filepath.Join(dir, "admin"), filepath.Join(dir, "token"), filepath.Join(dir, "trueup.db")
-	require.NoError(t, os.WriteFile(adminFile, []byte(adminToken), 0o600))
-	startControlPlane := func(name, address string) (*process.Process, admin) {
-		p, err := group.Run(name, filepath.Join(bin, "controlplane"), nil,
-			"--listen", address, "--metrics-listen", "", "--database", database, "--admin-token-file", adminFile)
-		require.NoError(t, err)
-		return p, admin{"http://" + listening(t, p)}
-	}
-	server, control := startControlPlane("first", "127.0.0.1:0")
-	var registered struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(control.do(t, http.MethodPut, "clusters/"+clusterID, `{"region":"nyc3"}`)), &registered))
-	require.NoError(t, os.WriteFile(tokenFile, []byte(registered.Token), 0o600))
-	control.do(t, http.MethodPut, "projects/"+projectID, `{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`)
+	s := newSystem(t)
+	server, control := s.startControlPlane(t, "first", "127.0.0.1:0")
+	s.register(t, control)
 	path := "projects/" + projectID + "/services/"
 	control.do(t, http.MethodPut, path+goodID+"/production", `{"service_name":"good","image":"example.com/good:1","replicas":2,"env":{"PASSWORD":"hunter2"}}`)
 	control.do(t, http.MethodPut, path+badID+"/production", `{"service_name":"bad","image":"example.com/bad:1","replicas":1}`)
 
-	agent, err := group.Run("shuttle", filepath.Join(bin, "shuttle"), []string{
-		"STARFORM_STARBASE_URL=" + control.base, "STARFORM_CLUSTER_ID=" + clusterID, "STARFORM_REGION=nyc3",
-		"STARFORM_AUTH_TOKEN_FILE=" + tokenFile, "STARFORM_METRICS_ADDR=127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL=1s",
-	}, "--kubeconfig", kubeconfig)
-	require.NoError(t, err)
+	agent := s.startAgent(t, control)
 	require.Eventually(t, func() bool {
-		s := control.services(t)
-		return s[goodID].Phase == "Healthy" && s[goodID].Ready == 2 && s[badID].Phase == "Healthy"
+		states := control.services(t)
+		return states[goodID].Phase == "Healthy" && states[goodID].Ready == 2 && states[badID].Phase == "Healthy"
 	}, 3*time.Minute, 100*time.Millisecond)
 
 	// Behind the control plane's back, in its database, while it is down.
 	require.NoError(t, server.Stop(15*time.Second))
-	spoil(t, database)
+	spoil(t, s.database)
 	address := strings.TrimPrefix(control.base, "http://")
-	server, control = startControlPlane("second", address)
+	server, control = s.startControlPlane(t, "second", address)
 	control.do(t, http.MethodPut, path+goodID+"/production", `{"service_name":"good","image":"example.com/good:2","replicas":3,"env":{"PASSWORD":"hunter2"}}`)
 	require.Eventually(t, func() bool {
-		s := control.services(t)
-		return s[goodID].Phase == "Healthy" && s[goodID].Ready == 3 && s[badID].Phase == "Rejected"
+		states := control.services(t)
+		return states[goodID].Phase == "Healthy" && states[goodID].Ready == 3 && states[badID].Phase == "Rejected"
 	}, 3*time.Minute, 100*time.Millisecond)
 	bad := control.services(t)[badID]
 	require.Equal(t, "Invalid", bad.ErrorClass)
 	require.Contains(t, bad.Message, "replicas is -1: want 0 to 1000")
-	pods, err := cluster.Kubectl(t.Context(), "get", "pods", "-A", "-l", "starform.io/service-name=bad", "-o", "name")
+	pods, err := s.cluster.Kubectl(t.Context(), "get", "pods", "-A", "-l", "starform.io/service-name=bad", "-o", "name")
 	require.NoError(t, err)
 	require.NotEmpty(t, pods, "what it had keeps running")
 
@@ -212,7 +263,7 @@ func TestTheProgramsTogether(t *testing.T) {
 	for _, p := range []*process.Process{agent, server} {
 		log, err := os.ReadFile(p.Log)
 		require.NoError(t, err)
-		for _, secret := range []string{"hunter2", registered.Token, adminToken} {
+		for _, secret := range []string{"hunter2", s.token, adminToken} {
 			require.NotContains(t, string(log), secret, p.Name)
 		}
 	}

@@ -31,6 +31,9 @@ func put[K comparable](m *map[K]bool, key K) {
 func (k *absence) gone(id starbase.Identity) { put(&k.goneServices, labelsOf(id)) }
 func (k *absence) goneProject(id string)     { put(&k.goneProjects, hex32(id)) }
 func (k *absence) rejectProject(id string)   { put(&k.rejectedProjects, hex32(id)) }
+func (k *absence) rejectGroup(g *starbase.VarGroup) {
+	put(&k.rejectedEnvironments, labelled{hex32(g.ProjectID), g.Environment, ""})
+}
 func (k *absence) reject(id starbase.Identity) {
 	at := labelsOf(id)
 	put(&k.rejectedServices, at)

@@ -38,7 +38,7 @@ func (m Manifests) YAML() (string, error) {
 func clusterRules() []any {
 	write := []any{"get", "list", "watch", "create", "patch", "delete"}
 	return []any{
-		installation.Rule("", []any{"namespaces", "resourcequotas", "limitranges", "serviceaccounts", "configmaps", "services"}, write),
+		installation.Rule("", []any{"namespaces", "resourcequotas", "limitranges", "serviceaccounts", "secrets", "configmaps", "services"}, write),
 		installation.Rule("rbac.authorization.k8s.io", []any{"roles", "rolebindings"}, write),
 		installation.Rule("networking.k8s.io", []any{"networkpolicies"}, write),
 		installation.Rule("apps", []any{"deployments"}, write),

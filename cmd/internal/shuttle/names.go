@@ -21,10 +21,12 @@ const (
 	labelServiceID     = prefix + "service-id"
 	labelServiceName   = prefix + "service-name"
 	labelTier          = prefix + "tier"
+	labelVarGroupID    = prefix + "var-group-id"
 	labelNamespaceRole = prefix + "namespace-role"
 
 	annotationConfigChecksum = prefix + "config-checksum"
 	annotationRestartNonce   = prefix + "restart-nonce"
+	annotationVarGroups      = prefix + "var-group-checksum"
 	annotationDependsOn      = prefix + "depends-on" // of package apply
 
 	// labelReplicas marks a Deployment whose replicas are the autoscaler's.
@@ -99,6 +101,14 @@ func workloadName(s *starbase.Service) string {
 // routeName names the HTTPRoute of a service in an environment.
 func routeName(s *starbase.Service) string {
 	return hex32(s.ProjectID) + hex32(s.ServiceID) + "-" + s.Environment
+}
+
+// secretName names the Secret of a var group.
+func secretName(groupID string) string { return "vg-" + groupID }
+
+// secretID is the Secret of a var group.
+func secretID(p *starbase.Project, groupID string) apply.ID {
+	return apply.ID{Kind: "Secret", Namespace: p.Namespace, Name: secretName(groupID)}
 }
 
 func policyName(environment string) string { return "env-isolation-" + environment }

@@ -23,6 +23,7 @@ func Kinds() []schema.GroupVersionKind {
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
 		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		{Version: "v1", Kind: "Secret"},
 		{Version: "v1", Kind: "ConfigMap"},
 		{Version: "v1", Kind: "Service"},
 		{Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -66,6 +67,7 @@ const (
 	classInvalid   = "Invalid"
 	classDuplicate = "DuplicateIdentity"
 	classNoProject = "NoProject"
+	classNoGroup   = "NoVarGroup"
 	classCollision = "NameCollision"
 )
 
@@ -78,6 +80,7 @@ func Render(state *starbase.DesiredState, cluster string, dns DNSSelector) Rende
 		projects: map[string]*starbase.Project{}, refused: map[string]string{},
 	}
 	r.readProjects()
+	r.readVarGroups()
 	duplicates := state.Duplicates()
 	rejected := map[starbase.Identity]bool{}
 	services := make([]*starbase.Service, 0, len(state.Services))
@@ -129,6 +132,7 @@ type renderer struct {
 	dns      DNSSelector
 	projects map[string]*starbase.Project
 	refused  map[string]string // project id -> why its services are rejected
+	groups   varGroups
 	out      Rendered
 }
 
@@ -194,7 +198,7 @@ func (r *renderer) judge(s *starbase.Service, duplicates []starbase.Identity) (c
 	case s.Hostname != "" && routedPort(s) == 0:
 		return classInvalid, fmt.Sprintf("hostname: %q; want a TCP port to route it to, or no hostname", s.Hostname)
 	default:
-		return "", ""
+		return r.groups.judge(s)
 	}
 }
 
@@ -222,6 +226,7 @@ func (r *renderer) render(services []*starbase.Service) {
 			first := len(r.out.Objects)
 			r.project(p)
 			shared[p.ProjectID] = idsOfObjects(r.out.Objects[first:])
+			r.add(r.groups.secrets(p)...)
 		}
 	}
 	for _, s := range services {
@@ -236,6 +241,9 @@ func (r *renderer) render(services []*starbase.Service) {
 			Identity: s.Identity(), Replicas: replicas(s), Autoscaled: autoscaled(s), Deployment: NamespacedName{p.Namespace, workloadName(s)},
 			Shared:  append(slices.Clone(shared[p.ProjectID]), policyID(p, s.Environment)),
 			Objects: idsOfObjects(r.out.Objects[first:]),
+		}
+		for _, g := range s.VarGroups {
+			rendered.Shared = append(rendered.Shared, secretID(p, g.VarGroupID))
 		}
 		r.out.Services = append(r.out.Services, rendered)
 	}
@@ -295,7 +303,7 @@ func (r *renderer) service(p *starbase.Project, s *starbase.Service) {
 	if len(s.Ports) > 0 {
 		r.add(service(p, s))
 	}
-	r.add(deployment(p, s, r.cluster), disruptionBudget(p, s))
+	r.add(deployment(p, s, r.cluster, r.groups.checksum(s)), disruptionBudget(p, s))
 	if autoscaled(s) {
 		r.add(autoscaler(p, s))
 	}

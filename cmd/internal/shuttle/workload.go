@@ -73,13 +73,14 @@ func service(p *starbase.Project, s *starbase.Service) *unstructured.Unstructure
 	return newServiceObject("v1", "Service", workloadName(s), p, s, object{"spec": object{"selector": selector(s), "ports": ports}})
 }
 
-func deployment(p *starbase.Project, s *starbase.Service, cluster string) *unstructured.Unstructured {
+// deployment runs the pods of a service. The checksum is that of its var groups.
+func deployment(p *starbase.Project, s *starbase.Service, cluster, checksum string) *unstructured.Unstructured {
 	labels := serviceLabels(p, s)
 	labels[labelManagedBy], labels[labelClusterID] = manager, cluster
 	spec := object{
 		"selector": object{"matchLabels": selector(s)},
 		"template": object{
-			"metadata": object{"labels": labels, "annotations": rolloutTriggers(s)},
+			"metadata": object{"labels": labels, "annotations": rolloutTriggers(s, checksum)},
 			"spec": object{
 				"serviceAccountName":           serviceAccountName,
 				"automountServiceAccountToken": false,
@@ -89,11 +90,15 @@ func deployment(p *starbase.Project, s *starbase.Service, cluster string) *unstr
 	}
 	spec["replicas"] = replicas(s)
 	o := newServiceObject("apps/v1", "Deployment", workloadName(s), p, s, object{"spec": spec})
-	dependOn(o,
+	needs := []apply.ID{
 		policyID(p, s.Environment),
-		apply.ID{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
-		apply.ID{Kind: "ConfigMap", Namespace: p.Namespace, Name: workloadName(s)},
-	)
+		{Kind: "ServiceAccount", Namespace: p.Namespace, Name: serviceAccountName},
+		{Kind: "ConfigMap", Namespace: p.Namespace, Name: workloadName(s)},
+	}
+	for _, g := range s.VarGroups {
+		needs = append(needs, secretID(p, g.VarGroupID))
+	}
+	dependOn(o, needs...)
 	if autoscaled(s) {
 		handOver(o)
 	}
@@ -128,8 +133,11 @@ func replicas(s *starbase.Service) int {
 }
 
 // rolloutTriggers holds what makes the pods roll when it changes.
-func rolloutTriggers(s *starbase.Service) map[string]any {
+func rolloutTriggers(s *starbase.Service, checksum string) map[string]any {
 	annotations := object{annotationConfigChecksum: configChecksum(s)}
+	if checksum != "" {
+		annotations[annotationVarGroups] = checksum
+	}
 	if s.RestartNonce != "" {
 		annotations[annotationRestartNonce] = s.RestartNonce
 	}
@@ -148,10 +156,15 @@ func configChecksum(s *starbase.Service) string {
 }
 
 func container(s *starbase.Service) object {
+	// Of two sources that have a key, the later one wins it: the service's own last.
+	var sources []any
+	for _, g := range s.Attached() {
+		sources = append(sources, object{"secretRef": object{"name": secretName(g.VarGroupID)}})
+	}
 	c := object{
 		"name":    "main",
 		"image":   s.Image,
-		"envFrom": []any{object{"configMapRef": object{"name": workloadName(s)}}},
+		"envFrom": append(sources, object{"configMapRef": object{"name": workloadName(s)}}),
 	}
 	if len(s.Ports) > 0 {
 		ports := make([]any, len(s.Ports))

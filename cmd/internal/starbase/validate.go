@@ -43,7 +43,9 @@ var (
 	imageRefPattern = regexp.MustCompile(`^([a-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._/-]+@sha256:[0-9a-f]{64}$`)
 	envPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,252}$`)
 	quantityPattern = regexp.MustCompile(`^([0-9]{1,18}(\.[0-9]{0,9})?|\.[0-9]{1,9})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`)
-	resourcePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9./-]{0,251}[a-z0-9])?$`)
+	// varGroupNamePattern is that of what people call a group.
+	varGroupNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 _.-]{0,61}[A-Za-z0-9])?$`)
+	resourcePattern     = regexp.MustCompile(`^[a-z0-9]([a-z0-9./-]{0,251}[a-z0-9])?$`)
 )
 
 // ValidUUID reports whether id has the form of every id of the contract: a
@@ -94,7 +96,7 @@ func (s *Service) Validate() []FieldError {
 	var v violations
 	v.match("project_id", s.ProjectID, uuidPattern, wantUUID)
 	v.match("service_id", s.ServiceID, uuidPattern, wantUUID)
-	v.require("environment", s.Environment, len(s.Environment) <= 30 && labelPattern.MatchString(s.Environment), fmt.Sprintf(wantLabel, 30))
+	v.environmentName(s.Environment)
 	if s.Deleted {
 		return v
 	}
@@ -105,7 +107,7 @@ func (s *Service) Validate() []FieldError {
 	v.match("tier", s.Tier, tierPattern, "a label value: at most 63 characters of A-Z, a-z, 0-9, -, _ and ., first and last a letter or digit")
 	v.match("image", s.Image, imagePattern, "an image reference without spaces, at most 512 characters")
 	v.require("replicas", s.Replicas, s.Replicas >= 0 && s.Replicas <= maxReplicas, "0 to 1000")
-	v.environment(s.Env)
+	v.variables("env", s.Env)
 	v.ports(s.Ports)
 	if s.Hostname != "" {
 		v.require("hostname", s.Hostname, len(s.Hostname) <= 253 && hostPattern.MatchString(s.Hostname), "a host name in lower case, like shop.example.com")
@@ -164,17 +166,22 @@ func (v *violations) quantities(field string, quantities map[string]string) {
 	}
 }
 
-func (v *violations) environment(env map[string]string) {
+func (v *violations) environmentName(name string) {
+	v.require("environment", name, len(name) <= 30 && labelPattern.MatchString(name), fmt.Sprintf(wantLabel, 30))
+}
+
+// variables checks environment variables, and never shows a value.
+func (v *violations) variables(field string, variables map[string]string) {
 	size := 0
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		v.match("env", name, envPattern, "names of letters, digits, _, - and ., first a letter or _, at most 253 characters")
-		if strings.ContainsRune(env[name], 0) {
-			v.add("env."+name, "", "a value without NUL")
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		v.match(field, name, envPattern, "names of letters, digits, _, - and ., first a letter or _, at most 253 characters")
+		if strings.ContainsRune(variables[name], 0) {
+			v.add(field+"."+name, "", "a value without NUL")
 		}
-		size += len(name) + len(env[name])
+		size += len(name) + len(variables[name])
 	}
 	if size > maxEnvBytes {
-		v.add("env", fmt.Sprintf("%d bytes", size), fmt.Sprintf("at most %d bytes in all", maxEnvBytes))
+		v.add(field, fmt.Sprintf("%d bytes", size), fmt.Sprintf("at most %d bytes in all", maxEnvBytes))
 	}
 }
 

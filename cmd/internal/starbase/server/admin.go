@@ -201,15 +201,10 @@ func (s *Server) deleteProject(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putService(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
+	id, err := servicePath(r)
 	if err != nil {
 		return err
 	}
-	serviceID, err := adminapi.PathUUID(r, "service_id")
-	if err != nil {
-		return err
-	}
-	id := starbase.Identity{ProjectID: projectID, ServiceID: serviceID, Environment: r.PathValue("environment")}
 	var service starbase.Service
 	if err := adminapi.Decode(w, r, &service, true); err != nil {
 		return err
@@ -248,21 +243,17 @@ func ownFields(service starbase.Service, id starbase.Identity) (fields []starbas
 		fields = append(fields, starbase.FieldError{Field: "deleted", Value: "true", Want: "false: a service is deleted with DELETE"})
 	}
 	if len(service.VarGroups) > 0 {
-		fields = append(fields, starbase.FieldError{Field: "var_groups", Value: fmt.Sprintf("%d groups", len(service.VarGroups)), Want: "none: this version keeps no var groups"})
+		fields = append(fields, starbase.FieldError{Field: "var_groups", Value: fmt.Sprintf("%d groups", len(service.VarGroups)), Want: "none: PUT the list of groups to .../var-groups"})
 	}
 	return fields
 }
 
 func (s *Server) deleteService(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
+	id, err := servicePath(r)
 	if err != nil {
 		return err
 	}
-	serviceID, err := adminapi.PathUUID(r, "service_id")
-	if err != nil {
-		return err
-	}
-	change, err := s.store.DeleteService(r.Context(), starbase.Identity{ProjectID: projectID, ServiceID: serviceID, Environment: r.PathValue("environment")})
+	change, err := s.store.DeleteService(r.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,14 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 		if state.Projects, err = servedProjects(ctx, tx, clusterID); err != nil {
 			return err
 		}
+		var attached map[starbase.Identity][]starbase.ServiceVarGroup
+		if state.VarGroups, attached, err = s.servedVarGroups(ctx, tx, clusterID); err != nil {
+			return err
+		}
 		state.Services, err = servedServices(ctx, tx, clusterID)
+		for i := range state.Services {
+			state.Services[i].VarGroups = attached[state.Services[i].Identity()]
+		}
 		return err
 	})
 	if err != nil {

@@ -104,7 +104,8 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 	return change, nil
 }
 
-// DeleteProject makes tombstones of the project and of all its services.
+// DeleteProject makes tombstones of the project and of all its services, and deletes its
+// var groups.
 func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
@@ -119,6 +120,9 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 		}
 		change.Changed = true
 		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+			return err
+		}
+		if err := dropVarGroups(ctx, tx, `= ?`, projectID); err != nil {
 			return err
 		}
 		now := time.Now().UnixMilli()

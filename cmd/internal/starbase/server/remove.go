@@ -39,6 +39,9 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 		case silent < adminapi.Silence:
 			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
 		}
+		if err := dropVarGroups(ctx, tx, `IN (SELECT id FROM projects WHERE cluster_id = ?)`, clusterID); err != nil {
+			return err
+		}
 		for _, statement := range []string{
 			`DELETE FROM service_status WHERE cluster_id = ?`,
 			`DELETE FROM capacity_reports WHERE cluster_id = ?`,

@@ -112,6 +112,7 @@ func New(config Config) (*Server, error) {
 		cluster = adminapi.Prefix + "clusters/{cluster_id}"
 		project = adminapi.Prefix + "projects/{project_id}"
 		service = project + "/services/{service_id}/{environment}"
+		group   = project + "/var-groups/{var_group_id}"
 	)
 	admins := append([]adminapi.Route{
 		{Method: http.MethodGet, Path: adminapi.Prefix + "clusters", Handle: s.listClusters},
@@ -129,6 +130,12 @@ func New(config Config) (*Server, error) {
 		{Method: http.MethodPut, Path: service, Handle: s.putService},
 		{Method: http.MethodGet, Path: service, Handle: s.showService},
 		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
+		{Method: http.MethodPut, Path: service + "/var-groups", Handle: s.attachVarGroups},
+		{Method: http.MethodGet, Path: service + "/var-groups", Handle: s.showAttached},
+		{Method: http.MethodGet, Path: project + "/var-groups", Handle: s.listVarGroups},
+		{Method: http.MethodPut, Path: group, Handle: s.putVarGroup},
+		{Method: http.MethodGet, Path: group, Handle: s.showVarGroup},
+		{Method: http.MethodDelete, Path: group, Handle: s.deleteVarGroup},
 	}, config.AdminRoutes...)
 	s.agentMux, s.adminMux = s.api.Mux(agents), s.api.Mux(admins)
 	s.routes = slices.Concat(agents, admins)

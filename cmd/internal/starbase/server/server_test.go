@@ -62,6 +62,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "trueup.db"), log: &syncBuffer{}, registry: prometheus.NewRegistry(), tokens: map[string]string{}}
 	w.store = openEither(t, w.path)
+	w.store.Keys = keys(t, "one")
 	server, err := server.New(server.Config{
 		Store: w.store, AdminToken: adminToken, Registerer: w.registry,
 		AdminRoutes:     cluster.AdminRoutes(&cluster.Store{Database: w.store.Database}),

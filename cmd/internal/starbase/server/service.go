@@ -76,6 +76,9 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
 			return err
 		}
+		if err := detachAll(ctx, tx, id); err != nil {
+			return err
+		}
 		_, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
 			WHERE project_id = ? AND environment = ? AND service_id = ?`,
 			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID)

@@ -93,15 +93,11 @@ func (s *Server) showProject(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showService(w http.ResponseWriter, r *http.Request) error {
-	projectID, err := adminapi.PathUUID(r, "project_id")
+	id, err := servicePath(r)
 	if err != nil {
 		return err
 	}
-	serviceID, err := adminapi.PathUUID(r, "service_id")
-	if err != nil {
-		return err
-	}
-	service, err := s.store.Service(r.Context(), starbase.Identity{ProjectID: projectID, ServiceID: serviceID, Environment: r.PathValue("environment")})
+	service, err := s.store.Service(r.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/keyring"
 )
 
 // Conditions that callers of a [Store] branch on.
@@ -27,6 +28,16 @@ var (
 	// ErrGenerationAhead is a report about a generation that does not exist
 	// yet. The usual cause is a database restored without a new epoch.
 	ErrGenerationAhead = errors.New("generation is ahead of the database")
+	// ErrUnknownVarGroup is a group of variables that the project does not have.
+	ErrUnknownVarGroup = errors.New("unknown var group")
+	// ErrVarGroupElsewhere is a group that another project has.
+	ErrVarGroupElsewhere = errors.New("var group of another project")
+	// ErrVarGroupName is a name that another group of the project has.
+	ErrVarGroupName = errors.New("another var group has the name")
+	// ErrVarGroupAttached is a group that services have.
+	ErrVarGroupAttached = errors.New("the var group is attached")
+	// ErrSealed is a value that cannot be decrypted.
+	ErrSealed = errors.New("a value cannot be decrypted")
 	// ErrTooManyStatuses is a cluster that reports more services than can be.
 	ErrTooManyStatuses = errors.New("too many services reported")
 )
@@ -36,6 +47,8 @@ var (
 type Store struct {
 	// Database has the tables. Required.
 	Database *db.Database
+	// Keys encrypt the values of var groups. Without any none can be put.
+	Keys *keyring.Ring
 }
 
 // Change is the outcome of a call.

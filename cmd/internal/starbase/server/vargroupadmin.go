@@ -1,0 +1,155 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+)
+
+// attachedBody is the ordered list of the groups of a service.
+type attachedBody struct {
+	VarGroups []string `json:"var_groups"`
+}
+
+func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request) error {
+	projectID, groupID, err := varGroupPath(r)
+	if err != nil {
+		return err
+	}
+	var group VarGroup
+	if err := adminapi.Decode(w, r, &group, true); err != nil {
+		return err
+	}
+	if fields := group.validate(projectID, groupID); len(fields) > 0 {
+		return adminapi.Invalid(fields...)
+	}
+	change, err := s.store.PutVarGroup(r.Context(), projectID, groupID, group)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
+}
+
+// validate returns what is wrong with a group that is put. No value is among it.
+func (g VarGroup) validate(projectID, groupID string) (fields []starbase.FieldError) {
+	if !starbase.ValidVarGroupName(g.Name) {
+		fields = append(fields, starbase.FieldError{Field: "name", Value: fmt.Sprintf("%.80q", g.Name), Want: "1 to 63 letters, digits, spaces, _, . and -, first and last a letter or digit"})
+	}
+	served := starbase.VarGroup{VarGroupID: groupID, ProjectID: projectID, Environment: g.Environment, Entries: map[string]string{}}
+	for i, e := range g.Entries {
+		if _, twice := served.Entries[e.Key]; twice {
+			fields = append(fields, starbase.FieldError{Field: fmt.Sprintf("entries[%d].key", i), Value: fmt.Sprintf("%.80q", e.Key), Want: "each key once"})
+		}
+		served.Entries[e.Key] = ""
+		if e.Value != nil {
+			served.Entries[e.Key] = *e.Value
+		}
+	}
+	served.Checksum = starbase.VarGroupChecksum(served.Entries)
+	return append(fields, served.Validate()...)
+}
+
+func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request) error {
+	projectID, groupID, err := varGroupPath(r)
+	if err != nil {
+		return err
+	}
+	groups, err := s.store.VarGroups(r.Context(), projectID, groupID)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, groups[0])
+}
+
+func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
+	projectID, err := adminapi.PathUUID(r, "project_id")
+	if err != nil {
+		return err
+	}
+	groups, err := s.store.VarGroups(r.Context(), projectID, "")
+	if err != nil {
+		return err
+	}
+	if groups == nil {
+		groups = []StoredVarGroup{}
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"var_groups": groups})
+}
+
+func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request) error {
+	projectID, groupID, err := varGroupPath(r)
+	if err != nil {
+		return err
+	}
+	change, err := s.store.DeleteVarGroup(r.Context(), projectID, groupID)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, change)
+}
+
+func (s *Server) attachVarGroups(w http.ResponseWriter, r *http.Request) error {
+	id, err := servicePath(r)
+	if err != nil {
+		return err
+	}
+	var body attachedBody
+	if err := adminapi.Decode(w, r, &body, true); err != nil {
+		return err
+	}
+	var fields []starbase.FieldError
+	seen := map[string]bool{}
+	for i, groupID := range body.VarGroups {
+		field := fmt.Sprintf("var_groups[%d]", i)
+		switch {
+		case !starbase.ValidUUID(groupID):
+			fields = append(fields, starbase.FieldError{Field: field, Value: fmt.Sprintf("%.80q", groupID), Want: "the id of a var group, a UUID"})
+		case seen[groupID]:
+			fields = append(fields, starbase.FieldError{Field: field, Value: fmt.Sprintf("%q", groupID), Want: "each group once"})
+		}
+		seen[groupID] = true
+	}
+	if body.VarGroups == nil {
+		fields = append(fields, starbase.FieldError{Field: "var_groups", Value: "none", Want: "the ordered list of the ids of var groups; [] for none"})
+	}
+	if len(fields) > 0 {
+		return adminapi.Invalid(fields...)
+	}
+	change, err := s.store.AttachVarGroups(r.Context(), id, body.VarGroups)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, change)
+}
+
+func (s *Server) showAttached(w http.ResponseWriter, r *http.Request) error {
+	id, err := servicePath(r)
+	if err != nil {
+		return err
+	}
+	groups, err := s.store.AttachedVarGroups(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, attachedBody{groups})
+}
+
+func varGroupPath(r *http.Request) (projectID, groupID string, err error) {
+	if projectID, err = adminapi.PathUUID(r, "project_id"); err != nil {
+		return "", "", err
+	}
+	groupID, err = adminapi.PathUUID(r, "var_group_id")
+	return projectID, groupID, err
+}
+
+// servicePath returns the service that a path names.
+func servicePath(r *http.Request) (id starbase.Identity, err error) {
+	if id.ProjectID, err = adminapi.PathUUID(r, "project_id"); err != nil {
+		return id, err
+	}
+	id.ServiceID, err = adminapi.PathUUID(r, "service_id")
+	id.Environment = r.PathValue("environment")
+	return id, err
+}

@@ -3,6 +3,7 @@ package nodepool
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func (b *buffers) reconcileDefinition(ctx context.Context, _ types.NamespacedNam
 	b.served = serves
 	b.mu.Unlock()
 	if turned {
-		b.logger.InfoContext(ctx, "CapacityBuffers", "served", serves)
+		b.logger.InfoContext(ctx, "definition of capacity buffers", slog.Bool("served", serves))
 		select {
 		case b.turned <- struct{}{}:
 		default:

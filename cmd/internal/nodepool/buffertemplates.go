@@ -28,17 +28,19 @@ var (
 // definition is what is read of a CustomResourceDefinition.
 type definition struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec struct {
-		Versions []struct {
-			Name   string `json:"name"`
-			Served bool   `json:"served"`
-		} `json:"versions"`
+		Versions []definitionVersion `json:"versions"`
 	} `json:"spec"`
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
+}
+
+type definitionVersion struct {
+	Name   string `json:"name"`
+	Served bool   `json:"served"`
 }
 
 // serves reports whether the API server serves a version of the kind.
@@ -47,12 +49,7 @@ func (d *definition) serves(version string) bool {
 		return false
 	}
 	return slices.ContainsFunc(d.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "Established" && c.Status == metav1.ConditionTrue }) &&
-		slices.ContainsFunc(d.Spec.Versions, func(v struct {
-			Name   string `json:"name"`
-			Served bool   `json:"served"`
-		}) bool {
-			return v.Name == version && v.Served
-		})
+		slices.ContainsFunc(d.Spec.Versions, func(v definitionVersion) bool { return v.Name == version && v.Served })
 }
 
 // templateKinds are the kinds that a buffer may take its pods from.

@@ -274,7 +274,7 @@ func TestAPlanIsBoundedAndItsEndIsAPlanOfItself(t *testing.T) {
 		for i := range in.Pools {
 			p := &in.Pools[i]
 			total := 0
-			for _, n := range first.Standby[p.Supply.Pool] {
+			for _, n := range first.Standby[p.Pool] {
 				total += n
 			}
 			require.LessOrEqual(t, total, len(p.Standby)+p.MaxLaunches, "round %d", round)
@@ -289,7 +289,7 @@ func TestAPlanIsBoundedAndItsEndIsAPlanOfItself(t *testing.T) {
 				p.MaxLaunches--
 			}
 			for _, subnet := range []string{"subnet-a", "subnet-b"} {
-				for have[subnet] < first.Standby[p.Supply.Pool][subnet] {
+				for have[subnet] < first.Standby[p.Pool][subnet] {
 					launch(subnet)
 				}
 			}

@@ -39,10 +39,10 @@ func Resource() schema.GroupVersionResource {
 // CapacityBuffer asks for room for pods.
 type CapacityBuffer struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec   Spec   `json:"spec"`
-	Status Status `json:"status,omitempty"`
+	Status Status `json:"status,omitzero"`
 }
 
 // Spec is what a user asks for.

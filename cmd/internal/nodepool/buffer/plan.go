@@ -140,7 +140,7 @@ func Plan(in Input) Result {
 	}
 	pools := map[string]*Pool{}
 	for i := range in.Pools {
-		pools[in.Pools[i].Supply.Pool] = &in.Pools[i]
+		pools[in.Pools[i].Pool] = &in.Pools[i]
 	}
 	for m, buffers := range on {
 		template := ""

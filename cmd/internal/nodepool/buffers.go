@@ -95,6 +95,9 @@ func (b *buffers) reconcileDefinition(ctx context.Context, _ types.NamespacedNam
 	turned := b.served != serves
 	b.served = serves
 	b.mu.Unlock()
+	if d != nil && !slices.ContainsFunc(d.Spec.Versions, func(v definitionVersion) bool { return v.Name == buffer.Version && v.Served }) {
+		b.logger.WarnContext(ctx, "the definition of capacity buffers is not used: it does not serve the version", slog.String("version", buffer.Version))
+	}
 	if turned {
 		b.logger.InfoContext(ctx, "definition of capacity buffers", slog.Bool("served", serves))
 		select {

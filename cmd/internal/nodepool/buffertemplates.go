@@ -84,6 +84,10 @@ func (b *buffers) resolve(o *buffer.CapacityBuffer) bufferAsk {
 	if template, ask.generation, current, ask.err = b.template(o); ask.err != nil {
 		return ask
 	}
+	if name := template.Spec.NodeName; name != "" {
+		ask.err = &buffer.Error{Reason: "InvalidTemplate", Message: fmt.Sprintf("the template's spec.nodeName: is %q, must not be set: such a pod runs there and nowhere else", name)}
+		return ask
+	}
 	pod := cloudkube.Pod(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
 	pod.Namespace, pod.Name, pod.UID = o.Namespace, o.Name, string(o.UID)
 	ask.Pod = &pod

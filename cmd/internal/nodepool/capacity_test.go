@@ -61,7 +61,7 @@ func TestCapacityBuffers(t *testing.T) {
 	last.buffer("web", "podTemplateRef: {name: web}, replicas: 1")
 	last.buffered("web", "OnStandby")
 	r.stop()
-	r = keepsWhatMayBeTaken(last)
+	keepsWhatMayBeTaken(last)
 	_, err = c.cluster.Kubectl(t.Context(), "delete", "crd", buffer.Definition, "--timeout=60s")
 	require.NoError(t, err)
 	last.eventually("none is kept", func() bool { return len(last.instances()) == 0 && last.counts() == [3]int32{} })
@@ -72,7 +72,7 @@ func TestCapacityBuffers(t *testing.T) {
 
 // keepsWhatMayBeTaken starts an operator that cannot read the buffers: until it can, it
 // terminates no standby machine.
-func keepsWhatMayBeTaken(b *bench) *running {
+func keepsWhatMayBeTaken(b *bench) {
 	var blind atomic.Bool
 	blind.Store(true)
 	r := b.startWith(b.T, &running{wire: &wire{}, net: &applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
@@ -91,7 +91,6 @@ func keepsWhatMayBeTaken(b *bench) *running {
 	})
 	b.buffered("other", "OnStandby")
 	b.buffered("web", "OnStandby")
-	return r
 }
 
 // define brings the definition.
@@ -238,6 +237,8 @@ func refusesBadBuffers(b *bench) {
 	b.buffer("none", "replicas: 1")
 	b.buffer("kind", "scalableRef: {apiGroup: batch, kind: Job, name: x}, replicas: 1")
 	b.buffer("workload", "scalableRef: {apiGroup: apps, kind: Deployment, name: x}, percentage: 10")
+	b.apply(fmt.Sprintf("{apiVersion: v1, kind: PodTemplate, metadata: {name: placed, namespace: %s}, template: {spec: {nodeName: x, containers: [{name: c, image: x}]}}}", b.name))
+	b.buffer("placed", "podTemplateRef: {name: placed}, replicas: 1")
 	b.podTemplate("huge", "cpu: 400", "")
 	b.buffer("huge", "podTemplateRef: {name: huge}, replicas: 1")
 	b.buffer("limits", "podTemplateRef: {name: huge}, limits: {ephemeral-storage: 1Gi}")
@@ -248,6 +249,7 @@ func refusesBadBuffers(b *bench) {
 		"none":     {"InvalidSpec", "spec.podTemplateRef: is not set"},
 		"kind":     {"UnsupportedKind", `spec.scalableRef: is a Job of the group "batch", must be a Deployment or StatefulSet`},
 		"workload": {"ScalableNotFound", `spec.scalableRef.name: Deployment "x" does not exist`},
+		"placed":   {"InvalidTemplate", `spec.nodeName: is "x", must not be set`},
 		"limits":   {"InvalidSpec", "spec.limits: bounds [ephemeral-storage]"},
 		"huge":     {"DoesNotFit", "pool " + b.name + ": needs 400 cpu"},
 	} {

@@ -31,7 +31,9 @@ func BenchmarkShuttle(b *testing.B) {
 // on, and takes all away again.
 func (s *system) measure(b *testing.B, name string, services, pods int, most float64) {
 	b.Helper()
-	s.database = filepath.Join(b.TempDir(), "trueup.db")
+	dir := b.TempDir()
+	s.database, s.group = filepath.Join(dir, "trueup.db"), process.NewGroup(dir)
+	b.Cleanup(s.group.Close)
 	server, control := s.startControlPlane(b, "controlplane", "127.0.0.1:0")
 	s.register(b, control)
 	var puts sync.WaitGroup

@@ -20,6 +20,8 @@
 //   - [github.com/seed-9e1ffd66/trueup/statesync]: carries desired state from a
 //     change log to any number of readers, over HTTP or in process. The module
 //     statesync/sqlstore keeps that log in a SQL database.
+//   - [github.com/seed-9e1ffd66/trueup/snapshot]: one record of each thing for
+//     each period, delivered once by identity, over outages and restarts.
 //   - [github.com/seed-9e1ffd66/trueup/cloud]: keeps a pool of machines as large
 //     as pods need it, and computes what they need. Pure but for its executor;
 //     standard library only. The module cloud/aws is EC2 as a provider.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
 
 const envPrefix = "TRUEUP_CONTROLPLANE_"
@@ -43,6 +44,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.StringVar(&opts.certFile, "tls-cert-file", "", "PEM file with the certificate of the API; turns on HTTPS")
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.DurationVar(&opts.snapshotRetention, "snapshot-retention", server.SnapshotRetention, "how long billing records are kept, at least 48h")
 	command.AddCommand(program.VersionCommand(), newManifestsCommand(), newRestoredCommand(lookupEnv))
 	return command
 }

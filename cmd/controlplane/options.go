@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
@@ -38,6 +40,7 @@ type options struct {
 	varGroupKeys          string // from the environment, instead of the file
 	certFile, keyFile     string
 	logLevel              string
+	snapshotRetention     time.Duration
 	// fromEnv has the names of the flags that came from the environment.
 	fromEnv map[string]bool
 }
@@ -60,6 +63,9 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	if err := o.checkAddresses(); err != nil {
 		return err
+	}
+	if o.snapshotRetention < starbase.SnapshotMaxAge {
+		return o.wrong("snapshot-retention", "is %v; want at least %v, the age of a record that is accepted", o.snapshotRetention, starbase.SnapshotMaxAge)
 	}
 	token, err := o.token("admin-token-file", o.adminTokenFile)
 	if err != nil {
@@ -108,7 +114,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		logger.LogAttrs(ctx, levelOf(err), "values of var groups encrypted anew", slog.Int("values", n), slog.String("key", keys.Current()), slog.Any("error", err))
 	}
 	api, err := server.New(server.Config{
-		Store: clusters, AdminToken: token,
+		Store: clusters, AdminToken: token, SnapshotRetention: o.snapshotRetention,
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) err
 	first, err := firstByte(body)
 	switch {
 	case err != nil:
-		return describe(err)
+		return Describe(err)
 	case first != '{':
 		return malformed("the body is not a JSON object")
 	}
@@ -47,7 +48,7 @@ func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) err
 		decoder.DisallowUnknownFields()
 	}
 	if err := decoder.Decode(target); err != nil {
-		return describe(err)
+		return Describe(err)
 	}
 	switch _, err := decoder.Token(); {
 	case errors.Is(err, io.EOF):
@@ -89,16 +90,25 @@ func tooLarge(err error) error {
 	var message string
 	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		message = fmt.Sprintf("the body has more than %d bytes", limit.Limit)
-	} else if errors.Is(err, starbase.ErrTooManyServices) {
-		message = starbase.ErrTooManyServices.Error()
+	} else if many := cmp.Or(is(err, starbase.ErrTooManyServices), is(err, starbase.ErrTooManySnapshots)); many != nil {
+		message = many.Error()
 	} else {
 		return nil
 	}
 	return &Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: message}
 }
 
-// describe returns the fault of a body, without repeating its values.
-func describe(err error) error {
+// is returns the target if err is it, nil otherwise.
+func is(err, target error) error {
+	if errors.Is(err, target) {
+		return target
+	}
+	return nil
+}
+
+// Describe returns the answer to an error of encoding/json, without repeating values of
+// the body.
+func Describe(err error) error {
 	if err := tooLarge(err); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func (k *absence) rejectProject(id string)   { put(&k.rejectedProjects, hex32(id
 func (k *absence) rejectGroup(g *starbase.VarGroup) {
 	put(&k.rejectedEnvironments, labelled{hex32(g.ProjectID), g.Environment, ""})
 }
+
 func (k *absence) reject(id starbase.Identity) {
 	at := labelsOf(id)
 	put(&k.rejectedServices, at)

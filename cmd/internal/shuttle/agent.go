@@ -146,6 +146,15 @@ func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, erro
 	return &readiness{client: client, owner: owner.Labels}, nil
 }
 
+// podView is proven within two of both intervals that depend on it.
+func (a *Agent) podView(owner apply.Owner, metrics *metrics) (*podView, error) {
+	client, err := dynamic.NewForConfig(a.budgeted(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return newPodView(client, owner.Labels, min(a.Config.SnapshotInterval, a.Config.CapacityInterval), metrics, a.Logger), nil
+}
+
 func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
 	client, err := clientmetadata.NewForConfig(a.budgeted(metrics))
 	if err != nil {

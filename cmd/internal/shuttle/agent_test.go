@@ -54,8 +54,15 @@ func TestAgent(t *testing.T) {
 		"is woken by drift":                                     wokenByDrift,
 		"a standby takes over":                                  standbyTakesOver,
 		"applies what a service needs in order":                 appliesInOrder,
+		"names who changes an object back":                      namesWhoFights,
+		"leaves alone what is another cluster's":                leavesOthersAlone,
+		"sizes the load balancer of the gateway":                sizesLoadBalancer,
 		"two agents agree":                                      twoAgents,
 		"deletes nothing in a new epoch before a second answer": newEpoch,
+		"counts the records that it drops":                      countsWhatIsDropped,
+		"keeps the records that it cannot send":                 keepsWhatCannotBeSent,
+		"bills once with two agents":                            billsOnceWithTwoAgents,
+		"bills nothing from a dead watch":                       stopsWithADeadWatch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +212,7 @@ func holdsWithin(holds func() bool) bool {
 // healthy waits until starbase has heard that so many services are healthy.
 func (b *bench) healthy(t *testing.T, n int) {
 	t.Helper()
-	if !holdsWithin(func() bool { return b.starbase.count(starbase.PhaseHealthy) == n }) {
+	if !holdsWithin(func() bool { return b.starbase.healthy() == n }) {
 		// The cluster may be to blame.
 		everything, _ := b.cluster.Kubectl(t.Context(), "get", "-o", "wide", "-n", b.project().Namespace, "pods,deployments,replicasets,events")
 		require.Failf(t, "services are not healthy", "%d of them: %+v\n%s", n, b.starbase.all(), everything)
@@ -246,6 +253,7 @@ type fakeStarbase struct {
 	asked    int
 	tokens   []string
 	statuses map[starbase.Identity]starbase.ServiceStatus
+	billing  http.Handler
 	settled  int64 // the generation of the last report, if it was complete
 }
 
@@ -279,6 +287,18 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 		f.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	for _, path := range []string{"snapshots", "capacity"} {
+		mux.HandleFunc("POST /api/v1/clusters/"+cluster+"/"+path, func(w http.ResponseWriter, r *http.Request) {
+			f.mu.Lock()
+			handler := f.billing
+			f.mu.Unlock()
+			if handler == nil {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		})
+	}
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f
@@ -357,12 +377,13 @@ func (f *fakeStarbase) pulls() int {
 	return f.asked
 }
 
-func (f *fakeStarbase) count(phase starbase.Phase) int {
+// healthy returns how many services the agent has called healthy.
+func (f *fakeStarbase) healthy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
 	for _, s := range f.statuses {
-		if s.Phase == phase {
+		if s.Phase == starbase.PhaseHealthy {
 			n++
 		}
 	}

@@ -89,11 +89,21 @@ func (c *client) desiredState(ctx context.Context, version string) (*starbase.De
 
 // report sends what happened to the services.
 func (c *client) report(ctx context.Context, report *starbase.StatusReport) error {
+	return c.post(ctx, "/status", report)
+}
+
+// reportCapacity sends how many pods there are.
+func (c *client) reportCapacity(ctx context.Context, report *starbase.CapacityReport) error {
+	return c.post(ctx, "/capacity", report)
+}
+
+// post sends a report that is answered with 204.
+func (c *client) post(ctx context.Context, path string, report any) error {
 	body, err := json.Marshal(report)
 	if err != nil {
-		return fmt.Errorf("status report: %w", err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	response, err := c.do(ctx, http.MethodPost, "/status", http.Header{}, body)
+	response, err := c.do(ctx, http.MethodPost, path, http.Header{}, body)
 	if err != nil {
 		return err
 	}
@@ -104,21 +114,27 @@ func (c *client) report(ctx context.Context, report *starbase.StatusReport) erro
 	return nil
 }
 
-// do makes one call, with the token that the file holds now. A 401 is tried once
-// more if the file holds another one by then.
+// do makes one call.
 func (c *client) do(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	return c.Do(request)
+}
+
+// Do sends the request with the token that the file holds now. A 401 is tried once more
+// if the file holds another one by then; the body of the request must be one that can be
+// read again.
+func (c *client) Do(request *http.Request) (*http.Response, error) {
 	token, err := c.token()
 	if err != nil {
 		return nil, err
 	}
 	for {
-		request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		request.Header = header.Clone()
 		request.Header.Set("Authorization", "Bearer "+token)
-		request.Header.Set("Content-Type", "application/json")
 		response, err := c.http.Do(request)
 		if err != nil {
 			return nil, err
@@ -132,6 +148,12 @@ func (c *client) do(ctx context.Context, method, path string, header http.Header
 		}
 		token = again
 		response.Body.Close() //nolint:errcheck,gosec // it is of no use
+		request = request.Clone(request.Context())
+		if request.GetBody != nil {
+			if request.Body, err = request.GetBody(); err != nil {
+				return nil, err
+			}
+		}
 	}
 }
 

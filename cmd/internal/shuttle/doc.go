@@ -14,6 +14,11 @@
 // deletion that is held, fails or has no proof is reported of its service, and keeps
 // no report from being complete: it is so once all objects are seen.
 //
+// Each minute, a recorder of package snapshot sends a billing record for each customer
+// pod, and a loop the number of pods. Both read a view of the pods that is proven to be
+// current by events or bookmarks within two intervals, or send nothing. Nothing of this
+// waits for the others: they share the client of Starbase and no pass.
+//
 // While Starbase does not answer, the last accepted state is repaired and no object
 // is deleted. After a restart during an outage no object is changed.
 package shuttle

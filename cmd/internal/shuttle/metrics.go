@@ -1,6 +1,7 @@
 package shuttle
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
 
 // metrics are the agent's own.
@@ -25,6 +27,12 @@ type metrics struct {
 	generation     prometheus.Gauge
 	passes         prometheus.Counter
 	requests       *prometheus.CounterVec
+
+	snapshotsSent, snapshotsFailed, capacitySent prometheus.Counter
+	snapshotsSpooled                             prometheus.Gauge
+	instantsSkipped                              *prometheus.CounterVec
+	lastEvent                                    *prometheus.GaugeVec
+	watchErrors                                  *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -40,14 +48,33 @@ func newMetrics() *metrics {
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "starform_applied_generation", Help: "Generation of the desired state that was last applied without an error."}),
 		passes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_passes_total", Help: "Passes over the whole desired state."}),
 		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total", Help: "Requests to the API server, by verb, resource and code."}, []string{"verb", "resource", "code"}),
+
+		snapshotsSent:    prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_snapshots_sent_total", Help: "Billing records that Starbase has, those that it had before among them."}),
+		snapshotsFailed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_snapshots_failed_total", Help: "Billing records that Starbase will never have: not delivered, dropped from the buffer, or rejected."}),
+		snapshotsSpooled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "starform_snapshots_spooled", Help: "Billing records that wait in STARFORM_SNAPSHOT_WAL_DIR."}),
+		instantsSkipped:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_snapshots_skipped_total", Help: "Intervals that began without a snapshot, because the watch of pods was not proven to be alive (stale) or the agent did not run (missed)."}, []string{"reason"}),
+		capacitySent:     prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_capacity_reports_sent_total", Help: "Capacity reports that Starbase has."}),
+		lastEvent:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "starform_informer_last_event_timestamp_seconds", Help: "When the watch of the resource was last proven to be alive, by an event, a bookmark or a list."}, []string{"resource"}),
+		watchErrors:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_informer_watch_errors_total", Help: "Lists and watches of the resource that failed or fell silent."}, []string{"resource"}),
 	}
 	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.passes, m.requests,
+		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 func (m *metrics) observeStarbase(endpoint, code string, duration time.Duration) {
 	m.starbase.WithLabelValues(endpoint, code).Observe(duration.Seconds())
+}
+
+func (m *metrics) observeSnapshots(p snapshot.Pass) {
+	m.snapshotsSent.Add(float64(p.Accepted + p.Duplicates))
+	m.snapshotsFailed.Add(float64(p.Rejected + p.Lost))
+	m.snapshotsSpooled.Set(float64(p.Spooled))
+	m.instantsSkipped.WithLabelValues("missed").Add(float64(p.Missed))
+	if errors.Is(p.Err, snapshot.ErrStale) {
+		m.instantsSkipped.WithLabelValues("stale").Inc()
+	}
 }
 
 func (m *metrics) observeWrite(w apply.Write) {

@@ -111,7 +111,7 @@ func removesTombstones(t *testing.T, b *bench) {
 		s.Services = services
 		s.Services[i].Deleted = true
 		b.starbase.serve(t, s)
-		eventually(t, "the service is gone", func() bool { return b.starbase.count(starbase.PhaseHealthy) == 1-i/2 })
+		eventually(t, "the service is gone", func() bool { return b.starbase.healthy() == 1-i/2 })
 	}
 	eventually(t, "the agent says that nothing is left", func() bool { return b.starbase.silent(s.Generation) })
 	require.Zero(t, b.count(t, "deployments"))
@@ -269,7 +269,7 @@ func reportsNameTaken(t *testing.T, b *bench) {
 	b.passes(t, 3)
 	require.Equal(t, "example.com/web:1", b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}"), "it would read what is not ours")
 	require.Equal(t, before, b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml"))
-	require.Equal(t, 2, b.starbase.count(starbase.PhaseHealthy), "the others go on")
+	require.Equal(t, 2, b.starbase.healthy(), "the others go on")
 }
 
 func vanishedServices(t *testing.T, b *bench) {
@@ -577,4 +577,113 @@ func TestAMissingKindDelaysNothing(t *testing.T) {
 	api := strings.TrimSpace(b.deployment(t, "api", "production"))
 	b.kubectl(t, "delete", "-n", b.project().Namespace, api)
 	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
+}
+
+// sizesLoadBalancer is D27 and C11.
+func sizesLoadBalancer(t *testing.T, b *bench) {
+	ns := b.slug + "-gateway"
+	b.kubectl(t, "create", "namespace", ns)
+	b.kubectl(t, "create", "service", "loadbalancer", "-n", ns, "edge", "--tcp=443")
+	b.kubectl(t, "annotate", "service", "-n", ns, "edge", "someone.example.com/note=theirs")
+	units := func() string {
+		return b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", `jsonpath={.metadata.annotations.service\.beta\.kubernetes\.io/do-loadbalancer-size-unit}`)
+	}
+	sized := func(generation int64, n int) *starbase.DesiredState {
+		s := b.one(t, generation)
+		s.ClusterConfig.LBSizeUnits = n
+		require.NoError(t, s.Seal())
+		return s
+	}
+	a := b.start(t, "STARFORM_GATEWAY_SERVICE="+ns+"/edge")
+	b.starbase.serve(t, sized(1, 3))
+	b.healthy(t, 3)
+	eventually(t, "the size is set", func() bool { return units() == "3" })
+	require.Equal(t, "gateway", b.kubectl(t, "get", "namespace", ns, "-o", `jsonpath={.metadata.labels.starform\.io/namespace-role}`))
+
+	before := b.writes(t)
+	b.passes(t, 20)
+	require.Equal(t, before, b.writes(t), "twenty passes with no change write nothing")
+	b.starbase.serve(t, sized(2, 5))
+	eventually(t, "the size follows", func() bool { return units() == "5" })
+	b.kubectl(t, "annotate", "service", "-n", ns, "edge", "service.beta.kubernetes.io/do-loadbalancer-size-unit-", "--overwrite")
+	eventually(t, "it is back", func() bool { return units() == "5" })
+
+	for i, n := range []int{0, 201} {
+		generation := int64(3 + i)
+		s := sized(generation, n)
+		s.Services[1].Replicas = int(generation)
+		require.NoError(t, s.Seal())
+		b.starbase.serve(t, s)
+		eventually(t, "services converge", func() bool {
+			return b.starbase.status(s.Services[1].Identity()).Desired == int(generation) && b.starbase.healthy() == 3
+		})
+		b.passes(t, 3)
+		require.Equal(t, "5", units())
+	}
+	_, metrics := a.get(t, "/metrics")
+	require.Contains(t, metrics, `starform_desired_state_rejected_total{reason="cluster_config"} 2`)
+	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
+	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
+}
+
+// namesWhoFights is C24: an edit is put right in one pass, from the sixth time on it is a
+// fight, which is named and left alone for a while.
+func namesWhoFights(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns, web := b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production"))
+	image := func() string {
+		return b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	}
+	edit := func() {
+		b.kubectl(t, "patch", "-n", ns, web, "--field-manager=rival", "--type=json", "-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example.com/rival:1"}]`)
+	}
+	for range 5 {
+		edit()
+		eventually(t, "it is put right", func() bool { return image() == "example.com/web:1" })
+	}
+	edit()
+	id := b.one(t, 1).Services[0].Identity()
+	eventually(t, "the fight is reported", func() bool {
+		s := b.starbase.status(id)
+		return s.ErrorClass == starbase.ClassContested && strings.Contains(s.Message, "rival") && strings.Contains(s.Message, "image")
+	})
+	require.Equal(t, "example.com/rival:1", image(), "it is left alone")
+	require.Equal(t, 2, b.starbase.healthy(), "no other service is held back")
+	eventually(t, "it is put right once more", func() bool { return image() == "example.com/web:1" })
+	b.healthy(t, 3)
+}
+
+// leavesOthersAlone is D15: what carries the id of another cluster is neither changed nor
+// deleted, also if it has the name of one of ours, or was ours before.
+func leavesOthersAlone(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns, others := b.project().Namespace, "starform.io/cluster-id="+uuid(1)
+	name := strings.TrimPrefix(strings.TrimSpace(b.deployment(t, "api", "production")), "deployment.apps/")
+	b.kubectl(t, "create", "configmap", "-n", ns, "stranger", "--from-literal=A=1")
+	b.kubectl(t, "label", "configmap", "-n", ns, "stranger", "starform.io/managed-by=shuttle", others)
+	b.kubectl(t, "label", "--overwrite", "configmap", "-n", ns, name, others)
+	b.kubectl(t, "patch", "configmap", "-n", ns, name, "--type=merge", "-p", `{"data":{"GREETING":"theirs"}}`)
+	versions := func() string {
+		return b.kubectl(t, "get", "configmaps", "-n", ns, "-l", others, "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion} {.data} {end}")
+	}
+	before := versions()
+	require.Contains(t, before, "stranger")
+	require.Contains(t, before, "theirs")
+	id := b.one(t, 1).Services[1].Identity()
+	eventually(t, "its service says why", func() bool { return b.starbase.status(id).ErrorClass == starbase.ClassNameTaken })
+	b.passes(t, 5)
+	require.Equal(t, before, versions())
+	require.Equal(t, 2, b.starbase.healthy(), "other services go on")
+
+	s := b.one(t, 2)
+	s.Services[1].Deleted = true
+	require.NoError(t, s.Seal())
+	b.starbase.serve(t, s)
+	eventually(t, "what is ours of it goes", func() bool { return b.count(t, "deployments") == 2 })
+	b.passes(t, 5)
+	require.Equal(t, before, versions())
 }

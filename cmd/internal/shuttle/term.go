@@ -3,12 +3,14 @@ package shuttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -18,6 +20,7 @@ import (
 // end. It has no state of an earlier one.
 type term struct {
 	live  *apply.Live
+	pods  *podView
 	state *desired
 	group *reconcile.Group
 }
@@ -32,12 +35,16 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
+	billing, err := a.podView(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
 	client := newClient(&a.Config, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, readiness: pods, instance: instanceID()}
+	status := &reporter{client: client, readiness: pods, instance: instanceID(), digests: billing.digests}
 	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
-	status.trigger, pods.changed = statusLoop.Trigger, status.changed
+	status.trigger, pods.changed, billing.changed = statusLoop.Trigger, status.changed, status.changed
 
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite}
@@ -55,23 +62,37 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		}
 	}
 
-	pullLoop := a.loop("pull", &puller{
+	pull := &puller{
 		client: client, owner: owner, cluster: a.Config.ClusterID, dns: a.Config.DNS,
 		desired: state, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
-	})
+	}
+	pullLoop := a.loop("pull", pull)
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
 
-	return &term{live: live, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "live view", Starter: live},
 		{Name: "readiness", Starter: pods},
 		{Name: "pull", Starter: pullLoop},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},
-	}}}, nil
+		{Name: "pods", Starter: billing},
+		{Name: "snapshots", Starter: newSnapshots(&a.Config, billing, client, metrics, a.Logger)},
+		{Name: "capacity", Starter: newCapacityLoop(&a.Config, billing, client, metrics, a.Logger)},
+	}}}
+	if a.Config.GatewayService != (NamespacedName{}) {
+		access, err := dynamic.NewForConfig(a.budgeted(metrics))
+		if err != nil {
+			return nil, fmt.Errorf("kubernetes client: %w", err)
+		}
+		gatewayLoop := a.loop("gateway", &gateway{client: access, service: a.Config.GatewayService, desired: state, metrics: metrics, logger: a.Logger})
+		pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
+		t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
+	}
+	return t, nil
 }
 
-// synced is nil when the live view is complete, without waiting for it.
-func (t *term) synced(context.Context) error { return t.live.Unseen() }
+// synced is nil when the live views are complete, without waiting for them.
+func (t *term) synced(context.Context) error { return errors.Join(t.live.Unseen(), t.pods.synced()) }
 
 // inhabitants are the kinds that the agent may list. Before it deletes a namespace
 // it looks among these for objects of others.

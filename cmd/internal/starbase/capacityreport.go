@@ -1,6 +1,7 @@
 package starbase
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -35,15 +36,22 @@ func (r *CapacityReport) Validate(clusterID string, now time.Time) (taken time.T
 	v.require("cluster_id", r.ClusterID, r.ClusterID == clusterID, "the cluster of the path")
 	v.pods("current_pod_count", r.CurrentPodCount)
 	v.pods("soft_limit", r.SoftLimit)
-	taken, err := time.Parse(time.RFC3339, r.Timestamp)
+	taken = v.instant("timestamp", r.Timestamp, now, CapacityRetention)
+	return taken, v
+}
+
+// instant reads a time that is not ahead of now, but for a difference of the clocks, and
+// not older than maxAge.
+func (v *violations) instant(field, text string, now time.Time, maxAge time.Duration) time.Time {
+	taken, err := time.Parse(time.RFC3339, text)
 	_, offset := taken.Zone()
 	valid := err == nil && offset == 0
-	v.require("timestamp", r.Timestamp, valid, "a time of RFC 3339 in UTC, like 2026-01-02T15:04:05Z")
+	v.require(field, text, valid, "a time of RFC 3339 in UTC, like 2026-01-02T15:04:05Z")
 	if valid {
-		v.require("timestamp", r.Timestamp, !taken.After(now.Add(maxAhead)), "no more than 5 minutes ahead of the control plane's clock")
-		v.require("timestamp", r.Timestamp, !taken.Before(now.Add(-CapacityRetention)), "no more than 48 hours ago")
+		v.require(field, text, !taken.After(now.Add(maxAhead)), "no more than 5 minutes ahead of the control plane's clock")
+		v.require(field, text, !taken.Before(now.Add(-maxAge)), fmt.Sprintf("no more than %.0f hours ago", maxAge.Hours()))
 	}
-	return taken.UTC(), v
+	return taken.UTC()
 }
 
 func (v *violations) pods(field string, n *int64) {

@@ -54,7 +54,7 @@ func (s *Statuses) UnmarshalJSON(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if first, err := decoder.Token(); err != nil || first != json.Delim('[') {
 		var list []ServiceStatus
-		return fieldOf(json.Unmarshal(data, &list))
+		return inField("services", json.Unmarshal(data, &list))
 	}
 	for decoder.More() {
 		if len(*s) == MaxStatusServices {
@@ -62,20 +62,20 @@ func (s *Statuses) UnmarshalJSON(data []byte) error {
 		}
 		var next ServiceStatus
 		if err := decoder.Decode(&next); err != nil {
-			return fieldOf(err)
+			return inField("services", err)
 		}
 		*s = append(*s, next)
 	}
 	return nil
 }
 
-// fieldOf names the field of the report in an error about one of its services.
-func fieldOf(err error) error {
+// inField names the field of the body in an error about an entry of it.
+func inField(field string, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field != "" {
 			wrong.Field = "." + wrong.Field
 		}
-		wrong.Field = "services" + wrong.Field
+		wrong.Field = field + wrong.Field
 	}
 	return err
 }
@@ -128,6 +128,8 @@ const (
 const (
 	// ClassNameTaken is a foreign object that has the name of one of ours.
 	ClassNameTaken = "NameTaken"
+	// ClassContested is an object that another manager changes back after each repair.
+	ClassContested = "Contested"
 	// ClassDeletionHeld is a deletion that waits for allow_mass_delete, for the end of
 	// a grace, or for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"

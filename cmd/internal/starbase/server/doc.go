@@ -23,6 +23,14 @@
 // restored from a backup an administrator starts a new one for each cluster;
 // agents refuse to go back inside an epoch.
 //
+// # Var groups
+//
+// A var group has variables that several services of a project share. All its values are
+// encrypted in the database under the first key of [Store.Keys]; [Store.Rekey] brings the
+// others over to it. A secret value reaches agents and nobody else. A cluster with a value
+// that cannot be decrypted is answered with an error, since a state without the group would
+// have its agent remove it.
+//
 // # Tombstones
 //
 // A deleted service or project stays in the database and is served with
@@ -47,6 +55,16 @@
 // POST /api/v1/clusters/{cluster_id}/capacity keeps how many pods a cluster has
 // and how many it is meant for. Reports are kept for 48 hours, at most
 // [MaxCapacityPoints] a cluster.
+//
+// # Snapshots
+//
+// POST /api/v1/clusters/{cluster_id}/snapshots stores billing records, each snapshot_id
+// once, in one transaction with its answer: how many were accepted, how many were there
+// before, and which are rejected with the reason. A batch in which no record is right is
+// refused with 400, one of more than 5,000 records or 8 MiB with 413. A record with an
+// unknown member, of another cluster's project, of a time more than 5 minutes ahead or 48
+// hours ago is not right. Records are kept for [SnapshotRetention], also when their
+// cluster is removed.
 //
 // # Credentials
 //

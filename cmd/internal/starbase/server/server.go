@@ -37,6 +37,8 @@ type Config struct {
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
 	AdminConditions []adminapi.Condition
+	// SnapshotRetention is how long a billing record is kept. Zero: [SnapshotRetention].
+	SnapshotRetention time.Duration
 	// Guard slows down those that guess tokens. Nil: nothing does.
 	Guard *guard.Guard
 	// Limits keep one cluster from taking what others need. Nil: there are none.
@@ -62,6 +64,9 @@ type Server struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	dropped  *prometheus.CounterVec
+	// snapshots are counted by what became of them.
+	snapshots *prometheus.CounterVec
+	retention time.Duration
 	// Two muxes, so that an agent's token cannot reach an admin handler
 	// whatever the path looks like.
 	adminMux, agentMux *http.ServeMux
@@ -97,9 +102,14 @@ func New(config Config) (*Server, error) {
 			Name: "trueup_controlplane_tombstones_dropped_total",
 			Help: "Tombstones that were dropped, because an agent had reported them gone and 7 days had passed, by kind: service or project.",
 		}, []string{"kind"}),
+		snapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trueup_controlplane_snapshots_total",
+			Help: "Billing records received, by result: accepted, duplicate or rejected.",
+		}, []string{"result"}),
+		retention: cmp.Or(config.SnapshotRetention, SnapshotRetention),
 	}
 	if config.Registerer != nil {
-		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped)); err != nil {
+		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped), config.Registerer.Register(s.snapshots)); err != nil {
 			return nil, err
 		}
 	}
@@ -107,6 +117,7 @@ func New(config Config) (*Server, error) {
 		{Method: http.MethodGet, Path: agentPrefix + "{cluster_id}/desired-state", Handle: s.ownCluster(s.pullDesiredState)},
 		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/status", Handle: s.ownCluster(s.postStatus)},
 		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/capacity", Handle: s.ownCluster(s.postCapacity)},
+		{Method: http.MethodPost, Path: agentPrefix + "{cluster_id}/snapshots", Handle: s.ownCluster(s.postSnapshots)},
 	}
 	const (
 		cluster = adminapi.Prefix + "clusters/{cluster_id}"

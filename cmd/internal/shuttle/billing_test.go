@@ -143,6 +143,10 @@ func countsWhatIsDropped(t *testing.T, b *bench) {
 	}
 	require.NotZero(t, metric(t, a, "starform_snapshots_sent_total"))
 
+	for _, resource := range []string{"pods", "deployments", "networkpolicies"} {
+		require.NotZero(t, metric(t, a, `starform_informer_last_event_timestamp_seconds{resource="`+resource+`"}`), resource)
+	}
+
 	require.NotZero(t, metric(t, a, "starform_capacity_reports_sent_total"))
 	eventually(t, "the pods are counted", func() bool {
 		list, err := s.store.Overview(t.Context(), time.Now().Add(-time.Hour), time.Minute)

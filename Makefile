@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -149,6 +149,9 @@ bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside on
 	$(WORK) $(GO) build -o bin/agentjob ./cmd/agentjob
 	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
 	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
+
+bench-shuttle: kube ## Measure the cluster agent beside the real control plane: 1,000 services from nothing, memory with 500 and 5,000 pods (a quarter of an hour)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Shuttle -benchtime=1x ./cmd/shuttle
 
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore

@@ -45,6 +45,11 @@ type Want struct {
 	Start []string
 	// Launch is how many machines of each template are needed beyond those.
 	Launch map[string]int
+	// Standby is how many good standby machines are kept for pods that may come, by
+	// the template that they have to be of; those under the empty name may be of any.
+	// MinStandby is the floor of the sum, Size its ceiling. A name that is none of the
+	// pool's templates is ignored.
+	Standby map[string]int
 }
 
 // A Plan is what a pool does next, and why. Plans are values: making one changes
@@ -362,32 +367,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// standby returns the standby machines that are stopped and have no order yet,
-// the first to go first: never attested, drifted, then the oldest.
-func (pl *planner) standby() []Machine {
-	rank := func(m Machine) int {
-		switch {
-		case !m.good(!pl.pool.BestEffortImages):
-			return 0
-		case m.drifted():
-			return 1
-		default:
-			return 2
-		}
-	}
-	var out []Machine
-	for _, m := range pl.machines {
-		if _, has := pl.orders[m.ID]; !has && m.Use == StateStandby && m.State == InstanceStopped {
-			out = append(out, m)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Machine) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
-		}
-		return a.since().Compare(b.since())
-	})
-	return out
 }

@@ -122,39 +122,43 @@ func (pl *planner) throttled() bool {
 	return true
 }
 
-// launch creates what is missing: standby machines up to MinStandby, and what
+// launch creates what is missing: standby machines up to what is kept of them, and what
 // pods need beyond the standby machines.
 func (pl *planner) launch() {
-	c := pl.plan.Counts
-	starting := 0
-	for id, o := range pl.orders {
-		if o.verb == Start && pl.counts(pl.machine(id)) {
-			starting++
-		}
-	}
 	demand := 0
 	for _, n := range pl.want.Launch {
 		demand += n
 	}
-	warming := c.Launching
-	for _, m := range pl.machines {
-		if m.Use == StateWarmup && !m.State.Ending() && pl.orders[m.ID].verb != Terminate && !pl.plan.Memory.Machines[m.ID].Failed {
-			warming++
-		}
+	at, have := pl.supply()
+	wanted, short := pl.shortage(at)
+	missing := 0
+	for _, n := range short {
+		missing += n
 	}
-	missing := pl.pool.MinStandby + demand - (c.Ready - starting) - warming
+	missing = max(missing, wanted+demand-have)
 	if demand == 0 && missing <= 0 {
 		pl.reportFailures(false)
 		return
 	}
-	room := pl.pool.Size - c.Total
-	if missing > room && demand > 0 {
+	room := pl.pool.Size - pl.plan.Counts.Total
+	if missing > room && (demand > 0 || wanted > pl.pool.MinStandby) {
 		pl.hold(BrakePoolFull, "%d more machines are wanted, there is room for %d of a size of %d", missing, max(0, room), pl.pool.Size)
 	}
 	if n := min(missing, room); n > 0 && pl.mayLaunch() {
-		pl.place(n, demand)
+		pl.place(n, short, pl.launchReason(wanted, demand))
 	}
 	pl.reportFailures(true)
+}
+
+func (pl *planner) launchReason(wanted, demand int) string {
+	reason := fmt.Sprintf("standby %d of %d", pl.plan.Counts.Ready, wanted)
+	if wanted > pl.pool.MinStandby {
+		reason += " for pods that may come"
+	}
+	if demand > 0 {
+		reason += fmt.Sprintf(", pods need %d more", demand)
+	}
+	return reason
 }
 
 // mayLaunch reports whether nothing holds launches back.
@@ -182,9 +186,10 @@ func (pl *planner) reportFailures(wanted bool) {
 	}
 }
 
-// place spreads n launches: what pods need of a template first, the rest over
-// the zones with the fewest machines. Templates without capacity are left out.
-func (pl *planner) place(n, demand int) {
+// place spreads n launches: what pods need of a template first, then the standby machines
+// that are short in a place, the rest over the zones with the fewest machines. Templates
+// without capacity are left out.
+func (pl *planner) place(n int, short map[Placement]int, reason string) {
 	open := slices.DeleteFunc(slices.Clone(pl.pool.Templates), func(t Template) bool {
 		place := Placement{t.InstanceType, t.Zone}
 		if !pl.plan.Memory.IsBlocked(place, pl.now) {
@@ -203,6 +208,15 @@ func (pl *planner) place(n, demand int) {
 	for _, t := range open {
 		if k := min(n, pl.want.Launch[t.Name]); k > 0 {
 			counts[t.Name] += k
+			short[Placement{t.InstanceType, t.Zone}] -= k
+			n -= k
+		}
+	}
+	for _, t := range open {
+		place := Placement{t.InstanceType, t.Zone}
+		if k := min(n, short[place]); k > 0 {
+			counts[t.Name] += k
+			short[place] -= k
 			n -= k
 		}
 	}
@@ -234,10 +248,6 @@ func (pl *planner) place(n, demand int) {
 			continue
 		}
 		ordinal++
-		reason := fmt.Sprintf("standby %d of %d", pl.plan.Counts.Ready, pl.pool.MinStandby)
-		if demand > 0 {
-			reason += fmt.Sprintf(", pods need %d more", demand)
-		}
 		pl.add(Action{Verb: Launch, Template: t.Name, Placement: Placement{t.InstanceType, t.Zone}, Count: counts[t.Name], Operation: Token(pl.pool.Scope.PoolUID, ordinal, 0), Ordinal: ordinal, Reason: reason})
 	}
 }

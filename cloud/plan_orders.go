@@ -63,15 +63,11 @@ func (pl *planner) dropUnattested() {
 	}
 }
 
-// dropSurplus terminates standby machines above MinStandby once they were too
+// dropSurplus terminates standby machines above those that are kept, once they were too
 // many for SurplusTTL.
 func (pl *planner) dropSurplus() {
-	surplus := pl.plan.Counts.Ready - pl.pool.MinStandby
-	for id, o := range pl.orders {
-		if m := pl.machine(id); o.verb == Start && pl.counts(m) {
-			surplus--
-		}
-	}
+	at, stock := pl.stock()
+	surplus := stock - pl.standbyGoal()
 	memory := &pl.plan.Memory
 	if pl.pool.SurplusTTL == 0 || surplus <= 0 {
 		memory.SurplusSince = time.Time{}
@@ -84,9 +80,12 @@ func (pl *planner) dropSurplus() {
 		pl.wake(memory.SurplusSince.Add(pl.pool.SurplusTTL))
 		return
 	}
+	bound := pl.bound()
 	for _, m := range pl.standby() {
-		if surplus > 0 && pl.counts(m) {
+		place := Placement{m.InstanceType, m.AvailabilityZone}
+		if surplus > 0 && pl.counts(m) && at[place] > bound[place] {
 			surplus--
+			at[place]--
 			pl.orders[m.ID] = order{Terminate, fmt.Sprintf("surplus standby for %s", pl.pool.SurplusTTL)}
 		}
 	}
@@ -96,7 +95,7 @@ func (pl *planner) dropSurplus() {
 // good ones or no room to launch another first.
 func (pl *planner) rotate() {
 	c := pl.plan.Counts
-	if c.Warmup+c.Launching > 0 || c.Ready < pl.pool.MinStandby && c.Total < pl.pool.Size {
+	if c.Warmup+c.Launching > 0 || c.Ready < pl.standbyGoal() && c.Total < pl.pool.Size {
 		return // its replacement is on its way, or is launched now
 	}
 	for _, m := range pl.machines {

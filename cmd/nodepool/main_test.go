@@ -69,7 +69,7 @@ func TestManifestsAreNarrow(t *testing.T) {
 		var o struct {
 			Kind  string
 			Rules []struct {
-				APIGroups, Resources, Verbs []string
+				APIGroups, Resources, ResourceNames, Verbs []string
 			}
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &o))
@@ -78,6 +78,9 @@ func TestManifestsAreNarrow(t *testing.T) {
 		}
 		for _, r := range o.Rules {
 			for _, resource := range r.Resources {
+				if resource == "customresourcedefinitions" {
+					require.Equal(t, []string{"capacitybuffers.autoscaling.x-k8s.io"}, r.ResourceNames)
+				}
 				verbs[strings.TrimPrefix(strings.Join(r.APIGroups, ",")+"/"+resource, "/")] = r.Verbs
 			}
 		}
@@ -88,6 +91,9 @@ func TestManifestsAreNarrow(t *testing.T) {
 		"policy/poddisruptionbudgets": read, "apps/daemonsets": read, "events.k8s.io/events": {"create"},
 		"stratos.sh/nodepools": {"get", "list", "watch", "patch"}, "stratos.sh/awsnodeclasses": {"get", "list", "watch", "patch"},
 		"stratos.sh/nodepools/status": {"patch"}, "stratos.sh/awsnodeclasses/status": {"patch"},
+		"apiextensions.k8s.io/customresourcedefinitions": {"list", "watch"}, "podtemplates": {"list", "watch"},
+		"apps/deployments": {"list", "watch"}, "apps/statefulsets": {"list", "watch"},
+		"autoscaling.x-k8s.io/capacitybuffers": {"get", "list", "watch"}, "autoscaling.x-k8s.io/capacitybuffers/status": {"patch"},
 	}, verbs)
 	require.Contains(t, stdout, "image: example.com/nodepool:1")
 	require.Contains(t, stdout, "name: STRATOS_CLUSTER_NAME")

@@ -33,25 +33,25 @@ const (
 )
 
 // build compiles the two programs into a folder.
-func build(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
+func build(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
 	for _, name := range []string{"shuttle", "controlplane"} {
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "github.com/seed-9e1ffd66/trueup/cmd/"+name).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		out, err := exec.CommandContext(tb.Context(), "go", "build", "-o", dir, "github.com/seed-9e1ffd66/trueup/cmd/"+name).CombinedOutput()
+		require.NoError(tb, err, "%s", out)
 	}
 	return dir
 }
 
 // run runs shuttle with nothing in its environment but env.
-func run(t *testing.T, program string, env []string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
+func run(tb testing.TB, program string, env []string, args ...string) (code int, stdout, stderr string) {
+	tb.Helper()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd := exec.CommandContext(tb.Context(), program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &errs
 	if err := cmd.Run(); err != nil {
 		_, ok := errors.AsType[*exec.ExitError](err)
-		require.True(t, ok, "%v", err)
+		require.True(tb, ok, "%v", err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
@@ -95,18 +95,18 @@ func TestTheCommandLine(t *testing.T) {
 // admin is the control plane as its administrator sees it.
 type admin struct{ base string }
 
-func (a admin) do(t *testing.T, method, path, body string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, a.base+"/api/v1/admin/"+path, strings.NewReader(body))
-	require.NoError(t, err)
+func (a admin) do(tb testing.TB, method, path, body string) string {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), method, a.base+"/api/v1/admin/"+path, strings.NewReader(body))
+	require.NoError(tb, err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	data, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Less(t, response.StatusCode, 300, "%s %s: %s", method, path, data)
+	require.NoError(tb, err)
+	require.NoError(tb, response.Body.Close())
+	require.Less(tb, response.StatusCode, 300, "%s %s: %s", method, path, data)
 	return string(data)
 }
 
@@ -130,12 +130,12 @@ func (a admin) services(t *testing.T) map[string]serviceState {
 	return found
 }
 
-func listening(t *testing.T, p *process.Process) string {
-	t.Helper()
+func listening(tb testing.TB, p *process.Process) string {
+	tb.Helper()
 	var address string
-	require.Eventually(t, func() bool {
+	require.Eventually(tb, func() bool {
 		data, err := os.ReadFile(p.Log)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		for line := range strings.Lines(string(data)) {
 			var entry struct{ Msg, Address string }
 			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
@@ -157,68 +157,70 @@ type system struct {
 	token                string // of the agent
 }
 
-func newSystem(t *testing.T) *system {
-	t.Helper()
-	dir := t.TempDir()
+func newSystem(tb testing.TB, nodes int) *system {
+	tb.Helper()
+	dir := tb.TempDir()
 	s := &system{
-		bin: build(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1, GatewayAPI: true}), group: process.NewGroup(dir),
+		bin: build(tb), cluster: kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes, GatewayAPI: true}), group: process.NewGroup(dir),
 		adminFile: filepath.Join(dir, "admin"), tokenFile: filepath.Join(dir, "token"), database: filepath.Join(dir, "trueup.db"), keysFile: filepath.Join(dir, "keys"),
 	}
-	t.Cleanup(s.group.Close)
-	code, manifests, _ := run(t, filepath.Join(s.bin, "shuttle"), nil, "manifests")
-	require.Zero(t, code)
-	require.NoError(t, s.cluster.Apply(t.Context(), manifests))
+	tb.Cleanup(s.group.Close)
+	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil, "manifests")
+	require.Zero(tb, code)
+	require.NoError(tb, s.cluster.Apply(tb.Context(), manifests))
 	var err error
-	_, s.kubeconfig, err = s.cluster.ServiceAccount(t.Context(), "starform-system", "shuttle")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(s.adminFile, []byte(adminToken), 0o600))
-	s.keys(t, "one")
+	_, s.kubeconfig, err = s.cluster.ServiceAccount(tb.Context(), "starform-system", "shuttle")
+	require.NoError(tb, err)
+	require.NoError(tb, os.WriteFile(s.adminFile, []byte(adminToken), 0o600))
+	s.keys(tb, "one")
 	return s
 }
 
 // keys writes the file with the keys of var groups, of which the first encrypts.
-func (s *system) keys(t *testing.T, names ...string) {
-	t.Helper()
+func (s *system) keys(tb testing.TB, names ...string) {
+	tb.Helper()
 	var text strings.Builder
 	for _, name := range names {
 		text.WriteString(name + " " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(name, 32)[:32])) + "\n")
 	}
-	require.NoError(t, os.WriteFile(s.keysFile, []byte(text.String()), 0o600))
+	require.NoError(tb, os.WriteFile(s.keysFile, []byte(text.String()), 0o600))
 }
 
-func (s *system) startControlPlane(t *testing.T, name, address string) (*process.Process, admin) {
-	t.Helper()
+func (s *system) startControlPlane(tb testing.TB, name, address string) (*process.Process, admin) {
+	tb.Helper()
 	p, err := s.group.Run(name, filepath.Join(s.bin, "controlplane"), nil,
 		"--listen", address, "--metrics-listen", "", "--database", s.database, "--admin-token-file", s.adminFile, "--var-group-keys-file", s.keysFile)
-	require.NoError(t, err)
-	return p, admin{"http://" + listening(t, p)}
+	require.NoError(tb, err)
+	return p, admin{"http://" + listening(tb, p)}
 }
 
 // register makes the cluster and its project known.
-func (s *system) register(t *testing.T, control admin) {
-	t.Helper()
+func (s *system) register(tb testing.TB, control admin) {
+	tb.Helper()
 	var registered struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(control.do(t, http.MethodPut, "clusters/"+clusterID, `{"region":"nyc3"}`)), &registered))
+	require.NoError(tb, json.Unmarshal([]byte(control.do(tb, http.MethodPut, "clusters/"+clusterID, `{"region":"nyc3"}`)), &registered))
 	s.token = registered.Token
-	require.NoError(t, os.WriteFile(s.tokenFile, []byte(s.token), 0o600))
-	control.do(t, http.MethodPut, "projects/"+projectID, `{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`)
+	require.NoError(tb, os.WriteFile(s.tokenFile, []byte(s.token), 0o600))
+	control.do(tb, http.MethodPut, "projects/"+projectID, `{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`)
 }
 
-func (s *system) startAgent(t *testing.T, control admin) *process.Process {
-	t.Helper()
-	p, err := s.group.Run("shuttle", filepath.Join(s.bin, "shuttle"), []string{
+// startAgent starts an agent that passes each second, unless settings says otherwise.
+func (s *system) startAgent(tb testing.TB, control admin, settings ...string) *process.Process {
+	tb.Helper()
+	env := append([]string{
 		"STARFORM_STARBASE_URL=" + control.base, "STARFORM_CLUSTER_ID=" + clusterID, "STARFORM_REGION=nyc3",
 		"STARFORM_AUTH_TOKEN_FILE=" + s.tokenFile, "STARFORM_METRICS_ADDR=127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL=1s",
-	}, "--kubeconfig", s.kubeconfig)
-	require.NoError(t, err)
+	}, settings...)
+	p, err := s.group.Run("shuttle", filepath.Join(s.bin, "shuttle"), env, "--kubeconfig", s.kubeconfig)
+	require.NoError(tb, err)
 	return p
 }
 
 // kubectl returns what kubectl prints.
-func (s *system) kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := s.cluster.Kubectl(t.Context(), args...)
-	require.NoError(t, err)
+func (s *system) kubectl(tb testing.TB, args ...string) string {
+	tb.Helper()
+	out, err := s.cluster.Kubectl(tb.Context(), args...)
+	require.NoError(tb, err)
 	return out
 }
 
@@ -228,7 +230,7 @@ func (s *system) kubectl(t *testing.T, args ...string) string {
 // control plane shows why.
 func TestTheProgramsTogether(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newSystem(t, 1)
 	server, control := s.startControlPlane(t, "first", "127.0.0.1:0")
 	s.register(t, control)
 	path := "projects/" + projectID + "/services/"

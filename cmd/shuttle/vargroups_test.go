@@ -21,17 +21,17 @@ const (
 )
 
 // pods returns the names of the pods of a service.
-func (s *system) pods(t *testing.T, service string) string {
-	t.Helper()
-	return s.kubectl(t, "get", "pods", "-n", namespace, "-l", "starform.io/service-name="+service, "-o", "jsonpath={.items[*].metadata.name}")
+func (s *system) pods(tb testing.TB, service string) string {
+	tb.Helper()
+	return s.kubectl(tb, "get", "pods", "-n", namespace, "-l", "starform.io/service-name="+service, "-o", "jsonpath={.items[*].metadata.name}")
 }
 
 // secret returns a value of the Secret of a group.
-func (s *system) secret(t *testing.T, group, key string) string {
-	t.Helper()
-	text := s.kubectl(t, "get", "secret", "-n", namespace, "vg-"+group, "--ignore-not-found", "-o", "jsonpath={.data."+key+"}")
+func (s *system) secret(tb testing.TB, group, key string) string {
+	tb.Helper()
+	text := s.kubectl(tb, "get", "secret", "-n", namespace, "vg-"+group, "--ignore-not-found", "-o", "jsonpath={.data."+key+"}")
 	value, err := base64.StdEncoding.DecodeString(text)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(value)
 }
 
@@ -39,7 +39,7 @@ func (s *system) secret(t *testing.T, group, key string) string {
 // key, with both programs.
 func TestAVarGroupReachesThePodsThatHaveItAndNothingElse(t *testing.T) {
 	t.Parallel()
-	s := newSystem(t)
+	s := newSystem(t, 1)
 	server, control := s.startControlPlane(t, "first", "127.0.0.1:0")
 	s.register(t, control)
 	groups, services := "projects/"+projectID+"/var-groups/", "projects/"+projectID+"/services/"
@@ -124,14 +124,14 @@ func TestAVarGroupReachesThePodsThatHaveItAndNothingElse(t *testing.T) {
 }
 
 // metrics returns those of the agent.
-func (s *system) metrics(t *testing.T, agent *process.Process) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listening(t, agent)+"/metrics", http.NoBody)
-	require.NoError(t, err)
+func (s *system) metrics(tb testing.TB, agent *process.Process) string {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://"+listening(tb, agent)+"/metrics", http.NoBody)
+	require.NoError(tb, err)
 	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(text)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/buffer"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/crds"
 )
 
@@ -55,7 +56,7 @@ func (m Manifests) YAML() (string, error) {
 // Rules are the rights of the operator in the whole cluster: it manages Nodes, evicts
 // pods, and changes no other object of anybody.
 func Rules() []any {
-	read := []any{"get", "list", "watch"}
+	read, watch := []any{"get", "list", "watch"}, []any{"list", "watch"}
 	return []any{
 		installation.Rule(v1alpha1.Group, []any{"nodepools", "awsnodeclasses"}, append(read, "patch")),
 		installation.Rule(v1alpha1.Group, []any{"nodepools/status", "awsnodeclasses/status"}, []any{"patch"}),
@@ -65,5 +66,11 @@ func Rules() []any {
 		installation.Rule("policy", []any{"poddisruptionbudgets"}, read),
 		installation.Rule("apps", []any{"daemonsets"}, read),
 		installation.Rule("events.k8s.io", []any{"events"}, []any{"create"}),
+		// CapacityBuffers, where the cluster has them: of all definitions only theirs is seen.
+		installation.Object{"apiGroups": []any{"apiextensions.k8s.io"}, "resources": []any{"customresourcedefinitions"}, "resourceNames": []any{buffer.Definition}, "verbs": watch},
+		installation.Rule(buffer.Group, []any{buffer.Plural}, read),
+		installation.Rule(buffer.Group, []any{buffer.Plural + "/status"}, []any{"patch"}),
+		installation.Rule("", []any{"podtemplates"}, watch),
+		installation.Rule("apps", []any{"deployments", "statefulsets"}, watch),
 	}
 }

@@ -20,6 +20,7 @@ var stages = []string{"decision", "api", "boot", "register", "ready", "bind"}
 // metrics are those of the operator.
 type metrics struct {
 	nodes, starting, desired, size *prometheus.GaugeVec
+	buffered                       *prometheus.GaugeVec
 	scaleUps, scaleDowns           *prometheus.CounterVec
 	warmupFailures, passErrors     *prometheus.CounterVec
 	taintRemovals                  *prometheus.CounterVec
@@ -54,6 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		nodes:          gauge("nodes_total", "Machines of a pool by state.", "pool", "state"),
 		starting:       gauge("starting_nodes", "Machines that were started for pods and are not ready yet.", "pool"),
 		desired:        gauge("desired_standby", "Standby machines that are wanted.", "pool"),
+		buffered:       gauge("buffered_standby", "Standby machines that CapacityBuffers take, within or above minStandby.", "pool"),
 		size:           gauge("pool_size", "Machines that a pool may have.", "pool"),
 		scaleUps:       counter("scaleup_total", "Machines started for pods.", "pool"),
 		scaleDowns:     counter("scaledown_total", "Machines that returned to standby.", "pool"),
@@ -98,7 +100,7 @@ func (m *metrics) Called(provider, operation string, took time.Duration, err err
 }
 
 // pool sets the gauges of a pool.
-func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodeView, now time.Time) {
+func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodeView, want cloud.Want, now time.Time) {
 	for state, n := range map[cloud.State]int{cloud.StateWarmup: c.Warmup + c.Launching, cloud.StateStandby: c.Standby, cloud.StateRunning: c.Running, cloud.StateTerminating: c.Terminating} {
 		m.nodes.WithLabelValues(name, string(state)).Set(float64(n))
 	}
@@ -109,7 +111,12 @@ func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nod
 		}
 	}
 	m.starting.WithLabelValues(name).Set(float64(starting))
-	m.desired.WithLabelValues(name).Set(float64(spec.MinStandby))
+	kept := 0
+	for _, n := range want.Standby {
+		kept += n
+	}
+	m.buffered.WithLabelValues(name).Set(float64(kept))
+	m.desired.WithLabelValues(name).Set(float64(min(max(spec.MinStandby, kept), spec.Size)))
 	m.size.WithLabelValues(name).Set(float64(spec.Size))
 }
 
@@ -176,7 +183,7 @@ func (m *metrics) taintsRemoved(pool, trigger string, after time.Duration) {
 
 // forget drops the gauges of a pool that is gone.
 func (m *metrics) forget(pool string) {
-	for _, g := range []*prometheus.GaugeVec{m.nodes, m.starting, m.desired, m.size} {
+	for _, g := range []*prometheus.GaugeVec{m.nodes, m.starting, m.desired, m.buffered, m.size} {
 		g.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	}
 }

@@ -7,6 +7,7 @@
 //	pods, Nodes -> world -> demand  -> starts            (its own loop, never behind a drain)
 //	                     -> a pass of the pool -> cloud.Executor.Pass -> status
 //	                     -> a pass of the Node -> startup taints, labels
+//	CapacityBuffers      -> buffers -> standby machines that a pass of the pool keeps
 //
 // The world is what was read of each object when it changed. What this program writes to a
 // Node is in it at once, before the watch shows it.

@@ -54,6 +54,7 @@ type operator struct {
 	restlessAge time.Duration
 	world       *world
 	demand      *demand
+	buffers     *buffers
 	events      *recorder
 	metrics     *metrics
 	clouds      *clouds
@@ -124,6 +125,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		}
 		return reconcile.Result{}, nil
 	}
+	w.buffers = newBuffers(w)
 	w.finalize = kube.Finalizer{Client: client, Resource: poolsResource, Name: v1alpha1.FinalizerNodePool, Poll: 2 * time.Second, OnWrite: w.pools.Wrote}
 	w.keepClass = kube.Finalizer{Client: client, Resource: classesResource, Name: v1alpha1.FinalizerInUse, Poll: afterCleanup, OnWrite: w.classOf.Wrote}
 	w.keepProfile = kube.Finalizer{Client: client, Resource: classesResource, Name: v1alpha1.FinalizerInstanceProfile, Poll: afterCleanup, OnWrite: w.classOf.Wrote}
@@ -154,6 +156,7 @@ func (o *operator) changed(pools []string, demand bool) {
 	}
 	if demand {
 		o.demand.Wake()
+		o.buffers.Wake()
 	}
 }
 
@@ -220,6 +223,7 @@ func (o *operator) watches() []reconcile.Member {
 		{Name: "nodes", Starter: &o.nodes},
 		{Name: "pods", Starter: &o.pods},
 		{Name: "classes", Starter: &o.classOf},
+		{Name: "buffers", Starter: reconcile.StarterFunc(o.buffers.start)},
 	}
 }
 

@@ -101,6 +101,9 @@ func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 // run looks at the pool and acts.
 func (p *poolPass) run(ctx context.Context) {
 	seen := p.look(ctx)
+	if p.executor == nil {
+		p.buffers.passed(nil, p.poolState)
+	}
 	switch {
 	case p.executor == nil && p.listErr == nil: // it never had a machine
 		p.plan.Done = p.pool.DeletionTimestamp != nil && len(p.pool.Status.Launches) == 0
@@ -110,6 +113,7 @@ func (p *poolPass) run(ctx context.Context) {
 	}
 	seen.Memory = p.ledger.begin()
 	p.publish()
+	p.holdSurplus()
 	p.plan, p.results, p.err = p.executor.Pass(ctx, p.spec, seen, func(cloud.Memory) cloud.Want { return p.demand.launchesFor(p.name()) })
 	p.ledger.end(p.plan.Memory, p.results, p.now())
 	p.told(ctx, p.results)
@@ -340,6 +344,7 @@ func (p *poolPass) publish() {
 	was := p.states[p.name()]
 	p.states[p.name()] = &state
 	p.mu.Unlock()
+	p.buffers.passed(was, &state)
 	if was == nil || was.pool.UID != p.pool.UID || was.pool.Generation != p.pool.Generation {
 		for _, v := range p.views {
 			p.nodes.Add(poolKey(v.status.Name))
@@ -368,6 +373,7 @@ func (o *operator) forget(name string) {
 	if s := o.states[name]; s != nil {
 		delete(o.ledgers, s.pool.UID)
 		delete(o.states, name)
+		o.buffers.forget(s.pool.UID)
 		o.classOf.Add(types.NamespacedName{Name: s.pool.Spec.Template.NodeClassRef.Name})
 	}
 	o.metrics.forget(name)

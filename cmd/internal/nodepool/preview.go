@@ -30,8 +30,8 @@ type Preview struct {
 // previewLimit bounds how long everything may take to be read.
 const previewLimit = time.Minute
 
-// Write writes the plan of each pool with its reasons, what pods fit nowhere, and what an
-// hour costs before and after.
+// Write writes the plan of each pool with its reasons, what pods fit nowhere, what
+// CapacityBuffers take, and what an hour costs before and after.
 func (p *Preview) Write(ctx context.Context, out io.Writer) error {
 	if p.Namespace == "" {
 		p.Alone = true
@@ -79,6 +79,7 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		pass.publish()
 	}
 	result, _ := o.demand.decide(o.open())
+	unread := o.buffers.preview(ctx)
 	var b strings.Builder
 	for _, pool := range pools {
 		if p.Pool != "" && pool.Name != p.Pool {
@@ -88,7 +89,9 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 		if i := slices.IndexFunc(result.Pools, func(d cloud.PoolDemand) bool { return d.Pool == pool.Name }); i >= 0 {
 			want = result.Pools[i].Want()
 		}
+		want.Standby = o.buffers.standbyOf(pool.Name)
 		pass := passes[pool.Name]
+		pass.holdSurplus()
 		fmt.Fprintf(&b, "pool %s\n", pool.Name)
 		if pass.problem.reason != "" {
 			fmt.Fprintf(&b, "%s: %s\n", pass.problem.reason, pass.problem.message)
@@ -109,6 +112,10 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	}
 	for _, u := range result.Unmodelled {
 		fmt.Fprintf(&b, "pod %s/%s starts nothing: %s\n", u.Namespace, u.Name, strings.Join(u.Unmodelled, "; "))
+	}
+	b.WriteString(o.buffers.text())
+	if unread != nil {
+		fmt.Fprintf(&b, "the CapacityBuffers are not known, no surplus is terminated: %v\n", unread)
 	}
 	_, err = io.WriteString(out, b.String())
 	return errors.Join(failed, err)

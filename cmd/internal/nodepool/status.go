@@ -23,7 +23,7 @@ func timeNow(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 func (p *poolPass) report(ctx context.Context) error {
 	known := p.listErr == nil && p.executor != nil
 	if known {
-		p.metrics.pool(p.name(), p.spec, p.plan.Counts, p.views, p.now())
+		p.metrics.pool(p.name(), p.spec, p.plan.Counts, p.views, p.demand.launchesFor(p.name()), p.now())
 	}
 	before := p.pool.Status
 	wasDegraded := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionDegraded)
@@ -190,9 +190,11 @@ func (d *demand) reserved() map[string]bool {
 	return out
 }
 
-// launchesFor is what pods need of a pool beyond its standby machines.
+// launchesFor is what pods need of a pool beyond its standby machines, and what is kept of
+// these for buffers.
 func (d *demand) launchesFor(pool string) cloud.Want {
+	standby := d.buffers.standbyOf(pool)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return cloud.Want{Launch: d.launches[pool]}
+	return cloud.Want{Launch: d.launches[pool], Standby: standby}
 }

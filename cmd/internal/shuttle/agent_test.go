@@ -54,6 +54,8 @@ func TestAgent(t *testing.T) {
 		"is woken by drift":                                     wokenByDrift,
 		"a standby takes over":                                  standbyTakesOver,
 		"applies what a service needs in order":                 appliesInOrder,
+		"names who changes an object back":                      namesWhoFights,
+		"leaves alone what is another cluster's":                leavesOthersAlone,
 		"sizes the load balancer of the gateway":                sizesLoadBalancer,
 		"two agents agree":                                      twoAgents,
 		"deletes nothing in a new epoch before a second answer": newEpoch,

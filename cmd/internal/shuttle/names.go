@@ -52,6 +52,7 @@ const (
 	quotaName          = "project-quota"
 	limitRangeName     = "project-limits"
 	roleName           = "workload-config-reader"
+	containerName      = "main" // in each pod
 )
 
 // hex32 returns a UUID as its 32 hexadecimal digits.

@@ -24,16 +24,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
 )
 
-// pod is what is billed of a customer pod.
+// pod is what is billed and reported of a customer pod.
 type pod struct {
 	uid                                            types.UID
 	workspace, project, environment, service, tier string
 	phase                                          string
 	created                                        time.Time
 	cpuMillis, memoryBytes                         int64
+	digest                                         string // of the image that runs; empty if none does
 }
 
 // podView watches the customer pods of the cluster, and knows when it was last proven to
@@ -46,6 +48,9 @@ type podView struct {
 	silence time.Duration
 	metrics *metrics
 	logger  *slog.Logger
+
+	// changed is called, if set, when another image runs in a pod.
+	changed func()
 
 	proof chan struct{} // holds at most one, for the watchdog
 
@@ -200,11 +205,15 @@ func (v *podView) Update(o any) error {
 		return err
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	if v.pods == nil {
 		v.pods = map[types.UID]pod{}
 	}
+	news := v.pods[p.uid].digest != p.digest
 	v.pods[p.uid] = p
+	v.mu.Unlock()
+	if news {
+		v.news()
+	}
 	return nil
 }
 
@@ -215,8 +224,11 @@ func (v *podView) Delete(o any) error {
 		return err
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	delete(v.pods, p.uid)
+	v.mu.Unlock()
+	if p.digest != "" {
+		v.news()
+	}
 	return nil
 }
 
@@ -234,7 +246,34 @@ func (v *podView) Replace(objects []any, _ string) error {
 	v.pods = pods
 	v.mu.Unlock()
 	v.prove()
+	v.news()
 	return nil
+}
+
+func (v *podView) news() {
+	if v.changed != nil {
+		v.changed()
+	}
+}
+
+// digests returns the digest of the image that the pods of each service run. A service
+// whose pods run several has none.
+func (v *podView) digests() map[starbase.Identity]string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	found := map[starbase.Identity]string{}
+	for _, p := range v.pods {
+		if p.digest == "" {
+			continue
+		}
+		id := starbase.Identity{ProjectID: p.project, Environment: p.environment, ServiceID: p.service}
+		if other, known := found[id]; known && other != p.digest {
+			found[id] = ""
+			continue
+		}
+		found[id] = p.digest
+	}
+	return found
 }
 
 // Resync implements cache.ReflectorStore. It does nothing.
@@ -285,6 +324,7 @@ func (v *podView) readPod(u *unstructured.Unstructured) pod {
 	} else {
 		requests := cloudkube.Pod(&whole).Requests
 		p.cpuMillis, p.memoryBytes = requests.CPU, requests.Memory
+		p.digest = runningDigest(&whole)
 	}
 	// Copies, or they would keep more of what was read.
 	text := func(key string) string { return strings.Clone(u.GetLabels()[key]) }
@@ -295,4 +335,24 @@ func (v *podView) readPod(u *unstructured.Unstructured) pod {
 		p.phase = strings.Clone(phase)
 	}
 	return p
+}
+
+// runningDigest returns the digest of the image that runs in the container of a service.
+func runningDigest(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name != containerName || c.State.Running == nil {
+			continue
+		}
+		if at := strings.LastIndex(c.ImageID, "sha256:"); at >= 0 {
+			return strings.Clone(c.ImageID[at:])
+		}
+		return digestOf(c.Image)
+	}
+	return ""
+}
+
+// digestOf returns the digest that an image is named by, empty for one named by a tag.
+func digestOf(image string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return strings.Clone(digest)
 }

@@ -23,7 +23,9 @@ type reporter struct {
 	client    *client
 	readiness *readiness
 	instance  string
-	trigger   func() // makes Reconcile run
+	// digests returns what the pods of each service run.
+	digests func() map[starbase.Identity]string
+	trigger func() // makes Reconcile run
 
 	soon atomic.Bool // a trigger is on its way
 
@@ -106,10 +108,11 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 	rendered := &o.current.rendered
 	left := maps.Clone(o.deletions.left)
 	list = make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
+	digests := r.digests()
 	for i := range rendered.Services {
 		s := &rendered.Services[i]
 		status := newStatus(s.Identity, generation)
-		status.Desired = s.Replicas
+		status.Desired, status.ImageDigest = s.Replicas, digests[s.Identity]
 		status.Phase, status.ErrorClass, status.Message = stand(s, o.results)
 		if err := o.current.invalid[s.Identity]; err != nil {
 			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
@@ -128,6 +131,7 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 	}
 	for _, rejection := range rendered.Rejected {
 		status := newStatus(rejection.Identity, generation)
+		status.ImageDigest = digests[rejection.Identity]
 		status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, rejection.Class, shorten(rejection.Message)
 		list = append(list, status)
 	}
@@ -167,11 +171,14 @@ func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbas
 			continue
 		}
 		failures = append(failures, fmt.Sprintf("%s: %v", id, result.Err))
+		_, fought := errors.AsType[*apply.FightError](result.Err)
 		switch {
 		case errors.Is(result.Err, apply.ErrNotOurs):
 			phase, class = starbase.PhaseRejected, starbase.ClassNameTaken
 		case result.Action == apply.Waiting && phase == starbase.PhaseProgressing:
 			phase, class = starbase.PhaseApplying, "Waiting"
+		case fought && phase != starbase.PhaseRejected:
+			phase, class = starbase.PhaseFailed, starbase.ClassContested
 		case result.Action != apply.Waiting && phase != starbase.PhaseRejected:
 			phase, class = starbase.PhaseFailed, "ApplyFailed"
 		}

@@ -15,6 +15,8 @@ var shop = starbase.Identity{
 	ProjectID: "00000000-0000-4000-8000-000000000001", Environment: "production", ServiceID: "00000000-0000-4000-8000-000000000002",
 }
 
+func noDigests() map[starbase.Identity]string { return nil }
+
 // outcomeOf is a pass that has left one service as generation 2 of its Deployment.
 func outcomeOf(gone deletions) *outcome {
 	web := NamespacedName{"proj-shop", "web"}
@@ -43,7 +45,7 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 	} {
 		pods := whole
 		test.change(&pods)
-		r := reporter{readiness: &readiness{rollouts: map[NamespacedName]rollout{{"proj-shop", "web"}: pods}}}
+		r := reporter{digests: noDigests, readiness: &readiness{rollouts: map[NamespacedName]rollout{{"proj-shop", "web"}: pods}}}
 		list, complete := r.statuses(outcomeOf(deletions{}))
 		require.Len(t, list, 1)
 		require.Equal(t, test.want, list[0].Phase, name)
@@ -51,7 +53,7 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 	}
 
 	// Without a view of the live Deployment nothing shows that its pods are those.
-	r := reporter{readiness: &readiness{rollouts: map[NamespacedName]rollout{{"proj-shop", "web"}: whole}}}
+	r := reporter{digests: noDigests, readiness: &readiness{rollouts: map[NamespacedName]rollout{{"proj-shop", "web"}: whole}}}
 	unseen := outcomeOf(deletions{})
 	unseen.written = nil
 	list, _ := r.statuses(unseen)
@@ -74,7 +76,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
 		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
 	} {
-		r := reporter{readiness: &readiness{}}
+		r := reporter{digests: noDigests, readiness: &readiness{}}
 		list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(other): test.left}}))
 		require.Len(t, list, 2, name)
 		require.Equal(t, other, list[1].Identity(), name)
@@ -86,7 +88,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		require.False(t, complete, "not all can be seen, or named")
 	}
 
-	r := reporter{readiness: &readiness{}}
+	r := reporter{digests: noDigests, readiness: &readiness{}}
 	list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(shop): {unproven: 1}}}))
 	require.Len(t, list, 1, "an object too many of a service that is wanted")
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
@@ -115,7 +117,7 @@ func TestWhatCannotBeAppliedAtAllIsReportedOfItsService(t *testing.T) {
 	p := puller{owner: Owner(id(8)), cluster: id(8), desired: &desired{}, logger: slog.New(slog.DiscardHandler), changed: func() {}}
 	require.NoError(t, p.accept(t.Context(), nil, state))
 	current, _ := p.desired.take()
-	r := reporter{readiness: &readiness{}}
+	r := reporter{digests: noDigests, readiness: &readiness{}}
 	list, _ := r.statuses(&outcome{current: current})
 	require.Len(t, list, 2)
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)

@@ -625,3 +625,65 @@ func sizesLoadBalancer(t *testing.T, b *bench) {
 	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
 	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
 }
+
+// namesWhoFights is C24: an edit is put right in one pass, from the sixth time on it is a
+// fight, which is named and left alone for a while.
+func namesWhoFights(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns, web := b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production"))
+	image := func() string {
+		return b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	}
+	edit := func() {
+		b.kubectl(t, "patch", "-n", ns, web, "--field-manager=rival", "--type=json", "-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example.com/rival:1"}]`)
+	}
+	for range 5 {
+		edit()
+		eventually(t, "it is put right", func() bool { return image() == "example.com/web:1" })
+	}
+	edit()
+	id := b.one(t, 1).Services[0].Identity()
+	eventually(t, "the fight is reported", func() bool {
+		s := b.starbase.status(id)
+		return s.ErrorClass == starbase.ClassContested && strings.Contains(s.Message, "rival") && strings.Contains(s.Message, "image")
+	})
+	require.Equal(t, "example.com/rival:1", image(), "it is left alone")
+	require.Equal(t, 2, b.starbase.healthy(), "no other service is held back")
+	eventually(t, "it is put right once more", func() bool { return image() == "example.com/web:1" })
+	b.healthy(t, 3)
+}
+
+// leavesOthersAlone is D15: what carries the id of another cluster is neither changed nor
+// deleted, also if it has the name of one of ours, or was ours before.
+func leavesOthersAlone(t *testing.T, b *bench) {
+	b.start(t)
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	ns, others := b.project().Namespace, "starform.io/cluster-id="+uuid(1)
+	name := strings.TrimPrefix(strings.TrimSpace(b.deployment(t, "api", "production")), "deployment.apps/")
+	b.kubectl(t, "create", "configmap", "-n", ns, "stranger", "--from-literal=A=1")
+	b.kubectl(t, "label", "configmap", "-n", ns, "stranger", "starform.io/managed-by=shuttle", others)
+	b.kubectl(t, "label", "--overwrite", "configmap", "-n", ns, name, others)
+	b.kubectl(t, "patch", "configmap", "-n", ns, name, "--type=merge", "-p", `{"data":{"GREETING":"theirs"}}`)
+	versions := func() string {
+		return b.kubectl(t, "get", "configmaps", "-n", ns, "-l", others, "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion} {.data} {end}")
+	}
+	before := versions()
+	require.Contains(t, before, "stranger")
+	require.Contains(t, before, "theirs")
+	id := b.one(t, 1).Services[1].Identity()
+	eventually(t, "its service says why", func() bool { return b.starbase.status(id).ErrorClass == starbase.ClassNameTaken })
+	b.passes(t, 5)
+	require.Equal(t, before, versions())
+	require.Equal(t, 2, b.starbase.healthy(), "other services go on")
+
+	s := b.one(t, 2)
+	s.Services[1].Deleted = true
+	require.NoError(t, s.Seal())
+	b.starbase.serve(t, s)
+	eventually(t, "what is ours of it goes", func() bool { return b.count(t, "deployments") == 2 })
+	b.passes(t, 5)
+	require.Equal(t, before, versions())
+}

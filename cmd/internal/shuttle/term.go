@@ -42,9 +42,9 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	client := newClient(&a.Config, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, readiness: pods, instance: instanceID()}
+	status := &reporter{client: client, readiness: pods, instance: instanceID(), digests: billing.digests}
 	statusLoop := &reconcile.Loop{Name: "status", Reconciler: status, Interval: reportInterval, Timeout: time.Minute, Backoff: a.backoff(), Logger: a.Logger}
-	status.trigger, pods.changed = statusLoop.Trigger, status.changed
+	status.trigger, pods.changed, billing.changed = statusLoop.Trigger, status.changed, status.changed
 
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, Discovery: inhabitants{live.Mapper}, OnWrite: metrics.observeWrite}

@@ -162,7 +162,7 @@ func container(s *starbase.Service) object {
 		sources = append(sources, object{"secretRef": object{"name": secretName(g.VarGroupID)}})
 	}
 	c := object{
-		"name":    "main",
+		"name":    containerName,
 		"image":   s.Image,
 		"envFrom": append(sources, object{"configMapRef": object{"name": workloadName(s)}}),
 	}

@@ -128,6 +128,8 @@ const (
 const (
 	// ClassNameTaken is a foreign object that has the name of one of ours.
 	ClassNameTaken = "NameTaken"
+	// ClassContested is an object that another manager changes back after each repair.
+	ClassContested = "Contested"
 	// ClassDeletionHeld is a deletion that waits for allow_mass_delete, for the end of
 	// a grace, or for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"

@@ -31,13 +31,8 @@ func (s *Store) AttachVarGroups(ctx context.Context, id starbase.Identity, group
 				return unfit(i, groupID, err)
 			}
 		}
-		if slices.Equal(have, groupIDs) {
-			cluster, err := clusterByID(ctx, tx, project.clusterID)
-			change.Generation = cluster.Generation
-			return err
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		change.Changed = !slices.Equal(have, groupIDs)
+		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
 		if err := detachAll(ctx, tx, id); err != nil {

@@ -63,8 +63,7 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 	}
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = ProjectChange{}
-		cluster, err := clusterByID(ctx, tx, project.ClusterID)
-		if err != nil {
+		if _, err := clusterByID(ctx, tx, project.ClusterID); err != nil {
 			return err
 		}
 		have, err := projectByID(ctx, tx, projectID)
@@ -81,12 +80,8 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 		default:
 			want.namespace = have.namespace
 		}
-		change.Namespace, change.Generation = want.namespace, cluster.Generation
-		if !change.Created && have == want {
-			return nil
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.ClusterID); err != nil {
+		change.Namespace, change.Changed = want.namespace, change.Created || have != want
+		if err := change.number(ctx, tx, project.ClusterID); err != nil || !change.Changed {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO projects
@@ -113,13 +108,8 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 		if err != nil {
 			return err
 		}
-		if project.deleted {
-			cluster, err := clusterByID(ctx, tx, project.clusterID)
-			change.Generation = cluster.Generation
-			return err
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		change.Changed = !project.deleted
+		if err := change.number(ctx, tx, project.clusterID); err != nil || project.deleted {
 			return err
 		}
 		if err := dropVarGroups(ctx, tx, `= ?`, projectID); err != nil {

@@ -33,13 +33,8 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 		if err != nil && !change.Created {
 			return err
 		}
-		if !change.Created && !deleted && have == spec {
-			cluster, err := clusterByID(ctx, tx, project.clusterID)
-			change.Generation = cluster.Generation
-			return err
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		change.Changed = change.Created || deleted || have != spec
+		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
@@ -67,13 +62,8 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 		if err != nil {
 			return err
 		}
-		if deleted {
-			cluster, err := clusterByID(ctx, tx, project.clusterID)
-			change.Generation = cluster.Generation
-			return err
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		change.Changed = !deleted
+		if err := change.number(ctx, tx, project.clusterID); err != nil || deleted {
 			return err
 		}
 		if err := detachAll(ctx, tx, id); err != nil {

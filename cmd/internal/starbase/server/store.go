@@ -61,6 +61,17 @@ type Change struct {
 	Created bool `json:"-"`
 }
 
+// number gives the change its generation: a new one if it is Changed.
+func (c *Change) number(ctx context.Context, tx *db.Tx, clusterID string) (err error) {
+	if c.Changed {
+		c.Generation, err = raise(ctx, tx, clusterID)
+		return err
+	}
+	cluster, err := clusterByID(ctx, tx, clusterID)
+	c.Generation = cluster.Generation
+	return err
+}
+
 // raise raises the generation of the cluster and returns it.
 func raise(ctx context.Context, tx *db.Tx, clusterID string) (int64, error) {
 	var generation int64

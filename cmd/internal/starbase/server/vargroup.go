@@ -92,13 +92,8 @@ func (s *Store) PutVarGroup(ctx context.Context, projectID, groupID string, grou
 			return err
 		}
 		want := varGroupRow{groupID, projectID, group.Name, group.Environment, starbase.VarGroupChecksum(values)}
-		if !change.Created && have == want && maps.Equal(entries, old) {
-			cluster, err := clusterByID(ctx, tx, project.clusterID)
-			change.Generation = cluster.Generation
-			return err
-		}
-		change.Changed = true
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		change.Changed = change.Created || have != want || !maps.Equal(entries, old)
+		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
 		return s.writeVarGroup(ctx, tx, want, entries, change.Generation)
@@ -178,7 +173,7 @@ func (s *Store) DeleteVarGroup(ctx context.Context, projectID, groupID string) (
 		if len(attached) > 0 {
 			return ErrVarGroupAttached
 		}
-		if change.Generation, err = raise(ctx, tx, project.clusterID); err != nil {
+		if err := change.number(ctx, tx, project.clusterID); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM var_group_entries WHERE var_group_id = ?`, groupID); err != nil {

@@ -1,0 +1,139 @@
+//trueup:pure
+
+package cloud
+
+import "slices"
+
+// standbyGoal is how many good standby machines the pool keeps: MinStandby, and more if
+// they are wanted for pods that may come.
+func (pl *planner) standbyGoal() int {
+	wanted := pl.want.Standby[""]
+	for _, n := range pl.bound() {
+		wanted += n
+	}
+	return min(max(pl.pool.MinStandby, wanted), pl.pool.Size)
+}
+
+// bound returns how many of the wanted standby machines have to be in which place.
+func (pl *planner) bound() map[Placement]int {
+	var at map[Placement]int
+	for _, t := range pl.pool.Templates {
+		if n := pl.want.Standby[t.Name]; n > 0 {
+			if at == nil {
+				at = map[Placement]int{}
+			}
+			at[Placement{t.InstanceType, t.Zone}] += n
+		}
+	}
+	return at
+}
+
+// stock returns the good standby machines that stay so, by place and in all.
+func (pl *planner) stock() (at map[Placement]int, all int) {
+	at = map[Placement]int{}
+	for _, m := range pl.machines {
+		if pl.counts(m) && pl.orders[m.ID].verb != Start {
+			at[Placement{m.InstanceType, m.AvailabilityZone}]++
+			all++
+		}
+	}
+	return at, all
+}
+
+// supply returns the stock, and the machines that will be part of it: those that warm
+// up, and those of launches.
+func (pl *planner) supply() (at map[Placement]int, all int) {
+	at, all = pl.stock()
+	for _, m := range pl.machines {
+		if m.Use == StateWarmup && !m.State.Ending() && pl.orders[m.ID].verb != Terminate && !pl.plan.Memory.Machines[m.ID].Failed {
+			at[pl.placeOf(m)]++
+			all++
+		}
+	}
+	for _, l := range pl.seen.Launches {
+		n := pl.outstanding(l)
+		if t, known := pl.pool.template(l.Template); known {
+			at[Placement{t.InstanceType, t.Zone}] += n
+		}
+		all += n
+	}
+	return at, all
+}
+
+// placeOf returns where a machine is, or will be if no list has it yet.
+func (pl *planner) placeOf(m Machine) Placement {
+	if m.AvailabilityZone == "" {
+		for _, l := range pl.seen.Launches {
+			if t, known := pl.pool.template(l.Template); known && slices.Contains(l.IDs, m.ID) {
+				return Placement{t.InstanceType, t.Zone}
+			}
+		}
+	}
+	return Placement{m.InstanceType, m.AvailabilityZone}
+}
+
+// shortage returns how many standby machines are wanted, and how many have to be launched
+// into which place, given the machines that are there or on their way. Machines that are
+// wanted in a place without capacity are left out: elsewhere they would be of no use.
+func (pl *planner) shortage(have map[Placement]int) (wanted int, short map[Placement]int) {
+	wanted, short = pl.want.Standby[""], map[Placement]int{}
+	bound := pl.bound()
+	for _, t := range pl.pool.Templates {
+		place := Placement{t.InstanceType, t.Zone}
+		n := bound[place]
+		if n == 0 {
+			continue
+		}
+		delete(bound, place)
+		if missing := n - have[place]; missing > 0 && pl.plan.Memory.IsBlocked(place, pl.now) {
+			pl.hold(BrakeNoCapacity, "the cloud has no capacity for %s in %s, where %d more standby machines are wanted", t.InstanceType, t.Zone, missing)
+			pl.wake(pl.plan.Memory.Blocked[place])
+			wanted += have[place]
+			continue
+		}
+		wanted += n
+		if missing := n + pl.launchesAt(place) - have[place]; missing > 0 {
+			short[place] = missing
+		}
+	}
+	return max(pl.pool.MinStandby, wanted), short
+}
+
+// launchesAt is how many machines pods need to be launched into a place.
+func (pl *planner) launchesAt(place Placement) int {
+	n := 0
+	for _, t := range pl.pool.Templates {
+		if place == (Placement{t.InstanceType, t.Zone}) {
+			n += pl.want.Launch[t.Name]
+		}
+	}
+	return n
+}
+
+// standby returns the standby machines that are stopped and have no order yet,
+// the first to go first: never attested, drifted, then the oldest.
+func (pl *planner) standby() []Machine {
+	rank := func(m Machine) int {
+		switch {
+		case !m.good(!pl.pool.BestEffortImages):
+			return 0
+		case m.drifted():
+			return 1
+		default:
+			return 2
+		}
+	}
+	var out []Machine
+	for _, m := range pl.machines {
+		if _, has := pl.orders[m.ID]; !has && m.Use == StateStandby && m.State == InstanceStopped {
+			out = append(out, m)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Machine) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return a.since().Compare(b.since())
+	})
+	return out
+}

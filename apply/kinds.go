@@ -33,6 +33,9 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 
 		Generations: l.ReapplyGenerations,
 	}
+	if l.OnWatch != nil {
+		hooks.Watched = func(err error) { l.OnWatch(kind, err) }
+	}
 	switch {
 	case isDefinition(kind):
 		hooks.Seen = l.defined

@@ -66,6 +66,11 @@ type Live struct {
 	// OnSynced is called, if set, when the state of a kind is synced: the
 	// moment for a pass that found it unknown. It must not block.
 	OnSynced func(schema.GroupKind)
+	// OnWatch is called, if set, each time the watch of a kind proves to be alive, by a
+	// list, an event or a bookmark, with nil, and with the error when a list or watch
+	// fails or has been silent for three minutes. A server sends a bookmark about every
+	// minute. It must not block.
+	OnWatch func(kind schema.GroupKind, err error)
 	// Logger receives failures to list or watch. Nil: they are only returned by
 	// Synced.
 	Logger *slog.Logger

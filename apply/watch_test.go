@@ -136,6 +136,53 @@ func TestASilentWatchOfALiveIsBegunAnew(t *testing.T) {
 	})
 }
 
+func TestAWatchThatIsAliveOrFailsIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		known := meta.NewDefaultRESTMapper(nil)
+		known.Add(kind, meta.RESTScopeNamespace)
+		var mu sync.Mutex
+		alive, failures := 0, []string{}
+		count := func() (int, []string) {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return alive, failures
+		}
+		server := &silentServer{}
+		live := &apply.Live{Client: server, Mapper: known, Owner: owner, Kinds: []schema.GroupVersionKind{kind}, OnWatch: func(of schema.GroupKind, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, kind.GroupKind(), of)
+			if err == nil {
+				alive++
+			} else {
+				failures = append(failures, err.Error())
+			}
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- live.Start(ctx) }()
+		require.NoError(t, live.WaitSynced(t.Context()))
+		n, failed := count()
+		require.Equal(t, 1, n, "the list")
+		require.Len(t, failed, 1, "the server cannot stream a list")
+		server.opened("configmaps")[0].Action(watch.Bookmark, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "11"}})
+		n, _ = count()
+		require.Equal(t, 2, n, "a bookmark")
+		server.opened("configmaps")[0].Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "x", UID: "u", ResourceVersion: "12", Labels: owner.Labels}})
+		n, _ = count()
+		require.Equal(t, 3, n, "an event")
+		time.Sleep(3*time.Minute + 10*time.Second)
+		n, failed = count()
+		require.Equal(t, 3, n, "a new watch proves nothing before it speaks")
+		require.Equal(t, "the watch is silent", failed[len(failed)-1])
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -59,6 +59,9 @@ type Hooks struct {
 	// Seen: the watch or a list has delivered the object, in no older state than the
 	// one that our last write has made.
 	Seen func(*metav1.PartialObjectMetadata)
+	// Watched: a list, an event or a bookmark has come, with nil, or a list or watch
+	// has failed or fallen silent.
+	Watched func(error)
 	// Generations makes a generation that another manager has changed a drift.
 	Generations bool
 }

@@ -56,7 +56,19 @@ func (s store) Replace(objects []any, version string) error {
 		listed = append(listed, m)
 	}
 	s.kind.replace(s.namespace, listed, version)
+	s.kind.watched(nil)
 	return nil
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called for each
+// event and bookmark.
+func (s store) UpdateResourceVersion(string) { s.kind.watched(nil) }
+
+// watched tells the hook.
+func (k *Kind) watched(err error) {
+	if k.hooks.Watched != nil {
+		k.hooks.Watched(err)
+	}
 }
 
 // Resync implements cache.ReflectorStore. There is nothing to do.

@@ -165,6 +165,7 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 			return err
 		}
 		k.fail(into.namespace, err)
+		k.watched(err)
 		k.log(ctx, from, err)
 		if apierrors.IsNotFound(err) {
 			// Perhaps it is served in another version by now.
@@ -188,7 +189,7 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 				return w, reflectors.WatchError(failed(err), options)
 			}
 			k.fail(into.namespace, nil)
-			return newWatchdog(w, maxSilence), nil
+			return newWatchdog(w, maxSilence, func() { k.watched(errSilent) }), nil
 		},
 	}
 	for ctx.Err() == nil {

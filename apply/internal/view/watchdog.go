@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -16,13 +17,16 @@ const maxSilence = 3 * time.Minute
 // long. The reflector then watches from where it was.
 type watchdog struct {
 	watch  watch.Interface
+	silent func() // is called when it ends the watch
 	events chan watch.Event
 	done   chan struct{}
 	stop   sync.Once
 }
 
-func newWatchdog(w watch.Interface, silence time.Duration) *watchdog {
-	v := &watchdog{watch: w, events: make(chan watch.Event), done: make(chan struct{})}
+var errSilent = errors.New("the watch is silent")
+
+func newWatchdog(w watch.Interface, silence time.Duration, silent func()) *watchdog {
+	v := &watchdog{watch: w, silent: silent, events: make(chan watch.Event), done: make(chan struct{})}
 	go v.pass(silence)
 	return v
 }
@@ -37,6 +41,7 @@ func (v *watchdog) pass(silence time.Duration) {
 		case <-v.done:
 			return
 		case <-quiet.C:
+			v.silent()
 			return
 		case event, ok := <-v.watch.ResultChan():
 			if !ok {

@@ -14,7 +14,8 @@ func TestASilentWatchIsEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := watch.NewFake()
-		w := newWatchdog(source, time.Minute)
+		silent := 0
+		w := newWatchdog(source, time.Minute, func() { silent++ })
 		for range 5 { // bookmarks keep it alive
 			time.Sleep(50 * time.Second)
 			go source.Action(watch.Bookmark, &unstructured.Unstructured{})
@@ -24,16 +25,18 @@ func TestASilentWatchIsEnded(t *testing.T) {
 		_, open := <-w.ResultChan()
 		require.False(t, open)
 		require.Equal(t, time.Minute, time.Since(quiet))
+		require.Equal(t, 1, silent)
 		require.True(t, source.IsStopped())
 		w.Stop()
 		w.Stop()
 
 		// Stopped while an event waits for its reader, it leaves no goroutine.
 		source = watch.NewFake()
-		w = newWatchdog(source, time.Minute)
+		w = newWatchdog(source, time.Minute, func() { silent++ })
 		source.Action(watch.Bookmark, &unstructured.Unstructured{})
 		w.Stop()
 		synctest.Wait()
 		require.True(t, source.IsStopped())
+		require.Equal(t, 1, silent, "stopped is not silent")
 	})
 }

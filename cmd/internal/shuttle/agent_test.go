@@ -63,6 +63,7 @@ func TestAgent(t *testing.T) {
 		"keeps the records that it cannot send":                 keepsWhatCannotBeSent,
 		"bills once with two agents":                            billsOnceWithTwoAgents,
 		"bills nothing from a dead watch":                       stopsWithADeadWatch,
+		"stops at once while starbase is slow":                  stopsWhileStarbaseIsSlow,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -143,6 +143,10 @@ func countsWhatIsDropped(t *testing.T, b *bench) {
 	}
 	require.NotZero(t, metric(t, a, "starform_snapshots_sent_total"))
 
+	for _, resource := range []string{"pods", "deployments", "networkpolicies"} {
+		require.NotZero(t, metric(t, a, `starform_informer_last_event_timestamp_seconds{resource="`+resource+`"}`), resource)
+	}
+
 	require.NotZero(t, metric(t, a, "starform_capacity_reports_sent_total"))
 	eventually(t, "the pods are counted", func() bool {
 		list, err := s.store.Overview(t.Context(), time.Now().Add(-time.Hour), time.Minute)
@@ -274,4 +278,33 @@ func stopsWithADeadWatch(t *testing.T, b *bench) {
 	h.set(false)
 	eventually(t, "it goes on", func() bool { return s.newest(t).After(last.Add(3 * billingInterval)) })
 	require.Greater(t, metric(t, a, `starform_informer_last_event_timestamp_seconds{resource="pods"}`), float64(dead.Unix()), fmt.Sprint(dead))
+}
+
+// stopsWhileStarbaseIsSlow is the end of D24: no answer comes, and the agent stops all
+// the same. That it does within 20 s is required by the bench.
+func stopsWhileStarbaseIsSlow(t *testing.T, b *bench) {
+	asked := make(chan string, 100)
+	never := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		// The end of the connection is only seen once the body was read.
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case asked <- r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]:
+		default:
+		}
+		<-r.Context().Done()
+	})
+	b.starbase.set(never)
+	b.starbase.mu.Lock()
+	b.starbase.billing = never
+	b.starbase.mu.Unlock()
+	a := b.start(t, "STARFORM_RECONCILE_INTERVAL=30s", "STARFORM_SNAPSHOT_WAL_DIR="+filepath.Join(t.TempDir(), "wal"))
+	for waiting := map[string]bool{"desired-state": true, "capacity": true}; len(waiting) > 0; {
+		select {
+		case path := <-asked:
+			delete(waiting, path)
+		case <-time.After(3 * time.Minute):
+			require.Empty(t, waiting, "not asked")
+		}
+	}
+	a.stop()
 }

@@ -77,6 +77,20 @@ func (m *metrics) observeSnapshots(p snapshot.Pass) {
 	}
 }
 
+// observeWatch notes that the watch of a resource is alive, or has failed.
+func (m *metrics) observeWatch(resource string, err error) {
+	if err != nil {
+		m.watchErrors.WithLabelValues(resource).Inc()
+		return
+	}
+	m.lastEvent.WithLabelValues(resource).Set(float64(time.Now().UnixMilli()) / 1000)
+}
+
+func (m *metrics) observeWatchOf(kind schema.GroupKind, err error) {
+	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+	m.observeWatch(resource.Resource, err)
+}
+
 func (m *metrics) observeWrite(w apply.Write) {
 	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: w.ID.Group, Kind: w.ID.Kind})
 	m.writes.WithLabelValues(resource.Resource, w.Verb).Inc()

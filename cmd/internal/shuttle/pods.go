@@ -142,7 +142,7 @@ func (v *podView) report(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	v.metrics.watchErrors.WithLabelValues("pods").Inc()
+	v.metrics.observeWatch("pods", err)
 	v.logger.WarnContext(ctx, "watch failed", slog.String("kind", "Pod"), slog.Any("error", err))
 }
 
@@ -188,7 +188,7 @@ func (v *podView) prove() {
 	v.mu.Lock()
 	v.seen = now
 	v.mu.Unlock()
-	v.metrics.lastEvent.WithLabelValues("pods").Set(float64(now.UnixMilli()) / 1000)
+	v.metrics.observeWatch("pods", nil)
 	select {
 	case v.proof <- struct{}{}:
 	default:
@@ -315,7 +315,7 @@ func (v *podView) readPod(u *unstructured.Unstructured) pod {
 	var whole corev1.Pod
 	p := pod{uid: u.GetUID(), created: u.GetCreationTimestamp().Time}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &whole); err != nil {
-		v.metrics.watchErrors.WithLabelValues("pods").Inc()
+		v.metrics.observeWatch("pods", err)
 		v.logger.Warn("pod not understood", slog.String("pod", u.GetNamespace()+"/"+u.GetName()), slog.Any("error", err))
 		phase, _, phaseErr := unstructured.NestedString(u.Object, "status", "phase")
 		if phaseErr == nil {

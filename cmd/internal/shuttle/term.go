@@ -52,6 +52,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		applier: applier, handover: handover{applier: applier}, awaits: awaits,
 		desired: state, limit: a.Config.MaxDeletePercent, metrics: metrics, logger: a.Logger, status: status,
 	})
+	live.OnWatch = metrics.observeWatchOf
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
 	if a.Config.WakeOnDrift {
 		live.OnDrift = func(apply.Observed) { convergeLoop.Trigger() }

@@ -75,9 +75,12 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (n *notes) serve(r *http.Request, parts []string) (int, map[string]any) {
-	name := ""
-	if parts[3] == "namespaces" && len(parts) > 6 {
-		name = parts[6]
+	namespace, name := "", ""
+	if parts[3] == "namespaces" {
+		namespace = parts[4]
+		if len(parts) > 6 {
+			name = parts[6]
+		}
 	}
 	var body map[string]any
 	_ = json.NewDecoder(r.Body).Decode(&body)
@@ -86,7 +89,10 @@ func (n *notes) serve(r *http.Request, parts []string) (int, map[string]any) {
 		if name == "" {
 			items := []any{}
 			for _, o := range n.objects {
-				items = append(items, partially(r, o))
+				// Other tests look for strangers in namespaces of theirs.
+				if at := (&unstructured.Unstructured{Object: o}).GetNamespace(); namespace == "" || at == namespace {
+					items = append(items, partially(r, o))
+				}
 			}
 			return 200, map[string]any{
 				"kind": "NoteList", "apiVersion": n.group + "/v1",

@@ -34,6 +34,7 @@ func last(b *bench, _ database) {
 	b.byHand("DELETE FROM instances", "DELETE FROM deployment_topology")
 	eventually(t, "the last one goes", func() bool { return b.replicaSet("web") == nil })
 	require.Zero(t, w.metric(empty))
+	w.quiet() // what belongs to it goes as well
 	deletes := len(w.deletes())
 
 	// A row that vanishes a second time within five minutes is not withdrawn: other names.

@@ -487,6 +487,19 @@ func (b *bench) events(kind, name string) []string {
 	return all
 }
 
+// notes returns what the Events of that reason about an object say.
+func (b *bench) notes(kind, name, reason string) (notes []string) {
+	b.Helper()
+	list, err := b.kube.EventsV1().Events("").List(b.Context(), metav1.ListOptions{FieldSelector: "regarding.kind=" + kind + ",regarding.name=" + name})
+	require.NoError(b, err)
+	for i := range list.Items {
+		if list.Items[i].Reason == reason {
+			notes = append(notes, list.Items[i].Note)
+		}
+	}
+	return notes
+}
+
 // told waits for an Event about an object.
 func (b *bench) told(kind, name, reason string) {
 	b.Helper()

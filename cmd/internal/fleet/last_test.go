@@ -32,9 +32,8 @@ func last(b *bench, _ database) {
 	b.running("1", "web")
 	w.quiet()
 	b.byHand("DELETE FROM instances", "DELETE FROM deployment_topology")
-	eventually(t, "the last one goes", func() bool { return b.replicaSet("web") == nil })
+	eventually(t, "the last one goes, and what belongs to it", func() bool { return b.replicaSet("web") == nil && len(b.policies()) == 0 })
 	require.Zero(t, w.metric(empty))
-	w.quiet() // what belongs to it goes as well
 	deletes := len(w.deletes())
 
 	// A row that vanishes a second time within five minutes is not withdrawn: other names.

@@ -339,9 +339,7 @@ func FuzzDamage(f *testing.F) {
 	f.Add(append(frame[:9:9], frame...))
 	f.Add([]byte(strings.Repeat(string(frame[:4]), 9)))
 	f.Fuzz(func(t *testing.T, noise []byte) {
-		if len(noise) > 8<<10 {
-			t.Skip("each mark may cost a checksum of the rest")
-		}
+		noise = noise[:min(len(noise), 8<<10)] // each mark may cost a checksum of the rest
 		whole := snapshot.AppendFrame(nil, []byte("first"), now)
 		whole = append(whole, noise...)
 		whole = snapshot.AppendFrame(whole, []byte("last"), now)

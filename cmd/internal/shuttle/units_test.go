@@ -320,7 +320,7 @@ func TestCapacityIsReportedWithTheSoftLimit(t *testing.T) {
 	})
 }
 
-// TestARejectedRecordIsCountedAndNamed: labels that a person has changed bill nobody.
+// TestARejectedRecordIsCountedAndNamed: a pod whose labels a person has changed is not billed.
 func TestARejectedRecordIsCountedAndNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

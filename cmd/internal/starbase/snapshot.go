@@ -72,7 +72,7 @@ func (s *Snapshot) Validate(clusterID string, now time.Time) (taken time.Time, f
 	v.match("snapshot_id", s.SnapshotID, snapshotIDPattern, "the SHA-256 in 64 lower-case hexadecimal digits")
 	v.match("workspace_id", s.WorkspaceID, uuidPattern, wantUUID)
 	v.match("project_id", s.ProjectID, uuidPattern, wantUUID)
-	v.require("environment", s.Environment, len(s.Environment) <= 30 && labelPattern.MatchString(s.Environment), fmt.Sprintf(wantLabel, 30))
+	v.environmentName(s.Environment)
 	v.match("service_id", s.ServiceID, uuidPattern, wantUUID)
 	v.match("pod_id", s.PodID, podIDPattern, "the UID of the pod, at most 64 characters of 0-9, A-Z, a-z and -")
 	v.match("tier", s.Tier, tierPattern, "a label value: at most 63 characters of A-Z, a-z, 0-9, -, _ and ., first and last a letter or digit")

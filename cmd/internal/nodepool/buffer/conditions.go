@@ -64,7 +64,8 @@ func (s *Status) set(kind string, is bool, reason, message string) {
 		status = metav1.ConditionTrue
 	}
 	const most = 1024
-	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), most)]})
+	message = strings.ToValidUTF8(message[:min(len(message), most)], "") // a cut may part a character
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
 // where says whose machines have the room.

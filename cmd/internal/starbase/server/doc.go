@@ -27,7 +27,7 @@
 //
 // A var group has variables that several services of a project share. All its values are
 // encrypted in the database under the first key of [Store.Keys]; [Store.Rekey] brings the
-// others over to it. A secret value reaches agents and nobody else. A cluster with a value
+// others over to it. Secret values are sent to agents alone. A cluster with a value
 // that cannot be decrypted is answered with an error, since a state without the group would
 // have its agent remove it.
 //

@@ -61,7 +61,8 @@ type entry struct {
 	secret bool
 }
 
-// PutVarGroup creates or changes a group. Names, environment and keys must be valid.
+// PutVarGroup creates or changes a group. Its name must be valid, and each key be there
+// once. What is wrong with the rest is an error that names the field, and no value.
 func (s *Store) PutVarGroup(ctx context.Context, projectID, groupID string, group VarGroup) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
@@ -77,12 +78,6 @@ func (s *Store) PutVarGroup(ctx context.Context, projectID, groupID string, grou
 		case !change.Created && have.projectID != projectID:
 			return ErrVarGroupElsewhere
 		}
-		if err := nameIsFree(ctx, tx, projectID, groupID, group.Name); err != nil {
-			return err
-		}
-		if err := s.environmentFits(ctx, tx, groupID, group.Environment); err != nil {
-			return err
-		}
 		old, err := s.entries(ctx, tx, groupID)
 		if err != nil {
 			return err
@@ -91,7 +86,20 @@ func (s *Store) PutVarGroup(ctx context.Context, projectID, groupID string, grou
 		if err != nil {
 			return err
 		}
-		want := varGroupRow{groupID, projectID, group.Name, group.Environment, starbase.VarGroupChecksum(values)}
+		// As agents will see it, values that stay among the others.
+		served := starbase.VarGroup{
+			VarGroupID: groupID, ProjectID: projectID, Environment: group.Environment, Entries: values, Checksum: starbase.VarGroupChecksum(values),
+		}
+		if fields := served.Validate(); len(fields) > 0 {
+			return adminapi.Invalid(fields...)
+		}
+		if err := nameIsFree(ctx, tx, projectID, groupID, group.Name); err != nil {
+			return err
+		}
+		if err := environmentFits(ctx, tx, groupID, group.Environment); err != nil {
+			return err
+		}
+		want := varGroupRow{groupID, projectID, group.Name, group.Environment, served.Checksum}
 		change.Changed = change.Created || have != want || !maps.Equal(entries, old)
 		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
@@ -309,7 +317,7 @@ func nameIsFree(ctx context.Context, tx *db.Tx, projectID, groupID, name string)
 }
 
 // environmentFits returns an error if the group is attached in another environment.
-func (s *Store) environmentFits(ctx context.Context, tx *db.Tx, groupID, environment string) error {
+func environmentFits(ctx context.Context, tx *db.Tx, groupID, environment string) error {
 	if environment == "" {
 		return nil
 	}

@@ -126,7 +126,7 @@ func TestAVarGroupThatCannotBeIsRefusedByField(t *testing.T) {
 	w.seed()
 	w.must("PUT", groupPath, groupBody)
 	w.must("PUT", attachPath, `{"var_groups":["`+groupX+`"]}`)
-	w.must("PUT", groupsPath+"/"+groupY, `{"name":"staging only","environment":"staging","entries":[]}`)
+	w.must("PUT", groupsPath+"/"+groupY, `{"name":"staging only","environment":"staging","entries":[{"key":"LARGE","value":"`+strings.Repeat("x", 300<<10)+`"}]}`)
 	w.must("PUT", projectsPath+projectY, strings.Replace(projectBody, `"slug":"shop"`, `"slug":"other"`, 1))
 	before := w.pull(clusterA)
 	unknown := "55555555-5555-4555-8555-55555555555f"
@@ -142,6 +142,7 @@ func TestAVarGroupThatCannotBeIsRefusedByField(t *testing.T) {
 		"a key twice":               {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":"1"},{"key":"A","value":"2"}]}`, 400, "entries[1].key"},
 		"a new key without a value": {"PUT", groupPath, `{"name":"a","entries":[{"key":"NEW"}]}`, 400, "entries[0].value"},
 		"too much":                  {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":"` + strings.Repeat("x", 600<<10) + `"}]}`, 400, "entries"},
+		"too much with what stays":  {"PUT", groupsPath + "/" + groupY, `{"name":"staging only","environment":"staging","entries":[{"key":"LARGE"},{"key":"A","value":"` + strings.Repeat("x", 300<<10) + `"}]}`, 400, "entries"},
 		"a bad environment":         {"PUT", groupPath, `{"name":"a","environment":"Prod","entries":[]}`, 400, "environment"},
 		"an unknown field":          {"PUT", groupPath, `{"name":"a","entries":[],"values":{}}`, 400, "values"},
 		"a value that is no text":   {"PUT", groupPath, `{"name":"a","entries":[{"key":"A","value":17}]}`, 400, "value"},

@@ -22,7 +22,7 @@ func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request) error {
 	if err := adminapi.Decode(w, r, &group, true); err != nil {
 		return err
 	}
-	if fields := group.validate(projectID, groupID); len(fields) > 0 {
+	if fields := group.validate(); len(fields) > 0 {
 		return adminapi.Invalid(fields...)
 	}
 	change, err := s.store.PutVarGroup(r.Context(), projectID, groupID, group)
@@ -32,23 +32,19 @@ func (s *Server) putVarGroup(w http.ResponseWriter, r *http.Request) error {
 	return adminapi.WriteJSON(w, adminapi.CreatedStatus(change.Created), change)
 }
 
-// validate returns what is wrong with a group that is put. No value is among it.
-func (g VarGroup) validate(projectID, groupID string) (fields []starbase.FieldError) {
+// validate returns what is wrong with a group that is put, as far as agents do not see it.
+func (g VarGroup) validate() (fields []starbase.FieldError) {
 	if !starbase.ValidVarGroupName(g.Name) {
 		fields = append(fields, starbase.FieldError{Field: "name", Value: fmt.Sprintf("%.80q", g.Name), Want: "1 to 63 letters, digits, spaces, _, . and -, first and last a letter or digit"})
 	}
-	served := starbase.VarGroup{VarGroupID: groupID, ProjectID: projectID, Environment: g.Environment, Entries: map[string]string{}}
+	seen := map[string]bool{}
 	for i, e := range g.Entries {
-		if _, twice := served.Entries[e.Key]; twice {
+		if seen[e.Key] {
 			fields = append(fields, starbase.FieldError{Field: fmt.Sprintf("entries[%d].key", i), Value: fmt.Sprintf("%.80q", e.Key), Want: "each key once"})
 		}
-		served.Entries[e.Key] = ""
-		if e.Value != nil {
-			served.Entries[e.Key] = *e.Value
-		}
+		seen[e.Key] = true
 	}
-	served.Checksum = starbase.VarGroupChecksum(served.Entries)
-	return append(fields, served.Validate()...)
+	return fields
 }
 
 func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request) error {

@@ -51,7 +51,7 @@ test: kube helm ## Vet and test every module, to the end also when a step fails;
 	done; \
 	for step in $$failed; do \
 		echo "what failed in $$step:"; \
-		grep -E -B 6 '^ *--- FAIL|^panic:|DATA RACE|: error:|^[^ ]+\.go:[0-9]+:' "$$logs/$$step" | tail -n 40; \
+		grep -E -A 4 '^ *--- FAIL|^panic:|DATA RACE|: error:|^[^ ]+\.go:[0-9]+:|^\s+(Error Trace|Error|Messages):' "$$logs/$$step" | cut -c 1-200 | tail -n 60; \
 	done; \
 	if [ -n "$$failed" ]; then echo "FAIL:$$failed"; exit 1; fi
 

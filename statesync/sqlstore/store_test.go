@@ -18,7 +18,7 @@ import (
 )
 
 // within is how long a test waits for what must happen.
-const within = 45 * time.Second
+const within = 2 * time.Minute
 
 // each runs a test on both databases: open returns stores on one database.
 func each(t *testing.T, test func(t *testing.T, open func(*sqlstore.Store) *sqlstore.Store)) {

@@ -46,8 +46,8 @@ func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
 		_, err = fmt.Fprintf(conn, "POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s",
 			service, u.Host, w.tokens[eu], len(body), body)
 		require.NoError(w.t, err)
-		require.Eventually(w.t, func() bool { return w.service.Streams("eu-1") == 1 }, 20*time.Second, time.Millisecond)
-		require.Eventually(w.t, func() bool { return w.service.Streams("eu-1") == 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(w.t, func() bool { return w.service.Streams("eu-1") == 1 }, 50*time.Second, time.Millisecond)
+		require.Eventually(w.t, func() bool { return w.service.Streams("eu-1") == 0 }, 50*time.Second, time.Millisecond)
 	})
 }
 

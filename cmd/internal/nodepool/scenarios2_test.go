@@ -397,7 +397,7 @@ func staleNetwork(s *stage) {
 
 	s.pods([]string{"second"}, "cpu: 3", "")
 	second := closed(first)
-	s.within(4*time.Minute, "it is forced open", func() bool { return slices.Contains(s.events("Node", second), "StartupTaintTimeout") })
+	s.eventually("it is forced open", func() bool { return slices.Contains(s.events("Node", second), "StartupTaintTimeout") })
 	s.eventually("it runs", func() bool { return s.bound() == 2 })
 	require.NotContains(s, s.events("Node", second), "StartupTaintsRemoved")
 	require.NotContains(s, s.events("Node", first), "StartupTaintTimeout")

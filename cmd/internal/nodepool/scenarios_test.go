@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/stretchr/testify/require"
@@ -198,9 +197,7 @@ func neverJoins(b *bench) {
 	require.Empty(b, b.nodes())
 	require.Zero(b, b.counts()[0])
 	b.habit(nil)
-	// A machine that was launched between two failures fails later, and holds launches back
-	// for another minute.
-	b.within(5*time.Minute, "3 on standby", func() bool { return b.counts()[0] == 3 })
+	b.eventually("3 on standby", func() bool { return b.counts()[0] == 3 })
 	b.standby(3)
 	require.Equal(b, metav1.ConditionFalse, b.condition("Degraded").Status)
 }

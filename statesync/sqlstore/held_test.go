@@ -15,9 +15,9 @@ import (
 
 // TestAHeldSnapshotMakesNoBatchDearer counts the pages of the database that a look and
 // a batch of one change read, early and late while another transaction holds a
-// snapshot: the dead rows between are 4,000 of the queue, and as many of one key.
+// snapshot: the dead rows between are 4,000 of the queue, and as many of one key. It runs
+// alone: each transaction that other tests have open is looked up in the queue.
 func TestAHeldSnapshotMakesNoBatchDearer(t *testing.T) {
-	t.Parallel()
 	s := openPostgreSQL(t, database(t), &sqlstore.Store{})
 	holder, err := s.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)

@@ -201,11 +201,18 @@ func (w *watcher) put(scope string, p statesync.Position) {
 	}
 }
 
-// rise is put by the sequencer, which knows the head alone.
+// rise is put by the sequencer, which knows the head alone. Where no position is known,
+// the answer to a question may be under way that was read before: the scope is asked for
+// once more.
 func (w *watcher) rise(scope string, head uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.scopes[scope]; e != nil && e.known && head > e.Head {
+	switch e := w.scopes[scope]; {
+	case e == nil:
+	case !e.known:
+		w.asked[scope] = true
+		signal(w.ask)
+	case head > e.Head:
 		e.Head, e.Mark = head, statesync.Mark{}
 		e.announce()
 	}

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
@@ -123,33 +125,33 @@ func (b *bench) watchPods(pods int) (refused <-chan struct{}, times func() []tim
 	every := make(chan struct{})
 	var mu sync.Mutex
 	waits, took := map[string]time.Time{}, map[string]time.Duration{}
-	w, err := b.kube.CoreV1().Pods(b.name).Watch(b.Context(), metav1.ListOptions{})
+	see := func(object any) {
+		p, ok := object.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		since, waiting := waits[p.Name]
+		switch {
+		case !waiting && cloudkube.Unschedulable(p):
+			if waits[p.Name] = time.Now(); len(waits) == pods {
+				close(every)
+			}
+		case waiting && p.Spec.NodeName != "" && took[p.Name] == 0:
+			took[p.Name] = time.Since(since)
+		}
+	}
+	// A watch may end at any time.
+	factory := informers.NewSharedInformerFactoryWithOptions(b.kube, 0, informers.WithNamespace(b.name))
+	informer := factory.Core().V1().Pods().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, p any) { see(p) }})
 	require.NoError(b, err)
 	run(b.T, func(ctx context.Context) error {
-		defer w.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case e, open := <-w.ResultChan():
-				p, ok := e.Object.(*corev1.Pod)
-				if !open || !ok {
-					return nil
-				}
-				mu.Lock()
-				since, waiting := waits[p.Name]
-				switch {
-				case !waiting && cloudkube.Unschedulable(p):
-					if waits[p.Name] = time.Now(); len(waits) == pods {
-						close(every)
-					}
-				case waiting && p.Spec.NodeName != "" && took[p.Name] == 0:
-					took[p.Name] = time.Since(since)
-				}
-				mu.Unlock()
-			}
-		}
+		informer.Run(ctx.Done())
+		return nil
 	})
+	require.True(b, cache.WaitForCacheSync(b.Context().Done(), informer.HasSynced))
 	return every, func() []time.Duration {
 		mu.Lock()
 		defer mu.Unlock()

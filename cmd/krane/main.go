@@ -98,7 +98,7 @@ Settings, each also as a variable, such as KRANE_CONTROL_URL for control.url:
                            where images are pulled from
   storage_class_name       class of scratch volumes (ebs-csi-gp3)
   runtime_class            runtime class of pods (gvisor)
-  state_dir                reserved; the agent lists everything at its start
+  state_dir                folder that keeps the limit of deletions over a restart (none)
   max_delete_percent       share of what is absent that may go within 5 minutes (10; at least 5)
   k8s.qps, k8s.burst       bounds of requests to Kubernetes (100, 200)
 

@@ -73,8 +73,10 @@ func orphan(b *bench) {
 	require.Len(b.t, b.deletes(), 1)
 }
 
-// limit is C16: a limit for five minutes, above which no object is deleted.
+// limit is C16: a limit for five minutes, above which no object is deleted. An agent that
+// is restarted knows what the one before has deleted.
 func limit(b *bench) {
+	b.agent.Config.StateDir = filepath.Join(b.t.TempDir(), "krane")
 	for n := range 6 {
 		b.plant(fmt.Sprintf("orphan-%d", n), b.ours(fmt.Sprintf("d_orphan-%d", n)), "krane")
 	}
@@ -93,8 +95,31 @@ func limit(b *bench) {
 	b.relist(4)
 	eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
 	b.relist(5)
-	eventually(b.t, "one is left of the five minutes, and two are held", func() bool { return b.metric(`deletions_held{reason="limit"}`) == "2" })
+	held := func() bool { return b.metric(`deletions_held{reason="limit"}`) == "2" }
+	eventually(b.t, "one is left of the five minutes, and two are held", held)
 	require.Len(b.t, b.deletes(), 4)
+	b.start()
+	b.synced(1)
+	b.relist(2)
+	eventually(b.t, "two are held after a restart", held)
+	require.Empty(b.t, b.deletes())
+
+	// What cannot be read is no leave to delete.
+	b.stop()
+	file := filepath.Join(b.agent.Config.StateDir, "deletions.json")
+	require.FileExists(b.t, file)
+	require.NoError(b.t, os.WriteFile(file, []byte("["), 0o600))
+	b.start()
+	b.synced(1)
+	b.relist(2)
+	eventually(b.t, "two are held for a broken file", held)
+	require.Empty(b.t, b.deletes())
+	b.stop()
+	require.NoError(b.t, os.Remove(file))
+	b.start()
+	b.synced(1)
+	b.relist(2)
+	eventually(b.t, "they go", func() bool { return len(b.deletes()) == 2 })
 }
 
 // noProof is S8: an answer that proves no absence deletes no object. The desired state

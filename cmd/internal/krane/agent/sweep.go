@@ -40,16 +40,15 @@ type sweeper struct {
 	logger   *slog.Logger
 	// grace is how far apart.
 	grace time.Duration
-	// window is the time within which the limit holds.
-	window time.Duration
+	// ledger has the deletions within the time for which the limit holds.
+	ledger ledger
 	// percent is the limit in percent of the roots; it is never below minLimit.
 	percent int
 
-	lists   map[stream.Collection]uint64 // the last list that was compared
-	last    map[stream.Collection]lastItem
-	absent  map[types.UID]absence
-	deleted []time.Time // within the window
-	held    map[stream.Collection]map[string]int
+	lists  map[stream.Collection]uint64 // the last list that was compared
+	last   map[stream.Collection]lastItem
+	absent map[types.UID]absence
+	held   map[stream.Collection]map[string]int
 }
 
 const minLimit = 5
@@ -170,8 +169,12 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	if len(due) == 0 {
 		return nil
 	}
-	allowed := s.allowance(roots, snapshot.Listed)
-	if len(due) > allowed {
+	used, err := s.ledger.used(time.Now())
+	if err != nil {
+		held["limit"] = len(due)
+		return err
+	}
+	if allowed := max(0, max(minLimit, roots*s.percent/100)-used); len(due) > allowed {
 		held["limit"] = len(due)
 		s.logger.WarnContext(ctx, "deletions held", slog.String("collection", string(r.collection)), slog.Int("due", len(due)), slog.Int("limit", allowed))
 		return nil
@@ -180,23 +183,32 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	for uid := range due {
 		ids = append(ids, orphans[uid])
 	}
-	report, err := s.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(due)})
+	return s.remove(ctx, r, ids, held)
+}
+
+// remove deletes orphans, once they count for the limit.
+func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
+	settle, err := s.ledger.reserve(time.Now(), len(ids))
+	if err != nil {
+		held["limit"] = len(ids)
+		return err
+	}
+	report, err := s.parts[r.component].remove(ctx, ids, apply.Limit{Count: len(ids)})
+	deleted := 0
 	for _, result := range report.Results {
+		if errors.Is(result.Err, apply.ErrNotOurs) {
+			held["unproven"]++
+		}
 		if result.Action != apply.Deleted {
 			continue
 		}
-		s.deleted = append(s.deleted, time.Now())
+		deleted++
 		s.logger.InfoContext(ctx, "orphan deleted", slog.String("object", result.ID.String()))
 		if r.isRoot(result.ID) {
 			s.reporter.lost(r.key(result.ID))
 		}
 	}
-	for _, result := range report.Results {
-		if errors.Is(result.Err, apply.ErrNotOurs) {
-			held["unproven"]++
-		}
-	}
-	return err
+	return errors.Join(err, settle(deleted))
 }
 
 // orphans returns the objects of a resource that are not in the list, and the
@@ -227,12 +239,6 @@ func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[stri
 		orphans[o.UID] = o.ID
 	}
 	return orphans, roots
-}
-
-// allowance returns how many objects may be deleted now.
-func (s *sweeper) allowance(roots int, now time.Time) int {
-	s.deleted = slices.DeleteFunc(s.deleted, func(at time.Time) bool { return now.Sub(at) >= s.window })
-	return max(0, max(minLimit, roots*s.percent/100)-len(s.deleted))
 }
 
 // publish sets the metric.

@@ -26,7 +26,8 @@ type Config struct {
 	Kubernetes       Kubernetes
 	// RuntimeClass is that of all pods. Default gvisor.
 	RuntimeClass string
-	// StateDir is a folder that keeps the cursor over a restart. Empty: none does.
+	// StateDir is a folder that keeps, over a restart, what was deleted lately: the limit of
+	// deletions. Empty: it is kept in memory.
 	StateDir string
 	// MaxDeletePercent is the most of the owned objects, in percent, that may go
 	// within 5 minutes; never fewer than 5 objects. Default 10, at most 100.

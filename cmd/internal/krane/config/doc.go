@@ -21,7 +21,7 @@
 //	  password: ...
 //	storage_class_name: ebs-csi-gp3
 //	runtime_class: gvisor
-//	state_dir: ""                         # empty: the cursor is kept in memory
+//	state_dir: ""                         # keeps the limit of deletions over a restart
 //	max_delete_percent: 10
 //	k8s:
 //	  qps: 100

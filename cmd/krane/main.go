@@ -77,6 +77,7 @@ func manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/krane:latest", "container image")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
+	c.Flags().StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")
 	return c
 }
 

@@ -26,7 +26,8 @@ type Agent struct {
 	TokenSecret, TokenDir string
 }
 
-// Workload is what the Deployments of agents differ in. All fields are required.
+// Workload is what the Deployments of agents differ in. All fields but State are
+// required.
 type Workload struct {
 	Image string
 	// Env are the variables of the container in this order.
@@ -36,6 +37,19 @@ type Workload struct {
 	PortName string
 	// MemoryLimit is a quantity such as 256Mi. The runtime keeps to nine tenths of it.
 	MemoryLimit string
+	// State is a folder that the agent writes.
+	State State
+}
+
+// State is a folder that outlives a container. The zero State is none.
+type State struct {
+	// Dir is where it is mounted.
+	Dir string
+	// Size is a quantity such as 16Mi: what it may hold.
+	Size string
+	// Claim is the PersistentVolumeClaim that keeps it, which is not among the objects.
+	// Empty: the folder goes with the pod.
+	Claim string
 }
 
 // Variable is an environment variable: a value, or a field of the pod.
@@ -135,6 +149,12 @@ func (a Agent) Deployment(w Workload) Object {
 		mounts = []any{Object{"name": "token", "mountPath": a.TokenDir, "readOnly": true}}
 		volumes = []any{Object{"name": "token", "secret": Object{"secretName": a.TokenSecret}}}
 	}
+	security := Object{"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": Object{"type": "RuntimeDefault"}}
+	if w.State.Dir != "" {
+		security["fsGroup"] = 65532
+		mounts = append(mounts, Object{"name": "state", "mountPath": w.State.Dir})
+		volumes = append(volumes, w.State.volume())
+	}
 	return a.Object("apps/v1", "Deployment", a.Namespace, a.Name, Object{"spec": Object{
 		"replicas": 1,
 		"strategy": Object{"type": "Recreate"},
@@ -144,7 +164,7 @@ func (a Agent) Deployment(w Workload) Object {
 			"spec": Object{
 				"serviceAccountName":            a.Name,
 				"terminationGracePeriodSeconds": 30,
-				"securityContext":               Object{"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": Object{"type": "RuntimeDefault"}},
+				"securityContext":               security,
 				"containers": []any{Object{
 					"name":           a.Name,
 					"image":          w.Image,
@@ -162,4 +182,11 @@ func (a Agent) Deployment(w Workload) Object {
 			},
 		},
 	}})
+}
+
+func (s State) volume() Object {
+	if s.Claim != "" {
+		return Object{"name": "state", "persistentVolumeClaim": Object{"claimName": s.Claim}}
+	}
+	return Object{"name": "state", "emptyDir": Object{"sizeLimit": s.Size}}
 }

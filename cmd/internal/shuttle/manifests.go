@@ -3,9 +3,12 @@ package shuttle
 import "github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 
 // Manifests are the objects that the agent itself needs in its cluster. All
-// fields are required.
+// fields but StateClaim are required.
 type Manifests struct {
 	Image, StarbaseURL, ClusterID, Region string
+	// StateClaim is the PersistentVolumeClaim that keeps billing records which were not
+	// sent. Empty: a volume that goes with the pod.
+	StateClaim string
 }
 
 const agentNamespace = "starform-system"
@@ -13,7 +16,7 @@ const agentNamespace = "starform-system"
 // YAML returns the Namespace, ServiceAccount, RBAC and Deployment as a YAML
 // stream. The Secret with the token is the operator's to make.
 func (m Manifests) YAML() (string, error) {
-	const tokenDir = "/var/run/starform"
+	const tokenDir, spoolDir = "/var/run/starform", "/var/lib/shuttle"
 	agent := installation.Agent{Name: "shuttle", Namespace: agentNamespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
@@ -26,8 +29,10 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "STARFORM_CLUSTER_ID", Value: m.ClusterID},
 			{Name: "STARFORM_REGION", Value: m.Region},
 			{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
+			{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
 		},
 		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",
+		State: installation.State{Dir: spoolDir, Size: "320Mi", Claim: m.StateClaim}, // the spool has 256 MiB
 	}))
 	return agent.YAML(nil, objects...)
 }

@@ -7,9 +7,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 )
 
-// Manifests are what differs between installations. All fields are required.
+// Manifests are what differs between installations. All fields but StateClaim are
+// required.
 type Manifests struct {
 	Image, ControlURL, Region string
+	// StateClaim is the PersistentVolumeClaim that keeps the limit of deletions. Empty: a
+	// volume that goes with the pod.
+	StateClaim string
 }
 
 // Where the agent lives.
@@ -23,7 +27,7 @@ const (
 // YAML returns the objects as a stream for kubectl apply. The Secret with the
 // token is the operator's to make.
 func (m Manifests) YAML() (string, error) {
-	const tokenDir, namespaces = "/var/run/krane", Account + "-namespaces"
+	const tokenDir, stateDir, namespaces = "/var/run/krane", "/var/lib/krane", Account + "-namespaces"
 	agent := installation.Agent{Name: Account, Namespace: Namespace, TokenSecret: "krane-token", TokenDir: tokenDir}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(Account, toRules(rules())...)...)
@@ -34,8 +38,10 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "KRANE_CONTROL_URL", Value: m.ControlURL},
 			{Name: "KRANE_CLUSTER_REGION", Value: m.Region},
 			{Name: "KRANE_TOKEN_FILE", Value: tokenDir + "/token"},
+			{Name: "KRANE_STATE_DIR", Value: stateDir},
 		},
 		Port: 8070, PortName: "http", MemoryLimit: "512Mi",
+		State: installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
 	}))
 	out, err := agent.YAML([]string{
 		"The role " + namespaces + " may be left out: then no empty namespace is ever deleted.",

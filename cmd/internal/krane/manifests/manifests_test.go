@@ -42,3 +42,17 @@ func TestTheReasonOfTheRuleForSecretsStandsAboveIt(t *testing.T) {
 	require.Regexp(t, `^# .*`, lines[len(lines)-1])
 	require.Contains(t, above, "RBAC cannot state")
 }
+
+func TestTheLimitOfDeletionsOutlivesTheContainer(t *testing.T) {
+	t.Parallel()
+	m := manifests.Manifests{Image: "krane:1", ControlURL: "https://control.example", Region: "eu"}
+	out, err := m.YAML()
+	require.NoError(t, err)
+	require.Contains(t, out, "name: KRANE_STATE_DIR\n          value: /var/lib/krane\n")
+	require.Contains(t, out, "mountPath: /var/lib/krane\n")
+	require.Contains(t, out, "emptyDir:")
+	m.StateClaim = "memory"
+	out, err = m.YAML()
+	require.NoError(t, err)
+	require.Contains(t, out, "claimName: memory\n")
+}

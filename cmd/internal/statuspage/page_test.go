@@ -318,3 +318,35 @@ func TestTheReadinessOfTheLogIsShown(t *testing.T) {
 	require.Contains(t, line(), "The epoch has changed once since this replica started, 3 min ago")
 	require.NotContains(t, small(t, statuspage.Config{}).shown(), "change-log")
 }
+
+func TestAMinuteWithoutBillingRecordsIsSeen(t *testing.T) {
+	each(t, statuspage.Config{}, func(w *world) {
+		t := w.t
+		w.register(clusterA, "nyc3", 2)
+		w.register(clusterB, "fra1", 2)
+		w.register(clusterC, "sgp1", 2)
+		now := time.Now().Truncate(time.Minute)
+		for minutes := 9; minutes >= 1; minutes-- {
+			if minutes != 4 && minutes != 5 {
+				w.bill(clusterA, 10-minutes, now.Add(-time.Duration(minutes)*time.Minute))
+				w.bill(clusterA, 10-minutes, now.Add(-time.Duration(minutes)*time.Minute)) // the answer was lost
+			}
+		}
+		w.bill(clusterB, 1, now.Add(-time.Minute))
+		page := w.shown()
+		figure := func(clusterID string) string {
+			_, rest, found := strings.Cut(page, `id="snapshots-`+clusterID+`"`)
+			require.True(t, found)
+			text, _, _ := strings.Cut(rest, "</figure>")
+			return text
+		}
+		require.Contains(t, figure(clusterC), "no record in the last hour")
+		seen := figure(clusterA)
+		require.Contains(t, seen, "<b>9</b> records in the last minute, 2 minutes have none")
+		require.Contains(t, seen, "1 to 9 a minute")
+		require.Equal(t, 7, strings.Count(seen[strings.Index(seen, `class="bars"`):strings.Index(seen, `class="gaps"`)], "M"))
+		require.Equal(t, 2, strings.Count(seen[strings.Index(seen, `class="gaps"`):], "M"))
+		require.Contains(t, figure(clusterB), "<b>1</b> record in the last minute</span>")
+		require.Contains(t, figure(clusterB), "no gap")
+	})
+}

@@ -69,12 +69,7 @@ func newPlot(c *server.ClusterOverview, end time.Time) plot {
 	}
 	y := func(n int64) float64 { return plotBottom - (plotBottom-plotTop)*float64(n)/float64(top) }
 	p.draw(c.Capacity, x, y)
-	const levels = 4
-	for n := range int64(levels + 1) {
-		if top%levels == 0 || n%levels == 0 {
-			p.Levels = append(p.Levels, tick{y(top * n / levels), number(top * n / levels)})
-		}
-	}
+	p.Levels = levels(top, y)
 	for at := end.Truncate(6 * time.Hour); at.After(end.Add(-plotWindow)); at = at.Add(-6 * time.Hour) {
 		// A label at the very edge would be cut.
 		if left := x(at); left > plotLeft+12 && left < plotRight-12 {
@@ -82,6 +77,17 @@ func newPlot(c *server.ClusterOverview, end time.Time) plot {
 		}
 	}
 	return p
+}
+
+// levels returns the horizontal lines up to top: four, or two if it has no four parts.
+func levels(top int64, y func(int64) float64) (list []tick) {
+	const parts = 4
+	for n := range int64(parts + 1) {
+		if top%parts == 0 || n%parts == 0 {
+			list = append(list, tick{y(top * n / parts), number(top * n / parts)})
+		}
+	}
+	return list
 }
 
 // draw sets the lines. They break where reports are missing.

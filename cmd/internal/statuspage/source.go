@@ -31,10 +31,10 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 		return nil, err
 	}
 	clusterRows := make([]clusterRow, len(clusters))
-	plots := make([]plot, len(clusters))
+	plots, records := make([]plot, len(clusters)), make([]minutes, len(clusters))
 	for i := range clusters {
 		clusterRows[i] = newClusterRow(&clusters[i], now, s.silence)
-		plots[i] = newPlot(&clusters[i], end)
+		plots[i], records[i] = newPlot(&clusters[i], end), newMinutes(&clusters[i], now)
 	}
 	regionRows := make([]regionRow, len(regions))
 	for i := range regions {
@@ -47,6 +47,7 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 		{name: "summary", model: summarize(clusterRows, regionRows)},
 		{name: "clusters", model: clusterRows},
 		{name: "capacity", model: plots},
+		{name: "snapshots", model: records},
 		{name: "regions", model: regionRows},
 	}
 	if s.log != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
@@ -118,6 +119,20 @@ func (s *site) capacity(clusterID string, pods int, at time.Time) {
 	})
 }
 
+// bill sends billing records of so many pods of a cluster about a minute.
+func (s *site) bill(clusterID string, pods int, at time.Time) {
+	s.t.Helper()
+	list := make([]starbase.Snapshot, pods)
+	for n := range list {
+		list[n] = starbase.Snapshot{
+			WorkspaceID: id(clusterID, 200), ProjectID: id(clusterID, 100), Environment: "production", ServiceID: id(clusterID, 1), PodID: fmt.Sprintf("pod-%d", n),
+			Tier: "nova", Phase: "Running", ClusterID: clusterID, SnapshotTimestamp: at.UTC().Format(time.RFC3339), CPUMillis: 250, MemoryBytes: 512 << 20,
+		}
+		list[n].SnapshotID = list[n].ID()
+	}
+	s.call("POST", "/api/v1/clusters/"+clusterID+"/snapshots", s.tokens[clusterID], map[string]any{"snapshots": list})
+}
+
 // seed makes four clusters and two regions, each in another state.
 func (s *site) seed() {
 	s.t.Helper()
@@ -146,7 +161,7 @@ func (s *site) seed() {
 	}}})
 }
 
-// fill reports a day of capacity of clusters A and B.
+// fill reports a day of capacity of clusters A and B, and bills an hour of them.
 func (s *site) fill() {
 	s.t.Helper()
 	const step = 20
@@ -157,6 +172,13 @@ func (s *site) fill() {
 		s.capacity(clusterA, 312-int(120*wave), at)
 		if minutes < 9*60 || minutes > 12*60 {
 			s.capacity(clusterB, 860-minutes/4, at)
+		}
+	}
+	for minutes := 50; minutes >= 1; minutes-- {
+		at := now.Truncate(time.Minute).Add(-time.Duration(minutes) * time.Minute)
+		s.bill(clusterA, 300+minutes%7, at)
+		if minutes < 20 || minutes > 23 {
+			s.bill(clusterB, 80+2*(minutes/10), at)
 		}
 	}
 }

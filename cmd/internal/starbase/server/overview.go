@@ -20,6 +20,15 @@ type ClusterOverview struct {
 	// Capacity is one point for each step that has a report, ascending: the
 	// begin of the step, and the most of its reports.
 	Capacity []CapacityPoint
+	// Snapshots are the minutes of the last hour that have billing records, ascending.
+	Snapshots []SnapshotMinute
+}
+
+// SnapshotMinute is how many billing records of a cluster there are about a minute.
+type SnapshotMinute struct {
+	// At is the begin of the minute.
+	At      time.Time
+	Records int64
 }
 
 // Overview returns every cluster, sorted by region and id, all as of one
@@ -39,7 +48,10 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 				return err
 			}
 		}
-		return capacities(ctx, tx, byID, since, step)
+		if err := capacities(ctx, tx, byID, since, step); err != nil {
+			return err
+		}
+		return snapshotMinutes(ctx, tx, byID)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
@@ -77,6 +89,26 @@ func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOver
 	for i := range latest {
 		if c := clusters[latest[i].clusterID]; c != nil {
 			c.Latest = &latest[i].point
+		}
+	}
+	return err
+}
+
+func snapshotMinutes(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {
+	type row struct {
+		clusterID string
+		minute    SnapshotMinute
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, minute, records FROM snapshot_minutes WHERE minute >= ? ORDER BY 1, 2`, time.Now().Add(-time.Hour).UnixMilli())
+	minutes, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
+		var at int64
+		err := rows.Scan(&r.clusterID, &at, &r.minute.Records)
+		r.minute.At = time.UnixMilli(at).UTC()
+		return err
+	})
+	for i := range minutes {
+		if c := clusters[minutes[i].clusterID]; c != nil {
+			c.Snapshots = append(c.Snapshots, minutes[i].minute)
 		}
 	}
 	return err

@@ -45,6 +45,7 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 		for _, statement := range []string{
 			`DELETE FROM service_status WHERE cluster_id = ?`,
 			`DELETE FROM capacity_reports WHERE cluster_id = ?`,
+			`DELETE FROM snapshot_minutes WHERE cluster_id = ?`,
 			`DELETE FROM services WHERE project_id IN (SELECT id FROM projects WHERE cluster_id = ?)`,
 			`DELETE FROM projects WHERE cluster_id = ?`,
 			`DELETE FROM clusters WHERE id = ?`,

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -156,12 +157,19 @@ func (s *Store) SaveSnapshots(ctx context.Context, clusterID string, records []T
 		}
 		// In one order, or two agents of a cluster would wait for each other.
 		slices.SortFunc(own, func(a, b TakenSnapshot) int { return strings.Compare(a.SnapshotID, b.SnapshotID) })
+		minutes := map[int64]int{}
 		for rows := range slices.Chunk(own, snapshotRows) {
-			n, err := insertSnapshots(ctx, tx, clusterID, rows, now)
+			stored, err := insertSnapshots(ctx, tx, clusterID, rows, now)
 			if err != nil {
 				return err
 			}
-			accepted += n
+			accepted += len(stored)
+			for _, at := range stored {
+				minutes[at.Truncate(time.Minute).UnixMilli()]++
+			}
+		}
+		if err := countMinutes(ctx, tx, clusterID, minutes, now); err != nil {
+			return err
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM snapshots WHERE taken_at < ?`, now.Add(-retention).UnixMilli())
 		return err
@@ -172,7 +180,9 @@ func (s *Store) SaveSnapshots(ctx context.Context, clusterID string, records []T
 	return accepted, foreign, nil
 }
 
-func insertSnapshots(ctx context.Context, tx *db.Tx, clusterID string, rows []TakenSnapshot, now time.Time) (accepted int, err error) {
+// insertSnapshots stores the rows that are not stored, and returns the times that those
+// are about.
+func insertSnapshots(ctx context.Context, tx *db.Tx, clusterID string, rows []TakenSnapshot, now time.Time) (stored []time.Time, err error) {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	args := make([]any, 0, len(rows)*13)
 	for i := range rows {
@@ -180,14 +190,35 @@ func insertSnapshots(ctx context.Context, tx *db.Tx, clusterID string, rows []Ta
 		args = append(args, r.SnapshotID, clusterID, r.WorkspaceID, r.ProjectID, r.Environment, r.ServiceID, r.PodID,
 			r.Tier, r.Phase, r.TakenAt.UnixMilli(), r.CPUMillis, r.MemoryBytes, now.UnixMilli())
 	}
-	result, err := tx.ExecContext(ctx, `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
+	inserted, err := tx.QueryContext(ctx, `INSERT INTO snapshots (snapshot_id, cluster_id, workspace_id, project_id, environment, service_id,
 		pod_id, tier, phase, taken_at, cpu_millis, memory_bytes, received_at) VALUES `+strings.Repeat(row+", ", len(rows)-1)+row+
-		` ON CONFLICT (snapshot_id) DO NOTHING`, args...)
-	if err != nil {
-		return 0, err
+		` ON CONFLICT (snapshot_id) DO NOTHING RETURNING taken_at`, args...)
+	return db.Collect(inserted, err, func(rows *sql.Rows, at *time.Time) error {
+		var millis int64
+		err := rows.Scan(&millis)
+		*at = time.UnixMilli(millis)
+		return err
+	})
+}
+
+// keptMinutes is how long it is known how many records there are about a minute.
+const keptMinutes = 25 * time.Hour
+
+// countMinutes adds records to the counts of their minutes.
+func countMinutes(ctx context.Context, tx *db.Tx, clusterID string, minutes map[int64]int, now time.Time) error {
+	oldest := now.Add(-keptMinutes).UnixMilli()
+	// In one order, as the records.
+	for _, minute := range slices.Sorted(maps.Keys(minutes)) {
+		if minute < oldest {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO snapshot_minutes (cluster_id, minute, records) VALUES (?, ?, ?)
+			ON CONFLICT (cluster_id, minute) DO UPDATE SET records = snapshot_minutes.records + excluded.records`, clusterID, minute, minutes[minute]); err != nil {
+			return err
+		}
 	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	_, err := tx.ExecContext(ctx, `DELETE FROM snapshot_minutes WHERE minute < ?`, oldest)
+	return err
 }
 
 // projectsElsewhere returns the projects of the records that live on another cluster.

@@ -81,12 +81,14 @@ func TestARecordIsStoredOnce(t *testing.T) {
 	}, rows)
 	require.Equal(t, starbase.SnapshotReceipt{Duplicates: 3, Rejected: none}, w.bill(first), "the answer was lost")
 	require.Equal(t, rows, w.snapshots())
+	require.Equal(t, []server.SnapshotMinute{{At: at, Records: 2}}, w.overview().Snapshots)
 
 	later := billed(1, at)
 	later.Phase = "Failed"
 	require.Equal(t, 1, w.bill(batchOf(t, later, billed(3, at))).Duplicates)
 	require.Equal(t, rows[0], w.snapshots()[0], "the first one counts")
 	require.Len(t, w.snapshots(), 3)
+	require.Equal(t, []server.SnapshotMinute{{At: at, Records: 3}}, w.overview().Snapshots)
 	require.Equal(t, starbase.SnapshotReceipt{Rejected: none}, w.bill(`{"snapshots":[]}`))
 	require.Contains(t, w.do("POST", snapshotsPath(clusterA), w.tokens[clusterA], `{"snapshots":[]}`).body, `"rejected":[]`)
 }

@@ -97,7 +97,7 @@ func (m *marks) apply(n *corev1.Node, mark cloud.Mark) error {
 			n.Annotations[v1alpha1.AnnotationScaleUpStarted] = formatTime(now)
 		}
 	case cloud.StateTerminating:
-		text, err := formatIntent(mark.Intent)
+		text, err := formatIntent(mark.Intent, mark.From)
 		if err != nil {
 			return err
 		}

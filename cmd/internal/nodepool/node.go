@@ -195,8 +195,14 @@ func parseIntent(text string) cloud.Intent {
 	return cloud.Intent{Verb: cloud.Verb(i.Operation), Reason: i.Reason, Since: i.Since}
 }
 
-func formatIntent(i cloud.Intent) (string, error) {
-	text, err := json.Marshal(intent{Operation: string(i.Verb), Step: string(cloud.Drain), Reason: i.Reason, Since: i.Since.UTC().Truncate(time.Second)})
+// formatIntent writes an intent. The first step of a machine that runs is to be drained,
+// any other goes at once.
+func formatIntent(i cloud.Intent, from cloud.State) (string, error) {
+	step := i.Verb
+	if from == cloud.StateRunning {
+		step = cloud.Drain
+	}
+	text, err := json.Marshal(intent{Operation: string(i.Verb), Step: string(step), Reason: i.Reason, Since: i.Since.UTC().Truncate(time.Second)})
 	if err != nil {
 		return "", fmt.Errorf("intent: %w", err)
 	}

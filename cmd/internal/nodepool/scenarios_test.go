@@ -119,7 +119,8 @@ func scalesDown(b *bench) {
 	for _, n := range b.nodes() {
 		require.Empty(b, n.Annotations[v1alpha1.AnnotationScaleDownCandidate])
 	}
-	b.eventually("it is told", func() bool { return len(b.events("NodePool", b.name)) > 0 })
+	b.told("NodePool", b.name, "ScaleDown")
+	b.told("NodePool", b.name, "NodeStopped")
 }
 
 // podsReturn is D5: a machine that gets pods again before its time is over stays.
@@ -155,6 +156,9 @@ func budgets(b *bench) {
 	b.apply(fmt.Sprintf("{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: none, namespace: %s}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: %s}}}}", b.name, b.name))
 	b.told("Node", name, "MaxRuntimeApproaching")
 	b.eventually("it is drained", func() bool { return len(b.in("terminating")) == 1 })
+	for _, n := range b.in("terminating") { // unless it is given up already
+		require.Contains(b, n.Annotations[v1alpha1.AnnotationIntent], `"step":"drain"`)
+	}
 	require.Equal(b, 1, b.bound(), "the budget forbids the eviction")
 	b.eventually("it is given up", func() bool { return len(b.in("running")) == 1 })
 	require.False(b, b.in("running")[0].Spec.Unschedulable)

@@ -222,7 +222,7 @@ func images(b *bench) {
 	})
 	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagesToPull: ['example.com/typo:3']}")
-	b.eventually("it is on standby", func() bool { return len(b.in("standby")) > 0 })
+	b.eventually("it does not count, and another is tried", func() bool { return len(b.in("standby")) == 2 })
 	var attested v1alpha1.Attestation
 	require.NoError(b, json.Unmarshal([]byte(b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested]), &attested))
 	require.Equal(b, []string{"example.com/logs:1", "example.com/mesh:2"}, attested.Images)

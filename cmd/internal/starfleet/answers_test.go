@@ -289,7 +289,7 @@ func badInput(b *bench, _ database) {
 		{b.path(mainProject, production, "bad"), with("image", "no image"), "image"},
 	} {
 		status, content := b.try(http.MethodPut, wrong.path, wrong.body)
-		require.Equal(t, http.StatusUnprocessableEntity, status, "%s", content)
+		require.Equal(t, http.StatusBadRequest, status, "%s", content)
 		require.Contains(t, string(content), wrong.want)
 	}
 

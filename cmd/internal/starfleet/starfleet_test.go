@@ -70,7 +70,7 @@ func scenarios() []scenario {
 		{name: "D21 snapshot replay", run: snapshotReplay, both: true},
 		{name: "D22 dropped", run: dropped},
 		{name: "D22 kept", run: kept},
-		{name: "D23 dead watch", run: deadWatch},
+		{name: "D23 dead watch", run: deadWatch, waits: true},
 		{name: "D24 slow starbase", run: slowStarbase, waits: true},
 		{name: "D25 token rotation", run: tokenRotation},
 		{name: "D30 two servers", run: twoServers, only: "postgres"},

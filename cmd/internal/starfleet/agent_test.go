@@ -160,3 +160,11 @@ func (a *agent) since(n int) (writes []string) {
 func (a *agent) deletes() []applytest.Request {
 	return slices.DeleteFunc(a.net.Requests(), func(r applytest.Request) bool { return !strings.HasPrefix(r.Verb, "delete") })
 }
+
+// deleteAndRepair deletes the Deployment of a service by hand and waits until the agent has
+// made another.
+func (a *agent) deleteAndRepair(name string) {
+	a.b.t.Helper()
+	uid := a.b.deleteByHand(name)
+	eventually(a.b.t, name+" is back", func() bool { return a.b.isBack(name, uid) })
+}

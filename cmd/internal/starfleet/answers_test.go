@@ -66,7 +66,7 @@ func cutBody(b *bench, _ database) {
 	require.Empty(t, a.deletes())
 }
 
-// emptyDatabase is D9 and C2: all rows of services vanish. Nothing is deleted, after the
+// emptyDatabase is D9 and C2: all rows of services and projects vanish. Nothing is deleted, after the
 // grace of a minute because of the limit.
 func emptyDatabase(b *bench, _ database) {
 	t := b.t
@@ -76,7 +76,7 @@ func emptyDatabase(b *bench, _ database) {
 	b.healthy(len(all))
 	a.quiet()
 	uids := b.uids(all...)
-	b.byHand("DELETE FROM services")
+	b.byHand("DELETE FROM services", "DELETE FROM projects")
 	emptied := time.Now()
 	held := func() bool {
 		services := b.services()
@@ -132,6 +132,13 @@ func massDelete(b *bench, _ database) {
 	require.Empty(t, a.deletes())
 	require.Len(t, b.uids(gone...), len(gone))
 	require.GreaterOrEqual(t, a.metric(`deletions_held{reason="limit"}`), 4.0*30)
+
+	// A pass that no answer has started reports nothing else.
+	b.link.set(unavailable("desired-state"))
+	a.deleteAndRepair(all[30])
+	kept[all[30]] = b.uids(all[30])[all[30]]
+	require.Equal(t, starbase.ClassDeletionHeld, b.stands(gone[0]).ErrorClass)
+	b.link.set(nil)
 
 	b.admin(http.MethodPost, "clusters/"+b.id+"/allow-mass-delete", spec{"generation": int64(b.generation())}, nil)
 	eventually(t, "all thirty go", func() bool {
@@ -296,11 +303,18 @@ func badInput(b *bench, _ database) {
 	all := names(10)
 	b.put(nil, all...)
 	b.put(nil, "negative", "port")
+	a := b.agent().start()
+	b.healthy(12)
+	uids := b.uids("negative", "port")
+	b.link.set(unavailable("desired-state"))
+	for _, name := range all {
+		b.put(spec{"image": "example.com/new"}, name)
+	}
 	b.putIn(mainProject, "short", "environment", nil)
 	spoil(b, "negative", func(s map[string]any) { s["replicas"] = -1 })
 	spoil(b, "port", func(s map[string]any) { s["ports"] = []spec{{"container_port": 70000, "protocol": "TCP"}} })
 	b.byHand("UPDATE services SET environment = '" + long + "' WHERE environment = 'short'")
-	a := b.agent().start()
+	b.link.set(nil)
 	rejected := map[starbase.Identity]string{
 		b.identity("negative", production): "replicas is -1: want 0 to 1000",
 		b.identity("port", production):     "ports[0].container_port is 70000: want 1 to 65535",
@@ -318,10 +332,13 @@ func badInput(b *bench, _ database) {
 		}
 		return healthy == len(all) && refused == len(rejected)
 	})
-	require.Len(t, b.uids(all...), len(all))
-	require.Equal(t, len(all), b.count("Deployment"))
+	for _, name := range all {
+		require.Equal(t, "example.com/new", b.image(name))
+	}
+	require.Equal(t, uids, b.uids("negative", "port"), "what the rejected ones had stays")
+	require.Equal(t, 12, b.count("Deployment"))
+	require.Empty(t, a.deletes())
 	require.InDelta(t, b.generation(), a.metric("applied_generation"), 0)
-	b.asWanted()
 }
 
 // spoil changes a service in the database behind the control plane's back.

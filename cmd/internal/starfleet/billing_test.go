@@ -145,6 +145,9 @@ func dropped(b *bench, _ database) {
 		require.GreaterOrEqual(t, gaps(times, billingInterval), 4, pod)
 	}
 	require.GreaterOrEqual(t, failed, 10.0)
+	for _, resource := range []string{"pods", "deployments", "networkpolicies"} {
+		require.NotZero(t, a.metric(`informer_last_event_timestamp_seconds{resource="`+resource+`"}`), resource)
+	}
 	eventually(t, "the pods are counted", func() bool {
 		list, err := b.desired().Overview(t.Context(), time.Now().Add(-time.Hour), time.Minute)
 		require.NoError(t, err)
@@ -264,6 +267,13 @@ func tokenRotation(b *bench, _ database) {
 	b.admin(http.MethodPost, "clusters/"+b.id+"/rotate-token", spec{"overlap_seconds": 3600}, &rotated)
 	require.NotEqual(t, old, rotated.Token)
 	b.pulls(2) // both are taken
+	b.useToken(rotated.Token)
+	b.pulls(1)
+	list := b.link.to("desired-state")
+	require.Equal(t, rotated.Token, list[len(list)-1].token, "a changed file is in use by the next request")
+
+	old = rotated.Token
+	b.admin(http.MethodPost, "clusters/"+b.id+"/rotate-token", spec{"overlap_seconds": 3600}, &rotated)
 	var refused atomic.Bool
 	b.link.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if strings.HasSuffix(r.Header.Get("Authorization"), old) && refused.CompareAndSwap(false, true) {

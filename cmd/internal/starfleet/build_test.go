@@ -3,6 +3,7 @@ package starfleet_test
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -36,8 +37,18 @@ func firstBuild(b *bench, _ database) {
 	b.putIn(mainProject, "staging", "api", nil)
 	b.putIn("blog", "preview", "posts", nil)
 
+	b.link.set(unavailable("desired-state"))
 	a := b.agent().start()
+	status, _ := a.ask("/healthz")
+	require.Equal(t, http.StatusOK, status)
+	eventually(t, "it says what is missing", func() bool {
+		status, text := a.ask("/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		return strings.Contains(text, "starbase: not ready: no answer yet")
+	})
+	b.link.set(nil)
 	b.healthy(5)
+	eventually(t, "it is ready", func() bool { status, _ := a.ask("/readyz"); return status == http.StatusOK })
 	b.asWanted()
 	for kind, want := range map[string]int{
 		"Namespace": 2, "ResourceQuota": 1, "LimitRange": 1, "ServiceAccount": 2, "Role": 2, "RoleBinding": 2, "NetworkPolicy": 3, "Secret": 1,
@@ -76,7 +87,12 @@ func firstBuild(b *bench, _ database) {
 			require.Equal(t, http.StatusNotModified, e.status)
 		}
 	}
-	require.NotContains(t, b.log.String(), "hunter2")
+	require.InDelta(t, 5, a.metric(`writes_total{resource="deployments",verb="patch"}`), 0)
+	token, err := os.ReadFile(b.token)
+	require.NoError(t, err)
+	for _, secret := range []string{"hunter2", "hello", strings.TrimSpace(string(token))} {
+		require.NotContains(t, b.log.String(), secret)
+	}
 	for _, e := range b.link.to("status") {
 		require.NotContains(t, string(e.body), "hunter2")
 	}
@@ -94,12 +110,13 @@ func requireLabels(b *bench, what string, labels map[string]string) {
 }
 
 // isolatedFirst requires the order of a first build: the namespace before all, its policy,
-// quota and rights before the first Deployment.
+// quota and rights before the first Deployment. Each object is made by the first try.
 func isolatedFirst(b *bench, writes []applytest.Request) {
 	b.t.Helper()
 	for _, namespace := range []string{b.namespace(), "proj-" + b.name + "-blog"} {
 		var kinds []string
 		for _, r := range writes { //nolint:gocritic // few
+			require.Equal(b.t, http.StatusCreated, r.Status, r.String())
 			if r.Resource == "namespaces" && r.Name == namespace {
 				kinds = append(kinds, r.Resource)
 			}
@@ -126,6 +143,8 @@ func drift(b *bench, _ database) {
 	writes := len(a.net.Writes())
 	web, api := b.deployment("web"), b.deleteByHand("api")
 	b.edit("web", "example.com/wrong")
+	_, err := b.kube.AppsV1().Deployments(b.namespace()).Patch(t.Context(), web.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"someone.example.com/note":"theirs"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
 	eventually(t, "both are right again", func() bool { return b.isBack("api", api) && b.image("web") == "example.com/web:1" })
 	b.healthy(3)
 	a.quiet()
@@ -138,6 +157,7 @@ func drift(b *bench, _ database) {
 	slices.Sort(want)
 	require.Equal(t, want, changed, "no other write")
 	require.Equal(t, web.UID, b.deployment("web").UID)
+	require.Equal(t, "theirs", b.deployment("web").Annotations["someone.example.com/note"], "it is not ours")
 	b.asWanted()
 }
 
@@ -255,6 +275,9 @@ func tombstone(b *bench, _ database) {
 	require.Equal(t, 1, b.count("Namespace"))
 	require.Equal(t, 1, b.count("NetworkPolicy"))
 	require.Equal(t, kept, b.uids("api"))
+	b.remove("api")
+	eventually(t, "that nothing is left is reported as well", func() bool { return b.stands("api").Standing == "Deleted" })
+	require.Zero(t, b.count("Deployment"))
 }
 
 // absence is D7 and C3: a service whose row is gone, without a tombstone, goes after a

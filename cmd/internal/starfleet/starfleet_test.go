@@ -160,9 +160,7 @@ type cell struct {
 func startKubernetes(tb testing.TB) cell {
 	tb.Helper()
 	started := kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 4, GatewayAPI: true})
-	manifests, err := shuttle.Manifests{Image: "shuttle", StarbaseURL: "https://starbase", ClusterID: uuid("installed"), Region: "nyc3"}.YAML()
-	require.NoError(tb, err)
-	require.NoError(tb, started.Apply(tb.Context(), manifests))
+	install(tb, started)
 	access, _, err := started.ServiceAccount(tb.Context(), "starform-system", "shuttle")
 	require.NoError(tb, err)
 	admin := rest.CopyConfig(started.Config)
@@ -172,6 +170,22 @@ func startKubernetes(tb testing.TB) cell {
 	objects, err := dynamic.NewForConfig(admin)
 	require.NoError(tb, err)
 	return cell{started, kube, objects, access}
+}
+
+// startBareKubernetes starts a cluster with an account for the agent in which nothing runs.
+func startBareKubernetes(tb testing.TB) *kubetest.Cluster {
+	tb.Helper()
+	started := kubetest.Start(tb, kubetest.Options{})
+	install(tb, started)
+	return started
+}
+
+// install applies what "shuttle manifests" prints.
+func install(tb testing.TB, in *kubetest.Cluster) {
+	tb.Helper()
+	manifests, err := shuttle.Manifests{Image: "shuttle", StarbaseURL: "https://starbase", ClusterID: uuid("installed"), Region: "nyc3"}.YAML()
+	require.NoError(tb, err)
+	require.NoError(tb, in.Apply(tb.Context(), manifests))
 }
 
 // copyFile leaves it to SQLite to find what is in the write-ahead log.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,4 +131,13 @@ func unavailable(endpoint string) func(http.ResponseWriter, *http.Request, http.
 		w.Header().Set("Retry-After", "0")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
+}
+
+// times describes the exchanges with an endpoint, for people.
+func (l *link) times(endpoint string) string {
+	var text strings.Builder
+	for _, e := range l.to(endpoint) {
+		text.WriteString("\n" + e.began.Format("15:04:05.000") + " to " + e.ended.Format("15:04:05.000") + ": " + strconv.Itoa(e.status) + " " + string(e.answer))
+	}
+	return text.String()
 }

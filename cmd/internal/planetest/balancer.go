@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // Balancer is one address for the replicas that are alive, each connection to another one.
@@ -29,7 +27,7 @@ type Balancer struct {
 func StartBalancer(tb testing.TB) *Balancer {
 	tb.Helper()
 	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
+	check(tb, err)
 	b := &Balancer{listener: listener, open: map[net.Conn]string{}}
 	var group sync.WaitGroup
 	group.Go(func() {

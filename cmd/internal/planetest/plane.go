@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
@@ -58,29 +57,29 @@ type Plane struct {
 }
 
 // Start starts a replica that ends with the test. A failure to start fails the test.
-func Start(tb testing.TB, o Options) *Plane { //nolint:gocritic // a caller states it in place
+func Start(tb testing.TB, o Options) *Plane {
 	tb.Helper()
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	database, err := db.Open(tb.Context(), o.Source)
-	require.NoError(tb, err)
+	check(tb, err)
 	registry := prometheus.NewRegistry()
 	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
-	require.NoError(tb, err)
+	check(tb, err)
 	usage, err := limits.New(limits.Config{Registerer: registry})
-	require.NoError(tb, err)
+	check(tb, err)
 	regions := &cluster.Store{Database: database}
 	api, err := server.New(server.Config{
 		Store: &server.Store{Database: database, Keys: o.Keys}, AdminToken: AdminToken,
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
-	require.NoError(tb, err)
+	check(tb, err)
 	logMetrics := cluster.NewLogMetrics(database.Log, logger)
 	logMetrics.Observe()
 	feed := &statesync.Server{Log: database.Log, Heartbeat: cmp.Or(o.Heartbeat, 300*time.Millisecond), Logger: logger}
 	p := &Plane{}
 	p.Regions, err = cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry})
-	require.NoError(tb, err)
+	check(tb, err)
 	mux := http.NewServeMux()
 	p.Regions.Mount(mux)
 	mux.Handle("/", api)
@@ -106,13 +105,15 @@ func Start(tb testing.TB, o Options) *Plane { //nolint:gocritic // a caller stat
 	go func() { done <- group.Start(ctx) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(tb, errors.Join(<-done, database.Close()))
+		if err := errors.Join(<-done, database.Close()); err != nil {
+			tb.Errorf("control plane: %v", err)
+		}
 	})
 	tb.Cleanup(p.stop)
 	select {
 	case p.Address = <-address:
 	case err := <-done:
-		require.NoError(tb, err)
+		tb.Fatalf("control plane: it ended: %v", err)
 	}
 	return p
 }
@@ -120,3 +121,11 @@ func Start(tb testing.TB, o Options) *Plane { //nolint:gocritic // a caller stat
 // Stop ends the replica, breaks its connections and closes its database. Calling it again
 // does nothing.
 func (p *Plane) Stop() { p.stop() }
+
+// check ends the test with an error.
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("control plane: %v", err)
+	}
+}

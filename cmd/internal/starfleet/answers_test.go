@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,7 +84,7 @@ func emptyDatabase(b *bench, _ database) {
 		if len(services) != len(all) {
 			return false
 		}
-		for _, s := range services { //nolint:gocritic // few
+		for _, s := range services {
 			if s.ErrorClass != starbase.ClassDeletionHeld {
 				return false
 			}
@@ -121,7 +122,7 @@ func massDelete(b *bench, _ database) {
 	b.link.set(nil)
 	eventually(t, "all are held, and reported so", func() bool {
 		held := 0
-		for _, s := range b.services() { //nolint:gocritic // few
+		for _, s := range b.services() {
 			if s.Deleted && s.ErrorClass == starbase.ClassDeletionHeld {
 				held++
 			}
@@ -143,7 +144,7 @@ func massDelete(b *bench, _ database) {
 	b.admin(http.MethodPost, "clusters/"+b.id+"/allow-mass-delete", spec{"generation": int64(b.generation())}, nil)
 	eventually(t, "all thirty go", func() bool {
 		deleted := 0
-		for _, s := range b.services() { //nolint:gocritic // few
+		for _, s := range b.services() {
 			if s.Standing == "Deleted" {
 				deleted++
 			}
@@ -278,10 +279,7 @@ func badInput(b *bench, _ database) {
 	long := strings.Repeat("e", 40)
 	good := spec{"image": "example.com/x", "replicas": 1, "ports": []spec{{"container_port": 8080}}}
 	with := func(field string, value any) spec {
-		body := spec{}
-		for name, v := range good {
-			body[name] = v
-		}
+		body := maps.Clone(good)
 		body[field] = value
 		return body
 	}
@@ -322,7 +320,7 @@ func badInput(b *bench, _ database) {
 	}
 	eventually(t, "ten run, three are rejected with their reason", func() bool {
 		healthy, refused := 0, 0
-		for id, s := range b.services() { //nolint:gocritic // few
+		for id, s := range b.services() {
 			if s.Standing == "Healthy" {
 				healthy++
 			}

@@ -2,7 +2,6 @@ package starfleet_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,12 +146,11 @@ func (b *bench) desired() *server.Store {
 }
 
 // replica starts one more replica of the control plane.
-func (b *bench) replica() *planetest.Plane {
+func (b *bench) replica() {
 	b.t.Helper()
 	p := planetest.Start(b.t, planetest.Options{Source: b.source, Keys: b.keys, Wrap: b.link.wrap, Logger: b.logger(slog.LevelWarn)})
 	b.replicas = append(b.replicas, p)
 	b.balancer.Add(p.Address)
-	return p
 }
 
 // kill ends the oldest replica: its connections break at once.
@@ -213,9 +212,7 @@ type spec = map[string]any
 func (b *bench) project(name string, more spec) {
 	b.t.Helper()
 	body := spec{"cluster_id": b.id, "workspace_id": uuid("workspace"), "workspace_slug": "acme", "slug": b.name + "-" + name}
-	for field, value := range more {
-		body[field] = value
-	}
+	maps.Copy(body, more)
 	b.admin(http.MethodPut, "projects/"+b.projectID(name), body, nil)
 }
 
@@ -246,9 +243,7 @@ func (b *bench) putIn(project, environment, name string, more spec) {
 		"service_name": name, "tier": "nova", "image": "example.com/" + name + ":1", "replicas": 1,
 		"ports": []spec{{"container_port": 8080}}, "env": spec{"GREETING": "hello"},
 	}
-	for field, value := range more {
-		body[field] = value
-	}
+	maps.Copy(body, more)
 	b.admin(http.MethodPut, b.path(project, environment, name), body, nil)
 }
 
@@ -311,7 +306,7 @@ func (b *bench) healthy(n int) {
 	b.t.Helper()
 	eventually(b.t, fmt.Sprintf("%d services are healthy", n), func() bool {
 		found := 0
-		for _, s := range b.services() { //nolint:gocritic // a copy is no matter here
+		for _, s := range b.services() {
 			switch s.Standing {
 			case server.Standing(starbase.PhaseHealthy):
 				found++
@@ -363,5 +358,5 @@ func (b *bench) toxic(proxy *toxiproxy.Proxy, kind, attributes string, during fu
 		require.NoError(b.t, err)
 	}
 	during()
-	proxy.Toxics.ResetToxics(context.WithoutCancel(b.t.Context()))
+	proxy.Toxics.ResetToxics(b.t.Context())
 }

@@ -49,7 +49,7 @@ func twoAgents(b *bench, _ database) {
 	// the other has deleted. No object is deleted twice.
 	alive := map[string]int{}
 	for _, a := range agents {
-		for _, r := range a.net.Writes() { //nolint:gocritic // few
+		for _, r := range a.net.Writes() {
 			switch {
 			case r.Verb == "delete":
 				require.Contains(t, r.Name, "api", r.String())
@@ -80,7 +80,7 @@ func (b *bench) versions() map[string]string {
 	b.t.Helper()
 	found := map[string]string{}
 	for _, kind := range []string{"Namespace", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget"} {
-		for _, o := range b.list(kindOf(kind)) { //nolint:gocritic // few
+		for _, o := range b.list(kindOf(kind)) {
 			found[kind+" "+o.GetName()] = o.GetResourceVersion()
 		}
 	}
@@ -284,7 +284,7 @@ func tokenRotation(b *bench, _ database) {
 		next.ServeHTTP(w, r)
 	})
 	b.byHand("UPDATE clusters SET previous_token_until = 0, previous_token_hash = ''")
-	eventually(t, "the new one is used", func() bool { return refused.Load() })
+	eventually(t, "the new one is used", refused.Load)
 	b.pulls(3)
 	b.link.set(nil)
 	b.put(spec{"image": "example.com/new"}, "web")

@@ -57,11 +57,11 @@ func firstBuild(b *bench, _ database) {
 		require.Equal(t, want, b.count(kind), kind)
 	}
 	for _, kind := range []string{"ConfigMap", "Service", "Deployment", "PodDisruptionBudget", "Pod"} {
-		for _, o := range b.list(kindOf(kind)) { //nolint:gocritic // few
+		for _, o := range b.list(kindOf(kind)) {
 			requireLabels(b, kind+" "+o.GetName(), o.GetLabels())
 		}
 	}
-	for _, o := range b.list(kindOf("Deployment")) { //nolint:gocritic // few
+	for _, o := range b.list(kindOf("Deployment")) {
 		template, _, err := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
 		require.NoError(t, err)
 		requireLabels(b, "template of "+o.GetName(), template)
@@ -71,7 +71,7 @@ func firstBuild(b *bench, _ database) {
 		require.NotEmpty(t, web.Annotations[label+name], name)
 	}
 	require.Equal(t, "first", web.Annotations["kubernetes.io/change-cause"])
-	for _, pod := range b.list(kindOf("Pod")) { //nolint:gocritic // few
+	for _, pod := range b.list(kindOf("Pod")) {
 		phase, _, err := unstructured.NestedString(pod.Object, "status", "phase")
 		require.NoError(t, err)
 		require.Equal(t, "Running", phase, pod.GetName())
@@ -115,7 +115,7 @@ func isolatedFirst(b *bench, writes []applytest.Request) {
 	b.t.Helper()
 	for _, namespace := range []string{b.namespace(), "proj-" + b.name + "-blog"} {
 		var kinds []string
-		for _, r := range writes { //nolint:gocritic // few
+		for _, r := range writes {
 			require.Equal(b.t, http.StatusCreated, r.Status, r.String())
 			if r.Resource == "namespaces" && r.Name == namespace {
 				kinds = append(kinds, r.Resource)
@@ -230,7 +230,7 @@ func rollout(b *bench, _ database) {
 		var report starbase.StatusReport
 		require.NoError(t, json.Unmarshal(e.body, &report))
 		require.Equal(t, http.StatusNoContent, e.status, string(e.answer))
-		for _, s := range report.Services { //nolint:gocritic // few
+		for _, s := range report.Services {
 			if s.Identity() == b.identity("web", production) && s.ObservedGeneration == generation && !slices.Contains(phases, s.Phase) {
 				phases = append(phases, s.Phase)
 			}

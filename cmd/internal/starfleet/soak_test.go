@@ -3,6 +3,7 @@ package starfleet_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -143,9 +144,9 @@ func (s *soak) run(seed uint64) {
 	defer stopWatching()
 	var parts, watching sync.WaitGroup
 	watching.Go(func() { s.observe(watched) })
-	parts.Go(func() { s.disturb(ctx, rand.New(rand.NewPCG(seed, 1))) })
+	parts.Go(func() { s.disturb(ctx.Done(), rand.New(rand.NewPCG(seed, 1))) })
 	random := rand.New(rand.NewPCG(seed, 2))
-	for pause(ctx, random, 2*time.Second) {
+	for pause(ctx.Done(), random, 2*time.Second) {
 		if random.IntN(3) == 0 {
 			s.change(random)
 			s.add("soak_edits", 1)
@@ -169,7 +170,7 @@ func (s *soak) run(seed uint64) {
 	})
 	eventually(t, "all is as wanted", func() bool {
 		// What was deleted in an outage comes at once, and may be more than the limit.
-		for _, state := range s.services() { //nolint:gocritic // few
+		for _, state := range s.services() {
 			if state.ErrorClass == starbase.ClassDeletionHeld && time.Since(allowed) > 5*time.Second {
 				allowed = time.Now()
 				s.admin(http.MethodPost, "clusters/"+s.id+"/allow-mass-delete", spec{}, nil)
@@ -229,12 +230,12 @@ func (s *soak) startAgent() {
 	require.NoError(s.t, err)
 }
 
-// pause waits for a part of the time, or until ctx ends: then it returns false.
-func pause(ctx context.Context, random *rand.Rand, most time.Duration) bool {
+// pause waits for a part of the time, or until done is closed: then it returns false.
+func pause(done <-chan struct{}, random *rand.Rand, most time.Duration) bool {
 	timer := time.NewTimer(time.Duration(random.Int64N(int64(most))))
 	defer timer.Stop()
 	select {
-	case <-ctx.Done():
+	case <-done:
 		return false
 	case <-timer.C:
 		return true
@@ -362,11 +363,11 @@ func (s *soak) missing(end time.Time) (missing, instants int, examples []string)
 	return missing, instants, examples[:min(len(examples), 20)]
 }
 
-// disturb has one fault after the other, until ctx ends. At the end there is none.
-func (s *soak) disturb(ctx context.Context, random *rand.Rand) {
-	for pause(ctx, random, 4*time.Second) {
+// disturb has one fault after the other, until done is closed. At the end there is none.
+func (s *soak) disturb(done <-chan struct{}, random *rand.Rand) {
+	for pause(done, random, 4*time.Second) {
 		s.add("soak_faults", 1)
-		hold := func(most time.Duration) { pause(ctx, random, most) }
+		hold := func(most time.Duration) { pause(done, random, most) }
 		switch random.IntN(9) {
 		case 0, 1:
 			kind, attributes := drawToxic(random)
@@ -425,9 +426,7 @@ func loseAnswers(seed uint64) func(http.ResponseWriter, *http.Request, http.Hand
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		answer := httptest.NewRecorder()
 		next.ServeHTTP(answer, r)
-		for name, values := range answer.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), answer.Header())
 		body := answer.Body.Bytes()
 		switch (seed + n.Add(1)) % 4 {
 		case 0:
@@ -450,7 +449,7 @@ func wrongDeletions(t *testing.T, kube cell, removed *sync.Map) (n int) {
 	t.Helper()
 	requests, err := kube.started.Requests("system:serviceaccount:starform-system:shuttle")
 	require.NoError(t, err)
-	for _, r := range requests { //nolint:gocritic // at the end
+	for _, r := range requests {
 		if !strings.HasPrefix(r.Verb, "delete") || r.Code != http.StatusOK {
 			continue
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -161,12 +160,6 @@ type cell struct {
 func startKubernetes(tb testing.TB) cell {
 	tb.Helper()
 	started := kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 4, GatewayAPI: true})
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			out, err := exec.Command("sh", "-c", "mkdir -p /tmp/sh14-kubelogs && cp "+started.Dir+"/*.log /tmp/sh14-kubelogs").CombinedOutput()
-			tb.Log(string(out), err)
-		}
-	})
 	install(tb, started)
 	access, _, err := started.ServiceAccount(tb.Context(), "starform-system", "shuttle")
 	require.NoError(tb, err)

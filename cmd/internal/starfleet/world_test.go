@@ -51,7 +51,7 @@ func (b *bench) at(resource schema.GroupVersionResource, namespace string) dynam
 
 // judge notes a deletion of what the control plane wants. It is asked before the deletion
 // is sent.
-func (b *bench) judge(r applytest.Request) applytest.Fault { //nolint:gocritic // the signature is that of Transport.Fault
+func (b *bench) judge(r applytest.Request) applytest.Fault {
 	if !strings.HasPrefix(r.Verb, "delete") {
 		return applytest.Fault{}
 	}
@@ -72,10 +72,9 @@ func (b *bench) judge(r applytest.Request) applytest.Fault { //nolint:gocritic /
 }
 
 // list returns the objects of a kind that carry the id of the cluster.
-func (b *bench) list(kind schema.GroupVersionKind, selectors ...string) []unstructured.Unstructured {
+func (b *bench) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	b.t.Helper()
-	selector := strings.Join(append(selectors, label+"cluster-id="+b.id), ",")
-	list, err := b.objects.Resource(resourceOf(kind)).List(b.t.Context(), metav1.ListOptions{LabelSelector: selector})
+	list, err := b.objects.Resource(resourceOf(kind)).List(b.t.Context(), metav1.ListOptions{LabelSelector: label + "cluster-id=" + b.id})
 	require.NoError(b.t, err)
 	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
 }
@@ -91,9 +90,9 @@ func kindOf(name string) schema.GroupVersionKind {
 }
 
 // count returns how many objects of a kind carry the id of the cluster.
-func (b *bench) count(kind string, selectors ...string) int {
+func (b *bench) count(kind string) int {
 	b.t.Helper()
-	return len(b.list(kindOf(kind), selectors...))
+	return len(b.list(kindOf(kind)))
 }
 
 // deployment returns that of a service in production, nil when there is none.
@@ -201,7 +200,7 @@ func (b *bench) differences() (found []string) {
 		}
 	}
 	for _, kind := range shuttle.Kinds() {
-		for _, o := range b.list(kind) { //nolint:gocritic // few
+		for _, o := range b.list(kind) {
 			if id := kind.Kind + " " + o.GetNamespace() + "/" + o.GetName(); !wanted[id] {
 				found = append(found, id+" is too many")
 			}
@@ -273,6 +272,3 @@ func gaps(times []time.Time, interval time.Duration) (n int) {
 	}
 	return n
 }
-
-// snapshotsIn returns the records of a request.
-func snapshotsIn(body []byte) int { return strings.Count(string(body), `"snapshot_id"`) }

@@ -144,7 +144,7 @@ func (s *soak) run(seed uint64) {
 	defer stopWatching()
 	var parts, watching sync.WaitGroup
 	watching.Go(func() { s.observe(watched) })
-	parts.Go(func() { s.disturb(ctx.Done(), rand.New(rand.NewPCG(seed, 1))) })
+	parts.Go(func() { s.disturb(ctx.Done(), rand.New(rand.NewPCG(seed, 1))) }) //nolint:contextcheck // a fault is ended after ctx
 	random := rand.New(rand.NewPCG(seed, 2))
 	for pause(ctx.Done(), random, 2*time.Second) {
 		if random.IntN(3) == 0 {

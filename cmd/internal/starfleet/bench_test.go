@@ -51,6 +51,9 @@ type bench struct {
 	mu    sync.Mutex
 	store *server.Store // the bench's own access to the database
 	wrong []string
+	// pulled is how many questions for the desired state had been answered at each
+	// deletion.
+	pulled []int
 }
 
 // eventually waits for a condition.

@@ -253,7 +253,9 @@ func tombstone(b *bench, _ database) {
 	a.quiet()
 	writes, kept := len(a.net.Writes()), b.uids("api")
 	b.remove("web")
+	pulls := b.link.count("desired-state")
 	eventually(t, "it is gone, and reported so", func() bool { return b.stands("web").Standing == "Deleted" })
+	require.LessOrEqual(t, b.pulled[0], pulls+2, "its deletion does not wait for more answers")
 	b.asWanted()
 	a.quiet()
 	var gone []string

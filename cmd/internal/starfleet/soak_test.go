@@ -54,6 +54,7 @@ func TestSoak(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fmt.Printf("seed %d\n", seed)
+	zerolog.SetGlobalLevel(zerolog.Disabled) // of toxiproxy
 	kube := startKubernetes(t)
 	program := filepath.Join(t.TempDir(), "shuttle")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/seed-9e1ffd66/trueup/cmd/shuttle").CombinedOutput()

@@ -56,8 +56,10 @@ func (b *bench) judge(r applytest.Request) applytest.Fault {
 		return applytest.Fault{}
 	}
 	objects, err := b.wanted(context.WithoutCancel(b.t.Context()))
+	pulls := b.link.count("desired-state")
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.pulled = append(b.pulled, pulls)
 	if err != nil {
 		b.wrong = append(b.wrong, fmt.Sprintf("%v, while what is wanted is unknown: %v", r, err))
 		return applytest.Fault{}

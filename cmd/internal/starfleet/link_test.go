@@ -133,6 +133,40 @@ func unavailable(endpoint string) func(http.ResponseWriter, *http.Request, http.
 	}
 }
 
+// repeated returns the answer to the repetition of the last request to an endpoint that got
+// none.
+func (l *link) repeated(endpoint string) (found exchange, ok bool) {
+	list := l.to(endpoint)
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].status != 0 || list[i].ended.IsZero() {
+			continue
+		}
+		for _, next := range list[i+1:] {
+			if next.status != 0 && bytes.Equal(next.body, list[i].body) {
+				return next, true
+			}
+		}
+		return found, false
+	}
+	return found, false
+}
+
+// overlaps returns how many answered requests to an endpoint began before an earlier one had
+// its answer.
+func (l *link) overlaps(endpoint string) (n int) {
+	var last time.Time
+	for _, e := range l.to(endpoint) {
+		if e.status == 0 {
+			continue
+		}
+		if e.began.Before(last) {
+			n++
+		}
+		last = e.ended
+	}
+	return n
+}
+
 // times describes the exchanges with an endpoint, for people.
 func (l *link) times(endpoint string) string {
 	var text strings.Builder

@@ -30,6 +30,7 @@ type exchange struct {
 	status   int // of the answer, 0 for none, or none yet
 	answer   []byte
 	began    time.Time
+	answered time.Time // when the first byte of the answer was written
 	ended    time.Time // zero while it lasts
 }
 
@@ -69,7 +70,7 @@ func (l *link) wrap(next http.Handler) http.Handler {
 			defer l.mu.Unlock()
 			e.ended = time.Now()
 			if whole {
-				e.status, e.answer = tee.status, tee.body.Bytes()
+				e.status, e.answer, e.answered = tee.status, tee.body.Bytes(), tee.began
 			}
 		}()
 		if fault := l.fault.Load(); fault != nil {
@@ -87,16 +88,25 @@ type tee struct {
 
 	status int
 	body   bytes.Buffer
+	began  time.Time
+}
+
+func (t *tee) begin() {
+	if t.began.IsZero() {
+		t.began = time.Now()
+	}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (t *tee) WriteHeader(status int) {
+	t.begin()
 	t.status = status
 	t.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (t *tee) Write(p []byte) (int, error) {
+	t.begin()
 	t.body.Write(p)
 	return t.ResponseWriter.Write(p)
 }
@@ -151,7 +161,7 @@ func (l *link) repeated(endpoint string) (found exchange, ok bool) {
 	return found, false
 }
 
-// overlaps returns how many answered requests to an endpoint began before an earlier one had
+// overlaps returns how many answered requests to an endpoint began before the one before had
 // its answer.
 func (l *link) overlaps(endpoint string) (n int) {
 	var last time.Time
@@ -162,7 +172,7 @@ func (l *link) overlaps(endpoint string) (n int) {
 		if e.began.Before(last) {
 			n++
 		}
-		last = e.ended
+		last = e.answered
 	}
 	return n
 }

@@ -261,7 +261,7 @@ func deadWatch(b *bench, _ database) {
 func tokenRotation(b *bench, _ database) {
 	t := b.t
 	b.put(nil, "web")
-	a := b.agent("STARFORM_SNAPSHOT_INTERVAL=2s").start()
+	a := b.agent().start()
 	b.healthy(1)
 	old := b.link.to("desired-state")[0].token
 	var rotated struct{ Token string }
@@ -289,16 +289,19 @@ func tokenRotation(b *bench, _ database) {
 	b.put(spec{"image": "example.com/new"}, "web")
 	eventually(t, "it goes on", func() bool { return b.image("web") == "example.com/new" })
 	b.healthy(1)
-	failed := 0
+	failed := map[string]int{}
 	for _, endpoint := range []string{"desired-state", "status", "snapshots", "capacity"} {
 		for _, e := range b.link.to(endpoint) {
 			if e.status == http.StatusUnauthorized {
-				failed++
+				failed[endpoint]++
 				require.Equal(t, old, e.token)
 			}
 		}
 	}
-	require.Equal(t, 1, failed)
+	require.NotEmpty(t, failed)
+	for endpoint, n := range failed { // two may have read the file at the same moment
+		require.Equal(t, 1, n, endpoint)
+	}
 	require.NotContains(t, b.log.String(), old)
 	require.NotContains(t, b.log.String(), rotated.Token)
 	require.NotContains(t, a.log.String(), "answered 401", "the same call has succeeded")

@@ -326,8 +326,8 @@ func (b *bench) healthy(n int) {
 // state, one of which was asked after now.
 func (b *bench) pulls(n int) {
 	b.t.Helper()
-	from := b.link.count("desired-state")
-	eventually(b.t, "the agent asks again", func() bool { return b.link.count("desired-state") > from+n })
+	from := b.link.pulls()
+	eventually(b.t, "the agent asks again", func() bool { return b.link.pulls() > from+n })
 }
 
 // stop stops all agents.

@@ -79,7 +79,7 @@ func firstBuild(b *bench, _ database) {
 	isolatedFirst(b, a.net.Writes())
 
 	a.quiet()
-	writes, pulls := len(a.net.Writes()), b.link.count("desired-state")
+	writes, pulls := len(a.net.Writes()), b.link.pulls()
 	a.passes(20)
 	require.Empty(t, a.since(writes), "at rest")
 	for _, e := range b.link.to("desired-state")[pulls:] {
@@ -253,7 +253,7 @@ func tombstone(b *bench, _ database) {
 	a.quiet()
 	writes, kept := len(a.net.Writes()), b.uids("api")
 	b.remove("web")
-	pulls := b.link.count("desired-state")
+	pulls := b.link.pulls()
 	eventually(t, "it is gone, and reported so", func() bool { return b.stands("web").Standing == "Deleted" })
 	require.LessOrEqual(t, b.pulled[0], pulls+2, "its deletion does not wait for more answers")
 	b.asWanted()

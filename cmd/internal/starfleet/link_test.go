@@ -126,9 +126,9 @@ func (l *link) to(endpoint string) (found []exchange) {
 	return found
 }
 
-// count returns how many requests to an endpoint were answered.
-func (l *link) count(endpoint string) int {
-	return len(slices.DeleteFunc(l.to(endpoint), func(e exchange) bool { return e.status == 0 }))
+// pulls returns how many questions for the desired state were answered.
+func (l *link) pulls() int {
+	return len(slices.DeleteFunc(l.to("desired-state"), func(e exchange) bool { return e.status == 0 }))
 }
 
 // unavailable answers 503 in the place of one endpoint, of all for the empty one.
@@ -147,7 +147,7 @@ func unavailable(endpoint string) func(http.ResponseWriter, *http.Request, http.
 // none.
 func (l *link) repeated(endpoint string) (found exchange, ok bool) {
 	list := l.to(endpoint)
-	for i := len(list) - 1; i >= 0; i-- {
+	for i := range slices.Backward(list) {
 		if list[i].status != 0 || list[i].ended.IsZero() {
 			continue
 		}

@@ -56,7 +56,7 @@ func (b *bench) judge(r applytest.Request) applytest.Fault {
 		return applytest.Fault{}
 	}
 	objects, err := b.wanted(context.WithoutCancel(b.t.Context()))
-	pulls := b.link.count("desired-state")
+	pulls := b.link.pulls()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pulled = append(b.pulled, pulls)

@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync lint tidy fuzz consumer-cost generate helm bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -77,8 +77,9 @@ test-alone: ## The root module as its users get it, outside the workspace
 
 # The client of EC2 takes minutes to compile, twice with the race detector; what
 # runs concurrently around it is in package cloud. What is tested with it waits for
-# machines most of the time.
-UNRACED = /(cloud/aws|nodepool)(/|$$)
+# machines most of the time, and starfleet for graces; its agent is tested with the
+# detector in its own package, and starfleet itself in test-long.
+UNRACED = /(cloud/aws|nodepool|starfleet)(/|$$)
 test-nested: ## The other modules of the workspace
 	@failed=; for m in $(NESTED); do \
 		all=$$($(WORK) $(GO) list ./$$m/... 2>/dev/null); \
@@ -113,16 +114,20 @@ demo-krane: kube ## Show two regions, each with a pulling and a streaming agent,
 test-fleet: kube ## Run the agent of regions against the control plane, with faults, on SQLite and PostgreSQL
 	$(WORK) $(GO) test -v -count=1 ./cmd/internal/fleet
 
+test-starfleet: kube ## Run the cluster agent against the control plane, with faults, on SQLite and PostgreSQL: every scenario on both (a quarter of an hour)
+	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TestD|TestStarfleet' ./cmd/internal/starfleet
+
 demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
 
 demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that wait, machines that start, stop and go: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep)
 
-test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, and ten times the rows
+test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of the cluster agent on both databases, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/nodepool
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
+	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestStarfleet' ./cmd/internal/starfleet
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
@@ -155,6 +160,10 @@ bench-shuttle: kube ## Measure the cluster agent beside the real control plane: 
 
 soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
 	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
+
+SOAK ?= 15m
+soak-shuttle: kube ## The cluster agent for SOAK (15m) on each database while links fail, programs are killed and everything is edited; SEED=n repeats a run
+	TRUEUP_SOAK=$(SOAK) $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -count=1 -timeout 6h -run TestSoak ./cmd/internal/starfleet
 
 bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps, restarts and an outage lose
 	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot

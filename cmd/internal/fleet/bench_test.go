@@ -36,6 +36,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/planetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -49,8 +50,8 @@ type bench struct {
 	region string // the path of the region in the admin API
 	// source is the database that the replicas run on.
 	source   string
-	balancer *balancer
-	replicas []*plane
+	balancer *planetest.Balancer
+	replicas []*planetest.Plane
 	proxy    *toxiproxy.Proxy
 	// token is the file that the agents read theirs from.
 	token   string
@@ -63,6 +64,12 @@ type bench struct {
 	store *cluster.Store // the bench's own access to the database
 	wrong []string
 }
+
+const (
+	bearer = "the-shared-bearer-of-the-fleet"
+	// bookmarks is the time between two messages of a stream at rest.
+	bookmarks = 300 * time.Millisecond
+)
 
 // eventually waits for a condition.
 func eventually(tb testing.TB, what string, holds func() bool) {
@@ -90,13 +97,13 @@ func newBench(tb testing.TB, in cell, name, source string) *bench {
 	tb.Helper()
 	b := &bench{
 		t: tb, cell: in, name: name, id: "reg_" + name, region: "regions/reg_" + name, source: source,
-		balancer: startBalancer(tb), token: filepath.Join(tb.TempDir(), "token"),
+		balancer: planetest.StartBalancer(tb), token: filepath.Join(tb.TempDir(), "token"),
 		logger: slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
 	b.open(source)
 	tb.Cleanup(func() { require.NoError(tb, b.store.Database.Close()) })
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	b.proxy = toxiproxy.NewProxy(proxies, "link", "127.0.0.1:0", b.balancer.listener.Addr().String())
+	b.proxy = toxiproxy.NewProxy(proxies, "link", "127.0.0.1:0", b.balancer.Address())
 	require.NoError(tb, b.proxy.Start())
 	tb.Cleanup(b.proxy.Stop)
 	b.replica()
@@ -117,9 +124,9 @@ func (b *bench) open(source string) {
 // replica starts one more replica of the control plane.
 func (b *bench) replica() {
 	b.t.Helper()
-	p := startPlane(b.t, b.source, b.logger, b.disturbed)
+	p := planetest.Start(b.t, planetest.Options{Source: b.source, Bearer: bearer, Heartbeat: bookmarks, Wrap: b.disturbed, Logger: b.logger})
 	b.replicas = append(b.replicas, p)
-	b.balancer.add(p.address)
+	b.balancer.Add(p.Address)
 }
 
 // disturbed breaks off the connections of requests that a scenario has chosen.
@@ -137,14 +144,14 @@ func (b *bench) kill() {
 	b.t.Helper()
 	p := b.replicas[0]
 	b.replicas = b.replicas[1:]
-	b.balancer.remove(p.address)
-	p.stop()
+	b.balancer.Remove(p.Address)
+	p.Stop()
 }
 
 // streams returns how many streams of the region the replicas serve.
 func (b *bench) streams() (open int) {
 	for _, p := range b.replicas {
-		open += p.agents.Streams(b.name)
+		open += p.Regions.Streams(b.name)
 	}
 	return open
 }
@@ -166,9 +173,9 @@ func (b *bench) admin(method, path string, body any) (got answer) {
 	text, err := json.Marshal(body)
 	require.NoError(b.t, err)
 	eventually(b.t, method+" "+path, func() bool {
-		request, err := http.NewRequestWithContext(b.t.Context(), method, "http://"+b.balancer.listener.Addr().String()+"/api/v1/admin/"+path, bytes.NewReader(text))
+		request, err := http.NewRequestWithContext(b.t.Context(), method, "http://"+b.balancer.Address()+"/api/v1/admin/"+path, bytes.NewReader(text))
 		require.NoError(b.t, err)
-		request.Header.Set("Authorization", "Bearer "+adminToken)
+		request.Header.Set("Authorization", "Bearer "+planetest.AdminToken)
 		request.Header.Set("Content-Type", "application/json")
 		request.Close = true
 		response, err := http.DefaultClient.Do(request)

@@ -121,7 +121,7 @@ func headers(all map[string]string) connect.UnaryInterceptorFunc {
 // streams live. The end of a silent connection is the measure of time.
 func idleProxy(b *bench, _ database) {
 	t := b.t
-	b.balancer.idle.Store(int64(5 * time.Second))
+	b.balancer.CloseIdle(5 * time.Second)
 	w := b.worker()
 	b.want("1", "web")
 	w.start()

@@ -37,113 +37,6 @@ func (b *bench) count(t *testing.T, resource string) int {
 	return len(strings.Fields(b.kubectl(t, "get", resource, "-A", "-l", selected+b.id, "-o", "name")))
 }
 
-func buildsEverything(t *testing.T, b *bench) {
-	a := b.start(t)
-	code, _ := a.get(t, "/healthz")
-	require.Equal(t, http.StatusOK, code)
-	eventually(t, "readyz says what is missing", func() bool {
-		code, body := a.get(t, "/readyz")
-		require.Equal(t, http.StatusServiceUnavailable, code)
-		return strings.Contains(body, "starbase: not ready: no answer yet")
-	})
-
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	eventually(t, "readyz", func() bool { code, _ := a.get(t, "/readyz"); return code == http.StatusOK })
-	for resource, want := range map[string]int{
-		"namespaces": 1, "serviceaccounts": 1, "roles": 1, "rolebindings": 1, "networkpolicies": 2, "configmaps": 3,
-		"services": 3, "deployments": 3, "poddisruptionbudgets": 3, "httproutes": 1, "pods": 6,
-	} {
-		require.Equal(t, want, b.count(t, resource), resource)
-	}
-	for _, label := range []string{"managed-by=shuttle", "project-id", "workspace-id", "environment", "service-id", "service-name", "tier=nova"} {
-		require.Len(t, strings.Fields(b.kubectl(t, "get", "pods,deployments,services,configmaps", "-A", "-o", "name",
-			"-l", selected+b.id+",starform.io/"+label)), 6+3+3+3, label)
-	}
-	b.passes(t, 3)
-	before := b.writes(t)
-	b.passes(t, 20)
-	require.Equal(t, before, b.writes(t), "twenty quiet passes write nothing")
-	_, metrics := a.get(t, "/metrics")
-	require.Contains(t, metrics, "starform_applied_generation 1\n")
-	require.Contains(t, metrics, `starform_writes_total{resource="deployments",verb="patch"} 3`)
-	require.NotContains(t, a.log.String(), "token-1")
-	require.NotContains(t, a.log.String(), "hello", "the values of variables are not logged")
-}
-
-func repairsDrift(t *testing.T, b *bench) {
-	b.start(t)
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	ns := b.project().Namespace
-	web, api := strings.TrimSpace(b.deployment(t, "web", "production")), strings.TrimSpace(b.deployment(t, "api", "production"))
-	b.kubectl(t, "delete", "-n", ns, api)
-	b.kubectl(t, "set", "image", "-n", ns, web, "main=example.com/wrong")
-	b.kubectl(t, "annotate", "-n", ns, web, "someone.example.com/note=theirs")
-	b.kubectl(t, "label", "-n", ns, "serviceaccount", "workload", "starform.io/managed-by-")
-	eventually(t, "all of it is back", func() bool {
-		image := b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
-		return image == "example.com/web:1" && b.count(t, "deployments") == 3 && b.count(t, "serviceaccounts") == 1
-	})
-	require.Equal(t, "theirs", b.kubectl(t, "get", "-n", ns, web, "-o", `jsonpath={.metadata.annotations.someone\.example\.com/note}`))
-	b.healthy(t, 3)
-}
-
-func removesTombstones(t *testing.T, b *bench) {
-	b.start(t)
-	s := b.one(t, 1)
-	b.starbase.serve(t, s)
-	b.healthy(t, 3)
-	s = b.one(t, 2)
-	s.Services[1].Deleted = true
-	b.starbase.serve(t, s)
-	eventually(t, "the service is gone", func() bool {
-		return b.count(t, "deployments") == 2 && b.count(t, "configmaps") == 2 && b.count(t, "services") == 2 && b.count(t, "pods") == 4
-	})
-	require.Equal(t, 1, b.count(t, "namespaces"), "the shared namespace stays")
-	require.Equal(t, 2, b.count(t, "networkpolicies"))
-	b.healthy(t, 2)
-
-	// One at a time, or the limit holds them.
-	for _, i := range []int{0, 2} {
-		services := s.Services
-		s = b.one(t, s.Generation+1)
-		s.Services = services
-		s.Services[i].Deleted = true
-		b.starbase.serve(t, s)
-		eventually(t, "the service is gone", func() bool { return b.starbase.healthy() == 1-i/2 })
-	}
-	eventually(t, "the agent says that nothing is left", func() bool { return b.starbase.silent(s.Generation) })
-	require.Zero(t, b.count(t, "deployments"))
-}
-
-func holdsMassDelete(t *testing.T, b *bench) {
-	b.start(t)
-	s := b.one(t, 1)
-	b.starbase.serve(t, s)
-	b.healthy(t, 3)
-	s = b.one(t, 2)
-	for i := range s.Services[:2] {
-		s.Services[i].Deleted = true
-	}
-	b.starbase.serve(t, s)
-	eventually(t, "the hold is reported", func() bool {
-		return b.starbase.status(s.Services[0].Identity()).ErrorClass == starbase.ClassDeletionHeld
-	})
-	b.passes(t, 3)
-	require.Equal(t, 3, b.count(t, "deployments"))
-
-	// A pass that no answer of starbase started says nothing else.
-	b.starbase.fail(http.StatusServiceUnavailable)
-	b.passes(t, 9) // three attempts each
-	require.Equal(t, starbase.ClassDeletionHeld, b.starbase.status(s.Services[0].Identity()).ErrorClass)
-
-	s.Generation, s.AllowMassDelete = 3, 3
-	b.starbase.serve(t, s)
-	eventually(t, "both are gone", func() bool { return b.count(t, "deployments") == 1 && b.count(t, "pods") == 2 })
-	require.Equal(t, 1, b.count(t, "namespaces"))
-}
-
 func refusesBadBodies(t *testing.T, b *bench) {
 	a := b.start(t)
 	b.starbase.serve(t, b.one(t, 1))
@@ -193,58 +86,6 @@ func refusesBadBodies(t *testing.T, b *bench) {
 	require.Contains(t, a.log.String(), "starbase answered 401")
 }
 
-func repairsInOutage(t *testing.T, b *bench) {
-	b.start(t)
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	b.starbase.fail(0)
-	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
-	eventually(t, "it is back", func() bool { return b.count(t, "deployments") == 3 })
-	require.Equal(t, 3, b.count(t, "services"))
-}
-
-func restartInOutage(t *testing.T, b *bench) {
-	a := b.start(t)
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	a.stop()
-	b.starbase.fail(http.StatusServiceUnavailable)
-	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
-	before := b.writes(t)
-
-	again := b.start(t)
-	b.passes(t, 5)
-	require.Equal(t, before, b.writes(t), "nothing is known, so nothing is changed")
-	code, _ := again.get(t, "/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, code)
-	code, _ = again.get(t, "/healthz")
-	require.Equal(t, http.StatusOK, code)
-
-	b.starbase.serve(t, b.one(t, 1))
-	eventually(t, "it converges", func() bool { return b.count(t, "deployments") == 3 })
-	require.Len(t, b.writes(t)[len(before):], 1, "one object was missing, one was written")
-}
-
-func rejectsOne(t *testing.T, b *bench) {
-	b.start(t)
-	s := b.one(t, 1)
-	b.starbase.serve(t, s)
-	b.healthy(t, 3)
-	s = b.one(t, 2)
-	s.Services[1].Replicas = -1
-	s.Services[2].Image = "example.com/web:2"
-	b.starbase.serve(t, s)
-	eventually(t, "the rejection is reported", func() bool {
-		status := b.starbase.status(s.Services[1].Identity())
-		return status.Phase == starbase.PhaseRejected && status.ErrorClass == "Invalid" && strings.Contains(status.Message, "replicas is -1: want 0 to 1000")
-	})
-	b.healthy(t, 2)
-	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
-	require.Equal(t, "example.com/web:2", image)
-	b.passes(t, 3)
-	require.Equal(t, 3, b.count(t, "deployments"), "what the rejected service had stays")
-}
-
 func reportsNameTaken(t *testing.T, b *bench) {
 	ns := b.project().Namespace
 	b.kubectl(t, "create", "namespace", ns+"-x") // a bystander
@@ -270,23 +111,6 @@ func reportsNameTaken(t *testing.T, b *bench) {
 	require.Equal(t, "example.com/web:1", b.kubectl(t, "get", "-n", ns, web, "-o", "jsonpath={.spec.template.spec.containers[0].image}"), "it would read what is not ours")
 	require.Equal(t, before, b.kubectl(t, "get", "-n", ns, "configmap", name, "-o", "yaml"))
 	require.Equal(t, 2, b.starbase.healthy(), "the others go on")
-}
-
-func vanishedServices(t *testing.T, b *bench) {
-	a := b.start(t)
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	s := b.one(t, 2)
-	s.Services, s.Projects = nil, nil
-	b.starbase.serve(t, s)
-	eventually(t, "the absence is counted", func() bool { return metric(t, a, `starform_deletions_held{reason="grace"}`) > 0 })
-	b.passes(t, 5)
-	require.Equal(t, 3, b.count(t, "deployments"))
-	require.Equal(t, 1, b.count(t, "namespaces"))
-	for _, s := range b.one(t, 1).Services {
-		require.Equal(t, starbase.ClassDeletionHeld, b.starbase.status(s.Identity()).ErrorClass)
-	}
-	eventually(t, "what is held is named", func() bool { return b.starbase.complete(2) })
 }
 
 // unprovenObjects deletes a service of which an object is there that the agent has
@@ -406,35 +230,6 @@ func handsReplicasOver(t *testing.T, b *bench) {
 	require.Less(t, first("delete"), first("patch"), "%v: the autoscaler goes first", writes)
 }
 
-func rotatesToken(t *testing.T, b *bench) {
-	b.start(t)
-	b.starbase.serve(t, b.one(t, 1))
-	b.healthy(t, 3)
-	require.Equal(t, "token-1", b.starbase.lastToken())
-	require.NoError(t, os.WriteFile(b.token, []byte("token-2\n"), 0o600))
-	b.passes(t, 2)
-	require.Equal(t, "token-2", b.starbase.lastToken())
-}
-
-func rereadsToken(t *testing.T, b *bench) {
-	s := b.one(t, 1)
-	b.starbase.serve(t, s)
-	serve := b.starbase.answer
-	b.starbase.set(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer token-1" {
-			if err := os.WriteFile(b.token, []byte("token-2"), 0o600); err != nil {
-				t.Error(err)
-			}
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		serve(w, r)
-	})
-	a := b.start(t)
-	b.healthy(t, 3)
-	require.NotContains(t, a.log.String(), "answered 401", "the same call has succeeded")
-}
-
 func wokenByDrift(t *testing.T, b *bench) {
 	b.starbase.serve(t, b.one(t, 1))
 	b.start(t, "STARFORM_RECONCILE_INTERVAL=1h")
@@ -456,86 +251,6 @@ func standbyTakesOver(t *testing.T, b *bench) {
 	b.kubectl(t, "delete", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "api", "production")))
 	eventually(t, "the standby repairs it", func() bool { return b.count(t, "deployments") == 3 })
 	require.NotZero(t, metric(t, second, "starform_passes_total"))
-}
-
-// appliesInOrder creates each object when what it needs is there: nothing runs before
-// the namespace, the isolation of all environments and the ConfigMaps are there.
-func appliesInOrder(t *testing.T, b *bench) {
-	b.starbase.serve(t, b.one(t, 1))
-	b.start(t)
-	b.healthy(t, 3)
-	var created []string
-	for _, r := range b.written(t) {
-		require.Equal(t, http.StatusCreated, r.Code, "%s: each object is created by the first try", r)
-		created = append(created, r.Resource)
-	}
-	after := slices.Index(created, "deployments")
-	for _, needed := range []string{"namespaces", "networkpolicies", "configmaps"} {
-		require.Contains(t, created[:after], needed)
-		require.NotContains(t, created[after:], needed)
-	}
-	require.Equal(t, "namespaces", created[0])
-}
-
-// twoAgents runs two without a Lease: both apply one state and its changes, nothing
-// flaps, and nothing is deleted but what has a tombstone.
-func twoAgents(t *testing.T, b *bench) {
-	b.starbase.serve(t, b.one(t, 1))
-	agents := []*agent{b.start(t), b.start(t)}
-	b.healthy(t, 3)
-	settled := func(generation float64) {
-		t.Helper()
-		for _, a := range agents {
-			eventually(t, "both have applied it", func() bool { return metric(t, a, "starform_applied_generation") == generation })
-		}
-		b.passes(t, 6)
-		before := b.writes(t)
-		b.passes(t, 10)
-		require.Equal(t, before, b.writes(t), "neither writes over the other")
-	}
-	settled(1)
-	for _, write := range b.writes(t) {
-		require.NotContains(t, write, "delete")
-	}
-	uid := func(name string) string {
-		return b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, name, "production")), "-o", "jsonpath={.metadata.uid}")
-	}
-	kept := uid("web")
-	s := b.one(t, 2)
-	s.Services[0].Image = "example.com/web:2"
-	s.Services[1].Deleted = true
-	b.starbase.serve(t, s)
-	eventually(t, "what is deleted goes", func() bool { return b.count(t, "deployments") == 2 })
-	settled(2)
-	require.Equal(t, kept, uid("web"))
-	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "production")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
-	require.Equal(t, "example.com/web:2", image)
-	b.healthy(t, 2)
-}
-
-// newEpoch answers once with a state of another epoch, then not at all for some passes,
-// then again: what the first answer changes is applied, and what it lacks or names as
-// deleted stays until the second.
-func newEpoch(t *testing.T, b *bench) {
-	a := b.start(t)
-	b.starbase.serve(t, b.one(t, 9))
-	b.healthy(t, 3)
-	s := b.one(t, 2)
-	s.Epoch = "e2"
-	s.Services[1].Deleted = true
-	s.Services[2].Image = "example.com/web:2"
-	again := b.starbase.serveOnce(t, s)
-	eventually(t, "the new epoch is applied", func() bool { return metric(t, a, "starform_applied_generation") == 2 })
-	image := b.kubectl(t, "get", "-n", b.project().Namespace, strings.TrimSpace(b.deployment(t, "web", "staging")), "-o", "jsonpath={.spec.template.spec.containers[0].image}")
-	require.Equal(t, "example.com/web:2", image)
-	passes := metric(t, a, "starform_passes_total")
-	eventually(t, "there are more passes", func() bool { return metric(t, a, "starform_passes_total") >= passes+3 })
-	require.Equal(t, 3, b.count(t, "deployments"), "one answer is no licence to delete")
-	for _, write := range b.writes(t) {
-		require.NotContains(t, write, "delete")
-	}
-	again()
-	eventually(t, "after a second answer its tombstone is applied, too", func() bool { return b.count(t, "deployments") == 2 })
 }
 
 // metric reads a metric of the agent, the sum over its labels.

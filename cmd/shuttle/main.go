@@ -84,7 +84,7 @@ Environment:
   STARFORM_WAKE_ON_DRIFT       start a pass when somebody else changes an object (true)
   STARFORM_MAX_DELETE_PERCENT  share of the owned objects that one pass may delete (10; at least 5 objects)
   STARFORM_DNS_SELECTOR        pods that answer DNS (kube-system/k8s-app=kube-dns)
-  STARFORM_GATEWAY_SERVICE     namespace/name of the gateway's Service (none; this build does not size it yet)
+  STARFORM_GATEWAY_SERVICE     namespace/name of the gateway's Service (none: it is not sized)
   STARFORM_SOFT_LIMIT          pods that the cluster should hold, reported with its pods (1000)
   STARFORM_SNAPSHOT_WAL_DIR    folder for billing records that could not be sent (none; they are dropped)
   STARFORM_LEADER_ELECTION     run only while holding a Lease (false)

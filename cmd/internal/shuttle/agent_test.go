@@ -47,6 +47,7 @@ func TestAgent(t *testing.T) {
 		"names who changes an object back":            namesWhoFights,
 		"leaves alone what is another cluster's":      leavesOthersAlone,
 		"sizes the load balancer of the gateway":      sizesLoadBalancer,
+		"runs inside a Manager of controller-runtime": runsInAManager,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,9 +127,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// start starts an agent; settings are more environment variables, NAME=value.
-func (b *bench) start(t *testing.T, settings ...string) *agent {
-	t.Helper()
+// environment is that of an agent; settings are more variables, NAME=value.
+func (b *bench) environment(settings ...string) func(string) string {
 	env := map[string]string{
 		"STARFORM_STARBASE_URL": b.starbase.URL, "STARFORM_CLUSTER_ID": b.id, "STARFORM_REGION": "nyc3",
 		"STARFORM_AUTH_TOKEN_FILE": b.token, "STARFORM_METRICS_ADDR": "127.0.0.1:0", "STARFORM_RECONCILE_INTERVAL": "1s",
@@ -137,7 +137,13 @@ func (b *bench) start(t *testing.T, settings ...string) *agent {
 		variable, value, _ := strings.Cut(setting, "=")
 		env[variable] = value
 	}
-	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	return func(name string) string { return env[name] }
+}
+
+// start starts an agent; settings are more environment variables, NAME=value.
+func (b *bench) start(t *testing.T, settings ...string) *agent {
+	t.Helper()
+	config, err := shuttle.ReadConfig(b.environment(settings...))
 	require.NoError(t, err)
 	a := &agent{log: &lockedBuffer{}}
 	listening := make(chan string, 1)
@@ -237,6 +243,7 @@ type fakeStarbase struct {
 	asked    int
 	statuses map[starbase.Identity]starbase.ServiceStatus
 	settled  int64 // the generation of the last report, if it was complete
+	posts    map[string]int
 }
 
 func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
@@ -268,8 +275,12 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 		f.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	f.posts = map[string]int{}
 	for _, path := range []string{"snapshots", "capacity"} {
 		mux.HandleFunc("POST /api/v1/clusters/"+cluster+"/"+path, func(w http.ResponseWriter, _ *http.Request) {
+			f.mu.Lock()
+			f.posts[path]++
+			f.mu.Unlock()
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
@@ -325,6 +336,13 @@ func (f *fakeStarbase) serveRaw(body []byte) {
 	f.set(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(body) //nolint:errcheck,gosec // the agent may have gone
 	})
+}
+
+// received returns how many times a path was posted to.
+func (f *fakeStarbase) received(path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.posts[path]
 }
 
 func (f *fakeStarbase) pulls() int {

@@ -77,3 +77,15 @@ func (u *Units) Metric(name string) (sum float64) {
 	}
 	return sum
 }
+
+// Runnables returns what the agent runs while it holds its Lease, for another to run.
+func (a *Agent) Runnables() (all []reconcile.Starter, err error) {
+	t, err := a.newTerm(newMetrics())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range t.group.Members {
+		all = append(all, m.Starter)
+	}
+	return all, nil
+}

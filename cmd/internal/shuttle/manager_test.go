@@ -1,0 +1,40 @@
+package shuttle_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+)
+
+// runsInAManager adds the units of the agent, unchanged, to a Manager of
+// controller-runtime, as an operator that exists already would.
+func runsInAManager(t *testing.T, b *bench) {
+	logger := slog.New(slog.NewJSONHandler(&lockedBuffer{}, nil))
+	config, err := shuttle.ReadConfig(b.environment("STARFORM_SNAPSHOT_INTERVAL=1s", "STARFORM_CAPACITY_INTERVAL=1s"))
+	require.NoError(t, err)
+	agent := shuttle.Agent{Config: config, Kubernetes: b.config, Logger: logger}
+	units, err := agent.Runnables()
+	require.NoError(t, err)
+	mgr, err := ctrl.NewManager(b.config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromSlogHandler(logger.Handler())})
+	require.NoError(t, err)
+	for _, unit := range units {
+		require.NoError(t, mgr.Add(manager.Runnable(unit)))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	eventually(t, "pods are billed", func() bool { return b.starbase.received("snapshots") > 0 })
+	eventually(t, "pods are counted", func() bool { return b.starbase.received("capacity") > 0 })
+	cancel()
+	require.NoError(t, <-done)
+}

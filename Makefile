@@ -202,12 +202,13 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs and NodePools, and the chart's copies of these
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, and the charts' copies of these
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/nodepool/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/application/crds -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

@@ -27,10 +27,6 @@ type ApplicationStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=id
 	External []External `json:"external,omitempty"`
-	// RotatedFor is the value of the annotation platform.internal/rotate that the
-	// password of the database was made for.
-	// +optional
-	RotatedFor string `json:"rotatedFor,omitempty"`
 }
 
 // Phase is the state of an object in a word.

@@ -70,7 +70,7 @@ func made(b *bench) {
 	require.NoError(b, err)
 	require.Empty(b, done)
 	require.Empty(b, tr.writes)
-	require.Equal(b, before, b.everything("made"), "of what is not ours")
+	require.Equal(b, before, b.everything("prod_made"), "of what is not ours")
 
 	app := b.login(s.URL(w))
 	var path string
@@ -159,6 +159,7 @@ func foreign(b *bench) {
 		b.super(statement)
 		w := want(map[string]string{"schema": "foreign1", "app": "foreign2", "anon": "foreign3", "other": "foreign4"}[name])
 		before := b.everything()
+		require.ErrorIs(b, s.Check(b.Context(), w), outside.ErrOwnedByOther, name)
 		done, err := s.Apply(b.Context(), w)
 		require.ErrorIs(b, err, outside.ErrOwnedByOther, name)
 		require.Contains(b, err.Error(), w.Schema)
@@ -322,7 +323,8 @@ func rotates(b *bench) {
 	_, err := s.Apply(b.Context(), w)
 	require.NoError(b, err)
 	old := w
-	w.Password = database.NewPassword()
+	w.Password = "a person's: p@ss/w?rd#%"
+	require.NoError(b, s.Check(b.Context(), w))
 	done, err := s.Apply(b.Context(), w)
 	require.NoError(b, err)
 	require.Equal(b, []string{"set the password of role prod_rotated_app"}, done)
@@ -391,6 +393,7 @@ func denied(b *bench) {
 	for admin, cure := range map[string]string{"weak": `ALTER ROLE "weak" CREATEROLE`, "narrow": "GRANT CREATE ON DATABASE"} {
 		s := (&bench{T: b.T, pg: b.pg, database: b.database, admin: admin}).open(nil)
 		before := b.everything()
+		require.ErrorIs(b, s.Check(b.Context(), want("denied")), outside.ErrDenied)
 		_, err := s.Apply(b.Context(), want("denied"))
 		require.ErrorIs(b, err, outside.ErrDenied)
 		require.ErrorContains(b, err, cure)

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -250,5 +251,17 @@ func (s *Server) URL(want Want) string { return s.PostgRESTURL(want) + "?search_
 // PostgRESTURL is URL without the query, which libpq refuses.
 func (s *Server) PostgRESTURL(want Want) string {
 	host, port, database := s.Address()
-	return "postgresql://" + want.App + ":" + want.Password + "@" + net.JoinHostPort(host, strconv.Itoa(port)) + "/" + database
+	at := url.URL{Scheme: "postgresql", User: url.UserPassword(want.App, want.Password), Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/" + database}
+	return at.String()
+}
+
+// Check returns an error if Apply could never make what is wanted: something is of
+// another, or the administrator lacks a right. It writes nothing.
+func (s *Server) Check(ctx context.Context, want Want) error {
+	want.Password = ""
+	state, err := s.Observe(ctx, want)
+	if err == nil {
+		_, err = Plan(state, want)
+	}
+	return err
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/auth"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/database"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
@@ -40,6 +41,7 @@ type operator struct {
 	client   dynamic.Interface
 	settings Settings
 	database *database.Server // nil: none is set
+	auth     *auth.Server     // nil: none is set
 	gates    gates
 	cluster  string // identifies the cluster in marks
 	events   *recorder
@@ -93,6 +95,11 @@ func newOperator(config *rest.Config, o Operator, m *metrics) (*operator, error)
 	}
 	if o.Settings.DatabaseURL != "" {
 		if w.database, err = database.Open(database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
+			return nil, err
+		}
+	}
+	if o.Settings.KeycloakURL != "" {
+		if w.auth, err = auth.Open(auth.Options{URL: o.Settings.KeycloakURL, User: o.Settings.KeycloakUser, Password: o.Settings.KeycloakPassword}); err != nil {
 			return nil, err
 		}
 	}

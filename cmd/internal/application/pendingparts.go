@@ -9,11 +9,3 @@ func (p *pass) storagePart() *part {
 	}
 	return t
 }
-
-func (p *pass) authPart() *part {
-	t := &part{name: "auth", condition: v1alpha1.ConditionAuth, enabled: p.app.Spec.Auth.Enabled, gate: p.gates.auth, kinds: []v1alpha1.ExternalKind{v1alpha1.KindRealm, v1alpha1.KindClient}}
-	if t.enabled {
-		t.err = unset("auth", "KEYCLOAK_ADMIN_URL")
-	}
-	return t
-}

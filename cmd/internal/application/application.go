@@ -67,7 +67,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := newMetrics(registry)
-	probe, err := newOperator(config, *o, metrics) // a wrong setting is told at once
+	probe, err := newOperator(ctx, config, *o, metrics) // a wrong setting is told at once
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	work := &kube.Lease{
 		Client: client, Namespace: o.Namespace, Name: LeaseName, RetryPeriod: 5 * time.Second, Logger: o.Logger,
 		Starter: reconcile.StarterFunc(func(ctx context.Context) error {
-			w, err := newOperator(config, *o, metrics)
+			w, err := newOperator(ctx, config, *o, metrics)
 			if err != nil {
 				return err
 			}

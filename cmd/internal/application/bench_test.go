@@ -57,10 +57,10 @@ type running struct {
 	stop    func()
 }
 
-// start starts an operator. fault may be nil.
-func (c *cell) start(t *testing.T, fault func(applytest.Request) applytest.Fault) *running {
+// start starts an operator.
+func (c *cell) start(t *testing.T) *running {
 	t.Helper()
-	r := &running{net: &applytest.Transport{Fault: fault}}
+	r := &running{net: &applytest.Transport{}}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)

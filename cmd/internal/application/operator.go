@@ -76,7 +76,7 @@ func kinds() []schema.GroupVersionKind {
 	}
 }
 
-func newOperator(config *rest.Config, o Operator, m *metrics) (*operator, error) {
+func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metrics) (*operator, error) {
 	client, failed := dynamic.NewForConfig(config)
 	metadataClient, err := clientmetadata.NewForConfig(config)
 	if err = errors.Join(failed, err); err != nil {
@@ -92,7 +92,7 @@ func newOperator(config *rest.Config, o Operator, m *metrics) (*operator, error)
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
 	if o.Settings.DatabaseURL != "" {
-		if w.database, err = database.Open(database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
+		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
 			return nil, err
 		}
 	}

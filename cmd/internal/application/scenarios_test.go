@@ -13,7 +13,7 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
-	c.start(t, nil)
+	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
 			"full":     full,
@@ -97,7 +97,7 @@ func image(b *bench) {
 	b.phase("image", "Running")
 	versions := func() map[string]string {
 		found := map[string]string{}
-		for _, line := range strings.Split(strings.TrimSpace(b.in("get", "svc,ingress,hpa,secret,cm,sa,networkpolicy", "-l", "platform.internal/app=image", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.managedFields[?(@.manager=="plattr-operator")].time}{"\n"}{end}`)), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(b.in("get", "svc,ingress,hpa,secret,cm,sa,networkpolicy", "-l", "platform.internal/app=image", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.managedFields[?(@.manager=="plattr-operator")].time}{"\n"}{end}`)), "\n") {
 			name, version, _ := strings.Cut(line, " ")
 			found[name] = version
 		}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,8 @@ type Operator struct {
 	Address string
 	// Settings are the services that applications use.
 	Settings Settings
+	// S3Credentials are those for S3. Nil: as the SDK of AWS finds them.
+	S3Credentials aws.CredentialsProvider
 	// Instance is the name of this process in Events: that of its pod.
 	Instance string
 	// Logger receives what happens. Required.

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/database"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/storage"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -40,6 +41,7 @@ type operator struct {
 	client   dynamic.Interface
 	settings Settings
 	database *database.Server // nil: none is set
+	storage  *storage.Server
 	gates    gates
 	cluster  string // identifies the cluster in marks
 	events   *recorder
@@ -95,6 +97,11 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
 			return nil, err
 		}
+	}
+	// Without credentials of its own, the SDK of AWS finds them.
+	if w.storage, err = storage.Open(ctx, storage.Options{Endpoint: o.Settings.S3Endpoint, Region: o.Settings.S3Region, Credentials: o.S3Credentials}); err != nil {
+		w.close()
+		return nil, err
 	}
 	w.apps.Client, w.apps.Metadata, w.apps.Logger, w.apps.Workers = client, metadataClient, o.Logger, workers
 	w.apps.Kind, w.apps.IgnoreStatus = kube.Kind{Resource: appsResource}, true

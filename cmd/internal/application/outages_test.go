@@ -98,3 +98,32 @@ func TestTheDatabaseIsDown(t *testing.T) {
 	require.Empty(b, b.left("prod_dying"))
 	b.eventually("the old one is well", func() bool { return b.condition("old", "Ready", "status") == "True" })
 }
+
+// TestStorageIsDown is D11 and D14: an app with a database alone runs, one with buckets says
+// why it waits and has its database, and a deletion waits with its step named, also over a
+// restart of the operator.
+func TestStorageIsDown(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	b := c.bench(t, "down")
+	first := c.start(t)
+	const both = ", imageRef: 'app:1', database: {enabled: true}, storage: {enabled: true, buckets: [{name: a}]}"
+	b.app("dying", both)
+	b.phase("dying", "Running")
+	c.s3.Kill()
+	b.app("new", both)
+	b.app("without", withDatabase)
+	b.phase("without", "Running")
+	b.eventually("it says why", func() bool { return b.condition("new", "StorageReady", "reason") == "Unreachable" })
+	b.eventually("it has its database", func() bool { return b.condition("new", "DatabaseReady", "status") == "True" })
+	b.phase("new", "Pending")
+	b.in("delete", "app", "dying", "--wait=false")
+	b.eventually("the deletion names its step", func() bool { return strings.Contains(b.condition("dying", "Ready", "message"), "deletion: storage: ") })
+	first.stop()
+	c.start(t)
+	require.NoError(b, c.s3.Start(b.Context()))
+	b.eventually("the deletion ends", func() bool { return b.get("app", "dying", ".metadata.name") == "" })
+	require.Empty(b, b.left("prod_dying"))
+	require.Empty(b, b.buckets("plattr-prod-dying"))
+	b.phase("new", "Running")
+}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,8 @@ type Operator struct {
 	Address string
 	// Settings are the services that applications use.
 	Settings Settings
+	// S3Credentials are those for S3. Nil: as the SDK of AWS finds them.
+	S3Credentials aws.CredentialsProvider
 	// Instance is the name of this process in Events: that of its pod.
 	Instance string
 	// Logger receives what happens. Required.
@@ -67,7 +70,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := newMetrics(registry)
-	probe, err := newOperator(config, *o, metrics) // a wrong setting is told at once
+	probe, err := newOperator(ctx, config, *o, metrics) // a wrong setting is told at once
 	if err != nil {
 		return err
 	}
@@ -81,7 +84,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	work := &kube.Lease{
 		Client: client, Namespace: o.Namespace, Name: LeaseName, RetryPeriod: 5 * time.Second, Logger: o.Logger,
 		Starter: reconcile.StarterFunc(func(ctx context.Context) error {
-			w, err := newOperator(config, *o, metrics)
+			w, err := newOperator(ctx, config, *o, metrics)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
@@ -18,6 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
 )
 
 const account = "system:serviceaccount:" + application.Namespace + ":" + application.Account
@@ -27,13 +31,14 @@ type cell struct {
 	cluster *kubetest.Cluster
 	access  *rest.Config
 	pg      *pgtest.Server
+	s3      *s3test.Server
 	// settings are those of operators that start.
 	settings application.Settings
 }
 
 func newCell(t *testing.T) *cell {
 	t.Helper()
-	c := &cell{pg: pgtest.Start(t, pgtest.Options{Passwords: true}), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
+	c := &cell{pg: pgtest.Start(t, pgtest.Options{Passwords: true}), s3: s3test.Start(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
@@ -44,7 +49,7 @@ func newCell(t *testing.T) *cell {
 	require.NoError(t, c.pg.SQL(t.Context(), "postgres", "CREATE DATABASE platform"))
 	require.NoError(t, c.pg.SQL(t.Context(), "platform", "CREATE ROLE operator LOGIN CREATEROLE PASSWORD 'adm1n'; GRANT CREATE ON DATABASE platform TO operator"))
 	c.settings = application.Settings{
-		DatabaseURL: fmt.Sprintf("postgresql://operator:adm1n@127.0.0.1:%d/platform", c.pg.Port), BaseDomain: "example.com", S3Region: "ca-central-1",
+		DatabaseURL: fmt.Sprintf("postgresql://operator:adm1n@127.0.0.1:%d/platform", c.pg.Port), BaseDomain: "example.com", S3Endpoint: c.s3.URL, S3Region: s3test.Region,
 		Redis: "redis.internal",
 	}
 	return c
@@ -57,17 +62,18 @@ type running struct {
 	stop    func()
 }
 
-// start starts an operator. fault may be nil.
-func (c *cell) start(t *testing.T, fault func(applytest.Request) applytest.Fault) *running {
+// start starts an operator.
+func (c *cell) start(t *testing.T) *running {
 	t.Helper()
-	r := &running{net: &applytest.Transport{Fault: fault}}
+	r := &running{net: &applytest.Transport{}}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)
 	o := &application.Operator{
 		Kubernetes: access, Namespace: application.Namespace, Address: "127.0.0.1:0", Instance: "test", Settings: c.settings,
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-		OnListen: func(at net.Addr) { address <- at.String() },
+		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
+		Logger:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		OnListen:      func(at net.Addr) { address <- at.String() },
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -190,4 +196,24 @@ func (b *bench) rows(query string) []string {
 func (b *bench) left(name string) []string {
 	b.Helper()
 	return b.rows("SELECT nspname::text FROM pg_namespace WHERE nspname = '" + name + "' UNION ALL SELECT rolname::text FROM pg_roles WHERE rolname LIKE '" + name + "\\_%' ORDER BY 1")
+}
+
+// people returns a client of S3 that is not the operator's.
+func (b *bench) people() *s3.Client {
+	return s3.New(s3.Options{
+		Region: s3test.Region, BaseEndpoint: aws.String(b.s3.URL), UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
+	})
+}
+
+// buckets returns the names of all buckets with the prefix.
+func (b *bench) buckets(prefix string) (names []string) {
+	b.Helper()
+	all, err := b.people().ListBuckets(b.Context(), &s3.ListBucketsInput{})
+	require.NoError(b, err)
+	for _, found := range all.Buckets {
+		if strings.HasPrefix(*found.Name, prefix) {
+			names = append(names, *found.Name)
+		}
+	}
+	return names
 }

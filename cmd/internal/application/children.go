@@ -87,8 +87,3 @@ func checksum(objects []*unstructured.Unstructured) string {
 	}
 	return hex.EncodeToString(all.Sum(nil)[:16])
 }
-
-func id(o *unstructured.Unstructured) apply.ID {
-	kind := o.GroupVersionKind()
-	return apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-}

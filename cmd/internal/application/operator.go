@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/auth"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/database"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/storage"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -42,6 +43,7 @@ type operator struct {
 	settings Settings
 	database *database.Server // nil: none is set
 	auth     *auth.Server     // nil: none is set
+	storage  *storage.Server
 	gates    gates
 	cluster  string // identifies the cluster in marks
 	events   *recorder
@@ -78,7 +80,7 @@ func kinds() []schema.GroupVersionKind {
 	}
 }
 
-func newOperator(config *rest.Config, o Operator, m *metrics) (*operator, error) {
+func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metrics) (*operator, error) {
 	client, failed := dynamic.NewForConfig(config)
 	metadataClient, err := clientmetadata.NewForConfig(config)
 	if err = errors.Join(failed, err); err != nil {
@@ -94,14 +96,20 @@ func newOperator(config *rest.Config, o Operator, m *metrics) (*operator, error)
 		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
 	}
 	if o.Settings.DatabaseURL != "" {
-		if w.database, err = database.Open(database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
+		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
 			return nil, err
 		}
 	}
 	if o.Settings.KeycloakURL != "" {
 		if w.auth, err = auth.Open(auth.Options{URL: o.Settings.KeycloakURL, User: o.Settings.KeycloakUser, Password: o.Settings.KeycloakPassword}); err != nil {
+			w.close()
 			return nil, err
 		}
+	}
+	// Without credentials of its own, the SDK of AWS finds them.
+	if w.storage, err = storage.Open(ctx, storage.Options{Endpoint: o.Settings.S3Endpoint, Region: o.Settings.S3Region, Credentials: o.S3Credentials}); err != nil {
+		w.close()
+		return nil, err
 	}
 	w.apps.Client, w.apps.Metadata, w.apps.Logger, w.apps.Workers = client, metadataClient, o.Logger, workers
 	w.apps.Kind, w.apps.IgnoreStatus = kube.Kind{Resource: appsResource}, true

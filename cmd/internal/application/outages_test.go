@@ -30,7 +30,7 @@ func TestARestartWritesNothing(t *testing.T) {
 	const many = 10
 	c := newCell(t)
 	b := c.bench(t, "restart")
-	first := c.start(t, nil)
+	first := c.start(t)
 	for n := range many {
 		b.app(fmt.Sprint("app-", n), withDatabase)
 	}
@@ -44,8 +44,8 @@ func TestARestartWritesNothing(t *testing.T) {
 		passwords[name] = b.secret(name+"-db", "DB_PASSWORD")
 	}
 	first.stop()
-	before, roles := len(c.sent(t)), b.rows("SELECT rolname || ' ' || rolpassword FROM pg_authid WHERE rolname LIKE 'prod%' ORDER BY 1")
-	second := c.start(t, nil)
+	before, roles := len(c.sent(t)), b.rows("SELECT rolname || ' ' || coalesce(rolpassword, '') FROM pg_authid WHERE rolname LIKE 'prod%' ORDER BY 1")
+	second := c.start(t)
 	// A pass of each shows that it has begun.
 	b.in("annotate", "app", "--all", "example.com/note=1")
 	b.rests(second)
@@ -55,7 +55,7 @@ func TestARestartWritesNothing(t *testing.T) {
 		reads[r.Verb+" "+r.Resource]++
 	}
 	require.GreaterOrEqual(t, reads["get secrets"], many)
-	require.Equal(t, roles, b.rows("SELECT rolname || ' ' || rolpassword FROM pg_authid WHERE rolname LIKE 'prod%' ORDER BY 1"))
+	require.Equal(t, roles, b.rows("SELECT rolname || ' ' || coalesce(rolpassword, '') FROM pg_authid WHERE rolname LIKE 'prod%' ORDER BY 1"))
 	for name, password := range passwords {
 		require.Equal(t, password, b.secret(name+"-db", "DB_PASSWORD"))
 		conn, err := b.login(name)
@@ -71,7 +71,7 @@ func TestTheDatabaseIsDown(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	b := c.bench(t, "down")
-	c.start(t, nil)
+	c.start(t)
 	b.app("old", withDatabase)
 	b.app("dying", withDatabase)
 	b.phase("old", "Running")
@@ -97,4 +97,33 @@ func TestTheDatabaseIsDown(t *testing.T) {
 	b.eventually("the deletion ends", func() bool { return b.get("app", "dying", ".metadata.name") == "" })
 	require.Empty(b, b.left("prod_dying"))
 	b.eventually("the old one is well", func() bool { return b.condition("old", "Ready", "status") == "True" })
+}
+
+// TestStorageIsDown is D11 and D14: an app with a database alone runs, one with buckets says
+// why it waits and has its database, and a deletion waits with its step named, also over a
+// restart of the operator.
+func TestStorageIsDown(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	b := c.bench(t, "down")
+	first := c.start(t)
+	const both = ", imageRef: 'app:1', database: {enabled: true}, storage: {enabled: true, buckets: [{name: a}]}"
+	b.app("dying", both)
+	b.phase("dying", "Running")
+	c.s3.Kill()
+	b.app("new", both)
+	b.app("without", withDatabase)
+	b.phase("without", "Running")
+	b.eventually("it says why", func() bool { return b.condition("new", "StorageReady", "reason") == "Unreachable" })
+	b.eventually("it has its database", func() bool { return b.condition("new", "DatabaseReady", "status") == "True" })
+	b.phase("new", "Pending")
+	b.in("delete", "app", "dying", "--wait=false")
+	b.eventually("the deletion names its step", func() bool { return strings.Contains(b.condition("dying", "Ready", "message"), "deletion: storage: ") })
+	first.stop()
+	c.start(t)
+	require.NoError(b, c.s3.Start(b.Context()))
+	b.eventually("the deletion ends", func() bool { return b.get("app", "dying", ".metadata.name") == "" })
+	require.Empty(b, b.left("prod_dying"))
+	require.Empty(b, b.buckets("plattr-prod-dying"))
+	b.phase("new", "Running")
 }

@@ -2,9 +2,12 @@ package application_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,7 +16,7 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
-	c.start(t, nil)
+	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
 			"full":     full,
@@ -26,6 +29,7 @@ func TestScenarios(t *testing.T) {
 			"foreign":  foreign,
 			"plain":    plain,
 			"unset":    unset,
+			"buckets":  buckets,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -97,7 +101,7 @@ func image(b *bench) {
 	b.phase("image", "Running")
 	versions := func() map[string]string {
 		found := map[string]string{}
-		for _, line := range strings.Split(strings.TrimSpace(b.in("get", "svc,ingress,hpa,secret,cm,sa,networkpolicy", "-l", "platform.internal/app=image", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.managedFields[?(@.manager=="plattr-operator")].time}{"\n"}{end}`)), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(b.in("get", "svc,ingress,hpa,secret,cm,sa,networkpolicy", "-l", "platform.internal/app=image", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.managedFields[?(@.manager=="plattr-operator")].time}{"\n"}{end}`)), "\n") {
 			name, version, _ := strings.Cut(line, " ")
 			found[name] = version
 		}
@@ -254,4 +258,36 @@ func unset(b *bench) {
 	require.Contains(b, b.condition("unset", "SearchReady", "message"), "OPENSEARCH_ENDPOINT")
 	b.in("patch", "app", "unset", "--type=merge", "-p", `{"spec":{"search":{"enabled":false}}}`)
 	b.phase("unset", "Running")
+}
+
+// buckets is D1, D13, D18 and C11, as far as the operator itself decides.
+func buckets(b *bench) {
+	b.app("buckets", ", imageRef: 'app:1', storage: {enabled: true, buckets: [{name: uploads, maxFileSize: 10MB}, {name: assets, public: true}]}, cors: {origins: ['https://other.example.com']}")
+	b.phase("buckets", "Running")
+	require.Equal(b, []string{"plattr-prod-buckets-assets", "plattr-prod-buckets-uploads"}, b.buckets("plattr-prod-buckets-"))
+	require.JSONEq(b, `{"S3_ENDPOINT":"`+b.s3.URL+`","S3_REGION":"us-east-1","S3_BUCKET_UPLOADS":"plattr-prod-buckets-uploads","S3_MAX_FILE_SIZE_UPLOADS":"10000000","S3_BUCKET_ASSETS":"plattr-prod-buckets-assets"}`,
+		b.get("cm", "buckets-storage", ".data"))
+	cors, err := b.people().GetBucketCors(b.Context(), &s3.GetBucketCorsInput{Bucket: aws.String("plattr-prod-buckets-assets")})
+	require.NoError(b, err)
+	require.Equal(b, []string{"https://buckets.example.com", "https://other.example.com"}, cors.CORSRules[0].AllowedOrigins)
+	for bucket, want := range map[string]int{"assets": http.StatusOK, "uploads": http.StatusForbidden} {
+		_, err := b.people().PutObject(b.Context(), &s3.PutObjectInput{Bucket: aws.String("plattr-prod-buckets-" + bucket), Key: aws.String("a"), Body: strings.NewReader("x")})
+		require.NoError(b, err)
+		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, b.s3.URL+"/plattr-prod-buckets-"+bucket+"/a", http.NoBody)
+		require.NoError(b, err)
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(b, err)
+		require.NoError(b, answer.Body.Close())
+		require.Equal(b, want, answer.StatusCode)
+	}
+	// One bucket is no longer wanted.
+	b.app("buckets", ", imageRef: 'app:1', storage: {enabled: true, buckets: [{name: assets, public: true}]}")
+	b.eventually("the bucket goes", func() bool { return len(b.buckets("plattr-prod-buckets-")) == 1 })
+	// A foreign one is not taken, and the app waits.
+	_, err = b.people().CreateBucket(b.Context(), &s3.CreateBucketInput{Bucket: aws.String("plattr-prod-buckets-foreign")})
+	require.NoError(b, err)
+	b.app("buckets", ", imageRef: 'app:1', storage: {enabled: true, buckets: [{name: assets, public: true}, {name: foreign}]}")
+	b.eventually("it is refused", func() bool { return b.condition("buckets", "StorageReady", "reason") == "OwnedByOther" })
+	b.in("delete", "app", "buckets", "--timeout=60s")
+	require.Equal(b, []string{"plattr-prod-buckets-foreign"}, b.buckets("plattr-prod-buckets-"))
 }

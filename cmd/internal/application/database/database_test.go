@@ -354,7 +354,7 @@ func crashes(b *bench) {
 				}
 				ctx, cancel := context.WithCancel(b.Context())
 				tr := &trace{crash: n, after: after, cancel: cancel}
-				s, err := database.Open(database.Options{URL: b.url(), Tracer: tr})
+				s, err := database.Open(b.Context(), database.Options{URL: b.url(), Tracer: tr})
 				require.NoError(b, err)
 				if deleting {
 					_, err = s.Delete(ctx, w, false)
@@ -406,7 +406,7 @@ func denied(b *bench) {
 		"postgresql://operator:adm1n@127.0.0.1:1/platform":       outside.ReasonUnreachable,
 		"postgresql://operator:adm1n@" + silent(b) + "/platform": outside.ReasonUnreachable,
 	} {
-		s, err := database.Open(database.Options{URL: url, Timeout: time.Second})
+		s, err := database.Open(b.Context(), database.Options{URL: url, Timeout: time.Second})
 		require.NoError(b, err)
 		b.Cleanup(s.Close)
 		_, err = s.Apply(b.Context(), want("denied"))
@@ -416,7 +416,7 @@ func denied(b *bench) {
 		require.NotContains(b, err.Error(), "wr0ng")
 	}
 	for _, url := range []string{"postgresql://operator:s3cret@host:port/db", "mysql://operator:s3cret@host/db", "postgresql://host", "%s3cret"} {
-		_, err := database.Open(database.Options{URL: url})
+		_, err := database.Open(b.Context(), database.Options{URL: url})
 		require.ErrorContains(b, err, "DB_ADMIN_URL: must")
 		require.NotContains(b, err.Error(), "s3cret")
 	}

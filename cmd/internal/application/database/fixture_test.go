@@ -50,7 +50,7 @@ func (b *bench) url() string {
 
 func (b *bench) open(tracer pgx.QueryTracer) *database.Server {
 	b.Helper()
-	s, err := database.Open(database.Options{URL: b.url(), Tracer: tracer})
+	s, err := database.Open(b.Context(), database.Options{URL: b.url(), Tracer: tracer})
 	require.NoError(b, err)
 	b.Cleanup(s.Close)
 	return s

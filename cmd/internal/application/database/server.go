@@ -47,8 +47,9 @@ type Options struct {
 	Tracer pgx.QueryTracer
 }
 
-// Open reads the options. It does not connect: the server need not be there.
-func Open(options Options) (*Server, error) {
+// Open reads the options. It does not connect: the server need not be there. The caller
+// must Close it.
+func Open(ctx context.Context, options Options) (*Server, error) {
 	config, err := pgxpool.ParseConfig(options.URL)
 	if err != nil {
 		return nil, fmt.Errorf("DB_ADMIN_URL: must be a URL such as postgresql://admin:password@host:5432/database: %w", withoutCause(err))
@@ -66,7 +67,7 @@ func Open(options Options) (*Server, error) {
 	}
 	config.ConnConfig.RuntimeParams["lock_timeout"] = "5s"
 	config.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(options.Timeout.Milliseconds(), 10)
-	pool, err := pgxpool.NewWithConfig(context.Background(), config) //nolint:forbidigo // it only starts the pool, which Close ends
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

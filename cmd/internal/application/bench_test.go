@@ -42,7 +42,7 @@ func newCell(t *testing.T) *cell {
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
-	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	_, err = c.cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
 	require.NoError(t, err)
 	c.access, _, err = c.cluster.ServiceAccount(t.Context(), application.Namespace, application.Account)
 	require.NoError(t, err)
@@ -132,10 +132,10 @@ func (b *bench) condition(name, kind, field string) string {
 	return b.get("app", name, `.status.conditions[?(@.type=="`+kind+`")].`+field)
 }
 
-// eventually waits up to two minutes.
+// eventually waits up to five minutes.
 func (b *bench) eventually(what string, done func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			out, _ := b.cluster.Kubectl(b.Context(), "get", "app,all,ingress,secret,cm", "-n", b.name, "-o", "wide")
 			status, _ := b.cluster.Kubectl(b.Context(), "get", "app", "-n", b.name, "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}")

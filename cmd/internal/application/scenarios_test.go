@@ -9,13 +9,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 )
 
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose controllers
-// run pods on simulated nodes, and a real PostgreSQL.
+// run pods on simulated nodes, with a
+// real PostgreSQL, S3 and Keycloak.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
+	k := keycloaktest.Start(t)
+	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
 	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
@@ -30,6 +35,7 @@ func TestScenarios(t *testing.T) {
 			"plain":    plain,
 			"unset":    unset,
 			"buckets":  buckets,
+			"realms":   realms,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -288,6 +294,6 @@ func buckets(b *bench) {
 	require.NoError(b, err)
 	b.app("buckets", ", imageRef: 'app:1', storage: {enabled: true, buckets: [{name: assets, public: true}, {name: foreign}]}")
 	b.eventually("it is refused", func() bool { return b.condition("buckets", "StorageReady", "reason") == "OwnedByOther" })
-	b.in("delete", "app", "buckets", "--timeout=60s")
+	b.in("delete", "app", "buckets", "--timeout=120s")
 	require.Equal(b, []string{"plattr-prod-buckets-foreign"}, b.buckets("plattr-prod-buckets-"))
 }

@@ -21,7 +21,7 @@ import (
 
 // The reasons of conditions, beside those of the package outside.
 const (
-	reasonReady       = "Ready"
+	reasonReady       = "Reconciled"
 	reasonWaiting     = "Waiting"
 	reasonNoImage     = "ImageMissing"
 	reasonApply       = "ApplyFailed"

@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -39,9 +39,12 @@ kube: ## Build the Kubernetes for tests and demo, with progress (minutes the fir
 helm: ## Build the Helm that a test installs a chart with (two minutes the first time, then nothing)
 	$(WORK) $(GO) run ./internal/build/kubebuild helm
 
+versitygw: ## Build the server of S3 for tests and demo (two minutes the first time, then nothing)
+	$(WORK) $(GO) run ./internal/build/kubebuild versitygw
+
 # internal/kube is compiled by the target kube. Vetting it means analysing all of
 # Kubernetes for one file.
-test: kube helm ## Vet and test every module, to the end also when a step fails; V= for less output
+test: kube helm versitygw ## Vet and test every module, to the end also when a step fails; V= for less output
 	@failed=; logs=$$(mktemp -d); trap 'rm -rf "$$logs"' EXIT; trap 'exit 1' HUP INT TERM; \
 	for step in $(STEPS); do \
 		start=$$(date +%s); \
@@ -202,6 +205,7 @@ tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/build/tidy
 	cd internal/kube && $(ALONE) $(GO) mod tidy
 	cd internal/helm && $(ALONE) $(GO) mod tidy
+	cd internal/versitygw && $(ALONE) $(GO) mod tidy
 	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
@@ -211,12 +215,13 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs and NodePools, and the chart's copies of these
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, and the charts' copies of these
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/nodepool/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
+	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/application/crds -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

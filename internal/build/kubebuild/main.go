@@ -1,7 +1,8 @@
 // Command kubebuild builds the Kubernetes that the tests and the demo run, or with the
-// argument helm the Helm that tests install a chart with, so that the minutes show as
-// progress instead of a silent test. It prints the folder of Kubernetes, in the form that
-// KUBEBUILDER_ASSETS expects, or the path of helm.
+// argument helm the Helm that tests install a chart with, or with versitygw the server of S3
+// that they store things in, so that the minutes show as progress instead of a silent
+// test. It prints the folder of Kubernetes, in the form that KUBEBUILDER_ASSETS expects,
+// or the path of the program.
 package main
 
 import (
@@ -16,8 +17,11 @@ import (
 
 func main() {
 	build := kubetest.BuildAssets
-	if slices.Equal(os.Args[1:], []string{"helm"}) {
+	switch {
+	case slices.Equal(os.Args[1:], []string{"helm"}):
 		build = kubetest.BuildHelm
+	case slices.Equal(os.Args[1:], []string{"versitygw"}):
+		build = kubetest.BuildVersitygw
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	path, err := build(ctx, os.Stderr)

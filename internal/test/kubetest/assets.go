@@ -31,6 +31,7 @@ const (
 	kwokStages        = "kwok-stages.yaml"
 	gatewayAPI        = "gateway-api.yaml"
 	helm              = "helm"
+	versitygw         = "versitygw"
 )
 
 // A recipe is what a module of internal, which stays outside of the workspace, is built
@@ -67,6 +68,19 @@ func BuildHelm(ctx context.Context, progress io.Writer) (string, error) {
 		},
 	}.folder(ctx, progress)
 	return filepath.Join(dir, helm), err
+}
+
+// BuildVersitygw returns the path of the program versitygw, a server of S3, which it
+// builds and keeps as BuildAssets does the programs of Kubernetes.
+func BuildVersitygw(ctx context.Context, progress io.Writer) (string, error) {
+	dir, err := recipe{
+		module: "versitygw", version: regexp.MustCompile(`versity/versitygw (v\S+)`), files: []string{"go.mod", "go.sum"},
+		build: func(ctx context.Context, b builder) error {
+			b.say("building versitygw %s from Go modules; the first time takes 1 to 3 minutes on 2 cores", b.version)
+			return b.compile(ctx, versitygw, "", "github.com/versity/versitygw/cmd/versitygw")
+		},
+	}.folder(ctx, progress)
+	return filepath.Join(dir, versitygw), err
 }
 
 // folder returns the folder with what is built, building it if need be.

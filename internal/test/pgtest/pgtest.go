@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,11 +34,25 @@ type Options struct {
 	Fsync bool
 	// Settings are more of the server's settings, as "max_connections=200".
 	Settings []string
+	// Passwords makes the server listen on 127.0.0.1, too, where roles log in with
+	// their password (scram-sha-256), and the superuser postgres not at all. On the Unix
+	// socket every role is trusted, as always.
+	Passwords bool
 }
+
+// access says who may connect with [Options.Passwords].
+const access = `local all all trust
+host all postgres all reject
+host all all 127.0.0.1/32 scram-sha-256
+`
 
 // Server is a running PostgreSQL, on a Unix socket. It is not safe for
 // concurrent use but for Database.
 type Server struct {
+	// Port is where it listens on 127.0.0.1 ([Options.Passwords]), otherwise 5432, which
+	// is but part of the name of its socket.
+	Port int
+
 	options Options
 	dir     string
 	bin     string
@@ -76,7 +91,7 @@ func Run(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: options, dir: dir, bin: bin}
+	s := &Server{Port: 5432, options: options, dir: dir, bin: bin}
 	if err := s.prepare(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("PostgreSQL in %s: %w", dir, err)
@@ -118,10 +133,30 @@ func (s *Server) prepare(ctx context.Context) error {
 	if err := s.command(ctx, "initdb", "--pgdata="+s.data(), "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"); err != nil {
 		return err
 	}
+	if s.options.Passwords {
+		if err := s.listen(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
 	return s.SQL(ctx, "postgres", "CREATE ROLE trueup LOGIN")
+}
+
+// listen chooses a port, and writes who may connect to it.
+func (s *Server) listen(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.Port = l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		return err
+	}
+	file := filepath.Join(s.dir, "access.conf")
+	s.options.Settings = slices.Concat([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.Port), "hba_file=" + file}, s.options.Settings)
+	return os.WriteFile(file, []byte(access), 0o644) // the server runs as another user
 }
 
 // becomeSomebody chooses the user that the server runs as, and gives it the
@@ -209,7 +244,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 // SQL runs a statement in the database as the superuser.
 func (s *Server) SQL(ctx context.Context, database, statement string) error {
-	return s.command(ctx, "psql", "--no-psqlrc", "--quiet", "--host="+s.dir, "--username=postgres", "--dbname="+database, "--set=ON_ERROR_STOP=1", "--command="+statement)
+	return s.command(ctx, "psql", "--no-psqlrc", "--quiet", "--host="+s.dir, "--port="+strconv.Itoa(s.Port), "--username=postgres", "--dbname="+database, "--set=ON_ERROR_STOP=1", "--command="+statement)
 }
 
 // Database makes a new, empty database that belongs to the role trueup, which is
@@ -225,7 +260,7 @@ func (s *Server) Database(tb testing.TB) string {
 
 // URL returns how the role trueup connects to the database.
 func (s *Server) URL(database string) string {
-	return (&url.URL{Scheme: "postgres", User: url.User("trueup"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("trueup"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.Port)}}.Encode()}).String()
 }
 
 // Kill ends the server at once, as kill -9 does.

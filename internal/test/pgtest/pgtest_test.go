@@ -2,6 +2,7 @@ package pgtest_test
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,4 +29,20 @@ func TestAServerOutlivesItsCrashAndEndsWithTheTest(t *testing.T) {
 		_, err := os.Stat(dir)
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
+}
+
+func TestAServerWithPasswordsAsksForThem(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{Passwords: true})
+	require.NotEqual(t, 5432, s.Port)
+	require.NoError(t, s.SQL(t.Context(), "postgres", "ALTER ROLE trueup PASSWORD 'sesame'"))
+	login := func(as string) error {
+		return s.SQL(t.Context(), "host=127.0.0.1 port="+strconv.Itoa(s.Port)+" "+as+" dbname=postgres", "SELECT")
+	}
+	require.NoError(t, login("user=trueup password=sesame"))
+	require.ErrorContains(t, login("user=trueup password=wrong"), "password authentication failed")
+	require.ErrorContains(t, login("user=postgres"), "rejects connection")
+	s.Kill()
+	require.NoError(t, s.Start(t.Context()))
+	require.NoError(t, login("user=trueup password=sesame"))
 }

@@ -1,0 +1,285 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Application is a web app with its database schema, buckets, login realm, Deployment,
+// Services, Ingresses and autoscaler.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=app;apps
+// +kubebuilder:printcolumn:name=Framework,type=string,JSONPath=`.spec.framework`
+// +kubebuilder:printcolumn:name=Environment,type=string,JSONPath=`.spec.environment`
+// +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must have at most 63 characters, be a-z, 0-9 and -, begin with a letter and not end with -: names of the database, the buckets and the host are made of it"
+type Application struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec ApplicationSpec `json:"spec"`
+	// +optional
+	Status ApplicationStatus `json:"status,omitzero"`
+}
+
+// ApplicationSpec says what the app is made of.
+type ApplicationSpec struct {
+	// Repository is where the source is. It is recorded as an annotation.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9._~:/@+-]*$')",message="must be the address of a repository such as github.com/team/app"
+	Repository string `json:"repository"`
+	// Branch of the source. It is recorded as an annotation.
+	// +optional
+	// +kubebuilder:default=main
+	Branch Branch `json:"branch,omitempty"`
+	// Framework that the app is built with. It is recorded as a label.
+	Framework Framework `json:"framework"`
+	// Environment that this is. It cannot be changed: all names outside of the cluster
+	// are made of it.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: make another Application"
+	Environment Environment `json:"environment"`
+	// ImageRef is the image of the app. Without one there is no workload.
+	// +optional
+	ImageRef Image `json:"imageRef,omitempty"`
+	// EnvVars are more variables of the app's container.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	EnvVars []EnvVar `json:"envVars,omitempty"`
+	// Database is a PostgreSQL schema with its roles, and a REST API for it.
+	// +optional
+	// +kubebuilder:default={}
+	Database Database `json:"database,omitzero"`
+	// Storage is S3 buckets.
+	// +optional
+	// +kubebuilder:default={}
+	Storage Storage `json:"storage,omitzero"`
+	// Auth is a Keycloak realm.
+	// +optional
+	// +kubebuilder:default={}
+	Auth Auth `json:"auth,omitzero"`
+	// Redis gives the app the variables of the managed Redis.
+	// +optional
+	// +kubebuilder:default={}
+	Redis Managed `json:"redis,omitzero"`
+	// Search gives the app the variables of the managed OpenSearch.
+	// +optional
+	// +kubebuilder:default={}
+	Search Managed `json:"search,omitzero"`
+	// Scaling bounds the autoscaler.
+	// +optional
+	// +kubebuilder:default={min: 2, max: 20, targetCPU: 70}
+	Scaling Scaling `json:"scaling,omitzero"`
+	// Domain is the host of the app. Absent: the name, the environment unless it is
+	// production, and the operator's base domain.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$')",message="must be a host name in lower case such as app.example.com"
+	Domain string `json:"domain,omitempty"`
+	// CORS says which other origins may use the app's buckets and its realm.
+	// +optional
+	// +kubebuilder:default={}
+	CORS CORS `json:"cors,omitzero"`
+}
+
+// Framework is what an app is built with.
+//
+// +kubebuilder:validation:Enum=nextjs;rails;static;docker
+type Framework string
+
+// EnvVar is a variable with a value, or with that of a Secret's key.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.secretKeyRef))",message="must have at most one of value and secretKeyRef"
+type EnvVar struct {
+	// Name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$')",message="must be letters, digits and _, and not begin with a digit"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('PGRST_') && !self.startsWith('POSTGREST_') && !self.startsWith('LD_')",message="must not begin with PGRST_, POSTGREST_ or LD_: those are reserved"
+	Name string `json:"name"`
+	// Value of the variable.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Value string `json:"value,omitempty"`
+	// SecretKeyRef names the key of a Secret in the same namespace that has the value.
+	// +optional
+	SecretKeyRef *SecretKey `json:"secretKeyRef,omitempty"`
+}
+
+// SecretKey names one key of a Secret in the same namespace.
+type SecretKey struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+	// Key of the Secret's data.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key"`
+}
+
+// Database is a PostgreSQL schema with a role for the app and one for anonymous readers.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.schemaName) == has(oldSelf.schemaName) && (!has(self.schemaName) || self.schemaName == oldSelf.schemaName)",message="schemaName cannot be changed: the data are in the schema; make another Application"
+type Database struct {
+	// Enabled makes the schema. When it becomes false, deletionPolicy decides.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled,omitempty"`
+	// SchemaName stands in the place of the Application's name in the names of the schema
+	// and its roles, whose hyphens become underscores. Absent: the name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9_-]*[a-z0-9])?$')",message="must be a-z, 0-9, _ and -, begin with a letter and end with a letter or digit"
+	SchemaName string `json:"schemaName,omitempty"`
+	// Migrations are recorded for what runs them: DB_MIGRATIONS_PATH and
+	// DB_MIGRATIONS_ENGINE in the Secret.
+	// +optional
+	// +kubebuilder:default={}
+	Migrations Migrations `json:"migrations,omitzero"`
+	// AnonRead lets anonymous readers select from the tables that the app makes.
+	// +optional
+	// +kubebuilder:default=true
+	AnonRead bool `json:"anonRead"`
+	// DeletionPolicy is what becomes of the schema and its roles.
+	// +optional
+	// +kubebuilder:default=Delete
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// Migrations say how the schema's tables are made.
+type Migrations struct {
+	// Path of the migrations in the repository.
+	// +optional
+	// +kubebuilder:default=./migrations
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._/-]+$') && !self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path without .., of letters, digits and ._/-"
+	Path string `json:"path,omitempty"`
+	// Engine that runs the migrations. Absent: none.
+	// +optional
+	Engine MigrationEngine `json:"engine,omitempty"`
+}
+
+// MigrationEngine is what runs migrations.
+//
+// +kubebuilder:validation:Enum=prisma;knex;raw
+type MigrationEngine string
+
+// Storage is a number of S3 buckets.
+type Storage struct {
+	// Enabled makes the buckets. When it becomes false, deletionPolicy decides.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled,omitempty"`
+	// Buckets by name.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Buckets []Bucket `json:"buckets,omitempty"`
+	// RoleARN is the IAM role of the app's pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$')",message="must be the ARN of an IAM role such as arn:aws:iam::123456789012:role/app"
+	RoleARN string `json:"roleArn,omitempty"`
+	// DeletionPolicy is what becomes of a bucket with all it holds.
+	// +optional
+	// +kubebuilder:default=Delete
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// Bucket is one S3 bucket.
+type Bucket struct {
+	// Name of the bucket within the app.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be a-z, 0-9 and -, with a letter or digit at both ends"
+	Name string `json:"name"`
+	// Public lets anyone read the objects.
+	// +optional
+	// +kubebuilder:default=false
+	Public bool `json:"public,omitempty"`
+	// MaxFileSize is what the app may let its users upload at once, such as 10MB or
+	// 512Ki. The app reads it from S3_MAX_FILE_SIZE_<NAME>, in bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,8}((k|M|G|T|Ki|Mi|Gi|Ti)?B?)$')",message="must be a number of bytes such as 10MB, 512Ki or 1048576"
+	MaxFileSize string `json:"maxFileSize,omitempty"`
+}
+
+// Auth is a Keycloak realm with a client for the app.
+type Auth struct {
+	// Enabled makes the realm. When it becomes false, deletionPolicy decides.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled,omitempty"`
+	// Providers that users may log in with beside a password. Their credentials are set
+	// in Keycloak; those that are not are named in the condition AuthReady.
+	// +optional
+	// +kubebuilder:validation:MaxItems=4
+	// +listType=set
+	Providers []AuthProvider `json:"providers,omitempty"`
+	// DeletionPolicy is what becomes of the realm with its users when its last owner goes.
+	// +optional
+	// +kubebuilder:default=Delete
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// AuthProvider is an identity provider.
+//
+// +kubebuilder:validation:Enum=google;github;saml;oidc
+type AuthProvider string
+
+// Managed is a service that exists already.
+type Managed struct {
+	// Enabled gives the app the service's variables.
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled,omitempty"`
+}
+
+// Scaling bounds the autoscaler.
+//
+// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="min must be at most max",fieldPath=".min"
+type Scaling struct {
+	// Min is the least number of pods.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Min int32 `json:"min,omitempty"`
+	// Max is the greatest number of pods.
+	// +optional
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Max int32 `json:"max,omitempty"`
+	// TargetCPU is the use of the requested CPU that is aimed at, in percent.
+	// +optional
+	// +kubebuilder:default=70
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	TargetCPU int32 `json:"targetCPU,omitempty"`
+}
+
+// CORS says which origins beside the app's own may send requests.
+type CORS struct {
+	// Origins such as https://app.example.com.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	Origins []Origin `json:"origins,omitempty"`
+}
+
+// Origin is a scheme and a host, with a port if it is not the scheme's.
+//
+// +kubebuilder:validation:MaxLength=272
+// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:[1-9][0-9]{0,4})?$')",message="must be an origin such as https://app.example.com, without a path and without *"
+type Origin string

@@ -1,0 +1,60 @@
+package application
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/auth"
+)
+
+// authPart is a realm with a client, and the ConfigMap with what the app needs of them.
+func (p *pass) authPart() *part {
+	spec, n := &p.app.Spec.Auth, p.names
+	t := &part{
+		name: "auth", condition: v1alpha1.ConditionAuth, enabled: spec.Enabled, gate: p.gates.auth,
+		kinds: []v1alpha1.ExternalKind{v1alpha1.KindRealm, v1alpha1.KindClient},
+		external: []v1alpha1.External{
+			{Kind: v1alpha1.KindRealm, ID: n.Realm(), Policy: spec.DeletionPolicy},
+			{Kind: v1alpha1.KindClient, ID: n.Client(), Policy: spec.DeletionPolicy},
+		},
+		child: apply.ID{Kind: "ConfigMap", Namespace: p.app.Namespace, Name: n.AuthConfig()},
+		configs: func(context.Context) ([]*unstructured.Unstructured, error) {
+			return []*unstructured.Unstructured{p.config(n.AuthConfig(), p.settings.authVariables(n))}, nil
+		},
+	}
+	origin := "https://" + p.host()
+	want := auth.Want{
+		Realm: n.Realm(), Client: n.Client(), Environment: string(p.app.Spec.Environment),
+		Redirects: []string{origin + "/*"}, Origins: []string{origin}, Mark: p.mark(),
+	}
+	for _, provider := range spec.Providers {
+		want.Providers = append(want.Providers, string(provider))
+	}
+	server := p.auth
+	t.apply = func(ctx context.Context) error {
+		if server == nil {
+			return unset("auth", "KEYCLOAK_ADMIN_URL")
+		}
+		result, err := server.Apply(ctx, want)
+		if len(result.Missing) > 0 {
+			t.note = "these providers are not set up in realm " + n.Realm() + ": " + strings.Join(result.Missing, ", ") + "; add them in Keycloak"
+		}
+		return err
+	}
+	t.delete = func(ctx context.Context, e v1alpha1.External) error {
+		// The client goes with the realm, or with its last redirect URI.
+		if e.Kind != v1alpha1.KindRealm {
+			return nil
+		}
+		if server == nil {
+			return unset("auth", "KEYCLOAK_ADMIN_URL")
+		}
+		_, err := server.Delete(ctx, want, e.Policy == v1alpha1.Retain)
+		return err
+	}
+	return t
+}

@@ -1,0 +1,68 @@
+package application
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+)
+
+const (
+	// checkAgain is the time between two looks at what is outside of the cluster and as it
+	// should: nothing tells of a change there.
+	checkAgain = 5 * time.Minute
+	// lastingAgain is the time to the next attempt at what a person must see to.
+	lastingAgain = time.Minute
+)
+
+// checks remember when what is outside was last found as it should. The zero value
+// remembers none: after a start everything is looked at.
+type checks struct {
+	mu   sync.Mutex
+	last map[types.UID]check
+}
+
+type check struct {
+	generation int64
+	rotate     string
+	at         time.Time
+}
+
+// due reports whether to look now, and after what time otherwise or the next time.
+func (c *checks) due(app *v1alpha1.Application, now time.Time) (due bool, in time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.last[app.UID]
+	if !ok || last.generation != app.Generation || last.rotate != app.Annotations[v1alpha1.AnnotationRotate] {
+		return true, checkAgain
+	}
+	left := checkAgain - now.Sub(last.at)
+	if left <= 0 {
+		return true, checkAgain
+	}
+	return false, left
+}
+
+// done remembers a look that found everything as it should, and forgets the last one after
+// any other: the next pass looks again.
+func (c *checks) done(app *v1alpha1.Application, now time.Time, well bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !well {
+		delete(c.last, app.UID)
+		return
+	}
+	if c.last == nil {
+		c.last = map[types.UID]check{}
+	}
+	c.last[app.UID] = check{app.Generation, app.Annotations[v1alpha1.AnnotationRotate], now}
+}
+
+// forget makes the next pass look, and drops what is remembered of an object that is gone.
+func (c *checks) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, uid)
+}

@@ -1,0 +1,4 @@
+package application
+
+// BytesOf reads a size.
+var BytesOf = bytesOf

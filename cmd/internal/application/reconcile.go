@@ -1,0 +1,276 @@
+package application
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/names"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/outside"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// errInUse is something outside that is no longer wanted, and that pods may still use.
+var errInUse = errors.New("the pods still use it")
+
+// pass is one for one Application.
+type pass struct {
+	*operator
+
+	app      *v1alpha1.Application
+	names    names.App
+	parts    []*part
+	password string // of the database's role, once it is known
+	// external is the inventory as it is recorded, and as it becomes.
+	external []v1alpha1.External
+	// removing is why parts that are turned off are still there.
+	removing map[*part]error
+	held     bool // the workload waits for a part
+	ready    map[apply.ID]readiness.Result
+	workErr  error // of the children
+	again    time.Duration
+}
+
+func (w *operator) newPass(app *v1alpha1.Application) *pass {
+	p := &pass{operator: w, app: app, names: names.Of(app), external: slices.Clone(app.Status.External), removing: map[*part]error{}}
+	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	return p
+}
+
+func (p *pass) mark() outside.Mark {
+	return outside.Mark{Cluster: p.cluster, Namespace: p.app.Namespace, Name: p.app.Name, UID: string(p.app.UID)}
+}
+
+// reconcile does one pass for one Application.
+func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, app *v1alpha1.Application) (reconcile.Result, error) {
+	if app == nil {
+		w.metrics.forget(key)
+		return reconcile.Result{}, nil // everything went before the finalizer
+	}
+	if app.DeletionTimestamp != nil {
+		w.checks.forget(app.UID)
+	}
+	alive, result, err := w.finalize.Finalize(ctx, app, func(ctx context.Context) (bool, error) { return w.newPass(app).teardown(ctx) })
+	if !alive || err != nil {
+		return result, err
+	}
+	p := w.newPass(app)
+	if err := p.plan(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.outside(ctx)
+	p.workErr = p.children(ctx)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, ctx.Err() // a pass that was cut short has not seen all
+	}
+	p.disable(ctx)
+	err = p.report(ctx)
+	w.logger.DebugContext(ctx, "pass", slog.String("application", key.String()), slog.String("phase", string(app.Status.Phase)))
+	if err := errors.Join(err, p.failure()); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.again}, nil
+}
+
+// plan records everything that is about to be made outside before any of it is: whatever
+// ends the pass, the deletion knows where to look.
+func (p *pass) plan(ctx context.Context) error {
+	for _, t := range p.parts {
+		if !t.enabled {
+			continue
+		}
+		for _, wanted := range t.external {
+			at := slices.IndexFunc(p.external, func(e v1alpha1.External) bool { return e.Kind == wanted.Kind && e.ID == wanted.ID })
+			if at < 0 {
+				p.external = append(p.external, wanted)
+			} else {
+				p.external[at].Policy = wanted.Policy
+			}
+		}
+	}
+	return p.status.Update(ctx, p.app, func(app *v1alpha1.Application) {
+		if app.UID != p.app.UID {
+			return
+		}
+		app.Status.External = p.external
+		if app.Status.Phase == "" {
+			app.Status.Phase = v1alpha1.Pending
+		}
+	})
+}
+
+// outside makes what is outside of the cluster. A part that fails holds up no other. At
+// rest it is looked at from time to time only: nothing tells of a change.
+func (p *pass) outside(ctx context.Context) {
+	due, in := p.checks.due(p.app, p.now())
+	p.again = in
+	for _, t := range p.parts {
+		if !t.enabled || t.apply == nil {
+			continue
+		}
+		if !due && t.made(p.external) && !p.lost(t) {
+			continue
+		}
+		start := p.now()
+		t.err = t.gate.pass(ctx, t.apply, func(err error) {
+			t.err = err
+			p.early(ctx, t)
+		})
+		t.checked = true
+		if ctx.Err() != nil {
+			return
+		}
+		p.metrics.reconciled(p.app, t.name, t.err, p.now().Sub(start))
+		if t.err == nil {
+			p.record(t)
+		}
+	}
+	if due {
+		p.checks.done(p.app, p.now(), !slices.ContainsFunc(p.parts, func(t *part) bool { return t.err != nil }))
+	}
+}
+
+// lost reports whether the part's child is not there.
+func (p *pass) lost(t *part) bool {
+	_, err := p.live.Get(t.child)
+	return errors.Is(err, apply.ErrAbsent)
+}
+
+// record notes that all of a part was seen complete.
+func (p *pass) record(t *part) {
+	for i, e := range p.external {
+		if slices.ContainsFunc(t.external, func(w v1alpha1.External) bool { return w.Kind == e.Kind && w.ID == e.ID }) {
+			p.external[i].Made = true
+		}
+	}
+}
+
+// children makes everything in the cluster, and deletes what is no longer wanted. While a
+// part is not usable, what would need it stays as it is.
+func (p *pass) children(ctx context.Context) error {
+	var configs []*unstructured.Unstructured
+	var failed []error
+	for _, t := range p.parts {
+		if !t.enabled {
+			continue
+		}
+		if !t.usable(p.external) {
+			p.held = true
+			continue
+		}
+		made, err := t.configs(ctx)
+		if err != nil {
+			failed, p.held = append(failed, err), true
+			continue
+		}
+		configs = append(configs, made...)
+	}
+	objects := slices.Clone(configs)
+	if p.app.Spec.ImageRef != "" && !p.held {
+		objects = append(objects, p.workload(configs)...)
+	}
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.app.UID), Ignore: p.ignore, Gate: true})
+	if err != nil {
+		return err
+	}
+	_, err = p.applier.Apply(ctx, set)
+	failed = append(failed, err)
+	_, err = p.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps, Limit: apply.Limit{Off: true}})
+	failed = append(failed, err)
+	p.ready, err = p.applier.Readiness(ctx, set)
+	return errors.Join(append(failed, err)...)
+}
+
+// keeps protects the workload while it waits for a part, and what parts have that cannot
+// be looked at.
+func (p *pass) keeps(o apply.Observed) bool {
+	if !p.held {
+		return false
+	}
+	if o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap" {
+		return true
+	}
+	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.enabled && t.child == o.ID })
+}
+
+// disable removes what is outside of parts that are turned off, and buckets that are no
+// longer wanted, once no pod uses them.
+func (p *pass) disable(ctx context.Context) {
+	for _, t := range p.parts {
+		obsolete := t.obsolete(p.external)
+		if len(obsolete) == 0 {
+			continue
+		}
+		if p.held || p.workErr != nil || !p.rolledOut() {
+			p.removing[t] = errInUse
+			continue
+		}
+		var left []v1alpha1.External
+		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
+			left, err = t.remove(ctx, obsolete)
+			return err
+		}, func(error) {})
+		if errors.Is(err, errBusy) {
+			left = obsolete
+		}
+		if err != nil {
+			p.removing[t] = err
+		}
+		p.external = slices.DeleteFunc(p.external, func(e v1alpha1.External) bool { return slices.Contains(obsolete, e) && !slices.Contains(left, e) })
+	}
+}
+
+// rolledOut reports whether no pod runs with an older template.
+func (p *pass) rolledOut() bool {
+	r, ok := p.ready[p.deploymentID()]
+	return p.app.Spec.ImageRef == "" || ok && r.Status == readiness.Current
+}
+
+func (p *pass) deploymentID() apply.ID {
+	return apply.ID{Group: "apps", Kind: "Deployment", Namespace: p.app.Namespace, Name: p.names.Workload()}
+}
+
+// failure returns what the pass is repeated for, and sets when it is without one.
+func (p *pass) failure() error {
+	var failed []error
+	soon := func(d time.Duration) { p.again = min(p.again, d) }
+	for _, t := range p.parts {
+		for _, err := range []error{t.err, p.removing[t]} {
+			switch {
+			case err == nil:
+			case errors.Is(err, errBusy):
+				soon(time.Second)
+			case outside.Lasting(err):
+				soon(lastingAgain)
+			case errors.Is(err, errInUse): // the pods wake the next pass
+			default:
+				failed = append(failed, err)
+			}
+		}
+	}
+	return errors.Join(append(failed, p.workErr)...)
+}
+
+// applySome makes objects of the Application now, before the others.
+func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.app.UID), Ignore: p.ignore})
+	if err != nil {
+		return err
+	}
+	_, err = p.applier.Apply(ctx, set)
+	return err
+}
+
+// owns reports whether an object was made for the Application.
+func (p *pass) owns(o *unstructured.Unstructured) bool {
+	labels := o.GetLabels()
+	return labels[labelManagedBy] == manager && labels[v1alpha1.LabelOwner] == string(p.app.UID)
+}

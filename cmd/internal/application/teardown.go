@@ -1,0 +1,98 @@
+package application
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// teardown removes all that was made for an Application, in the reverse order: the
+// workload with its pods, the realm, the buckets, the database. What is outside is removed
+// as the inventory names it, and a child after what it is about. One part that cannot be
+// removed keeps the object, and holds up no other part.
+func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
+	left, err := p.removeWorkload(ctx)
+	if err == nil && left == 0 {
+		var steps reconcile.Steps
+		for _, t := range p.parts {
+			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error { return p.undo(ctx, t) }})
+		}
+		err = steps.Undo(ctx)
+		if err == nil {
+			var rest apply.PruneReport
+			rest, err = p.applier.DeletePart(ctx, string(p.app.UID), apply.DeleteOptions{})
+			left = rest.Remaining + len(rest.Results)
+		}
+	}
+	if ctx.Err() != nil {
+		return false, errors.Join(err, ctx.Err())
+	}
+	err = errors.Join(err, p.terminating(ctx, left, err))
+	return err == nil && left == 0 && len(p.external) == 0, err
+}
+
+// removeWorkload deletes all children but those of parts, and returns how many are left.
+// It waits for pods: none uses a schema that is about to go.
+func (p *pass) removeWorkload(ctx context.Context) (left int, err error) {
+	var ids []apply.ID
+	for o := range p.live.Part(string(p.app.UID)) {
+		if !slices.ContainsFunc(p.parts, func(t *part) bool { return t.child == o.ID }) {
+			ids = append(ids, o.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, p.live.Unseen()
+	}
+	report, err := p.applier.Delete(ctx, ids, apply.DeleteOptions{Limit: apply.Limit{Off: true}, Propagation: metav1.DeletePropagationForeground})
+	return report.Remaining + len(report.Results), err
+}
+
+// undo removes one part: what is outside, its inventory, its child.
+func (p *pass) undo(ctx context.Context, t *part) error {
+	if recorded := t.inventory(p.external); len(recorded) > 0 {
+		var left []v1alpha1.External
+		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
+			left, err = t.remove(ctx, recorded)
+			return err
+		}, func(err error) {
+			p.terminating(ctx, 0, fmt.Errorf("%s: %w", t.name, err)) //nolint:errcheck // it is written again at the end
+		})
+		if err != nil {
+			t.err = err
+			return err
+		}
+		p.external = slices.DeleteFunc(p.external, func(e v1alpha1.External) bool { return slices.Contains(recorded, e) && !slices.Contains(left, e) })
+	}
+	if !p.exists(t.child) {
+		return nil
+	}
+	_, err := p.applier.Delete(ctx, []apply.ID{t.child}, apply.DeleteOptions{})
+	return err
+}
+
+// terminating writes how far the deletion is, and what it fails with.
+func (p *pass) terminating(ctx context.Context, left int, failed error) error {
+	return p.status.Update(ctx, p.app, func(app *v1alpha1.Application) {
+		if app.UID != p.app.UID {
+			return
+		}
+		s := &app.Status
+		s.Phase, s.External = v1alpha1.Terminating, p.external
+		reason, message := reasonProgressing, "is being removed"
+		switch {
+		case failed != nil:
+			reason, message = reasonDeletion, "deletion: "+failed.Error()
+		case left > 0:
+			message = "the workload is being removed"
+		}
+		kube.SetCondition(&s.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	})
+}

@@ -82,7 +82,7 @@ test-alone: ## The root module as its users get it, outside the workspace
 # runs concurrently around it is in package cloud. What is tested with it waits for
 # machines most of the time, and starfleet for graces; its agent is tested with the
 # detector in its own package, and starfleet itself in test-long.
-UNRACED = /(cloud/aws|nodepool|starfleet)(/|$$)
+UNRACED = /(cloud/aws|nodepool|starfleet|application)(/|$$)
 test-nested: ## The other modules of the workspace
 	@failed=; for m in $(NESTED); do \
 		all=$$($(WORK) $(GO) list ./$$m/... 2>/dev/null); \
@@ -131,6 +131,7 @@ test-long: kube ## What takes longer than "make test" may: every boundary of the
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/nodepool
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestStarfleet' ./cmd/internal/starfleet
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/internal/application/...
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...

@@ -1,5 +1,5 @@
 // Command application is the application operator: it gives each Application its database,
-// buckets and workload. "application --help" lists its settings.
+// buckets, realm and workload. "application --help" lists its settings.
 package main
 
 import (
@@ -27,6 +27,8 @@ func main() {
 
 const services = `Services that applications use are set in the environment:
   DB_ADMIN_URL         administrator of PostgreSQL, with CREATEROLE: postgresql://admin:password@host:5432/database
+  KEYCLOAK_ADMIN_URL, KEYCLOAK_ADMIN_USER, KEYCLOAK_ADMIN_PASSWORD
+                       Keycloak, and an administrator of its realm master who may create realms
   AWS_ENDPOINT_URL     another S3 than that of AWS, in path style
   S3_REGION            region of S3 (ca-central-1)
   REDIS_ENDPOINT       host of the managed Redis
@@ -40,8 +42,8 @@ type options struct{ address, kubeconfig, namespace, logLevel string }
 func command() *cobra.Command {
 	var o options
 	root := &cobra.Command{
-		Use: "application", Short: "Give each Application its database, buckets and workload", Args: program.NoArgs,
-		Long: "Give each Application its database, buckets and workload.\n\n" + services,
+		Use: "application", Short: "Give each Application its database, buckets, realm and workload", Args: program.NoArgs,
+		Long: "Give each Application its database, buckets, realm and workload.\n\n" + services,
 		RunE: func(c *cobra.Command, _ []string) error {
 			operator, err := o.operator(c.OutOrStdout())
 			if err != nil {

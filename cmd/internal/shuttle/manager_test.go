@@ -17,6 +17,7 @@ import (
 // runsInAManager adds the units of the agent, unchanged, to a Manager of
 // controller-runtime, as an operator that exists already would.
 func runsInAManager(t *testing.T, b *bench) {
+	t.Helper()
 	logger := slog.New(slog.NewJSONHandler(&lockedBuffer{}, nil))
 	config, err := shuttle.ReadConfig(b.environment("STARFORM_SNAPSHOT_INTERVAL=1s", "STARFORM_CAPACITY_INTERVAL=1s"))
 	require.NoError(t, err)

@@ -111,9 +111,9 @@ func (s *Server) start(ctx context.Context, place string) error {
 		select {
 		case <-tick.C:
 		case <-p.Exited():
-			return fmt.Errorf("Keycloak has ended: %w\n%s", p.Err(), p.Tail())
+			return fmt.Errorf("keycloak has ended: %w\n%s", p.Err(), p.Tail())
 		case <-ctx.Done():
-			return fmt.Errorf("Keycloak does not answer: %w\n%s", ctx.Err(), p.Tail())
+			return fmt.Errorf("keycloak does not answer: %w\n%s", ctx.Err(), p.Tail())
 		}
 	}
 }

@@ -1,0 +1,4 @@
+package keycloaktest
+
+// Unpack is unpack.
+func Unpack(from, to string) error { return unpack(from, to) }

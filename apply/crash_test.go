@@ -155,7 +155,7 @@ func (w *world) pass(ctx context.Context, net *applytest.Transport, set *apply.S
 	}
 	live.OnDrift = func(apply.Observed) { trigger() }
 	live.OnSynced = func(schema.GroupKind) { trigger() }
-	ctx, cancel := context.WithTimeoutCause(ctx, 60*time.Second, errors.New("not converged within a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("not converged within five minutes"))
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- live.Start(watching) }()
@@ -166,14 +166,18 @@ func (w *world) pass(ctx context.Context, net *applytest.Transport, set *apply.S
 	}()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var last apply.Report
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("%w: last pass %+v; unseen: %w", context.Cause(ctx), last.Results, live.Unseen())
 		case <-wake:
 		case <-tick.C:
 		}
 		report, err := applier.Apply(ctx, set)
+		if ctx.Err() == nil {
+			last = report
+		}
 		if !onlyInvalid(report) || ctx.Err() != nil {
 			if err != nil && ctx.Err() != nil {
 				return err

@@ -59,7 +59,7 @@ type bench struct {
 // eventually waits for a condition.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(6 * time.Minute)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

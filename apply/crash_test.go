@@ -167,27 +167,26 @@ func (w *world) pass(ctx context.Context, net *applytest.Transport, set *apply.S
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	var last apply.Report
+	var kept apply.PruneReport
+	var failed error // of the last prune
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: last pass %+v; unseen: %w", context.Cause(ctx), last.Results, live.Unseen())
+			return fmt.Errorf("%w: last pass %+v; last prune %+v: %w; unseen: %w", context.Cause(ctx), last.Results, kept, failed, live.Unseen())
 		case <-wake:
 		case <-tick.C:
 		}
-		report, err := applier.Apply(ctx, set)
+		report, _ := applier.Apply(ctx, set) // the results have the errors
 		if ctx.Err() == nil {
 			last = report
 		}
 		if !onlyInvalid(report) || ctx.Err() != nil {
-			if err != nil && ctx.Err() != nil {
-				return err
-			}
 			continue
 		}
 		if !prune {
 			return nil
 		}
-		if pruned, err := applier.Prune(ctx, set, complete); err == nil && len(pruned.Results) == 0 {
+		if kept, failed = applier.Prune(ctx, set, complete); failed == nil && len(kept.Results) == 0 {
 			return nil
 		}
 	}

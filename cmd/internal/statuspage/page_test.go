@@ -224,7 +224,7 @@ func TestTheFirstPaintHasEverything(t *testing.T) {
 	each(t, statuspage.Config{Silence: time.Hour}, func(w *world) {
 		t := w.t
 		empty := w.shown()
-		require.Equal(t, 2, strings.Count(empty, "No cluster is registered."))
+		require.Equal(t, 3, strings.Count(empty, "No cluster is registered."))
 		require.Contains(t, empty, "No region is registered.")
 		w.seed()
 		w.fill()
@@ -250,7 +250,7 @@ func TestTheFirstPaintHasEverything(t *testing.T) {
 		require.Equal(t, 2, strings.Count(page, "<caption>"))
 		require.Equal(t, 25, strings.Count(page, `scope="col"`))
 		require.Equal(t, 6, strings.Count(page, `scope="row"`))
-		require.Equal(t, 2, strings.Count(page, `role="img"`))
+		require.Equal(t, 4, strings.Count(page, `role="img"`))
 		require.Contains(t, page, "<b>312</b> of 1,000 pods (31 %)")
 		require.Contains(t, page, "<b>860</b> of 1,000 pods (86 %)")
 

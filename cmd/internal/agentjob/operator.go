@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -36,7 +37,7 @@ const atRest = 5 * time.Minute
 // operator is the work of the process while it holds the Lease.
 type operator struct {
 	client  dynamic.Interface
-	events  *recorder
+	events  *events.Recorder
 	logger  *slog.Logger
 	limits  limits
 	ignore  diff.Ignore
@@ -103,7 +104,7 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 	w := &operator{
 		client: client, ignore: ignore, logger: o.Logger, now: time.Now,
 		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep()},
-		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
+		events: &events.Recorder{Client: client, Controller: "thurbeen.eu/thurkube", Instance: o.Instance, Logger: o.Logger},
 	}
 	w.names.client, w.claims.client = client, client
 	w.heap.release = debug.FreeOSMemory

@@ -108,7 +108,7 @@ func (p *pass) report(ctx context.Context) error {
 	if after.Status != metav1.ConditionTrue {
 		kind = corev1.EventTypeWarning
 	}
-	p.events.record(ctx, p.job, kind, after.Reason, after.Message)
+	p.events.Write(ctx, p.events.New(p.reference(), kind, after.Reason, after.Message))
 	return nil
 }
 
@@ -300,4 +300,12 @@ func (p *pass) stuck(ctx context.Context, why error) error {
 		job.Status.Message = "deletion: " + why.Error()
 		kube.SetCondition(&job.Status.Conditions, conditionReady, metav1.ConditionFalse, "DeletionFailed", why.Error())
 	})
+}
+
+// reference names the object in an Event.
+func (p *pass) reference() corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion().String(), Kind: "AgentJob", Namespace: p.job.Namespace, Name: p.job.Name,
+		UID: p.job.UID, ResourceVersion: p.job.ResourceVersion,
+	}
 }

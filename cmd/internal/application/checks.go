@@ -11,7 +11,7 @@ import (
 
 const (
 	// checkAgain is the time between two looks at what is outside of the cluster and as it
-	// should: nothing tells of a change there.
+	// should: no event reports a change there.
 	checkAgain = 5 * time.Minute
 	// lastingAgain is the time to the next attempt at what a person must see to.
 	lastingAgain = time.Minute

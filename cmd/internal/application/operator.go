@@ -25,6 +25,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/auth"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/storage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -46,7 +47,7 @@ type operator struct {
 	storage  *storage.Server
 	gates    gates
 	cluster  string // identifies the cluster in marks
-	events   *recorder
+	events   *events.Recorder
 	metrics  *metrics
 	logger   *slog.Logger
 	ignore   diff.Ignore
@@ -93,7 +94,7 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 	w := &operator{
 		client: client, settings: o.Settings, ignore: ignore, logger: o.Logger, now: time.Now, metrics: m,
 		gates:  gates{newGate(perService), newGate(perService), newGate(perService)},
-		events: &recorder{client: client, instance: o.Instance, logger: o.Logger},
+		events: &events.Recorder{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
 	}
 	if o.Settings.DatabaseURL != "" {
 		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {

@@ -108,7 +108,7 @@ func (p *pass) plan(ctx context.Context) error {
 }
 
 // outside makes what is outside of the cluster. A part that fails holds up no other. At
-// rest it is looked at from time to time only: nothing tells of a change.
+// rest it is looked at from time to time only: no event reports a change.
 func (p *pass) outside(ctx context.Context) {
 	due, in := p.checks.due(p.app, p.now())
 	p.again = in

@@ -45,7 +45,7 @@ func (p *pass) report(ctx context.Context) error {
 	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
 		kind = corev1.EventTypeWarning
 	}
-	p.events.record(ctx, p.app, kind, after.Reason, after.Message)
+	p.events.Write(ctx, p.events.New(p.reference(), kind, after.Reason, after.Message))
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (p *pass) fillWorkload(s *v1alpha1.ApplicationStatus) (deployment, ingress 
 	return find(v1alpha1.ConditionDeployment), find(v1alpha1.ConditionIngress)
 }
 
-// fillChildren tells how far the children are.
+// fillChildren reports how far the children are.
 func (p *pass) fillChildren(state func(kind, reason, message string)) {
 	for _, c := range []struct {
 		condition string
@@ -224,5 +224,13 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Message)
 	default:
 		set(s, v1alpha1.ConditionReady, true, reasonReady, "")
+	}
+}
+
+// reference names the object in an Event.
+func (p *pass) reference() corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion().String(), Kind: "Application", Namespace: p.app.Namespace, Name: p.app.Name,
+		UID: p.app.UID, ResourceVersion: p.app.ResourceVersion,
 	}
 }

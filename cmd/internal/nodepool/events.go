@@ -3,18 +3,15 @@ package nodepool
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
 )
 
 // eventsWaiting is how many Events may wait to be written. More are dropped, and logged.
@@ -25,14 +22,16 @@ const reasonNoMachine = "NoMachineFits"
 
 // recorder writes Events in the background: nothing waits for them.
 type recorder struct {
-	client   dynamic.Interface
-	instance string
-	logger   *slog.Logger
-	queue    chan *eventsv1.Event
+	events.Recorder
+
+	queue chan *eventsv1.Event
 }
 
 func newRecorder(client dynamic.Interface, instance string, logger *slog.Logger) *recorder {
-	return &recorder{client: client, instance: instance, logger: logger, queue: make(chan *eventsv1.Event, eventsWaiting)}
+	return &recorder{
+		Recorder: events.Recorder{Client: client, Controller: v1alpha1.Group + "/nodepool", Instance: instance, Logger: logger},
+		queue:    make(chan *eventsv1.Event, eventsWaiting),
+	}
 }
 
 // start writes Events until ctx ends.
@@ -42,34 +41,16 @@ func (r *recorder) start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
-			if err == nil {
-				_, err = r.client.Resource(eventsv1.SchemeGroupVersion.WithResource("events")).Namespace(e.Namespace).
-					Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
-			}
-			if err != nil && ctx.Err() == nil {
-				r.logger.WarnContext(ctx, "event not recorded", slog.String("reason", e.Reason), slog.Any("error", err))
-			}
+			r.Write(ctx, e)
 		}
 	}
 }
 
 func (r *recorder) record(about corev1.ObjectReference, kind, reason, note string) {
-	const most = 1024
-	namespace := about.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
-	e := &eventsv1.Event{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "events.k8s.io/v1", Kind: "Event"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: about.Name + "-", Namespace: namespace},
-		EventTime:  metav1.NewMicroTime(time.Now()), ReportingController: v1alpha1.Group + "/nodepool", ReportingInstance: r.instance,
-		Action: "Reconcile", Reason: reason, Note: note[:min(len(note), most)], Type: kind, Regarding: about,
-	}
 	select {
-	case r.queue <- e:
+	case r.queue <- r.New(about, kind, reason, note):
 	default:
-		r.logger.Warn("too many events: one is dropped", slog.String("reason", reason))
+		r.Logger.Warn("too many events: one is dropped", slog.String("reason", reason))
 	}
 }
 

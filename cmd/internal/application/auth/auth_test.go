@@ -298,8 +298,8 @@ func shared(b *bench) {
 	require.False(b, b.there("shared"))
 }
 
-// retains is C8: the realm stays with its mark, nobody logs in by it, and the next object
-// of the name adopts it with its users.
+// retains is C8: the realm stays with its mark and its users, without a redirect URI. The
+// next object of the name adopts it.
 func retains(b *bench) {
 	w := want("retain", "production")
 	_, err := b.Apply(b.Context(), w)

@@ -216,7 +216,7 @@ func (s *Server) Delete(ctx context.Context, w Want, retain bool) (done []string
 		}
 		return []string{"delete realm " + w.Realm}, nil
 	case retain:
-		// Whoever gets the domain next must not get logins.
+		// The next owner of the domain must not receive logins.
 		r.Attributes[w.key()] = mark.String()
 	default:
 		delete(r.Attributes, w.key())

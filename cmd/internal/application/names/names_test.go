@@ -96,7 +96,7 @@ func FuzzNamesAreValid(f *testing.F) {
 	f.Add(strings.Repeat("a-", 31)+"a", strings.Repeat("b_", 31)+"b", strings.Repeat("c-", 31)+"c", uint8(1), int64(1))
 	f.Fuzz(func(t *testing.T, name, schema, bucket string, environment uint8, pullRequest int64) {
 		if !appName.MatchString(name) || schema != "" && !schemaName.MatchString(schema) || !label.MatchString(bucket) || pullRequest < 0 || pullRequest > 1<<31-1 {
-			t.Skip()
+			return // the API server refuses it
 		}
 		app := names.App{Name: name, Schema: schema, Environment: []v1alpha1.Environment{
 			v1alpha1.Production, v1alpha1.Staging, v1alpha1.UAT, v1alpha1.Preview,

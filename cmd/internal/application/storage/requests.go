@@ -45,7 +45,7 @@ func (s *Server) Observe(ctx context.Context, want Want) (State, error) {
 	return state, nil
 }
 
-// account tells a bucket of another account from credentials without rights.
+// account distinguishes a bucket of another account from credentials without rights.
 func (s *Server) account(ctx context.Context, name string) error {
 	err := s.call(ctx, func(ctx context.Context) error {
 		_, err := s.client.ListBuckets(ctx, &s3.ListBucketsInput{})

@@ -75,7 +75,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	}
 	sweep := &sweeper{
 		streams: streams, parts: parts, registry: registry, reporter: reports, metrics: m, logger: a.Logger,
-		grace: periods.Absence, ledger: ledger{folder: a.Config.StateDir, window: periods.Window}, percent: a.Config.MaxDeletePercent,
+		grace: periods.Absence, log: deletionLog{folder: a.Config.StateDir, window: periods.Window}, percent: a.Config.MaxDeletePercent,
 	}
 	sweep.init()
 	sweeps := &reconcile.Loop{Name: "orphans", Reconciler: sweep, Interval: periods.Resync, Jitter: 0.1, Logger: a.Logger}

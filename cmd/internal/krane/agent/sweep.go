@@ -40,8 +40,8 @@ type sweeper struct {
 	logger   *slog.Logger
 	// grace is how far apart.
 	grace time.Duration
-	// ledger has the deletions within the time for which the limit holds.
-	ledger ledger
+	// log has the deletions within the window of the limit.
+	log deletionLog
 	// percent is the limit in percent of the roots; it is never below minLimit.
 	percent int
 
@@ -169,7 +169,7 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	if len(due) == 0 {
 		return nil
 	}
-	used, err := s.ledger.used(time.Now())
+	used, err := s.log.used(time.Now())
 	if err != nil {
 		held["limit"] = len(due)
 		return err
@@ -188,7 +188,7 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 
 // remove deletes orphans, once they count for the limit.
 func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
-	settle, err := s.ledger.reserve(time.Now(), len(ids))
+	settle, err := s.log.reserve(time.Now(), len(ids))
 	if err != nil {
 		held["limit"] = len(ids)
 		return err

@@ -3,9 +3,9 @@
 package crds
 
 import (
-	"bytes"
 	"embed"
-	"io/fs"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/definitions"
 )
 
 //go:embed *.yaml
@@ -13,18 +13,4 @@ var files embed.FS
 
 // YAML returns all definitions as one stream of documents, sorted by name. The caller
 // owns it.
-func YAML() ([]byte, error) {
-	names, err := fs.Glob(files, "*.yaml") // in the order of their names
-	if err != nil {
-		return nil, err
-	}
-	var all bytes.Buffer
-	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		all.Write(text)
-	}
-	return all.Bytes(), nil
-}
+func YAML() ([]byte, error) { return definitions.YAML(files) }

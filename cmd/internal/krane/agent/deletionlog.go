@@ -13,10 +13,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// ledger remembers when orphans were deleted, so that a limit within a window holds. With
+// deletionLog remembers when orphans were deleted, so that a limit within a window holds. With
 // a folder it does so over a restart: an agent that crashes after each deletion has not
 // its whole limit again. It belongs to one goroutine.
-type ledger struct {
+type deletionLog struct {
 	// folder is where the file is. Empty: in memory.
 	folder string
 	// window is how long a deletion counts.
@@ -28,7 +28,7 @@ type ledger struct {
 
 // used returns how many deletions of the window are known. An error says that this is
 // not known, and that no object may be deleted.
-func (l *ledger) used(now time.Time) (int, error) {
+func (l *deletionLog) used(now time.Time) (int, error) {
 	if !l.read && l.folder != "" {
 		if err := l.load(); err != nil {
 			return 0, err
@@ -42,7 +42,7 @@ func (l *ledger) used(now time.Time) (int, error) {
 
 // reserve notes n deletions before they happen. The function that it returns corrects the
 // number to what was deleted.
-func (l *ledger) reserve(now time.Time, n int) (settle func(deleted int) error, err error) {
+func (l *deletionLog) reserve(now time.Time, n int) (settle func(deleted int) error, err error) {
 	before := slices.Clone(l.at)
 	note := func(n int) error {
 		l.at = append(slices.Clone(before), slices.Repeat([]time.Time{now.UTC()}, n)...)
@@ -60,9 +60,9 @@ func (l *ledger) reserve(now time.Time, n int) (settle func(deleted int) error, 
 	}, nil
 }
 
-func (l *ledger) file() string { return filepath.Join(l.folder, "deletions.json") }
+func (l *deletionLog) file() string { return filepath.Join(l.folder, "deletions.json") }
 
-func (l *ledger) load() error {
+func (l *deletionLog) load() error {
 	text, err := os.ReadFile(l.file())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -76,7 +76,7 @@ func (l *ledger) load() error {
 	return nil
 }
 
-func (l *ledger) save() error {
+func (l *deletionLog) save() error {
 	if l.folder == "" {
 		return nil
 	}

@@ -185,9 +185,3 @@ func (w *operator) ready() error {
 func into(object map[string]any, target any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, target)
 }
-
-// toObject returns a typed value as JSON has it.
-func toObject(of any) object {
-	o, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(of) // types of Kubernetes are JSON
-	return o
-}

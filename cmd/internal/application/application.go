@@ -55,6 +55,8 @@ type Operator struct {
 	Logger *slog.Logger
 	// OnListen is called with the address, if set.
 	OnListen func(net.Addr)
+
+	now func() time.Time // time.Now, but in tests
 }
 
 // Start works until ctx ends; then it returns nil.

@@ -28,16 +28,19 @@ func (p *pass) authPart() *part {
 	}
 	origin := "https://" + p.host()
 	want := auth.Want{
-		Realm: n.Realm(), Client: n.Client(), Environment: string(p.app.Spec.Environment),
-		Redirects: []string{origin + "/*"}, Origins: []string{origin}, Mark: p.mark(),
+		Realm: n.Realm(), Client: n.Client(), Share: n.Share(),
+		Redirects: []string{origin + "/*"}, Origins: []string{origin}, Mark: p.mark,
 	}
 	for _, provider := range spec.Providers {
 		want.Providers = append(want.Providers, string(provider))
 	}
 	server := p.auth
+	if server == nil {
+		t.unset = unset("auth", "KEYCLOAK_ADMIN_URL")
+	}
 	t.apply = func(ctx context.Context) error {
-		if server == nil {
-			return unset("auth", "KEYCLOAK_ADMIN_URL")
+		if t.unset != nil {
+			return t.unset
 		}
 		result, err := server.Apply(ctx, want)
 		if len(result.Missing) > 0 {
@@ -50,8 +53,8 @@ func (p *pass) authPart() *part {
 		if e.Kind != v1alpha1.KindRealm {
 			return nil
 		}
-		if server == nil {
-			return unset("auth", "KEYCLOAK_ADMIN_URL")
+		if t.unset != nil {
+			return t.unset
 		}
 		_, err := server.Delete(ctx, want, e.Policy == v1alpha1.Retain)
 		return err

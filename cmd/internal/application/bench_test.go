@@ -65,6 +65,12 @@ type running struct {
 // start starts an operator.
 func (c *cell) start(t *testing.T) *running {
 	t.Helper()
+	return c.startLater(t, 0)
+}
+
+// startLater starts an operator that takes it to be later than it is.
+func (c *cell) startLater(t *testing.T, by time.Duration) *running {
+	t.Helper()
 	r := &running{net: &applytest.Transport{}}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
@@ -75,6 +81,7 @@ func (c *cell) start(t *testing.T) *running {
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		OnListen:      func(at net.Addr) { address <- at.String() },
 	}
+	o.SetNow(func() time.Time { return time.Now().Add(by) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()

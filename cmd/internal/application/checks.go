@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 )
 
 const (
@@ -25,17 +23,16 @@ type checks struct {
 }
 
 type check struct {
-	generation int64
-	rotate     string
-	at         time.Time
+	version string
+	at      time.Time
 }
 
-// due reports whether to look now, and after what time otherwise or the next time.
-func (c *checks) due(app *v1alpha1.Application, now time.Time) (due bool, in time.Duration) {
+// due reports whether to look now at what this version of an object wants, and after what time otherwise or the next time.
+func (c *checks) due(uid types.UID, version string, now time.Time) (due bool, in time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.last[app.UID]
-	if !ok || last.generation != app.Generation || last.rotate != app.Annotations[v1alpha1.AnnotationRotate] {
+	last, ok := c.last[uid]
+	if !ok || last.version != version {
 		return true, checkAgain
 	}
 	left := checkAgain - now.Sub(last.at)
@@ -47,17 +44,17 @@ func (c *checks) due(app *v1alpha1.Application, now time.Time) (due bool, in tim
 
 // done remembers a look that found everything as it should, and forgets the last one after
 // any other: the next pass looks again.
-func (c *checks) done(app *v1alpha1.Application, now time.Time, well bool) {
+func (c *checks) done(uid types.UID, version string, now time.Time, well bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !well {
-		delete(c.last, app.UID)
+		delete(c.last, uid)
 		return
 	}
 	if c.last == nil {
 		c.last = map[types.UID]check{}
 	}
-	c.last[app.UID] = check{app.Generation, app.Annotations[v1alpha1.AnnotationRotate], now}
+	c.last[uid] = check{version, now}
 }
 
 // forget makes the next pass look, and drops what is remembered of an object that is gone.

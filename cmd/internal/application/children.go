@@ -20,8 +20,8 @@ const manager = "plattr-operator"
 
 const labelManagedBy = "app.kubernetes.io/managed-by"
 
-// owner is the identity of the operator: what is made for an Application is a part, named
-// by its UID.
+// owner is the identity of the operator: what is made for one object is a part, named by
+// its UID.
 func owner() apply.Owner {
 	return apply.Owner{Manager: manager, Labels: map[string]string{labelManagedBy: manager}, Domain: v1alpha1.Group, PartLabel: v1alpha1.LabelOwner}
 }
@@ -31,11 +31,11 @@ func ignored() (diff.Ignore, error) {
 	return diff.NewIgnore(diff.Rule{Kind: "Deployment.apps", Paths: []string{".spec.replicas"}})
 }
 
-// labels are those of everything made for an Application.
-func (p *pass) labels() object {
+// labels are those of everything in the cluster.
+func (s *subject) labels() object {
 	return object{
-		"app.kubernetes.io/name": p.names.Workload(), labelManagedBy: manager, v1alpha1.LabelApp: p.app.Name,
-		v1alpha1.LabelEnvironment: string(p.app.Spec.Environment), v1alpha1.LabelOwner: string(p.app.UID),
+		"app.kubernetes.io/name": s.names.Workload(), labelManagedBy: manager, v1alpha1.LabelApp: s.app.Name,
+		v1alpha1.LabelEnvironment: string(s.app.Spec.Environment), v1alpha1.LabelOwner: string(s.app.UID),
 	}
 }
 
@@ -44,15 +44,16 @@ func (p *pass) selector() object {
 	return object{v1alpha1.LabelApp: p.app.Name, v1alpha1.LabelEnvironment: string(p.app.Spec.Environment)}
 }
 
-// child returns an object of the Application's namespace whose controller it is.
+// child returns an object in the namespace of the app.
 func (p *pass) child(apiVersion, kind, name string, fields object) *unstructured.Unstructured {
-	o := object{"apiVersion": apiVersion, "kind": kind, "metadata": object{
-		"name": name, "namespace": p.app.Namespace, "labels": p.labels(),
-		"ownerReferences": []any{object{
-			"apiVersion": v1alpha1.GroupVersion().String(), "kind": "Application", "name": p.app.Name, "uid": string(p.app.UID),
+	metadata := object{"name": name, "namespace": p.app.Namespace, "labels": p.labels()}
+	if p.home == nil {
+		metadata["ownerReferences"] = []any{object{
+			"apiVersion": p.object.APIVersion, "kind": p.object.Kind, "name": p.object.Name, "uid": string(p.object.UID),
 			"controller": true, "blockOwnerDeletion": true,
-		}},
-	}}
+		}}
+	}
+	o := object{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
 	maps.Copy(o, fields)
 	return &unstructured.Unstructured{Object: o}
 }

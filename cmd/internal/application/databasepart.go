@@ -12,6 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/database"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/names"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/outside"
 )
 
@@ -32,11 +33,14 @@ func (p *pass) databasePart() *part {
 		},
 		child: apply.ID{Kind: "Secret", Namespace: p.app.Namespace, Name: n.Secret()},
 	}
-	want := database.Want{Schema: n.DatabaseSchema(), App: n.AppRole(), Anon: n.AnonRole(), AnonRead: spec.AnonRead, Mark: p.mark()}
+	want := database.Want{Schema: n.DatabaseSchema(), App: n.AppRole(), Anon: n.AnonRole(), AnonRead: spec.AnonRead, Mark: p.mark}
 	server := p.database
+	if server == nil {
+		t.unset = unset("database", "DB_ADMIN_URL")
+	}
 	t.apply = func(ctx context.Context) error {
-		if server == nil {
-			return unset("database", "DB_ADMIN_URL")
+		if t.unset != nil {
+			return t.unset
 		}
 		if err := p.login(ctx, server, want); err != nil {
 			return err
@@ -51,15 +55,17 @@ func (p *pass) databasePart() *part {
 		if e.Kind != v1alpha1.KindSchema {
 			return nil
 		}
-		if server == nil {
-			return unset("database", "DB_ADMIN_URL")
+		if t.unset != nil {
+			return t.unset
 		}
-		_, err := server.Delete(ctx, want, e.Policy == v1alpha1.Retain)
+		// The recorded schema counts, also when its Application is gone.
+		recorded := database.Want{Schema: e.ID, App: names.AppRole(e.ID), Anon: names.AnonRole(e.ID), Mark: p.mark}
+		_, err := server.Delete(ctx, recorded, e.Policy == v1alpha1.Retain)
 		return err
 	}
 	t.configs = func(ctx context.Context) ([]*unstructured.Unstructured, error) {
-		if server == nil {
-			return nil, unset("database", "DB_ADMIN_URL")
+		if t.unset != nil {
+			return nil, t.unset
 		}
 		if p.password == "" {
 			if err := p.login(ctx, server, want); err != nil {
@@ -91,7 +97,7 @@ func (p *pass) login(ctx context.Context, server *database.Server, want database
 	rotate := p.app.Annotations[v1alpha1.AnnotationRotate]
 	if err == nil {
 		if !p.owns(found) {
-			return fmt.Errorf("the Secret %s/%s exists and is not of this Application: %w; remove it, or choose another name", p.app.Namespace, p.names.Secret(), outside.ErrOwnedByOther)
+			return fmt.Errorf("the Secret %s/%s exists and is not of this %s: %w; remove it, or choose another name", p.app.Namespace, p.names.Secret(), p.object.Kind, outside.ErrOwnedByOther)
 		}
 		var secret corev1.Secret
 		if err := into(found.Object, &secret); err != nil {

@@ -66,14 +66,15 @@ func rules() []any {
 	return []any{
 		installation.Rule(v1alpha1.Group, []any{"applications", "previewenvironments"}, read),
 		installation.Rule(v1alpha1.Group, []any{"applications", "applications/status", "previewenvironments", "previewenvironments/status"}, []any{"patch"}),
+		installation.Rule(v1alpha1.Group, []any{"previewenvironments"}, []any{"delete"}), // those that have expired
 		// A child names the Application as the owner that its deletion waits for.
 		installation.Rule(v1alpha1.Group, []any{"applications/finalizers", "previewenvironments/finalizers"}, []any{"update"}),
 		installation.Rule("", []any{"secrets", "configmaps", "serviceaccounts", "services"}, write),
 		installation.Rule("apps", []any{"deployments"}, write),
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, write),
-		// Its UID identifies the cluster in the marks of what is outside.
-		installation.Rule("", []any{"namespaces"}, read),
+		// Those of previews; the UID of kube-system identifies the cluster in marks.
+		installation.Rule("", []any{"namespaces"}, write),
 		installation.Rule("events.k8s.io", []any{"events"}, []any{"create"}),
 	}
 }

@@ -59,6 +59,11 @@ type operator struct {
 	apps     kube.Controller[*v1alpha1.Application]
 	finalize kube.Finalizer
 	status   kube.Status[*v1alpha1.Application]
+
+	previews        kube.Controller[*v1alpha1.PreviewEnvironment]
+	finalizePreview kube.Finalizer
+	previewStatus   kube.Status[*v1alpha1.PreviewEnvironment]
+	sweep           reconcile.Loop
 }
 
 // gates are those of the services.
@@ -66,14 +71,16 @@ type gates struct{ database, storage, auth gate }
 
 // The resources that are read and written by name.
 var (
-	appsResource       = v1alpha1.GroupVersion().WithResource("applications") //nolint:gochecknoglobals // constant
-	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")    //nolint:gochecknoglobals // constant
-	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces") //nolint:gochecknoglobals // constant
+	appsResource       = v1alpha1.GroupVersion().WithResource("applications")        //nolint:gochecknoglobals // constant
+	previewsResource   = v1alpha1.GroupVersion().WithResource("previewenvironments") //nolint:gochecknoglobals // constant
+	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")           //nolint:gochecknoglobals // constant
+	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")        //nolint:gochecknoglobals // constant
 )
 
 // kinds are those of the children.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Namespace"),
 		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		corev1.SchemeGroupVersion.WithKind("ServiceAccount"), corev1.SchemeGroupVersion.WithKind("Service"),
 		appsv1.SchemeGroupVersion.WithKind("Deployment"), autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
@@ -92,9 +99,12 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		return nil, err
 	}
 	w := &operator{
-		client: client, settings: o.Settings, ignore: ignore, logger: o.Logger, now: time.Now, metrics: m,
+		client: client, settings: o.Settings, ignore: ignore, logger: o.Logger, now: o.now, metrics: m,
 		gates:  gates{newGate(perService), newGate(perService), newGate(perService)},
 		events: &events.Recorder{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
+	}
+	if w.now == nil {
+		w.now = time.Now
 	}
 	if o.Settings.DatabaseURL != "" {
 		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
@@ -112,15 +122,28 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		w.close()
 		return nil, err
 	}
-	w.apps.Client, w.apps.Metadata, w.apps.Logger, w.apps.Workers = client, metadataClient, o.Logger, workers
+	backoff := reconcile.Backoff{Min: 30 * time.Second, Max: 5 * time.Minute, Jitter: 0.2}
+	w.apps.Client, w.apps.Metadata, w.apps.Logger, w.apps.Workers, w.apps.Backoff = client, metadataClient, o.Logger, workers, backoff
 	w.apps.Kind, w.apps.IgnoreStatus = kube.Kind{Resource: appsResource}, true
 	w.apps.Reconcile = w.reconcile
-	w.apps.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: 5 * time.Minute, Jitter: 0.2}
 	w.finalize = kube.Finalizer{Client: client, Resource: appsResource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.apps.Wrote}
 	w.status = kube.Status[*v1alpha1.Application]{Client: client, Resource: appsResource, OnWrite: w.apps.Wrote, Conditions: v1alpha1.ConditionTypes()}
+	w.previews.Client, w.previews.Metadata, w.previews.Logger, w.previews.Workers, w.previews.Backoff = client, metadataClient, o.Logger, workers, backoff
+	w.previews.Kind, w.previews.IgnoreStatus = kube.Kind{Resource: previewsResource}, true
+	w.previews.Referenced = []kube.Kind{{Resource: appsResource, Whole: true, Drop: "status"}}
+	w.previews.References = func(preview *v1alpha1.PreviewEnvironment) []kube.Reference {
+		return []kube.Reference{parentOf(preview)}
+	}
+	w.previews.Reconcile = w.reconcilePreview
+	w.finalizePreview = kube.Finalizer{Client: client, Resource: previewsResource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.previews.Wrote}
+	w.previewStatus = kube.Status[*v1alpha1.PreviewEnvironment]{Client: client, Resource: previewsResource, OnWrite: w.previews.Wrote, Conditions: v1alpha1.ConditionTypes()}
+	w.sweep.Name, w.sweep.Interval, w.sweep.Logger, w.sweep.Reconciler = "expired previews", sweepAgain, o.Logger, reconcile.Func(w.wakeExpired)
 
 	mapper := meta.NewDefaultRESTMapper(nil)
-	wake := func(child apply.Observed) { w.apps.AddUID(types.UID(child.Part)) }
+	wake := func(child apply.Observed) {
+		w.apps.AddUID(types.UID(child.Part))
+		w.previews.AddUID(types.UID(child.Part))
+	}
 	w.live = &apply.Live{Client: metadataClient, Mapper: mapper, Owner: owner(), OnChange: wake, Kinds: kinds(), Logger: o.Logger, OnDrift: func(child apply.Observed) {
 		if child.ID.Kind == "Secret" {
 			w.checks.forget(types.UID(child.Part)) // the role must have the password that the Secret has now
@@ -128,7 +151,11 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		wake(child)
 	}}
 	for _, kind := range kinds() {
-		mapper.Add(kind, meta.RESTScopeNamespace)
+		scope := meta.RESTScopeNamespace
+		if kind.Kind == "Namespace" {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(kind, scope)
 	}
 	w.applier = &apply.Applier{Live: w.live, Objects: client}
 	return w, nil
@@ -139,14 +166,17 @@ func (w *operator) start(ctx context.Context) error {
 	defer w.close()
 	group := &reconcile.Group{Members: []reconcile.Member{
 		{Name: "live view", Starter: w.live},
-		{Name: "applications", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+		{Name: "passes", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			if err := w.identify(ctx); err != nil {
 				return nil //nolint:nilerr // ctx has ended
 			}
 			if err := w.live.WaitSynced(ctx); err != nil {
 				return nil //nolint:nilerr // ctx has ended
 			}
-			return w.apps.Start(ctx)
+			passes := &reconcile.Group{Members: []reconcile.Member{
+				{Name: "applications", Starter: &w.apps}, {Name: "previews", Starter: &w.previews}, {Name: "expiry", Starter: &w.sweep},
+			}}
+			return passes.Start(ctx)
 		})},
 	}}
 	return group.Start(ctx)
@@ -175,8 +205,10 @@ func (w *operator) identify(ctx context.Context) error {
 
 // ready returns an error until all views are complete for the first time.
 func (w *operator) ready() error {
-	if ok, err := w.apps.Synced(); !ok {
-		return errors.Join(errNotSeen, err)
+	apps, appsErr := w.apps.Synced()
+	previews, previewsErr := w.previews.Synced()
+	if !apps || !previews {
+		return errors.Join(errNotSeen, appsErr, previewsErr)
 	}
 	return nil
 }

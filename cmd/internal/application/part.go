@@ -21,6 +21,8 @@ type part struct {
 	// external names all that it has outside of the cluster when it is enabled.
 	external []v1alpha1.External
 	gate     gate
+	// unset is why nothing of it can ever be made: the operator has no such service.
+	unset error
 	// apply makes what is outside as it is wanted. It is called while the part is enabled.
 	apply func(context.Context) error
 	// note is what the condition says beside being true.

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/names"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application/outside"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -21,12 +20,11 @@ import (
 // errInUse is something outside that is no longer wanted, and that pods may still use.
 var errInUse = errors.New("the pods still use it")
 
-// pass is one for one Application.
+// pass is one for one Application, or for a copy of one.
 type pass struct {
 	*operator
+	subject
 
-	app      *v1alpha1.Application
-	names    names.App
 	parts    []*part
 	password string // of the database's role, once it is known
 	// external is the inventory as it is recorded, and as it becomes.
@@ -35,18 +33,17 @@ type pass struct {
 	removing map[*part]error
 	held     bool // the workload waits for a part
 	ready    map[apply.ID]readiness.Result
+	homeErr  error // of the namespace
 	workErr  error // of the children
-	again    time.Duration
+	// variablesErr is of the variables that are copied; it is part of workErr.
+	variablesErr error
+	again        time.Duration
 }
 
-func (w *operator) newPass(app *v1alpha1.Application) *pass {
-	p := &pass{operator: w, app: app, names: names.Of(app), external: slices.Clone(app.Status.External), removing: map[*part]error{}}
+func (w *operator) newPass(s subject) *pass {
+	p := &pass{operator: w, subject: s, external: slices.Clone(s.app.Status.External), removing: map[*part]error{}}
 	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
 	return p
-}
-
-func (p *pass) mark() outside.Mark {
-	return outside.Mark{Cluster: p.cluster, Namespace: p.app.Namespace, Name: p.app.Name, UID: string(p.app.UID)}
 }
 
 // reconcile does one pass for one Application.
@@ -58,13 +55,20 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, app 
 	if app.DeletionTimestamp != nil {
 		w.checks.forget(app.UID)
 	}
-	alive, result, err := w.finalize.Finalize(ctx, app, func(ctx context.Context) (bool, error) { return w.newPass(app).teardown(ctx) })
+	alive, result, err := w.finalize.Finalize(ctx, app, func(ctx context.Context) (bool, error) { return w.newPass(w.application(app)).teardown(ctx) })
 	if !alive || err != nil {
 		return result, err
 	}
-	p := w.newPass(app)
+	return w.newPass(w.application(app)).run(ctx)
+}
+
+// run makes everything as it is wanted, and reports it.
+func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if err := p.plan(ctx); err != nil {
 		return reconcile.Result{}, err
+	}
+	if p.homeErr = p.makeHome(ctx); p.homeErr != nil {
+		return reconcile.Result{}, errors.Join(p.report(ctx), p.homeErr)
 	}
 	p.outside(ctx)
 	p.workErr = p.children(ctx)
@@ -72,8 +76,9 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, app 
 		return reconcile.Result{}, ctx.Err() // a pass that was cut short has not seen all
 	}
 	p.disable(ctx)
-	err = p.report(ctx)
-	w.logger.DebugContext(ctx, "pass", slog.String("application", key.String()), slog.String("phase", string(app.Status.Phase)))
+	err := p.report(ctx)
+	p.logger.DebugContext(ctx, "pass", slog.String("kind", p.object.Kind), slog.String("namespace", p.object.Namespace), slog.String("name", p.object.Name),
+		slog.String("phase", string(p.app.Status.Phase)))
 	if err := errors.Join(err, p.failure()); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -84,7 +89,7 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, app 
 // ends the pass, the deletion knows where to look.
 func (p *pass) plan(ctx context.Context) error {
 	for _, t := range p.parts {
-		if !t.enabled {
+		if !t.enabled || t.unset != nil {
 			continue
 		}
 		for _, wanted := range t.external {
@@ -96,13 +101,10 @@ func (p *pass) plan(ctx context.Context) error {
 			}
 		}
 	}
-	return p.status.Update(ctx, p.app, func(app *v1alpha1.Application) {
-		if app.UID != p.app.UID {
-			return
-		}
-		app.Status.External = p.external
-		if app.Status.Phase == "" {
-			app.Status.Phase = v1alpha1.Pending
+	return p.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		s.External = p.external
+		if s.Phase == "" {
+			s.Phase = v1alpha1.Pending
 		}
 	})
 }
@@ -110,7 +112,7 @@ func (p *pass) plan(ctx context.Context) error {
 // outside makes what is outside of the cluster. A part that fails holds up no other. At
 // rest it is looked at from time to time only: no event reports a change.
 func (p *pass) outside(ctx context.Context) {
-	due, in := p.checks.due(p.app, p.now())
+	due, in := p.checks.due(p.app.UID, p.version, p.now())
 	p.again = in
 	for _, t := range p.parts {
 		if !t.enabled || t.apply == nil {
@@ -134,7 +136,7 @@ func (p *pass) outside(ctx context.Context) {
 		}
 	}
 	if due {
-		p.checks.done(p.app, p.now(), !slices.ContainsFunc(p.parts, func(t *part) bool { return t.err != nil }))
+		p.checks.done(p.app.UID, p.version, p.now(), !slices.ContainsFunc(p.parts, func(t *part) bool { return t.err != nil }))
 	}
 }
 
@@ -173,7 +175,13 @@ func (p *pass) children(ctx context.Context) error {
 		}
 		configs = append(configs, made...)
 	}
-	objects := slices.Clone(configs)
+	variables, err := p.copiedVariables(ctx)
+	if err != nil {
+		p.variablesErr = err
+		failed, p.held = append(failed, err), true
+	}
+	configs = append(configs, variables...)
+	objects := slices.Concat(p.home, configs)
 	if p.app.Spec.ImageRef != "" && !p.held {
 		objects = append(objects, p.workload(configs)...)
 	}
@@ -195,7 +203,7 @@ func (p *pass) keeps(o apply.Observed) bool {
 	if !p.held {
 		return false
 	}
-	if o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap" {
+	if o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap" || o.ID.Name == p.names.Variables() {
 		return true
 	}
 	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.enabled && t.child == o.ID })
@@ -259,7 +267,7 @@ func (p *pass) failure() error {
 	return errors.Join(append(failed, p.workErr)...)
 }
 
-// applySome makes objects of the Application now, before the others.
+// applySome makes some of the objects now, before the others.
 func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.app.UID), Ignore: p.ignore})
 	if err != nil {
@@ -269,7 +277,7 @@ func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructu
 	return err
 }
 
-// owns reports whether an object was made for the Application.
+// owns reports whether an object was made for the subject.
 func (p *pass) owns(o *unstructured.Unstructured) bool {
 	labels := o.GetLabels()
 	return labels[labelManagedBy] == manager && labels[v1alpha1.LabelOwner] == string(p.app.UID)

@@ -36,6 +36,12 @@ func TestScenarios(t *testing.T) {
 			"unset":    unset,
 			"buckets":  buckets,
 			"realms":   realms,
+
+			"preview":            preview,
+			"preview-variables":  previewVariables,
+			"preview-parent":     previewParent,
+			"preview-namespaces": previewNamespaces,
+			"preview-realm":      previewRealm,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -28,15 +28,22 @@ const (
 	reasonProgressing = "Progressing"
 	reasonRemoving    = "Removing"
 	reasonDeletion    = "DeletionFailed"
+	reasonNoParent    = "ParentNotFound"
+	reasonVariables   = "VariablesMissing"
 )
 
-// report writes the status, and an Event if the state has changed.
-func (p *pass) report(ctx context.Context) error {
+// report writes what the pass has found.
+func (p *pass) report(ctx context.Context) error { return p.announce(ctx, p.fill) }
+
+// announce writes the status, and an Event if the state has changed.
+func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationStatus)) error {
 	before := readyOf(p.app)
-	if err := p.status.Update(ctx, p.app, p.fill); err != nil {
+	if err := p.write(ctx, change); err != nil {
 		return err
 	}
-	p.metrics.phase(p.app)
+	if p.home == nil {
+		p.metrics.phase(p.app)
+	}
 	after := readyOf(p.app)
 	if before.Reason == after.Reason && before.Status == after.Status {
 		return nil
@@ -45,22 +52,19 @@ func (p *pass) report(ctx context.Context) error {
 	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
 		kind = corev1.EventTypeWarning
 	}
-	p.events.Write(ctx, p.events.New(p.reference(), kind, after.Reason, after.Message))
+	p.events.Write(ctx, p.events.New(p.object, kind, after.Reason, after.Message))
 	return nil
 }
 
 // early writes what a part has failed with before it is tried again. A write that fails is
 // made up for at the end of the pass.
 func (p *pass) early(ctx context.Context, t *part) {
-	err := p.status.Update(ctx, p.app, func(app *v1alpha1.Application) {
-		if app.UID != p.app.UID {
-			return
-		}
-		p.fillPart(&app.Status, t)
+	err := p.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		p.fillPart(s, t)
 		if !p.exists(p.deploymentID()) {
-			app.Status.Phase = v1alpha1.Pending
+			s.Phase = v1alpha1.Pending
 		}
-		set(&app.Status, v1alpha1.ConditionReady, false, outside.Reason(t.err), t.condition+": "+t.err.Error())
+		set(s, v1alpha1.ConditionReady, false, outside.Reason(t.err), t.condition+": "+t.err.Error())
 	})
 	if err != nil {
 		p.logger.DebugContext(ctx, "early status", slog.Any("error", err))
@@ -75,13 +79,15 @@ func readyOf(app *v1alpha1.Application) metav1.Condition {
 }
 
 // fill sets the status to what the pass has found.
-func (p *pass) fill(app *v1alpha1.Application) {
-	if app.UID != p.app.UID {
-		return
-	}
-	s := &app.Status
+func (p *pass) fill(s *v1alpha1.ApplicationStatus) {
 	s.External = p.external
 	s.URL = "https://" + p.host()
+	if p.home != nil {
+		p.fillHome(s)
+	}
+	if p.homeErr != nil {
+		return
+	}
 	for _, t := range p.parts {
 		p.fillPart(s, t)
 	}
@@ -190,6 +196,9 @@ func (p *pass) waitsFor() string {
 			names = append(names, t.name)
 		}
 	}
+	if p.variablesErr != nil {
+		names = append(names, p.variablesErr.Error())
+	}
 	return "waits for: " + strings.Join(names, ", ")
 }
 
@@ -218,19 +227,13 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	switch {
 	case first != nil:
 		set(s, v1alpha1.ConditionReady, false, first.Reason, first.Type+": "+first.Message)
+	case p.variablesErr != nil:
+		set(s, v1alpha1.ConditionReady, false, reasonVariables, p.variablesErr.Error())
 	case !running && deployment.Status != metav1.ConditionTrue:
 		set(s, v1alpha1.ConditionReady, false, deployment.Reason, deployment.Message)
 	case !running:
 		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Message)
 	default:
 		set(s, v1alpha1.ConditionReady, true, reasonReady, "")
-	}
-}
-
-// reference names the object in an Event.
-func (p *pass) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: "Application", Namespace: p.app.Namespace, Name: p.app.Name,
-		UID: p.app.UID, ResourceVersion: p.app.ResourceVersion,
 	}
 }

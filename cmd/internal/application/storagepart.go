@@ -25,7 +25,7 @@ func (p *pass) storagePart() *part {
 		t.note = ""
 		var failed []error
 		for _, bucket := range spec.Buckets {
-			result, err := p.storage.Apply(ctx, storage.Want{Name: n.Bucket(bucket.Name), Public: bucket.Public, Origins: p.origins(), Mark: p.mark()})
+			result, err := p.storage.Apply(ctx, storage.Want{Name: n.Bucket(bucket.Name), Public: bucket.Public, Origins: p.origins(), Mark: p.mark})
 			if result.NoCORS {
 				t.note = "the service has no CORS: browsers cannot reach the buckets from other origins"
 			}
@@ -34,7 +34,7 @@ func (p *pass) storagePart() *part {
 		return errors.Join(failed...)
 	}
 	t.delete = func(ctx context.Context, e v1alpha1.External) error {
-		return p.storage.Delete(ctx, e.ID, p.mark(), e.Policy == v1alpha1.Retain)
+		return p.storage.Delete(ctx, e.ID, p.mark, e.Policy == v1alpha1.Retain)
 	}
 	t.configs = func(context.Context) ([]*unstructured.Unstructured, error) {
 		return []*unstructured.Unstructured{p.config(n.StorageConfig(), p.settings.storageVariables(p.app, n))}, nil

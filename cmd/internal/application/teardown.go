@@ -14,8 +14,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// teardown removes all that was made for an Application, in the reverse order: the
-// workload with its pods, the realm, the buckets, the database. What is outside is removed
+// teardown removes all that was made, in the reverse order: the workload with its pods, the
+// realm, the buckets, the database, the namespace of a copy. What is outside is removed
 // as the inventory names it, and a child after what it is about. One part that cannot be
 // removed keeps the object, and holds up no other part.
 func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
@@ -28,7 +28,8 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 		err = steps.Undo(ctx)
 		if err == nil {
 			var rest apply.PruneReport
-			rest, err = p.applier.DeletePart(ctx, string(p.app.UID), apply.DeleteOptions{})
+			// The namespace of a copy goes with everything in it.
+			rest, err = p.applier.DeletePart(ctx, string(p.app.UID), apply.DeleteOptions{WithStrangers: true})
 			left = rest.Remaining + len(rest.Results)
 		}
 	}
@@ -44,7 +45,7 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 func (p *pass) removeWorkload(ctx context.Context) (left int, err error) {
 	var ids []apply.ID
 	for o := range p.live.Part(string(p.app.UID)) {
-		if !slices.ContainsFunc(p.parts, func(t *part) bool { return t.child == o.ID }) {
+		if o.ID.Kind != "Namespace" && !slices.ContainsFunc(p.parts, func(t *part) bool { return t.child == o.ID }) {
 			ids = append(ids, o.ID)
 		}
 	}
@@ -80,11 +81,7 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 
 // terminating writes how far the deletion is, and what it fails with.
 func (p *pass) terminating(ctx context.Context, left int, failed error) error {
-	return p.status.Update(ctx, p.app, func(app *v1alpha1.Application) {
-		if app.UID != p.app.UID {
-			return
-		}
-		s := &app.Status
+	return p.write(ctx, func(s *v1alpha1.ApplicationStatus) {
 		s.Phase, s.External = v1alpha1.Terminating, p.external
 		reason, message := reasonProgressing, "is being removed"
 		switch {

@@ -97,6 +97,9 @@ func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 		}
 	}
 	for _, v := range p.app.Spec.EnvVars {
+		if p.home != nil && v.SecretKeyRef != nil {
+			continue // it is among the variables that are copied
+		}
 		variable := object{"name": v.Name}
 		if v.SecretKeyRef != nil {
 			variable["valueFrom"] = object{"secretKeyRef": object{"name": v.SecretKeyRef.Name, "key": v.SecretKeyRef.Key}}

@@ -53,30 +53,10 @@ type TTL string
 
 // PreviewEnvironmentStatus is how far the operator is.
 type PreviewEnvironmentStatus struct {
-	// Phase is the state in a word.
-	// +optional
-	Phase Phase `json:"phase,omitempty"`
-	// URL of the copy.
-	// +optional
-	URL string `json:"url,omitempty"`
+	// What is made for the copy is the same as for an Application.
+	ApplicationStatus `json:",inline"`
+
 	// ExpiresAt is when the copy is removed: its creation and the TTL.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// ObservedGeneration is the generation of the spec that the rest was found with.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions by type. Ready sums the others up.
-	// +optional
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.type in ['Ready','DatabaseReady','StorageReady','AuthReady','RedisReady','SearchReady','DeploymentReady','IngressReady','NamespaceReady'])",message="must have types of this kind alone: Ready, DatabaseReady, StorageReady, AuthReady, RedisReady, SearchReady, DeploymentReady, IngressReady, NamespaceReady"
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// External is everything outside of the cluster that was made, or is about to be.
-	// +optional
-	// +kubebuilder:validation:MaxItems=128
-	// +listType=map
-	// +listMapKey=kind
-	// +listMapKey=id
-	External []External `json:"external,omitempty"`
 }

@@ -150,7 +150,7 @@ func (b *bench) there(realm string) bool {
 func want(name, environment string) auth.Want {
 	host := environment + "." + name + ".example.com"
 	return auth.Want{
-		Realm: name, Client: name, Environment: environment, Redirects: []string{"https://" + host + "/*"}, Origins: []string{"https://" + host},
+		Realm: name, Client: name, Share: environment, Redirects: []string{"https://" + host + "/*"}, Origins: []string{"https://" + host},
 		Mark: outside.Mark{Cluster: "c", Namespace: environment, Name: name, UID: "uid-" + environment},
 	}
 }

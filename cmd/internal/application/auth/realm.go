@@ -16,9 +16,9 @@ import (
 type Want struct {
 	// Realm and Client are the names. Required.
 	Realm, Client string
-	// Environment is what distinguishes the objects that share a realm, such as
+	// Share is what distinguishes the objects that share a realm, such as the environment
 	// production. Required.
-	Environment string
+	Share string
 	// Redirects are the redirect URIs, such as https://app.example.com/*, and Origins the
 	// web origins, such as https://app.example.com. None has a space.
 	Redirects, Origins []string
@@ -57,7 +57,7 @@ func (w Want) owner() string {
 	return strings.Join(fields, " ")
 }
 
-func (w Want) key() string { return ownerPrefix + w.Environment }
+func (w Want) key() string { return ownerPrefix + w.Share }
 
 // realm is what is read and written of a realm.
 type realm struct {
@@ -94,7 +94,7 @@ func (r *realm) values(field string) []string {
 }
 
 // claim reports whether the object may use the realm: it does already, or others of its
-// name do, of other environments.
+// Application do: other environments, or copies.
 func (r *realm) claim(w Want) error {
 	if text := r.Attributes[w.key()]; text != "" {
 		if w.Mark.Claim(text) == outside.Foreign {
@@ -104,7 +104,7 @@ func (r *realm) claim(w Want) error {
 	}
 	owners := r.owners()
 	for _, key := range slices.Sorted(maps.Keys(owners)) {
-		if mark, _ := outside.ParseMark(owners[key]); mark.Name != w.Mark.Name {
+		if mark, _ := outside.ParseMark(owners[key]); mark.App() != w.Mark.App() {
 			return outside.Owned("realm "+w.Realm, owners[key])
 		}
 	}

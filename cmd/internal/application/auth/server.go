@@ -2,7 +2,7 @@
 // OIDC client.
 //
 // It reads first, and writes what differs: two or three reads at rest, and no write.
-// A realm may be shared: several objects of one name, of different environments, log in
+// A realm may be shared: several environments of an Application, and its copies, log in
 // the same users. Each has its mark and its redirect URIs in an attribute of the realm;
 // the client has those of all. The realm, with its users, goes with the last of them.
 //

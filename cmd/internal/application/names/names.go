@@ -88,6 +88,10 @@ func (a App) StorageConfig() string { return a.child("storage") }
 // AuthConfig returns the name of the ConfigMap of the realm.
 func (a App) AuthConfig() string { return a.child("auth") }
 
+// Variables returns the name of the Secret with the variables that a copy takes over from
+// Secrets of its Application.
+func (a App) Variables() string { return a.child("env") }
+
 // RedisConfig returns the name of the ConfigMap of Redis.
 func (a App) RedisConfig() string { return a.child("redis") }
 
@@ -112,10 +116,16 @@ func (a App) suffixed(name string) string {
 func (a App) DatabaseSchema() string { return cut(Identifier, "_", a.schema()) }
 
 // AppRole returns the name of the role that the app logs in with.
-func (a App) AppRole() string { return cut(Identifier, "_", a.schema()+"_app") }
+func (a App) AppRole() string { return AppRole(a.DatabaseSchema()) }
 
 // AnonRole returns the name of the role of anonymous readers.
-func (a App) AnonRole() string { return cut(Identifier, "_", a.schema()+"_anon") }
+func (a App) AnonRole() string { return AnonRole(a.DatabaseSchema()) }
+
+// AppRole returns the name of the role that logs in for the app of a schema.
+func AppRole(schema string) string { return cut(Identifier, "_", schema+"_app") }
+
+// AnonRole returns the name of the role of a schema's anonymous readers.
+func AnonRole(schema string) string { return cut(Identifier, "_", schema+"_anon") }
 
 func (a App) schema() string {
 	name := a.Schema
@@ -144,6 +154,14 @@ func (a App) LocalBucket(name string) string { return cut(BucketName, "-", a.Nam
 // BucketVariable returns what the variables of one of the app's buckets end in.
 func BucketVariable(name string) string {
 	return strings.ReplaceAll(strings.ToUpper(name), "-", "_")
+}
+
+// Share returns what distinguishes the app among those that share its realm.
+func (a App) Share() string {
+	if a.PullRequest == 0 {
+		return string(a.Environment)
+	}
+	return "pr" + strconv.FormatInt(a.PullRequest, 10)
 }
 
 // Realm returns the name of the realm, which all environments of an app share.

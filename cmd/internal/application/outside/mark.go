@@ -17,7 +17,8 @@ const retained = "retained"
 // of a role, the tag of a bucket and the attribute of a realm.
 type Mark struct {
 	// Cluster identifies the cluster of the object, Namespace, Name and UID the object.
-	// None has a space.
+	// None has a space. The Name for a copy of an Application is the Application's, a
+	// slash, and what the copy is for.
 	Cluster, Namespace, Name, UID string
 	// Retained is whether the object is gone, and the thing was left for the next of its
 	// name.
@@ -31,6 +32,12 @@ func (m Mark) String() string {
 		text += " " + retained
 	}
 	return text
+}
+
+// App returns the name of the Application that the object is, or is a copy of.
+func (m Mark) App() string {
+	app, _, _ := strings.Cut(m.Name, "/")
+	return app
 }
 
 // ParseMark reads the text of a mark. What follows it is ignored.

@@ -144,8 +144,8 @@ func (b *bench) eventually(what string, done func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			out, _ := b.cluster.Kubectl(b.Context(), "get", "app,all,ingress,secret,cm", "-n", b.name, "-o", "wide")
-			status, _ := b.cluster.Kubectl(b.Context(), "get", "app", "-n", b.name, "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}")
+			out, _ := b.cluster.Kubectl(b.Context(), "get", "app,preview,all,ingress,secret,cm", "-n", b.name, "-o", "wide")
+			status, _ := b.cluster.Kubectl(b.Context(), "get", "app,preview", "-n", b.name, "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}")
 			require.FailNow(b, "waited for: "+what, "%s\n%s", out, status)
 		}
 	}

@@ -91,7 +91,7 @@ func preview(b *bench) {
 func previewVariables(b *bench) {
 	b.app("vars", ", imageRef: 'app:1', envVars: [{name: TOKEN, secretKeyRef: {name: source, key: token}}]")
 	b.preview("vars-1", "vars", 1, "")
-	b.eventually("it says what is missing", func() bool { return b.previewCondition("vars-1", "Ready", "reason") == "Waiting" })
+	b.eventually("it says what is missing", func() bool { return b.previewCondition("vars-1", "Ready", "reason") == "VariablesMissing" })
 	require.Contains(b, b.previewCondition("vars-1", "Ready", "message"), "spec.envVars[0] of the Application: there is no Secret "+b.name+"/source")
 	copied := b.beside("preview-vars-pr-1")
 	require.Empty(b, copied.get("deployment", "vars-pr1", ".metadata.name"))

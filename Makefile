@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -125,6 +125,9 @@ demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, right
 
 demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that wait, machines that start, stop and go: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep)
+
+demo-application: kube versitygw ## Show the application operator on a real PostgreSQL, S3 and Keycloak: an app, drift, a preview that expires, 50 apps, rest, and the end: KEEP=1 keeps it running (7 minutes)
+	$(WORK) $(GO) run ./cmd/demo applications $(if $(KEEP),--keep)
 
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of the cluster agent on both databases, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob

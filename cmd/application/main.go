@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,10 @@ const services = `Services that applications use are set in the environment:
 Credentials for S3 are found as by the SDK of AWS.`
 
 // options are the flags.
-type options struct{ address, kubeconfig, namespace, logLevel string }
+type options struct {
+	address, kubeconfig, namespace, logLevel string
+	checkInterval                            time.Duration
+}
 
 func command() *cobra.Command {
 	var o options
@@ -56,6 +60,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.address, "address", "0.0.0.0:9090", "address of /healthz, /readyz and /metrics")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
 	flags.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("OPERATOR_NAMESPACE"), application.Namespace), "namespace of the Lease (OPERATOR_NAMESPACE)")
+	flags.DurationVar(&o.checkInterval, "check-interval", 5*time.Minute, "time between two looks at what is outside of the cluster: databases, buckets, realms; at least 1s")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	root.AddCommand(program.VersionCommand(), manifestsCommand(), environmentCommand())
 	return root
@@ -75,8 +80,12 @@ func (o options) operator(log io.Writer) (*application.Operator, error) {
 		return nil, err
 	}
 	host, _ := os.Hostname() // only a name for people
+	if o.checkInterval < time.Second {
+		return nil, fmt.Errorf("--check-interval: is %s, must be at least 1s", o.checkInterval)
+	}
 	return &application.Operator{
-		Kubernetes: config, Namespace: o.namespace, Address: o.address, Settings: settings, Logger: logger,
+		CheckInterval: o.checkInterval,
+		Kubernetes:    config, Namespace: o.namespace, Address: o.address, Settings: settings, Logger: logger,
 		Instance: cmp.Or(os.Getenv("POD_NAME"), host, "plattr-operator"),
 	}, nil
 }

@@ -46,7 +46,7 @@ func command() *cobra.Command {
 	c.Flags().BoolVar(&d.keep, "keep", false, "leave everything running at the end, until interrupted")
 	c.Flags().BoolVar(&d.postgres, "postgres", false, "keep everything in a PostgreSQL that the demo starts, not in a SQLite file")
 	c.Flags().StringVar(&d.context, "context", "", "use this context of the kubeconfig instead of starting a cluster")
-	c.AddCommand(regionsCommand(), agentJobsCommand(), nodePoolsCommand())
+	c.AddCommand(regionsCommand(), agentJobsCommand(), nodePoolsCommand(), applicationsCommand())
 	c.Flags().StringVar(&d.image, "image", "registry.k8s.io/pause:3.10", "image that the services run")
 	return c
 }

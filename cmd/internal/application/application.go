@@ -3,7 +3,7 @@
 //
 // A pass records what is about to be made outside of the cluster, makes it, makes the
 // children with package apply, and writes the status. What is outside is looked at when
-// something has changed, and every five minutes; at rest nothing is written anywhere.
+// something has changed, and every five minutes ([Operator.CheckInterval]); at rest nothing is written anywhere.
 // What exists under a wanted name and was made for another is never touched.
 //
 // One service that fails holds up the applications that use it, and no other: its calls
@@ -13,6 +13,7 @@ package application
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -47,6 +48,10 @@ type Operator struct {
 	Address string
 	// Settings are the services that applications use.
 	Settings Settings
+	// CheckInterval is the time between two looks at what an application has outside of
+	// the cluster and was found as it should: no event reports a change there. Default 5
+	// minutes, at least a second.
+	CheckInterval time.Duration
 	// S3Credentials are those for S3. Nil: as the SDK of AWS finds them.
 	S3Credentials aws.CredentialsProvider
 	// Instance is the name of this process in Events: that of its pod.
@@ -66,6 +71,9 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	if err := o.Settings.check(); err != nil {
 		return err
+	}
+	if o.CheckInterval != 0 && o.CheckInterval < time.Second {
+		return fmt.Errorf("application: CheckInterval: is %s, must be at least 1s", o.CheckInterval)
 	}
 	config := rest.CopyConfig(o.Kubernetes)
 	config.QPS, config.UserAgent = -1, "plattr-operator/"+program.Version() // the server has a limit of its own

@@ -32,8 +32,9 @@ type cell struct {
 	access  *rest.Config
 	pg      *pgtest.Server
 	s3      *s3test.Server
-	// settings are those of operators that start.
+	// settings and look are those of operators that start.
 	settings application.Settings
+	look     time.Duration
 }
 
 func newCell(t *testing.T) *cell {
@@ -76,7 +77,7 @@ func (c *cell) startLater(t *testing.T, by time.Duration) *running {
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)
 	o := &application.Operator{
-		Kubernetes: access, Namespace: application.Namespace, Address: "127.0.0.1:0", Instance: "test", Settings: c.settings,
+		Kubernetes: access, Namespace: application.Namespace, Address: "127.0.0.1:0", Instance: "test", Settings: c.settings, CheckInterval: c.look,
 		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		OnListen:      func(at net.Addr) { address <- at.String() },

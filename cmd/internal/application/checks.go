@@ -7,17 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	// checkAgain is the time between two looks at what is outside of the cluster and as it
-	// should: no event reports a change there.
-	checkAgain = 5 * time.Minute
-	// lastingAgain is the time to the next attempt at what a person must see to.
-	lastingAgain = time.Minute
-)
+// lastingAgain is the time to the next attempt at what a person must see to.
+const lastingAgain = time.Minute
 
-// checks remember when what is outside was last found as it should. The zero value
-// remembers none: after a start everything is looked at.
+// checks remember when what is outside was last found as it should. At first they remember
+// none: after a start everything is looked at.
 type checks struct {
+	again time.Duration // between two looks
+
 	mu   sync.Mutex
 	last map[types.UID]check
 }
@@ -33,11 +30,11 @@ func (c *checks) due(uid types.UID, version string, now time.Time) (due bool, in
 	defer c.mu.Unlock()
 	last, ok := c.last[uid]
 	if !ok || last.version != version {
-		return true, checkAgain
+		return true, c.again
 	}
-	left := checkAgain - now.Sub(last.at)
+	left := c.again - now.Sub(last.at)
 	if left <= 0 {
-		return true, checkAgain
+		return true, c.again
 	}
 	return false, left
 }

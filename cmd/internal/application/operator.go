@@ -1,6 +1,7 @@
 package application
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,7 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		gates:  gates{newGate(perService), newGate(perService), newGate(perService)},
 		events: &events.Recorder{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
 	}
+	w.checks.again = cmp.Or(o.CheckInterval, 5*time.Minute)
 	if w.now == nil {
 		w.now = time.Now
 	}

@@ -89,6 +89,9 @@ func (w *operator) expire(ctx context.Context, preview *v1alpha1.PreviewEnvironm
 // next one does.
 func (w *operator) wakeExpired(context.Context) (reconcile.Result, error) {
 	previews, err := w.previews.List("")
+	if errors.Is(err, kube.ErrNotSynced) {
+		return reconcile.Result{}, nil // the first passes trigger it
+	}
 	next := sweepAgain
 	for _, preview := range previews {
 		if left := expiry(preview).Sub(w.now()); left <= 0 {

@@ -37,7 +37,9 @@ type pass struct {
 	workErr  error // of the children
 	// variablesErr is of the variables that are copied; it is part of workErr.
 	variablesErr error
-	again        time.Duration
+	// waits is whether a removal waits for its turn.
+	waits bool
+	again time.Duration
 }
 
 func (w *operator) newPass(s subject) *pass {

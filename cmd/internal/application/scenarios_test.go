@@ -36,6 +36,11 @@ func TestScenarios(t *testing.T) {
 			"unset":    unset,
 			"buckets":  buckets,
 			"realms":   realms,
+			"peace":    peace,
+			"edits":    edits,
+			"truth":    truth,
+			"secure":   secure,
+			"order":    order,
 
 			"preview":            preview,
 			"preview-variables":  previewVariables,

@@ -26,7 +26,10 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error { return p.undo(ctx, t) }})
 		}
 		err = steps.Undo(ctx)
-		if err == nil {
+		if p.waits && err == nil {
+			left++ // a part waits for its turn
+		}
+		if err == nil && left == 0 {
 			var rest apply.PruneReport
 			// The namespace of a copy goes with everything in it.
 			rest, err = p.applier.DeletePart(ctx, string(p.app.UID), apply.DeleteOptions{WithStrangers: true})
@@ -66,6 +69,10 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 		}, func(err error) {
 			p.terminating(ctx, 0, fmt.Errorf("%s: %w", t.name, err)) //nolint:errcheck // it is written again at the end
 		})
+		if errors.Is(err, errBusy) {
+			p.waits = true
+			return nil
+		}
 		if err != nil {
 			t.err = err
 			return err
@@ -87,6 +94,8 @@ func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 		switch {
 		case failed != nil:
 			reason, message = reasonDeletion, "deletion: "+failed.Error()
+		case p.waits:
+			message = "waits for its turn: others use the services"
 		case left > 0:
 			message = "the workload is being removed"
 		}

@@ -20,7 +20,7 @@ NESTED = cmd cloud/aws statesync/sqlstore examples
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # What must keep its promises under concurrency runs with the race detector.
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
-STEPS = vet test-race test-root test-sim test-alone test-nested test-newest
+STEPS = vet test-race test-root test-sim test-alone test-release test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
 SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-nested test-newest test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -77,6 +77,10 @@ test-root: ## The other packages of the root module
 # those of its go.mod.
 test-alone: ## The root module as its users get it, outside the workspace
 	$(ALONE) $(GO) test $(V) $$($(ALONE) $(GO) list ./... | grep -Ev '$(SLOW)')
+
+# What it compiles takes minutes, and is tested in test-long.
+test-release: ## What builds images and releases
+	cd internal/release && $(ALONE) $(GO) vet ./... && $(ALONE) $(GO) test $(V) -short ./...
 
 # The client of EC2 takes minutes to compile, twice with the race detector; what
 # runs concurrently around it is in package cloud. What is tested with it waits for
@@ -135,9 +139,21 @@ test-long: kube ## What takes longer than "make test" may: every boundary of the
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestStarfleet' ./cmd/internal/starfleet
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/internal/application/...
+	cd internal/release && $(ALONE) $(GO) test -v -count=1 ./...
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
+
+REPO ?= ghcr.io/seed-9e1ffd66/trueup
+images: ## Build the container images of all programs, for linux/amd64 and linux/arm64, into dist/images (VERSION=v0.1.0; PROGRAMS=shuttle,krane for some; minutes the first time)
+	cd internal/release && $(ALONE) $(GO) run . images --out '$(CURDIR)/dist' $(if $(VERSION),--version $(VERSION)) $(if $(PROGRAMS),--programs $(PROGRAMS))
+
+images-push: ## The same, pushed below REPO (REPO=registry.example.com/team/trueup), with the credentials of docker login
+	cd internal/release && $(ALONE) $(GO) run . images --out '$(CURDIR)/dist' --push '$(REPO)' $(if $(VERSION),--version $(VERSION)) $(if $(PROGRAMS),--programs $(PROGRAMS))
+
+release: ## Build a release into dist/VERSION (VERSION=v0.1.0): archives, images, bills of materials, notes, checksums
+	@[ -n '$(VERSION)' ] || { echo 'VERSION: is required, such as VERSION=v0.1.0'; exit 2; }
+	cd internal/release && $(ALONE) $(GO) run . archive --out '$(CURDIR)/dist/$(VERSION)' --version '$(VERSION)'
 
 # Modules of their own: what the peers require must not decide what we are built
 # with.
@@ -210,6 +226,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/kube && $(ALONE) $(GO) mod tidy
 	cd internal/helm && $(ALONE) $(GO) mod tidy
 	cd internal/versitygw && $(ALONE) $(GO) mod tidy
+	cd internal/release && $(ALONE) $(GO) mod tidy
 	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy

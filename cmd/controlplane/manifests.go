@@ -45,6 +45,6 @@ func newManifestsCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&values.Namespace, "namespace", "trueup-system", "namespace of the objects")
-	command.Flags().StringVar(&values.Image, "image", "trueup-controlplane:latest", "image of the control plane")
+	command.Flags().StringVar(&values.Image, "image", program.Image("controlplane"), "image of the control plane")
 	return command
 }

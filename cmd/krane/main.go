@@ -74,7 +74,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/krane:latest", "container image")
+	c.Flags().StringVar(&m.Image, "image", program.Image("krane"), "container image")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
 	c.Flags().StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")

@@ -185,7 +185,7 @@ func manifestsCommand() *cobra.Command {
 		}
 		return m.YAML()
 	})
-	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/nodepool:latest", "container image")
+	c.Flags().StringVar(&m.Image, "image", program.Image("nodepool"), "container image")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")
 	c.Flags().StringVar(&m.ClusterCA, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")

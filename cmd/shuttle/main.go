@@ -47,7 +47,7 @@ func command() *cobra.Command {
 func manifestsCommand() *cobra.Command {
 	m := shuttle.Manifests{}
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", "ghcr.io/seed-9e1ffd66/trueup/shuttle:latest", "container image")
+	c.Flags().StringVar(&m.Image, "image", program.Image("shuttle"), "container image")
 	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
 	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
 	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")

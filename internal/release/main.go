@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release is what is built, from the flags.
+type release struct {
+	root      string // of the checkout
+	out       string // folder for what is made
+	version   string
+	programs  []string
+	platforms []platform
+	log       io.Writer
+}
+
+// programs are all that people run.
+func programs() []string {
+	return []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle"}
+}
+
+// development is the version of images of no release.
+const development = "latest"
+
+var versions = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
+
+func run(ctx context.Context, args []string, log io.Writer) error {
+	if len(args) == 0 || !slices.Contains([]string{"images", "archive"}, args[0]) {
+		return errors.New("call it as release images or release archive; -h lists the flags")
+	}
+	r := release{log: log}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.SetOutput(log)
+	flags.StringVar(&r.root, "root", "../..", "folder of the checkout")
+	flags.StringVar(&r.out, "out", "", "folder for what is made (required)")
+	flags.StringVar(&r.version, "version", development, "version such as v0.1.0")
+	names := flags.String("programs", strings.Join(programs(), ","), "programs, separated by commas")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
+	push := ""
+	if args[0] == "images" {
+		flags.StringVar(&push, "push", "", "repository that the images are pushed below, such as ghcr.io/team/trueup; none: they are only built")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if r.out == "" || flags.NArg() > 0 {
+		return errors.New("--out: is required, and no argument is taken")
+	}
+	if r.version != development && !versions.MatchString(r.version) || args[0] == "archive" && r.version == development {
+		return fmt.Errorf("--version: is %q, must be a version such as v0.1.0", r.version)
+	}
+	for name := range strings.SplitSeq(*names, ",") {
+		if !slices.Contains(programs(), name) {
+			return fmt.Errorf("--programs: %q is none of %s", name, strings.Join(programs(), ", "))
+		}
+		r.programs = append(r.programs, name)
+	}
+	for name := range strings.SplitSeq(*platforms, ",") {
+		system, architecture, ok := strings.Cut(name, "/")
+		if !ok || system == "" || architecture == "" {
+			return fmt.Errorf("--platforms: is %q, must be like linux/amd64", name)
+		}
+		r.platforms = append(r.platforms, platform{system, architecture})
+	}
+	if err := os.MkdirAll(r.out, 0o750); err != nil {
+		return err
+	}
+	if args[0] == "images" {
+		return r.images(ctx, push)
+	}
+	return r.archive(ctx)
+}

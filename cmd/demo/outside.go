@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -342,8 +341,7 @@ func newCounter(ctx context.Context, target string) (*counter, error) {
 		return nil, err
 	}
 	c := &counter{url: "http://" + l.Addr().String()}
-	// An operator that ends a request early is no news.
-	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is part of what is signed
 		switch {
@@ -353,6 +351,8 @@ func newCounter(ctx context.Context, target string) (*counter, error) {
 			c.writes.Add(1)
 		}
 	}}
+	// A request that the operator ends early is no news.
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	c.server = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	go c.server.Serve(l) //nolint:errcheck // it ends by Close
 	return c, nil

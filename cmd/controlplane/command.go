@@ -45,7 +45,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.DurationVar(&opts.snapshotRetention, "snapshot-retention", server.SnapshotRetention, "how long billing records are kept, at least 48h")
-	command.AddCommand(program.VersionCommand(), newManifestsCommand(), newRestoredCommand(lookupEnv))
+	command.AddCommand(program.VersionCommand(), newManifestsCommand(), newBackupCommand(lookupEnv), newRestoredCommand(lookupEnv))
 	return command
 }
 

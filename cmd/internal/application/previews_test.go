@@ -65,9 +65,17 @@ func preview(b *bench) {
 	b.eventually("the variable is there", func() bool {
 		return copied.get("deployment", "shop-x-pr42", `.spec.template.spec.containers[0].env[?(@.name=="A")].value`) == "a"
 	})
-	// So does drift of its children, which are in another namespace.
+	// Drift of its children, which are in another namespace, is repaired while nothing else
+	// happens.
+	b.phase("shop-x", "Running")
+	b.previewPhase("shop-42", "Running")
+	uid := copied.get("svc", "shop-x-pr42", ".metadata.uid")
+	time.Sleep(2 * time.Second) // what wakes the copy for another reason is over
 	copied.in("delete", "svc", "shop-x-pr42")
-	b.eventually("the Service is back", func() bool { return copied.get("svc", "shop-x-pr42", ".metadata.name") != "" })
+	b.eventually("the Service is back", func() bool { 
+		now := copied.get("svc", "shop-x-pr42", ".metadata.uid")
+		return now != "" && now != uid
+	})
 
 	// Its end depends on its creation and its ttl, and on no edit.
 	created, err := time.Parse(time.RFC3339, b.get("preview", "shop-42", ".metadata.creationTimestamp"))

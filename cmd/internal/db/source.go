@@ -13,19 +13,32 @@ import (
 // in the form of libpq, host=... user=... password=... . An error wraps [ErrBadURL]
 // if source is none of them. No error repeats a password.
 func Open(ctx context.Context, source string) (*Database, error) {
-	scheme, rest, isURL := strings.Cut(source, "://")
+	path, err := fileOf(source)
+	switch {
+	case err != nil:
+		return nil, err
+	case path == "":
+		return PostgreSQL{URL: source}.Open(ctx)
+	default:
+		return SQLite{Path: path}.Open(ctx)
+	}
+}
+
+// fileOf returns the path that source names, and none for a PostgreSQL.
+func fileOf(source string) (path string, err error) {
+	scheme, path, isURL := strings.Cut(source, "://")
 	switch {
 	case isURL && (scheme == "postgres" || scheme == "postgresql"), !isURL && isKeywords(source):
-		return PostgreSQL{URL: source}.Open(ctx)
+		return "", nil
 	case isURL && scheme != "sqlite":
-		return nil, fmt.Errorf("%w: it begins with %.20q", ErrBadURL, scheme+"://")
+		return "", fmt.Errorf("%w: it begins with %.20q", ErrBadURL, scheme+"://")
 	case !isURL:
-		rest = source
+		path = source
 	}
-	if rest == "" {
-		return nil, fmt.Errorf("%w: the path is empty", ErrBadURL)
+	if path == "" {
+		return "", fmt.Errorf("%w: the path is empty", ErrBadURL)
 	}
-	return SQLite{Path: rest}.Open(ctx)
+	return path, nil
 }
 
 // isKeywords reports whether source is a connection string of libpq: it begins with

@@ -72,7 +72,7 @@ func preview(b *bench) {
 	uid := copied.get("svc", "shop-x-pr42", ".metadata.uid")
 	time.Sleep(2 * time.Second) // what wakes the copy for another reason is over
 	copied.in("delete", "svc", "shop-x-pr42")
-	b.eventually("the Service is back", func() bool { 
+	b.eventually("the Service is back", func() bool {
 		now := copied.get("svc", "shop-x-pr42", ".metadata.uid")
 		return now != "" && now != uid
 	})

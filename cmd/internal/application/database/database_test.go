@@ -33,6 +33,7 @@ func TestDatabases(t *testing.T) {
 		"denied":    denied,
 		"race":      race,
 		"literal":   literals,
+		"postgrest": postgrest,
 	} {
 		t.Run(name, func(t *testing.T) { test(&bench{T: t, pg: b.pg, database: b.database, admin: b.admin}) })
 	}

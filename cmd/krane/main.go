@@ -77,6 +77,7 @@ func manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&m.Image, "image", program.Image("krane"), "container image")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
+	c.Flags().StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
 	c.Flags().StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")
 	return c
 }

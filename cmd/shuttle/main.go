@@ -51,6 +51,7 @@ func manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
 	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
 	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")
+	c.Flags().StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
 	c.Flags().StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps unsent billing records (none: they go with the pod)")
 	return c
 }

@@ -26,8 +26,8 @@ type Agent struct {
 	TokenSecret, TokenDir string
 }
 
-// Workload is what the Deployments of agents differ in. All fields but State are
-// required.
+// Workload is what the Deployments of agents differ in. All fields but State and
+// Authorities are required.
 type Workload struct {
 	Image string
 	// Env are the variables of the container in this order.
@@ -39,6 +39,10 @@ type Workload struct {
 	MemoryLimit string
 	// State is a folder that the agent writes.
 	State State
+	// Authorities is a ConfigMap in the namespace whose files, such as ca.crt, are
+	// certificates as PEM that are trusted beside those of the image. It is not among the
+	// objects. Empty: none.
+	Authorities string
 }
 
 // State is a folder that outlives a container. The zero State is none.
@@ -148,6 +152,12 @@ func (a Agent) Deployment(w Workload) Object {
 	if a.TokenSecret != "" {
 		mounts = []any{Object{"name": "token", "mountPath": a.TokenDir, "readOnly": true}}
 		volumes = []any{Object{"name": "token", "secret": Object{"secretName": a.TokenSecret}}}
+	}
+	if w.Authorities != "" {
+		const dir = "/etc/authorities"
+		env = append(env, Object{"name": "SSL_CERT_DIR", "value": dir})
+		mounts = append(mounts, Object{"name": "authorities", "mountPath": dir, "readOnly": true})
+		volumes = append(volumes, Object{"name": "authorities", "configMap": Object{"name": w.Authorities}})
 	}
 	security := Object{"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": Object{"type": "RuntimeDefault"}}
 	if w.State.Dir != "" {

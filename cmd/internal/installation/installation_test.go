@@ -41,6 +41,16 @@ func TestTheObjectsOfAnAgentReferToEachOther(t *testing.T) {
 	}
 }
 
+func TestAPrivateAuthorityIsTrusted(t *testing.T) {
+	t.Parallel()
+	agent := installation.Agent{Name: "tug", Namespace: "harbour"}
+	out, err := agent.YAML(nil, agent.Deployment(installation.Workload{MemoryLimit: "1Gi", Authorities: "pilots"}))
+	require.NoError(t, err)
+	require.Contains(t, out, "name: SSL_CERT_DIR\n          value: /etc/authorities\n")
+	require.Contains(t, out, "mountPath: /etc/authorities\n          name: authorities\n          readOnly: true\n")
+	require.Contains(t, out, "configMap:\n          name: pilots\n")
+}
+
 func TestAFolderOutlivesItsContainerOrItsPod(t *testing.T) {
 	t.Parallel()
 	agent := installation.Agent{Name: "tug", Namespace: "harbour"}

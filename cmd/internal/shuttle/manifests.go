@@ -3,12 +3,15 @@ package shuttle
 import "github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
 
 // Manifests are the objects that the agent itself needs in its cluster. All
-// fields but StateClaim are required.
+// fields but StateClaim and Authorities are required.
 type Manifests struct {
 	Image, StarbaseURL, ClusterID, Region string
 	// StateClaim is the PersistentVolumeClaim that keeps billing records which were not
 	// sent. Empty: a volume that goes with the pod.
 	StateClaim string
+	// Authorities is a ConfigMap with certificates that the agent trusts beside those of
+	// its image. Empty: none.
+	Authorities string
 }
 
 const agentNamespace = "starform-system"
@@ -32,7 +35,8 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
 		},
 		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",
-		State: installation.State{Dir: spoolDir, Size: "320Mi", Claim: m.StateClaim}, // the spool has 256 MiB
+		State:       installation.State{Dir: spoolDir, Size: "320Mi", Claim: m.StateClaim}, // the spool has 256 MiB
+		Authorities: m.Authorities,
 	}))
 	return agent.YAML(nil, objects...)
 }

@@ -14,6 +14,9 @@ type Manifests struct {
 	// StateClaim is the PersistentVolumeClaim that keeps the limit of deletions. Empty: a
 	// volume that goes with the pod.
 	StateClaim string
+	// Authorities is a ConfigMap with certificates that the agent trusts beside those of
+	// its image. Empty: none.
+	Authorities string
 }
 
 // Where the agent lives.
@@ -41,7 +44,8 @@ func (m Manifests) YAML() (string, error) {
 			{Name: "KRANE_STATE_DIR", Value: stateDir},
 		},
 		Port: 8070, PortName: "http", MemoryLimit: "512Mi",
-		State: installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
+		State:       installation.State{Dir: stateDir, Size: "16Mi", Claim: m.StateClaim},
+		Authorities: m.Authorities,
 	}))
 	out, err := agent.YAML([]string{
 		"The role " + namespaces + " may be left out: then no empty namespace is ever deleted.",

@@ -41,6 +41,9 @@ func (c SQLite) backup(ctx context.Context, into string) (err error) {
 	if err != nil {
 		return err
 	}
+	if into, err = filepath.Abs(into); err != nil {
+		return err
+	}
 	// SQLite would make the file readable for everybody; it takes one that is empty.
 	file, err := os.CreateTemp(filepath.Dir(into), filepath.Base(into)+".*.tmp")
 	if err != nil {

@@ -22,6 +22,9 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectl(ctx, nil, args...)
 }
 
+// KubectlPath returns the path of the program kubectl.
+func (c *Cluster) KubectlPath() string { return c.programs.path(kubectl) }
+
 // Apply creates or updates the objects of a YAML stream, as the field manager
 // "kubectl".
 func (c *Cluster) Apply(ctx context.Context, yaml string) error {

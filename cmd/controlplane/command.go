@@ -37,7 +37,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.StringVar(&opts.listen, "listen", "127.0.0.1:8080", "address of the API, host:port")
 	flags.StringVar(&opts.metricsListen, "metrics-listen", "127.0.0.1:9090", "address of /metrics, host:port; empty for none")
 	opts.databaseFlag(flags)
-	flags.StringVar(&opts.adminTokenFile, "admin-token-file", "", "file with the token of the administrators, at least 16 bytes (required)")
+	flags.StringVar(&opts.adminTokenFile, "admin-token-file", "", "file with the tokens of the administrators, one a line, each of at least 16 bytes; read again while the program runs (required)")
 	flags.StringVar(&opts.agentTokenFile, "agent-token-file", "", "file with a token that opens ctrl.v1.ClusterService for every region, at least 16 bytes; none: each agent needs the token of its region")
 	flags.StringVar(&opts.varGroupKeysFile, "var-group-keys-file", "", "file with the keys that encrypt the values of var groups, one a line: an id, a space, and 32 bytes in base64; the first encrypts; "+
 		envName("var-group-keys")+" may have the lines instead; none: no var group can be put")

@@ -93,7 +93,7 @@ func TestAnAdministratorsTokenIsThatOfNoAgent(t *testing.T) {
 	database := filepath.Join(t.TempDir(), "db")
 	got := execute(t, program, nil, "--database", database, "--admin-token-file", token, "--agent-token-file", writeFile(t, adminToken))
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr, "--agent-token-file: has the token of the administrators")
+	require.Contains(t, got.stderr, "is the token in --agent-token-file; administrators need another")
 
 	p := serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", database, "--admin-token-file", token)
 	for path, body := range map[string]string{"clusters/" + clusterID: `{"region":"nyc3"}`, "regions/eu": `{"name":"eu-1","platform":"aws"}`} {

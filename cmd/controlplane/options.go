@@ -67,19 +67,21 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if o.snapshotRetention < starbase.SnapshotMaxAge {
 		return o.wrong("snapshot-retention", "is %v; want at least %v, the age of a record that is accepted", o.snapshotRetention, starbase.SnapshotMaxAge)
 	}
-	token, err := o.token("admin-token-file", o.adminTokenFile)
-	if err != nil {
-		return err
-	}
-	if token == "" {
+	if o.adminTokenFile == "" {
 		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
 	}
 	bearer, err := o.token("agent-token-file", o.agentTokenFile)
 	if err != nil {
 		return err
 	}
-	if token == bearer {
-		return o.wrong("agent-token-file", "has the token of the administrators; agents need another")
+	admins := &tokens.File{Path: o.adminTokenFile, Logger: logger, Check: func(_ context.Context, token string) error {
+		if token == bearer {
+			return errors.New("is the token in --agent-token-file; administrators need another")
+		}
+		return nil
+	}}
+	if err := admins.Read(ctx); err != nil {
+		return o.wrong("admin-token-file", "%w", err)
 	}
 	keys, err := o.keys()
 	if err != nil {
@@ -106,15 +108,29 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database, Keys: keys}
-	if err := o.checkOwner(ctx, token, clusters.Authenticate, regions.Authenticate); err != nil {
-		return err
+	noAgent := func(ctx context.Context, token string) error {
+		return noAgents(ctx, token, clusters.Authenticate, regions.Authenticate)
+	}
+	for _, token := range admins.Tokens() {
+		if err := noAgent(ctx, token); errors.Is(err, errAgents) {
+			return o.wrong("admin-token-file", "%w", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	noBearer := admins.Check
+	admins.Check = func(ctx context.Context, token string) error {
+		if err := noBearer(ctx, token); err != nil {
+			return err
+		}
+		return noAgent(ctx, token)
 	}
 	if n, err := clusters.Rekey(ctx); n > 0 || err != nil {
 		// What cannot be read holds back only the clusters that it belongs to.
 		logger.LogAttrs(ctx, levelOf(err), "values of var groups encrypted anew", slog.Int("values", n), slog.String("key", keys.Current()), slog.Any("error", err))
 	}
 	api, err := server.New(server.Config{
-		Store: clusters, AdminToken: token, SnapshotRetention: o.snapshotRetention,
+		Store: clusters, Admins: admins.Tokens, SnapshotRetention: o.snapshotRetention,
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
@@ -129,7 +145,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	page, err := statuspage.New(statuspage.Config{Database: database, AdminToken: token, Streams: agents.Streams, Log: logMetrics.State, Guard: attempts, Logger: logger, Registerer: registry})
+	page, err := statuspage.New(statuspage.Config{Database: database, Admins: admins.Tokens, Streams: agents.Streams, Log: logMetrics.State, Guard: attempts, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
@@ -141,6 +157,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
 	defer logger.InfoContext(ctx, "stopped")
 	group := reconcile.Group{Members: []reconcile.Member{
+		{Name: "tokens of administrators", Starter: admins},
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
@@ -172,13 +189,16 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 	return group.Start(ctx)
 }
 
-// checkOwner returns an error if the token of the administrators is that of an agent.
-func (o options) checkOwner(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
+// errAgents is a token that cannot be one of administrators.
+var errAgents = errors.New("administrators need another")
+
+// noAgents returns an error if a token is that of an agent.
+func noAgents(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
 	for _, owner := range owners {
 		id, err := owner(ctx, token)
 		switch {
 		case err == nil:
-			return o.wrong("admin-token-file", "has the token of the agent of %s; administrators need another", id)
+			return fmt.Errorf("has the token of the agent of %s; %w", id, errAgents)
 		case !errors.Is(err, tokens.ErrUnknown):
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 // route is one method of one path of the program.
@@ -26,9 +27,9 @@ type route struct{ method, path string }
 func allRoutes(t *testing.T) (list []route) {
 	t.Helper()
 	regions := &cluster.Store{}
-	api, err := server.New(server.Config{Store: &server.Store{}, AdminToken: adminToken, AdminRoutes: cluster.AdminRoutes(regions)})
+	api, err := server.New(server.Config{Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: cluster.AdminRoutes(regions)})
 	require.NoError(t, err)
-	page, err := statuspage.New(statuspage.Config{Database: &db.Database{}, AdminToken: adminToken})
+	page, err := statuspage.New(statuspage.Config{Database: &db.Database{}, Admins: tokens.Only(adminToken)})
 	require.NoError(t, err)
 	for _, r := range slices.Concat(api.Routes(), cluster.Routes(), []adminapi.Route{{Method: "GET", Path: "/healthz"}, {Method: "GET", Path: "/readyz"}}) {
 		list = append(list, route{r.Method, r.Path})

@@ -18,6 +18,10 @@ import (
 // reached. The same call may succeed later.
 var ErrBusy = errors.New("database is busy")
 
+// ErrFull is a database whose disk is full. Nothing was written; the same call succeeds
+// once there is space.
+var ErrFull = errors.New("disk of the database is full")
+
 // Database is an open database. Open one with [SQLite.Open] or
 // [PostgreSQL.Open]. It is safe for concurrent use.
 type Database struct {

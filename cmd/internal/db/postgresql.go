@@ -119,7 +119,7 @@ func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
 }
 
 // classifyPostgreSQL adds ErrBusy to what another transaction or a lost
-// connection caused.
+// connection caused, and ErrFull to what a full disk did.
 func classifyPostgreSQL(err error) error {
 	var state *pgconn.PgError
 	var network net.Error
@@ -130,6 +130,8 @@ func classifyPostgreSQL(err error) error {
 		// connections, shutdown, crash, start.
 		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03":
 			return fmt.Errorf("%w: %w", ErrBusy, err)
+		case "53100":
+			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
 	case errors.As(err, &network), errors.Is(err, sql.ErrConnDone):
 		return fmt.Errorf("%w: %w", ErrBusy, err)

@@ -207,6 +207,8 @@ func classifySQLite(err error) error {
 	switch failure.Code() & primary {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	case sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case sqlite3.SQLITE_NOTADB:

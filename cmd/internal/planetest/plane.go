@@ -23,6 +23,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -69,7 +70,7 @@ func Start(tb testing.TB, o Options) *Plane {
 	check(tb, err)
 	regions := &cluster.Store{Database: database}
 	api, err := server.New(server.Config{
-		Store: &server.Store{Database: database, Keys: o.Keys}, AdminToken: AdminToken,
+		Store: &server.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken),
 		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})

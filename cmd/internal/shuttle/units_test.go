@@ -20,6 +20,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -46,7 +47,7 @@ func newPlane(t *testing.T) *plane {
 	token, _, err := p.store.RegisterCluster(t.Context(), clusterID, "nyc3")
 	require.NoError(t, err)
 	writeToken(t, p.token, token)
-	handler, err := server.New(server.Config{Store: p.store, AdminToken: adminToken})
+	handler, err := server.New(server.Config{Store: p.store, Admins: tokens.Only(adminToken)})
 	require.NoError(t, err)
 	p.handler = handler
 	return p

@@ -63,6 +63,9 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 			_ = out.send("event: end\ndata: {}\n\n")
 			return
 		case <-heartbeat.C:
+			if !p.admitted(r) {
+				return // it is told by what it asks next
+			}
 			err = out.send(": still here\n\n")
 		case <-v.wake:
 			err = p.send(out, seen)

@@ -37,7 +37,7 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 				return
 			}
 			token, ok := tokens.Bearer(r.Header)
-			if ok && tokens.Same(token, p.token) {
+			if ok && p.admins.Valid(token) {
 				p.guard.Succeeded(r)
 				next(w, r, visitor{})
 				return
@@ -59,6 +59,16 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 			http.Redirect(w, r, loginPath, http.StatusSeeOther)
 		}
 	}
+}
+
+// admitted reports whether the token or session of a request is still valid. A database
+// that cannot be asked ends nothing.
+func (p *Page) admitted(r *http.Request) bool {
+	if token, ok := tokens.Bearer(r.Header); ok {
+		return p.admins.Valid(token)
+	}
+	who, err := p.visitor(r)
+	return err != nil || who.sessionID != ""
 }
 
 // visitor returns whose cookie the request has; no session if it has none.
@@ -105,7 +115,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// Of the body alone: a URL with a token ends up in logs.
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	if !tokens.Same(token, p.token) {
+	if !p.admins.Valid(token) {
 		p.guard.Failed(r, "login", token)
 		p.logger.WarnContext(r.Context(), "login refused", slog.String("from", r.RemoteAddr))
 		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -117,7 +127,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	secret, err := p.sessions.open(ctx)
+	secret, err := p.sessions.open(ctx, token)
 	if err != nil {
 		p.fail(w, r, "login", err)
 		return

@@ -47,8 +47,8 @@ var assets embed.FS
 type Config struct {
 	// Database is what is shown. Required.
 	Database *db.Database
-	// AdminToken opens the page. Required, at least 16 bytes.
-	AdminToken string
+	// Admins are the tokens that open the page. Required, each of at least 16 bytes.
+	Admins tokens.Admins
 	// Streams returns how many streams of the region of that name are open.
 	// Nil: this is not shown.
 	Streams func(region string) int
@@ -77,7 +77,7 @@ type Config struct {
 // Page serves the status page. Without its Start, what it shows does not change
 // while it is being looked at. It is safe for concurrent use.
 type Page struct {
-	token     string
+	admins    tokens.Admins
 	guard     *guard.Guard
 	sessions  *sessions
 	feed      *feed
@@ -94,17 +94,17 @@ func New(config Config) (*Page, error) {
 	switch {
 	case config.Database == nil:
 		return nil, errors.New("statuspage.Config: Database is required")
-	case len(config.AdminToken) < tokens.MinBytes:
-		return nil, errors.New("statuspage.Config: AdminToken must have at least 16 bytes")
+	case !config.Admins.Usable():
+		return nil, errors.New("statuspage.Config: Admins must have a token, each of at least 16 bytes")
 	}
 	parsed, err := template.New("page.html").Funcs(functions()).ParseFS(assets, "assets/page.html")
 	if err != nil {
 		return nil, err
 	}
 	p := &Page{
-		token:     config.AdminToken,
+		admins:    config.Admins,
 		guard:     config.Guard,
-		sessions:  &sessions{db: config.Database, key: []byte(config.AdminToken)},
+		sessions:  &sessions{db: config.Database, admins: config.Admins},
 		heartbeat: cmp.Or(config.Heartbeat, defaultHeartbeat),
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 type answer struct {
@@ -157,10 +158,16 @@ func TestASessionIsACookieThatTellsNothingAndEnds(t *testing.T) {
 
 		// Another token: all sessions of the old one are void.
 		header = w.login()
-		other, err := statuspage.New(statuspage.Config{Database: w.database, AdminToken: adminToken + " of tomorrow"})
+		other, err := statuspage.New(statuspage.Config{Database: w.database, Admins: tokens.Only(adminToken + " of tomorrow")})
 		require.NoError(t, err)
 		w.url = serveHandler(t, other)
 		require.Equal(t, 303, w.get("/status", "Cookie", header).status)
+
+		// Both tokens: the sessions of each.
+		both, err := statuspage.New(statuspage.Config{Database: w.database, Admins: func() []string { return []string{adminToken + " of tomorrow", adminToken} }})
+		require.NoError(t, err)
+		w.url = serveHandler(t, both)
+		require.Equal(t, 200, w.get("/status", "Cookie", header).status)
 	})
 }
 
@@ -294,10 +301,10 @@ func TestSilenceIsShown(t *testing.T) {
 }
 
 func TestAWrongConfigNamesItsField(t *testing.T) {
-	_, err := statuspage.New(statuspage.Config{AdminToken: adminToken})
+	_, err := statuspage.New(statuspage.Config{Admins: tokens.Only(adminToken)})
 	require.ErrorContains(t, err, "statuspage.Config: Database")
-	_, err = statuspage.New(statuspage.Config{Database: small(t, statuspage.Config{}).database, AdminToken: "short"})
-	require.ErrorContains(t, err, "statuspage.Config: AdminToken")
+	_, err = statuspage.New(statuspage.Config{Database: small(t, statuspage.Config{}).database, Admins: tokens.Only("short")})
+	require.ErrorContains(t, err, "statuspage.Config: Admins")
 }
 
 // TestTheReadinessOfTheLogIsShown has each state of the change log in turn.

@@ -24,24 +24,26 @@ const (
 // sessions are the logins that have not ended.
 type sessions struct {
 	db *db.Database
-	// key is the admin token: when it is changed, no session is found.
-	key []byte
+	// admins are the keys: a session is found as long as the token is valid that it was
+	// opened with.
+	admins tokens.Admins
 }
 
-// id returns the database's id of the session whose cookie has secret.
-func (s *sessions) id(secret string) string {
-	mac := hmac.New(sha256.New, s.key)
+// id returns the database's id of the session that was opened with the token and whose
+// cookie has secret.
+func (s *sessions) id(token, secret string) string {
+	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("status session\n" + secret))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // open begins a session and returns the secret for its cookie.
-func (s *sessions) open(ctx context.Context) (secret string, err error) {
+func (s *sessions) open(ctx context.Context, token string) (secret string, err error) {
 	secret, _ = tokens.New()
 	now := time.Now()
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO status_sessions (id, created_at, expires_at) VALUES (?, ?, ?)`,
-			s.id(secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
+			s.id(token, secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE expires_at <= ? OR created_at <
@@ -57,19 +59,21 @@ func (s *sessions) open(ctx context.Context) (secret string, err error) {
 // find returns the session whose cookie has secret, and when it ends; no id if
 // there is none.
 func (s *sessions) find(ctx context.Context, secret string) (id string, ends time.Time, err error) {
-	asked := s.id(secret)
-	var expires int64
-	err = s.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT expires_at FROM status_sessions WHERE id = ?`, asked).Scan(&expires)
-	})
-	ends = time.UnixMilli(expires)
-	switch {
-	case errors.Is(err, sql.ErrNoRows), err == nil && !time.Now().Before(ends):
-		return "", time.Time{}, nil
-	case err != nil:
-		return "", time.Time{}, fmt.Errorf("find session: %w", err)
+	for _, token := range s.admins() {
+		asked := s.id(token, secret)
+		var expires int64
+		err = s.db.Read(ctx, func(tx *db.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT expires_at FROM status_sessions WHERE id = ?`, asked).Scan(&expires)
+		})
+		ends = time.UnixMilli(expires)
+		switch {
+		case err == nil && time.Now().Before(ends):
+			return asked, ends, nil
+		case err != nil && !errors.Is(err, sql.ErrNoRows):
+			return "", time.Time{}, fmt.Errorf("find session: %w", err)
+		}
 	}
-	return asked, ends, nil
+	return "", time.Time{}, nil
 }
 
 // end ends the session.

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -224,11 +225,11 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Logger: logger})
 	require.NoError(t, err)
 	api, err := server.New(server.Config{
-		Store: &server.Store{Database: database}, AdminToken: adminToken, Logger: logger,
+		Store: &server.Store{Database: database}, Admins: tokens.Only(adminToken), Logger: logger,
 		AdminRoutes: cluster.AdminRoutes(&cluster.Store{Database: database}), AdminConditions: cluster.AdminConditions(),
 	})
 	require.NoError(t, err)
-	config.Database, config.AdminToken, config.Logger, config.Registerer, config.Streams = database, adminToken, logger, w.registry, agents.Streams
+	config.Database, config.Admins, config.Logger, config.Registerer, config.Streams = database, tokens.Only(adminToken), logger, w.registry, agents.Streams
 	page, err := statuspage.New(config)
 	require.NoError(t, err)
 	w.page = page

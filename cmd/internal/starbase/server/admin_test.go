@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 func TestAClusterShowsItsTokenOnce(t *testing.T) {
@@ -60,7 +61,7 @@ func TestTheAdministrationNeedsItsToken(t *testing.T) {
 
 func TestAServerWithoutAnAdminTokenIsNotBuilt(t *testing.T) {
 	store := openStore(t, t.TempDir()+"/x.db")
-	for _, config := range []server.Config{{}, {AdminToken: adminToken}, {Store: store}, {Store: store, AdminToken: "short"}} {
+	for _, config := range []server.Config{{}, {Admins: tokens.Only(adminToken)}, {Store: store}, {Store: store, Admins: tokens.Only("short")}} {
 		_, err := server.New(config)
 		require.ErrorContains(t, err, "server.Config: ")
 	}

@@ -28,5 +28,6 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 	{Err: ErrSealed, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "sealed", Message: "a value of a var group cannot be decrypted; the control plane's log says why"}},
 	{Err: ErrTooManyStatuses, Answer: adminapi.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: "more services reported than are kept for a cluster"}},
 	{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
+	{Err: db.ErrFull, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "disk_full", Message: "the disk of the database is full; free space there"}, Log: true},
 	{Err: context.DeadlineExceeded, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
 }

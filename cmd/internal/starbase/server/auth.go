@@ -20,7 +20,7 @@ func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error
 		return errTooManyAttempts(w, wait)
 	}
 	token, ok := tokens.Bearer(r.Header)
-	if !ok || !tokens.Same(token, s.admin) {
+	if !ok || !s.admins.Valid(token) {
 		s.guard.Failed(r, "admin", token)
 		return errUnauthorized(w)
 	}

@@ -30,9 +30,9 @@ const (
 type Config struct {
 	// Store is the database. Required.
 	Store *Store
-	// AdminToken opens the endpoints below /api/v1/admin/. Required, at
-	// least 16 bytes.
-	AdminToken string
+	// Admins are the tokens that open the endpoints below /api/v1/admin/. Required, each of
+	// at least 16 bytes.
+	Admins tokens.Admins
 	// AdminRoutes are further endpoints below /api/v1/admin/, and AdminConditions
 	// how the errors of their stores are answered. Empty: there are none.
 	AdminRoutes     []adminapi.Route
@@ -57,7 +57,7 @@ type Config struct {
 type Server struct {
 	store    *Store
 	api      *adminapi.API
-	admin    string
+	admins   tokens.Admins
 	guard    *guard.Guard
 	limits   *limits.Limits
 	logger   *slog.Logger
@@ -79,14 +79,14 @@ func New(config Config) (*Server, error) {
 	if config.Store == nil {
 		return nil, errors.New("server.Config: Store is required")
 	}
-	if len(config.AdminToken) < tokens.MinBytes {
-		return nil, errors.New("server.Config: AdminToken must have at least 16 bytes")
+	if !config.Admins.Usable() {
+		return nil, errors.New("server.Config: Admins must have a token, each of at least 16 bytes")
 	}
 	logger := cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
 		store:  config.Store,
 		api:    &adminapi.API{Logger: logger, Conditions: slices.Concat(conditions, config.AdminConditions)},
-		admin:  config.AdminToken,
+		admins: config.Admins,
 		guard:  config.Guard,
 		limits: config.Limits,
 		logger: logger,

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 const (
@@ -64,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	w.store = openEither(t, w.path)
 	w.store.Keys = keys(t, "one")
 	server, err := server.New(server.Config{
-		Store: w.store, AdminToken: adminToken, Registerer: w.registry,
+		Store: w.store, Admins: tokens.Only(adminToken), Registerer: w.registry,
 		AdminRoutes:     cluster.AdminRoutes(&cluster.Store{Database: w.store.Database}),
 		AdminConditions: cluster.AdminConditions(),
 		Logger:          slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

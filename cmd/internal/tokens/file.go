@@ -1,0 +1,120 @@
+package tokens
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// Admins returns the tokens that open what is for administrators, at this moment.
+type Admins func() []string
+
+// Only is one token that never changes.
+func Only(token string) Admins { return func() []string { return []string{token} } }
+
+// Valid reports whether the token is one of them. It takes the same time for each.
+func (a Admins) Valid(token string) bool {
+	valid := false
+	for _, known := range a() {
+		valid = Same(token, known) || valid
+	}
+	return valid
+}
+
+// Usable reports whether there is a token, and none is too short.
+func (a Admins) Usable() bool {
+	return a != nil && len(a()) > 0 && !slices.ContainsFunc(a(), func(token string) bool { return len(token) < MinBytes })
+}
+
+// maxAdmins bounds the tokens of a file.
+const maxAdmins = 16
+
+// reread is the time between two looks at a file.
+const reread = 2 * time.Second
+
+// File is a file with the tokens of administrators, one a line. All of them are valid: to
+// replace one, the new one is added, and the old one is removed when nothing uses it any
+// more. The file is read again while the program runs. Read it before use.
+type File struct {
+	// Path of the file. Required.
+	Path string
+	// Check says why a new token cannot be one of administrators, beside that it is weak.
+	// Nil: it can.
+	Check func(ctx context.Context, token string) error
+	// Logger receives changes, and why a changed file is not used. Required for Start.
+	Logger *slog.Logger
+
+	current atomic.Pointer[[]string]
+}
+
+// Tokens returns the tokens of the last file that could be used.
+func (f *File) Tokens() []string {
+	if current := f.current.Load(); current != nil {
+		return *current
+	}
+	return nil
+}
+
+// Read reads the file now. After an error the tokens are those of before. An error names
+// the file and the line, and never shows a token.
+func (f *File) Read(ctx context.Context) error {
+	content, err := os.ReadFile(f.Path)
+	if err != nil {
+		return err
+	}
+	var found []string
+	known := f.Tokens()
+	for n, line := range strings.Split(string(content), "\n") {
+		token := strings.TrimSpace(line)
+		if token == "" {
+			continue
+		}
+		if slices.Contains(known, token) {
+			found = append(found, token)
+			continue
+		}
+		if err := Weak(token); err != nil {
+			return fmt.Errorf("the token in line %d of %s is weak: %w", n+1, f.Path, err)
+		}
+		if f.Check != nil {
+			if err := f.Check(ctx, token); err != nil {
+				return fmt.Errorf("line %d of %s: %w", n+1, f.Path, err)
+			}
+		}
+		found = append(found, token)
+	}
+	if len(found) == 0 || len(found) > maxAdmins {
+		return fmt.Errorf("%s has %d tokens, want 1 to %d, one a line", f.Path, len(found), maxAdmins)
+	}
+	f.current.Store(&found)
+	return nil
+}
+
+// Start reads the file again and again until ctx ends, and then returns nil.
+func (f *File) Start(ctx context.Context) error {
+	said := ""
+	loop := reconcile.Loop{Name: "tokens of administrators", Interval: reread, Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) {
+		before := f.Tokens()
+		err := f.Read(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			f.Logger.ErrorContext(ctx, "the tokens of administrators stay as they were", slog.Any("error", err))
+		case err == nil:
+			said = ""
+			if now := f.Tokens(); !slices.Equal(before, now) {
+				f.Logger.InfoContext(ctx, "other tokens of administrators", slog.Int("before", len(before)), slog.Int("now", len(now)))
+			}
+		}
+		return reconcile.Result{}, nil
+	})}
+	return loop.Start(ctx)
+}

@@ -224,6 +224,10 @@ type wireFault struct {
 	Code   string // an error of EC2
 	Status int    // of the answer; 0: 503 for one that is lost, 400 with a Code
 	Lost   bool   // the call is done, its answer is lost
+
+	// Nothing answers DescribeInstances as if there were no machine: what was just
+	// launched is not in the list yet.
+	Nothing bool
 }
 
 var errLost = errors.New("connection reset")
@@ -255,6 +259,10 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	}
 	if fault != nil {
 		f = fault(action, form)
+	}
+	if f.Nothing {
+		const text = `<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>1</requestId><reservationSet/></DescribeInstancesResponse>`
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/xml"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 	}
 	if f.Code != "" {
 		status := f.Status

@@ -47,6 +47,7 @@ func TestAgent(t *testing.T) {
 		"names who changes an object back":            namesWhoFights,
 		"leaves alone what is another cluster's":      leavesOthersAlone,
 		"sizes the load balancer of the gateway":      sizesLoadBalancer,
+		"reports a gateway that is missing":           missesGateway,
 		"runs inside a Manager of controller-runtime": runsInAManager,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,6 +245,8 @@ type fakeStarbase struct {
 	statuses map[starbase.Identity]starbase.ServiceStatus
 	settled  int64 // the generation of the last report, if it was complete
 	posts    map[string]int
+	reports  int
+	problem  [2]string // of the cluster by the last report: class and message
 }
 
 func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
@@ -268,7 +271,8 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 			statuses[s.Identity()] = s
 		}
 		f.mu.Lock()
-		f.statuses, f.settled = statuses, 0
+		f.reports++
+		f.statuses, f.settled, f.problem = statuses, 0, [2]string{report.ClusterErrorClass, report.ClusterMessage}
 		if report.Complete {
 			f.settled = report.Generation
 		}
@@ -287,6 +291,14 @@ func newFakeStarbase(t *testing.T, cluster string) *fakeStarbase {
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f
+}
+
+// clusterProblem returns the class and message of the last report about the cluster, and
+// how many reports there were.
+func (f *fakeStarbase) clusterProblem() (class, message string, reports int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem[0], f.problem[1], f.reports
 }
 
 func (f *fakeStarbase) set(answer http.HandlerFunc) {

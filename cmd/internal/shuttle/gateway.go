@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,10 +36,11 @@ type gateway struct {
 	desired *desired
 	metrics *metrics
 	logger  *slog.Logger
+	report  func(problem)
 	refused string // the version whose configuration was refused last
 }
 
-// Reconcile implements reconcile.Reconciler.
+// Reconcile implements reconcile.Reconciler. What fails is reported, and tried again.
 func (g *gateway) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	current, _ := g.desired.peek()
 	if current == nil {
@@ -45,12 +48,43 @@ func (g *gateway) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	err := g.set(ctx, apply.ID{Kind: "Namespace", Name: g.service.Namespace}, "labels", labelNamespaceRole, roleGateway)
 	config := current.state.ClusterConfig
-	if problems := config.Validate(); len(problems) > 0 {
-		g.refuse(ctx, current.state.Version, problems)
-		return reconcile.Result{}, err
+	refused := config.Validate()
+	if len(refused) > 0 {
+		g.refuse(ctx, current.state.Version, refused)
+	} else {
+		id := apply.ID{Kind: "Service", Namespace: g.service.Namespace, Name: g.service.Name}
+		err = errors.Join(err, g.set(ctx, id, "annotations", annotationSizeUnits, strconv.Itoa(config.LBSizeUnits)))
 	}
-	id := apply.ID{Kind: "Service", Namespace: g.service.Namespace, Name: g.service.Name}
-	return reconcile.Result{}, errors.Join(err, g.set(ctx, id, "annotations", annotationSizeUnits, strconv.Itoa(config.LBSizeUnits)))
+	if ctx.Err() == nil { // a pass that was cut short has failed for that alone
+		g.tell(problemOf(refused, err))
+	}
+	return reconcile.Result{}, err
+}
+
+// problemOf returns what a pass has come to.
+func problemOf(refused []starbase.FieldError, err error) problem {
+	message := ""
+	if err != nil {
+		message = strings.ReplaceAll(err.Error(), "\n", "; ") // of two objects
+	}
+	switch {
+	case len(refused) > 0:
+		return problem{classInvalid, shorten(join(refused))}
+	case apierrors.IsNotFound(err):
+		return problem{starbase.ClassGatewayMissing, shorten(message)}
+	case err != nil:
+		return problem{classApplyFailed, shorten(message)}
+	}
+	return problem{}
+}
+
+// tell shows what a pass has come to in the reports and the metrics.
+func (g *gateway) tell(p problem) {
+	g.metrics.gateway.Set(0)
+	if p != (problem{}) {
+		g.metrics.gateway.Set(1)
+	}
+	g.report(p)
 }
 
 // refuse counts and logs a configuration once.

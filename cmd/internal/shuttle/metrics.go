@@ -25,6 +25,7 @@ type metrics struct {
 	held           *prometheus.GaugeVec
 	writes         *prometheus.CounterVec
 	generation     prometheus.Gauge
+	gateway        prometheus.Gauge
 	passes         prometheus.Counter
 	requests       *prometheus.CounterVec
 
@@ -46,6 +47,7 @@ func newMetrics() *metrics {
 		held:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "starform_deletions_held", Help: "Objects that are to be deleted and are not, because of a limit or a grace."}, []string{"reason"}),
 		writes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_writes_total", Help: "Write requests to the API server."}, []string{"resource", "verb"}),
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "starform_applied_generation", Help: "Generation of the desired state that was last applied without an error."}),
+		gateway:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "starform_gateway_failing", Help: "1 while the size of the load balancer is refused, or the Service of the gateway is missing or cannot be written; else 0."}),
 		passes:     prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_passes_total", Help: "Passes over the whole desired state."}),
 		requests:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total", Help: "Requests to the API server, by verb, resource and code."}, []string{"verb", "resource", "code"}),
 
@@ -57,7 +59,7 @@ func newMetrics() *metrics {
 		lastEvent:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "starform_informer_last_event_timestamp_seconds", Help: "When the watch of the resource was last proven to be alive, by an event, a bookmark or a list."}, []string{"resource"}),
 		watchErrors:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_informer_watch_errors_total", Help: "Lists and watches of the resource that failed or fell silent."}, []string{"resource"}),
 	}
-	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.passes, m.requests,
+	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
 		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

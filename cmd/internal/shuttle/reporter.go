@@ -17,7 +17,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// reporter reports the phase of each service to Starbase: soon after a change, and
+// reporter reports the phase of each service, and what the cluster's configuration lacks,
+// to Starbase: soon after a change, and
 // every [reportInterval].
 type reporter struct {
 	client    *client
@@ -33,9 +34,13 @@ type reporter struct {
 	sent   *starbase.StatusReport
 	sentAt time.Time
 
-	mu   sync.Mutex
-	last *outcome
+	mu      sync.Mutex
+	last    *outcome
+	cluster problem
 }
+
+// problem is why the configuration of the cluster is not in effect; zero for none.
+type problem struct{ class, message string }
 
 // outcome is what a pass found.
 type outcome struct {
@@ -63,18 +68,30 @@ func (r *reporter) update(next *outcome) {
 	r.changed()
 }
 
+// updateCluster takes what became of the configuration of the cluster.
+func (r *reporter) updateCluster(next problem) {
+	r.mu.Lock()
+	changed := r.cluster != next
+	r.cluster = next
+	r.mu.Unlock()
+	if changed {
+		r.changed()
+	}
+}
+
 // Reconcile implements reconcile.Reconciler: one report, unless a recent one
 // was the same.
 func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	r.soon.Store(false)
 	r.mu.Lock()
-	last := r.last
+	last, cluster := r.last, r.cluster
 	r.mu.Unlock()
 	if last == nil || last.current.state.Basic() {
 		return reconcile.Result{}, nil // without a state, or for a server without the endpoint
 	}
 	next := &starbase.StatusReport{
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
+		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
 	}
 	var complete bool
 	next.Services, complete = r.statuses(last)
@@ -85,8 +102,7 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		}
 		slices.Sort(next.LeftProjects)
 	}
-	if r.sent != nil && r.sent.Epoch == next.Epoch && r.sent.Generation == next.Generation && r.sent.Complete == next.Complete &&
-		slices.Equal(r.sent.Services, next.Services) && slices.Equal(r.sent.LeftProjects, next.LeftProjects) && time.Since(r.sentAt) < reportInterval {
+	if r.sent != nil && same(r.sent, next) && time.Since(r.sentAt) < reportInterval {
 		return reconcile.Result{}, nil
 	}
 	// At least one, also without services: it reports that deleted ones are gone.
@@ -99,6 +115,13 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	r.sent, r.sentAt = next, time.Now()
 	return reconcile.Result{}, nil
+}
+
+// same reports whether two reports of this process say the same.
+func same(a, b *starbase.StatusReport) bool {
+	return a.Epoch == b.Epoch && a.Generation == b.Generation && a.Complete == b.Complete &&
+		a.ClusterErrorClass == b.ClusterErrorClass && a.ClusterMessage == b.ClusterMessage &&
+		slices.Equal(a.Services, b.Services) && slices.Equal(a.LeftProjects, b.LeftProjects)
 }
 
 // statuses returns the status of each service and of each other that has objects left,
@@ -156,6 +179,9 @@ func progress(pods rollout) (phase starbase.Phase, class, message string) {
 	}
 }
 
+// classApplyFailed is an object that could not be written.
+const classApplyFailed = "ApplyFailed"
+
 func newStatus(id starbase.Identity, generation int64) starbase.ServiceStatus {
 	return starbase.ServiceStatus{ProjectID: id.ProjectID, Environment: id.Environment, ServiceID: id.ServiceID, ObservedGeneration: generation}
 }
@@ -180,7 +206,7 @@ func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbas
 		case fought && phase != starbase.PhaseRejected:
 			phase, class = starbase.PhaseFailed, starbase.ClassContested
 		case result.Action != apply.Waiting && phase != starbase.PhaseRejected:
-			phase, class = starbase.PhaseFailed, "ApplyFailed"
+			phase, class = starbase.PhaseFailed, classApplyFailed
 		}
 	}
 	return phase, class, shorten(strings.Join(failures, "; "))

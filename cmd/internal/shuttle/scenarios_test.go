@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -334,11 +335,56 @@ func sizesLoadBalancer(t *testing.T, b *bench) {
 		})
 		b.passes(t, 3)
 		require.Equal(t, "5", units())
+		eventually(t, "the refusal is reported", func() bool {
+			class, message, _ := b.starbase.clusterProblem()
+			return class == "Invalid" && strings.Contains(message, fmt.Sprintf("lb_size_units is %d", n))
+		})
 	}
 	_, metrics := a.get(t, "/metrics")
 	require.Contains(t, metrics, `starform_desired_state_rejected_total{reason="cluster_config"} 2`)
 	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
 	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
+}
+
+// missesGateway names a Service of the gateway that does not exist: that is reported, holds
+// up nothing else, and is over once the Service is there.
+func missesGateway(t *testing.T, b *bench) {
+	ns := b.slug + "-gateway"
+	a := b.start(t, "STARFORM_GATEWAY_SERVICE="+ns+"/edge")
+	b.starbase.serve(t, b.one(t, 1))
+	b.healthy(t, 3)
+	eventually(t, "it is reported", func() bool {
+		class, _, _ := b.starbase.clusterProblem()
+		return class == starbase.ClassGatewayMissing
+	})
+	_, message, _ := b.starbase.clusterProblem()
+	require.Contains(t, message, `namespaces "`+ns+`" not found; `)
+	require.Contains(t, message, `services "edge" not found`)
+	require.InDelta(t, 1, metric(t, a, "starform_gateway_failing"), 0)
+	b.passes(t, 3) // until the reports of the first build are over
+	before := b.writes(t)
+	_, _, reports := b.starbase.clusterProblem()
+	b.passes(t, 20)
+	require.Equal(t, before, b.writes(t), "it is looked for, and nothing is written")
+	_, _, after := b.starbase.clusterProblem()
+	require.Equal(t, reports, after, "it is reported once")
+
+	b.kubectl(t, "create", "namespace", ns)
+	b.kubectl(t, "create", "service", "loadbalancer", "-n", ns, "edge", "--tcp=443")
+	eventually(t, "it is over", func() bool {
+		class, message, _ := b.starbase.clusterProblem()
+		return class == "" && message == ""
+	})
+	require.Equal(t, strconv.Itoa(b.one(t, 1).ClusterConfig.LBSizeUnits),
+		b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", `jsonpath={.metadata.annotations.service\.beta\.kubernetes\.io/do-loadbalancer-size-unit}`))
+	require.Zero(t, metric(t, a, "starform_gateway_failing"))
+
+	b.kubectl(t, "delete", "service", "-n", ns, "edge")
+	eventually(t, "it is reported again", func() bool {
+		class, message, _ := b.starbase.clusterProblem()
+		return class == starbase.ClassGatewayMissing && !strings.Contains(message, "namespaces")
+	})
+	require.Equal(t, 3, b.starbase.healthy())
 }
 
 // namesWhoFights is C24: an edit is put right in one pass, from the sixth time on it is a

@@ -85,7 +85,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kubernetes client: %w", err)
 		}
-		gatewayLoop := a.loop("gateway", &gateway{client: access, service: a.Config.GatewayService, desired: state, metrics: metrics, logger: a.Logger})
+		gatewayLoop := a.loop("gateway", &gateway{client: access, service: a.Config.GatewayService, desired: state, metrics: metrics, logger: a.Logger, report: status.updateCluster})
 		pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
 		t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
 	}

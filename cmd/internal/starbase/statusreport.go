@@ -36,6 +36,12 @@ type StatusReport struct {
 	// LeftProjects are, in a complete report, the projects of which other objects are
 	// left that the agent must delete, such as the Namespace.
 	LeftProjects []string `json:"left_projects,omitempty"`
+	// ClusterErrorClass is one word for programs, such as [ClassGatewayMissing], about why
+	// the configuration of the cluster is not in effect. Empty: it is, as far as the agent
+	// has seen.
+	ClusterErrorClass string `json:"cluster_error_class,omitempty"`
+	// ClusterMessage explains it to people, as [ServiceStatus.Message] does.
+	ClusterMessage string `json:"cluster_message,omitempty"`
 }
 
 // Statuses are the services of a [StatusReport].
@@ -133,6 +139,9 @@ const (
 	// ClassDeletionHeld is a deletion that waits for allow_mass_delete, for the end of
 	// a grace, or for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"
+	// ClassGatewayMissing is a Service of the gateway, or its namespace, that the cluster
+	// does not have. It is about a cluster.
+	ClassGatewayMissing = "GatewayMissing"
 )
 
 // Identity returns the identity of the service the status is about.
@@ -152,6 +161,8 @@ func (r *StatusReport) Validate() []FieldError {
 	for i, id := range r.LeftProjects {
 		v.bounded(fmt.Sprintf("left_projects[%d]", i), id, 1, maxStatusName)
 	}
+	v.bounded("cluster_error_class", r.ClusterErrorClass, 0, maxStatusName)
+	v.message("cluster_message", r.ClusterMessage)
 	for i := range r.Services {
 		status := &r.Services[i]
 		in := func(field string) string { return fmt.Sprintf("services[%d].%s", i, field) }
@@ -164,11 +175,16 @@ func (r *StatusReport) Validate() []FieldError {
 		v.require(in("desired"), status.Desired, status.Desired >= 0, "0 or more")
 		v.bounded(in("image_digest"), status.ImageDigest, 0, maxStatusName)
 		v.bounded(in("error_class"), status.ErrorClass, 0, maxStatusName)
-		if len(status.Message) > MaxStatusMessage {
-			v.add(in("message"), fmt.Sprintf("%d bytes", len(status.Message)), fmt.Sprintf("at most %d bytes", MaxStatusMessage))
-		}
+		v.message(in("message"), status.Message)
 	}
 	return v
+}
+
+// message requires a message that is not too long. It is not quoted.
+func (v *violations) message(field, message string) {
+	if len(message) > MaxStatusMessage {
+		v.add(field, fmt.Sprintf("%d bytes", len(message)), fmt.Sprintf("at most %d bytes", MaxStatusMessage))
+	}
 }
 
 func (p Phase) known() bool {

@@ -22,6 +22,7 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/keyring"
@@ -54,6 +55,10 @@ type bench struct {
 	// pulled is how many questions for the desired state had been answered at each
 	// deletion.
 	pulled []int
+
+	// freed are objects that a hand took the label managed-by from. Without it the agent
+	// must not delete them (C10), and it gives the label back only to what is wanted.
+	freed map[types.UID]bool
 }
 
 // eventually waits for a condition.

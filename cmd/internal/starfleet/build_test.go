@@ -1,7 +1,9 @@
 package starfleet_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -190,20 +192,20 @@ func labelStrip(b *bench, _ database) {
 	require.InDelta(t, failed, a.metric("reconcile_errors_total"), 0)
 }
 
-const (
-	firstDigest  = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
-	secondDigest = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
-)
+// pulledDigest is what the simulated nodes report for an image that is named by a tag.
+func pulledDigest(image string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image))) }
 
 // rollout is D4: another image rolls the Deployment, and the reports go from Progressing
-// to Healthy with the new digest and generation.
+// to Healthy with the new digest and generation. The images are named by tags: the digests
+// are those that the nodes have pulled.
 func rollout(b *bench, _ database) {
 	t := b.t
-	b.put(spec{"image": "example.com/web@" + firstDigest, "replicas": 3}, "web")
+	const first, second = "example.com/web:1", "example.com/web:2"
+	b.put(spec{"image": first, "replicas": 3}, "web")
 	b.put(nil, "api")
 	b.agent().start()
 	b.healthy(2)
-	eventually(t, "the digest is reported", func() bool { return b.stands("web").ImageDigest == firstDigest })
+	eventually(t, "the digest is reported", func() bool { return b.stands("web").ImageDigest == pulledDigest(first) })
 	reports := len(b.link.to("status"))
 	before := b.deployment("web")
 	// By hand, no further pod can be made for a while.
@@ -212,7 +214,7 @@ func rollout(b *bench, _ database) {
 		ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4")}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	b.put(spec{"image": "example.com/web@" + secondDigest, "replicas": 3}, "web")
+	b.put(spec{"image": second, "replicas": 3}, "web")
 	generation := int64(b.generation())
 	eventually(t, "it is reported as progressing", func() bool {
 		s := b.stands("web")
@@ -221,7 +223,7 @@ func rollout(b *bench, _ database) {
 	require.NoError(t, quotas.Delete(t.Context(), "full", metav1.DeleteOptions{}))
 	eventually(t, "the new digest is reported as healthy", func() bool {
 		s := b.stands("web")
-		return s.Standing == "Healthy" && s.ImageDigest == secondDigest && s.ObservedGeneration == generation && s.Ready == 3 && s.Desired == 3
+		return s.Standing == "Healthy" && s.ImageDigest == pulledDigest(second) && s.ObservedGeneration == generation && s.Ready == 3 && s.Desired == 3
 	})
 	after := b.deployment("web")
 	require.Equal(t, before.UID, after.UID)

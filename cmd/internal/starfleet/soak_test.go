@@ -73,6 +73,7 @@ func TestSoak(t *testing.T) {
 					source = s.database.Database(t)
 				}
 				s.bench = newBench(t, kube, "soak-"+kind[:2], source)
+				s.freed = map[types.UID]bool{}
 				s.run(seed + uint64(i))
 				mu.Lock()
 				defer mu.Unlock()
@@ -277,6 +278,8 @@ func (s *soak) change(random *rand.Rand) {
 		s.create(random)
 	case n == 2:
 		s.admin(http.MethodPut, "clusters/"+s.id+"/config", spec{"lb_size_units": 1 + random.IntN(9)}, nil)
+	case n == 3:
+		s.admin(http.MethodPost, "clusters/"+s.id+"/allow-mass-delete", spec{}, nil)
 	default:
 		s.putDrawn(random, name)
 	}
@@ -305,6 +308,7 @@ func (s *soak) byAHand(random *rand.Rand) int {
 		patch = `[{"op":"replace","path":"/data/GREETING","value":"by hand"}]`
 	default:
 		patch = `[{"op":"remove","path":"/metadata/labels/starform.io~1managed-by"}]`
+		s.freed[o.GetUID()] = true
 	}
 	var err error
 	if patch == "" {

@@ -162,7 +162,9 @@ type cell struct {
 // the account that the agent's own manifests make.
 func startKubernetes(tb testing.TB) cell {
 	tb.Helper()
-	started := kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 4, GatewayAPI: true})
+	stages, err := os.ReadFile(filepath.Join("testdata", "stages.yaml"))
+	require.NoError(tb, err)
+	started := kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 4, Stages: string(stages), GatewayAPI: true})
 	install(tb, started)
 	access, _, err := started.ServiceAccount(tb.Context(), "starform-system", "shuttle")
 	require.NoError(tb, err)

@@ -203,7 +203,8 @@ func (b *bench) differences() (found []string) {
 	}
 	for _, kind := range shuttle.Kinds() {
 		for _, o := range b.list(kind) {
-			if id := kind.Kind + " " + o.GetNamespace() + "/" + o.GetName(); !wanted[id] {
+			id := kind.Kind + " " + o.GetNamespace() + "/" + o.GetName()
+			if !wanted[id] && (o.GetLabels()[label+"managed-by"] != "" || !b.freed[o.GetUID()]) {
 				found = append(found, id+" is too many")
 			}
 		}

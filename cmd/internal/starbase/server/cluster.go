@@ -41,6 +41,11 @@ type Cluster struct {
 	// reported on.
 	ReportedEpoch      string `json:"reported_epoch,omitempty"`
 	ReportedGeneration int64  `json:"reported_generation,omitempty"`
+	// ReportedErrorClass and ReportedMessage are why, by that report, the
+	// configuration of the cluster is not in effect, such as
+	// [starbase.ClassGatewayMissing]. Empty: it is.
+	ReportedErrorClass string `json:"reported_error_class,omitempty"`
+	ReportedMessage    string `json:"reported_message,omitempty"`
 
 	nonce string // of the version that is served now
 }
@@ -57,12 +62,12 @@ func (c *Cluster) Contact() time.Time {
 const newClusterLBSize = 1
 
 const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
-	reported_at, reported_epoch, reported_generation, nonce`
+	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
 	var created, pulled, reported int64
 	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
-		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.nonce)
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &c.nonce)
 	if err != nil {
 		return err
 	}

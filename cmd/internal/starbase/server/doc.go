@@ -50,6 +50,12 @@
 // Failed with the class DeletionHeld. A report with complete set voids the earlier
 // reports of services that it does not list.
 //
+// # What fails for a cluster
+//
+// A report may also say why the configuration of the cluster is not in effect:
+// cluster_error_class and cluster_message, such as GatewayMissing. The cluster shows
+// those of the newest report as reported_error_class and reported_message.
+//
 // # Capacity
 //
 // POST /api/v1/clusters/{cluster_id}/capacity keeps how many pods a cluster has

@@ -47,6 +47,7 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"ADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff", TestADeletedServiceStandsAsPendingUntilTheAgentHasWorkedItOff},
 		{"TheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo", TestTheLastServiceStandsAsDeletedOnceTheAgentHasSaidSo},
 		{"AHeldDeletionIsNotDeleted", TestAHeldDeletionIsNotDeleted},
+		{"WhatFailsForTheClusterIsThatOfItsNewestReport", TestWhatFailsForTheClusterIsThatOfItsNewestReport},
 		{"ATombstoneIsAnIdentityAlone", TestATombstoneIsAnIdentityAlone},
 		{"ATombstoneEndsWhenItIsOldAndProvenGone", TestATombstoneEndsWhenItIsOldAndProvenGone},
 		{"ATombstoneOfAProjectEndsByTheSameRule", TestATombstoneOfAProjectEndsByTheSameRule},

@@ -74,7 +74,8 @@ const maxStatusRows = 20_000
 // newest report wins; an entry about an older generation than the one kept is
 // dropped. A report about another epoch than the current one is dropped whole:
 // it is about a state that no longer exists. A complete report also voids the
-// older reports of services that it does not list. It returns how many tombstones of
+// older reports of services that it does not list. What keeps the configuration of the
+// cluster from being in effect is that of the newest report. It returns how many tombstones of
 // services and projects it has ended: those that it shows to be gone, 7 days after the
 // deletion.
 func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbase.StatusReport) (services, projects int64, err error) {
@@ -107,8 +108,12 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 				return err
 			}
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE clusters SET reported_epoch = ?, reported_generation = ?, reported_at = ? WHERE id = ?`,
-			report.Epoch, max(report.Generation, cluster.ReportedGeneration), now, clusterID); err != nil {
+		if report.Generation < cluster.ReportedGeneration { // a late one
+			report.ClusterErrorClass, report.ClusterMessage = cluster.ReportedErrorClass, cluster.ReportedMessage
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE clusters SET reported_epoch = ?, reported_generation = ?, reported_at = ?,
+			reported_error_class = ?, reported_message = ? WHERE id = ?`, report.Epoch, max(report.Generation, cluster.ReportedGeneration), now,
+			report.ClusterErrorClass, report.ClusterMessage, clusterID); err != nil {
 			return err
 		}
 		var kept int

@@ -77,6 +77,44 @@ func TestAHeldDeletionIsNotDeleted(t *testing.T) {
 	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
 }
 
+func TestWhatFailsForTheClusterIsThatOfItsNewestReport(t *testing.T) {
+	w := newWorld(t)
+	w.seed()
+	report := func(generation int64, more string) {
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","complete":true,"services":[]%s}`,
+			w.pull(clusterA).Epoch, generation, more))
+		require.Equal(t, 204, got.status, got.body)
+	}
+	shown := func() (class, message string) {
+		c := w.admin("GET", clustersPath+"/"+clusterA, "")
+		if c.member("reported_error_class") == nil {
+			require.Nil(t, c.member("reported_message"))
+			return "", ""
+		}
+		return c.text("reported_error_class"), c.text("reported_message")
+	}
+	generation := w.pull(clusterA).Generation
+	const missing = `,"cluster_error_class":"GatewayMissing","cluster_message":"no edge"`
+	report(generation, missing)
+	class, message := shown()
+	require.Equal(t, "GatewayMissing", class)
+	require.Equal(t, "no edge", message)
+	report(generation-1, "")
+	class, _ = shown()
+	require.Equal(t, "GatewayMissing", class, "a late report takes back nothing")
+	report(generation, "")
+	class, _ = shown()
+	require.Empty(t, class)
+	report(generation-1, missing)
+	class, _ = shown()
+	require.Empty(t, class, "a late report brings back nothing")
+	for _, wrong := range []string{`,"cluster_message":"` + strings.Repeat("x", 1025) + `"`, `,"cluster_error_class":"` + strings.Repeat("x", 254) + `"`} {
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(`{"epoch":"e","generation":1,"instance_id":"i","services":[]%s}`, wrong))
+		require.Equal(t, 400, got.status, got.body)
+		require.Contains(t, got.body, "cluster_")
+	}
+}
+
 // TestOneServiceWithoutAProofHidesNoOther has an agent with an object that it does not
 // delete, because nothing shows that it applied it: it is named, and the report is
 // complete.

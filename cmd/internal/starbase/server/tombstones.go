@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
@@ -33,26 +33,22 @@ func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report sta
 	if n.services, err = result.RowsAffected(); err != nil {
 		return n, err
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT id FROM projects WHERE cluster_id = ? AND deleted = 1 AND generation <= ? AND updated_at <= ?
+	// One statement for all: there may be thousands.
+	query := `DELETE FROM projects WHERE cluster_id = ? AND deleted = 1 AND generation <= ? AND updated_at <= ?
 		AND NOT EXISTS (SELECT 1 FROM services s WHERE s.project_id = projects.id)
-		AND NOT EXISTS (SELECT 1 FROM service_status r WHERE r.cluster_id = projects.cluster_id AND r.project_id = projects.id)`,
-		clusterID, report.Generation, then)
-	gone, err := db.Collect(rows, err, func(rows *sql.Rows, id *string) error { return rows.Scan(id) })
-	if err != nil {
+		AND NOT EXISTS (SELECT 1 FROM service_status r WHERE r.cluster_id = projects.cluster_id AND r.project_id = projects.id)`
+	args := []any{clusterID, report.Generation, then}
+	if len(report.LeftProjects) > 0 { // at most starbase.MaxStatusServices
+		query += ` AND id NOT IN (?` + strings.Repeat(`, ?`, len(report.LeftProjects)-1) + `)`
+		for _, id := range report.LeftProjects {
+			args = append(args, id)
+		}
+	}
+	if result, err = tx.ExecContext(ctx, query, args...); err != nil {
 		return n, err
 	}
-	left := make(map[string]bool, len(report.LeftProjects))
-	for _, id := range report.LeftProjects {
-		left[id] = true
-	}
-	for _, id := range gone {
-		if left[id] {
-			continue
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM projects WHERE id = ?`, id); err != nil {
-			return n, err
-		}
-		n.projects++
+	if n.projects, err = result.RowsAffected(); err != nil {
+		return n, err
 	}
 	if n != (dropped{}) {
 		_, err = raise(ctx, tx, clusterID)

@@ -180,12 +180,10 @@ func TestTombstonesOfManyProjectsEnd(t *testing.T) {
 			return tx.QueryRowContext(t.Context(), `SELECT epoch, generation FROM clusters WHERE id = ?`, clusterA).Scan(&epoch, &generation)
 		}))
 		body := fmt.Sprintf(`{"epoch":%q,"generation":%d,"instance_id":"i","complete":true,"services":[],"left_projects":[%s]}`, epoch, generation, left)
-		// A busy machine may need longer than a request has. An agent asks again, too.
-		require.Eventually(t, func() bool {
-			got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], body)
-			require.Contains(t, []int{204, 503}, got.status, got.body)
-			return got.status == 204
-		}, 5*time.Minute, 10*time.Millisecond)
+		began := time.Now()
+		got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], body)
+		require.Equal(t, 204, got.status, got.body)
+		t.Logf("a report took %s", time.Since(began))
 	}
 	require.Equal(t, many, count())
 	report(`"p-1","p-10000"`)

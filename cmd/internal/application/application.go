@@ -15,10 +15,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +57,16 @@ type Operator struct {
 	Logger *slog.Logger
 	// OnListen is called with the address, if set.
 	OnListen func(net.Addr)
+
+	tap tap
+}
+
+// tap carries what is sent to the services. The zero value, which all but tests have, is
+// the carriers of the services themselves.
+type tap struct {
+	sql      pgx.QueryTracer
+	s3       aws.HTTPClient
+	keycloak http.RoundTripper
 }
 
 // Start works until ctx ends; then it returns nil.

@@ -1,4 +1,23 @@
 package application
 
+import (
+	"context"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/jackc/pgx/v5"
+)
+
 // BytesOf reads a size.
 var BytesOf = bytesOf
+
+// Tap lets what the operator sends to the services pass by these. It is called before
+// Start.
+func (o *Operator) Tap(sql pgx.QueryTracer, s3 aws.HTTPClient, keycloak http.RoundTripper) {
+	o.tap = tap{sql, s3, keycloak}
+}
+
+// Retry calls do as a pass does, with nothing else under way.
+func Retry(ctx context.Context, do func(context.Context) error, early func(error)) error {
+	return newGate(1).pass(ctx, do, early)
+}

@@ -15,10 +15,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application"
+	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
@@ -34,11 +36,16 @@ type cell struct {
 	s3      *s3test.Server
 	// settings are those of operators that start.
 	settings application.Settings
+	// realKeycloak is where Keycloak is, if the operators reach it by way of a proxy.
+	realKeycloak  string
+	keycloakToken *string
+	s3Secret      string // of operators that start
+	kinds         *[]schema.GroupVersionResource
 }
 
 func newCell(t *testing.T) *cell {
 	t.Helper()
-	c := &cell{pg: pgtest.Start(t, pgtest.Options{Passwords: true}), s3: s3test.Start(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
+	c := &cell{s3Secret: s3test.SecretKey, kinds: new([]schema.GroupVersionResource), keycloakToken: new(string), pg: pgtest.Start(t, pgtest.Options{Passwords: true}), s3: s3test.Start(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
@@ -55,6 +62,13 @@ func newCell(t *testing.T) *cell {
 	return c
 }
 
+// withKeycloak starts a Keycloak that operators use.
+func (c *cell) withKeycloak(t *testing.T) {
+	t.Helper()
+	k := keycloaktest.Start(t)
+	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
+}
+
 // running is one process of the operator.
 type running struct {
 	address string
@@ -65,17 +79,30 @@ type running struct {
 // start starts an operator.
 func (c *cell) start(t *testing.T) *running {
 	t.Helper()
+	return c.run(t, nil)
+}
+
+// run starts an operator with a life, if there is one.
+func (c *cell) run(t *testing.T, l *life) *running {
+	t.Helper()
 	r := &running{net: &applytest.Transport{}}
+	if l != nil {
+		r.net = l.transport()
+	}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)
 	o := &application.Operator{
 		Kubernetes: access, Namespace: application.Namespace, Address: "127.0.0.1:0", Instance: "test", Settings: c.settings,
-		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
+		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, c.s3Secret, ""),
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		OnListen:      func(at net.Addr) { address <- at.String() },
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	if l != nil {
+		l.kill = cancel
+		o.Tap(statements{l}, &wire{life: l, to: "s3"}, &wire{life: l, to: "keycloak"})
+	}
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()
 	r.stop = sync.OnceFunc(func() {

@@ -9,8 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 )
 
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose controllers
@@ -19,8 +17,7 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
-	k := keycloaktest.Start(t)
-	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
+	c.withKeycloak(t)
 	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){

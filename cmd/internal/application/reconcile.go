@@ -100,7 +100,7 @@ func (p *pass) plan(ctx context.Context) error {
 		if app.UID != p.app.UID {
 			return
 		}
-		app.Status.External = p.external
+		app.Status.External = slices.Clone(p.external) // it changes in the pass, and is compared with what was written
 		if app.Status.Phase == "" {
 			app.Status.Phase = v1alpha1.Pending
 		}

@@ -80,7 +80,7 @@ func (p *pass) fill(app *v1alpha1.Application) {
 		return
 	}
 	s := &app.Status
-	s.External = p.external
+	s.External = slices.Clone(p.external)
 	s.URL = "https://" + p.host()
 	for _, t := range p.parts {
 		p.fillPart(s, t)

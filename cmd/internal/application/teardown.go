@@ -85,7 +85,7 @@ func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 			return
 		}
 		s := &app.Status
-		s.Phase, s.External = v1alpha1.Terminating, p.external
+		s.Phase, s.External = v1alpha1.Terminating, slices.Clone(p.external)
 		reason, message := reasonProgressing, "is being removed"
 		switch {
 		case failed != nil:

@@ -27,7 +27,7 @@ func wrongAccounts(b *bench) {
 	require.Equal(b, http.StatusCreated, b.keycloak(http.MethodPost, "/master/users", map[string]any{
 		"username": "expired", "enabled": true, "credentials": []any{map[string]any{"type": "password", "value": "0nce-0nly", "temporary": true}},
 	}, nil))
-	before := b.everything()
+	before := b.snapshot()
 	names := []string{"weak", "wrong", "expired", "denied"}
 	for _, name := range names {
 		c := *b.cell
@@ -70,6 +70,6 @@ func wrongAccounts(b *bench) {
 		b.phase(name, "Running")
 		b.in("delete", "app", name, "--timeout=120s")
 	}
-	b.untouched(before, "\x00", b.name)
+	b.untouched(before, none, b.name)
 	fmt.Println("figure application_foreign_touched 0")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -214,7 +215,7 @@ func TestARestartOfConvergedApplicationsOnlyReads(t *testing.T) {
 			gets++
 		}
 	}
-	require.Equal(t, strings.Join(before, "\n"), strings.Join(b.everything(), "\n"))
+	require.Empty(t, cmp.Diff(before, b.everything()))
 	per := func(n int) float64 { return float64(n) / float64(many) }
 	fmt.Printf("figure application_writes_at_restart 0 (%d applications)\n", many)
 	for _, to := range []string{"sql", "s3", "keycloak"} {

@@ -162,7 +162,7 @@ func (b *bench) condition(name, kind, field string) string {
 // eventually waits up to five minutes.
 func (b *bench) eventually(what string, done func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			out, _ := b.cluster.Kubectl(b.Context(), "get", "app,all,ingress,secret,cm", "-n", b.name, "-o", "wide")
 			status, _ := b.cluster.Kubectl(b.Context(), "get", "app", "-n", b.name, "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}")

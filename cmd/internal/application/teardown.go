@@ -1,6 +1,7 @@
 package application
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,13 +21,21 @@ import (
 // removed keeps the object, and holds up no other part.
 func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 	left, err := p.removeWorkload(ctx)
+	var busy error
 	if err == nil && left == 0 {
 		var steps reconcile.Steps
 		for _, t := range p.parts {
-			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error { return p.undo(ctx, t) }})
+			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error {
+				err := p.undo(ctx, t)
+				if errors.Is(err, errBusy) {
+					busy = err // it comes back soon, which a failure does not
+					return nil
+				}
+				return err
+			}})
 		}
 		err = steps.Undo(ctx)
-		if err == nil {
+		if err == nil && busy == nil {
 			var rest apply.PruneReport
 			rest, err = p.applier.DeletePart(ctx, string(p.app.UID), apply.DeleteOptions{})
 			left = rest.Remaining + len(rest.Results)
@@ -35,8 +44,8 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 	if ctx.Err() != nil {
 		return false, errors.Join(err, ctx.Err())
 	}
-	err = errors.Join(err, p.terminating(ctx, left, err))
-	return err == nil && left == 0 && len(p.external) == 0, err
+	err = errors.Join(err, p.terminating(ctx, left, cmp.Or(err, busy)))
+	return err == nil && busy == nil && left == 0 && len(p.external) == 0, err
 }
 
 // removeWorkload deletes all children but those of parts, and returns how many are left.
@@ -87,7 +96,12 @@ func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 		s := &app.Status
 		s.Phase, s.External = v1alpha1.Terminating, slices.Clone(p.external)
 		reason, message := reasonProgressing, "is being removed"
+		was := readyOf(app)
 		switch {
+		case errors.Is(failed, errBusy) && was.Reason == reasonDeletion:
+			reason, message = was.Reason, was.Message
+		case errors.Is(failed, errBusy):
+			message = failed.Error()
 		case failed != nil:
 			reason, message = reasonDeletion, "deletion: "+failed.Error()
 		case left > 0:

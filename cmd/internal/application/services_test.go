@@ -116,7 +116,8 @@ func TestAServiceThatHangsDelaysItsUsersOnly(t *testing.T) {
 			return strings.Contains(b.in("get", "app", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="`+d.condition+`")].reason}{"\n"}{end}`), "Unreachable")
 		})
 		b.eventually("the deletion names its step", func() bool {
-			return strings.Contains(b.condition("dying-"+d.part, "Ready", "message"), "deletion: "+d.part)
+			message := b.condition("dying-"+d.part, "Ready", "message")
+			return strings.HasPrefix(message, "deletion: ") && strings.Contains(message, d.part+": ") && !strings.Contains(message, "its turn")
 		})
 		d.heal(t)
 	}
@@ -161,7 +162,8 @@ func TestAServiceThatIsDown(t *testing.T) {
 
 		b.in("delete", "app", "dying-"+d.part, "--wait=false")
 		names := func() bool {
-			return b.condition("dying-"+d.part, "Ready", "reason") == "DeletionFailed" && strings.Contains(b.condition("dying-"+d.part, "Ready", "message"), "deletion: "+d.part)
+			message := b.condition("dying-"+d.part, "Ready", "message")
+			return b.condition("dying-"+d.part, "Ready", "reason") == "DeletionFailed" && strings.HasPrefix(message, "deletion: ") && strings.Contains(message, d.part+": ")
 		}
 		b.eventually("the deletion names its step", names)
 		require.Equal(b, "Terminating", b.get("app", "dying-"+d.part, ".status.phase"))

@@ -61,6 +61,7 @@ func ofOurs(lines []string, name string) (ours []string) {
 			ours = append(ours, strings.ReplaceAll(line, name, "WORLD"))
 		}
 	}
+	slices.Sort(ours)
 	return ours
 }
 
@@ -261,8 +262,13 @@ func (b *bench) plain(o *unstructured.Unstructured) string {
 	}
 	slices.Sort(managers)
 	for _, field := range [][]string{
-		{"metadata", "resourceVersion"}, {"metadata", "managedFields"}, {"metadata", "creationTimestamp"}, {"metadata", "deletionTimestamp"},
-		{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"metadata", "annotations", "deployment.kubernetes.io/revision"},
+		{"metadata", "resourceVersion"},
+		{"metadata", "managedFields"},
+		{"metadata", "creationTimestamp"},
+		{"metadata", "deletionTimestamp"},
+		{"spec", "clusterIP"},
+		{"spec", "clusterIPs"},
+		{"metadata", "annotations", "deployment.kubernetes.io/revision"},
 	} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}
@@ -345,7 +351,7 @@ type snapshot struct {
 
 func (b *bench) snapshot() snapshot {
 	b.Helper()
-	return snapshot{b.everything(), len(b.cell.sent(b.T))}
+	return snapshot{b.everything(), len(b.sent(b.T))}
 }
 
 // untouched requires that what others have is as it was, which is every line without the
@@ -354,7 +360,7 @@ func (b *bench) snapshot() snapshot {
 func (b *bench) untouched(before snapshot, name string, namespaces ...string) {
 	b.Helper()
 	require.Empty(b, cmp.Diff(ofOthers(before.lines, name), ofOthers(b.everything(), name)), "what others have")
-	for _, r := range b.cell.sent(b.T)[before.sent:] {
+	for _, r := range b.sent(b.T)[before.sent:] {
 		if slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb) {
 			require.Contains(b, append(namespaces, application.Namespace), r.Namespace, r.String())
 		}

@@ -138,13 +138,6 @@ func (l *life) count(to string) (reads, writes int) {
 	return reads, writes
 }
 
-// forget drops what was sent so far.
-func (l *life) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all, l.seen = nil, nil
-}
-
 // transport is a life as the client of Kubernetes sees it. Only writes are calls: a read that
 // is cut changes nothing that the write after it does not.
 func (l *life) transport() *applytest.Transport {

@@ -64,7 +64,7 @@ func wrongAccounts(b *bench) {
 			require.NotContains(b, b.in("get", "app,events.events.k8s.io", "-o", "yaml"), secret)
 		}
 	}
-	r := b.cell.start(b.T)
+	r := b.start(b.T)
 	defer r.stop()
 	for _, name := range names {
 		b.phase(name, "Running")

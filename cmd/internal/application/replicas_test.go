@@ -25,7 +25,7 @@ const (
 func (b *bench) eachOnce(lives ...*life) {
 	b.Helper()
 	created := map[string]int{}
-	for _, r := range b.cell.sent(b.T) {
+	for _, r := range b.sent(b.T) {
 		if r.Code == http.StatusCreated && r.Namespace == b.name && r.Resource != "events" {
 			created[r.Resource+"/"+r.Name]++
 		}

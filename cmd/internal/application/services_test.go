@@ -73,13 +73,13 @@ func (c *cell) withProxies(t *testing.T) []dependency {
 
 // but returns the fields that turn on all services but one.
 func but(services []dependency, one dependency) string {
-	more := ", imageRef: 'app:1', scaling: {min: 1}"
+	more := []string{", imageRef: 'app:1', scaling: {min: 1}"}
 	for _, d := range services {
 		if d.part != one.part {
-			more += d.more
+			more = append(more, d.more)
 		}
 	}
-	return more
+	return strings.Join(more, "")
 }
 
 func (b *bench) gone(name string) bool {

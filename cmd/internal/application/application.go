@@ -16,10 +16,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +64,15 @@ type Operator struct {
 	OnListen func(net.Addr)
 
 	now func() time.Time // time.Now, but in tests
+	tap tap
+}
+
+// tap carries what is sent to the services. The zero value, which all but tests have, is
+// the carriers of the services themselves.
+type tap struct {
+	sql      pgx.QueryTracer
+	s3       aws.HTTPClient
+	keycloak http.RoundTripper
 }
 
 // Start works until ctx ends; then it returns nil.

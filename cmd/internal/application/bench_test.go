@@ -15,10 +15,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/application"
+	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
@@ -35,11 +37,16 @@ type cell struct {
 	// settings and look are those of operators that start.
 	settings application.Settings
 	look     time.Duration
+	// realKeycloak is where Keycloak is, if the operators reach it by way of a proxy.
+	realKeycloak  string
+	keycloakToken *string
+	s3Secret      string // of operators that start
+	kinds         *[]schema.GroupVersionResource
 }
 
 func newCell(t *testing.T) *cell {
 	t.Helper()
-	c := &cell{pg: pgtest.Start(t, pgtest.Options{Passwords: true}), s3: s3test.Start(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
+	c := &cell{s3Secret: s3test.SecretKey, kinds: new([]schema.GroupVersionResource), keycloakToken: new(string), pg: pgtest.Start(t, pgtest.Options{Passwords: true}), s3: s3test.Start(t), cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))
@@ -54,6 +61,13 @@ func newCell(t *testing.T) *cell {
 		Redis: "redis.internal",
 	}
 	return c
+}
+
+// withKeycloak starts a Keycloak that operators use.
+func (c *cell) withKeycloak(t *testing.T) {
+	t.Helper()
+	k := keycloaktest.Start(t)
+	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
 }
 
 // running is one process of the operator.
@@ -72,18 +86,31 @@ func (c *cell) start(t *testing.T) *running {
 // startLater starts an operator that takes it to be later than it is.
 func (c *cell) startLater(t *testing.T, by time.Duration) *running {
 	t.Helper()
+	return c.run(t, nil, by)
+}
+
+// run starts an operator with a life, if there is one, that takes it to be later than it is.
+func (c *cell) run(t *testing.T, l *life, later time.Duration) *running {
+	t.Helper()
 	r := &running{net: &applytest.Transport{}}
+	if l != nil {
+		r.net = l.transport()
+	}
 	access := rest.CopyConfig(c.access)
 	access.Wrap(r.net.Wrap)
 	address := make(chan string, 1)
 	o := &application.Operator{
 		Kubernetes: access, Namespace: application.Namespace, Address: "127.0.0.1:0", Instance: "test", Settings: c.settings, CheckInterval: c.look,
-		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
+		S3Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, c.s3Secret, ""),
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		OnListen:      func(at net.Addr) { address <- at.String() },
 	}
-	o.SetNow(func() time.Time { return time.Now().Add(by) })
+	o.SetNow(func() time.Time { return time.Now().Add(later) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	if l != nil {
+		l.kill = cancel
+		o.Tap(statements{l}, &wire{life: l, to: "s3"}, &wire{life: l, to: "keycloak"})
+	}
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()
 	r.stop = sync.OnceFunc(func() {
@@ -143,7 +170,7 @@ func (b *bench) condition(name, kind, field string) string {
 // eventually waits up to five minutes.
 func (b *bench) eventually(what string, done func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			out, _ := b.cluster.Kubectl(b.Context(), "get", "app,preview,all,ingress,secret,cm", "-n", b.name, "-o", "wide")
 			status, _ := b.cluster.Kubectl(b.Context(), "get", "app,preview", "-n", b.name, "-o", "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}")

@@ -1,9 +1,27 @@
 package application
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/jackc/pgx/v5"
+)
 
 // BytesOf reads a size.
 var BytesOf = bytesOf
 
 // SetNow lets the operator take another time for now.
 func (o *Operator) SetNow(now func() time.Time) { o.now = now }
+
+// Tap lets what the operator sends to the services pass by these. It is called before
+// Start.
+func (o *Operator) Tap(sql pgx.QueryTracer, s3 aws.HTTPClient, keycloak http.RoundTripper) {
+	o.tap = tap{sql, s3, keycloak}
+}
+
+// Retry calls do as a pass does, with nothing else under way.
+func Retry(ctx context.Context, do func(context.Context) error, early func(error)) error {
+	return newGate(1).pass(ctx, do, early)
+}

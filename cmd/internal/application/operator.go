@@ -109,18 +109,18 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		w.now = time.Now
 	}
 	if o.Settings.DatabaseURL != "" {
-		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService}); err != nil {
+		if w.database, err = database.Open(ctx, database.Options{URL: o.Settings.DatabaseURL, Connections: perService, Tracer: o.tap.sql}); err != nil {
 			return nil, err
 		}
 	}
 	if o.Settings.KeycloakURL != "" {
-		if w.auth, err = auth.Open(auth.Options{URL: o.Settings.KeycloakURL, User: o.Settings.KeycloakUser, Password: o.Settings.KeycloakPassword}); err != nil {
+		if w.auth, err = auth.Open(auth.Options{URL: o.Settings.KeycloakURL, User: o.Settings.KeycloakUser, Password: o.Settings.KeycloakPassword, Transport: o.tap.keycloak}); err != nil {
 			w.close()
 			return nil, err
 		}
 	}
 	// Without credentials of its own, the SDK of AWS finds them.
-	if w.storage, err = storage.Open(ctx, storage.Options{Endpoint: o.Settings.S3Endpoint, Region: o.Settings.S3Region, Credentials: o.S3Credentials}); err != nil {
+	if w.storage, err = storage.Open(ctx, storage.Options{Endpoint: o.Settings.S3Endpoint, Region: o.Settings.S3Region, Credentials: o.S3Credentials, HTTP: o.tap.s3}); err != nil {
 		w.close()
 		return nil, err
 	}

@@ -104,7 +104,7 @@ func (p *pass) plan(ctx context.Context) error {
 		}
 	}
 	return p.write(ctx, func(s *v1alpha1.ApplicationStatus) {
-		s.External = p.external
+		s.External = slices.Clone(p.external) // it changes in the pass, and is compared with what was written
 		if s.Phase == "" {
 			s.Phase = v1alpha1.Pending
 		}

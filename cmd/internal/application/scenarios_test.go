@@ -8,9 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 )
 
 // TestScenarios runs the operator, with its own rights, on a Kubernetes whose controllers
@@ -19,8 +18,7 @@ import (
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
-	k := keycloaktest.Start(t)
-	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
+	c.withKeycloak(t)
 	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
@@ -229,7 +227,10 @@ func rotate(b *bench) {
 // foreign is D18 and D19 for the database: what is of another stays as it is, and deleting
 // who was refused harms nothing.
 func foreign(b *bench) {
-	require.NoError(b, b.pg.SQL(b.Context(), "platform", "CREATE SCHEMA prod_foreign; CREATE TABLE prod_foreign.kept (id int)"))
+	require.NoError(b, b.pg.SQL(b.Context(), "platform", "CREATE SCHEMA prod_foreign; CREATE TABLE prod_foreign.kept (id int); COMMENT ON SCHEMA prod_foreign IS 'kept'; GRANT USAGE ON SCHEMA prod_foreign TO PUBLIC"))
+	// Others run beside this one: only what has the name counts.
+	theirs := func() []string { return ofOurs(b.inDatabase(), "foreign") }
+	before := theirs()
 	b.app("foreign", withDatabase)
 	b.phase("foreign", "Failed")
 	require.Equal(b, "OwnedByOther", b.condition("foreign", "DatabaseReady", "reason"))
@@ -238,10 +239,12 @@ func foreign(b *bench) {
 	require.Empty(b, b.in("get", "deploy,secret", "-o", "name"))
 	b.in("delete", "app", "foreign", "--timeout=60s")
 	require.Equal(b, []string{"prod_foreign"}, b.left("prod_foreign"))
+	require.Empty(b, cmp.Diff(before, theirs()))
 
 	b.app("twice", withDatabase)
 	b.phase("twice", "Running")
 	other := b.bench(b.T, b.name+"-2")
+	before = ofOurs(b.inDatabase(), "twice")
 	other.app("twice", withDatabase)
 	other.phase("twice", "Failed")
 	require.Contains(b, other.condition("twice", "DatabaseReady", "message"), "belongs to "+b.name+"/twice")
@@ -250,6 +253,7 @@ func foreign(b *bench) {
 	require.NoError(b, err)
 	require.NoError(b, conn.Close(b.Context()))
 	require.Len(b, b.left("prod_twice"), 3)
+	require.Empty(b, cmp.Diff(before, ofOurs(b.inDatabase(), "twice")))
 }
 
 // plain is an app with nothing but a workload, which first has no image.

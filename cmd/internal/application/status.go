@@ -80,7 +80,7 @@ func readyOf(app *v1alpha1.Application) metav1.Condition {
 
 // fill sets the status to what the pass has found.
 func (p *pass) fill(s *v1alpha1.ApplicationStatus) {
-	s.External = p.external
+	s.External = slices.Clone(p.external)
 	s.URL = "https://" + p.host()
 	if p.home != nil {
 		p.fillHome(s)

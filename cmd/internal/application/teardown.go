@@ -89,11 +89,14 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 // terminating writes how far the deletion is, and what it fails with.
 func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 	return p.write(ctx, func(s *v1alpha1.ApplicationStatus) {
-		s.Phase, s.External = v1alpha1.Terminating, p.external
+		s.Phase, s.External = v1alpha1.Terminating, slices.Clone(p.external)
 		reason, message := reasonProgressing, "is being removed"
+		was := readyOf(p.app)
 		switch {
 		case failed != nil:
 			reason, message = reasonDeletion, "deletion: "+failed.Error()
+		case p.waits && was.Reason == reasonDeletion:
+			reason, message = was.Reason, was.Message // nothing else is known yet
 		case p.waits:
 			message = "waits for its turn: others use the services"
 		case left > 0:

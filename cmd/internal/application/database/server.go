@@ -228,9 +228,9 @@ func (s *Server) explain(what string, err error) error {
 	case !ok:
 		return fmt.Errorf("database: %s: %w: %w", what, outside.ErrUnreachable, err)
 	case strings.HasPrefix(failure.Code, "28"):
-		return fmt.Errorf("database: %s: %w: DB_ADMIN_URL: %s", what, outside.ErrDenied, failure.Message)
+		return fmt.Errorf("database: %s: %w: %s; correct the user or the password of DB_ADMIN_URL", what, outside.ErrDenied, failure.Message)
 	case failure.Code == "3D000":
-		return fmt.Errorf("database: %s: %w: DB_ADMIN_URL: %s", what, outside.ErrDenied, failure.Message)
+		return fmt.Errorf("database: %s: %w: %s; correct the database of DB_ADMIN_URL", what, outside.ErrDenied, failure.Message)
 	case failure.Code == "42501":
 		return fmt.Errorf("database: %s: %w: %s; the administrator of DB_ADMIN_URL needs CREATEROLE, and CREATE on the database", what, outside.ErrDenied, failure.Message)
 	case strings.HasPrefix(failure.Code, "57P"), strings.HasPrefix(failure.Code, "53"), strings.HasPrefix(failure.Code, "08"):

@@ -181,7 +181,7 @@ func explain(what string, err error) error {
 	}
 	switch {
 	case status == http.StatusForbidden || status == http.StatusUnauthorized:
-		return fmt.Errorf("storage: %s: %w: %s; look at the operator's credentials for S3 and their rights", what, outside.ErrDenied, message)
+		return fmt.Errorf("storage: %s: %w: %s; correct the operator's credentials for S3 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), or their rights", what, outside.ErrDenied, message)
 	case status == 0 || status >= 500 && status != http.StatusNotImplemented:
 		return fmt.Errorf("storage: %s: %w: %w", what, outside.ErrUnreachable, err)
 	default:

@@ -28,7 +28,7 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error {
 				err := p.undo(ctx, t)
 				if errors.Is(err, errBusy) {
-					busy = err // it comes back soon, which a failure does not
+					busy = fmt.Errorf("%s: %w", t.name, err) // it comes back soon, which a failure does not
 					return nil
 				}
 				return err

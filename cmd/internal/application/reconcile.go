@@ -37,8 +37,8 @@ type pass struct {
 	workErr  error // of the children
 	// variablesErr is of the variables that are copied; it is part of workErr.
 	variablesErr error
-	// waits is whether a removal waits for its turn.
-	waits bool
+	// waits is a removal that waits for its turn.
+	waits error
 	again time.Duration
 }
 

@@ -26,7 +26,7 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error { return p.undo(ctx, t) }})
 		}
 		err = steps.Undo(ctx)
-		if p.waits && err == nil {
+		if p.waits != nil && err == nil {
 			left++ // a part waits for its turn
 		}
 		if err == nil && left == 0 {
@@ -70,7 +70,7 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 			p.terminating(ctx, 0, fmt.Errorf("%s: %w", t.name, err)) //nolint:errcheck // it is written again at the end
 		})
 		if errors.Is(err, errBusy) {
-			p.waits = true
+			p.waits = fmt.Errorf("%s: %w", t.name, err)
 			return nil
 		}
 		if err != nil {
@@ -95,10 +95,10 @@ func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 		switch {
 		case failed != nil:
 			reason, message = reasonDeletion, "deletion: "+failed.Error()
-		case p.waits && was.Reason == reasonDeletion:
+		case p.waits != nil && was.Reason == reasonDeletion:
 			reason, message = was.Reason, was.Message // nothing else is known yet
-		case p.waits:
-			message = "waits for its turn: others use the services"
+		case p.waits != nil:
+			message = p.waits.Error()
 		case left > 0:
 			message = "the workload is being removed"
 		}

@@ -440,3 +440,38 @@ func TestWhatIsWrongWithTheOptionsIsNamed(t *testing.T) {
 		require.NotContains(t, err.Error(), "u:p")
 	}
 }
+
+// TestCallersDoNotWaitForTheTimeoutsOfOthers is C27 for many callers at a time: a Keycloak that
+// never answers costs each of them one time-out.
+func TestCallersDoNotWaitForTheTimeoutsOfOthers(t *testing.T) {
+	t.Parallel()
+	const timeout = 500 * time.Millisecond
+	logins := 0
+	hangs := func(r *http.Request) (*http.Response, error) {
+		logins++ // under the lock of the server
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	s, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Timeout: timeout, Transport: roundTripper(hangs)})
+	require.NoError(t, err)
+	failed := make(chan error)
+	began := time.Now()
+	for range 6 {
+		go func() {
+			_, err := s.Apply(t.Context(), want("hangs", "production"))
+			failed <- err
+		}()
+	}
+	for range 6 {
+		require.ErrorIs(t, <-failed, outside.ErrUnreachable)
+	}
+	require.Less(t, time.Since(began), 3*timeout)
+	require.Equal(t, 1, logins)
+	_, err = s.Apply(t.Context(), want("hangs", "production"))
+	require.ErrorIs(t, err, outside.ErrUnreachable)
+	require.Equal(t, 2, logins, "the next one tries again")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

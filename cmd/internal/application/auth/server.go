@@ -48,6 +48,9 @@ type Server struct {
 	mu      sync.Mutex
 	token   string
 	expires time.Time
+	// failure is what the last login failed with, at failed.
+	failure error
+	failed  time.Time
 }
 
 // Open reads the options. It sends nothing: Keycloak need not be there.
@@ -137,13 +140,27 @@ func (s *Server) call(ctx context.Context, method, path string, body, into any) 
 	}
 }
 
-// login returns a token, the last one while it is good.
+// login returns a token, the last one while it is good. Callers that wait for a login which
+// fails do not try, one after the other, again: each would wait for the time-outs of all.
 func (s *Server) login(ctx context.Context) (string, error) {
+	began := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.token != "" && time.Now().Before(s.expires) {
 		return s.token, nil
 	}
+	if s.failed.After(began) {
+		return "", s.failure
+	}
+	token, err := s.renew(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.failure, s.failed = err, time.Now()
+	}
+	return token, err
+}
+
+// renew logs in. The lock is held.
+func (s *Server) renew(ctx context.Context) (string, error) {
 	form := url.Values{"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {s.options.User}, "password": {s.options.Password}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.options.URL+"/realms/master/protocol/openid-connect/token", strings.NewReader(form.Encode()))
 	if err != nil {

@@ -173,36 +173,38 @@ func TestCrashesOfTheOperator(t *testing.T) {
 		t.Logf("%d boundaries: %v", len(all), of)
 	}
 
-	// A world ends its creation at one, its deletion at another.
+	// A world ends its creation at one, its deletion at another. What does not come, as one
+	// of two writes of a status that became one, is tried again.
 	first, second := sample(makes, 1), sample(removes, 1)
-	reached, tried := 0, 0
-	for n := range max(len(first), len(second)) {
+	reached, tried, again := 0, len(first)+len(second), map[boundary]int{}
+	for n := 0; n < max(len(first), len(second)); n++ {
 		w := c.world(t, n+1)
 		for _, phase := range []struct {
-			boundaries []boundary
+			boundaries *[]boundary
 			do         func(*life)
 			check      func()
 		}{
-			{first, w.make, func() {
+			{&first, w.make, func() {
 				require.Empty(t, cmp.Diff(want, w.made()), "after the end at %v", first[min(n, len(first)-1)])
 			}},
-			{second, w.remove, func() { w.untouched(w.before, none, w.name) }},
+			{&second, w.remove, func() { w.untouched(w.before, none, w.name) }},
 		} {
 			l := &life{world: w.name}
-			if n < len(phase.boundaries) {
-				tried++
-				l.end, l.after = phase.boundaries[n].call, phase.boundaries[n].after
+			var at boundary
+			if n < len(*phase.boundaries) {
+				at = (*phase.boundaries)[n]
+				l.end, l.after = at.call, at.after
 			}
 			phase.do(l)
 			if l.ended() {
 				reached++
-			} else if n < len(phase.boundaries) {
-				t.Logf("not reached: %v", phase.boundaries[n])
+			} else if again[at]++; at.to != "" && again[at] <= 2 {
+				*phase.boundaries = append(*phase.boundaries, at)
 			}
 			phase.check()
 		}
 	}
 	fmt.Printf("figure application_crash_boundaries %d of %d\n", reached, tried)
 	fmt.Println("figure application_foreign_touched 0")
-	require.GreaterOrEqual(t, 10*reached, 9*tried, "most are reached")
+	require.GreaterOrEqual(t, 20*reached, 19*tried, "nearly all are reached: %v", again)
 }

@@ -7,7 +7,7 @@ V ?= -v
 # For one package, on a busy machine and with the race detector.
 LIMIT = -timeout 20m
 FUZZTIME ?= 30s
-HISTORIES ?= 10000
+HISTORIES ?= 4000
 BENCH ?= .
 BENCHFLAGS ?=
 
@@ -67,7 +67,7 @@ test-race: ## The packages of the root module that promise something under concu
 
 # Thousands of histories of a pool take some minutes; without the race detector,
 # since each is one goroutine.
-test-sim: ## Simulate HISTORIES (10000) of a pool of machines
+test-sim: ## Simulate HISTORIES (4000) of a pool of machines
 	GOGC=400 $(WORK) $(GO) test $(V) $(LIMIT) -count=1 ./internal/sim -histories $(HISTORIES)
 
 test-root: ## The other packages of the root module

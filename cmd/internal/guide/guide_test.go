@@ -1,5 +1,4 @@
-// Package guide runs the commands of the pages in docs.
-package guide
+package guide_test
 
 import (
 	"context"

@@ -101,20 +101,27 @@ func (f *File) Read(ctx context.Context) error {
 func (f *File) Start(ctx context.Context) error {
 	said := ""
 	loop := reconcile.Loop{Name: "tokens of administrators", Interval: reread, Reconciler: reconcile.Func(func(ctx context.Context) (reconcile.Result, error) {
-		before := f.Tokens()
-		err := f.Read(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil && err.Error() != said:
-			said = err.Error()
-			f.Logger.ErrorContext(ctx, "the tokens of administrators stay as they were", slog.Any("error", err))
-		case err == nil:
-			said = ""
-			if now := f.Tokens(); !slices.Equal(before, now) {
-				f.Logger.InfoContext(ctx, "other tokens of administrators", slog.Int("before", len(before)), slog.Int("now", len(now)))
-			}
-		}
+		said = f.again(ctx, said)
 		return reconcile.Result{}, nil
 	})}
 	return loop.Start(ctx)
+}
+
+// again reads the file once more, and returns why it could not be used, which is logged once.
+func (f *File) again(ctx context.Context, said string) string {
+	before := f.Tokens()
+	err := f.Read(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return said
+	case err != nil:
+		if err.Error() != said {
+			f.Logger.ErrorContext(ctx, "the tokens of administrators stay as they were", slog.Any("error", err))
+		}
+		return err.Error()
+	}
+	if now := f.Tokens(); !slices.Equal(before, now) {
+		f.Logger.InfoContext(ctx, "other tokens of administrators", slog.Int("before", len(before)), slog.Int("now", len(now)))
+	}
+	return ""
 }

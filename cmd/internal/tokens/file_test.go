@@ -26,7 +26,8 @@ func TestATokenIsReplacedWhileTheOldOneIsValid(t *testing.T) {
 		other, _ := tokens.New()
 		path := filepath.Join(t.TempDir(), "tokens")
 		write := func(text string) {
-			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+			require.NoError(t, os.Rename(path+".new", path)) // never half written
 			time.Sleep(3 * time.Second)
 		}
 		var log bytes.Buffer

@@ -99,8 +99,8 @@ func TestStarfleet(t *testing.T) {
 	passed := map[string]int{}
 	run := func(kind database, s scenario) {
 		t.Run(kind.name+"/"+s.name, func(t *testing.T) {
-			number, _, _ := strings.Cut(s.name, " ")
-			b := newBench(t, kube, kind.name[:2]+strings.ToLower(number), kind.fresh(t))
+			// All of the name: two scenarios of one number run beside each other.
+			b := newBench(t, kube, kind.name[:2]+strings.ToLower(strings.ReplaceAll(s.name, " ", "-")), kind.fresh(t))
 			// Also after a scenario that fails.
 			t.Cleanup(func() {
 				found := b.misjudged()

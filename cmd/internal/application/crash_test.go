@@ -177,7 +177,7 @@ func TestCrashesOfTheOperator(t *testing.T) {
 	// of two writes of a status that became one, is tried again.
 	first, second := sample(makes, 1), sample(removes, 1)
 	reached, tried, again := 0, len(first)+len(second), map[boundary]int{}
-	for n := range max(len(first), len(second)) {
+	for n := 0; n < len(first) || n < len(second); n++ {
 		w := c.world(t, n+1)
 		for _, phase := range []struct {
 			boundaries *[]boundary

@@ -114,12 +114,13 @@ func (p *pass) plan(ctx context.Context) error {
 // outside makes what is outside of the cluster. A part that fails holds up no other. At
 // rest it is looked at from time to time only: no event reports a change.
 func (p *pass) outside(ctx context.Context) {
-	due, in := p.checks.due(p.app.UID, p.version, p.now())
-	p.again = in
+	p.again = p.checks.again
 	for _, t := range p.parts {
 		if !t.enabled || t.apply == nil {
 			continue
 		}
+		due, in := p.checks.due(p.app.UID, t.name, p.version, p.now())
+		p.again = min(p.again, in)
 		if !due && t.made(p.external) && !p.lost(t) {
 			continue
 		}
@@ -136,9 +137,7 @@ func (p *pass) outside(ctx context.Context) {
 		if t.err == nil {
 			p.record(t)
 		}
-	}
-	if due {
-		p.checks.done(p.app.UID, p.version, p.now(), !slices.ContainsFunc(p.parts, func(t *part) bool { return t.err != nil }))
+		p.checks.done(p.app.UID, t.name, p.version, p.now(), t.err == nil)
 	}
 }
 

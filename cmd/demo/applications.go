@@ -27,8 +27,8 @@ var applicationManifests string
 const (
 	applicationUser = "system:serviceaccount:plattr-system:plattr-operator"
 	manyApps        = 50
-	// look is how often the operator looks at what is outside of the cluster, so that
-	// nobody waits for minutes.
+	// look is how often the operator looks at what is outside of the cluster: often, for
+	// a demo.
 	look = 5 * time.Second
 )
 

@@ -23,8 +23,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// nobody is the user that programs run as.
-const nobody = "65532:65532"
+// nonroot is the user and group that programs run as.
+const nonroot = "65532:65532"
 
 // images builds an index of the platforms for each program, keeps it as an OCI layout in
 // the folder, and pushes it if there is a repository.
@@ -118,7 +118,7 @@ func imageOf(program, binary string, labels map[string]string, p platform, at ti
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = p.system, p.architecture, v1.Time{Time: at}
-	config.Config = v1.Config{User: nobody, Entrypoint: []string{"/" + program}, Labels: labels, WorkingDir: "/"}
+	config.Config = v1.Config{User: nonroot, Entrypoint: []string{"/" + program}, Labels: labels, WorkingDir: "/"}
 	return mutate.ConfigFile(image, config)
 }
 

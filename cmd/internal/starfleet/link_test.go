@@ -148,8 +148,11 @@ func unavailable(endpoint string) func(http.ResponseWriter, *http.Request, http.
 func (l *link) repeated(endpoint string) (found exchange, ok bool) {
 	list := l.to(endpoint)
 	for i := range slices.Backward(list) {
-		if list[i].status != 0 || list[i].ended.IsZero() {
+		if list[i].status != 0 {
 			continue
+		}
+		if list[i].ended.IsZero() {
+			return found, false // it may be the one that gets none
 		}
 		for _, next := range list[i+1:] {
 			if next.status != 0 && bytes.Equal(next.body, list[i].body) {

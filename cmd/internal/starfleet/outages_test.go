@@ -183,13 +183,15 @@ func twoServers(b *bench, _ database) {
 	eventually(t, "all are billed", func() bool { return len(b.rows()) == 4 })
 	for _, stored := range []bool{false, true} {
 		b.replica()
+		var chosen atomic.Bool
 		var killed atomic.Pointer[string]
 		b.link.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if at := byAddress(r); endpointOf(r) == "snapshots" && killed.CompareAndSwap(nil, &at) {
+			if at := byAddress(r); endpointOf(r) == "snapshots" && chosen.CompareAndSwap(false, true) {
 				if stored {
 					next.ServeHTTP(discard{}, r)
 				}
 				b.balancer.Remove(at)
+				killed.Store(&at) // not before it has stored them
 				panic(http.ErrAbortHandler)
 			}
 			next.ServeHTTP(w, r)

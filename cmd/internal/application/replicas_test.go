@@ -232,6 +232,11 @@ func TestARestartOfConvergedApplicationsOnlyReads(t *testing.T) {
 		}
 	}
 	require.Empty(t, cmp.Diff(before, b.everything()))
+	for n := range many { // D3: nothing was written, and the password works
+		conn, err := b.login(fmt.Sprint("app-", n))
+		require.NoError(t, err)
+		require.NoError(t, conn.Close(t.Context()))
+	}
 	per := func(n int) float64 { return float64(n) / float64(many) }
 	fmt.Printf("figure application_writes_at_restart 0 (%d applications)\n", many)
 	for _, to := range []string{"sql", "s3", "keycloak"} {

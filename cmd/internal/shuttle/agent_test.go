@@ -1,7 +1,6 @@
 package shuttle_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // TestAgent runs the agent against a real Kubernetes, each subtest as a cluster
@@ -108,24 +108,7 @@ func (b *bench) project() starbase.Project {
 type agent struct {
 	stop    func()
 	address string
-	log     *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log     *logtest.Log
 }
 
 // environment is that of an agent; settings are more variables, NAME=value.
@@ -146,7 +129,7 @@ func (b *bench) start(t *testing.T, settings ...string) *agent {
 	t.Helper()
 	config, err := shuttle.ReadConfig(b.environment(settings...))
 	require.NoError(t, err)
-	a := &agent{log: &lockedBuffer{}}
+	a := &agent{log: &logtest.Log{}}
 	listening := make(chan string, 1)
 	program := shuttle.Agent{
 		Config: config, Kubernetes: b.config, Logger: slog.New(slog.NewJSONHandler(a.log, nil)),

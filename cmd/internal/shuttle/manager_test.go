@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // runsInAManager adds the units of the agent, unchanged, to a Manager of
 // controller-runtime, as an operator that exists already would.
 func runsInAManager(t *testing.T, b *bench) {
 	t.Helper()
-	logger := slog.New(slog.NewJSONHandler(&lockedBuffer{}, nil))
+	logger := slog.New(slog.NewJSONHandler(&logtest.Log{}, nil))
 	config, err := shuttle.ReadConfig(b.environment("STARFORM_SNAPSHOT_INTERVAL=1s", "STARFORM_CAPACITY_INTERVAL=1s"))
 	require.NoError(t, err)
 	agent := shuttle.Agent{Config: config, Kubernetes: b.config, Logger: logger}

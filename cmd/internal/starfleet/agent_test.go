@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/shuttle"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // agent is one that runs, or can.
@@ -29,7 +30,7 @@ type agent struct {
 	wrap    func(http.RoundTripper) http.RoundTripper // before that of net, if set
 	address string
 	stop    func()
-	log     *buffer // since the last start
+	log     *logtest.Log // since the last start
 }
 
 // agent returns one that does not run yet. It pulls every second unless settings, each
@@ -65,7 +66,7 @@ func (a *agent) start() *agent {
 	}
 	access.Wrap(a.net.Wrap)
 	address := make(chan string, 1)
-	a.log = &buffer{}
+	a.log = &logtest.Log{}
 	program := shuttle.Agent{
 		Config: config, Kubernetes: access, OnListen: func(at net.Addr) { address <- at.String() },
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(a.log, a.b.log), nil)),

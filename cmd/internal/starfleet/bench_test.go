@@ -29,6 +29,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/planetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // bench is a cluster of the control plane: replicas on a database of their own, a link
@@ -46,7 +47,7 @@ type bench struct {
 	replicas []*planetest.Plane
 	link     *link
 	token    string // file that the agents read theirs from
-	log      *buffer
+	log      *logtest.Log
 	agents   []*agent
 
 	mu    sync.Mutex
@@ -83,26 +84,6 @@ func uuid(name string) string {
 	return digits[:8] + "-" + digits[8:12] + "-4" + digits[13:16] + "-8" + digits[17:20] + "-" + digits[20:]
 }
 
-// buffer keeps what is logged for a scenario that fails.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *buffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns all that was written.
-func (l *buffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 const mainProject = "main"
 
 func newBench(tb testing.TB, in cell, name, source string) *bench {
@@ -111,7 +92,7 @@ func newBench(tb testing.TB, in cell, name, source string) *bench {
 	require.NoError(tb, err)
 	b := &bench{
 		t: tb, cell: in, name: name, id: uuid("cluster " + name), keys: keys, link: &link{},
-		balancer: planetest.StartBalancer(tb), token: filepath.Join(tb.TempDir(), "token"), log: &buffer{},
+		balancer: planetest.StartBalancer(tb), token: filepath.Join(tb.TempDir(), "token"), log: &logtest.Log{},
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -189,7 +189,7 @@ type world struct {
 	*site
 	database *db.Database
 	page     *statuspage.Page
-	log      *buffer
+	log      *logtest.Log
 	registry *prometheus.Registry
 	stop     func()
 }
@@ -219,7 +219,7 @@ func small(t *testing.T, config statuspage.Config) *world {
 
 func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *world {
 	t.Helper()
-	w := &world{site: &site{t: t, tokens: map[string]string{}}, database: database, log: &buffer{}, registry: prometheus.NewRegistry()}
+	w := &world{site: &site{t: t, tokens: map[string]string{}}, database: database, log: &logtest.Log{}, registry: prometheus.NewRegistry()}
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	feed := &statesync.Server{Log: database.Log}
 	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Logger: logger})
@@ -259,21 +259,4 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 		require.NoError(t, database.Close())
 	})
 	return w
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

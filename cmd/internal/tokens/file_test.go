@@ -1,12 +1,12 @@
 package tokens_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // TestATokenIsReplacedWhileTheOldOneIsValid is the whole life of a rotation, without a
@@ -28,9 +29,9 @@ func TestATokenIsReplacedWhileTheOldOneIsValid(t *testing.T) {
 		write := func(text string) {
 			require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
 			require.NoError(t, os.Rename(path+".new", path)) // never half written
-			time.Sleep(3 * time.Second)
+			settle(3 * time.Second)
 		}
-		var log bytes.Buffer
+		var log logtest.Log
 		f := &tokens.File{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil)), Check: func(_ context.Context, token string) error {
 			if token == other {
 				return errors.New("is that of an agent")
@@ -54,17 +55,23 @@ func TestATokenIsReplacedWhileTheOldOneIsValid(t *testing.T) {
 		for text, why := range map[string]string{"": "has 0 tokens, want 1 to 16", next + "\nshort\n": "line 2", other: "line 1 of " + path + ": is that of an agent"} {
 			log.Reset()
 			write(text)
-			time.Sleep(10 * time.Second)
+			settle(10 * time.Second)
 			require.Equal(t, [2]bool{false, true}, valid())
 			require.Contains(t, log.String(), why)
-			require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("stay as they were")), log.String())
+			require.Equal(t, 1, strings.Count(log.String(), "stay as they were"), log.String())
 			require.NotContains(t, log.String(), next)
 		}
 		require.NoError(t, os.Remove(path))
-		time.Sleep(3 * time.Second)
+		settle(3 * time.Second)
 		require.Equal(t, [2]bool{false, true}, valid())
 		require.False(t, admins.Valid(""))
 		cancel()
 		require.NoError(t, <-done)
 	})
+}
+
+// settle lets d pass and every look that is due by then end.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 const (
@@ -48,7 +47,7 @@ type world struct {
 	path     string
 	store    *server.Store
 	url      string
-	log      *syncBuffer
+	log      *logtest.Log
 	registry *prometheus.Registry
 	tokens   map[string]string
 }
@@ -61,7 +60,7 @@ type answer struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, path: filepath.Join(t.TempDir(), "trueup.db"), log: &syncBuffer{}, registry: prometheus.NewRegistry(), tokens: map[string]string{}}
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "trueup.db"), log: &logtest.Log{}, registry: prometheus.NewRegistry(), tokens: map[string]string{}}
 	w.store = openEither(t, w.path)
 	w.store.Keys = keys(t, "one")
 	server, err := server.New(server.Config{
@@ -173,21 +172,4 @@ func (a answer) failure(t *testing.T) starbase.ErrorDetail {
 	require.NotEmpty(t, body.Error.Message)
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
 	return body.Error
-}
-
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -192,6 +192,9 @@ bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps
 	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot
 	$(WORK) $(GO) test -v -count=1 -run 'RecordEachMinuteOnce|AnOutageOfAnHour' ./snapshot
 
+bench-controlplane: ## Measure the control plane with 500 streams on SQLite, then with 5,000 on two replicas with PostgreSQL, of which one is killed, at 200 writes a second (five minutes)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Fanout -benchtime=1x ./cmd/controlplane
+
 bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (minutes the first time); BENCHFLAGS=-help
 	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
 	bin/bench-pool $(BENCHFLAGS)
@@ -236,13 +239,14 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, and the charts' copies of these
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, and the bases below deploy
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/nodepool/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/application/crds -update
+	$(WORK) $(GO) test -count=1 -run SameHabits ./cmd/internal/program -update
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

@@ -57,8 +57,8 @@
 // # Modules
 //
 // The module github.com/seed-9e1ffd66/trueup is the SDK. What needs a cloud SDK,
-// a SQL driver or a command-line library lies in a module of its own, so that
-// nobody else downloads it: cloud/aws, statesync/sqlstore, cmd and examples.
+// a SQL driver or a command-line library lies in a module of its own, which only
+// its users download: cloud/aws, statesync/sqlstore, cmd and examples.
 // The root module never requires one of them.
 //
 // # Stability

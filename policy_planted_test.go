@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -151,6 +152,34 @@ var planted = []struct {
 		"has tests", "apply/live/live.go", "// Package live lives.\npackage live\n\nfunc Live() {}\n",
 		"apply/live: has code and no test",
 	},
+	{
+		"doc links", "apply/more.go", "package apply\n\n// More is like [Gone.Field].\ntype More struct{}\n",
+		"apply/more.go:3: the link [Gone.Field] leads nowhere",
+	},
+	{
+		"doc links", "apply/more.go", "package apply\n\nimport \"" + module + "/reconcile\"\n\n// More is like a [reconcile.Gone].\ntype More struct{ reconcile.Loop }\n",
+		"apply/more.go:5: the link [reconcile.Gone] leads nowhere",
+	},
+	{
+		"links of pages", "docs/page.md", "# Page\n\n[more](gone.md)\n",
+		"docs/page.md:3: the link to gone.md leads nowhere",
+	},
+	{
+		"links of pages", "docs/page.md", "# Page\n\n## A part\n\n[a](#a-part), [more](#gone)\n",
+		"docs/page.md:5: docs/page.md has no heading for #gone",
+	},
+	{
+		"snippets", "docs/page.md", "# Page\n\n```go\nfunc Gone() {}\n```\n",
+		"docs/page.md:3: this Go code is in no file",
+	},
+	{
+		"words", "apply/more.go", "package apply\n\n// More is for whoever needs it.\ntype More struct{}\n",
+		"apply/more.go:3: \"whoever\": name it",
+	},
+	{
+		"words", "docs/page.md", "# Page\n\nNobody knows.\n",
+		"docs/page.md:3: \"Nobody\": name it",
+	},
 }
 
 func TestEveryRuleCatchesWhatIsPlanted(t *testing.T) {
@@ -169,7 +198,7 @@ func TestEveryRuleCatchesWhatIsPlanted(t *testing.T) {
 			require.Contains(t, found[0], p.rule+": "+p.want)
 		})
 	}
-	for _, rule := range rules {
+	for _, rule := range slices.Concat(rules, docRules) {
 		require.True(t, caught[rule.name], "nothing is planted for the rule %q", rule.name)
 	}
 }
@@ -180,7 +209,7 @@ func broken(t *testing.T, fsys fs.FS) []string {
 	r, err := readRepo(fsys)
 	require.NoError(t, err)
 	var all []string
-	for _, rule := range rules {
+	for _, rule := range slices.Concat(rules, docRules) {
 		for _, f := range rule.check(r) {
 			all = append(all, rule.name+": "+f.String())
 		}

@@ -34,7 +34,7 @@ func TestPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range rules {
+	for _, rule := range slices.Concat(rules, docRules) {
 		t.Run(rule.name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range rule.check(r) {
@@ -68,7 +68,12 @@ func (f finding) String() string {
 type repo struct {
 	files []goFile
 	mods  map[string]string // content of each go.mod, by its path
+	pages map[string]string // content of each Markdown file, by its path
+	paths map[string]bool   // every file and folder
 }
+
+// there reports whether there is such a file or folder.
+func (r repo) there(name string) bool { return r.paths[path.Clean(name)] }
 
 type goFile struct {
 	path    string // from the root, with slashes
@@ -115,30 +120,35 @@ func (r repo) packages() map[string][]goFile {
 	return all
 }
 
-// readRepo reads every Go file and every go.mod below fsys, but for those that
-// the go command skips too.
+// readRepo reads every Go file, go.mod and page below fsys, but for those that the go
+// command skips too.
 func readRepo(fsys fs.FS) (repo, error) {
-	r := repo{mods: map[string]string{}}
+	r := repo{mods: map[string]string{}, pages: map[string]string{}, paths: map[string]bool{}}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		base := path.Base(name)
+		r.paths[name] = true
 		if d.IsDir() {
-			if name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+			if base == "node_modules" || name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if base != "go.mod" && path.Ext(base) != ".go" {
+		if base != "go.mod" && path.Ext(base) != ".go" && path.Ext(base) != ".md" {
 			return nil
 		}
 		content, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return err
 		}
-		if base == "go.mod" {
+		switch {
+		case base == "go.mod":
 			r.mods[name] = string(content)
+			return nil
+		case path.Ext(base) == ".md":
+			r.pages[name] = string(content)
 			return nil
 		}
 		f := goFile{path: name, content: content, fset: token.NewFileSet()}

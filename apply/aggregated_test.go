@@ -120,7 +120,7 @@ func (n *notes) serve(r *http.Request, parts []string) (int, map[string]any) {
 		}
 		n.put("MODIFIED", o)
 		return 200, o.Object
-	case http.MethodPatch: // an apply, of which nobody keeps a record
+	case http.MethodPatch: // an apply, which leaves no record
 		o := unstructured.Unstructured{Object: body}
 		if n.objects[name] != nil && o.GetUID() == "" {
 			return status(409, "Conflict")
@@ -141,7 +141,7 @@ func (n *notes) put(event string, o unstructured.Unstructured) {
 	n.changed.Broadcast()
 }
 
-// edit is somebody else's change.
+// edit is another manager's change.
 func (n *notes) edit(t *testing.T, name, field, value string) {
 	t.Helper()
 	n.mu.Lock()

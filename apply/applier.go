@@ -22,7 +22,7 @@ type Applier struct {
 	// Live is the actual state, started. Required.
 	Live *Live
 	// Objects reaches whole objects. It is needed for what metadata does not
-	// show: fields in a [Plan], readiness, Upsert, and kinds whose server keeps
+	// show: fields in a [diff.Plan], readiness, Upsert, and kinds whose server keeps
 	// no managedFields. Nil: a plan has no fields, what an object depends on is
 	// ready once it is applied, objects of such kinds are applied on every pass,
 	// and Upsert is an error.

@@ -97,7 +97,7 @@ func TestAnExecutionWaitsForWhatItDependsOn(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	a := b.start(t)
-	web := strings.Replace(selecting("one"), "replicas: 0", "replicas: 1", 1) // nobody schedules its pod
+	web := strings.Replace(selecting("one"), "replicas: 0", "replicas: 1", 1) // no scheduler runs: its pod stays pending
 	set := b.set(t, web, after("late", "Deployment.apps/NAMESPACE/web"))
 	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func ExampleNewSet() {
 	// object 2 (ConfigMap/shop): apiVersion, kind and metadata.name are required
 }
 
-// A report is made of values: what failed stands beside what was done.
+// A report is made of values: failures beside changes.
 func ExampleReport() {
 	web := apply.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	api := apply.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "api"}

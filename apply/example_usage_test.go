@@ -83,7 +83,7 @@ func ExampleFightError() {
 	// tell other-team to leave .data.color of ConfigMap/shop/settings alone
 }
 
-// With ReportConflicts, a field that somebody else owns is named and left.
+// With ReportConflicts, a field that another manager owns is named and left.
 func ExampleConflictError() {
 	// As Applier.Apply returns it.
 	err := fmt.Errorf("Deployment.apps/shop/web: %w", &apply.ConflictError{

@@ -163,7 +163,7 @@ func (h *history) resource(i int) dynamic.ResourceInterface {
 	return h.admin.Resource(gvr).Namespace(h.ns)
 }
 
-// edit is somebody else's change of a field that the sets state.
+// edit is another manager's change of a field that the sets state.
 func (h *history) edit(t *testing.T) {
 	t.Helper()
 	i := h.random.IntN(10)

@@ -90,7 +90,7 @@ func TestAFrozenWatchMisleadsNobody(t *testing.T) {
 	require.Equal(t, 2, apply1(t, a, set).Count(apply.Created))
 	require.Len(t, a.net.Writes(), 2, "no second create")
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
-	// Deleted and made again by somebody else, which the view does not show.
+	// Deleted and made again by another manager, which the view does not show.
 	b.kubectl(t, "delete", "-n", b.ns, "configmap", "b")
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "b", "--from-literal=theirs=1")
 	_, err := a.Apply(t.Context(), b.set(t, configMap("a", "1"), configMap("b", "2")))

@@ -51,7 +51,7 @@ func TestADependencyIsWaitedForUntilItIsReady(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	a := b.start(t)
-	// Nobody schedules its pod, so the Deployment is not ready before we say so.
+	// No scheduler runs, so the Deployment is ready only once the test writes its status.
 	web := strings.Replace(selecting("one"), "replicas: 0", "replicas: 1", 1)
 	early := after("early", "Deployment.apps/NAMESPACE/web")
 	late := after("late", "ConfigMap/NAMESPACE/early")

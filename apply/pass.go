@@ -54,7 +54,7 @@ func (p *pass) item(it *item) *item {
 	return it
 }
 
-// verdict is what is to be done about an object, and what that is based on.
+// verdict is the decision about one object, and what it is based on.
 type verdict struct {
 	action Action // unchanged, write, or what is reported
 	look   view.Look

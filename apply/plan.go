@@ -43,7 +43,7 @@ func (a *Applier) Plan(ctx context.Context, set *Set, options PruneOptions) (dif
 	return plan, errors.Join(found.pass.report.Err(), found.withheld, context.Cause(ctx))
 }
 
-// preview is what is to be done, as of now.
+// preview is the plan of a pass, as of now.
 type preview struct {
 	pass     *pass
 	changes  map[ID]diff.Change

@@ -141,7 +141,7 @@ func TestReadinessIsWaitedForByTheWatch(t *testing.T) {
 	set := b.set(t, selecting("one"), configMap("a", "1"))
 	apply1(t, a, set)
 	require.NoError(t, a.WaitReady(t.Context(), set))
-	b.kubectl(t, "scale", "-n", b.ns, "deployment/web", "--replicas=1") // nobody schedules the pod
+	b.kubectl(t, "scale", "-n", b.ns, "deployment/web", "--replicas=1") // no scheduler runs: the pod stays pending
 	require.Eventually(t, func() bool {
 		b.kubectl(t, "wait", "-n", b.ns, "--for=jsonpath={.status.observedGeneration}=2", "deployment/web")
 		return a.drifts.Load() > 0

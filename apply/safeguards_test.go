@@ -156,7 +156,7 @@ func TestAnExecutionGivesWayToAChangeThatComesInBetween(t *testing.T) {
 	plan, err := a.Plan(t.Context(), next, complete)
 	require.NoError(t, err)
 	require.Len(t, plan.Changes, 3)
-	// Decided, and changed by somebody else before it is sent.
+	// Decided, and changed by another manager before it is sent.
 	a.deaf(once(applytest.Request.Writes, func() {
 		for _, name := range []string{"a", "b", "gone"} {
 			b.kubectl(t, "patch", "-n", b.ns, "configmap", name, "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")

@@ -22,12 +22,10 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/storytest"
 )
 
-var (
-	update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txtar")
-	late   = flag.Bool("late", false, "deliver to stories what their watches see 0.4 s late, to find those that depend on timing")
-)
+var late = flag.Bool("late", false, "deliver to stories what their watches see 0.4 s late, to find those that depend on timing")
 
 // TestStories runs testdata/*.txtar against a real API server. Each is a script
 // with its objects: the first lines say the situation, a line is a command, and the
@@ -57,15 +55,11 @@ var (
 // group of its own.
 func TestStories(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			runStory(t, file)
-		})
-	}
+	storytest.Each(t, "testdata/*.txtar", func(t *testing.T, told *storytest.Story) {
+		s := &story{bench: serverBench(t), files: told.Files}
+		s.group = strings.ReplaceAll(s.bench.ns, "-", "") + ".example.com"
+		told.Play(t, func(line string) string { return s.output(s.run(t, line)) })
+	})
 }
 
 // story is a running script.
@@ -78,53 +72,8 @@ type story struct {
 	hasty   bool // the next start is not waited for
 }
 
-func runStory(t *testing.T, file string) {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	script, files := parseArchive(string(data))
-	s := &story{bench: serverBench(t), files: files}
-	s.group = strings.ReplaceAll(s.bench.ns, "-", "") + ".example.com"
-	var result []string
-	lines := strings.Split(script, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, ">") {
-			continue // rewritten below
-		}
-		result = append(result, line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		var want []string
-		for j := i + 1; j < len(lines) && strings.HasPrefix(lines[j], ">"); j++ {
-			want = append(want, lines[j])
-		}
-		got := s.output(s.run(t, line))
-		if !*update {
-			require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "%s:%d: %s", file, i+1, line)
-		}
-		result = append(result, got...)
-	}
-	if *update {
-		_, archive, _ := strings.Cut(string(data), "\n-- ")
-		text := strings.Join(result, "\n") + "\n-- " + archive
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-}
-
-// parseArchive splits a txtar file into its comment and its files.
-func parseArchive(text string) (script string, files map[string]string) {
-	files = map[string]string{}
-	parts := regexp.MustCompile(`(?m)^-- (\S+) --\n`).Split(text, -1)
-	names := regexp.MustCompile(`(?m)^-- (\S+) --\n`).FindAllStringSubmatch(text, -1)
-	for i, name := range names {
-		files[name[1]] = parts[i+1]
-	}
-	return strings.TrimSuffix(parts[0], "\n"), files
-}
-
 // output makes what a command printed comparable.
-func (s *story) output(text string) []string {
+func (s *story) output(text string) string {
 	text = strings.ReplaceAll(text, s.bench.ns, "NS")
 	text = strings.ReplaceAll(text, s.group, "GROUP")
 	text = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).ReplaceAllString(text, "UID")
@@ -133,17 +82,14 @@ func (s *story) output(text string) []string {
 	// A kind is listed by a watch or by a list, and a quota counts late.
 	text = strings.ReplaceAll(text, "cannot watch resource", "cannot list resource")
 	text = regexp.MustCompile(`(used: \w+=)\d+`).ReplaceAllString(text, "${1}N")
-	var lines []string
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		if line == "" {
-			continue
-		}
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
 		if len(line) > maxLine { // the server's words beyond that differ between versions
 			line = line[:maxLine] + "..."
 		}
-		lines = append(lines, "> "+strings.TrimRight(line, " "))
+		b.WriteString(line + "\n")
 	}
-	return lines
+	return b.String()
 }
 
 const maxLine = 150

@@ -28,8 +28,8 @@ func Owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 // that is itself a member is atomic. A key field that the desired item leaves
 // out (a defaulted protocol) matches if one candidate only is left.
 //
-// A field that the server takes from nobody who applies, such as status where it
-// is a subresource, is not owned, so Covers is never true for an object that
+// A field that the server takes from no apply, such as status where it is a
+// subresource, is not owned, so Covers is never true for an object that
 // states one. (Fields that the schema does not know are refused.)
 func Covers(owned *fieldpath.Set, desired map[string]any) bool {
 	root := tree(owned)

@@ -14,7 +14,7 @@ import (
 // managedFields.
 //
 // As long as the digest equals that of the server's answer to the last apply,
-// nobody else has changed, removed or taken a field of it.
+// no other manager has changed, removed or taken a field of it.
 func Digest(object metav1.Object, manager string) (Sum, bool) {
 	entry := Entry(object.GetManagedFields(), manager)
 	if entry == nil {

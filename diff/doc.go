@@ -17,7 +17,7 @@
 // A program that has forgotten the digest, because it was restarted, asks
 // [Covers] instead: whether the owned set is exactly the set of fields that the
 // desired object states. Together with a hash kept in an annotation (which we
-// own as well, so nobody changes it unnoticed) this carries the answer over.
+// own as well, so a change of it is seen) this carries the answer over.
 //
 // # Why the digest is exact
 //
@@ -52,8 +52,8 @@
 //
 // # When it is not
 //
-//   - The order of a list that is merged by item belongs to nobody. Digest and
-//     Covers do not see that somebody reordered the ports of a Service; Fields
+//   - The order of a list that is merged by item has no owner. Digest and
+//     Covers do not see that the ports of a Service were reordered; Fields
 //     does ([Reordered]), and the next apply restores it. Nor is an empty list
 //     that is merged by item anybody's: whether it is there or absent.
 //   - What the desired object leaves to a default is not ours: another value in
@@ -69,20 +69,20 @@
 //     shows by the fields or the time of the entry, which has a resolution of
 //     one second: within the second of our own apply, another value of the same
 //     fields is not seen. Covers cannot tell it at all. Give each program a name.
-//   - A desired object that states what the server takes from nobody who
-//     applies, such as a status that is a subresource, is never covered: leave it
+//   - A desired object that states what the server takes from no apply,
+//     such as a status that is a subresource, is never covered: leave it
 //     out. A field unknown to the schema is no such case: the apply is refused.
 //   - Who wipes managedFields wipes the proof. [Digest] says that we own nothing;
-//     the server does not track the object again before somebody applies, and
+//     the server does not track the object again before the next apply, and
 //     then holds what was there for the property of "before-first-apply".
 //   - A kind whose server keeps no managedFields (some aggregated APIs) has no
 //     digest. [Tracked] tells, and [States] compares contents, with limits.
-//   - A field that nobody owns, because it was defaulted, gets no owner when it
+//   - A field without an owner, because it was defaulted, gets no owner when it
 //     is scaled: Fields then cannot say who did it.
 //
 // Fields left to others (the replicas to an autoscaler) are taken out of the
-// desired object before it is hashed and applied: [Ignore]. What is to be done
-// to a set of objects is a [Plan], which can be shown, approved and compared.
+// desired object before it is hashed and applied: [Ignore]. The changes of a set
+// of objects are a [Plan], which can be shown, approved and compared.
 //
 // Everything here is a pure function: no I/O, no clock, no goroutine, safe for
 // concurrent use.

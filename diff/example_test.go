@@ -19,7 +19,7 @@ func ExampleDigest() {
 		}}}
 	}
 	applied, _ := diff.Digest(object(`{"f:spec":{"f:replicas":{},"f:paused":{}}}`), "my-operator")
-	// Somebody scaled it: the server has taken the field out of our set.
+	// Another manager scaled it: the server has taken the field out of our set.
 	now, _ := diff.Digest(object(`{"f:spec":{"f:paused":{}}}`), "my-operator")
 	fmt.Println("as we left it:", applied == now)
 	// Output: as we left it: false
@@ -56,7 +56,7 @@ func ExampleCovers() {
 	// Output: true false
 }
 
-// Somebody has scaled a Deployment that we applied with two replicas.
+// Another manager has scaled a Deployment that we applied with two replicas.
 func ExampleFields() {
 	desired := map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"},

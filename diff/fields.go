@@ -20,9 +20,9 @@ type Field struct {
 	// nothing. Both are [Masked] in the data of a Secret.
 	Desired Value `json:"desired,omitzero"`
 	Live    Value `json:"live,omitzero"`
-	// By says who else owns the field, or something in it, now: the latest writer
-	// first. It is empty when nobody else does: for a field that somebody removed, or one that only
-	// the owner itself has changed its mind about.
+	// By lists the other managers that own the field, or something in it, now: the
+	// latest writer first. It is empty for a field that was removed, and for one that
+	// only its owner changes.
 	By []Writer `json:"by,omitempty"`
 	// Structural says that the live object has no managedFields, so that this is
 	// a comparison of contents, with the limits of [States].
@@ -41,7 +41,7 @@ const (
 	// Taken: the values are equal, but we do not own the field, because another
 	// wrote it since, or because we have not applied it yet; we will own it.
 	Taken Difference = "taken"
-	// Removed: we own the field, do not want it any more, and nobody else owns
+	// Removed: we own the field, do not want it any more, and no other manager owns
 	// it; it will be removed, or go back to its default. What others own inside
 	// an item of a list or map goes with it, if they do not own the item.
 	Removed Difference = "removed"

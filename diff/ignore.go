@@ -106,7 +106,7 @@ func ignorable(path fieldpath.Path) error {
 // and is the object itself where nothing is ignored.
 //
 // A field that we own from before, and strip from now on, is removed by the next
-// apply unless somebody else owns it by then.
+// apply unless another manager owns it by then.
 func (g Ignore) Strip(desired map[string]any) map[string]any {
 	for _, path := range g.paths(desired) {
 		if stripped, ok := strip(desired, path); ok {

@@ -121,7 +121,7 @@ func (n *node) leaf() bool {
 }
 
 // kept reports whether another owner keeps a value that we give up. An item of a
-// list or of a map goes with all that is in it unless somebody owns the item
+// list or of a map goes with all that is in it unless a manager owns the item
 // itself; a field of a struct stays for what is in it.
 func (at place) kept() bool {
 	item := at.path[len(at.path)-1].FieldName == nil || !at.ours.leaf() || at.up.mapped()

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Plan is what is to be done, in that order: a value that can be shown, kept as
-// JSON, approved by its hash, and carried out only if it still is what is to be
-// done. The zero Plan does nothing.
+// Plan is an ordered list of changes: a value that can be shown, kept as JSON,
+// approved by its hash, and carried out only while it still is the plan. The zero
+// Plan changes nothing.
 type Plan struct {
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -34,7 +34,7 @@ type Change struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Action is what is to be done about an object.
+// Action is the kind of a change of an object.
 type Action string
 
 // The actions.

@@ -47,7 +47,7 @@ func (g *Group) Start(ctx context.Context) error {
 		member int
 		err    error
 	}
-	// Nobody receives from a member that was left behind: room for all.
+	// A member that was left behind is not received from: there is room for all.
 	exits := make(chan exit, len(g.Members))
 	running := make(map[int]bool, len(g.Members))
 	for i, member := range g.Members {

@@ -115,7 +115,7 @@ func (m *model) event(k *modelKey, rank string) {
 }
 
 // run plays ops and returns false if two things happen at the same time, so
-// that their order is nobody's promise.
+// that their order is not promised.
 func (m *model) run(seed uint64, backoff reconcile.Backoff, ops []op) bool {
 	active := -1
 	var ends time.Duration

@@ -119,8 +119,8 @@ func TestAKeyThatWasGivenUpIsTriedAfterAList(t *testing.T) {
 	})
 }
 
-// What a list lacks may be wanted or not: nobody said that it is to be deleted,
-// and nobody says any more that it is to be there.
+// What a list lacks may be wanted or not: no server has said that it is to be
+// deleted, and none says any more that it is to be there.
 func TestWhatAListLacksIsNotHandledAnyMore(t *testing.T) {
 	log := epoch("e")
 	var right atomic.Bool

@@ -72,7 +72,7 @@ func TestAFrameThatCannotBeEndsItsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			streams := [][]step{then(c.before, c.bad, waits(time.Minute)), right}
-			// Whoever has nothing lists anyway.
+			// A reader that has nothing lists anyway.
 			if name == "nothing before a second header" {
 				streams = [][]step{c.before, {c.bad}, right}
 			}

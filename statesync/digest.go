@@ -14,7 +14,7 @@ import (
 //
 // An item's hash is SHA-256 over its collection, ID and version, and hashes are
 // added as four 64-bit words each. A digest finds lost, doubled and outdated
-// items; it is no protection against somebody who forges them.
+// items; it is no protection against forgery.
 //
 // The zero Digest is an unset one. That of the empty set is DigestOf(nil), from which
 // Add and Remove keep the digest of a set that changes.

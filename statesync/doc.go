@@ -36,8 +36,8 @@
 //   - A reader is not told a thing twice in the wrong order: a list never takes
 //     a key back to an older item than was handled before, not even one that
 //     comes from a server that lags.
-//   - Absence is no order. Handlers are given tombstones, which somebody asked
-//     for; what is absent from a proven list is told by [Replica.Complete] and
+//   - Absence is no order. Handlers are given tombstones, each of which was
+//     committed; what is absent from a proven list is told by [Replica.Complete] and
 //     left to the caller's guards.
 //
 // # What it costs

@@ -232,7 +232,7 @@ func (f *feed) update(do func()) {
 }
 
 // fail tells the streams that the log cannot be read. What was read stays: it
-// is no less true, but nobody is told that it is all.
+// is no less true, but no reader is told that it is complete.
 func (f *feed) fail(err error) { f.update(func() { f.err = err }) }
 
 // view is what a stream sees of a feed at one moment.

@@ -228,7 +228,7 @@ func TestAReaderThatKnowsMoreThanTheLogMustList(t *testing.T) {
 		require.ErrorAs(t, <-end, &resync)
 		require.Equal(t, statesync.FromTheFuture, resync.Reason)
 	})
-	// If that cannot be asked, nobody knows.
+	// If the floor cannot be read, the reason is unknown.
 	telling(t, map[uint64][]statesync.Page{0: page(2, 0, false, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
 		_, end := open(ctx, server, w)
 		err := <-end

@@ -141,7 +141,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, ask ask) {
 		detail, _ := h.describe(r, err)
 		text, marshalErr := json.Marshal(failure{Type: "end", Error: detail})
 		if marshalErr == nil {
-			// Whoever does not read the reason sees a stream that was cut.
+			// A reader that ignores the reason sees a stream that was cut.
 			_ = write(append(text, '\n'))
 		}
 	}
@@ -189,7 +189,7 @@ func (h *Handler) answer(w http.ResponseWriter, status int, body []byte, more ..
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// A client that went away is nobody's error.
+	// A client that went away is no error.
 	_, _ = w.Write(body)
 }
 

@@ -47,7 +47,7 @@ func TestAScopeThatIsPolledIsReadOnce(t *testing.T) {
 	})
 }
 
-// A scope that is made after somebody asked for it is there at once, and is not
+// A scope that is made after a reader asked for it is there at once, and is not
 // forgotten with what was found before.
 func TestAScopeThatWasUnknownIsReadOnceItIsThere(t *testing.T) {
 	server := &statesync.Server{}

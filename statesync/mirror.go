@@ -171,8 +171,8 @@ func (m *mirror) sync(f Frame) error {
 		return err
 	}
 	for key := range m.pending {
-		// What the list lacks is wanted no more, and nobody said that it is to
-		// be deleted.
+		// What the list lacks is wanted no more, and the server has not said that
+		// it is to be deleted.
 		if _, wanted := m.next[key]; !wanted {
 			delete(m.pending, key)
 		}

@@ -19,7 +19,7 @@ import (
 // A slow stream costs a position: when it comes back it gets the newest state of
 // what changed meanwhile.
 //
-// A Server is a [Source], and serves HTTP by [Server.Handler]. Its fields must
+// A Server is a [Source], and is served over HTTP by a [Handler]. Its fields must
 // not change once Start was called. It must not be copied.
 type Server struct {
 	// Log is what is told. Required.

@@ -37,7 +37,7 @@ const (
 )
 
 // TestAStreamIsDeadAfterTwoHeartbeats says how long a client waits for what, and
-// that the time of whoever takes the frames is not the server's.
+// that the time of the reader of the frames is not the server's.
 func TestAStreamIsDeadAfterTwoHeartbeats(t *testing.T) {
 	for name, c := range map[string]struct {
 		script func(w io.Writer)

@@ -243,7 +243,7 @@ func pause(r *http.Request, d time.Duration) error {
 // drain closes the body of a request that is not sent, as a RoundTripper must.
 func drain(body io.Closer) {
 	if body != nil {
-		_ = body.Close() // of a request that nobody reads
+		_ = body.Close() // of a request that is not sent
 	}
 }
 

@@ -110,6 +110,6 @@ func isPort(text string) bool {
 func manifestsCommand() *cobra.Command {
 	var m agentjob.Manifests
 	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", program.Image("agentjob"), "container image")
+	program.ImageFlag(c.Flags(), &m.Image, "agentjob")
 	return c
 }

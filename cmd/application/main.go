@@ -93,7 +93,7 @@ func (o options) operator(log io.Writer) (*application.Operator, error) {
 func manifestsCommand() *cobra.Command {
 	var m application.Manifests
 	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", program.Image("application"), "container image")
+	program.ImageFlag(c.Flags(), &m.Image, "application")
 	c.Flags().StringVar(&m.BaseDomain, "base-domain", "platform.company.dev", "domain that hosts are below")
 	return c
 }

@@ -30,7 +30,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 				return err
 			}
 			opts.varGroupKeys, _ = lookupEnv(envName("var-group-keys"))
-			return opts.run(command.Context(), command.ErrOrStderr())
+			return opts.run(command.Context(), command.OutOrStdout())
 		},
 	}
 	flags := command.Flags()

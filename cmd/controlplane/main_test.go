@@ -35,11 +35,11 @@ const (
 )
 
 // binary builds the program.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "controlplane")
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, "%s", output)
+func binary(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "controlplane")
+	output, err := exec.CommandContext(tb.Context(), "go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(tb, err, "%s", output)
 	return path
 }
 
@@ -71,31 +71,32 @@ type process struct {
 	ended   chan outcome
 }
 
-func serveProcess(t *testing.T, binary string, args ...string) *process {
-	t.Helper()
+func serveProcess(tb testing.TB, binary string, args ...string) *process {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	tb.Cleanup(cancel)
 	command := exec.CommandContext(ctx, binary, args...)
-	command.Env, command.Dir = []string{}, t.TempDir()
-	stderr, err := command.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, command.Start())
+	command.Env, command.Dir = []string{}, tb.TempDir()
+	out, err := command.StdoutPipe()
+	require.NoError(tb, err)
+	command.Stderr = command.Stdout
+	require.NoError(tb, command.Start())
 	p := &process{command: command, ended: make(chan outcome, 1)}
 	found := make(chan struct{})
 	go func() {
 		var log strings.Builder
 		told := false
-		lines := bufio.NewScanner(stderr)
+		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			log.WriteString(lines.Text() + "\n")
-			var line struct{ Msg, Address string }
-			if json.Unmarshal(lines.Bytes(), &line) != nil {
+			var line struct{ Msg, For, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) != nil || line.Msg != "listening" {
 				continue
 			}
-			switch line.Msg {
-			case "listening":
+			switch line.For {
+			case "api":
 				p.address = line.Address
-			case "serving metrics":
+			case "metrics":
 				p.metrics = line.Address
 			}
 			if p.address != "" && p.metrics != "" && !told {
@@ -110,31 +111,31 @@ func serveProcess(t *testing.T, binary string, args ...string) *process {
 	case <-found:
 		return p
 	case end := <-p.ended:
-		t.Fatalf("ended with %d: %s", end.code, end.stderr)
+		tb.Fatalf("ended with %d: %s", end.code, end.stderr)
 	case <-time.After(30 * time.Second):
-		t.Fatal("does not listen")
+		tb.Fatal("does not listen")
 	}
 	return nil
 }
 
-func request(t *testing.T, client *http.Client, method, url, token, body string) (int, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	require.NoError(t, err)
+func request(tb testing.TB, client *http.Client, method, url, token, body string) (int, string) {
+	tb.Helper()
+	r, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
+	require.NoError(tb, err)
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(r)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return response.StatusCode, string(text)
 }
 
-func writeFile(t *testing.T, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+func writeFile(tb testing.TB, content string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "file")
+	require.NoError(tb, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

@@ -13,10 +13,7 @@ import (
 //go:embed manifests.yaml
 var manifestsTemplate string
 
-var (
-	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	imagePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$`)
-)
+var namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // manifests are the values of the template.
 type manifests struct {
@@ -34,9 +31,6 @@ func newManifestsCommand() *cobra.Command {
 			if !namespacePattern.MatchString(values.Namespace) {
 				return program.Usagef("--namespace: %q is not the name of a namespace", values.Namespace)
 			}
-			if !imagePattern.MatchString(values.Image) {
-				return program.Usagef("--image: %q is not an image reference", values.Image)
-			}
 			parsed, err := template.New("manifests.yaml").Parse(manifestsTemplate)
 			if err != nil {
 				return err
@@ -45,6 +39,6 @@ func newManifestsCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&values.Namespace, "namespace", "trueup-system", "namespace of the objects")
-	command.Flags().StringVar(&values.Image, "image", program.Image("controlplane"), "image of the control plane")
+	program.ImageFlag(command.Flags(), &values.Image, "controlplane")
 	return command
 }

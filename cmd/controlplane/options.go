@@ -56,8 +56,8 @@ func (o options) wrong(flag, format string, args ...any) error {
 }
 
 // run serves until ctx ends.
-func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
-	logger, err := program.NewLogger(stderr, o.logLevel)
+func (o options) run(ctx context.Context, log io.Writer) (err error) {
+	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
 		return o.wrong("log-level", "%w", err)
 	}
@@ -174,7 +174,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 				return nil
 			}}, {Name: "numbering", Func: logMetrics.Ready}},
 			OnListen: func(address net.Addr) {
-				logger.InfoContext(ctx, "listening", slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
+				logger.InfoContext(ctx, "listening", slog.String("for", "api"), slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
 			},
 		}},
 	}}
@@ -182,7 +182,7 @@ func (o options) run(ctx context.Context, stderr io.Writer) (err error) {
 		group.Members = append(group.Members, reconcile.Member{Name: "metrics listener", Starter: &serve.Server{
 			Address: o.metricsListen, Gatherer: registry, Logger: logger,
 			OnListen: func(address net.Addr) {
-				logger.InfoContext(ctx, "serving metrics", slog.String("address", address.String()))
+				logger.InfoContext(ctx, "listening", slog.String("for", "metrics"), slog.String("address", address.String()))
 			},
 		}})
 	}

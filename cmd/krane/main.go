@@ -36,7 +36,7 @@ func command() *cobra.Command {
 		Long:  help,
 		Args:  program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			a, err := o.agent(c.ErrOrStderr())
+			a, err := o.agent(c.OutOrStdout())
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
@@ -74,7 +74,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", program.Image("krane"), "container image")
+	program.ImageFlag(c.Flags(), &m.Image, "krane")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
 	c.Flags().StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")

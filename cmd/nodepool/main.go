@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -109,9 +108,9 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level: is %q, must be debug, info, warn or error", o.logLevel)
+	logger, err := program.NewLogger(log, o.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
 	}
 	config, err := kubeaccess.Config(o.kubeconfig)
 	if err != nil {
@@ -132,7 +131,7 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 		Kubernetes: config, Namespace: o.namespace, Alone: !o.elect, ClusterName: o.cluster, ClusterEndpoint: o.endpoint, ClusterCA: o.ca, ClusterCIDR: o.cidr,
 		Region: region, OpenRegion: open, Address: o.health, MetricsAddress: o.metrics, StopTimeout: o.stop,
 		Instance: cmp.Or(os.Getenv("POD_NAME"), host, "stratos"),
-		Logger:   slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level})),
+		Logger:   logger,
 	}, nil
 }
 
@@ -185,7 +184,7 @@ func manifestsCommand() *cobra.Command {
 		}
 		return m.YAML()
 	})
-	c.Flags().StringVar(&m.Image, "image", program.Image("nodepool"), "container image")
+	program.ImageFlag(c.Flags(), &m.Image, "nodepool")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")
 	c.Flags().StringVar(&m.ClusterCA, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")

@@ -32,14 +32,14 @@ func command() *cobra.Command {
 		Long:  help,
 		Args:  program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			agent, err := newAgent(kubeconfig, c.ErrOrStderr())
+			agent, err := newAgent(kubeconfig, c.OutOrStdout())
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
 			return agent.Start(c.Context())
 		},
 	}
-	root.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
+	root.Flags().StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
 	root.AddCommand(program.VersionCommand(), manifestsCommand())
 	return root
 }
@@ -47,7 +47,7 @@ func command() *cobra.Command {
 func manifestsCommand() *cobra.Command {
 	m := shuttle.Manifests{}
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
-	c.Flags().StringVar(&m.Image, "image", program.Image("shuttle"), "container image")
+	program.ImageFlag(c.Flags(), &m.Image, "shuttle")
 	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
 	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
 	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")

@@ -45,7 +45,7 @@ func newGroup(from, to string, interval time.Duration, out io.Writer) *reconcile
 		OnPass: func(pass reconcile.Pass) {
 			select {
 			case passes <- pass:
-			default: // nobody has looked for a hundred passes
+			default: // a hundred passes wait to be read
 			}
 		},
 	}

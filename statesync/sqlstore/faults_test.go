@@ -26,7 +26,7 @@ func TestNothingIsSkippedOnPostgreSQLWhateverFails(t *testing.T) {
 		faults: []func(context.Context, *rand.Rand){
 			restarts(t, one, 300*time.Millisecond),
 			restarts(t, two, 500*time.Millisecond),
-			// Whoever sequences loses its connection.
+			// The store that sequences loses its connection.
 			func(ctx context.Context, r *rand.Rand) {
 				pause(ctx, time.Duration(r.IntN(400))*time.Millisecond)
 				_, _ = admin.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)

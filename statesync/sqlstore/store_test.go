@@ -155,7 +155,7 @@ func TestManyWhoWaitAtOnceAskOnce(t *testing.T) {
 		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
 		at := head(t, s, "s", 1)
 		ctx := ctxWithin(t)
-		// Nobody gets an answer for now.
+		// No read gets an answer for now.
 		conn, err := s.ReadDB.Conn(ctx)
 		require.NoError(t, err)
 		asked := s.ReadDB.Stats().WaitCount
@@ -296,7 +296,7 @@ func TestADatabaseWithAnotherOriginGetsAnotherEpoch(t *testing.T) {
 func TestAStandbyTakesOverFromALeaderThatIsStuck(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	// Whoever holds the lock, as another's session behind a pooler, does nothing.
+	// A session that holds the lock, such as another's session behind a pooler, does nothing.
 	s := openPostgreSQL(t, url, &sqlstore.Store{Poll: 10 * time.Millisecond})
 	first := openPostgreSQL(t, url, &sqlstore.Store{})
 	stop := starts(t, first)

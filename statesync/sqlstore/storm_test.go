@@ -271,7 +271,7 @@ func (s *storm) transaction(ctx context.Context, conn *sql.Conn, r *rand.Rand, i
 		cut(conn)()
 		return errKilled
 	case chance < 88:
-		// It may have been committed: nobody will ever know.
+		// It may have been committed: the test cannot know.
 		s.unknown.Add(1)
 		var ended sync.WaitGroup
 		ended.Go(cut(conn))

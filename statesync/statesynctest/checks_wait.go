@@ -83,7 +83,7 @@ func waitFloor(ctx context.Context, s Store) error {
 		if err := commit(ctx, s, remove("a"), put("b", 1)); err != nil {
 			return err
 		}
-		// Whoever has already returned for the head waits again, for the floor.
+		// A wait that has returned for the head begins again, for the floor.
 		page, err := s.Log.Read(ctx, scope, 0, 1)
 		if err != nil {
 			return err

@@ -68,7 +68,7 @@ func addScope(ctx context.Context, s Store, scopes ...string) error {
 
 // commit returns when the changes are readable: when the head of each scope has
 // risen by the number of its changes. A head that rises by more is noticed by
-// whoever looks at it next.
+// the next check of it.
 func commit(ctx context.Context, s Store, changes ...statesync.Change) error {
 	heads := map[string]uint64{}
 	for _, c := range changes {

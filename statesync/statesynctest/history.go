@@ -238,7 +238,7 @@ func (r *Reader) Follow(ctx context.Context, log statesync.Log, limit int, done 
 	}
 }
 
-// Check compares the whole log with the history, when nobody writes any more and
+// Check compares the whole log with the history, when all writers have ended and
 // everything that was committed is readable: every key is at its last change,
 // the head is the number of changes, and every reader that has read up to the
 // head has the same. Tombstones that were pruned are not missed.

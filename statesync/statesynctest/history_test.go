@@ -46,7 +46,7 @@ func TestAHistoryAcceptsWhatIsRight(t *testing.T) {
 			continue
 		}
 		require.NoError(t, log.Commit(changes...))
-		if n%7 != 0 { // of others nobody knows
+		if n%7 != 0 { // whether the others were committed is unknown
 			commit.Committed()
 		}
 		if n%2 == 0 {

@@ -68,7 +68,7 @@ type observedJob struct {
 	reason string
 }
 
-// decision is what is to be done, in this order.
+// decision is the plan of a pass; its steps run in this order.
 type decision struct {
 	// last is what the status must hold before anything below is done. It equals
 	// facts.last if nothing is to be recorded.

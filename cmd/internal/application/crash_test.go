@@ -72,7 +72,7 @@ func (w *world) until(l *life, done func(phase string) bool) {
 			}
 		}
 		r.stop()
-		// Nobody renews it any more. Without this the next process waits for 15 s.
+		// Its holder is dead. Without this the next process waits for 15 s.
 		_, err := w.cluster.Kubectl(w.Context(), "delete", "lease", application.LeaseName, "-n", application.Namespace, "--ignore-not-found")
 		require.NoError(w, err)
 	}

@@ -70,7 +70,7 @@ func (r *recorder) pod(p *cloud.Pod, reason, note string) {
 	r.record(corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}, corev1.EventTypeWarning, reason, note)
 }
 
-// action records what was done to a machine.
+// action records the result of an action on a machine.
 func (r *recorder) action(pool *v1alpha1.NodePool, result cloud.Result) {
 	a := result.Action
 	for _, reason := range reasons(a) {

@@ -2,8 +2,10 @@ package program
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // ManifestsCommand returns the command that prints what a program needs in its cluster.
@@ -20,4 +22,27 @@ func ManifestsCommand(short string, yaml func() (string, error)) *cobra.Command 
 			return err
 		},
 	}
+}
+
+// ImageFlag adds the flag for the image of a program: an image reference, by default
+// [Image].
+func ImageFlag(flags *pflag.FlagSet, image *string, program string) {
+	*image = Image(program)
+	flags.Var((*reference)(image), "image", "container image")
+}
+
+// reference is an image reference that needs no quoting in YAML.
+type reference string
+
+var referencePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$`)
+
+func (r *reference) String() string { return string(*r) }
+func (r *reference) Type() string   { return "string" }
+
+func (r *reference) Set(text string) error {
+	if !referencePattern.MatchString(text) {
+		return fmt.Errorf("%.80q is no image reference; want one like registry.example.com/name:tag", text)
+	}
+	*r = reference(text)
+	return nil
 }

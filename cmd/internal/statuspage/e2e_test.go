@@ -71,7 +71,7 @@ func program(t *testing.T) string {
 	require.NoError(t, err, "%s", output)
 	require.NoError(t, os.WriteFile(token, []byte(adminToken), 0o600))
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--listen", "127.0.0.1:0", "--metrics-listen", "", "--database", filepath.Join(dir, "trueup.db"), "--admin-token-file", token)
-	log, err := command.StderrPipe()
+	log, err := command.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())
 	ended := make(chan struct{})

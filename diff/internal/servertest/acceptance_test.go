@@ -197,7 +197,7 @@ func TestScalingWhatWasLeftOutIsNoDifference(t *testing.T) {
 		lines(t, whole, live, diff.Options{Manager: manager, Applied: true}))
 }
 
-// Giving a field away by a rule removes it, if nobody else owns it by then.
+// Giving a field away by a rule removes it, if no other manager owns it by then.
 func TestAFieldIgnoredFromNowOnIsRemovedUnlessOthersOwnIt(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -17,8 +17,8 @@ import (
 
 // TestPairsOfAnotherToolAgreeWithTheServer takes what gitops-engine's own tests
 // compare, a live object and the configuration that it came from, out of that
-// module; nothing of it is kept here. Somebody else has made the object; we take
-// it over, and the other one puts it back as it was.
+// module; nothing of it is kept here. Another manager has made the object; we take
+// it over, and the other manager puts it back as it was.
 func TestPairsOfAnotherToolAgreeWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

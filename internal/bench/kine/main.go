@@ -208,5 +208,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rolledBack is what a rollback after a commit returns to nobody's interest.
+// rolledBack joins the error of a transaction and that of its rollback.
 func rolledBack(err, rollback error) error { return errors.Join(err, rollback) }

@@ -84,7 +84,7 @@ func (b *bench) createRound(ctx context.Context, c contender, round int) (time.D
 	return took, err
 }
 
-// repair counts the requests for each object that somebody else has edited, in
+// repair counts the requests for each object that another manager has edited, in
 // a pass over these objects.
 func (b *bench) repair(ctx context.Context, c contender) error {
 	objects, err := b.mix(ctx, "repair-"+namespaced(c.own().name), 100)

@@ -19,7 +19,7 @@
 // are counted below the client; lists and watches, by which caches are kept up
 // to date, are counted apart. A pass before the first counted one warms clients,
 // caches and server. Rounds take turns, and begin with another contender each
-// time, so that a server that becomes warm or slow favours nobody. What is printed
+// time, so that a server that becomes warm or slow favours no contender. What is printed
 // is the median; ratios of rates are those of one round each.
 //
 // # The contenders

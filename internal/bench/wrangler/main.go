@@ -185,7 +185,7 @@ func (b *bench) rest(ctx context.Context, canonical bool) error {
 	return b.repair(ctx, name, objects[:min(100, len(objects))], pass)
 }
 
-// repair counts the requests for each object that somebody else has edited.
+// repair counts the requests for each object that another manager has edited.
 func (b *bench) repair(ctx context.Context, name string, objects []*unstructured.Unstructured, pass func() error) error {
 	edited := map[string]bool{}
 	for _, o := range objects {

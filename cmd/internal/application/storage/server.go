@@ -89,7 +89,7 @@ type Result struct {
 	NoCORS bool
 }
 
-// Apply makes the bucket as it is wanted. The result has what was done before an error.
+// Apply makes the bucket as it is wanted. After an error the result has the changes made before it.
 func (s *Server) Apply(ctx context.Context, want Want) (Result, error) {
 	state, err := s.Observe(ctx, want)
 	if err != nil {

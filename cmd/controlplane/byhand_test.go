@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheReadmeWorksWhenItIsPasted runs the commands of the section "The programs by
-// hand" in a shell, line by line, with built programs and another port.
-func TestTheReadmeWorksWhenItIsPasted(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+// TestTheProgramsByHandWorkWhenTheyArePasted runs the commands of a section of
+// docs/programs.md in a shell, line by line, with built programs and another port.
+func TestTheProgramsByHandWorkWhenTheyArePasted(t *testing.T) {
+	text, err := os.ReadFile("../../docs/programs.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "## The programs by hand\n")
 	require.True(t, ok)

@@ -1,0 +1,66 @@
+package program_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+var update = flag.Bool("update", false, "write the bases below deploy")
+
+// bases is the folder of the kustomize bases, one for each program.
+const bases = "../../../deploy"
+
+const baseText = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- manifests.yaml
+`
+
+// base is the program's kustomize base: what its command prints. With -update it is
+// written anew.
+func (h habit) base(t *testing.T, path string) string {
+	t.Helper()
+	code, stdout, stderr := call(t, path, append([]string{"manifests"}, h.needed...)...)
+	require.Zero(t, code, stderr)
+	dir := filepath.Join(bases, h.name)
+	for file, want := range map[string]string{"kustomization.yaml": baseText, "manifests.yaml": "# Made by: make generate\n" + stdout} {
+		file = filepath.Join(dir, file)
+		if *update {
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(want), 0o644)) //nolint:gosec // for everybody to read
+		}
+		have, err := os.ReadFile(file)
+		require.NoError(t, err, "run make generate")
+		require.Equal(t, want, string(have), "run make generate")
+	}
+	return dir
+}
+
+// overlay applies what docs/programs.md shows of an overlay, with the base of this program.
+func (h habit) overlay(t *testing.T, path string, kubernetes *kubetest.Cluster) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "base"), os.DirFS(h.base(t, path))))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "overlay"), 0o755))
+	page, err := os.ReadFile("../../../docs/programs.md")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	kustomization, _, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	const remote = "https://github.com/seed-9e1ffd66/trueup//deploy/krane?ref=main"
+	require.Contains(t, kustomization, remote)
+	kustomization = strings.ReplaceAll(strings.ReplaceAll(kustomization, remote, "../base"), "krane", h.name)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay", "kustomization.yaml"), []byte(kustomization), 0o600))
+	out, err := kubernetes.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(dir, "overlay"))
+	require.NoError(t, err, out)
+	out, err = kubernetes.Kubectl(t.Context(), "get", "deployments", "-A", "-o", `jsonpath={range .items[?(@.metadata.annotations.team=="platform")]}{.spec.template.spec.containers[0].image} {end}`)
+	require.NoError(t, err, out)
+	require.Contains(t, strings.Fields(out), "registry.example.com/mirror/"+h.name+":v0.1.0")
+}

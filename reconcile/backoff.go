@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Backoff says how long to wait before each retry of something that failed, and
+// Backoff is how long to wait before each retry of something that failed, and
 // how often to retry. It is a value without state, safe for concurrent use.
 //
 // The zero Backoff waits 1s, 2s, 4s and so on up to a minute, without jitter,
@@ -68,7 +68,7 @@ func (b Backoff) Next(retry int) (delay time.Duration, ok bool) {
 	return spread(b.Delay(retry), b.Jitter, b.longest()), true
 }
 
-// Retry calls do until it succeeds, retrying in place as b says, and returns nil
+// Retry calls do until it succeeds, retrying in place with the waits of b, and returns nil
 // or the error of the last call. An error marked by [Terminal] is not retried.
 // When ctx ends during a wait, Retry returns at once.
 func (b Backoff) Retry(ctx context.Context, do func(ctx context.Context) error) error {

@@ -25,7 +25,7 @@
 //
 //   - nil and the zero Result: done until the next event or interval.
 //   - nil and [Result.RequeueAfter]: done for now, look again after that long.
-//   - an error: failed; retried as [Backoff] says. The Result is not looked at.
+//   - an error: failed; retried after the waits of [Backoff]. The Result is not looked at.
 //   - an error marked by [Terminal]: failed in a way no retry can cure. It waits
 //     for the next event, or for the next interval or resync.
 //   - a panic: failed, with a [PanicError] that carries the stack.

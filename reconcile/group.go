@@ -109,7 +109,7 @@ func (m Member) start(ctx context.Context) (err error) {
 	return m.Starter.Start(ctx)
 }
 
-// StuckError says which members of a [Group] did not stop in time. Their
+// StuckError names the members of a [Group] did not stop in time. Their
 // goroutines may still be running.
 type StuckError struct {
 	// Names are the names of the members, in the order of Group.Members.

@@ -74,7 +74,7 @@ type Pass struct {
 	Err error
 }
 
-// Reason says why a [Pass] began when it did. When several reasons come
+// Reason is why a [Pass] began when it did. When several reasons come
 // together, a trigger is named first.
 type Reason string
 

@@ -34,7 +34,7 @@ type Queue[K comparable] struct {
 	// not heed its ctx keeps its worker. Default 0, which is no bound.
 	Timeout time.Duration
 
-	// Backoff says when a key that failed is retried. Each key counts its own
+	// Backoff is when a key that failed is retried. Each key counts its own
 	// retries, and a success or an Add starts the count anew. A key that has
 	// used them up is parked. The zero Backoff never gives up.
 	Backoff Backoff
@@ -71,7 +71,7 @@ type KeyPass[K comparable] struct {
 	// Next is how long after this pass the key is due again, by RequeueAfter or
 	// Backoff, if no event comes first. Zero is not at all.
 	Next time.Duration
-	// Parked tells that the key is not retried until its next event.
+	// Parked reports that the key is not retried until its next event.
 	Parked bool
 }
 

@@ -2,7 +2,7 @@ package reconcile
 
 import "context"
 
-// Starter is something that runs until it is told to stop.
+// Starter is something that runs until its context ends.
 //
 // Start blocks, returns nil when ctx ends, and before it returns waits for what
 // it started. It returns early with nil when its work is done, and with an

@@ -50,7 +50,7 @@ func (s Steps) Do(ctx context.Context) error {
 
 // Undo takes back all steps in reverse order, going on past those that fail,
 // and returns their errors joined, each naming its step; a panic becomes a
-// [PanicError]. Undo stops early only when ctx ends; its error then says where.
+// [PanicError]. Undo stops early only when ctx ends; its error then names the step.
 func (s Steps) Undo(ctx context.Context) error {
 	var errs []error
 	for i, step := range slices.Backward(s) {

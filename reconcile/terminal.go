@@ -6,7 +6,7 @@ import (
 )
 
 // ErrTerminal is in the chain of every error made by [Terminal]:
-// errors.Is(err, ErrTerminal) tells whether err, or any part of it, is terminal.
+// errors.Is(err, ErrTerminal) reports whether err, or any part of it, is terminal.
 var ErrTerminal = errors.New("a retry cannot cure this")
 
 // Terminal marks err as one that a retry cannot cure, such as an invalid

@@ -23,7 +23,7 @@ func Owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 // object states: every stated field is owned, and nothing else is.
 //
 // The desired object is a decoded JSON object, as in unstructured.Unstructured.
-// No schema is needed, because the owned set tells how each list is merged:
+// No schema is needed, because the owned set shows how each list is merged:
 // elements k:{...} mean a list with those keys, v: a set of values, and a list
 // that is itself a member is atomic. A key field that the desired item leaves
 // out (a defaulted protocol) matches if one candidate only is left.
@@ -165,7 +165,7 @@ func (c *coverage) list(owned []*node, items []any) bool {
 	return true
 }
 
-// match says how well a path element names a list item.
+// match returns how well a path element names a list item.
 type match int
 
 const (

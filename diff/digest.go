@@ -32,7 +32,7 @@ func Digest(object metav1.Object, manager string) (Sum, bool) {
 
 // Entry returns the entry that [Digest] and [Covers] read: the one of the
 // manager's server-side applies to the main resource. It is nil when there is
-// none that says which fields it owns. The result points into entries.
+// none that names the fields that it owns. The result points into entries.
 func Entry(entries []metav1.ManagedFieldsEntry, manager string) *metav1.ManagedFieldsEntry {
 	for i := range entries {
 		e := &entries[i]

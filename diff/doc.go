@@ -1,4 +1,4 @@
-// Package diff tells whether a live Kubernetes object still is what its owner
+// Package diff reports whether a live Kubernetes object still is what its owner
 // applied, without a schema, a dry run or a copy of the object; and, for people,
 // what is different and who did it.
 //
@@ -72,11 +72,11 @@
 //   - A desired object that states what the server takes from no apply,
 //     such as a status that is a subresource, is never covered: leave it
 //     out. A field unknown to the schema is no such case: the apply is refused.
-//   - Who wipes managedFields wipes the proof. [Digest] says that we own nothing;
+//   - Who wipes managedFields wipes the proof. [Digest] reports that we own nothing;
 //     the server does not track the object again before the next apply, and
 //     then holds what was there for the property of "before-first-apply".
 //   - A kind whose server keeps no managedFields (some aggregated APIs) has no
-//     digest. [Tracked] tells, and [States] compares contents, with limits.
+//     digest. [Tracked] reports that, and [States] compares contents, with limits.
 //   - A field without an owner, because it was defaulted, gets no owner when it
 //     is scaled: Fields then cannot say who did it.
 //

@@ -14,7 +14,7 @@ type Field struct {
 	// [="value"], an atomic list or map is one field. A name that is not plain
 	// is in brackets and quotes: .metadata.annotations["example.com/owner"].
 	Path string `json:"path"`
-	// Difference says what is the matter.
+	// Difference is the kind of the difference.
 	Difference Difference `json:"difference"`
 	// Desired and Live are what the two sides state; empty where one states
 	// nothing. Both are [Masked] in the data of a Secret.
@@ -24,7 +24,7 @@ type Field struct {
 	// latest writer first. It is empty for a field that was removed, and for one that
 	// only its owner changes.
 	By []Writer `json:"by,omitempty"`
-	// Structural says that the live object has no managedFields, so that this is
+	// Structural reports that the live object has no managedFields, so that this is
 	// a comparison of contents, with the limits of [States].
 	Structural bool `json:"structural,omitempty"`
 }
@@ -109,7 +109,7 @@ func (f Field) String() string {
 type Options struct {
 	// Manager is the field manager that applies. Required.
 	Manager string
-	// Applied says that the desired object is the one that Manager applied last:
+	// Applied reports that the desired object is the one that Manager applied last:
 	// its [Hash] is the one that was remembered. Then a field that Manager still
 	// owns is as it was applied, however the server has written it since, and no
 	// difference. Without it, values that the server rewrites are compared by

@@ -13,7 +13,7 @@ import (
 )
 
 // Hash returns the content hash of a desired object or of any other value that
-// encoding/json can write. It depends on what the value says, not on how it is
+// encoding/json can write. It depends on the content of the value, not on how it is
 // held: not on the order of maps, nor on the Go type of a number (1, 1.0 and
 // json.Number("1") are one), nor on whether it is a struct or a decoded map.
 // The order of lists counts, and so does the difference between an absent

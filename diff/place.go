@@ -62,12 +62,12 @@ func (at place) owned() bool {
 }
 
 // statusOnly reports whether status is a subresource that others write and we
-// do not: the server ignores what an apply says about it.
+// do not: the server ignores it in an apply.
 func (at place) statusOnly() bool {
 	return at.ours == nil && slices.ContainsFunc(at.other, func(c claim) bool { return c.by.Subresource == "status" })
 }
 
-// structure says how the value at a place is merged.
+// structure returns how the value at a place is merged.
 type structure int
 
 const (

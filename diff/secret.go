@@ -55,7 +55,7 @@ func masked(at fieldpath.Path, v any) any {
 
 // stringData compares the stringData of a Secret with the data that the server
 // makes of it. The server records that we own stringData, which is never there,
-// so ownership tells nothing about what is.
+// so ownership shows nothing of what is.
 func (w *walker) stringData(root place, desired, live map[string]any) {
 	strings, ok := desired["stringData"].(map[string]any)
 	if !ok {

@@ -17,14 +17,14 @@ type Scenario struct {
 	// another one: part of their paths. Empty: they do not differ.
 	World string
 	// Run starts the program with no memory, lets it converge and stops it. All
-	// its requests go through the Transport. An error says that it did not
+	// its requests go through the Transport. An error means that it did not
 	// converge, as after a crash it does not. Required.
 	Run func(ctx context.Context, net *Transport) error
 	// State returns the end state in a form that is equal for every world in the
 	// same state: without UIDs, versions, times and the world's own name.
 	// Required.
 	State func(ctx context.Context) (string, error)
-	// MayDelete says which objects may be deleted on the way. Nil: none.
+	// MayDelete reports which objects may be deleted on the way. Nil: none.
 	MayDelete func(Request) bool
 }
 
@@ -126,7 +126,7 @@ type boundary struct {
 	occurrence int
 }
 
-// occurrences tells requests of one verb and path apart.
+// occurrences keeps requests of one verb and path apart.
 type occurrences struct {
 	mu   sync.Mutex
 	seen map[boundary]int

@@ -38,7 +38,7 @@ type Record struct {
 	written     bool // known from our own write alone, not yet from the watch
 }
 
-// traits are what an object's metadata says in one bit each. A Record of 144 bytes has a
+// traits are properties of an object's metadata, one bit each. A Record of 144 bytes has a
 // size class without the garbage of decoding; beyond that it takes a third more memory.
 type traits uint8
 

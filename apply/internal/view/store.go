@@ -64,7 +64,7 @@ func (s store) Replace(objects []any, version string) error {
 // event and bookmark.
 func (s store) UpdateResourceVersion(string) { s.kind.watched(nil) }
 
-// watched tells the hook.
+// watched calls the hook.
 func (k *Kind) watched(err error) {
 	if k.hooks.Watched != nil {
 		k.hooks.Watched(err)

@@ -175,7 +175,7 @@ func (j *journal) next(maxRecords, maxBytes int, now time.Time) ([]json.RawMessa
 	return nil, nil
 }
 
-// delivered says that what next returned need not be kept.
+// delivered records that what next returned need not be kept.
 func (j *journal) delivered() error {
 	if len(j.segments) == 0 || j.reading.records == 0 {
 		return nil

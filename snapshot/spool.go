@@ -10,7 +10,7 @@ import (
 // another Recorder of this one, has open.
 var ErrSpoolLocked = errors.New("spool is in use")
 
-// Spool says where a [Recorder] keeps records that are not delivered yet. Records are
+// Spool is where a [Recorder] keeps records that are not delivered yet. Records are
 // appended to files of some MiB, each with a checksum, and synced before Recorder goes
 // on; a file is removed once its records are delivered. A process that is killed, at
 // whatever point, loses no record that was appended, and delivers at most the records

@@ -23,7 +23,7 @@ type DemandInput struct {
 	Supplies []Supply
 }
 
-// DemandResult says what the pods need. Equal input, in whatever order pods
+// DemandResult is what the pods need. Equal input, in whatever order pods
 // and supplies stand, gives an equal result.
 type DemandResult struct {
 	// Pools has an element for each supply that has something to start or to
@@ -83,7 +83,7 @@ type PlacedPod struct {
 // Unplaced is a pod that fits nowhere.
 type Unplaced struct {
 	Pod *Pod
-	// Reasons has one line for each supply, in the order of names, and says why
+	// Reasons has one line for each supply, in the order of names, which explains why
 	// it cannot help. Pods of one kind share the slice.
 	Reasons []Reason
 }

@@ -43,7 +43,7 @@ func (c *class) alone() int {
 	return 0
 }
 
-// labelSet is the pods that no selector of the input tells apart.
+// labelSet is the pods that all selectors of the input treat alike.
 type labelSet struct {
 	pod     *Pod
 	counted []int32 // tallies that count these pods

@@ -53,7 +53,7 @@ func (c *counter) add(domain, n int32) {
 	}
 }
 
-// have says that one more domain has a number of pods.
+// have records that one more domain has a number of pods.
 func (c *counter) have(pods int32) {
 	for int(pods) >= len(c.having) {
 		c.having = append(c.having, 0)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// reasons says for each pool why it does not help c.
+// reasons returns for each pool why it does not help c.
 func (p *packing) reasons(c *class) []Reason {
 	all := make([]Reason, 0, len(p.supplies))
 	for _, s := range p.supplies {

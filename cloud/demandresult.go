@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// result says what was packed.
+// result returns what was packed.
 func (p *packing) result() DemandResult {
 	r := DemandResult{Unmodelled: p.unmodelled}
 	if placed := len(p.pods) - len(p.left); placed > 0 {

@@ -61,7 +61,7 @@ func (b *blocks) grow(free []int64) {
 	}
 }
 
-// touch says that a bin has less room now.
+// touch records that a bin has less room now.
 func (b *blocks) touch(bin int32) {
 	b.stale[bin/blockSize] = true
 }

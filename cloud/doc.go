@@ -14,7 +14,7 @@
 // any. [Pool.Plan] decides what to do next. It is pure: it takes what was
 // [Observed] and what pods [Want], and returns a [Plan] that can be printed,
 // reviewed, and carried out by an [Executor]. [Executor.Pass] does both, and goes
-// around zones without capacity in one pass. [Demand] says what pods want. The
+// around zones without capacity in one pass. [Demand] computes what pods want. The
 // cluster is behind two small interfaces, [Nodes] and [Journal].
 //
 // # Guarantees
@@ -28,10 +28,10 @@
 //     and the cloud does not know it when asked for it alone.
 //   - Without a complete list nothing is launched, stopped or terminated. Where
 //     more machines are missing from a list than Pool.Budget allows, the list is
-//     not believed; the plan says so in a [Brake], which clears itself.
+//     not believed; the plan reports it in a [Brake], which clears itself.
 //   - Ownership is read again from the cloud before a machine is terminated, and
 //     its state: what has changed since the plan is left alone.
-//   - A machine is called standby only once the cloud says that it is stopped, and
+//   - A machine is called standby only once the cloud reports it as stopped, and
 //     its Node is opened only once the cloud has accepted the start.
 //   - A machine is stopped only when no pod is left on it to be evicted. A drain
 //     that does not end is given up, and the Node opened again.

@@ -13,15 +13,15 @@ var (
 	ErrNotFound = errors.New("instance not found")
 
 	// ErrInvalidState means that the machine's state does not allow the
-	// operation. An [InvalidStateError] says which.
+	// operation. An [InvalidStateError] names it.
 	ErrInvalidState = errors.New("invalid instance state")
 
 	// ErrThrottled means that the cloud refused the call because of its rate. A
-	// [RateLimitError] says for how long.
+	// [RateLimitError] has the time.
 	ErrThrottled = errors.New("throttled")
 
 	// ErrNoCapacity means that the cloud has no such machine in the zone now. A
-	// [CapacityError] says which.
+	// [CapacityError] names it.
 	ErrNoCapacity = errors.New("insufficient capacity")
 
 	// ErrQuotaExceeded means that the account may not have more machines.
@@ -40,7 +40,7 @@ var (
 	ErrTokenSpent = errors.New("launch token belongs to a terminated machine")
 
 	// ErrInvalidTransition means that a machine may not go from its state to
-	// the other. A [TransitionError] says which.
+	// the other. A [TransitionError] names both.
 	ErrInvalidTransition = errors.New("invalid transition")
 
 	// ErrNotOwned means that a machine does not carry the tags of the pool that

@@ -13,7 +13,7 @@ const maxAttempts = 3
 // launch records each launch, calls the cloud, and records the answer. A launch
 // that the cloud has refused as a whole is erased; one whose answer is unknown
 // stays recorded, and is repeated with its token by a later plan. When a repeated
-// launch is throttled or rejected, that says nothing about the first call; when
+// launch is throttled or rejected, that proves nothing about the first call; when
 // the cloud has no machine for it, the first call brought none either, because its
 // token would have been answered with them.
 func (x *execution) launch(ctx context.Context, group []*Result) {
@@ -69,7 +69,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 	}
 }
 
-// refused reports whether the cloud has said that it created nothing, or nothing
+// refused reports whether the cloud has reported that it created nothing, or nothing
 // more. After any other error a machine may exist.
 func refused(err error) bool {
 	return errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrQuotaExceeded) || errors.Is(err, ErrThrottled) || errors.Is(err, ErrRejected)

@@ -40,7 +40,7 @@ type Instance struct {
 	AvailabilityZone string
 }
 
-// LaunchConfig says what machine to create.
+// LaunchConfig describes the machine to create.
 type LaunchConfig struct {
 	// Token makes the launch idempotent; see [Machines]. At most 64 characters
 	// of ASCII. Required.

@@ -65,7 +65,7 @@ func (l *Limiter) Wait(ctx context.Context, operation string) error {
 	}
 }
 
-// Penalize lets no call of the operation through for a time: the cloud has said
+// Penalize lets no call of the operation through for a time: the cloud has reported
 // that there were too many, so another program uses the credential.
 func (l *Limiter) Penalize(operation string, d time.Duration) {
 	l.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Machine is one machine of a pool: what the cloud says of it, joined with
-// what the cluster says of its Node.
+// A Machine is one machine of a pool: what the cloud reports of it, joined with
+// what the cluster reports of its Node.
 type Machine struct {
 	// Instance is the cloud's view. Its ID is always set. Its State is empty if
 	// the machine was in no complete list.
@@ -20,7 +20,7 @@ type Machine struct {
 	Node *NodeStatus
 
 	// Use is the state of the Node, or of the tag if the Node has none. A machine
-	// with neither is in warmup, or running if its Node says something else than
+	// with neither is in warmup, or running if its Node has something else than
 	// a state: running is what does no harm.
 	Use State
 
@@ -48,7 +48,7 @@ type NodeStatus struct {
 	Intent Intent
 
 	// Ready and NetworkReady count only with a signal newer than the last
-	// start: a condition left from before a stop says nothing.
+	// start: a condition left from before a stop proves nothing.
 	Ready, NetworkReady bool
 
 	// Attestation is what the machine recorded about its warm-up.

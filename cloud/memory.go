@@ -57,7 +57,7 @@ type Sighting struct {
 	GaveUp time.Time `json:"gaveUp,omitzero"`
 }
 
-// A Refusal is why the cloud does not launch, and how often it said so in a row.
+// A Refusal is why the cloud does not launch, and how often it did so in a row.
 type Refusal struct {
 	Kind    BrakeKind `json:"kind,omitempty"`
 	Message string    `json:"message,omitempty"`

@@ -12,7 +12,7 @@ const maxRounds = 8
 
 // Pass plans and carries the plan out. Where the cloud has no capacity for a
 // start or a launch, another machine or template is tried in the same pass: want
-// is asked again with a memory that says what is blocked.
+// is asked again with a memory of what is blocked.
 //
 // It returns the first plan with the memory of the last, and the results of all.
 // The error joins those of the actions.

@@ -275,7 +275,7 @@ func (pl *planner) decideAll() {
 	}
 }
 
-// mistagged reports whether the tag of a machine says something else than its
+// mistagged reports whether the tag of a machine has something else than its
 // Node, and a list that lags is not the reason.
 func (pl *planner) mistagged(m Machine) bool {
 	return m.State != "" && !m.State.Ending() && m.Node != nil && m.Node.State.valid() && m.Tagged != m.Use && after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed)

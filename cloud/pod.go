@@ -40,7 +40,7 @@ type Pod struct {
 // PodTerm is a term of pod affinity or anti-affinity: the pods that it selects
 // decide about the nodes that share a value of a label with theirs.
 type PodTerm struct {
-	// TopologyKey is the label of nodes that tells domains apart. Required.
+	// TopologyKey is the label of nodes whose values are the domains. Required.
 	TopologyKey string
 	// Selector selects pods.
 	Selector Selector
@@ -52,7 +52,7 @@ type PodTerm struct {
 
 // Spread is a topology spread constraint.
 type Spread struct {
-	// TopologyKey is the label of nodes that tells domains apart. Required.
+	// TopologyKey is the label of nodes whose values are the domains. Required.
 	TopologyKey string
 	// MaxSkew is by how many pods a domain may exceed the one that has the
 	// fewest; less than 1 is 1.

@@ -26,7 +26,7 @@ type Poller struct {
 
 // List returns the machines of the scope from a list that was asked for at most
 // maxAge ago, and when that was. Callers that need a newer one wait for the same
-// call. After an error nothing is returned, whatever an older list says.
+// call. After an error nothing is returned, whatever an older list has.
 func (p *Poller) List(ctx context.Context, scope Scope, maxAge time.Duration) (instances []Instance, listed time.Time, err error) {
 	wanted := time.Now().Add(-maxAge)
 	all, listed := p.last()

@@ -13,7 +13,7 @@ import (
 // no machines. It is a value: the same Pool may be used by any number of
 // goroutines.
 type Pool struct {
-	// Scope says whose machines these are. Required.
+	// Scope identifies whose machines these are. Required.
 	Scope Scope
 
 	// Size is how many machines the pool may have, whatever their state.

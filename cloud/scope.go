@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Scope says whose machines are meant: those of one pool object in one
+// A Scope identifies machines: those of one pool object in one
 // cluster. Two clusters with a pool of the same name in one account have
 // different scopes, and so has a pool that was deleted and created anew.
 type Scope struct {

@@ -31,7 +31,7 @@ type Supply struct {
 
 // NodeTemplate is what a machine looks like after its launch.
 type NodeTemplate struct {
-	// Name tells the templates of a pool apart. It may be empty if there is
+	// Name is unique among the templates of a pool. It may be empty if there is
 	// only one.
 	Name string
 	// Node is the node of each machine that is launched from this template. Its

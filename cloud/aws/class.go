@@ -19,7 +19,7 @@ type Class struct {
 	// Image selector.
 	KubernetesVersion string
 
-	// ImageID names the image. Then none is looked for, and what says which one is
+	// ImageID names the image. Then none is looked for, and the fields that select one are
 	// not needed.
 	ImageID string
 

@@ -88,7 +88,7 @@ func (p *Provider) describe(ctx context.Context, filters []types.Filter) ([]clou
 	return out, nil
 }
 
-// instance reads what EC2 says of a machine.
+// instance reads a machine as EC2 reports it.
 func instance(i *types.Instance) cloud.Instance {
 	out := cloud.Instance{
 		ID: aws.ToString(i.InstanceId), State: cloud.InstanceUnknown, PrivateIP: aws.ToString(i.PrivateIpAddress), PublicIP: aws.ToString(i.PublicIpAddress),

@@ -32,7 +32,7 @@ type Cluster struct {
 	Machine cloud.Resources
 	// Overhead is what the DaemonSets take of each machine.
 	Overhead cloud.Resources
-	// Habit says how a machine behaves. Nil means that all are well.
+	// Habit returns how a machine behaves. Nil means that all are well.
 	Habit func(id string) Habit
 	// Fault is asked before each write, by the name of the method. Nil means no
 	// faults.

@@ -37,7 +37,7 @@ type Client struct {
 	// UnencryptedHTTP2 makes the default transport speak HTTP/2 to an http URL.
 	UnencryptedHTTP2 bool
 	// Patience is how long to wait for the first answer of a stream. Default
-	// 10 s. After that the heartbeat that the server tells decides.
+	// 10 s. After that the heartbeat that the server states decides.
 	Patience time.Duration
 	// Logger gets a line when streams do not come through and pages are asked for
 	// instead. Default nil, which is silent.
@@ -91,7 +91,7 @@ func (c *Client) Close() {
 // errSilent is a stream that sends nothing, not even a heartbeat.
 var errSilent = errors.New("stream is silent")
 
-// Watch is what [Source] says. A stream that is silent for two of the server's
+// Watch implements [Source]. A stream that is silent for two of the server's
 // heartbeats, or for Patience before its header, ends with an error. If it was
 // silent from its beginning, or is the second in a row that fell silent, and pages
 // come through, something on the way holds streams back, as a proxy does that

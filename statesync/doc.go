@@ -1,21 +1,21 @@
 // Package statesync carries desired state from a change log to any number of
 // readers: first everything, then every change, and never a guess about what was
-// not said.
+// not sent.
 //
 // A [Log] holds the newest state of each key of a scope (a region, a cluster) in
 // the order of commits. [Memory] is one; package sqlstore keeps one in the
-// caller's own database. A [Server] tells it, in process or by a [Handler] over
+// caller's own database. A [Server] streams it, in process or by a [Handler] over
 // HTTP, and a [Replica] keeps a copy, has each change handled, and knows when
 // the copy is all there is.
 //
 // # What is promised
 //
-//   - Nothing is skipped and nothing comes out of order: each frame says where
+//   - Nothing is skipped and nothing comes out of order: each frame states where
 //     it begins and ends, so a gap is a proven defect and never passes for
 //     silence.
 //   - List and watch are one stream. A change that is committed while the list
 //     is being read is in the list or comes after it.
-//   - Synced is said, not guessed from an end or a pause, and it says how many
+//   - Synced is stated, not guessed from an end or a pause, and it states how many
 //     items there are and what their [Digest] is. So does every later frame
 //     that ends a commit: a reader proves its whole state each time, not only
 //     once.
@@ -28,16 +28,16 @@
 //     bookmarks and synced carry it, and a log that does not have the mark of a
 //     cursor has lost what the reader saw, also when its head has passed the cursor
 //     since. A server checks its own memory of the log in the same way. A reader that
-//     never saw a mark is told by the epoch and the head alone.
+//     never saw a mark is judged by the epoch and the head alone.
 //   - A state is complete only while the log confirms where it stands. A log that
-//     cannot be read ends the streams, and [Replica.Complete] says no.
+//     cannot be read ends the streams, and [Replica.Complete] is false.
 //   - An unknown scope is an error and never an empty scope. A log whose head
 //     has no rows behind it is an error too.
-//   - A reader is not told a thing twice in the wrong order: a list never takes
+//   - A reader never receives an older item after a newer one: a list never takes
 //     a key back to an older item than was handled before, not even one that
 //     comes from a server that lags.
 //   - Absence is no order. Handlers are given tombstones, each of which was
-//     committed; what is absent from a proven list is told by [Replica.Complete] and
+//     committed; what is absent from a proven list is reported by [Replica.Complete] and
 //     left to the caller's guards.
 //
 // # What it costs
@@ -63,7 +63,7 @@
 // A stream that is asked for while the log cannot be read waits for it up to 5 s, and
 // has it read again each second. A [Replica] that lost its stream to such an outage
 // is back within 5 s of its end. Behind a proxy that holds streams back, a [Client]
-// makes the frames of long polls, and says so.
+// makes the frames of long polls, and logs it.
 //
 // # Over HTTP
 //

@@ -53,7 +53,7 @@ type feed struct {
 // errBroken is a log that does not keep what Log promises.
 var errBroken = errors.New("log breaks its promise")
 
-// run reads the log until ctx ends. It returns ctx.Err() or what the log said.
+// run reads the log until ctx ends. It returns ctx.Err() or the error of the log.
 func (f *feed) run(ctx context.Context) error {
 	for {
 		f.mu.RLock()
@@ -231,7 +231,7 @@ func (f *feed) update(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// fail tells the streams that the log cannot be read. What was read stays: it
+// fail informs the streams that the log cannot be read. What was read stays: it
 // is no less true, but no reader is told that it is complete.
 func (f *feed) fail(err error) { f.update(func() { f.err = err }) }
 
@@ -241,7 +241,7 @@ type view struct {
 	entries []*entry
 	// through is the version up to which the entries are complete.
 	through uint64
-	// more tells that there is more than that.
+	// more reports that there is more than that.
 	more bool
 	// mark is that of through, if more is false and it is known.
 	mark Mark

@@ -9,10 +9,10 @@ import (
 // on the other side of a network, or another transport's client.
 type Source interface {
 	// Watch calls receive with the frames of one stream, one after another,
-	// until the stream ends. It always returns an error, which says why:
+	// until the stream ends. It always returns an error with the reason:
 	//
 	//   - what receive returned: the reader wanted no more;
-	//   - an EndError: the other side ended it, and says when to come back;
+	//   - an EndError: the other side ended it, with the time to come back;
 	//   - ErrResync, ErrUnknownScope, ErrUnauthenticated or ErrInvalid, wrapped;
 	//   - ctx.Err();
 	//   - anything else: a failure that may pass.
@@ -33,12 +33,12 @@ type Watch struct {
 	Collections []string
 }
 
-// FrameType says what a Frame means.
+// FrameType is the meaning of a Frame.
 type FrameType string
 
 // The types of frames, in the order of a stream.
 const (
-	// FrameHeader begins every stream. It tells where the log stands and how
+	// FrameHeader begins every stream. It reports where the log stands and how
 	// often to expect a frame.
 	FrameHeader FrameType = "header"
 	// FrameItems carries a part of the whole state, in a stream that began
@@ -52,7 +52,7 @@ const (
 	// FrameChanges carries what happened after the reader's cursor.
 	FrameChanges FrameType = "changes"
 	// FrameBookmark moves the cursor past changes that the reader does not
-	// want, says what it must have, and is the heartbeat of an idle stream.
+	// want, states what it must have, and is the heartbeat of an idle stream.
 	FrameBookmark FrameType = "bookmark"
 )
 
@@ -73,7 +73,7 @@ type Frame struct {
 	Version uint64 `json:"version"`
 	// Head is how far the log is. Head less Version is the reader's lag.
 	Head uint64 `json:"head"`
-	// More tells that Version is no consistent point: a part of a commit, or of
+	// More reports that Version is no consistent point: a part of a commit, or of
 	// a list, may be yet to come.
 	More bool `json:"more,omitempty"`
 	// Floor, in a page with more, goes into the cursor of the next.
@@ -107,14 +107,14 @@ const (
 	EndOfLog EndReason = "log"
 )
 
-// EndError is a stream that the server ended and said so.
+// EndError is a stream that the server ended with a reason.
 type EndError struct {
 	Reason EndReason
-	// Cause is what the server says about it, if anything.
+	// Cause is the server's description of it, empty if it gave none.
 	Cause error
 }
 
-// Error says why the stream ended.
+// Error returns why the stream ended.
 func (e *EndError) Error() string {
 	if e.Cause != nil {
 		return "stream ended: " + string(e.Reason) + ": " + e.Cause.Error()

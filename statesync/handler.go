@@ -36,7 +36,7 @@ const (
 // 30s, at most 60s), heartbeat (the max time between two frames of a stream, as 15s,
 // from 1s to 60s, default that of the Server) and collection (any number of them;
 // default all). A page
-// says with more whether another follows, which is asked for with after, epoch,
+// has in more whether another follows, which is asked for with after, epoch,
 // floor and mark set to its version, epoch, floor and mark.
 //
 // An answer other than 200 has a body {"error":{"code","message"}}, and a stream

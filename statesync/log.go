@@ -7,7 +7,7 @@ import (
 )
 
 // Log is a change log as a [Server] reads it. [Memory] is one; package sqlstore
-// is one on a database. Package statesynctest tells whether an implementation
+// is one on a database. Package statesynctest checks whether an implementation
 // keeps what is promised here.
 //
 // A scope's log holds the newest state of each key, tombstones included, each
@@ -17,7 +17,7 @@ import (
 // one commit become readable at once. The item at the head is there unless the
 // floor has reached it, so a log with a head and nothing there has lost it.
 //
-// A log that can lose what it has told, as any that is restored from a backup,
+// A log that can lose what it has streamed, as any that is restored from a backup,
 // should leave [Marks].
 //
 // Implementations are safe for concurrent use.
@@ -58,7 +58,7 @@ type Page struct {
 	Position
 	// Items ascend by version.
 	Items []Item
-	// More tells that the log holds further items above the last of Items. If
+	// More reports that the log holds further items above the last of Items. If
 	// it is false, the reader has everything up to Head.
 	More bool
 	// Since is the mark that the log has at the version after which the page was
@@ -102,7 +102,7 @@ func (p Position) Resumable(c Cursor) error {
 // Conditions that callers branch on.
 var (
 	// ErrUnknownScope is a scope that does not exist, or that the reader may
-	// not know of. It says nothing about what the scope should contain: a
+	// not know of. It proves nothing about what the scope should contain: a
 	// reader that gets it deletes nothing.
 	ErrUnknownScope = errors.New("unknown scope")
 	// ErrUnauthenticated is a credential that is missing, wrong or revoked.
@@ -127,7 +127,7 @@ const (
 	OtherHistory ResyncReason = "other-history"
 )
 
-// ResyncError tells that what happened after a cursor cannot be told any more.
+// ResyncError reports that the changes after a cursor are no longer known.
 // The reader begins anew with the zero Cursor, and until that has synced it
 // does not know what is absent.
 type ResyncError struct {

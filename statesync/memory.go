@@ -154,7 +154,7 @@ func (m *Memory) scope(scope string) (*memoryScope, error) {
 	return nil, fmt.Errorf("%w %q", ErrUnknownScope, scope)
 }
 
-// Read is what [Log] says.
+// Read implements [Log].
 func (m *Memory) Read(ctx context.Context, scope string, after uint64, limit int) (Page, error) {
 	if limit < 1 {
 		return Page{}, fmt.Errorf("%w: limit: is %d, must be at least 1", ErrInvalid, limit)
@@ -176,7 +176,7 @@ func (m *Memory) Read(ctx context.Context, scope string, after uint64, limit int
 	return page, nil
 }
 
-// Marked is what [Marks] says. Each Commit leaves a mark; the newest 65,536 of a
+// Marked implements [Marks]. Each Commit leaves a mark; the newest 65,536 of a
 // scope are kept.
 func (m *Memory) Marked(ctx context.Context, scope string, mark Mark) (bool, error) {
 	if err := ctx.Err(); err != nil {
@@ -200,7 +200,7 @@ func items(entries []*entry) []Item {
 	return list
 }
 
-// Wait is what [Log] says.
+// Wait implements [Log].
 func (m *Memory) Wait(ctx context.Context, scope string, at Position) error {
 	m.mu.Lock()
 	s, err := m.scope(scope)
@@ -221,7 +221,7 @@ func (m *Memory) Wait(ctx context.Context, scope string, at Position) error {
 	}
 }
 
-// Report is what [Readers] says.
+// Report implements [Readers].
 func (m *Memory) Report(ctx context.Context, scope string, r Report) (bool, error) {
 	if err := errors.Join(ctx.Err(), r.Validate()); err != nil {
 		return false, err
@@ -240,7 +240,7 @@ func (m *Memory) Report(ctx context.Context, scope string, r Report) (bool, erro
 	return true, nil
 }
 
-// Readers is what [Readers] says.
+// Readers implements [Readers].
 func (m *Memory) Readers(ctx context.Context, scope string) ([]Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ type mirror struct {
 	pending map[Key]pending
 	// head is how far the log is known to be. seen is the furthest that any
 	// stream came, also one that broke off, and past are the epochs before its:
-	// a server that lags behind the log tells what is no longer true.
+	// a server that lags behind the log sends what is no longer true.
 	head uint64
 	seen Cursor
 	past map[string]bool
@@ -59,7 +59,7 @@ type mirror struct {
 	// synced.
 	epoch string
 	at    uint64
-	// partial tells that it stands inside a commit.
+	// partial is set while it stands inside a commit.
 	next    map[Key]Item
 	sum     tally
 	partial bool
@@ -165,7 +165,7 @@ func (m *mirror) see(at Cursor) {
 	m.seen = at
 }
 
-// sync makes the list the state, if it is what the server says it is.
+// sync makes the list the state, if count and digest are those of the server.
 func (m *mirror) sync(f Frame) error {
 	if err := agree(f, m.sum); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (m *mirror) offer(changed []Key, i Item) []Key {
 	return append(changed, i.Key)
 }
 
-// handled tells that the item of key at that cursor was handled.
+// handled records that the item of key at that cursor was handled.
 func (m *mirror) handled(key Key, at place) {
 	if m.pending[key].at == at {
 		delete(m.pending, key)

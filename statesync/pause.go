@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pause says how long to wait before the next stream: anything up to a bound
+// pause returns how long to wait before the next stream: anything up to a bound
 // that doubles from half a second to a minute with each failure (full jitter),
 // so that readers which lost their server together do not come back together.
 // It begins anew after a stream that lasted a minute.

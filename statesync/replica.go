@@ -23,7 +23,7 @@ import (
 // by count and digest, resumes streams where they broke, and lists anew every
 // Relist. An unknown scope, an end without a word, a list that was cut, a digest
 // that does not fit, a server that fell behind: after each of them nothing is
-// handled that the server did not say, and Complete says no until a list was
+// handled that the server did not send, and Complete is false until a list was
 // proven again.
 //
 // Its fields must not change once Start was called. It must not be copied.
@@ -42,7 +42,7 @@ type Replica struct {
 	Handle func(ctx context.Context, item Item) error
 	// Workers is how many keys are handled at a time. Default 8.
 	Workers int
-	// Retry says when a key that failed is handled again. The zero Backoff
+	// Retry is when a key that failed is handled again. The zero Backoff
 	// never gives up; a key that is given up is tried again after each list.
 	Retry reconcile.Backoff
 	// Relist is how often everything is listed anew, 20 % more or less. Default
@@ -64,7 +64,7 @@ type Replica struct {
 	mirror mirror
 	// due is when the next list is.
 	due time.Time
-	// live tells that a stream is open and says nothing wrong.
+	// live is set while a stream is open and has not contradicted itself.
 	live   bool
 	lists  uint64
 	listed time.Time
@@ -73,7 +73,7 @@ type Replica struct {
 	interrupt context.CancelFunc
 	relist    *time.Timer
 	queue     *reconcile.Queue[Key]
-	// again holds at most one call of Reconnect. open tells that a stream has
+	// again holds at most one call of Reconnect. open is set while a stream has
 	// begun, while which none is taken.
 	again chan struct{}
 	open  bool
@@ -93,7 +93,7 @@ type Snapshot struct {
 
 // Stream is the account of one stream that ended.
 type Stream struct {
-	// List tells that it began with a list.
+	// List reports that it began with a list.
 	List bool
 	// Began is when it was opened, and Frames counts what came.
 	Began  time.Time
@@ -115,7 +115,7 @@ type Status struct {
 	// Pending counts the keys that are not handled yet, Parked those that were
 	// given up.
 	Pending, Parked int
-	// Complete is what Complete says.
+	// Complete is the result of Complete.
 	Complete bool
 }
 
@@ -162,7 +162,7 @@ func (r *Replica) validate() error {
 }
 
 // Complete returns the state, and whether it is all there is: a list was proven,
-// and a stream that has said nothing wrong since is open. Only then may what is
+// and a stream that has not contradicted it since is open. Only then may what is
 // absent from the state be removed.
 func (r *Replica) Complete() (Snapshot, bool) {
 	r.mu.Lock()
@@ -347,7 +347,7 @@ func (r *Replica) stream(ctx context.Context) Stream {
 	return s
 }
 
-// doubtful tells whether a stream that ended with err leaves the copy in doubt,
+// doubtful reports whether a stream that ended with err leaves the copy in doubt,
 // so that only a list can prove it again.
 func doubtful(err error) bool {
 	return slices.ContainsFunc([]error{ErrUnknownScope, ErrResync, errDigest, errChain, errBehind}, func(doubt error) bool { return errors.Is(err, doubt) })

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Report is what a reader says of itself: how far it has applied the log, and
+// Report is the state that a reader reports: how far it has applied the log, and
 // whatever else its program reports.
 type Report struct {
 	// Reader is the identity of the reader, unique in its scope.
@@ -56,7 +56,7 @@ func (r Report) Validate() error {
 	return nil
 }
 
-// After tells whether r was made after other by the same reader. What the
+// After reports whether r was made after other by the same reader. What the
 // network delivers late is not after what came before it.
 func (r Report) After(other Report) bool {
 	if r.Session != other.Session {
@@ -72,7 +72,7 @@ type Reader struct {
 	At time.Time
 }
 
-// Alive tells whether the reader's lease of the given length still runs at now.
+// Alive reports whether the reader's lease of the given length still runs at now.
 // What a reader reported whose lease ran out is unknown, not gone.
 func (r Reader) Alive(now time.Time, lease time.Duration) bool {
 	return now.Sub(r.At) < lease

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// Server tells any number of readers what is in a [Log]. Each scope that is
+// Server streams a [Log] to any number of readers. Each scope that is
 // read has one reader of the log, whose findings are kept in memory and shared
 // by all streams: the load of the log does not depend on the number of streams.
 // A slow stream costs a position: when it comes back it gets the newest state of
@@ -22,7 +22,7 @@ import (
 // A Server is a [Source], and is served over HTTP by a [Handler]. Its fields must
 // not change once Start was called. It must not be copied.
 type Server struct {
-	// Log is what is told. Required.
+	// Log is what is streamed. Required.
 	Log Log
 	// Heartbeat is the longest time between two frames of a stream. Default
 	// 5 s.
@@ -34,7 +34,7 @@ type Server struct {
 	// Linger is how long a scope stays in memory after its last stream. Default
 	// one minute.
 	Linger time.Duration
-	// Backoff says when to read a log again that could not be read. Default
+	// Backoff is when to read a log again that could not be read. Default
 	// 0.5 s doubled up to 30 s, each half as much more or less. A stream that is
 	// asked for meanwhile waits up to 5 s for the log, which is then read again each
 	// second.

@@ -28,7 +28,7 @@ type slot struct {
 // made.
 type entry struct {
 	Item
-	// encoded is the item as JSON on one line, if the state was told to encode.
+	// encoded is the item as JSON on one line, if the state encodes.
 	encoded []byte
 }
 

@@ -15,7 +15,7 @@ type batch struct {
 	entries []*entry
 }
 
-// Watch is what [Source] says.
+// Watch implements [Source].
 func (s *Server) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
 	return s.watch(ctx, w, 0, func(b batch) error {
 		b.Items = items(b.entries)

@@ -90,8 +90,8 @@ const (
 	codeInternal        = "internal"
 )
 
-// describe returns err for the wire, and the status of an answer that says it.
-// What is wrong inside is not told.
+// describe returns err for the wire, and the status of its answer.
+// Internal errors are not described.
 func describe(err error) (failureDetail, int) {
 	var resync *ResyncError
 	var end *EndError
@@ -115,7 +115,7 @@ func describe(err error) (failureDetail, int) {
 	return failureDetail{Code: codeInternal, Message: "the server failed; its log says why"}, http.StatusInternalServerError
 }
 
-// remote is an error that a server told.
+// remote is an error that a server sent.
 type remote struct {
 	detail failureDetail
 	cause  error
@@ -124,7 +124,7 @@ type remote struct {
 func (e *remote) Error() string { return "server: " + e.detail.Message }
 func (e *remote) Unwrap() error { return e.cause }
 
-// err turns what the server told back into the error that it was.
+// err turns what the server sent back into the error that it was.
 func (d failureDetail) err() error {
 	switch d.Code {
 	case codeResync:

@@ -29,13 +29,13 @@ const maxBatchBytes = 32 << 20
 // batch is what one transaction of the sequencer has done.
 type batch struct {
 	heads []moved
-	// seen is the snapshot of the statement that moved, and complete tells that it
+	// seen is the snapshot of the statement that moved, and complete reports that it
 	// moved all that is visible to it.
 	seen     string
 	complete bool
 	// backlog is what is left to move.
 	backlog [][]int64
-	// renewed tells that a scope has got another epoch.
+	// renewed reports that a scope has got another epoch.
 	renewed bool
 }
 
@@ -166,7 +166,7 @@ func scopesOf(heads []moved) []string {
 	return names
 }
 
-// canceled tells whether the server ended a statement at its limit.
+// canceled reports whether the server ended a statement at its limit.
 func canceled(err error) bool {
 	var postgres interface{ SQLState() string }
 	return errors.As(err, &postgres) && postgres.SQLState() == "57014"

@@ -40,7 +40,7 @@ const (
 	maxRows = 64 // in one statement; SQLite takes 32,766 parameters, but drivers look each up
 )
 
-// statements are what a store says to its database. Parameters are $1, $2, ...
+// statements are what a store sends to its database. Parameters are $1, $2, ...
 // in the order of their first use, which drivers of both databases take.
 type statements struct {
 	// enqueue inserts as many rows as its index, a power of two.

@@ -88,7 +88,7 @@
 //   - the head of a scope that is waited for falls, or the mark that was read of it
 //     is not there.
 //   - a cursor or a report brings a mark that this log has made and does not have,
-//     or two readers report versions above the head. What one reader says without
+//     or two readers report versions above the head. What one reader reports without
 //     such a mark proves nothing. Reports and cursors cause one such change of a
 //     scope in ten minutes at most.
 //
@@ -98,7 +98,7 @@
 // version the head has passed. A server that does not tell its origin is logged. Call
 // [Store.NewEpoch] after a restore, before Start, and be sure.
 //
-// # What is told
+// # Events
 //
 // OnBatch is called for each batch. OnEvent is called, and Logger gets a line, once
 // for another epoch, an election that was won or lost, a queue that is stuck or moves

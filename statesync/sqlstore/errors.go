@@ -25,7 +25,7 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", statesync.ErrInvalid, err)
 }
 
-// Retryable tells whether err says that the same transaction may succeed when
+// Retryable reports whether err means that the same transaction may succeed when
 // it is run again from its beginning: a deadlock, a serialisation failure, a
 // lock that was not had in time, a lost connection, a server that stops or
 // starts. A lost connection may have committed.
@@ -47,7 +47,7 @@ func Retryable(err error) bool {
 	return lostConnection(err)
 }
 
-// permanent tells whether a person has to do something: the tables are not
+// permanent reports whether a person has to do something: the tables are not
 // there, the role lacks a right, the file is damaged. Everything else the
 // sequencer tries again.
 func permanent(err error) bool {

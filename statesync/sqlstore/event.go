@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// EventKind says what an Event is.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
@@ -125,7 +125,7 @@ func (s *Store) Queue(ctx context.Context) (depth int, oldest time.Duration, err
 	return depth, time.Duration(max(0, millis.Int64)) * time.Millisecond, nil
 }
 
-// diskFull tells whether err says that there is no space left.
+// diskFull reports whether err is the database's lack of space.
 func diskFull(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {

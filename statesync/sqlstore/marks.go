@@ -82,7 +82,7 @@ func (p *place) position(scope string) statesync.Position {
 	return at
 }
 
-// Marked is what [statesync.Marks] says. Of a mark that this log has made and does
+// Marked implements [statesync.Marks]. Of a mark that this log has made and does
 // not have it learns that commits were lost: the scope gets another epoch then, at
 // most one each ten minutes.
 func (s *Store) Marked(ctx context.Context, scope string, mark statesync.Mark) (bool, error) {

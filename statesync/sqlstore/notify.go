@@ -14,7 +14,7 @@ const longestPayload = 7000
 func (s *Store) wakeChannel() string { return s.prefix() + "wake" }
 func (s *Store) logChannel() string  { return s.prefix() + "log" }
 
-// announce tells of new heads, in this process at once, in others by way of the
+// announce publishes new heads, in this process at once, in others by way of the
 // notifier.
 func (r *running) announce(heads []moved) {
 	names := make([]string, 0, len(heads))

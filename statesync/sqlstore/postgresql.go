@@ -2,7 +2,7 @@ package sqlstore
 
 import "strconv"
 
-// postgresql fills in what PostgreSQL says in its own way.
+// postgresql fills in the statements of PostgreSQL.
 func postgresql(s *statements, in func(string) string, maxBatch int) {
 	const (
 		// A version that was read must outlive the server, also where commits do not

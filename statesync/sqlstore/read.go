@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Read is what [statesync.Log] says. It is one query.
+// Read implements [statesync.Log]. It is one query.
 func (s *Store) Read(ctx context.Context, scope string, after uint64, limit int) (page statesync.Page, err error) {
 	if err := s.ready(); err != nil {
 		return statesync.Page{}, err

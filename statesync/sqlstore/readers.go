@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Report is what [statesync.Readers] says.
+// Report implements [statesync.Readers].
 //
 // A reader whose mark this log has made and does not have proves that the log has
 // lost what it had: the database was restored, or failed over, unnoticed. So do two
@@ -108,7 +108,7 @@ func (s *Store) proof(ctx context.Context, tx *sql.Tx, scope string, r statesync
 	return "", nil
 }
 
-// Readers is what [statesync.Readers] says. The times are the database's.
+// Readers implements [statesync.Readers]. The times are the database's.
 func (s *Store) Readers(ctx context.Context, scope string) ([]statesync.Reader, error) {
 	if err := s.ready(); err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 package sqlstore
 
-// sqlite fills in what SQLite says in its own way. A transaction that has
+// sqlite fills in the statements of SQLite. A transaction that has
 // written is the only one that does, so the statements after the lock see one
 // state of the queue.
 func sqlite(s *statements, in func(string) string) {

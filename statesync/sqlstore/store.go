@@ -42,7 +42,7 @@ type Store struct {
 	// pool on the same file lets readers go on while there is a writer. It must
 	// not be a replica that lags behind.
 	ReadDB *sql.DB
-	// Dialect says what kind of database it is. Required.
+	// Dialect is the kind of the database. Required.
 	Dialect Dialect
 	// Prefix begins the name of each table: a lower-case letter or _, then up to
 	// 30 of those and digits. Empty: "trueup_".
@@ -216,7 +216,7 @@ func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	return nil
 }
 
-// Wake tells the sequencer that something was committed. It is a hint: it never
+// Wake notifies the sequencer of a commit. It is a hint: it never
 // blocks, costs nothing when repeated, and without it Poll finds the change.
 // The process must run Start.
 func (s *Store) Wake() {

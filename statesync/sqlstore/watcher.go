@@ -32,7 +32,7 @@ type watched struct {
 	asking  *question // the one that is under way, if any
 	// read is the newest mark that was read, and must stay in the log.
 	read statesync.Mark
-	// confirmed is when the database last told where the scope stands.
+	// confirmed is when the database last returned the head of the scope.
 	confirmed time.Time
 }
 
@@ -48,7 +48,7 @@ func newWatcher() watcher {
 	return watcher{scopes: map[string]*watched{}, asked: map[string]bool{}, ask: make(chan struct{}, 1)}
 }
 
-// Wait is what [statesync.Log] says. It needs Start to run in this process. The
+// Wait implements [statesync.Log]. It needs Start to run in this process. The
 // first that waits for a scope costs a query, all others none, also those that
 // come at once: one query for each Poll serves all that wait in this process. It
 // returns an error when the database does not confirm within 5 s, or three times
@@ -104,7 +104,7 @@ func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) e
 	}
 }
 
-// differ tells whether two positions of one version are of different histories.
+// differ reports whether two positions of one version are of different histories.
 func differ(a, b statesync.Position) bool {
 	return a.Head == b.Head && a.Mark != (statesync.Mark{}) && b.Mark != (statesync.Mark{}) && a.Mark != b.Mark
 }

@@ -175,7 +175,7 @@ func prunes(ctx context.Context, s Store) error {
 	return resumes(page, 2, 2)
 }
 
-// resumes checks that a log which has forgotten tombstones up to cut says so to
+// resumes checks that a log which has forgotten tombstones up to cut reports so to
 // readers below, and that a reader at from may resume.
 func resumes(page statesync.Page, cut, from uint64) error {
 	below := page.Resumable(statesync.Cursor{Epoch: page.Epoch, Version: cut - 1})

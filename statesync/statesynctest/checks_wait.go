@@ -47,7 +47,7 @@ func waitEarly(ctx context.Context, s Store) error {
 	return nil
 }
 
-// whileWaiting calls do once the log is being waited for, as far as can be told,
+// whileWaiting calls do once the log is being waited for, as far as can be observed,
 // and returns when the wait is over.
 func whileWaiting(ctx context.Context, s Store, waiting int, do func(at statesync.Position) error) error {
 	at, err := positioned(ctx, s)

@@ -43,7 +43,7 @@ const (
 	rolledBack
 )
 
-// Commit is one transaction of a History. Until Committed or RolledBack says so,
+// Commit is one transaction of a History. Until Committed or RolledBack is called,
 // it may have happened or not: that is how it stays when a writer is killed.
 type Commit struct {
 	history *History
@@ -56,7 +56,7 @@ func NewHistory(scope string) *History {
 	return &History{scope: scope, keys: map[statesync.Key][]*written{}}
 }
 
-// Begin tells of changes that are about to be committed together.
+// Begin records changes that are about to be committed together.
 func (h *History) Begin(changes ...statesync.Change) *Commit {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,10 +70,10 @@ func (h *History) Begin(changes ...statesync.Change) *Commit {
 	return c
 }
 
-// Committed tells that the commit has succeeded.
+// Committed records that the commit has succeeded.
 func (c *Commit) Committed() { c.end(committed) }
 
-// RolledBack tells that the changes must never be seen.
+// RolledBack records that the changes must never be seen.
 func (c *Commit) RolledBack() { c.end(rolledBack) }
 
 func (c *Commit) end(o outcome) {

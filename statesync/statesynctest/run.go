@@ -25,7 +25,7 @@ type Store struct {
 	Commit func(ctx context.Context, changes []statesync.Change) error
 	// Begin opens a transaction beside others.
 	Begin func(ctx context.Context) (Tx, error)
-	// Exclusive tells that a transaction which has appended makes the others
+	// Exclusive reports that a transaction which has appended makes the others
 	// wait until it ends, so that two never overlap.
 	Exclusive bool
 	// Readers is tested too, if it is not nil.

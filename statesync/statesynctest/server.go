@@ -97,7 +97,7 @@ func (s Server) deletion(collection string, id int) statesync.Change {
 // errEnough ends a stream that has shown what was wanted.
 var errEnough = errors.New("enough")
 
-// read plays a stream onto the tape until enough says so.
+// read plays a stream onto the tape until enough returns true.
 func (s Server) read(ctx context.Context, w statesync.Watch, tape *Tape, enough func(statesync.Frame) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()

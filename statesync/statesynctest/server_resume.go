@@ -92,7 +92,7 @@ func checkTombstone(ctx context.Context, s Server) error {
 }
 
 // mustList returns nil if the stream that w asks for ends with that reason to
-// list anew before it tells anything of the state.
+// list anew before it streams anything of the state.
 func (s Server) mustList(ctx context.Context, w statesync.Watch, reason statesync.ResyncReason) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 
 // Tape checks the frames of one stream against what [statesync.Frame] promises,
 // by plain bookkeeping: it keeps every item, and adds up what it has whenever
-// the stream says what that must be. The zero Tape is at the beginning of a
+// the stream states what that must be. The zero Tape is at the beginning of a
 // stream that lists everything; one that resumes begins with what the reader
 // had.
 type Tape struct {
@@ -18,7 +18,7 @@ type Tape struct {
 	Cursor statesync.Cursor
 	// Items are the newest item of each key.
 	Items map[statesync.Key]statesync.Item
-	// Resumed tells that the stream began at Cursor, not with a list.
+	// Resumed reports that the stream began at Cursor, not with a list.
 	Resumed bool
 	// Headed, Synced and Consistent tell that the header has come, that the
 	// reader has everything, and that it has no part of a commit only.
@@ -30,7 +30,7 @@ func (t *Tape) Resume() *Tape {
 	return &Tape{Cursor: t.Cursor, Items: maps.Clone(t.Items), Resumed: true, Synced: true}
 }
 
-// Add checks one frame, and returns an error that says what is wrong with it.
+// Add checks one frame, and returns an error that describes what is wrong with it.
 func (t *Tape) Add(f statesync.Frame) error {
 	if err := t.place(f); err != nil {
 		return fmt.Errorf("%s frame from %d to %d: %w", f.Type, f.After, f.Version, err)

@@ -10,21 +10,35 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
-// TestAFullDiskRefusesWritesAndServesReads gives the database no page more than it has, and
-// then space again.
+// TestAFullDiskRefusesWritesAndServesReads gives a SQLite file no page more than it has,
+// and has PostgreSQL fail each new cluster as a full disk does; and then there is space
+// again.
 func TestAFullDiskRefusesWritesAndServesReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if w.store.Database.Name() != w.path {
-		t.Skip("the limit is one of SQLite")
-	}
-	limit := func(pages int) {
+	run := func(statements ...string) {
 		require.NoError(t, w.store.Database.Write(t.Context(), func(tx *db.Tx) error {
-			_, err := tx.ExecContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages))
-			return err
+			for _, statement := range statements {
+				if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+					return err
+				}
+			}
+			return nil
 		}))
 	}
-	limit(1) // no less than there are
+	full, mended := func() {
+		run("PRAGMA max_page_count = 1") // no less than there are
+	}, func() {
+		run("PRAGMA max_page_count = 1048576")
+	}
+	if w.store.Database.Name() != w.path {
+		full = func() {
+			run(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''could not extend file'' USING ERRCODE = ''disk_full''; END'`,
+				`CREATE TRIGGER full_disk BEFORE INSERT ON clusters EXECUTE FUNCTION full_disk()`)
+		}
+		mended = func() { run(`DROP TRIGGER full_disk ON clusters`) }
+	}
+	full()
 	refused := 0
 	for n := range 200 {
 		got := w.admin("PUT", fmt.Sprintf("%s/aaaaaaaa-0000-4000-8000-%012d", clustersPath, 100+n), `{"region":"nyc3"}`)
@@ -38,6 +52,6 @@ func TestAFullDiskRefusesWritesAndServesReads(t *testing.T) {
 	}
 	require.Positive(t, refused)
 	require.Equal(t, http.StatusOK, w.admin("GET", clustersPath, "").status)
-	limit(1 << 20)
+	mended()
 	require.Equal(t, http.StatusCreated, w.admin("PUT", clustersPath+"/"+clusterC, `{"region":"nyc3"}`).status)
 }

@@ -29,6 +29,7 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"TheAdministrationNeedsItsToken", TestTheAdministrationNeedsItsToken},
 		{"OnlyARealChangeRaisesTheGenerationAndByOne", TestOnlyARealChangeRaisesTheGenerationAndByOne},
 		{"ARefusedRequestChangesNothing", TestARefusedRequestChangesNothing},
+		{"AFullDiskRefusesWritesAndServesReads", TestAFullDiskRefusesWritesAndServesReads},
 		{"DeletedServicesStayAsTombstonesUntilTheyArePutAgain", TestDeletedServicesStayAsTombstonesUntilTheyArePutAgain},
 		{"EverythingThatIsPutIsServed", TestEverythingThatIsPutIsServed},
 		{"PermissionForAMassDeletionReachesTheAgentAndLapses", TestPermissionForAMassDeletionReachesTheAgentAndLapses},

@@ -6,81 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 //go:embed agentjobs.yaml
 var agentJobManifests string
 
-const operatorUser = "system:serviceaccount:thurkube-system:thurkube"
-
 // agentJobs is a demo of the agent-run operator: a run, a change of its prompt, one with
 // rights, a schedule, and the end of all.
-type agentJobs struct {
-	demo     demo
-	operator *process.Process
-}
+type agentJobs struct{ operatorDemo }
 
 func agentJobsCommand() *cobra.Command {
-	a := agentJobs{demo: demo{display: newDisplay(os.Stdout)}}
-	c := &cobra.Command{
-		Use: "agentjobs", Short: "Show the agent-run operator at work on a real Kubernetes",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
-	}
-	c.Flags().BoolVar(&a.demo.keep, "keep", false, "leave everything running at the end, until interrupted")
-	return c
-}
-
-func (a *agentJobs) run(ctx context.Context) (err error) {
-	d := &a.demo
-	if d.dir, err = os.MkdirTemp("", "trueup-agentjobs-"); err != nil {
-		return err
-	}
-	d.programs, d.processes = d.dir, process.NewGroup(d.dir)
-	defer func() {
-		d.processes.Close()
-		if d.kube.cluster != nil {
-			d.kube.cluster.Stop()
-		}
-		err = errors.Join(err, os.RemoveAll(d.dir))
-	}()
-	if err := build(ctx, d.display, d.dir, "cmd/agentjob"); err != nil {
-		return err
-	}
-	start := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
-	defer cancel()
-	for _, step := range []func(context.Context) error{a.start, a.oneRun, a.changed, a.withRights, a.scheduled, a.rest} {
-		if err := step(bounded); err != nil {
-			return a.explain(err)
-		}
-	}
-	if d.keep {
-		d.display.print("KUBECONFIG=" + d.kube.cluster.Kubeconfig + " kubectl get aj -n agents")
-		<-ctx.Done()
-		return nil
-	}
-	if err := a.removed(bounded); err != nil {
-		return a.explain(err)
-	}
-	d.summary(time.Since(start))
-	return nil
-}
-
-func (a *agentJobs) explain(err error) error {
-	if a.operator == nil {
-		return err
-	}
-	return fmt.Errorf("%w\nlast lines of agentjob:\n%s", err, a.operator.Tail())
+	a := agentJobs{operatorDemo{program: "agentjob", namespace: "thurkube-system", account: "thurkube", limit: limit, look: "get aj -n agents"}}
+	steps := []func(context.Context) error{a.start, a.oneRun, a.changed, a.withRights, a.scheduled, a.rest}
+	return a.command("agentjobs", "Show the agent-run operator at work on a real Kubernetes", steps, a.removed, func() {})
 }
 
 func (a *agentJobs) start(ctx context.Context) error {
@@ -91,37 +35,13 @@ func (a *agentJobs) start(ctx context.Context) error {
 		return err
 	}
 	d.display.done("%s", d.kube.cluster.Config.Host)
-	d.display.step("Operator")
-	program := filepath.Join(d.programs, "agentjob")
-	manifests, err := output(ctx, program, "manifests")
-	if err != nil {
-		return err
-	}
-	if err := d.kube.cluster.Apply(ctx, manifests); err != nil {
-		return err
-	}
-	if _, err := a.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"); err != nil {
+	if err := a.install(ctx); err != nil {
 		return err
 	}
 	if err := d.kube.cluster.Apply(ctx, agentJobManifests); err != nil {
 		return err
 	}
-	_, kubeconfig, err := d.kube.cluster.ServiceAccount(ctx, "thurkube-system", "thurkube")
-	if err != nil {
-		return err
-	}
-	if a.operator, err = d.processes.Run("agentjob", program, nil, "--kubeconfig", kubeconfig, "--health-addr", "127.0.0.1:0"); err != nil {
-		return err
-	}
-	if _, err := listening(ctx, a.operator); err != nil {
-		return err
-	}
-	d.display.done("eight kinds are defined, agentjob runs as %s", operatorUser)
-	return nil
-}
-
-func (a *agentJobs) kubectl(ctx context.Context, args ...string) (string, error) {
-	return a.demo.kube.cluster.Kubectl(ctx, args...)
+	return a.begin(ctx, nil, "--health-addr", "127.0.0.1:0")
 }
 
 // job applies an AgentJob with a prompt and further fields.
@@ -177,7 +97,7 @@ func (a *agentJobs) changed(ctx context.Context) error {
 
 // runs returns how often the Job of each run was created, by the audit log.
 func (a *agentJobs) runs() (map[string]int, error) {
-	all, err := a.demo.kube.cluster.Requests(operatorUser)
+	all, err := a.demo.kube.cluster.Requests(a.user())
 	created := map[string]int{}
 	for _, r := range all {
 		if r.Resource == "jobs" && r.Verb == "patch" && r.Code == http.StatusCreated {
@@ -222,7 +142,7 @@ func (a *agentJobs) rest(ctx context.Context) error {
 	const quiet = 5 * time.Second
 	a.demo.display.step("Rest")
 	sent := func() (n int, err error) {
-		all, err := a.demo.kube.cluster.Requests(operatorUser)
+		all, err := a.demo.kube.cluster.Requests(a.user())
 		for _, r := range all {
 			if r.Resource != "leases" && r.Verb != "watch" {
 				n++

@@ -63,7 +63,7 @@ func (a *applications) counts(ctx context.Context) (map[string]count, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, err := a.demo.kube.cluster.Requests(applicationUser)
+	sent, err := a.demo.kube.cluster.Requests(a.user())
 	if err != nil {
 		return nil, err
 	}

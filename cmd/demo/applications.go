@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,15 +15,13 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 //go:embed applications.yaml
 var applicationManifests string
 
 const (
-	applicationUser = "system:serviceaccount:plattr-system:plattr-operator"
-	manyApps        = 50
+	manyApps = 50
 	// look is how often the operator looks at what is outside of the cluster: often, for
 	// a demo.
 	look = 5 * time.Second
@@ -35,71 +30,17 @@ const (
 // applications is a demo of the application operator: an app with its database, buckets and
 // realm, a preview of it that expires, drift of each kind, many apps, rest, and the end.
 type applications struct {
-	demo     demo
-	client   dynamic.Interface
-	outside  outside
-	operator *process.Process
-	foreign  []string
+	operatorDemo
+
+	client  dynamic.Interface
+	outside outside
+	foreign []string
 }
 
 func applicationsCommand() *cobra.Command {
-	a := applications{demo: demo{display: newDisplay(os.Stdout)}}
-	c := &cobra.Command{
-		Use: "applications", Short: "Show the application operator at work on a real Kubernetes, PostgreSQL, S3 and Keycloak",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
-	}
-	c.Flags().BoolVar(&a.demo.keep, "keep", false, "leave everything running at the end, until interrupted")
-	return c
-}
-
-func (a *applications) run(ctx context.Context) (err error) {
-	d := &a.demo
-	if d.dir, err = os.MkdirTemp("", "trueup-applications-"); err != nil {
-		return err
-	}
-	d.programs, d.processes = d.dir, process.NewGroup(d.dir)
-	defer func() {
-		d.processes.Close()
-		a.outside.stop()
-		if d.kube.cluster != nil {
-			d.kube.cluster.Stop()
-		}
-		err = errors.Join(err, os.RemoveAll(d.dir))
-	}()
-	if err := build(ctx, d.display, d.dir, "cmd/application"); err != nil {
-		return err
-	}
-	start := time.Now()
-	const bound = 20 * time.Minute
-	bounded, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not done within %s", bound))
-	defer cancel()
-	for _, step := range []func(context.Context) error{a.start, a.startOperator, a.strangers, a.one, a.preview, a.drift, a.many, a.rest, a.expires} {
-		if err := step(bounded); err != nil {
-			return a.explain(err)
-		}
-	}
-	if d.keep {
-		d.display.print("KUBECONFIG=" + d.kube.cluster.Kubeconfig + " kubectl get apps.platform.internal,previews -A")
-		<-ctx.Done()
-		return nil
-	}
-	if err := a.removed(bounded); err != nil {
-		return a.explain(err)
-	}
-	d.summary(time.Since(start))
-	return nil
-}
-
-func (a *applications) explain(err error) error {
-	if a.operator == nil {
-		return err
-	}
-	return fmt.Errorf("%w\nlast lines of application:\n%s", err, a.operator.Tail())
-}
-
-func (a *applications) kubectl(ctx context.Context, args ...string) (string, error) {
-	return a.demo.kube.cluster.Kubectl(ctx, args...)
+	a := applications{operatorDemo: operatorDemo{program: "application", namespace: "plattr-system", account: "plattr-operator", limit: 20 * time.Minute, look: "get apps.platform.internal,previews -A"}}
+	steps := []func(context.Context) error{a.start, a.startOperator, a.strangers, a.one, a.preview, a.drift, a.many, a.rest, a.expires}
+	return a.command("applications", "Show the application operator at work on a real Kubernetes, PostgreSQL, S3 and Keycloak", steps, a.removed, func() { a.outside.stop() })
 }
 
 func (a *applications) start(ctx context.Context) error {
@@ -120,40 +61,16 @@ func (a *applications) start(ctx context.Context) error {
 	return nil
 }
 
+// startOperator runs it beside the cluster, where it reaches the services.
 func (a *applications) startOperator(ctx context.Context) error {
-	d := &a.demo
-	d.display.step("Operator")
-	program := filepath.Join(d.programs, "application")
-	manifests, err := output(ctx, program, "manifests", "--base-domain", "apps.example.com")
-	if err != nil {
+	if err := a.install(ctx, "--base-domain", "apps.example.com"); err != nil {
 		return err
 	}
-	if err := d.kube.cluster.Apply(ctx, manifests); err != nil {
-		return err
-	}
-	// It runs beside the cluster here, where it reaches the services.
-	for _, args := range [][]string{
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"},
-		{"delete", "deployment", "-n", "plattr-system", "plattr-operator", "--cascade=foreground", "--timeout=60s"},
-		{"create", "namespace", "team"},
-	} {
-		if _, err := a.kubectl(ctx, args...); err != nil {
-			return err
-		}
-	}
-	_, kubeconfig, err := d.kube.cluster.ServiceAccount(ctx, "plattr-system", "plattr-operator")
-	if err != nil {
+	if _, err := a.kubectl(ctx, "create", "namespace", "team"); err != nil {
 		return err
 	}
 	env := append(a.outside.env(), "BASE_DOMAIN=apps.example.com", "REDIS_ENDPOINT=redis.internal")
-	if a.operator, err = d.processes.Run("application", program, env, "--kubeconfig", kubeconfig, "--address", "127.0.0.1:0", "--check-interval", look.String()); err != nil {
-		return err
-	}
-	if _, err := listening(ctx, a.operator); err != nil {
-		return err
-	}
-	d.display.done("application runs as %s", applicationUser)
-	return nil
+	return a.begin(ctx, env, "--address", "127.0.0.1:0", "--check-interval", look.String())
 }
 
 // strangers makes what is of others and must stay as it is.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,13 +21,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
-	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 //go:embed nodepools.yaml
 var nodePoolManifests string
-
-const poolUser = "system:serviceaccount:stratos-system:stratos"
 
 // What the machines of the demo need.
 const (
@@ -41,79 +37,38 @@ const (
 // for get machines, which go back to standby, the pool is resized, and many pods come at a
 // time.
 type nodePools struct {
-	demo     demo
-	operator *process.Process
-	ec2      *ec2test.Server
-	client   *ec2.Client
-	metrics  string
-	sampler  sampler
-	stop     func()
+	operatorDemo
+
+	ec2     *ec2test.Server
+	client  *ec2.Client
+	metrics string
+	sampler sampler
+	stop    func()
 }
 
 func nodePoolsCommand() *cobra.Command {
-	n := nodePools{demo: demo{display: newDisplay(os.Stdout)}}
-	c := &cobra.Command{
-		Use: "nodepools", Short: "Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(c *cobra.Command, _ []string) error { return n.run(c.Context()) },
-	}
-	c.Flags().BoolVar(&n.demo.keep, "keep", false, "leave everything running at the end, until interrupted")
-	return c
+	n := nodePools{operatorDemo: operatorDemo{program: "nodepool", namespace: "stratos-system", account: "stratos", limit: 2 * limit, look: "get nodepools,nodes"}}
+	steps := []func(context.Context) error{n.start, n.fill, n.scaleUp, n.scaleDown, n.resize, n.rest, n.burst, n.draw}
+	return n.command("nodepools", "Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2", steps, nil, n.end)
 }
 
-func (n *nodePools) run(ctx context.Context) (err error) {
-	d := &n.demo
-	if d.dir, err = os.MkdirTemp("", "trueup-nodepools-"); err != nil {
-		return err
+// end ends what the demo runs beside the operator.
+func (n *nodePools) end() {
+	if n.stop != nil {
+		n.stop()
 	}
-	d.programs, d.processes = d.dir, process.NewGroup(d.dir)
-	defer func() {
-		if n.stop != nil {
-			n.stop()
-		}
-		d.processes.Close()
-		if n.ec2 != nil {
-			n.ec2.Stop()
-		}
-		if d.kube.cluster != nil {
-			d.kube.cluster.Stop()
-		}
-		err = errors.Join(err, os.RemoveAll(d.dir))
-	}()
-	if err := build(ctx, d.display, d.dir, "cmd/nodepool"); err != nil {
-		return err
+	if n.ec2 != nil {
+		n.ec2.Stop()
 	}
-	start := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, 2*limit, fmt.Errorf("not done within %s", 2*limit))
-	defer cancel()
-	for _, step := range []func(context.Context) error{n.start, n.fill, n.scaleUp, n.scaleDown, n.resize, n.rest, n.burst} {
-		if err := step(bounded); err != nil {
-			return n.explain(err)
-		}
-	}
+}
+
+func (n *nodePools) draw(context.Context) error {
 	const picture = "nodepool-demo.svg"
 	if err := os.WriteFile(picture, n.sampler.picture(), 0o600); err != nil {
 		return err
 	}
-	d.display.print("The machines by state over time: " + picture)
-	if d.keep {
-		d.display.print("KUBECONFIG=" + d.kube.cluster.Kubeconfig + " kubectl get nodepools,nodes")
-		<-ctx.Done()
-		return nil
-	}
-	d.summary(time.Since(start))
+	n.demo.display.print("The machines by state over time: " + picture)
 	return nil
-}
-
-func (n *nodePools) explain(err error) error {
-	if n.operator == nil {
-		return err
-	}
-	return fmt.Errorf("%w\nlast lines of nodepool:\n%s", err, n.operator.Tail())
-}
-
-func (n *nodePools) kubectl(ctx context.Context, args ...string) (string, error) {
-	return n.demo.kube.cluster.Kubectl(ctx, args...)
 }
 
 func (n *nodePools) start(ctx context.Context) error {
@@ -159,37 +114,18 @@ func (n *nodePools) start(ctx context.Context) error {
 	return n.startOperator(ctx)
 }
 
+// startOperator runs it beside the cluster: as a pod it would wait for a machine.
 func (n *nodePools) startOperator(ctx context.Context) error {
-	d := &n.demo
-	d.display.step("Operator")
-	program := filepath.Join(d.programs, "nodepool")
-	manifests, err := output(ctx, program, "manifests", "--cluster-name", "demo")
-	if err != nil {
-		return err
-	}
-	if err := d.kube.cluster.Apply(ctx, manifests); err != nil {
-		return err
-	}
-	// It runs beside the cluster here: as a pod it would wait for a machine.
-	for _, args := range [][]string{
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"},
-		{"delete", "deployment", "-n", "stratos-system", "stratos", "--cascade=foreground", "--timeout=60s"},
-	} {
-		if _, err := n.kubectl(ctx, args...); err != nil {
-			return err
-		}
-	}
-	_, kubeconfig, err := d.kube.cluster.ServiceAccount(ctx, "stratos-system", "stratos")
-	if err != nil {
+	if err := n.install(ctx, "--cluster-name", "demo"); err != nil {
 		return err
 	}
 	env := []string{"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1", "STRATOS_CLUSTER_NAME=demo"}
-	n.operator, err = d.processes.Run("nodepool", program, env, "--kubeconfig", kubeconfig, "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
+	err := n.begin(ctx, env, "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--cluster-endpoint", "https://demo.example.com", "--cluster-ca", "Yw==", "--cluster-cidr", "10.100.0.0/16")
 	if err != nil {
 		return err
 	}
-	err = until(ctx, func() (bool, error) {
+	return until(ctx, func() (bool, error) {
 		for line := range strings.Lines(n.operator.Tail()) {
 			if strings.Contains(line, `"for":"metrics"`) {
 				_, address, _ := strings.Cut(line, `"address":"`)
@@ -198,8 +134,6 @@ func (n *nodePools) startOperator(ctx context.Context) error {
 		}
 		return n.metrics != "", nil
 	})
-	d.display.done("nodepool runs as %s", poolUser)
-	return err
 }
 
 // pool applies a pool and its class.
@@ -316,7 +250,7 @@ func (n *nodePools) rest(ctx context.Context) error {
 	const quiet = 12 * time.Second // more than two looks at the machines
 	n.demo.display.step("Rest")
 	written := func() (count int, err error) {
-		all, err := n.demo.kube.cluster.Requests(poolUser)
+		all, err := n.demo.kube.cluster.Requests(n.user())
 		for _, r := range all {
 			if r.Resource != "leases" && r.Verb != "watch" && r.Verb != "list" && r.Verb != "get" {
 				count++

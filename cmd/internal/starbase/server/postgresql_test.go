@@ -71,6 +71,11 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"AClusterIsRemovedOnlyWhenItIsEmptyAndSilent", TestAClusterIsRemovedOnlyWhenItIsEmptyAndSilent},
 		{"ARegionIsRemovedOnlyWhenItIsEmptyAndSilent", TestARegionIsRemovedOnlyWhenItIsEmptyAndSilent},
 		{"WhatCanBePutCanBeRead", TestWhatCanBePutCanBeRead},
+		{"EachChangeHasOneEntryAndNothingElseHas", TestEachChangeHasOneEntryAndNothingElseHas},
+		{"AChangeAndItsEntryAreOneTransaction", TestAChangeAndItsEntryAreOneTransaction},
+		{"TheAuditIsReadByObjectActorAndTime", TestTheAuditIsReadByObjectActorAndTime},
+		{"ListsAreReadInParts", TestListsAreReadInParts},
+		{"WhatIsGivenUpIsRemovedWithItsProjects", TestWhatIsGivenUpIsRemovedWithItsProjects},
 		{"AGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost", TestAGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost},
 	} {
 		t.Run(test.name, test.run)

@@ -75,6 +75,8 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"AChangeAndItsEntryAreOneTransaction", TestAChangeAndItsEntryAreOneTransaction},
 		{"TheAuditIsReadByObjectActorAndTime", TestTheAuditIsReadByObjectActorAndTime},
 		{"ListsAreReadInParts", TestListsAreReadInParts},
+		{"EachClusterHasItsSilenceAndLagUntilItIsRemoved", TestEachClusterHasItsSilenceAndLagUntilItIsRemoved},
+		{"AnAgentIsTheActorOfWhatItEnds", TestAnAgentIsTheActorOfWhatItEnds},
 		{"WhatIsGivenUpIsRemovedWithItsProjects", TestWhatIsGivenUpIsRemovedWithItsProjects},
 		{"AGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost", TestAGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost},
 	} {

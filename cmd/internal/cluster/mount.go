@@ -128,6 +128,9 @@ func plainError(err error) error {
 		return err
 	}
 	answer.Message = failure.Message()
+	if field, want, ok := strings.Cut(answer.Message, ": "); ok && failure.Code() == connect.CodeInvalidArgument {
+		answer.Fields = []starbase.FieldError{{Field: field, Want: want}}
+	}
 	switch reason := reasonOf(failure); reason {
 	case "":
 	case unknownRegion:

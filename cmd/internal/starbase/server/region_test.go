@@ -98,6 +98,8 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 		{"state of a sentinel", "PUT", regionPath + "/sentinels/s_1", strings.Replace(sentinelBody, "running", "stopped", 1), 400, "invalid", "one of running, archived, standby"},
 		{"new without spec", "PUT", regionPath + "/deployments/d_2", `{"desired_state":"running"}`, 400, "invalid", `"field":"spec"`},
 		{"field of a spec", "PUT", deploymentPath, edit(`"port"`, `"porte"`), 400, "invalid", `"field":"spec.porte","value":"","want":"no such field"`},
+		{"a name that is not UTF-8", "PUT", deploymentPath, edit(`"web"`, "\"w\xffb\""), 400, "invalid", `"field":"spec.k8s_name"`},
+		{"type of a field", "PUT", deploymentPath, edit(`8080`, `"http"`), 400, "invalid", `"field":"spec.port"`},
 		{"image", "PUT", deploymentPath, edit(`"image":"web:1",`, ``), 400, "invalid", "want the reference of an image"},
 		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", `"field":"spec.cpu_millicores","value":"0","want":"1 or more, in thousandths of a core"`},
 		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", `"field":"spec.port","value":"-1"`},

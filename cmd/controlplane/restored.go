@@ -45,7 +45,7 @@ func (o options) restored(ctx context.Context, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
-	ctx = audit.WithActor(ctx, "command/restored")
+	ctx = audit.NewContext(ctx, "command/restored")
 	clusters, err := (&server.Store{Database: database}).StartEpochs(ctx)
 	if err != nil {
 		return err

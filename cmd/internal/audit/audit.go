@@ -75,8 +75,8 @@ type Entry struct {
 
 type actorKey struct{}
 
-// WithActor returns a context whose changes are those of the actor.
-func WithActor(ctx context.Context, actor string) context.Context {
+// NewContext returns a context whose changes are those of the actor.
+func NewContext(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 

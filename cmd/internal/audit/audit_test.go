@@ -54,7 +54,7 @@ func TestAnEntryIsThereIfItsTransactionIs(t *testing.T) {
 	each(t, func(w world) {
 		t, database := w.t, w.database
 		log := &audit.Log{Database: database}
-		ctx := requestid.With(audit.WithActor(t.Context(), "admin/1a2b3c4d"), "r-1")
+		ctx := requestid.NewContext(audit.NewContext(t.Context(), "admin/1a2b3c4d"), "r-1")
 		change := audit.Change{Verb: "put", Kind: audit.KindCluster, Name: "a", Outcome: audit.Created}
 		errUndone := errors.New("undone")
 		require.ErrorIs(t, database.Write(ctx, func(tx *db.Tx) error {

@@ -80,7 +80,7 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 			}
 			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
-			ctx := audit.WithActor(context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient), found.actor())
+			ctx := audit.NewContext(context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient), found.actor())
 			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
 		case errors.Is(err, tokens.ErrUnknown):

@@ -15,7 +15,11 @@ import (
 )
 
 // described is the text of a [prometheus.Desc], which has no methods for what is in it.
-var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+var (
+	described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+	// constant is a label with its value.
+	constant = regexp.MustCompile(`([A-Za-z0-9_]+)="(?:[^"\\]|\\.)*"`)
+)
 
 // Names returns a line for each metric of the collectors: its name, and its labels with
 // commas between. Those of the Go runtime are left out: they are not the program's own.
@@ -38,12 +42,10 @@ func Names(tb testing.TB, collectors ...prometheus.Collector) []string {
 			continue
 		}
 		var labels []string
-		for _, pair := range strings.Split(found[2], ",") {
-			if name, _, ok := strings.Cut(pair, "="); ok {
-				labels = append(labels, name)
-			}
+		for _, pair := range constant.FindAllStringSubmatch(found[2], -1) {
+			labels = append(labels, pair[1])
 		}
-		for _, name := range strings.Split(found[3], ",") {
+		for name := range strings.SplitSeq(found[3], ",") {
 			if name != "" {
 				labels = append(labels, strings.TrimSpace(name))
 			}

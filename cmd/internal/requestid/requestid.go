@@ -29,15 +29,17 @@ func Handler(next http.Handler) http.Handler {
 			if id = r.Header.Get(Header); !pattern.MatchString(id) {
 				id = fresh()
 			}
-			r = r.WithContext(With(r.Context(), id))
+			r = r.WithContext(NewContext(r.Context(), id))
 		}
 		w.Header().Set(Header, id)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// With returns a context with the id.
-func With(ctx context.Context, id string) context.Context { return context.WithValue(ctx, key{}, id) }
+// NewContext returns a context with the id.
+func NewContext(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, key{}, id)
+}
 
 // Of returns the id of the request whose context this is; empty for none.
 func Of(ctx context.Context) string {

@@ -45,7 +45,7 @@ func TestALineOfTheLogHasTheIDOfItsRequest(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	logger := slog.New(requestid.Logger(slog.NewTextHandler(&out, nil))).With(slog.String("a", "b")).WithGroup("g")
-	logger.InfoContext(requestid.With(t.Context(), "r-1"), "in a request")
+	logger.InfoContext(requestid.NewContext(t.Context(), "r-1"), "in a request")
 	logger.InfoContext(t.Context(), "in none")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2)

@@ -26,7 +26,7 @@ func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error
 		return errUnauthorized(w)
 	}
 	s.guard.Succeeded(r)
-	return dispatch(s.adminMux, w, r.WithContext(audit.WithActor(r.Context(), "admin/"+tokens.Fingerprint(token))))
+	return dispatch(s.adminMux, w, r.WithContext(audit.NewContext(r.Context(), "admin/"+tokens.Fingerprint(token))))
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
@@ -52,7 +52,7 @@ func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error
 		return &adminapi.Error{Status: http.StatusTooManyRequests, Code: "too_many_requests", Message: "too many requests with this token at once, or too many bytes; wait"}
 	}
 	defer leave()
-	ctx := audit.WithActor(context.WithValue(r.Context(), agentKey{}, clusterID), audit.KindCluster+"/"+clusterID)
+	ctx := audit.NewContext(context.WithValue(r.Context(), agentKey{}, clusterID), audit.KindCluster+"/"+clusterID)
 	return dispatch(s.agentMux, w, r.WithContext(ctx))
 }
 

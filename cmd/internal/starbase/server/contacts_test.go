@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,11 +18,11 @@ func (w *world) gauges(name string) map[string]float64 {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			labels := ""
+			var labels strings.Builder
 			for _, l := range m.GetLabel() {
-				labels += l.GetValue() + " "
+				labels.WriteString(l.GetValue() + " ")
 			}
-			found[labels] = m.GetGauge().GetValue()
+			found[labels.String()] = m.GetGauge().GetValue()
 		}
 	}
 	return found

@@ -20,7 +20,7 @@ NESTED = cmd cloud/aws statesync/sqlstore examples
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # What must keep its promises under concurrency runs with the race detector.
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
-STEPS = vet test-race test-root test-sim test-alone test-release test-nested test-newest
+STEPS = vet test-race test-root test-sim test-alone test-release test-ops test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
 SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
@@ -28,7 +28,7 @@ SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|dif
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-ops test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -81,6 +81,10 @@ test-alone: ## The root module as its users get it, outside the workspace
 # What it compiles takes minutes, and is tested in test-long.
 test-release: ## What builds images and releases
 	cd internal/release && $(ALONE) $(GO) vet ./... && $(ALONE) $(GO) test $(V) -short ./...
+
+# A module of its own: Prometheus' packages are large.
+test-ops: ## The alerts and dashboards in ops/, with Prometheus' own packages
+	cd internal/ops && $(ALONE) $(GO) vet ./... && $(ALONE) $(GO) test $(V) ./...
 
 # The client of EC2 takes minutes to compile, twice with the race detector; what
 # runs concurrently around it is in package cloud. What is tested with it waits for
@@ -230,6 +234,7 @@ tidy: ## Run go mod tidy in every module
 	cd internal/helm && $(ALONE) $(GO) mod tidy
 	cd internal/versitygw && $(ALONE) $(GO) mod tidy
 	cd internal/release && $(ALONE) $(GO) mod tidy
+	cd internal/ops && $(ALONE) $(GO) mod tidy
 	cd internal/bench/peers && $(ALONE) $(GO) mod tidy
 	cd internal/bench/wrangler && $(ALONE) $(GO) mod tidy
 	cd internal/bench/sync && $(ALONE) $(GO) mod tidy
@@ -239,7 +244,7 @@ tidy: ## Run go mod tidy in every module
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.
-generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, and the bases below deploy
+generate: ## Generate the code of the .proto files, the definitions of AgentJobs, NodePools and Applications, the charts' copies of these, the bases below deploy, and the lists of metrics
 	$(WORK) $(GO) test -count=1 ./cmd/api/ctrl -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/agentjob/crds -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/agentjob -update
@@ -247,6 +252,7 @@ generate: ## Generate the code of the .proto files, the definitions of AgentJobs
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/nodepool -update
 	$(WORK) $(GO) test -count=1 -run UpToDate ./cmd/internal/application/crds -update
 	$(WORK) $(GO) test -count=1 -run SameHabits ./cmd/internal/program -update
+	TRUEUP_UPDATE=1 $(WORK) $(GO) test -count=1 -run TheMetricsAreThoseOfTheList ./cmd/internal/shuttle ./cmd/internal/krane/agent ./cmd/internal/application ./cmd/internal/nodepool ./cmd/internal/agentjob ./cmd/controlplane
 
 fuzz: ## Fuzz every target for FUZZTIME (30s)
 	@find . -name '*_test.go' -exec grep -H '^func Fuzz' {} + | sed 's/^\(.*\)\/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*/\1 \2/' | sort | while read -r dir target; do \

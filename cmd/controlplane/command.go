@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
@@ -45,6 +47,7 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 	flags.StringVar(&opts.keyFile, "tls-private-key-file", "", "PEM file with the private key of the certificate")
 	flags.StringVar(&opts.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.DurationVar(&opts.snapshotRetention, "snapshot-retention", server.SnapshotRetention, "how long billing records are kept, at least 48h")
+	flags.DurationVar(&opts.auditRetention, "audit-retention", audit.Retention, fmt.Sprintf("how long the audit of changes is kept, at least 24h; of more than %d entries the newest are kept", audit.MaxEntries))
 	command.AddCommand(program.VersionCommand(), newManifestsCommand(), newBackupCommand(lookupEnv), newRestoredCommand(lookupEnv))
 	return command
 }

@@ -74,7 +74,7 @@ func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
 			require.Equal(t, "1", retryAfter, endpoint)
 		}
 		_, metrics := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
-		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q} 105\n", endpoint))
+		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q,reason=\"invalid\"} 105\n", endpoint))
 		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_attempts_delayed_total{endpoint=%q,limit=\"address\"} 2\n", endpoint))
 	}
 	status, _ := request(t, http.DefaultClient, http.MethodGet, base+"/api/v1/admin/clusters", adminToken, "")

@@ -10,17 +10,17 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/keyring"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -29,6 +29,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
+
+// minAuditRetention is the least that --audit-retention may be.
+const minAuditRetention = 24 * time.Hour
 
 // options are the flags of the server.
 type options struct {
@@ -41,6 +44,7 @@ type options struct {
 	certFile, keyFile     string
 	logLevel              string
 	snapshotRetention     time.Duration
+	auditRetention        time.Duration
 	// fromEnv has the names of the flags that came from the environment.
 	fromEnv map[string]bool
 }
@@ -61,11 +65,15 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return o.wrong("log-level", "%w", err)
 	}
+	logger = slog.New(requestid.Logger(logger.Handler()))
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
 	if o.snapshotRetention < starbase.SnapshotMaxAge {
 		return o.wrong("snapshot-retention", "is %v; want at least %v, the age of a record that is accepted", o.snapshotRetention, starbase.SnapshotMaxAge)
+	}
+	if o.auditRetention < minAuditRetention {
+		return o.wrong("audit-retention", "is %v; want at least %v", o.auditRetention, minAuditRetention)
 	}
 	if o.adminTokenFile == "" {
 		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
@@ -97,8 +105,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
 
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := program.NewRegistry("controlplane")
 	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
@@ -129,9 +136,10 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		// What cannot be read holds back only the clusters that it belongs to.
 		logger.LogAttrs(ctx, levelOf(err), "values of var groups encrypted anew", slog.Int("values", n), slog.String("key", keys.Current()), slog.Any("error", err))
 	}
+	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
 	api, err := server.New(server.Config{
 		Store: clusters, Admins: admins.Tokens, SnapshotRetention: o.snapshotRetention,
-		AdminRoutes: cluster.AdminRoutes(regions), AdminConditions: cluster.AdminConditions(),
+		AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(changes)), AdminConditions: cluster.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
@@ -150,11 +158,12 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		return err
 	}
 	mux := http.NewServeMux()
+	mux.Handle(statuspage.Root, page)
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
 	agents.Mount(mux)
 	mux.Handle("/", api)
-	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()))
+	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()), slog.Any("administrators", admins.Fingerprints()))
 	defer logger.InfoContext(ctx, "stopped")
 	group := reconcile.Group{Members: []reconcile.Member{
 		{Name: "tokens of administrators", Starter: admins},
@@ -162,9 +171,10 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "feed", Starter: feed},
 		{Name: "status page", Starter: page},
 		{Name: "revocation", Starter: agents},
+		{Name: "audit", Starter: changes},
 		{Name: "reconciler", Starter: &cluster.Reconciler{Store: regions, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
-			Address: o.listen, Handler: mux, UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
+			Address: o.listen, Handler: requestid.Handler(mux), UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
 			Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
 				if err := database.Ping(ctx); err != nil {
 					// The error may name paths; the log has it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -44,14 +45,16 @@ func (o options) restored(ctx context.Context, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
+	ctx = audit.NewContext(ctx, "command/restored")
 	clusters, err := (&server.Store{Database: database}).StartEpochs(ctx)
 	if err != nil {
 		return err
 	}
-	if err := database.Log.NewEpoch(ctx); err != nil {
+	store := &cluster.Store{Database: database}
+	if err := store.StartLogEpoch(ctx); err != nil {
 		return err
 	}
-	regions, err := (&cluster.Store{Database: database}).Regions(ctx)
+	regions, err := store.Regions(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
@@ -27,7 +29,7 @@ type route struct{ method, path string }
 func allRoutes(t *testing.T) (list []route) {
 	t.Helper()
 	regions := &cluster.Store{}
-	api, err := server.New(server.Config{Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: cluster.AdminRoutes(regions)})
+	api, err := server.New(server.Config{Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(&audit.Log{}))})
 	require.NoError(t, err)
 	page, err := statuspage.New(statuspage.Config{Database: &db.Database{}, Admins: tokens.Only(adminToken)})
 	require.NoError(t, err)
@@ -145,4 +147,44 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 	refused("a header that is too large", "GET", "/healthz", strings.Repeat("x", 100<<10), "", 431)
 	require.NoError(t, p.command.Process.Kill())
 	<-p.ended
+}
+
+// TestWhatCanBeChangedCanBeRead finds for each route of the administration that changes
+// something one that shows the object, and one that lists its kind.
+func TestWhatCanBeChangedCanBeRead(t *testing.T) {
+	t.Parallel()
+	regions := &cluster.Store{}
+	api, err := server.New(server.Config{
+		Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(&audit.Log{})),
+	})
+	require.NoError(t, err)
+	read := map[string]bool{}
+	for _, r := range api.Routes() {
+		if r.Method == http.MethodGet {
+			read[r.Path] = true
+		}
+	}
+	// Where what an action has changed is shown: it has no object of its own.
+	shown := map[string]string{"/api/v1/admin/new-log-epoch": "/api/v1/admin/log"}
+	changes := 0
+	for _, r := range api.Routes() {
+		if r.Method == http.MethodGet || !strings.HasPrefix(r.Path, adminapi.Prefix) {
+			continue
+		}
+		changes++
+		object := r.Path
+		if r.Method == http.MethodPost {
+			object = path.Dir(r.Path)
+			if other, ok := shown[r.Path]; ok {
+				object = other
+			}
+		}
+		require.True(t, read[object], "%s %s: GET %s shows nothing", r.Method, r.Path, object)
+		list := object
+		for strings.HasSuffix(list, "}") {
+			list = path.Dir(list)
+		}
+		require.True(t, read[list], "%s %s: GET %s lists nothing", r.Method, r.Path, list)
+	}
+	require.Greater(t, changes, 20)
 }

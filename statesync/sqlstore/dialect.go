@@ -71,6 +71,7 @@ type statements struct {
 
 	read, position, positions, scopes string
 	readers, reported                 string
+	allPositions, allReaders          string
 	ahead, otherEpoch, reportedEpoch  string
 	marked, pruneMarks                string
 	now, durable                      string
@@ -110,6 +111,8 @@ func (d Dialect) statements(prefix string, maxBatch int) statements {
 	s.position = in(`SELECT s.epoch, s.floor, ` + positionColumns + ` FROM {p}scopes s WHERE s.scope = $1`)
 	s.scopes = in(`SELECT scope FROM {p}scopes ORDER BY scope`)
 	s.readers = in(`SELECT reader, session, sequence, epoch, version, mark, body, at FROM {p}readers WHERE scope = $1 ORDER BY reader`)
+	s.allPositions = in(`SELECT s.scope, s.epoch, s.floor, ` + positionColumns + ` FROM {p}scopes s ORDER BY s.scope`)
+	s.allReaders = in(`SELECT scope, reader, session, sequence, epoch, version, at FROM {p}readers ORDER BY scope, reader`)
 	s.reported = in(`INSERT INTO {p}readers (scope, reader, session, sequence, epoch, version, mark, body, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, {now})
 		ON CONFLICT (scope, reader) DO UPDATE SET session = excluded.session, sequence = excluded.sequence,

@@ -21,19 +21,34 @@ func (s *Store) NewEpoch(ctx context.Context) error {
 	err := s.retry(ctx, func() error {
 		ctx, cancel := s.within(ctx)
 		defer cancel()
-		return s.transact(ctx, func(tx *sql.Tx) error {
-			if _, _, err := s.exclude(ctx, tx, s.sql.lock, s.statementLimit()); err != nil {
-				return err
-			}
-			_, err := tx.ExecContext(ctx, s.sql.newEpochs)
-			return err
-		})
+		return s.transact(ctx, func(tx *sql.Tx) error { return s.newEpoch(ctx, tx) })
 	})
 	if err != nil {
 		return fmt.Errorf("new epoch: %w", err)
 	}
 	s.watcher.stale(nil)
 	return nil
+}
+
+// NewEpochIn is [Store.NewEpoch] in the caller's transaction, which commits it together
+// with what the caller writes. Readers notice within Poll of the commit. No change is
+// numbered between the call and the end of the transaction.
+func (s *Store) NewEpochIn(ctx context.Context, tx *sql.Tx) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := s.newEpoch(ctx, tx); err != nil {
+		return fmt.Errorf("new epoch: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) newEpoch(ctx context.Context, tx *sql.Tx) error {
+	if _, _, err := s.exclude(ctx, tx, s.sql.lock, s.statementLimit()); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, s.sql.newEpochs)
+	return err
 }
 
 // renew gives the scope another epoch by the statement, unless it has another than

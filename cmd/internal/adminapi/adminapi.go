@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
 
@@ -106,7 +107,7 @@ func (a *API) Answer(handle Handler) http.HandlerFunc {
 		w.Header().Del("ETag")
 		// It has nothing that cannot be marshalled.
 		_ = WriteJSON(w, answer.Status, starbase.ErrorBody{Error: starbase.ErrorDetail{
-			Code: answer.Code, Message: answer.Message, Fields: answer.Fields,
+			Code: answer.Code, Message: answer.Message, Fields: answer.Fields, RequestID: requestid.Of(r.Context()),
 		}})
 	}
 }

@@ -154,3 +154,41 @@ func TestPathsAndOverlapsAreChecked(t *testing.T) {
 		require.Contains(t, answer.Body.String(), test.want)
 	}
 }
+
+// TestTextIsRefusedAsItArrives sends bytes that encoding/json would silently replace.
+func TestTextIsRefusedAsItArrives(t *testing.T) {
+	t.Parallel()
+	mux, _ := api(func(w http.ResponseWriter, r *http.Request) error {
+		var body struct {
+			Name string            `json:"name"`
+			Env  map[string]string `json:"env"`
+			List []struct {
+				Path string `json:"path"`
+			} `json:"list"`
+		}
+		if err := adminapi.Decode(w, r, &body, true); err != nil {
+			return err
+		}
+		return adminapi.WriteJSON(w, http.StatusOK, body)
+	})
+	for _, test := range []struct{ body, field string }{
+		{`{"name":"a` + "\xff" + `"}`, "name"},
+		{`{"name":"\ud800"}`, "name"},
+		{`{"name":"\udc00\ud800"}`, "name"},
+		{`{"name":"\ud83dx"}`, "name"},
+		{`{"name":"\ud83d\n"}`, "name"},
+		{`{"name":"a","env":{"A":"secret-value","B":"secret-value` + "\xc3" + `"}}`, "env.B"},
+		{`{"env":{"A":"1","B` + "\xff" + `":"secret-value"}}`, "env.B\ufffd"},
+		{`{"env":{"A":"1"},"list":[{"path":"/"},{"path":"/` + "\xed\xa0\x80" + `"}]}`, "list[1].path"},
+	} {
+		answer := do(t, mux, "PUT", "/things/7", "application/json", test.body)
+		require.Equal(t, 400, answer.Code, "%q: %s", test.body, answer.Body)
+		require.Contains(t, answer.Body.String(), `"fields":[{"field":"`+test.field+`","value":"","want":"text in UTF-8`)
+		require.NotContains(t, answer.Body.String(), "secret-value")
+	}
+	require.Contains(t, do(t, mux, "PUT", "/things/7", "application/json", "{\xff").Body.String(), `"code":"malformed"`)
+	for _, body := range []string{`{"name":"\\ud800 is text"}`, `{"name":"\ud83d\ude00 \u00e4 \"\\"}`, `{"name":"ä \ufffd ` + "\ufffd" + `"}`, `{"name":"\u12"}`} {
+		answer := do(t, mux, "PUT", "/things/7", "application/json", body)
+		require.NotContains(t, answer.Body.String(), "UTF-8", body)
+	}
+}

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -29,9 +30,20 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (*bufio.Reader, error) {
 	return bufio.NewReader(http.MaxBytesReader(w, r.Body, MaxBody)), nil
 }
 
-// Decode reads the request's body into target. With strict, members that
-// target does not have are refused by name.
+// Decode reads the request's body into target. With strict, members that target does not
+// have are refused by name, and so is text that is not UTF-8 or has half a surrogate pair:
+// encoding/json would take another text for it.
 func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) error {
+	return decode(w, r, target, strict, strict)
+}
+
+// DecodeBatch is a strict [Decode] for a batch of records, of which one that is wrong must
+// not refuse the others: text that is not UTF-8 is replaced, as encoding/json does it.
+func DecodeBatch(w http.ResponseWriter, r *http.Request, target any) error {
+	return decode(w, r, target, true, false)
+}
+
+func decode(w http.ResponseWriter, r *http.Request, target any, strict, text bool) error {
 	body, err := bodyOf(w, r)
 	if err != nil {
 		return err
@@ -43,7 +55,18 @@ func Decode(w http.ResponseWriter, r *http.Request, target any, strict bool) err
 	case first != '{':
 		return malformed("the body is not a JSON object")
 	}
-	decoder := json.NewDecoder(body)
+	var from io.Reader = body
+	if text {
+		all, err := io.ReadAll(body)
+		if err != nil {
+			return Describe(err)
+		}
+		if err := checkText(all); err != nil {
+			return err
+		}
+		from = bytes.NewReader(all)
+	}
+	decoder := json.NewDecoder(from)
 	if strict {
 		decoder.DisallowUnknownFields()
 	}

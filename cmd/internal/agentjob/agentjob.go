@@ -20,8 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -73,8 +71,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	config := rest.CopyConfig(o.Kubernetes)
 	config.QPS, config.UserAgent = -1, "thurkube/"+program.Version() // the server has a limit of its own
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := program.NewRegistry("agentjob")
 	var current atomic.Pointer[operator]
 	var ready atomic.Bool
 	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {

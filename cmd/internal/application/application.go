@@ -22,8 +22,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -88,8 +86,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	config := rest.CopyConfig(o.Kubernetes)
 	config.QPS, config.UserAgent = -1, "plattr-operator/"+program.Version() // the server has a limit of its own
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := program.NewRegistry("application")
 	metrics := newMetrics(registry)
 	probe, err := newOperator(ctx, config, *o, metrics) // a wrong setting is told at once
 	if err != nil {

@@ -7,7 +7,17 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
+
+// Metrics returns all metrics of the operator.
+func Metrics() *prometheus.Registry {
+	registry := program.NewRegistry("application")
+	newMetrics(registry)
+	return registry
+}
 
 // BytesOf reads a size.
 var BytesOf = bytesOf

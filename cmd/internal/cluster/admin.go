@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // regionName is what a region and its platform may be called.
@@ -31,6 +32,9 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		{Method: http.MethodGet, Path: region, Handle: a.show},
 		{Method: http.MethodDelete, Path: region, Handle: a.remove},
 		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: a.rotateToken},
+		{Method: http.MethodGet, Path: region + "/deployments", Handle: a.listResources(deployments)},
+		{Method: http.MethodGet, Path: region + "/sentinels", Handle: a.listResources(sentinels)},
+		{Method: http.MethodGet, Path: region + "/policies", Handle: a.listResources(policies)},
 		{Method: http.MethodGet, Path: region + "/deployments/{id}", Handle: a.showResource(deployments)},
 		{Method: http.MethodGet, Path: region + "/sentinels/{id}", Handle: a.showResource(sentinels)},
 		{Method: http.MethodGet, Path: region + "/policies/{id}", Handle: a.showResource(policies)},
@@ -41,6 +45,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		{Method: http.MethodPut, Path: region + "/policies/{id}", Handle: a.putResource(store.PutPolicy)},
 		{Method: http.MethodDelete, Path: region + "/policies/{id}", Handle: a.archiveResource(store.PutPolicy)},
 		{Method: http.MethodPost, Path: adminapi.Prefix + "new-log-epoch", Handle: a.startLogEpoch},
+		{Method: http.MethodGet, Path: adminapi.Prefix + "log", Handle: a.showLog},
 	}
 }
 
@@ -48,7 +53,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 func AdminConditions() []adminapi.Condition {
 	return []adminapi.Condition{
 		{Err: ErrUnknownRegion, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_region", Message: "this region is not registered, or its name belongs to another"}},
-		{Err: ErrNotEmpty, Answer: adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: "the region has resources that are not archived; delete them first"}},
+		{Err: ErrNotEmpty, Answer: adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: "the region has resources that are not archived; delete them first, or give them up with ?abandon=true"}},
 		{Err: ErrAlive, Answer: adminapi.Error{Status: http.StatusConflict, Code: "alive", Message: "the region's agent sends heartbeats; stop it, and wait two minutes"}},
 		{Err: ErrUnknownResource, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"}},
 		{Err: ErrRegistered, Answer: adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: "another region is registered with this name, and cannot be replaced"}},
@@ -89,19 +94,27 @@ func (a *admin) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) list(w http.ResponseWriter, r *http.Request) error {
-	regions, err := a.store.Regions(r.Context())
+	query := adminapi.NewQuery(r)
+	part := query.Part()
+	if err := query.Err(); err != nil {
+		return err
+	}
+	regions, err := a.store.RegionsAfter(r.Context(), part.After, part.Limit+1)
 	if err != nil {
 		return err
 	}
-	if regions == nil {
-		regions = []Region{}
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"regions": regions})
+	regions, next := adminapi.NextOf(regions, part.Limit, func(r *Region) string { return r.Name })
+	return adminapi.WriteList(w, "regions", regions, next)
 }
 
 // regionView is one region as GET shows it.
 type regionView struct {
 	Region
+	// LogEpoch and LogHead are the epoch of the region's log and the version of its newest
+	// change. Empty: it has none.
+	LogEpoch string `json:"log_epoch,omitempty"`
+	LogHead  uint64 `json:"log_head,omitempty"`
+
 	Resources []Resource `json:"resources"`
 }
 
@@ -116,6 +129,12 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	if view.Resources == nil {
 		view.Resources = []Resource{}
+	}
+	switch page, err := a.store.Database.Log.Read(r.Context(), view.Name, 0, 1); {
+	case err == nil:
+		view.LogEpoch, view.LogHead = page.Epoch, page.Head
+	case !errors.Is(err, statesync.ErrUnknownScope):
+		return err
 	}
 	return adminapi.WriteJSON(w, http.StatusOK, view)
 }
@@ -167,14 +186,12 @@ func (a *admin) want(w http.ResponseWriter, r *http.Request, do put, want Wanted
 		return err
 	}
 	changed, err := do(r.Context(), regionID, id, want)
-	if spec, ok := errors.AsType[*specError](err); ok {
-		return spec.answer()
-	}
+	wrong, ok := errors.AsType[*invalidError](err)
 	switch {
-	case errors.Is(err, ErrInvalid) && r.Method == http.MethodDelete:
+	case ok && r.Method == http.MethodDelete:
 		return ErrUnknownResource
-	case errors.Is(err, ErrInvalid):
-		return &adminapi.Error{Status: http.StatusBadRequest, Code: "invalid", Message: err.Error()}
+	case ok:
+		return wrong.answer()
 	case errors.Is(err, ErrNameTaken):
 		return &adminapi.Error{Status: http.StatusConflict, Code: "name_taken", Message: err.Error()}
 	case err != nil:
@@ -189,7 +206,7 @@ func (a *admin) startLogEpoch(w http.ResponseWriter, r *http.Request) error {
 	if err := adminapi.DecodeOptional(w, r, &struct{}{}); err != nil {
 		return err
 	}
-	if err := a.store.Database.Log.NewEpoch(r.Context()); err != nil {
+	if err := a.store.StartLogEpoch(r.Context()); err != nil {
 		return err
 	}
 	return adminapi.WriteJSON(w, http.StatusOK, map[string]bool{"changed": true})

@@ -15,6 +15,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
@@ -50,7 +52,7 @@ const reflectionMethod = "ServerReflectionInfo"
 // authenticate refuses a request without a valid token, with fail, before anything else
 // of it is read.
 func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return requestid.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wait := s.guard.Wait(r, "region"); wait > 0 {
 			serve.RetryAfter(w.Header(), wait)
 			fail(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many tokens that are not valid came from this address; wait")))
@@ -78,7 +80,7 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 			}
 			defer leave()
 			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
-			ctx := context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient)
+			ctx := audit.NewContext(context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient), found.actor())
 			next.ServeHTTP(patient, r.WithContext(ctx))
 			return
 		case errors.Is(err, tokens.ErrUnknown):
@@ -89,7 +91,15 @@ func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter,
 			err = s.internal(r.Context(), "authenticate", err)
 		}
 		fail(w, r, err)
-	})
+	}))
+}
+
+// actor is that of the audit.
+func (c *credential) actor() string {
+	if c.regionID == "" {
+		return audit.SharedToken
+	}
+	return audit.KindRegion + "/" + c.regionID
 }
 
 // enter admits a request of the region that the token is for.

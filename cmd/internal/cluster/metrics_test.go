@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -52,4 +53,55 @@ trueup_controlplane_regions{lease="silent"} `+silent+`
 		}
 	}
 	require.Equal(t, map[string]uint64{"deployments ok": 1, "deployments not_found": 1}, timed)
+}
+
+func TestEachRegionHasItsSilenceAndLagUntilItIsRemoved(t *testing.T) {
+	each(t, func(w *world) {
+		t := w.t
+		series := func(name string) map[string]float64 {
+			t.Helper()
+			families, err := w.registry.Gather()
+			require.NoError(t, err)
+			found := map[string]float64{}
+			for _, family := range families {
+				if family.GetName() != name {
+					continue
+				}
+				for _, m := range family.GetMetric() {
+					found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+			return found
+		}
+		const silence, lag, streams = "trueup_controlplane_region_silence_seconds", "trueup_controlplane_region_lag_versions", "trueup_controlplane_streams"
+		require.Empty(t, series(silence), "no agent has been there")
+		require.Empty(t, series(lag))
+		w.put("d_1", "running", deployment("one", "one:1"))
+		w.put("d_2", "running", deployment("two", "two:1"))
+		require.Eventually(t, func() bool {
+			page, err := w.database.Log.Read(t.Context(), "eu-1", 0, 1)
+			return err == nil && page.Head == 2
+		}, time.Minute, time.Millisecond)
+		page, err := w.database.Log.Read(t.Context(), "eu-1", 0, 1)
+		require.NoError(t, err)
+		_, err = w.agent().Heartbeat(t.Context(), connect.NewRequest(&ctrlv1.HeartbeatRequest{AgentEpoch: 1, Sequence: 1, Epoch: page.Epoch, ObservedVersion: 1}))
+		require.NoError(t, err)
+		require.Equal(t, map[string]float64{"eu-1": 1}, series(lag))
+		require.Len(t, series(silence), 1)
+		require.Less(t, series(silence)["eu-1"], 60.0)
+		w.sql(`UPDATE regions SET heartbeat_at = heartbeat_at - 600000 WHERE heartbeat_at > 0`)
+		require.InDelta(t, 600, series(silence)["eu-1"], 60)
+
+		stream, err := w.agent().WatchDeployments(t.Context(), connect.NewRequest(&ctrlv1.WatchDeploymentsRequest{}))
+		require.NoError(t, err)
+		require.True(t, stream.Receive())
+		require.Equal(t, map[string]float64{"eu-1": 1}, series(streams))
+		require.NoError(t, stream.Close())
+		require.Eventually(t, func() bool { return len(series(streams)) == 0 }, time.Minute, time.Millisecond)
+
+		w.sql(`UPDATE regions SET heartbeat_at = 1 WHERE heartbeat_at > 0`)
+		require.NoError(t, w.store.RemoveRegion(t.Context(), eu, true))
+		require.Empty(t, series(silence), "its series have gone with it")
+		require.Empty(t, series(lag))
+	})
 }

@@ -102,13 +102,8 @@ func (s *Service) items() adminapi.Handler {
 
 // streaming counts an open stream until the function that it returns is called.
 func (s *Service) streaming(region, resources string) (ended func()) {
-	open := s.streams.WithLabelValues(region, resources)
-	open.Inc()
-	s.open.add(region, 1)
-	return func() {
-		open.Dec()
-		s.open.add(region, -1)
-	}
+	s.open.add(s.streams, region, resources, 1)
+	return func() { s.open.add(s.streams, region, resources, -1) }
 }
 
 // plainErrors are the answers to errors of this package over plain HTTP.
@@ -133,6 +128,9 @@ func plainError(err error) error {
 		return err
 	}
 	answer.Message = failure.Message()
+	if field, want, ok := strings.Cut(answer.Message, ": "); ok && failure.Code() == connect.CodeInvalidArgument {
+		answer.Fields = []starbase.FieldError{{Field: field, Want: want}}
+	}
 	switch reason := reasonOf(failure); reason {
 	case "":
 	case unknownRegion:

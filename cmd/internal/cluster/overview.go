@@ -3,13 +3,13 @@ package cluster
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
-	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
 // RegionOverview is one region with its resources and reports, counted.
@@ -32,12 +32,16 @@ type RegionOverview struct {
 	// Failed are the failed instances by name, at most MaxFailed. None of a region
 	// that is silent.
 	Failed []Instance
+	// Unhealthy are the sentinels that are to run and are unhealthy, by name, at most
+	// MaxFailed. None of a region that is silent.
+	Unhealthy []Resource
 	// Health counts the sentinels that are to run by health. That of a region
 	// that is silent is unknown.
 	Health map[string]int
 }
 
-// MaxFailed is how many failed instances of each region an overview names.
+// MaxFailed is how many failed instances, and unhealthy sentinels, of each region an overview
+// names.
 const MaxFailed = 20
 
 // Overview returns every region, sorted by name.
@@ -67,17 +71,47 @@ func (s *Store) Overview(ctx context.Context) (list []RegionOverview, err error)
 		if err := countResources(ctx, tx, byID); err != nil {
 			return err
 		}
-		return nameFailed(ctx, tx, byID)
-	})
-	for i := range list {
-		if err == nil && owned[list[i].ID] {
-			err = s.progress(ctx, &list[i])
+		if err := nameFailed(ctx, tx, byID); err != nil {
+			return err
 		}
+		return nameUnhealthy(ctx, tx, byID)
+	})
+	byName := map[string]*RegionOverview{}
+	for i := range list {
+		if owned[list[i].ID] {
+			byName[list[i].Name] = &list[i]
+		}
+	}
+	if err == nil {
+		err = s.progress(ctx, byName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	return list, nil
+}
+
+// positions returns every region with the position of its agent alone, sorted by name.
+func (s *Store) positions(ctx context.Context) (list []RegionOverview, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+`, l.scope IS NOT NULL FROM regions r
+			LEFT JOIN region_log l ON l.scope = r.name AND l.region_id = r.id ORDER BY r.name`)
+		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *RegionOverview) error {
+			return scanRegion(func(columns ...any) error { return rows.Scan(append(columns, &r.Known)...) }, &r.Region)
+		})
+		return err
+	})
+	byName := map[string]*RegionOverview{}
+	for i := range list {
+		if list[i].Known {
+			byName[list[i].Name] = &list[i]
+		}
+		list[i].Known = false // until its log is read
+	}
+	if err == nil {
+		err = s.progress(ctx, byName)
+	}
+	return list, err
 }
 
 func countResources(ctx context.Context, tx *db.Tx, regions map[string]*RegionOverview) error {
@@ -134,43 +168,73 @@ func nameFailed(ctx context.Context, tx *db.Tx, regions map[string]*RegionOvervi
 	return err
 }
 
-// progress reads the head of the region's log and the positions of its readers.
-func (s *Store) progress(ctx context.Context, r *RegionOverview) error {
-	page, err := s.Database.Log.Read(ctx, r.Name, 0, 1)
-	if errors.Is(err, statesync.ErrUnknownScope) {
-		return nil
+// nameUnhealthy sets the unhealthy sentinels of the regions.
+func nameUnhealthy(ctx context.Context, tx *db.Tx, regions map[string]*RegionOverview) error {
+	type row struct {
+		regionID string
+		Resource
 	}
-	if err != nil {
-		return err
-	}
-	r.Known, r.Head = true, page.Head
-	readers, err := s.Database.Log.Readers(ctx, r.Name)
-	for _, reader := range readers {
-		if reader.Applied.Epoch != page.Epoch || !reader.Alive(time.Now(), lease) {
-			continue
-		}
-		if !r.Reported || reader.Applied.Version < r.Applied {
-			r.Reported, r.Applied = true, reader.Applied.Version
+	rows, err := tx.QueryContext(ctx, `SELECT region_id, id, k8s_namespace, k8s_name, desired_state, health, available_replicas FROM sentinels
+		WHERE health = 'unhealthy' ORDER BY region_id, k8s_name`)
+	found, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
+		r.Collection = sentinels
+		return rows.Scan(&r.regionID, &r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
+	})
+	for _, f := range found {
+		r := regions[f.regionID]
+		if r != nil && !r.Silent && len(r.Unhealthy) < MaxFailed && kindOf(sentinels, f.DesiredState) == "apply" {
+			r.Unhealthy = append(r.Unhealthy, f.Resource)
 		}
 	}
 	return err
 }
 
-// openStreams counts the streams of this process by region.
+// progress sets the heads of the regions' logs and the positions of their readers.
+func (s *Store) progress(ctx context.Context, regions map[string]*RegionOverview) error {
+	list, err := s.Database.Log.Progress(ctx)
+	now := time.Now()
+	for i := range list {
+		r := regions[list[i].Scope]
+		if r == nil {
+			continue
+		}
+		r.Known, r.Head = true, list[i].Head
+		for _, reader := range list[i].Readers {
+			if reader.Applied.Epoch != list[i].Epoch || !reader.Alive(now, lease) {
+				continue
+			}
+			if !r.Reported || reader.Applied.Version < r.Applied {
+				r.Reported, r.Applied = true, reader.Applied.Version
+			}
+		}
+	}
+	return err
+}
+
+// openStreams counts the streams of this process by region, and by region and resource
+// type. What has none has no entry and no series.
 type openStreams struct {
 	mu       sync.Mutex
 	byRegion map[string]int
+	byKind   map[[2]string]int
 }
 
-func (o *openStreams) add(region string, n int) {
+func (o *openStreams) add(gauge *prometheus.GaugeVec, region, resources string, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byRegion == nil {
-		o.byRegion = map[string]int{}
+		o.byRegion, o.byKind = map[string]int{}, map[[2]string]int{}
 	}
 	if o.byRegion[region] += n; o.byRegion[region] == 0 {
 		delete(o.byRegion, region)
 	}
+	kind := [2]string{region, resources}
+	if o.byKind[kind] += n; o.byKind[kind] == 0 {
+		delete(o.byKind, kind)
+		gauge.DeleteLabelValues(region, resources)
+		return
+	}
+	gauge.WithLabelValues(region, resources).Set(float64(o.byKind[kind]))
 }
 
 // Streams returns how many streams of the region of that name are open in this

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -145,6 +146,9 @@ func (s *Store) purge(ctx context.Context, region Region, key statesync.Key, see
 			}
 		}
 		done = true
+		if err := audit.Record(ctx, tx, audit.Change{Verb: "purge", Kind: auditKind(key.Collection), Name: region.ID + "/" + key.ID, Outcome: audit.Deleted}); err != nil {
+			return err
+		}
 		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{Scope: region.Name, Key: key, Deleted: true})
 	})
 	return done && err == nil, err

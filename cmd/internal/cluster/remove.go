@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
@@ -22,8 +23,9 @@ var (
 
 // RemoveRegion removes a region and all that is stored of it beside its log, so that no
 // other region is taken for it; see [Store.PutRegion]. What its agent has made stays. It
-// must have no resource that is not archived, and no agent that is alive.
-func (s *Store) RemoveRegion(ctx context.Context, regionID string) error {
+// must have no resource that is not archived, unless abandon is true, and no agent that is
+// alive.
+func (s *Store) RemoveRegion(ctx context.Context, regionID string, abandon bool) error {
 	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		if err := lockRegion(ctx, tx, regionID); err != nil {
 			return err
@@ -38,7 +40,7 @@ func (s *Store) RemoveRegion(ctx context.Context, regionID string) error {
 			return err
 		}
 		switch silent := time.Since(time.UnixMilli(heartbeat)); {
-		case left > 0:
+		case left > 0 && !abandon:
 			return fmt.Errorf("%w: %d", ErrNotEmpty, left)
 		case silent < adminapi.Silence:
 			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
@@ -55,8 +57,14 @@ func (s *Store) RemoveRegion(ctx context.Context, regionID string) error {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM deployments WHERE NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = deployments.id)`)
-		return err
+		if _, err := tx.ExecContext(ctx, `DELETE FROM deployments WHERE NOT EXISTS (SELECT 1 FROM deployment_topology t WHERE t.deployment_id = deployments.id)`); err != nil {
+			return err
+		}
+		verb := "delete"
+		if abandon {
+			verb = "abandon"
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: regionID, Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return fmt.Errorf("remove region %s: %w", regionID, err)
@@ -69,7 +77,12 @@ func (a *admin) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.store.RemoveRegion(r.Context(), id); err != nil {
+	query := adminapi.NewQuery(r)
+	abandon := query.Bool("abandon")
+	if err := query.Err(); err != nil {
+		return err
+	}
+	if err := a.store.RemoveRegion(r.Context(), id, abandon); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -100,6 +101,15 @@ func (s *Store) mend(ctx context.Context, region Region, key statesync.Key, seen
 			return err
 		}
 		done = true
+		if kind := auditKind(key.Collection); kind != "" {
+			entry := audit.Change{Verb: "mend", Kind: kind, Name: region.ID + "/" + key.ID}
+			if gone {
+				entry.Verb, entry.Outcome = "withdraw", audit.Deleted
+			}
+			if err := audit.Record(ctx, tx, entry); err != nil {
+				return err
+			}
+		}
 		return s.Database.Log.Append(ctx, tx.Tx, change)
 	})
 	return done && err == nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -55,17 +56,23 @@ type Region struct {
 	// Silent is true once that is [adminapi.Silence] ago: the reports of the region are
 	// void, and its instances read as inactive.
 	Silent bool `json:"silent"`
+	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
+	// it is not.
+	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
 }
 
-const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at`
+const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until`
 
 func scanRegion(scan func(...any) error, r *Region) error {
-	var heartbeat int64
-	if err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat); err != nil {
+	var heartbeat, previous int64
+	if err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat, &previous); err != nil {
 		return err
 	}
 	if heartbeat != 0 {
 		r.HeartbeatAt = time.UnixMilli(heartbeat).UTC()
+	}
+	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
+		r.PreviousTokenUntil = until
 	}
 	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
 	return nil
@@ -118,9 +125,17 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		if err != nil {
 			return err
 		}
-		if inserted, err := result.RowsAffected(); err != nil || inserted == 1 {
-			token, created = fresh, true
+		inserted, err := result.RowsAffected()
+		if err != nil {
 			return err
+		}
+		verb := "put"
+		if owner != "" && owner != region.ID {
+			verb = "replace"
+		}
+		if inserted == 1 {
+			token, created = fresh, true
+			return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID, Outcome: audit.Created})
 		}
 		var name string
 		if err := tx.QueryRowContext(ctx, `SELECT name FROM regions WHERE id = ?`+tx.Lock, region.ID).Scan(&name); err != nil {
@@ -129,8 +144,14 @@ func (s *Store) PutRegion(ctx context.Context, region Region, replace bool) (tok
 		if name != region.Name {
 			return fmt.Errorf("%w: region %s is named %q for life", ErrNameTaken, region.ID, name)
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE regions SET platform = ? WHERE id = ?`, region.Platform, region.ID)
-		return err
+		result, err = tx.ExecContext(ctx, `UPDATE regions SET platform = ? WHERE id = ? AND platform <> ?`, region.Platform, region.ID, region.Platform)
+		if err != nil {
+			return err
+		}
+		if updated, err := result.RowsAffected(); err != nil || updated == 0 {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: verb, Kind: audit.KindRegion, Name: region.ID})
 	})
 	if err != nil {
 		return "", false, fmt.Errorf("put region %s: %w", region.ID, err)
@@ -160,7 +181,7 @@ func (s *Store) awaitLog(ctx context.Context, name string) {
 }
 
 func (s *Store) tokens() tokens.Store {
-	return tokens.Store{Database: s.Database, Table: "regions"}
+	return tokens.Store{Database: s.Database, Table: "regions", Kind: audit.KindRegion}
 }
 
 // RotateToken gives the region a new token and returns it. The old token stays
@@ -183,6 +204,17 @@ func (s *Store) Authenticate(ctx context.Context, token string) (regionID string
 func (s *Store) Regions(ctx context.Context) (regions []Region, err error) {
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r ORDER BY r.name`)
+		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
+		return err
+	})
+	return regions, err
+}
+
+// RegionsAfter returns the regions whose name follows the given one, sorted by name, at
+// most limit.
+func (s *Store) RegionsAfter(ctx context.Context, after string, limit int) (regions []Region, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+regionColumns+` FROM regions r WHERE r.name > ? ORDER BY r.name LIMIT ?`, after, limit)
 		regions, err = db.Collect(rows, err, func(rows *sql.Rows, r *Region) error { return scanRegion(rows.Scan, r) })
 		return err
 	})
@@ -223,8 +255,10 @@ func (s *Store) Claim(ctx context.Context, regionID string) (epoch uint64, err e
 			return err
 		}
 		epoch++
-		_, err := tx.ExecContext(ctx, `UPDATE regions SET agent_epoch = ? WHERE id = ?`, epoch, regionID)
-		return err
+		if _, err := tx.ExecContext(ctx, `UPDATE regions SET agent_epoch = ? WHERE id = ?`, epoch, regionID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "claim", Kind: audit.KindRegion, Name: regionID})
 	})
 	return epoch, err
 }

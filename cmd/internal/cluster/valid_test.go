@@ -120,7 +120,7 @@ func TestWhatOlderRulesLetInCanBeStopped(t *testing.T) {
 		require.NoError(w.t, err)
 		require.True(w.t, changed)
 		_, err = w.store.PutDeployment(ctx, eu, "d_1", cluster.Wanted{State: "running"})
-		require.ErrorContains(w.t, err, `spec.project_id is "": want 1 to 63 letters`)
+		require.ErrorContains(w.t, err, `spec.project_id: want 1 to 63 letters`)
 		changed, err = w.store.PutDeployment(ctx, eu, "d_1", cluster.Wanted{State: "archived"})
 		require.NoError(w.t, err)
 		require.True(w.t, changed)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -90,7 +91,7 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 		changed = false
 		if kindOf(kind.collection, want.State) == "" {
 			possible := slices.DeleteFunc(slices.Clone(states), func(state string) bool { return kindOf(kind.collection, state) == "" })
-			return fmt.Errorf("%w: desired_state: is %q, must be one of %s", ErrInvalid, want.State, strings.Join(possible, ", "))
+			return invalid("desired_state", fmt.Sprintf("%.80q", want.State), "one of "+strings.Join(possible, ", "))
 		}
 		region, err := regionOf(ctx, tx, regionID)
 		if err != nil {
@@ -105,12 +106,12 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 		text := []byte(want.Spec)
 		if text == nil {
 			if isNew {
-				return fmt.Errorf("%w: spec: is required for a new resource", ErrInvalid)
+				return invalid("spec", "none", "a spec, which is required for a new resource")
 			}
 			text = []byte(oldSpec)
 		}
 		if err := protojson.Unmarshal(text, res.message); err != nil {
-			return fmt.Errorf("%w: spec: %w", ErrInvalid, err)
+			return unread(err)
 		}
 		res.adopt(id, region)
 		// What was put by older rules can be stopped, and not started again.
@@ -134,6 +135,9 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 		if err != nil {
 			return err
 		}
+		if err := audit.Record(ctx, tx, auditOf(res.collection, regionID, id, want.State, isNew)); err != nil {
+			return err
+		}
 		return s.Database.Log.Append(ctx, tx.Tx, statesync.Change{
 			Scope: region.Name, Key: statesync.Key{Collection: res.collection, ID: id}, Value: value,
 		})
@@ -143,6 +147,20 @@ func (s *Store) put(ctx context.Context, regionID, id string, want Wanted, fresh
 	}
 	s.Database.Log.Wake()
 	return changed, nil
+}
+
+// auditOf is the entry for a resource that is put in a state.
+func auditOf(collection, regionID, id, state string, isNew bool) audit.Change {
+	c := audit.Change{Verb: "put", Kind: auditKind(collection), Name: regionID + "/" + id, Outcome: audit.CreatedOr(isNew)}
+	if state == "archived" && !isNew {
+		c.Verb, c.Outcome = "delete", audit.Deleted
+	}
+	return c
+}
+
+// auditKind is the kind of a resource in the audit.
+func auditKind(collection string) string {
+	return map[string]string{deployments: audit.KindDeployment, sentinels: audit.KindSentinel, policies: audit.KindPolicy}[collection]
 }
 
 func regionOf(ctx context.Context, tx *db.Tx, regionID string) (region Region, err error) {

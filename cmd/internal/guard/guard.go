@@ -94,12 +94,18 @@ func New(config Config) (*Guard, error) {
 		total: rate.NewLimiter(rate.Limit(config.TotalRate), max(1, int(2*config.TotalRate))),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_credentials_refused_total",
-			Help: "Requests with a credential that is missing or not valid, by what they asked for.",
-		}, []string{"endpoint"}),
+			Help: "Requests with a credential that is missing or not valid, by what they asked for (admin, cluster, region, page or login) and the reason: missing or invalid.",
+		}, []string{"endpoint", "reason"}),
 		waiting: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trueup_controlplane_attempts_delayed_total",
 			Help: "Requests answered with 429 because their address, or all addresses together, have failed too often, by what they asked for and which of both.",
 		}, []string{"endpoint", "limit"}),
+	}
+	// A rate begins with the first failure if its series has begun before.
+	for _, endpoint := range []string{"admin", "cluster", "region", "page", "login"} {
+		for _, reason := range []string{"missing", "invalid"} {
+			g.refused.WithLabelValues(endpoint, reason)
+		}
 	}
 	if config.Registerer != nil {
 		for _, c := range []prometheus.Collector{g.refused, g.waiting} {
@@ -142,7 +148,11 @@ func (g *Guard) Failed(r *http.Request, endpoint, credential string) {
 	hash := maphash.String(g.seed, credential)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refused.WithLabelValues(endpoint).Inc()
+	reason := "invalid"
+	if credential == "" {
+		reason = "missing"
+	}
+	g.refused.WithLabelValues(endpoint, reason).Inc()
 	a := g.remember(prefixOf(r.RemoteAddr), now)
 	if slices.Contains(a.tried[:], hash) {
 		return

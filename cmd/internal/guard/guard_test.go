@@ -175,9 +175,18 @@ func TestGuessingIsCountedAndLoggedWithItsAddress(t *testing.T) {
 # HELP trueup_controlplane_attempts_delayed_total Requests answered with 429 because their address, or all addresses together, have failed too often, by what they asked for and which of both.
 # TYPE trueup_controlplane_attempts_delayed_total counter
 trueup_controlplane_attempts_delayed_total{endpoint="admin",limit="address"} 1
-# HELP trueup_controlplane_credentials_refused_total Requests with a credential that is missing or not valid, by what they asked for.
+# HELP trueup_controlplane_credentials_refused_total Requests with a credential that is missing or not valid, by what they asked for (admin, cluster, region, page or login) and the reason: missing or invalid.
 # TYPE trueup_controlplane_credentials_refused_total counter
-trueup_controlplane_credentials_refused_total{endpoint="login"} 6
+trueup_controlplane_credentials_refused_total{endpoint="admin",reason="invalid"} 0
+trueup_controlplane_credentials_refused_total{endpoint="admin",reason="missing"} 0
+trueup_controlplane_credentials_refused_total{endpoint="cluster",reason="invalid"} 0
+trueup_controlplane_credentials_refused_total{endpoint="cluster",reason="missing"} 0
+trueup_controlplane_credentials_refused_total{endpoint="login",reason="invalid"} 6
+trueup_controlplane_credentials_refused_total{endpoint="login",reason="missing"} 0
+trueup_controlplane_credentials_refused_total{endpoint="page",reason="invalid"} 0
+trueup_controlplane_credentials_refused_total{endpoint="page",reason="missing"} 0
+trueup_controlplane_credentials_refused_total{endpoint="region",reason="invalid"} 0
+trueup_controlplane_credentials_refused_total{endpoint="region",reason="missing"} 0
 `)))
 	})
 }

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -105,8 +104,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	config := rest.CopyConfig(o.Kubernetes)
 	config.QPS, config.UserAgent = -1, "stratos/"+program.Version() // the server has a limit of its own
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := program.NewRegistry("nodepool")
 	var current atomic.Pointer[operator]
 	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
 		own := prometheus.NewRegistry()

@@ -9,6 +9,9 @@ import (
 // release is the version of a release, which its build sets.
 var release string //nolint:gochecknoglobals // set by the linker
 
+// unknown is what is not known of a build.
+const unknown = "unknown"
+
 // Image returns the image of a program: that of the running release, else the latest.
 func Image(program string) string {
 	return "ghcr.io/seed-9e1ffd66/trueup/" + program + ":" + cmp.Or(release, "latest")
@@ -17,15 +20,27 @@ func Image(program string) string {
 // Version returns the version of the running program: that of the release or of the
 // module, the commit if known, and the Go version.
 func Version() string {
+	version, revision, goversion := build()
+	if goversion == "" {
+		return unknown
+	}
+	parts := []string{version, revision, goversion}
+	if revision == "" {
+		parts = []string{version, goversion}
+	}
+	return strings.Join(parts, " ")
+}
+
+// build returns of what the program was built, empty for what is not known.
+func build() (version, revision, goversion string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return release, "", ""
 	}
-	parts := []string{cmp.Or(release, info.Main.Version, "(devel)")}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			parts = append(parts, setting.Value)
+			revision = setting.Value
 		}
 	}
-	return strings.Join(append(parts, info.GoVersion), " ")
+	return cmp.Or(release, info.Main.Version, "(devel)"), revision, info.GoVersion
 }

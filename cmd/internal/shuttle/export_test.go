@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
@@ -89,3 +90,6 @@ func (a *Agent) Runnables() (all []reconcile.Starter, err error) {
 	}
 	return all, nil
 }
+
+// Metrics returns all metrics of the agent.
+func Metrics() *prometheus.Registry { return newMetrics().registry }

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
 
@@ -38,7 +38,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	m := &metrics{
-		registry:       prometheus.NewRegistry(),
+		registry:       program.NewRegistry("shuttle"),
 		reconcileError: prometheus.NewCounter(prometheus.CounterOpts{Name: "starform_reconcile_errors_total", Help: "Passes that failed, wholly or for some objects."}),
 		starbase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "starform_starbase_request_duration_seconds", Help: "Duration of the requests to Starbase, each attempt counted.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
@@ -60,8 +60,7 @@ func newMetrics() *metrics {
 		watchErrors:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "starform_informer_watch_errors_total", Help: "Lists and watches of the resource that failed or fell silent."}, []string{"resource"}),
 	}
 	m.registry.MustRegister(m.reconcileError, m.starbase, m.rejected, m.held, m.writes, m.generation, m.gateway, m.passes, m.requests,
-		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.snapshotsSent, m.snapshotsFailed, m.snapshotsSpooled, m.instantsSkipped, m.capacitySent, m.lastEvent, m.watchErrors)
 	return m
 }
 

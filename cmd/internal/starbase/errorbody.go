@@ -14,6 +14,8 @@ type ErrorDetail struct {
 	Message string `json:"message"`
 	// Fields lists the fields that were refused, for the code "invalid".
 	Fields []FieldError `json:"fields,omitempty"`
+	// RequestID is that of the header X-Request-Id, as lines of the log have it.
+	RequestID string `json:"request_id,omitempty"`
 }
 
 // FieldError is one field that was refused.

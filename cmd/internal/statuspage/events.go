@@ -1,10 +1,13 @@
 package statuspage
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 )
 
 const (
@@ -23,19 +26,60 @@ type event struct {
 	HTML    string    `json:"html"`
 }
 
+// rows is the answer with the lists.
+type rows struct {
+	Now      time.Time `json:"now"`
+	Sections []part    `json:"sections"`
+}
+
+// part is a section that is a list, with the page of it.
+type part struct {
+	Section string `json:"section"`
+	listing
+	HTML string `json:"html"`
+}
+
+// list answers with the sections that are lists, as the view shows them.
+func (p *Page) list(w http.ResponseWriter, r *http.Request, _ visitor) {
+	p.api.Answer(func(w http.ResponseWriter, r *http.Request) error {
+		v, err := viewOf(r)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		sections, err := p.feed.latest(ctx, v)
+		if err != nil {
+			return err
+		}
+		answer := rows{Now: time.Now().UTC()}
+		for _, s := range sections {
+			if l, ok := s.model.(listing); ok {
+				answer.Sections = append(answer.Sections, part{s.Name, l, string(s.HTML)})
+			}
+		}
+		return adminapi.WriteJSON(w, http.StatusOK, answer)
+	})(w, r)
+}
+
 // watch sends the sections, and each again when it has changed.
 func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
-	if _, err := p.feed.latest(r.Context()); err != nil {
+	v, err := viewOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := p.feed.refresh(r.Context()); err != nil {
 		p.fail(w, r, "events", err)
 		return
 	}
-	v := p.feed.join(who.sessionID)
-	if v == nil {
+	viewer := p.feed.join(who.sessionID)
+	if viewer == nil {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many are watching; come back later", http.StatusServiceUnavailable)
 		return
 	}
-	defer p.feed.leave(v)
+	defer p.feed.leave(viewer)
 	age := streamAge
 	if !who.until.IsZero() {
 		age = min(age, time.Until(who.until))
@@ -47,7 +91,7 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 	out := writer{w, http.NewResponseController(w)}
 	// net/http would take the end of its read timeout for the end of the client.
 	_ = out.control.SetReadDeadline(time.Time{})
-	err := out.send("retry: 3000\n\n")
+	err = out.send("retry: 3000\n\n")
 	heartbeat := time.NewTicker(p.heartbeat)
 	defer heartbeat.Stop()
 	seen := map[string]uint64{}
@@ -59,7 +103,7 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 			return
 		case <-over.C:
 			return
-		case <-v.dismissed:
+		case <-viewer.dismissed:
 			_ = out.send("event: end\ndata: {}\n\n")
 			return
 		case <-heartbeat.C:
@@ -67,16 +111,16 @@ func (p *Page) watch(w http.ResponseWriter, r *http.Request, who visitor) {
 				return // it is told by what it asks next
 			}
 			err = out.send(": still here\n\n")
-		case <-v.wake:
-			err = p.send(out, seen)
+		case <-viewer.wake:
+			err = p.send(out, seen, v)
 		}
 	}
 	p.logger.DebugContext(r.Context(), "viewer has gone", slog.Any("error", err))
 }
 
-// send sends the sections that are newer than seen.
-func (p *Page) send(out writer, seen map[string]uint64) error {
-	sections, err := p.feed.since(seen)
+// send sends what the view shows of the sections that are newer than seen.
+func (p *Page) send(out writer, seen map[string]uint64, v view) error {
+	sections, err := p.feed.since(seen, v)
 	if err != nil {
 		return err
 	}

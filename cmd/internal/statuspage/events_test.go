@@ -43,8 +43,13 @@ func serveHandler(t *testing.T, handler http.Handler) string {
 // open begins to watch, with headers in pairs.
 func (w *world) open(header ...string) *stream {
 	w.t.Helper()
+	return w.openAt("/status/events", header...)
+}
+
+func (w *world) openAt(path string, header ...string) *stream {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/status/events", http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, http.NoBody)
 	require.NoError(w.t, err)
 	for n := 0; n < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])

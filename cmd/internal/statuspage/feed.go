@@ -25,6 +25,7 @@ type rendered struct {
 	HTML template.HTML
 
 	version uint64
+	model   any
 }
 
 // feed reads the database for all viewers.
@@ -106,14 +107,21 @@ func (f *feed) watched() bool {
 	return len(f.viewers) > 0
 }
 
-// latest returns the sections, looking first if the last look is too old.
-func (f *feed) latest(ctx context.Context) ([]rendered, error) {
-	if !f.fresh() {
-		if err := f.look(ctx); err != nil {
-			return nil, err
-		}
+// refresh looks if the last look is too old.
+func (f *feed) refresh(ctx context.Context) error {
+	if f.fresh() {
+		return nil
 	}
-	return f.since(nil)
+	return f.look(ctx)
+}
+
+// latest returns what the view shows of the sections, looking first if the last look is
+// too old.
+func (f *feed) latest(ctx context.Context, v view) ([]rendered, error) {
+	if err := f.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return f.since(nil, v)
 }
 
 func (f *feed) fresh() bool {
@@ -192,26 +200,27 @@ func (v *viewer) notify() {
 	}
 }
 
-// since renders the sections that are newer than the versions in seen, and
-// notes there which they are. All are newer than nil.
-func (f *feed) since(seen map[string]uint64) ([]rendered, error) {
+// since renders what the view shows of the sections that are newer than the versions in
+// seen, and notes there which they are. All are newer than nil.
+func (f *feed) since(seen map[string]uint64, v view) ([]rendered, error) {
 	f.mu.Lock()
 	sections := f.sections
 	f.mu.Unlock()
 	now := time.Now().UTC()
+	models := narrow(sections, v)
 	var list []rendered
 	for _, s := range sections {
 		if seen[s.name] == s.version {
 			continue
 		}
-		html, err := execute(f.template, s.name, content{Now: now, Model: s.model})
+		html, err := execute(f.template, s.name, content{Now: now, Model: models[s.name]})
 		if err != nil {
 			return nil, err
 		}
 		if seen != nil {
 			seen[s.name] = s.version
 		}
-		list = append(list, rendered{Name: s.name, HTML: template.HTML(html), version: s.version}) //nolint:gosec // made by html/template
+		list = append(list, rendered{Name: s.name, HTML: template.HTML(html), version: s.version, model: models[s.name]}) //nolint:gosec // made by html/template
 	}
 	return list, nil
 }

@@ -53,7 +53,7 @@ func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) htt
 			p.fail(w, r, "session", err)
 		case who.sessionID != "":
 			next(w, r, who)
-		case r.URL.Path == eventsPath:
+		case r.URL.Path == eventsPath, r.URL.Path == rowsPath:
 			unauthorized(w)
 		default:
 			http.Redirect(w, r, loginPath, http.StatusSeeOther)

@@ -60,7 +60,9 @@ type figure struct {
 // note is a service that needs a look.
 type note struct {
 	state
-	Identity, Class, Message string
+	// Identity is project, environment and service as people call them, IDs the same by
+	// their ids.
+	Identity, IDs, Class, Message string
 }
 
 // maxNotes is how many notes of a cluster are shown.
@@ -157,7 +159,8 @@ func (row *clusterRow) note(is state, s *server.ServiceState) {
 		return
 	}
 	row.Notes = append(row.Notes, note{
-		state: is, Identity: clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID),
+		state: is, Identity: clean(cmp.Or(s.ProjectSlug, s.ProjectID) + " / " + s.Environment + " / " + cmp.Or(s.ServiceName, s.ServiceID)),
+		IDs:   clean(s.ProjectID + " / " + s.Environment + " / " + s.ServiceID),
 		Class: clean(s.ErrorClass), Message: clean(s.Message),
 	})
 }
@@ -175,6 +178,17 @@ type regionRow struct {
 	// Failed are failed instances, and MoreFailed counts those that are not shown.
 	Failed     []failedInstance
 	MoreFailed int
+	// Unhealthy are sentinels, and MoreUnhealthy counts those that are not shown.
+	Unhealthy     []unhealthySentinel
+	MoreUnhealthy int
+	// Reason is why agents of the region are refused. Empty: they are not.
+	Reason string
+}
+
+// unhealthySentinel is a sentinel that is to run and is unhealthy.
+type unhealthySentinel struct {
+	Name      string
+	Available int64
 }
 
 // failedInstance is an instance that crashes.
@@ -193,6 +207,10 @@ func newRegionRow(r *cluster.RegionOverview) regionRow {
 		row.Failed = append(row.Failed, failedInstance{clean(i.Name), clean(i.Reason), i.Restarts})
 	}
 	row.MoreFailed = max(0, r.Instances["failed"]-len(row.Failed))
+	for i := range r.Unhealthy {
+		row.Unhealthy = append(row.Unhealthy, unhealthySentinel{clean(r.Unhealthy[i].Namespace + "/" + r.Unhealthy[i].Name), r.Unhealthy[i].AvailableReplicas})
+	}
+	row.MoreUnhealthy = max(0, r.Health["unhealthy"]-len(row.Unhealthy))
 	if r.Known && r.Reported {
 		row.Applied = figure{true, int64(r.Applied)}                //nolint:gosec // as above
 		row.Lag = figure{true, max(0, row.Head.N-int64(r.Applied))} //nolint:gosec // as above
@@ -204,6 +222,7 @@ func newRegionRow(r *cluster.RegionOverview) regionRow {
 		row.State = state{"silent", "bad"}
 	case !r.Known:
 		row.State = state{"refused", "bad"}
+		row.Reason = "its log was made for another region, or cannot be read yet; put the region with replace to give it the log"
 	case r.Instances["failed"]+r.Health["unhealthy"] > 0:
 		row.State = state{"failing", "bad"}
 	case row.Lag.N > 0:

@@ -25,10 +25,14 @@ import (
 // Where the page is.
 const (
 	// Path is where the page is mounted, with everything below it.
-	Path       = "/status"
+	Path = "/status"
+	// Root is the pattern of what leads there.
+	Root = "/{$}"
+
 	loginPath  = Path + "/login"
 	logoutPath = Path + "/logout"
 	eventsPath = Path + "/events"
+	rowsPath   = Path + "/rows"
 	assetsPath = Path + "/assets/"
 )
 
@@ -86,6 +90,7 @@ type Page struct {
 	template  *template.Template
 	routes    map[string]http.HandlerFunc
 	handler   http.Handler
+	api       *adminapi.API
 }
 
 // New returns a page, or an error that names the field of config that is
@@ -109,6 +114,10 @@ func New(config Config) (*Page, error) {
 		logger:    cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		template:  parsed,
 	}
+	p.api = &adminapi.API{Logger: p.logger, Conditions: []adminapi.Condition{
+		{Err: db.ErrBusy, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
+		{Err: context.DeadlineExceeded, Answer: adminapi.Error{Status: http.StatusServiceUnavailable, Code: "busy", Message: "the database is busy"}},
+	}}
 	p.feed = newFeed(&source{database: config.Database, streams: config.Streams, log: config.Log, silence: cmp.Or(config.Silence, adminapi.Silence)}, parsed, p.logger)
 	p.feed.interval = cmp.Or(config.Interval, defaultInterval)
 	p.feed.maxViewers = cmp.Or(config.MaxViewers, defaultMaxViewers)
@@ -124,7 +133,9 @@ func New(config Config) (*Page, error) {
 	p.routes = map[string]http.HandlerFunc{
 		"GET " + Path:          p.enter(p.show),
 		"GET " + Path + "/{$}": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusPermanentRedirect) },
+		"GET /{$}":             func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Path, http.StatusFound) },
 		"GET " + eventsPath:    p.enter(p.watch),
+		"GET " + rowsPath:      p.enter(p.list),
 		"GET " + loginPath:     p.showLogin,
 		"POST " + loginPath:    p.login,
 		"POST " + logoutPath:   p.logout,
@@ -140,7 +151,8 @@ func New(config Config) (*Page, error) {
 	return p, nil
 }
 
-// ServeHTTP implements [http.Handler] for [Path] and all below it.
+// ServeHTTP implements [http.Handler] for [Path] and all below it, and for [Root], from
+// which it leads there.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
 
 // Routes returns the patterns of all that the page answers, sorted.
@@ -183,17 +195,24 @@ type document struct {
 	Sections []rendered
 	// CanLogout is false for a request with a bearer.
 	CanLogout bool
+	// Query is what was searched for.
+	Query string
 }
 
 func (p *Page) show(w http.ResponseWriter, r *http.Request, who visitor) {
+	v, err := viewOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	sections, err := p.feed.latest(ctx)
+	sections, err := p.feed.latest(ctx, v)
 	if err != nil {
 		p.fail(w, r, "read", err)
 		return
 	}
-	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != ""})
+	p.render(w, r, http.StatusOK, "page", document{Now: time.Now().UTC(), Sections: sections, CanLogout: who.sessionID != "", Query: v.query})
 }
 
 // render answers with a template.

@@ -2,12 +2,17 @@ package statuspage
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 )
+
+// maxChanges is how many of the last changes are shown.
+const maxChanges = 20
 
 // source is where the sections come from.
 type source struct {
@@ -43,6 +48,12 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 			regionRows[i].HasStreams, regionRows[i].Streams = true, s.streams(regions[i].Name)
 		}
 	}
+	slices.SortStableFunc(clusterRows, func(a, b clusterRow) int { return worst(a.State, b.State) })
+	slices.SortStableFunc(regionRows, func(a, b regionRow) int { return worst(a.State, b.State) })
+	changes, _, err := (&audit.Log{Database: s.database}).List(ctx, audit.Filter{}, maxChanges)
+	if err != nil {
+		return nil, err
+	}
 	sections := []section{
 		{name: "summary", model: summarize(clusterRows, regionRows)},
 		{name: "clusters", model: clusterRows},
@@ -57,5 +68,8 @@ func (s *source) read(ctx context.Context) ([]section, error) {
 		}
 		sections = append(sections, section{name: "log", model: newLogLine(state)})
 	}
-	return sections, nil
+	for i := range changes {
+		changes[i].Name = clean(changes[i].Name)
+	}
+	return append(sections, section{name: "changes", model: changes}), nil
 }

@@ -235,6 +235,7 @@ func newWorld(t *testing.T, database *db.Database, config statuspage.Config) *wo
 	w.page = page
 	mux := http.NewServeMux()
 	agents.Mount(mux)
+	mux.Handle(statuspage.Root, page)
 	mux.Handle(statuspage.Path, page)
 	mux.Handle(statuspage.Path+"/", page)
 	mux.Handle("/", api)

@@ -62,6 +62,9 @@ func (f *File) Tokens() []string {
 	return nil
 }
 
+// Fingerprints returns those of [File.Tokens].
+func (f *File) Fingerprints() []string { return fingerprints(f.Tokens()) }
+
 // Read reads the file now. After an error the tokens are those of before. An error names
 // the file and the line, and never shows a token.
 func (f *File) Read(ctx context.Context) error {
@@ -121,7 +124,16 @@ func (f *File) again(ctx context.Context, said string) string {
 		return err.Error()
 	}
 	if now := f.Tokens(); !slices.Equal(before, now) {
-		f.Logger.InfoContext(ctx, "other tokens of administrators", slog.Int("before", len(before)), slog.Int("now", len(now)))
+		f.Logger.InfoContext(ctx, "other tokens of administrators", slog.Any("before", fingerprints(before)), slog.Any("now", fingerprints(now)))
 	}
 	return ""
+}
+
+// fingerprints returns those of the tokens.
+func fingerprints(tokens []string) []string {
+	list := make([]string, len(tokens))
+	for n, token := range tokens {
+		list[n] = Fingerprint(token)
+	}
+	return list
 }

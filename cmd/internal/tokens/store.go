@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
@@ -18,6 +19,8 @@ type Store struct {
 	// previous_token_until, a Unix time in milliseconds. Required, and never from a
 	// request: it becomes part of the SQL.
 	Table string
+	// Kind is that of the rows in the audit of rotations. Required for Rotate.
+	Kind string
 }
 
 // Authenticate returns the id of the row whose token this is, or [ErrUnknown].
@@ -86,8 +89,10 @@ func (s Store) Rotate(ctx context.Context, id string, overlap time.Duration) (to
 		} else {
 			old = ""
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE `+s.Table+` SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`, hash, old, until, id)
-		return err
+		if _, err := tx.ExecContext(ctx, `UPDATE `+s.Table+` SET token_hash = ?, previous_token_hash = ?, previous_token_until = ? WHERE id = ?`, hash, old, until, id); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "rotate-token", Kind: s.Kind, Name: id})
 	})
 	if err != nil {
 		return "", fmt.Errorf("rotate token: %w", err)

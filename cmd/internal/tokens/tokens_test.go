@@ -116,3 +116,12 @@ func TestARotatedTokenIsValidForTheOverlapAlone(t *testing.T) {
 	_, err = store.Rotate(ctx, "us", 0)
 	require.ErrorIs(t, err, sql.ErrNoRows)
 }
+
+func TestAFingerprintIsWhatTheRunbookMakes(t *testing.T) {
+	t.Parallel()
+	// printf 'trueup administrator %s' the-admin-token-of-the-tests | sha256sum | cut -c 1-8
+	require.Equal(t, "71fabba0", tokens.Fingerprint("the-admin-token-of-the-tests"))
+	token, hash := tokens.New()
+	require.NotContains(t, token, tokens.Fingerprint(token))
+	require.NotContains(t, hash, tokens.Fingerprint(token), "no part of what the database has")
+}

@@ -1,6 +1,13 @@
 package agent
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics returns all metrics of the agent.
+func Metrics() *prometheus.Registry { return newMetrics().registry }
 
 // RefusedTokens returns how often a contact has a heartbeat sent because a stream that
 // fails with these errors, one after the other, was refused its token.

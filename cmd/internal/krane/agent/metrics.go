@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/breaker"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // metrics are the agent's own.
@@ -44,7 +44,7 @@ func newMetrics() *metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricPrefix + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.005, 2, 16)}, labels)
 	}
 	m := &metrics{
-		registry:    prometheus.NewRegistry(),
+		registry:    program.NewRegistry("krane"),
 		operations:  counter("reconcile_operations_total", "Passes over one resource.", "resource_type", "operation", "result"),
 		corrections: prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + "resync_corrections_total", Help: "Resources that a resync had to repair; flat when healthy."}),
 		fullSyncs:   counter("watcher_full_syncs_total", "Lists that were proven complete.", "resource_type"),
@@ -64,8 +64,7 @@ func newMetrics() *metrics {
 		unreported:  prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "unreported_deletions", Help: "Deletions that the control plane has not acknowledged."}),
 	}
 	m.registry.MustRegister(m.operations, m.corrections, m.fullSyncs, m.lastSeen, m.connections, m.failures, m.events, m.dispatch, m.fullSync, m.reported,
-		m.deduped, m.podWatches, m.parked, m.held, m.lag, m.breakers, m.unreported,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.deduped, m.podWatches, m.parked, m.held, m.lag, m.breakers, m.unreported)
 	return m
 }
 

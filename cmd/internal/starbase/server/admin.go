@@ -53,14 +53,17 @@ func notName(c rune) bool {
 }
 
 func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
-	clusters, err := s.store.Clusters(r.Context())
+	query := adminapi.NewQuery(r)
+	part := query.Part()
+	if err := query.Err(); err != nil {
+		return err
+	}
+	clusters, err := s.store.ClustersAfter(r.Context(), part.After, part.Limit+1)
 	if err != nil {
 		return err
 	}
-	if clusters == nil {
-		clusters = []Cluster{}
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"clusters": clusters})
+	clusters, next := adminapi.NextOf(clusters, part.Limit, func(c *Cluster) string { return c.ClusterID })
+	return adminapi.WriteList(w, "clusters", clusters, next)
 }
 
 func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {

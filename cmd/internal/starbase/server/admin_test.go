@@ -136,6 +136,8 @@ func TestARefusedRequestChangesNothing(t *testing.T) {
 		{"config of nobody", "PUT", clustersPath + "/" + clusterC + "/config", `{"lb_size_units":3}`, 404, "unknown_cluster", ""},
 		{"mass delete of nobody", "POST", clustersPath + "/" + clusterC + "/allow-mass-delete", ``, 404, "unknown_cluster", ""},
 		{"mass delete of the past", "POST", clustersPath + "/" + clusterA + "/allow-mass-delete", `{"generation":2}`, 409, "generation_moved", ""},
+		{"a value that is not UTF-8", "PUT", servicePath, edit(serviceBody, "env-secret-value", "env-secret-\xff"), 400, "invalid", "env.MODE"},
+		{"half a surrogate pair", "PUT", servicePath, edit(serviceBody, "shop:1", `shop\ud800`), 400, "invalid", "image"},
 		{"project id", "PUT", projectsPath + "p", projectBody, 400, "invalid", "project_id"},
 		{"project on nobody", "PUT", otherProject, edit(projectBody, clusterA, clusterC), 404, "unknown_cluster", ""},
 		{"project moved", "PUT", projectsPath + projectX, edit(projectBody, clusterA, clusterB), 409, "project_moved", ""},

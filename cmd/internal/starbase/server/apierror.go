@@ -14,7 +14,7 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 	{Err: ErrUnknownCluster, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_cluster", Message: "this cluster is not registered"}},
 	{Err: ErrUnknownProject, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_project", Message: "this project does not exist"}},
 	{Err: ErrUnknownService, Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_service", Message: "this service does not exist"}},
-	{Err: ErrNotEmpty, Answer: adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: "the cluster has projects that are not deleted; delete them first"}},
+	{Err: ErrNotEmpty, Answer: adminapi.Error{Status: http.StatusConflict, Code: "not_empty", Message: "the cluster has projects that are not deleted; delete them first, or give them up with ?abandon=true"}},
 	{Err: ErrAlive, Answer: adminapi.Error{Status: http.StatusConflict, Code: "alive", Message: "the cluster's agent asks for its desired state; stop it, and wait two minutes"}},
 	{Err: ErrProjectMoved, Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_moved", Message: "the project lives on another cluster and stays there"}},
 	{Err: ErrProjectDeleted, Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_deleted", Message: "the project is deleted; put it again first"}},

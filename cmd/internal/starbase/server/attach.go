@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -44,7 +45,7 @@ func (s *Store) AttachVarGroups(ctx context.Context, id starbase.Identity, group
 				return err
 			}
 		}
-		return nil
+		return audit.Record(ctx, tx, audit.Change{Verb: "attach-var-groups", Kind: audit.KindService, Name: auditName(id)})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("attach var groups to %s: %w", id, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
@@ -25,7 +26,7 @@ func (s *Server) authenticateAdmin(w http.ResponseWriter, r *http.Request) error
 		return errUnauthorized(w)
 	}
 	s.guard.Succeeded(r)
-	return dispatch(s.adminMux, w, r)
+	return dispatch(s.adminMux, w, r.WithContext(audit.NewContext(r.Context(), "admin/"+tokens.Fingerprint(token))))
 }
 
 func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error {
@@ -51,7 +52,8 @@ func (s *Server) authenticateAgent(w http.ResponseWriter, r *http.Request) error
 		return &adminapi.Error{Status: http.StatusTooManyRequests, Code: "too_many_requests", Message: "too many requests with this token at once, or too many bytes; wait"}
 	}
 	defer leave()
-	return dispatch(s.agentMux, w, r.WithContext(context.WithValue(r.Context(), agentKey{}, clusterID)))
+	ctx := audit.NewContext(context.WithValue(r.Context(), agentKey{}, clusterID), audit.KindCluster+"/"+clusterID)
+	return dispatch(s.agentMux, w, r.WithContext(ctx))
 }
 
 // dispatch lets the mux answer and stores the route of the request.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
@@ -46,6 +47,9 @@ type Cluster struct {
 	// [starbase.ClassGatewayMissing]. Empty: it is.
 	ReportedErrorClass string `json:"reported_error_class,omitempty"`
 	ReportedMessage    string `json:"reported_message,omitempty"`
+	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
+	// it is not.
+	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
 
 	nonce string // of the version that is served now
 }
@@ -62,12 +66,12 @@ func (c *Cluster) Contact() time.Time {
 const newClusterLBSize = 1
 
 const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
-	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, nonce`
+	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, previous_token_until, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
-	var created, pulled, reported int64
+	var created, pulled, reported, previous int64
 	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
-		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &c.nonce)
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &previous, &c.nonce)
 	if err != nil {
 		return err
 	}
@@ -77,6 +81,9 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	}
 	if reported != 0 {
 		c.LastReportAt = time.UnixMilli(reported).UTC()
+	}
+	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
+		c.PreviousTokenUntil = until
 	}
 	if c.AllowMassDelete != c.Generation {
 		c.AllowMassDelete = 0
@@ -122,7 +129,10 @@ func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (
 		}
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		change.Generation = cluster.Generation
-		return err
+		if err != nil || !change.Changed {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "put", Kind: audit.KindCluster, Name: clusterID, Outcome: audit.CreatedOr(change.Created)})
 	})
 	if err != nil {
 		return "", Change{}, fmt.Errorf("register cluster %s: %w", clusterID, err)
@@ -159,8 +169,10 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE clusters SET lb_size_units = ? WHERE id = ?`, config.LBSizeUnits, clusterID)
-		return err
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET lb_size_units = ? WHERE id = ?`, config.LBSizeUnits, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "configure", Kind: audit.KindCluster, Name: clusterID})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("configure cluster %s: %w", clusterID, err)
@@ -191,8 +203,10 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID)
-		return err
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindCluster, Name: clusterID})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
@@ -211,8 +225,10 @@ func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string,
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID)
-		return err
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "new-epoch", Kind: audit.KindCluster, Name: clusterID})
 	})
 	if err != nil {
 		return "", Change{}, fmt.Errorf("start epoch of cluster %s: %w", clusterID, err)

@@ -72,6 +72,17 @@
 // hours ago is not right. Records are kept for [SnapshotRetention], also when their
 // cluster is removed.
 //
+// # Administration
+//
+// Whatever can be put below /api/v1/admin/ can be read: each object at its path, and all of
+// a kind at the path above. A list has the parameters limit, 1 to 1,000, and after; next in
+// its body is the value of after for the part that follows, left out in the last one.
+// Tokens and secret values are never answered. Each change has an entry in the audit, see
+// package audit. A cluster with projects, or with an agent that is alive, is not removed;
+// abandon=true removes it with its projects, if no agent is alive.
+//
+// Each answer has the id of its request in the header X-Request-Id, see package requestid.
+//
 // # Credentials
 //
 // The token (package tokens) decides the cluster; a request whose path names another

@@ -44,7 +44,7 @@ func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duratio
 		byID := make(map[string]*ClusterOverview, len(list))
 		for i := range list {
 			byID[list[i].ClusterID] = &list[i]
-			if list[i].Services, err = standingServices(ctx, tx, list[i].Cluster); err != nil {
+			if list[i].Services, err = standingServices(ctx, tx, list[i].Cluster, false); err != nil {
 				return err
 			}
 		}

@@ -72,6 +72,13 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"AClusterIsRemovedOnlyWhenItIsEmptyAndSilent", TestAClusterIsRemovedOnlyWhenItIsEmptyAndSilent},
 		{"ARegionIsRemovedOnlyWhenItIsEmptyAndSilent", TestARegionIsRemovedOnlyWhenItIsEmptyAndSilent},
 		{"WhatCanBePutCanBeRead", TestWhatCanBePutCanBeRead},
+		{"EachChangeHasOneEntryAndNothingElseHas", TestEachChangeHasOneEntryAndNothingElseHas},
+		{"AChangeAndItsEntryAreOneTransaction", TestAChangeAndItsEntryAreOneTransaction},
+		{"TheAuditIsReadByObjectActorAndTime", TestTheAuditIsReadByObjectActorAndTime},
+		{"ListsAreReadInParts", TestListsAreReadInParts},
+		{"EachClusterHasItsSilenceAndLagUntilItIsRemoved", TestEachClusterHasItsSilenceAndLagUntilItIsRemoved},
+		{"AnAgentIsTheActorOfWhatItEnds", TestAnAgentIsTheActorOfWhatItEnds},
+		{"WhatIsGivenUpIsRemovedWithItsProjects", TestWhatIsGivenUpIsRemovedWithItsProjects},
 		{"AGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost", TestAGenerationThatIsGivenAgainAfterARestoreIsNotTheOneThatWasLost},
 	} {
 		t.Run(test.name, test.run)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -84,14 +85,16 @@ func (s *Store) PutProject(ctx context.Context, projectID string, project Projec
 		if err := change.number(ctx, tx, project.ClusterID); err != nil || !change.Changed {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO projects
+		if _, err = tx.ExecContext(ctx, `INSERT INTO projects
 			(id, cluster_id, workspace_id, workspace_slug, slug, namespace, settings, deleted, generation, updated_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET workspace_id = excluded.workspace_id, workspace_slug = excluded.workspace_slug,
 			slug = excluded.slug, settings = excluded.settings, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
 			projectID, want.clusterID, want.workspaceID, want.workspaceSlug, want.slug, want.namespace, want.settings,
-			change.Generation, time.Now().UnixMilli())
-		return err
+			change.Generation, time.Now().UnixMilli()); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "put", Kind: audit.KindProject, Name: projectID, Outcome: audit.CreatedOr(change.Created || have.deleted)})
 	})
 	if err != nil {
 		return ProjectChange{}, fmt.Errorf("put project %s: %w", projectID, err)
@@ -120,8 +123,10 @@ func (s *Store) DeleteProject(ctx context.Context, projectID string) (change Cha
 			change.Generation, now, projectID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE projects SET deleted = 1, generation = ?, updated_at = ? WHERE id = ?`, change.Generation, now, projectID)
-		return err
+		if _, err = tx.ExecContext(ctx, `UPDATE projects SET deleted = 1, generation = ?, updated_at = ? WHERE id = ?`, change.Generation, now, projectID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindProject, Name: projectID, Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("delete project %s: %w", projectID, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,6 +70,7 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 	w.number()
 	require.Equal(t, 201, w.admin("PUT", regionPath, regionBody).status)
 	require.Equal(t, 200, w.admin("PUT", deploymentPath, deploymentBody).status)
+	require.Eventually(t, func() bool { return w.admin("GET", regionPath, "").number("log_head") == 1 }, time.Minute, time.Millisecond)
 	before := w.admin("GET", regionPath, "").body
 	edit := func(from, to string) string { return strings.Replace(deploymentBody, from, to, 1) }
 	for _, test := range []struct {
@@ -92,10 +94,12 @@ func TestARefusedRequestChangesNothingInARegion(t *testing.T) {
 		{"no body", "PUT", deploymentPath, "", 415, "unsupported_media_type", ""},
 		{"cut off", "PUT", deploymentPath, `{"desired_state":"runn`, 400, "malformed", ""},
 		{"no state", "PUT", deploymentPath, `{}`, 400, "invalid", "desired_state"},
-		{"state", "PUT", deploymentPath, `{"desired_state":"weird"}`, 400, "invalid", "must be one of running, started"},
-		{"state of a sentinel", "PUT", regionPath + "/sentinels/s_1", strings.Replace(sentinelBody, "running", "stopped", 1), 400, "invalid", "must be one of running, archived, standby"},
-		{"new without spec", "PUT", regionPath + "/deployments/d_2", `{"desired_state":"running"}`, 400, "invalid", "spec: is required"},
-		{"field of a spec", "PUT", deploymentPath, edit(`"port"`, `"porte"`), 400, "invalid", "porte"},
+		{"state", "PUT", deploymentPath, `{"desired_state":"weird"}`, 400, "invalid", "one of running, started"},
+		{"state of a sentinel", "PUT", regionPath + "/sentinels/s_1", strings.Replace(sentinelBody, "running", "stopped", 1), 400, "invalid", "one of running, archived, standby"},
+		{"new without spec", "PUT", regionPath + "/deployments/d_2", `{"desired_state":"running"}`, 400, "invalid", `"field":"spec"`},
+		{"field of a spec", "PUT", deploymentPath, edit(`"port"`, `"porte"`), 400, "invalid", `"field":"spec.porte","value":"","want":"no such field"`},
+		{"a name that is not UTF-8", "PUT", deploymentPath, edit(`"web"`, "\"w\xffb\""), 400, "invalid", `"field":"spec.k8s_name"`},
+		{"type of a field", "PUT", deploymentPath, edit(`8080`, `"http"`), 400, "invalid", `"field":"spec.port"`},
 		{"image", "PUT", deploymentPath, edit(`"image":"web:1",`, ``), 400, "invalid", "want the reference of an image"},
 		{"cpu", "PUT", deploymentPath, edit(`"250"`, `"0"`), 400, "invalid", `"field":"spec.cpu_millicores","value":"0","want":"1 or more, in thousandths of a core"`},
 		{"negative port", "PUT", deploymentPath, edit(`8080`, `-1`), 400, "invalid", `"field":"spec.port","value":"-1"`},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
@@ -13,11 +14,12 @@ import (
 // values that was. When it returns no error, the other keys are needed no more. One value
 // that cannot be decrypted does not hold back the others; the error joins those of all.
 func (s *Store) Rekey(ctx context.Context) (n int, err error) {
-	type row struct{ group, name, key, sealed string }
+	type row struct{ project, group, name, key, sealed string }
 	var rows []row
 	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		found, err := tx.QueryContext(ctx, `SELECT var_group_id, name, key_id, sealed FROM var_group_entries WHERE key_id <> ?`, s.Keys.Current())
-		rows, err = db.Collect(found, err, func(rows *sql.Rows, r *row) error { return rows.Scan(&r.group, &r.name, &r.key, &r.sealed) })
+		found, err := tx.QueryContext(ctx, `SELECT g.project_id, e.var_group_id, e.name, e.key_id, e.sealed
+			FROM var_group_entries e JOIN var_groups g ON g.id = e.var_group_id WHERE e.key_id <> ?`, s.Keys.Current())
+		rows, err = db.Collect(found, err, func(rows *sql.Rows, r *row) error { return rows.Scan(&r.project, &r.group, &r.name, &r.key, &r.sealed) })
 		return err
 	})
 	if err != nil {
@@ -42,8 +44,10 @@ func (s *Store) Rekey(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return err
 			}
-			changed, err = result.RowsAffected()
-			return err
+			if changed, err = result.RowsAffected(); err != nil || changed == 0 {
+				return err
+			}
+			return audit.Record(ctx, tx, audit.Change{Verb: "rekey", Kind: audit.KindVarGroup, Name: about(r.project, r.group)})
 		})
 		if err != nil {
 			return n, fmt.Errorf("rekey: %w", err)

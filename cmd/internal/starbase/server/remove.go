@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 )
 
@@ -20,9 +21,9 @@ var (
 )
 
 // RemoveCluster removes a cluster and all that is stored of it. What its agent has made
-// there stays. It must have no project that is not deleted, and no agent that is alive:
-// that one would take the removal for a loss, and delete nothing.
-func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
+// there stays. It must have no project that is not deleted, unless abandon is true, and no
+// agent that is alive: that one would take the removal for a loss, and delete nothing.
+func (s *Store) RemoveCluster(ctx context.Context, clusterID string, abandon bool) error {
 	err := s.Database.Write(ctx, func(tx *db.Tx) error {
 		cluster, err := clusterByID(ctx, tx, clusterID)
 		if err != nil {
@@ -34,7 +35,7 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 		}
 		silent := time.Since(cluster.Contact())
 		switch {
-		case projects > 0:
+		case projects > 0 && !abandon:
 			return fmt.Errorf("%w: %d", ErrNotEmpty, projects)
 		case silent < adminapi.Silence:
 			return fmt.Errorf("%w: %s ago", ErrAlive, silent.Round(time.Second))
@@ -54,7 +55,7 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 				return err
 			}
 		}
-		return nil
+		return audit.Record(ctx, tx, audit.Change{Verb: removal(abandon), Kind: audit.KindCluster, Name: clusterID, Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return fmt.Errorf("remove cluster %s: %w", clusterID, err)
@@ -62,12 +63,25 @@ func (s *Store) RemoveCluster(ctx context.Context, clusterID string) error {
 	return nil
 }
 
+// removal is the verb of the audit.
+func removal(abandon bool) string {
+	if abandon {
+		return "abandon"
+	}
+	return "delete"
+}
+
 func (s *Server) removeCluster(w http.ResponseWriter, r *http.Request) error {
 	clusterID, err := adminapi.PathUUID(r, "cluster_id")
 	if err != nil {
 		return err
 	}
-	if err := s.store.RemoveCluster(r.Context(), clusterID); err != nil {
+	query := adminapi.NewQuery(r)
+	abandon := query.Bool("abandon")
+	if err := query.Err(); err != nil {
+		return err
+	}
+	if err := s.store.RemoveCluster(r.Context(), clusterID, abandon); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
@@ -109,7 +110,7 @@ func New(config Config) (*Server, error) {
 		retention: cmp.Or(config.SnapshotRetention, SnapshotRetention),
 	}
 	if config.Registerer != nil {
-		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped), config.Registerer.Register(s.snapshots)); err != nil {
+		if err := errors.Join(config.Registerer.Register(s.requests), config.Registerer.Register(s.seconds), config.Registerer.Register(s.dropped), config.Registerer.Register(s.snapshots), config.Registerer.Register(newContacts(s.store, logger))); err != nil {
 			return nil, err
 		}
 	}
@@ -135,9 +136,11 @@ func New(config Config) (*Server, error) {
 		{Method: http.MethodPost, Path: cluster + "/allow-mass-delete", Handle: s.allowMassDelete},
 		{Method: http.MethodPost, Path: cluster + "/rotate-token", Handle: s.rotateToken},
 		{Method: http.MethodPost, Path: cluster + "/new-epoch", Handle: s.startEpoch},
+		{Method: http.MethodGet, Path: adminapi.Prefix + "projects", Handle: s.listProjects},
 		{Method: http.MethodPut, Path: project, Handle: s.putProject},
 		{Method: http.MethodGet, Path: project, Handle: s.showProject},
 		{Method: http.MethodDelete, Path: project, Handle: s.deleteProject},
+		{Method: http.MethodGet, Path: project + "/services", Handle: s.listServices},
 		{Method: http.MethodPut, Path: service, Handle: s.putService},
 		{Method: http.MethodGet, Path: service, Handle: s.showService},
 		{Method: http.MethodDelete, Path: service, Handle: s.deleteService},
@@ -158,6 +161,10 @@ func (s *Server) Routes() []adminapi.Route { return s.routes }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	requestid.Handler(http.HandlerFunc(s.serve)).ServeHTTP(w, r)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()

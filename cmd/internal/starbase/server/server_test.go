@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
@@ -65,9 +68,9 @@ func newWorld(t *testing.T) *world {
 	w.store.Keys = keys(t, "one")
 	server, err := server.New(server.Config{
 		Store: w.store, Admins: tokens.Only(adminToken), Registerer: w.registry,
-		AdminRoutes:     cluster.AdminRoutes(&cluster.Store{Database: w.store.Database}),
+		AdminRoutes:     slices.Concat(cluster.AdminRoutes(&cluster.Store{Database: w.store.Database}), audit.Routes(&audit.Log{Database: w.store.Database})),
 		AdminConditions: cluster.AdminConditions(),
-		Logger:          slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:          slog.New(requestid.Logger(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -37,12 +38,14 @@ func (s *Store) PutService(ctx context.Context, service starbase.Service) (chang
 		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
+		if _, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
 			VALUES (?, ?, ?, ?, 0, ?, ?)
 			ON CONFLICT (project_id, environment, service_id) DO UPDATE SET
 			spec = excluded.spec, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
-			id.ProjectID, id.Environment, id.ServiceID, spec, change.Generation, time.Now().UnixMilli())
-		return err
+			id.ProjectID, id.Environment, id.ServiceID, spec, change.Generation, time.Now().UnixMilli()); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "put", Kind: audit.KindService, Name: auditName(id), Outcome: audit.CreatedOr(change.Created || deleted)})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("put service %s: %w", id, err)
@@ -69,15 +72,22 @@ func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change
 		if err := detachAll(ctx, tx, id); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
+		if _, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
 			WHERE project_id = ? AND environment = ? AND service_id = ?`,
-			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID)
-		return err
+			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindService, Name: auditName(id), Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("delete service %s: %w", id, err)
 	}
 	return change, nil
+}
+
+// auditName is the name of a service in the audit: its path below the project.
+func auditName(id starbase.Identity) string {
+	return id.ProjectID + "/" + id.Environment + "/" + id.ServiceID
 }
 
 func serviceByID(ctx context.Context, tx *db.Tx, id starbase.Identity) (spec string, deleted bool, err error) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,10 @@ import (
 // about it.
 type ServiceState struct {
 	starbase.ServiceStatus
+	// ServiceName and ProjectSlug are what people call the service and its project. Empty:
+	// the service has no name, is deleted, or is not in the database.
+	ServiceName string `json:"service_name,omitempty"`
+	ProjectSlug string `json:"project_slug,omitempty"`
 	// WantedGeneration is the generation that last changed the service. Zero:
 	// the service is not in the database, only reported.
 	WantedGeneration int64 `json:"wanted_generation"`
@@ -166,7 +171,7 @@ func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster,
 		if cluster, err = clusterByID(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		states, err = standingServices(ctx, tx, cluster)
+		states, err = standingServices(ctx, tx, cluster, true)
 		return err
 	})
 	if err != nil {
@@ -175,9 +180,10 @@ func (s *Store) Cluster(ctx context.Context, clusterID string) (cluster Cluster,
 	return cluster, states, nil
 }
 
-// standingServices returns the services of the cluster with their standing.
-func standingServices(ctx context.Context, tx *db.Tx, cluster Cluster) ([]ServiceState, error) {
-	states, err := serviceStates(ctx, tx, cluster.ClusterID)
+// standingServices returns the services of the cluster with their standing. The names of
+// those that do not fail are among it if allNames is true.
+func standingServices(ctx context.Context, tx *db.Tx, cluster Cluster, allNames bool) ([]ServiceState, error) {
+	states, err := serviceStates(ctx, tx, cluster.ClusterID, allNames)
 	var newest int64
 	if cluster.ReportedEpoch == cluster.Epoch {
 		newest = cluster.ReportedGeneration
@@ -188,7 +194,7 @@ func standingServices(ctx context.Context, tx *db.Tx, cluster Cluster) ([]Servic
 	return states, err
 }
 
-func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceState, error) {
+func serviceStates(ctx context.Context, tx *db.Tx, clusterID string, allNames bool) ([]ServiceState, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT project_id, environment, service_id, epoch, generation, instance_id,
 		observed_generation, phase, ready, desired, image_digest, error_class, message, reported_at
 		FROM service_status WHERE cluster_id = ?`, clusterID)
@@ -202,10 +208,26 @@ func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceS
 	if err != nil {
 		return nil, err
 	}
-	rows, err = tx.QueryContext(ctx, `SELECT s.project_id, s.environment, s.service_id, s.generation, s.deleted
-		FROM services s JOIN projects p ON p.id = s.project_id WHERE p.cluster_id = ?`, clusterID)
+	// The name is in the spec, which takes most of the time.
+	rows, err = tx.QueryContext(ctx, `SELECT s.project_id, s.environment, s.service_id, s.generation, s.deleted, p.slug,
+		CASE WHEN ? = 1 OR r.phase IN ('Failed', 'Rejected') THEN s.spec ELSE '{}' END
+		FROM services s JOIN projects p ON p.id = s.project_id LEFT JOIN service_status r ON r.cluster_id = p.cluster_id
+			AND r.project_id = s.project_id AND r.environment = s.environment AND r.service_id = s.service_id
+		WHERE p.cluster_id = ?`, flag(allNames), clusterID)
 	wanted, err := db.Collect(rows, err, func(rows *sql.Rows, s *ServiceState) error {
-		return rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.WantedGeneration, &s.Deleted)
+		var spec string
+		if err := rows.Scan(&s.ProjectID, &s.Environment, &s.ServiceID, &s.WantedGeneration, &s.Deleted, &s.ProjectSlug, &spec); err != nil {
+			return err
+		}
+		if spec == "{}" {
+			return nil
+		}
+		var named struct {
+			ServiceName string `json:"service_name"`
+		}
+		err := json.Unmarshal([]byte(spec), &named)
+		s.ServiceName = named.ServiceName
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -216,7 +238,8 @@ func serviceStates(ctx context.Context, tx *db.Tx, clusterID string) ([]ServiceS
 	}
 	for i := range wanted {
 		if at, ok := byID[wanted[i].Identity()]; ok {
-			reported[at].WantedGeneration, reported[at].Deleted = wanted[i].WantedGeneration, wanted[i].Deleted
+			r, w := &reported[at], &wanted[i]
+			r.WantedGeneration, r.Deleted, r.ServiceName, r.ProjectSlug = w.WantedGeneration, w.Deleted, w.ServiceName, w.ProjectSlug
 			continue
 		}
 		reported = append(reported, wanted[i])

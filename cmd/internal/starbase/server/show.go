@@ -25,23 +25,28 @@ func (s *Store) Project(ctx context.Context, projectID string) (project StoredPr
 		if err != nil {
 			return err
 		}
-		var settings projectSettings
-		if err := json.Unmarshal([]byte(row.settings), &settings); err != nil {
-			return err
-		}
-		project = StoredProject{
-			Project: Project{
-				ClusterID: row.clusterID, WorkspaceID: row.workspaceID, WorkspaceSlug: row.workspaceSlug, Slug: row.slug,
-				Quota: settings.Quota, Limits: settings.Limits, Egress: settings.Egress,
-			},
-			Namespace: row.namespace, Deleted: row.deleted,
-		}
-		return nil
+		project, err = row.stored()
+		return err
 	})
 	if err != nil {
 		return StoredProject{}, fmt.Errorf("project %s: %w", projectID, err)
 	}
 	return project, nil
+}
+
+// stored returns the project as it was put.
+func (p projectRow) stored() (StoredProject, error) {
+	var settings projectSettings
+	if err := json.Unmarshal([]byte(p.settings), &settings); err != nil {
+		return StoredProject{}, err
+	}
+	return StoredProject{
+		Project: Project{
+			ClusterID: p.clusterID, WorkspaceID: p.workspaceID, WorkspaceSlug: p.workspaceSlug, Slug: p.slug,
+			Quota: settings.Quota, Limits: settings.Limits, Egress: settings.Egress,
+		},
+		Namespace: p.namespace, Deleted: p.deleted,
+	}, nil
 }
 
 // Service returns a service as it was put. A tombstone is Deleted.

@@ -42,7 +42,7 @@ type TakenSnapshot struct {
 func (s *Server) postSnapshots(w http.ResponseWriter, r *http.Request) error {
 	clusterID := r.PathValue("cluster_id")
 	var batch starbase.SnapshotBatch
-	if err := adminapi.Decode(w, r, &batch, true); err != nil {
+	if err := adminapi.DecodeBatch(w, r, &batch); err != nil {
 		return err
 	}
 	if batch.Snapshots == nil {

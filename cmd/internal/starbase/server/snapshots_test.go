@@ -272,6 +272,6 @@ func TestRecordsAreKeptForTheirTimeAndOutliveTheirCluster(t *testing.T) {
 	theirs.ClusterID, theirs.ProjectID = clusterB, "99999999-9999-4999-8999-999999999999"
 	got := w.do("POST", snapshotsPath(clusterB), w.tokens[clusterB], batchOf(t, theirs))
 	require.Equal(t, 1, int(got.number("accepted")), got.body)
-	require.NoError(t, w.store.RemoveCluster(t.Context(), clusterB))
+	require.NoError(t, w.store.RemoveCluster(t.Context(), clusterB, false))
 	require.Len(t, w.snapshots(), 3, "what was used is paid for")
 }

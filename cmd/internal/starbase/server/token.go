@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 )
 
 func (s *Store) tokens() tokens.Store {
-	return tokens.Store{Database: s.Database, Table: "clusters"}
+	return tokens.Store{Database: s.Database, Table: "clusters", Kind: audit.KindCluster}
 }
 
 // Authenticate returns the id of the cluster whose token this is, or

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -50,8 +51,11 @@ func dropTombstones(ctx context.Context, tx *db.Tx, clusterID string, report sta
 	if n.projects, err = result.RowsAffected(); err != nil {
 		return n, err
 	}
-	if n != (dropped{}) {
-		_, err = raise(ctx, tx, clusterID)
+	if n == (dropped{}) {
+		return n, nil
 	}
-	return n, err
+	if _, err = raise(ctx, tx, clusterID); err != nil {
+		return n, err
+	}
+	return n, audit.Record(ctx, tx, audit.Change{Verb: "drop-tombstones", Kind: audit.KindCluster, Name: clusterID})
 }

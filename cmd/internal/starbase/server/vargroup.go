@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
 )
@@ -104,7 +105,10 @@ func (s *Store) PutVarGroup(ctx context.Context, projectID, groupID string, grou
 		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
 			return err
 		}
-		return s.writeVarGroup(ctx, tx, want, entries, change.Generation)
+		if err := s.writeVarGroup(ctx, tx, want, entries, change.Generation); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "put", Kind: audit.KindVarGroup, Name: about(projectID, groupID), Outcome: audit.CreatedOr(change.Created)})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("put var group %s: %w", groupID, err)
@@ -187,48 +191,15 @@ func (s *Store) DeleteVarGroup(ctx context.Context, projectID, groupID string) (
 		if _, err := tx.ExecContext(ctx, `DELETE FROM var_group_entries WHERE var_group_id = ?`, groupID); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM var_groups WHERE id = ?`, groupID)
-		return err
+		if _, err = tx.ExecContext(ctx, `DELETE FROM var_groups WHERE id = ?`, groupID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindVarGroup, Name: about(projectID, groupID), Outcome: audit.Deleted})
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("delete var group %s: %w", groupID, err)
 	}
 	return change, nil
-}
-
-// VarGroups returns the groups of a project, or the one with that id.
-func (s *Store) VarGroups(ctx context.Context, projectID, groupID string) (groups []StoredVarGroup, err error) {
-	err = s.Database.Read(ctx, func(tx *db.Tx) error {
-		if _, err := projectByID(ctx, tx, projectID); err != nil {
-			return err
-		}
-		rows, err := tx.QueryContext(ctx, `SELECT id, project_id, name, environment, checksum FROM var_groups WHERE project_id = ? ORDER BY id`, projectID)
-		found, err := db.Collect(rows, err, func(rows *sql.Rows, g *varGroupRow) error {
-			return rows.Scan(&g.id, &g.projectID, &g.name, &g.environment, &g.checksum)
-		})
-		if err != nil {
-			return err
-		}
-		groups = nil
-		for _, row := range found {
-			if groupID != "" && row.id != groupID {
-				continue
-			}
-			group, err := s.stored(ctx, tx, row)
-			if err != nil {
-				return err
-			}
-			groups = append(groups, group)
-		}
-		if groupID != "" && groups == nil {
-			return ErrUnknownVarGroup
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("var groups of project %s: %w", projectID, err)
-	}
-	return groups, nil
 }
 
 func (s *Store) stored(ctx context.Context, tx *db.Tx, row varGroupRow) (StoredVarGroup, error) {

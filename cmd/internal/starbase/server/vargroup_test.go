@@ -215,6 +215,7 @@ func TestKeysAreReplacedWithoutALoss(t *testing.T) {
 	n, err = w.store.Rekey(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
+	require.Equal(t, []string{"rekey var-group " + projectX + "/" + groupX + " changed", "rekey var-group " + projectX + "/" + groupX + " changed"}, w.newest(2))
 	require.NotEqual(t, old, w.everything())
 	w.store.Keys = keys(t, "two")
 	require.Empty(t, cmp.Diff(before, w.pull(clusterA)), "for agents nothing has changed")

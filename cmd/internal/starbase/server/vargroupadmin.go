@@ -52,11 +52,11 @@ func (s *Server) showVarGroup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	groups, err := s.store.VarGroups(r.Context(), projectID, groupID)
+	group, err := s.store.VarGroup(r.Context(), projectID, groupID)
 	if err != nil {
 		return err
 	}
-	return adminapi.WriteJSON(w, http.StatusOK, groups[0])
+	return adminapi.WriteJSON(w, http.StatusOK, group)
 }
 
 func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
@@ -64,14 +64,17 @@ func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	groups, err := s.store.VarGroups(r.Context(), projectID, "")
+	query := adminapi.NewQuery(r)
+	part := query.Part()
+	if err := query.Err(); err != nil {
+		return err
+	}
+	groups, err := s.store.VarGroupsAfter(r.Context(), projectID, part.After, part.Limit+1)
 	if err != nil {
 		return err
 	}
-	if groups == nil {
-		groups = []StoredVarGroup{}
-	}
-	return adminapi.WriteJSON(w, http.StatusOK, map[string]any{"var_groups": groups})
+	groups, next := adminapi.NextOf(groups, part.Limit, func(g *StoredVarGroup) string { return g.VarGroupID })
+	return adminapi.WriteList(w, "var_groups", groups, next)
 }
 
 func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request) error {

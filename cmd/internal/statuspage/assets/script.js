@@ -49,7 +49,7 @@
 
 	// For when there is no stream: the whole page once more.
 	const reload = async () => {
-		const answer = await fetch("/status", { redirect: "manual", cache: "no-store" });
+		const answer = await fetch(`/status${location.search}`, { redirect: "manual", cache: "no-store" });
 		if (answer.type === "opaqueredirect") {
 			location.assign("/status/login");
 			return;
@@ -66,7 +66,7 @@
 	let source;
 
 	const connect = () => {
-		source = new EventSource("/status/events");
+		source = new EventSource(`/status/events${location.search}`);
 		source.addEventListener("open", () => say("live", false));
 		source.addEventListener("section", (message) => {
 			const { section, now, html } = JSON.parse(message.data);
@@ -83,9 +83,54 @@
 			say("reconnecting", true);
 			if (source.readyState !== EventSource.CLOSED) return;
 			say("not live, looking every 15 s", true);
-			setTimeout(() => reload().catch(() => {}).finally(connect), 15000);
+			setTimeout(() => reload().catch(() => {}).finally(() => {
+				if (source.readyState === EventSource.CLOSED) connect();
+			}), 15000);
 		});
 	};
+
+	// Another page of a list, or another search: the lists alone, and a stream of them. What
+	// cannot be fetched is loaded as a page.
+	let asked = 0;
+
+	const show = async (target, keep) => {
+		const turn = ++asked;
+		try {
+			const answer = await fetch(`/status/rows${target.search}`, { redirect: "manual", cache: "no-store" });
+			if (!answer.ok) throw new Error(answer.statusText);
+			const { now, sections } = await answer.json();
+			if (turn !== asked) return;
+			if (keep) history.pushState(null, "", target);
+			source.close();
+			for (const { section, html } of sections) replace(document.getElementById(section), html);
+			asOf(now);
+			tick();
+			connect();
+			document.getElementById("q").value = target.searchParams.get("q") ?? "";
+			const title = document.getElementById(`${target.hash.slice(1)}-title`);
+			if (title) {
+				title.tabIndex = -1;
+				title.focus();
+			}
+		} catch {
+			if (turn === asked) location.assign(target);
+		}
+	};
+
+	document.addEventListener("click", (event) => {
+		const link = event.target.closest("nav.pager a, p.empty a");
+		if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+		event.preventDefault();
+		show(new URL(link.href), true);
+	});
+	document.querySelector("form.search").addEventListener("submit", (event) => {
+		event.preventDefault();
+		const target = new URL("/status", location.href);
+		const text = new FormData(event.target).get("q").trim();
+		if (text) target.searchParams.set("q", text);
+		show(target, true);
+	});
+	addEventListener("popstate", () => show(new URL(location.href), false));
 
 	// The server ends the stream of a session that is logged out, which must not
 	// stop the logout.

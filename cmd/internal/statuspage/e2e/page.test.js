@@ -146,3 +146,56 @@ test("without JavaScript the first paint is complete", async () => {
 	assert.deepEqual(wrong, []);
 	await context.close();
 });
+
+test("it searches and pages without loading the page again, and the way back works", async () => {
+	for (let n = 0; n < 60; n++) {
+		const answer = await fetch(`${url}/api/v1/admin/regions/more_${n}`, {
+			method: "PUT",
+			headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+			body: JSON.stringify({ name: `more-${n}`, platform: "aws" }),
+		});
+		assert.equal(answer.status, 201);
+	}
+	const { context, page, wrong } = await visit({ viewport: { width: 375, height: 900 } });
+	await page.goto(`${url}/`);
+	assert.equal(page.url(), `${url}/status/login`, "the root leads to the page");
+	await login(page);
+	const regions = page.getByRole("table", { name: "Regions" }).getByRole("rowheader");
+	const clusters = page.getByRole("table", { name: "Clusters" }).getByRole("rowheader");
+	await regions.nth(49).waitFor();
+	assert.equal(await regions.count(), 50);
+	assert.match(await regions.first().textContent(), /reg_eu/, "what fails comes first");
+	await page.evaluate(() => { window.untouched = true; });
+
+	await page.getByRole("navigation", { name: "Pages of regions" }).getByRole("link", { name: "Next" }).click();
+	await page.waitForURL(`${url}/status?regions=2#regions`);
+	await page.getByText("51 to 62 of 62").waitFor();
+	assert.equal(await regions.count(), 12);
+	assert.ok(await overflow(page) <= 0, "the pager overflows");
+	await page.getByRole("status").filter({ hasText: "live" }).waitFor();
+
+	await page.getByLabel("Search").fill("lon1");
+	await page.getByRole("button", { name: "Search" }).click();
+	await page.waitForURL(`${url}/status?q=lon1`);
+	await page.getByText(/None of 62 matches/).waitFor();
+	assert.equal(await clusters.count(), 1);
+	assert.equal(await page.evaluate(() => window.untouched), true);
+
+	await page.goBack();
+	await page.waitForURL(`${url}/status?regions=2#regions`);
+	await page.getByText("51 to 62 of 62").waitFor();
+	assert.equal(await page.getByLabel("Search").inputValue(), "");
+	assert.equal(await page.evaluate(() => window.untouched), true);
+	await picture(page, "pages");
+	assert.deepEqual(wrong, []);
+	await context.close();
+
+	// The same without JavaScript.
+	const plain = await visit({ javaScriptEnabled: false, viewport: { width: 1280, height: 900 } });
+	await login(plain.page);
+	await plain.page.getByLabel("Search").fill("sgp1");
+	await Promise.all([plain.page.waitForURL(`${url}/status?q=sgp1`), plain.page.getByRole("button", { name: "Search" }).click()]);
+	assert.equal(await plain.page.getByRole("table", { name: "Clusters" }).getByRole("rowheader").count(), 1);
+	assert.deepEqual(plain.wrong, []);
+	await plain.context.close();
+});

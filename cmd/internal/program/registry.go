@@ -1,0 +1,25 @@
+package program
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// NewRegistry returns the metrics that every program has: those of its process and of the
+// Go runtime, and trueup_<program>_build_info, which is 1 with the labels version, revision
+// and goversion.
+func NewRegistry(program string) *prometheus.Registry {
+	version, revision, goversion := build()
+	info := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trueup_" + program + "_build_info",
+		Help: "1, labelled with the version, the commit and the Go version that the program was built from.",
+		ConstLabels: prometheus.Labels{
+			"version": cmp.Or(version, unknown), "revision": cmp.Or(revision, unknown), "goversion": cmp.Or(goversion, unknown),
+		},
+	}, func() float64 { return 1 })
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return registry
+}

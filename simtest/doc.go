@@ -1,0 +1,2 @@
+// Package simtest simulates the world around a controller.
+package simtest

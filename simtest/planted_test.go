@@ -3,6 +3,7 @@ package simtest_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,12 @@ func scenario(c controller) simtest.Scenario {
 			{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true},
 			{Group: "example.com", Version: "v1", Resource: "parts", Kind: "Part"},
 			{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"},
+		},
+		Admit: func(o simtest.Object) error {
+			if o.Field("data", "text") == "forbidden" {
+				return errors.New("data.text: the word is forbidden")
+			}
+			return nil
 		},
 		Program:   c.start,
 		Edit:      editWidgets,
@@ -37,18 +44,21 @@ func editWidgets(w *simtest.World) {
 	case 0:
 		err = w.Delete("widgets.example.com", "shop", name)
 	case 1:
-		err = w.Delete("configmaps", "shop", name+"-text")
-		if err == nil && w.Random.IntN(2) == 0 {
+		_ = w.Delete("configmaps", "shop", name+"-text")
+		if w.Random.IntN(2) == 0 {
 			err = w.Create(simtest.Object{
 				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": name + "-text"}, "data": map[string]any{"mine": "yes"},
 			})
 		}
 	default:
-		spec := map[string]any{"replicas": replicas, "max": replicas}
+		spec := map[string]any{"replicas": replicas, "max": replicas, "min": replicas}
 		if text != "" {
 			spec["text"] = text
 		}
 		if live == nil {
+			if w.Random.IntN(4) == 0 {
+				spec["text"] = "forbidden"
+			}
 			err = w.Create(simtest.Object{
 				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "shop", "name": name}, "spec": spec,
 			})
@@ -56,6 +66,9 @@ func editWidgets(w *simtest.World) {
 		}
 		if before, _ := live.Field("spec", "max").(float64); before > replicas {
 			spec["max"] = before
+		}
+		if before, _ := live.Field("spec", "min").(float64); before < replicas {
+			spec["min"] = before
 		}
 		err = w.Update("widgets.example.com", "shop", name, func(o simtest.Object) { o["spec"] = spec })
 	}
@@ -86,12 +99,12 @@ func checkWidgets(w *simtest.World, c simtest.Change) error {
 		}
 	}
 	most, _ := owner.Field("spec", "max").(float64)
-	wanted, _ := owner.Field("spec", "replicas").(float64)
+	least, _ := owner.Field("spec", "min").(float64)
 	switch {
 	case c.After != nil && count > most:
 		return fmt.Errorf("%s: Widget %s has %v Parts, and never wanted more than %v", c.Request, owner.Name(), count, most)
-	case c.After == nil && count < wanted && wanted == most:
-		return fmt.Errorf("%s: Widget %s has %v Parts, and never wanted less than %v", c.Request, owner.Name(), count, wanted)
+	case c.After == nil && count < least:
+		return fmt.Errorf("%s: Widget %s has %v Parts, and never wanted less than %v", c.Request, owner.Name(), count, least)
 	}
 	return nil
 }
@@ -112,6 +125,7 @@ func widgetsConverged(w *simtest.World) error {
 		switch want := widget.Field("spec", "text"); {
 		case want == nil && text != nil && text.Owner() != "":
 			all = append(all, fmt.Errorf("widget %s wants no text", widget.Name()))
+		case want == "forbidden":
 		case want != nil && text == nil, want != nil && text.Owner() != "" && text.Field("data", "text") != want:
 			all = append(all, fmt.Errorf("widget %s wants the text %v", widget.Name(), want))
 		}
@@ -119,13 +133,68 @@ func widgetsConverged(w *simtest.World) error {
 	return errors.Join(all...)
 }
 
-func TestSpeed(t *testing.T) {
-	start := time.Now()
-	r := scenario(controller{}).Simulate(t, 1)
-	t.Log(time.Since(start), r.Steps, r.Requests, r.Lives, r.Virtual)
-	if len(r.Trace) > 20000 {
-		r.Trace = r.Trace[:20000]
+// planted are defects of controllers in the field.
+var planted = map[string]controller{
+	"decision on a stale cache after an own write":              {staleCache: true},
+	"delete of a newer object by a stale UID":                   {staleUID: true},
+	"crash between two writes never repaired":                   {onceOnly: true},
+	"a write on every pass after convergence":                   {alwaysWrites: true},
+	"transient error swallowed":                                 {swallows: true},
+	"empty list deletes: what is not synced is taken for empty": {unsynced: true},
+	"parent's NotFound: a failed read is taken for absence":     {notFoundIsGone: true},
+	"conflict swallowed":                                        {conflictIsDone: true},
+	"a foreign object adopted by its name":                      {adopts: true},
+	"retry without growth":                                      {hotLoop: true},
+}
+
+func TestPlantedDefectsAreFound(t *testing.T) {
+	const most = 300
+	found := 0
+	for name, defect := range planted {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			for seed := uint64(1); seed <= most; seed++ {
+				if r := scenario(defect).Simulate(t, seed); len(r.Wrong) > 0 {
+					t.Logf("seed %d, %v: %s", seed, time.Since(start).Round(time.Millisecond), r.Wrong[0])
+					found++
+					return
+				}
+			}
+			require.Fail(t, "not found", "%d histories passed", most)
+		})
 	}
-	t.Log(r.Trace)
-	require.Empty(t, r.Wrong)
+	fmt.Printf("figure sim_planted_found %d/%d\n", found, len(planted))
+}
+
+func TestOneSeedIsOneTrace(t *testing.T) {
+	for seed := uint64(1); seed <= 5; seed++ {
+		once, again := scenario(controller{}).Simulate(t, seed), scenario(controller{}).Simulate(t, seed)
+		require.Empty(t, once.Wrong)
+		require.Equal(t, strings.Split(once.Trace, "\n"), strings.Split(again.Trace, "\n"), "seed %d", seed)
+	}
+}
+
+func TestTheProgramMayBeKilledAnywhere(t *testing.T) {
+	s := scenario(controller{})
+	s.Edits = 6
+	start := time.Now()
+	c := s.Sweep(t, 1)
+	t.Log(time.Since(start), c.Reached, c.Boundaries)
+	for _, r := range c.Failed {
+		t.Error(r.Cut, r.Wrong)
+	}
+	require.Equal(t, c.Boundaries, c.Reached)
+	fmt.Printf("figure sim_crash_boundaries_percent %d %%\n", 100*c.Reached/c.Boundaries)
+}
+
+func TestNoFalseAlarm(t *testing.T) {
+	steps, start := 0, time.Now()
+	for seed := uint64(1); seed <= 60; seed++ {
+		r := scenario(controller{}).Simulate(t, seed)
+		steps += r.Steps
+		if len(r.Wrong) > 0 {
+			t.Error(seed, r.Wrong)
+		}
+	}
+	t.Log(steps, time.Since(start))
 }

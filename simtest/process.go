@@ -26,6 +26,7 @@ type process struct {
 	life  int
 	net   *applytest.Transport
 	next  http.RoundTripper
+	stop  context.CancelFunc
 	done  chan struct{}
 }
 
@@ -35,7 +36,8 @@ func (w *World) launch(ctx context.Context) *process {
 	ctx, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
 	w.life++
-	p := &process{world: w, life: w.life, done: make(chan struct{})}
+	p := &process{world: w, life: w.life, stop: cancel, done: make(chan struct{})}
+	w.process = p
 	w.mu.Unlock()
 	p.net = &applytest.Transport{Fault: p.fault, OnCrash: cancel}
 	p.next = p.net.Wrap(w.server)
@@ -98,8 +100,8 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	request := applytest.ParseRequest(r)
 	sum := fnv.New64a()
 	_, _ = sum.Write(body) // a hash takes everything
-	name := fmt.Sprintf("request %s %x", request, sum.Sum64())
-	due := later(time.Now().Add(w.latency(name)), w.readable(p, r, request))
+	name := fmt.Sprintf("life %d: %s %x", p.life, request, sum.Sum64())
+	due := later(time.Now(), w.readable(p, r, request)).Add(w.latency(name))
 	turn := make(chan struct{})
 	i := w.agenda.at(due, name, func() { close(turn) })
 	select {
@@ -135,12 +137,13 @@ func (p *process) record(r *http.Request, request applytest.Request, answer *htt
 	} else {
 		w.log("life %d: %s: %d", p.life, request, answer.StatusCode)
 	}
-	if request.Writes() && request.Group != "coordination.k8s.io" {
+	refused := err == nil && answer.StatusCode >= http.StatusBadRequest
+	if request.Writes() && !refused && request.Group != "coordination.k8s.io" {
 		w.mu.Lock()
 		w.writes = append(w.writes, request.String())
 		w.mu.Unlock()
 	}
-	if reads(request) && (err != nil || answer.StatusCode != http.StatusOK) {
+	if reads(request) && (err != nil || answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusUnprocessableEntity) {
 		w.pathEnded(p, r, request)
 	}
 }
@@ -224,7 +227,7 @@ func (p *process) fault(r applytest.Request) applytest.Fault {
 	if calm {
 		return applytest.Fault{}
 	}
-	dice := w.dice("fault " + r.String())
+	dice := w.dice(fmt.Sprintf("life %d: fault %s", p.life, r))
 	chance := dice.Float64()
 	switch {
 	case chance < w.kills:

@@ -27,9 +27,10 @@ type Scenario struct {
 	// Kinds are the kinds that the API server serves. Required.
 	Kinds []Kind
 
-	// Default and Apply are those of the [Server].
-	Default func(Object)
-	Apply   func(live, config Object, manager string, force bool) (Object, error)
+	// Admit, Apply and WatchList are those of the [Server].
+	Admit     func(Object) error
+	Apply     func(live, config Object, manager string, force bool) (Object, error)
+	WatchList bool
 
 	// Program is the program, from its start with no memory to its end: it returns
 	// when ctx ends, once its goroutines have ended. All its requests go through
@@ -43,7 +44,8 @@ type Scenario struct {
 	// Edit makes one change of the desired state, drawn from World.Random. Required.
 	Edit func(*World)
 
-	// Edits is how many changes are made, up to 30 seconds apart. Default 20.
+	// Edits is how many changes are made, half of them within 200 milliseconds of the
+	// one before, the others within 30 seconds. Default 20.
 	Edits int
 
 	// Check is called after each write that changed an object, by the program or
@@ -63,8 +65,12 @@ type Scenario struct {
 	// Default 30 minutes, since the queues of client-go wait for up to 17.
 	Settle time.Duration
 
-	// Rest is for how long a converged program must not write. Writes of Leases do
-	// not count. Default 24 hours.
+	// Requests is how many requests the program may send in a minute without faults.
+	// Default 1000.
+	Requests int
+
+	// Rest is for how long a converged program must not write. In the middle it is
+	// stopped and started again. Writes of Leases do not count. Default 24 hours.
 	Rest time.Duration
 
 	// Disturbances are what the seed chooses from. Default KillBefore, KillAfter,
@@ -230,7 +236,8 @@ func (s *Scenario) simulate(ctx context.Context, p plan) *Report {
 	wait := w.operate(running)
 	pauses := w.dice("pauses")
 	for range cmp.Or(s.Edits, 20) {
-		w.agenda.advance(ctx, time.Duration(pauses.Int64N(int64(30*time.Second))))
+		longest := []time.Duration{200 * time.Millisecond, 30 * time.Second}[pauses.IntN(2)]
+		w.agenda.advance(ctx, time.Duration(pauses.Int64N(int64(longest))))
 		s.Edit(w)
 		if w.failed() {
 			break
@@ -262,9 +269,20 @@ func (w *World) settle(ctx context.Context, r *Report) {
 	w.calm = true
 	w.mu.Unlock()
 	w.log("no more faults")
-	w.agenda.advance(ctx, cmp.Or(s.Settle, 30*time.Minute))
-	if w.failed() {
-		return
+	for end := time.Now().Add(cmp.Or(s.Settle, 30*time.Minute)); time.Now().Before(end); {
+		w.mu.Lock()
+		before := w.requests
+		w.mu.Unlock()
+		w.agenda.advance(ctx, min(time.Minute, time.Until(end)))
+		w.mu.Lock()
+		requests := w.requests - before
+		w.mu.Unlock()
+		if limit := cmp.Or(s.Requests, 1000); requests > limit {
+			w.blame("%d requests in a minute without faults; the limit is %d", requests, limit)
+		}
+		if w.failed() {
+			return
+		}
 	}
 	w.mu.Lock()
 	before := len(w.writes)
@@ -279,13 +297,31 @@ func (w *World) settle(ctx context.Context, r *Report) {
 	if w.plan.cut.Request > 0 || w.plan.calm {
 		return
 	}
+	half := cmp.Or(s.Rest, 24*time.Hour) / 2
 	w.log("rest")
-	w.agenda.advance(ctx, cmp.Or(s.Rest, 24*time.Hour))
+	w.idle(ctx, half, before)
+	w.mu.Lock()
+	w.process.stop()
+	w.mu.Unlock()
+	w.idle(ctx, half, before)
 	w.mu.Lock()
 	written := w.writes[before:]
 	w.mu.Unlock()
 	if r.RestWrites = len(written); r.RestWrites > 0 {
 		w.blame("%d writes at rest, the first of them: %s", len(written), written[0])
+	}
+}
+
+// idle lets time pass, until there are writes beyond the first ones.
+func (w *World) idle(ctx context.Context, d time.Duration, first int) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		w.agenda.advance(ctx, min(time.Minute, time.Until(end)))
+		w.mu.Lock()
+		written := len(w.writes) > first
+		w.mu.Unlock()
+		if written {
+			return
+		}
 	}
 }
 

@@ -48,14 +48,20 @@ func (k Kind) custom() bool {
 type Server struct {
 	// Kinds is what is served. Required.
 	Kinds []Kind
-	// Default changes an object before it is stored, as defaults of a schema and
-	// mutating webhooks do. It must return at once. Default nil, which changes
-	// nothing.
-	Default func(Object)
+	// Admit changes an object before it is stored, as defaults of a schema and
+	// mutating webhooks do, or refuses it with an error, which is answered with 422.
+	// It must return at once. Default nil, which admits everything.
+	Admit func(Object) error
 	// Apply returns the result of a server-side apply of config, which is not
 	// changed. live is nil for an object that does not exist. An error is answered
 	// as a conflict. Default nil: server-side apply is answered with 415.
 	Apply func(live, config Object, manager string, force bool) (Object, error)
+
+	// WatchList serves watches that begin with the state (sendInitialEvents).
+	// client-go fills a cache from them in random order, so that two histories of
+	// one seed differ. Default false: they are refused, as without the feature of
+	// that name, and clients list.
+	WatchList bool
 
 	mu        sync.Mutex
 	version   int64

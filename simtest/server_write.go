@@ -49,7 +49,7 @@ func (s *Server) insert(c call, o Object) *answer {
 	if c.kind.Status {
 		o.drop("status")
 	}
-	o, err := s.complete(o)
+	o, err := s.admit(o)
 	if err != nil {
 		return invalid(c, err.Error())
 	}
@@ -59,12 +59,14 @@ func (s *Server) insert(c call, o Object) *answer {
 	return success(c, http.StatusCreated, s.commit(c, c.key(), o))
 }
 
-// complete fills in what the user of the server has the server fill in.
-func (s *Server) complete(o Object) (Object, error) {
-	if s.Default == nil {
+// admit returns an object as Admit leaves it.
+func (s *Server) admit(o Object) (Object, error) {
+	if s.Admit == nil {
 		return o, nil
 	}
-	s.Default(o)
+	if err := s.Admit(o); err != nil {
+		return nil, err
+	}
 	return o.copy()
 }
 
@@ -121,7 +123,7 @@ func (s *Server) replace(c call, live, next Object) *answer {
 	for _, field := range []string{"namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"} {
 		next.keep(live, "metadata", field)
 	}
-	next, err := s.complete(next)
+	next, err := s.admit(next)
 	if err != nil {
 		return invalid(c, err.Error())
 	}

@@ -59,10 +59,12 @@ type controller struct {
 	// hotLoop repeats a failed pass at once.
 	hotLoop bool
 
+	// resync is that of the informers.
+	resync time.Duration
+
 	client  dynamic.Interface
 	caches  map[schema.GroupVersionResource]cache.SharedIndexInformer
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	ignores bool
 }
 
 // start runs a copy, which has no memory, until ctx ends.
@@ -115,7 +117,7 @@ func (c *controller) informer(resource schema.GroupVersionResource) (cache.Share
 			return c.client.Resource(resource).Watch(ctx, options)
 		},
 	}, c.client)
-	informer := cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, 10*time.Minute, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	informer := cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, c.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	enqueue := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj

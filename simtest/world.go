@@ -42,7 +42,7 @@ type World struct {
 	kills    float64 // how likely the program is killed at a request
 	lag      time.Duration
 	life     int
-	stopped  bool
+	process  *process // the last life
 	requests int // whose turn has come
 	served   []string
 	writes   []string
@@ -78,7 +78,7 @@ func newWorld(s *Scenario, p plan) *World {
 	if !slices.ContainsFunc(s.disturbances(), kills) {
 		w.kills = 0
 	}
-	w.server = &Server{Kinds: s.Kinds, Default: s.Default, Apply: s.Apply}
+	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Apply: s.Apply, WatchList: s.WatchList}
 	w.server.schedule, w.server.opened, w.server.changed, w.server.stale = w.deliver, w.opened, w.changed, w.stale
 	return w
 }

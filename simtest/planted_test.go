@@ -142,7 +142,6 @@ var planted = map[string]controller{
 	"transient error swallowed":                                 {swallows: true},
 	"empty list deletes: what is not synced is taken for empty": {unsynced: true},
 	"parent's NotFound: a failed read is taken for absence":     {notFoundIsGone: true},
-	"conflict swallowed":                                        {conflictIsDone: true},
 	"a foreign object adopted by its name":                      {adopts: true},
 	"retry without growth":                                      {hotLoop: true},
 }

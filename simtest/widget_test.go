@@ -52,8 +52,6 @@ type controller struct {
 	unsynced bool
 	// adopts writes a ConfigMap of the name whoever it belongs to.
 	adopts bool
-	// conflictIsDone takes a conflict for done.
-	conflictIsDone bool
 	// notFoundIsGone takes a failed read of the Widget for its absence.
 	notFoundIsGone bool
 	// hotLoop repeats a failed pass at once.
@@ -130,7 +128,8 @@ func (c *controller) informer(resource schema.GroupVersionResource) (cache.Share
 		case configMaps:
 			name = strings.TrimSuffix(name, "-text")
 		}
-		c.queue.Add(types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
+		// At once, whether two events cause one pass or two would be left to chance.
+		c.queue.AddAfter(types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, 20*time.Millisecond)
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
 	// The handler of client-go keeps the time of its last error for the process.
@@ -146,7 +145,7 @@ func (c *controller) work(ctx context.Context) bool {
 	defer c.queue.Done(key)
 	err := c.reconcile(ctx, key)
 	switch {
-	case err == nil, c.swallows, c.conflictIsDone && apierrors.IsConflict(err):
+	case err == nil, c.swallows:
 		c.queue.Forget(key)
 	case c.hotLoop:
 		c.queue.Add(key)

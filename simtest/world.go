@@ -73,7 +73,7 @@ func newWorld(s *Scenario, p plan) *World {
 	}
 	w.Random = w.dice("edits")
 	rates := w.dice("rates")
-	w.faults, w.kills = rates.Float64()*0.15, rates.Float64()*0.03
+	w.faults, w.kills = rates.Float64()*0.3, rates.Float64()*0.05
 	w.lag = time.Duration(rates.Int64N(int64(20 * time.Second)))
 	if !slices.ContainsFunc(s.disturbances(), kills) {
 		w.kills = 0

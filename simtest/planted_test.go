@@ -89,7 +89,7 @@ func checkWidgets(w *simtest.World, c simtest.Change) error {
 			owner = each
 		}
 	}
-	if owner == nil || c.Request.Resource != "parts" {
+	if owner == nil || owner.Deleting() || c.Request.Resource != "parts" {
 		return nil
 	}
 	count := 0.0
@@ -118,8 +118,9 @@ func widgetsConverged(w *simtest.World) error {
 				count++
 			}
 		}
-		if count != widget.Field("spec", "replicas") || count != widget.Field("status", "parts") {
-			all = append(all, fmt.Errorf("widget %s wants %v parts, has %v, and reports %v", widget.Name(), widget.Field("spec", "replicas"), count, widget.Field("status", "parts")))
+		reported, _ := widget.Field("status", "parts").(float64)
+		if count != widget.Field("spec", "replicas") || count != reported {
+			all = append(all, fmt.Errorf("widget %s wants %v parts, has %v, and reports %v", widget.Name(), widget.Field("spec", "replicas"), count, reported))
 		}
 		text := w.Object("configmaps", "shop", widget.Name()+"-text")
 		switch want := widget.Field("spec", "text"); {

@@ -362,8 +362,10 @@ func canonical(o Object) Object {
 			delete(condition, "observedGeneration")
 		}
 	}
-	if empty, ok := o.Field("metadata", "annotations").(map[string]any); ok && len(empty) == 0 {
-		o.drop("metadata", "annotations")
+	for _, path := range [][]string{{"metadata", "annotations"}, {"status"}} {
+		if m, ok := o.Field(path...).(map[string]any); ok && len(m) == 0 {
+			o.drop(path...)
+		}
 	}
 	return o
 }

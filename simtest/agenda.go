@@ -45,13 +45,11 @@ func (a *agenda) at(due time.Time, name string, run func()) *item {
 	return i
 }
 
-// drop removes an item. It reports whether it was still there.
-func (a *agenda) drop(i *item) bool {
+// drop removes an item that has not run.
+func (a *agenda) drop(i *item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := len(a.items)
 	a.items = slices.DeleteFunc(a.items, func(each *item) bool { return each == i })
-	return len(a.items) < before
 }
 
 // next takes the first item out if it is due, and otherwise returns when it is.

@@ -137,7 +137,8 @@ func (s *Server) replace(c call, live, next Object) *answer {
 	case c.DryRun:
 		return success(c, http.StatusOK, next)
 	case live.Deleting() && len(next.list("metadata", "finalizers")) == 0:
-		return success(c, http.StatusOK, s.commit(c, c.key(), nil))
+		s.commit(c, c.key(), nil)
+		return success(c, http.StatusOK, next)
 	case equal(live, next):
 		return success(c, http.StatusOK, live)
 	}
@@ -186,7 +187,11 @@ func (s *Server) patch(c call) *answer {
 	case live == nil:
 		return notFound(c)
 	}
-	return s.replace(c, live, merge(clone(live), patch))
+	next := Object(merge(clone(live), patch))
+	if next.UID() != live.UID() {
+		return invalid(c, "metadata.uid: field is immutable")
+	}
+	return s.replace(c, live, next)
 }
 
 func (s *Server) apply(c call, live, config Object) *answer {
@@ -231,11 +236,15 @@ func (s *Server) delete(c call) *answer {
 		return conflict(c, fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *version, live.ResourceVersion()))
 	}
 	switch {
-	case c.DryRun || len(options.DryRun) > 0:
-		return success(c, http.StatusOK, live)
 	case len(live.list("metadata", "finalizers")) == 0:
-		return success(c, http.StatusOK, s.commit(c, c.key(), nil))
-	case live.Deleting():
+		if !c.DryRun && len(options.DryRun) == 0 {
+			s.commit(c, c.key(), nil)
+		}
+		return &answer{http.StatusOK, Object{
+			"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success",
+			"details": map[string]any{"name": c.Name, "group": c.Group, "kind": c.Resource, "uid": live.UID()},
+		}}
+	case live.Deleting(), c.DryRun, len(options.DryRun) > 0:
 		return success(c, http.StatusOK, live)
 	}
 	next := clone(live)
@@ -252,6 +261,7 @@ func (s *Server) deleteCollection(c call) *answer {
 	if err != nil {
 		return badRequest(c, err.Error())
 	}
+	list := s.list(c)
 	for _, k := range s.keys(s.objects, selected) {
 		each := c
 		each.Name = k.name
@@ -260,5 +270,5 @@ func (s *Server) deleteCollection(c call) *answer {
 			return a
 		}
 	}
-	return &answer{http.StatusOK, Object{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"}}
+	return list
 }

@@ -82,8 +82,9 @@ func (s *Server) watch(c call) (*stream, *answer) {
 
 // response is the answer with the stream as its body. It ends with the request.
 func (st *stream) response(r *http.Request) *http.Response {
+	ctx := r.Context()
 	st.mu.Lock()
-	st.release = context.AfterFunc(r.Context(), func() { st.end(context.Cause(r.Context())) })
+	st.release = context.AfterFunc(ctx, func() { st.end(ctx.Err()) })
 	st.mu.Unlock()
 	return response(r, http.StatusOK, st, -1)
 }

@@ -60,9 +60,9 @@ type controller struct {
 	// resync is that of the informers.
 	resync time.Duration
 
-	client  dynamic.Interface
-	caches  map[schema.GroupVersionResource]cache.SharedIndexInformer
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	client dynamic.Interface
+	caches map[schema.GroupVersionResource]cache.SharedIndexInformer
+	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
 // start runs a copy, which has no memory, until ctx ends.

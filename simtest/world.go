@@ -18,9 +18,8 @@ import (
 // World is one history of a [Scenario] while it happens: an API server, the
 // program before it, and what goes wrong. The functions of a Scenario receive it.
 //
-// Create, Update, Delete and Touch act as a user with a client of its own, and
-// see the newest state. The methods may be called by the functions of the
-// Scenario only.
+// Create, Update and Delete act as a user with a client of its own. All methods see
+// the newest state. Only the functions of the Scenario may call them.
 type World struct {
 	// Random is for Start and Edit. Nothing else draws from it, so a seed stands
 	// for the same edits whatever the program does.
@@ -43,7 +42,7 @@ type World struct {
 	lag      time.Duration
 	life     int
 	process  *process // the last life
-	requests int // whose turn has come
+	requests int      // whose turn has come
 	served   []string
 	writes   []string
 	watches  int

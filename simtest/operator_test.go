@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"testing"
-	"time"
 
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,7 +16,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
-	"github.com/seed-9e1ffd66/trueup/simtest"
 )
 
 // operator does for Widgets what controller does, with package reconcile/kube: it
@@ -153,30 +149,4 @@ func (o *operator) text(ctx context.Context, key types.NamespacedName, w *widget
 		o.controller.WroteChild(key, configMaps, written)
 	}
 	return err
-}
-
-func operatorScenario() simtest.Scenario {
-	s := scenario(controller{})
-	s.Program = runOperator
-	return s
-}
-
-func TestAnOperator(t *testing.T) {
-	steps, start := 0, time.Now()
-	for seed := uint64(1); seed <= 40; seed++ {
-		s := operatorScenario()
-		r, again := s.Simulate(t, seed), s.Simulate(t, seed)
-		steps += r.Steps
-		require.Empty(t, r.Wrong, "seed %d", seed)
-		require.True(t, r.Trace == again.Trace, "seed %d", seed)
-	}
-	t.Log(steps, time.Since(start))
-	s := operatorScenario()
-	s.Edits = 6
-	start = time.Now()
-	c := s.Sweep(t, 1)
-	t.Log(time.Since(start), c.Reached, c.Boundaries)
-	for _, r := range c.Failed {
-		t.Error(r.Cut, r.Wrong)
-	}
 }

@@ -228,13 +228,11 @@ func (p *process) fault(r applytest.Request) applytest.Fault {
 		return applytest.Fault{}
 	}
 	dice := w.dice(fmt.Sprintf("life %d: fault %s", p.life, r))
-	chance := dice.Float64()
-	switch {
-	case chance < w.kills:
-		return p.disturb([]applytest.Disturbance{applytest.KillBefore, applytest.KillAfter}[dice.IntN(2)], r)
-	case chance < w.kills+w.faults:
-		all := w.scenario.disturbances()
-		return p.disturb(all[dice.IntN(len(all))], r)
+	switch chance := dice.Float64(); {
+	case chance < w.deathRate && len(w.deaths) > 0:
+		return p.disturb(w.deaths[dice.IntN(len(w.deaths))], r)
+	case chance > 1-w.faultRate && len(w.faults) > 0:
+		return p.disturb(w.faults[dice.IntN(len(w.faults))], r)
 	}
 	return applytest.Fault{}
 }

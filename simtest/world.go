@@ -32,23 +32,25 @@ type World struct {
 	start    time.Time
 	users    map[string]bool // UIDs of what the user has created
 
-	mu       sync.Mutex
-	trace    strings.Builder
-	rolls    map[string]int
-	paths    map[string]*path
-	calm     bool
-	faults   float64 // how likely a request is disturbed
-	kills    float64 // how likely the program is killed at a request
-	lag      time.Duration
-	life     int
-	process  *process // the last life
-	requests int      // whose turn has come
-	served   []string
-	writes   []string
-	watches  int
-	gc       bool // planned
-	reached  string
-	wrong    []string
+	mu    sync.Mutex
+	trace strings.Builder
+	rolls map[string]int
+	paths map[string]*path
+	calm  bool
+	lag   time.Duration // of views, at most
+	short bool          // watches end early
+	// faults and deaths are what may happen at a request, and how likely.
+	faults, deaths       []applytest.Disturbance
+	faultRate, deathRate float64
+	life                 int
+	process              *process // the last life
+	requests             int      // whose turn has come
+	served               []string
+	writes               []string
+	watches              int
+	gc                   bool // planned
+	reached              string
+	wrong                []string
 }
 
 // plan is which history is simulated.
@@ -71,15 +73,29 @@ func newWorld(s *Scenario, p plan) *World {
 		rolls: map[string]int{}, paths: map[string]*path{}, users: map[string]bool{},
 	}
 	w.Random = w.dice("edits")
-	rates := w.dice("rates")
-	w.faults, w.kills = rates.Float64()*0.3, rates.Float64()*0.05
-	w.lag = time.Duration(rates.Int64N(int64(20 * time.Second)))
-	if !slices.ContainsFunc(s.disturbances(), kills) {
-		w.kills = 0
-	}
+	w.rates(w.dice("rates"))
 	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Apply: s.Apply, WatchList: s.WatchList}
 	w.server.schedule, w.server.opened, w.server.changed, w.server.stale = w.deliver, w.opened, w.changed, w.stale
 	return w
+}
+
+// rates draws how bad a history is. Each kind of fault is in half of the histories:
+// one hides what another would show.
+func (w *World) rates(dice *rand.Rand) {
+	for _, each := range w.scenario.disturbances() {
+		switch {
+		case dice.IntN(2) == 0:
+		case kills(each):
+			w.deaths = append(w.deaths, each)
+		default:
+			w.faults = append(w.faults, each)
+		}
+	}
+	w.faultRate, w.deathRate = dice.Float64()*0.3, dice.Float64()*0.05
+	w.short = dice.IntN(2) == 0
+	if dice.IntN(2) == 0 {
+		w.lag = time.Duration(dice.Int64N(int64(20 * time.Second)))
+	}
 }
 
 // dice returns a source for one decision. It depends on the seed, what is decided,
@@ -276,7 +292,7 @@ func (w *World) opened(st *stream) {
 	dice := w.dice(fmt.Sprintf("watch %d", st.number))
 	life := 4*time.Minute + time.Duration(dice.IntN(60_000))*time.Millisecond
 	why := io.EOF
-	if w.faulty() && dice.IntN(2) == 0 {
+	if w.faulty() && w.short && dice.IntN(2) == 0 {
 		life, why = time.Duration(1+dice.IntN(120_000))*time.Millisecond, applytest.ErrLost
 	}
 	w.agenda.after(life, fmt.Sprintf("end %06d", st.number), func() {

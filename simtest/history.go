@@ -41,7 +41,7 @@ func (s *Scenario) simulate(ctx context.Context, p plan) *Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.Wrong, r.Trace, r.Steps, r.Lives, r.Virtual = w.wrong, w.trace.String(), w.agenda.steps, w.life, time.Since(w.start)
-	r.Requests, r.reached = w.requests, w.reached
+	r.Requests, r.reached = len(w.requests), w.reached
 	return r
 }
 
@@ -53,24 +53,13 @@ func (w *World) settle(ctx context.Context, r *Report) {
 	w.calm = true
 	w.mu.Unlock()
 	w.log("no more faults")
-	for end := time.Now().Add(cmp.Or(s.Settle, 30*time.Minute)); time.Now().Before(end); {
-		w.mu.Lock()
-		before := w.requests
-		w.mu.Unlock()
-		w.agenda.advance(ctx, min(time.Minute, time.Until(end)))
-		w.mu.Lock()
-		requests := w.requests - before
-		w.mu.Unlock()
-		if limit := cmp.Or(s.Requests, 1000); requests > limit {
-			w.blame("%d requests in a minute without faults; the limit is %d", requests, limit)
-		}
-		if w.failed() {
-			return
-		}
+	w.calmDown(ctx)
+	if w.failed() {
+		return
 	}
 	w.mu.Lock()
 	before := len(w.writes)
-	r.served = slices.Clone(w.served)
+	r.served = slices.Clone(w.requests)
 	w.mu.Unlock()
 	if s.Converged != nil {
 		if err := s.Converged(w); err != nil {
@@ -94,6 +83,27 @@ func (w *World) settle(ctx context.Context, r *Report) {
 	if r.RestWrites = len(written); r.RestWrites > 0 {
 		w.blame("%d writes at rest, the first of them: %s", len(written), written[0])
 	}
+}
+
+// calmDown gives the program its time to converge, and counts its requests.
+func (w *World) calmDown(ctx context.Context) {
+	minute, first, limit := time.Now(), w.served(), cmp.Or(w.scenario.Requests, 1000)
+	for end := time.Now().Add(cmp.Or(w.scenario.Settle, 30*time.Minute)); time.Now().Before(end) && !w.failed(); {
+		w.agenda.advance(ctx, min(2*time.Second, time.Until(end)))
+		if w.served()-first > limit {
+			w.blame("more than %d requests in a minute without faults", limit)
+		}
+		if time.Since(minute) >= time.Minute {
+			minute, first = time.Now(), w.served()
+		}
+	}
+}
+
+// served is how many requests have been served.
+func (w *World) served() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.requests)
 }
 
 // idle lets time pass, until there are writes beyond the first ones.

@@ -111,8 +111,7 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, r.Context().Err()
 	}
 	w.mu.Lock()
-	w.requests++
-	w.served = append(w.served, request.String())
+	w.requests = append(w.requests, request.String())
 	w.mu.Unlock()
 	answer, err := p.next.RoundTrip(r)
 	p.record(r, request, answer, err)
@@ -216,7 +215,7 @@ func (v *viewed) Close() error {
 func (p *process) fault(r applytest.Request) applytest.Fault {
 	w := p.world
 	w.mu.Lock()
-	number, calm := w.requests, w.calm
+	number, calm := len(w.requests), w.calm
 	w.mu.Unlock()
 	if cut := w.plan.cut; cut.Request == number && number > 0 {
 		w.mu.Lock()
@@ -258,9 +257,7 @@ func (w *World) touch(r applytest.Request) {
 		return
 	}
 	k := key{r.Group, r.Resource, r.Namespace, r.Name}
-	w.mu.Lock()
-	number := w.requests
-	w.mu.Unlock()
+	number := w.served()
 	// There may be no such object any more.
 	_ = w.update("another client", k, func(o Object) { o.Set(fmt.Sprint(number), "metadata", "annotations", touched) })
 }

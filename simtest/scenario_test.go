@@ -166,7 +166,7 @@ func TestAScenarioNoticesWhatIsWrong(t *testing.T) {
 		"does nothing":     {copier{lazy: true}, "not converged: first has no copy"},
 		"deletes nothing":  {copier{hoards: true}, "the end differs from that of the same desired state without a history:\ngot  "},
 		"never rests":      {copier{restless: true}, "writes at rest, the first of them: update configmaps shop/"},
-		"never pauses":     {copier{hurried: true}, "requests in a minute without faults; the limit is 1000"},
+		"never pauses":     {copier{hurried: true}, "more than 1000 requests in a minute without faults"},
 		"forgets":          {copier{forgets: true}, "not converged: "},
 		"never ends":       {copier{slow: true}, "the program did not return within 1m0s after its context had ended"},
 		"deletes too much": {copier{wipes: true}, "a copy that is wanted"},

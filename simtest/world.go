@@ -44,8 +44,7 @@ type World struct {
 	faultRate, deathRate float64
 	life                 int
 	process              *process // the last life
-	requests             int      // whose turn has come
-	served               []string
+	requests             []string // whose turn has come
 	writes               []string
 	watches              int
 	gc                   bool // planned

@@ -57,8 +57,8 @@
 // came before, so a program that does leave something to chance still meets the
 // same faults.
 //
-// These parts of client-go leave something to chance, and what the package does
-// about it:
+// A controller of package reconcile/kube leaves nothing to chance. These parts of
+// client-go do, and this helps:
 //
 //   - A reflector lists again after a random delay. The next list of a view is
 //     answered later than that: 2 seconds after the first failure, at most 64
@@ -68,6 +68,8 @@
 //     set. A resync of 0 avoids the other.
 //   - An informer may deliver two events before or after a worker has begun with
 //     the first. AddAfter with some milliseconds, in place of Add, makes them one.
+//   - An informer that lists again reports the objects that are gone in random
+//     order.
 //   - The error handlers of k8s.io/apimachinery/pkg/util/runtime keep the time of
 //     their last error for the process, and sleep until then. In a bubble that is
 //     years away: set ErrorHandlers to nil in TestMain, or give each informer a

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,31 +77,30 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, w *w
 	return result, errors.Join(failed, o.status.Update(ctx, w, func(w *widget) { w.Status.Parts = count }))
 }
 
-// scale makes the Parts as many as wanted, and returns how many the cache has.
+// scale makes the Parts 0 to want-1, and returns how many the cache has.
 func (o *operator) scale(ctx context.Context, key types.NamespacedName, w *widget, want int) (int, error) {
 	own, err := o.controller.Children(w.UID, parts)
 	if err != nil {
 		return 0, err
 	}
-	exists := map[string]bool{}
-	api := o.client.Resource(parts).Namespace(key.Namespace)
-	for i, each := range own {
-		exists[each.GetName()] = true
-		if i >= want && each.GetDeletionTimestamp() == nil {
-			uid := each.GetUID()
-			err := api.Delete(ctx, each.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return len(own), err
-			}
-		}
+	missing := map[string]bool{}
+	for i := range want {
+		missing[kube.Name(0, w.Name, fmt.Sprint(i))] = true
 	}
-	for i, missing := 0, want-len(own); missing > 0; i++ {
-		part := o.child(w, "example.com/v1", "Part", kube.Name(0, w.Name, fmt.Sprint(i)))
-		if exists[part.GetName()] {
+	api := o.client.Resource(parts).Namespace(key.Namespace)
+	for _, each := range own {
+		if missing[each.GetName()] {
+			delete(missing, each.GetName())
 			continue
 		}
-		missing--
-		written, err := api.Create(ctx, part, metav1.CreateOptions{})
+		uid := each.GetUID()
+		err := api.Delete(ctx, each.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return len(own), err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		written, err := api.Create(ctx, o.child(w, "example.com/v1", "Part", name), metav1.CreateOptions{})
 		if err != nil {
 			return len(own), err
 		}

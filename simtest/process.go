@@ -101,9 +101,11 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	sum := fnv.New64a()
 	_, _ = sum.Write(body) // a hash takes everything
 	name := fmt.Sprintf("life %d: %s %x", p.life, request, sum.Sum64())
-	due := later(time.Now(), w.readable(p, r, request)).Add(w.latency(name))
 	turn := make(chan struct{})
-	i := w.agenda.at(due, name, func() { close(turn) })
+	// Two steps: that a view waits decides when the latency is drawn.
+	i := w.agenda.at(later(time.Now(), w.readable(p, r, request)), name, func() {
+		w.agenda.after(w.latency(name), name, func() { close(turn) })
+	})
 	select {
 	case <-turn:
 	case <-r.Context().Done():

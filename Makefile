@@ -22,13 +22,13 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 RACED = /(reconcile|diff|apply|snapshot|statesync|cloud)(/|$$)
 STEPS = vet test-race test-root test-sim test-alone test-release test-ops test-nested test-newest
 # What starts a Kubernetes, a minute's work, is not tested twice.
-SLOW = /(apply|reconcile/kube|cloud/kube|internal/test/kubetest|internal/sim|diff/internal)(/|$$)
+SLOW = /(apply|reconcile/kube|cloud/kube|simtest|internal/test/kubetest|internal/sim|diff/internal)(/|$$)
 # go.mod requires the oldest minor of client-go that upstream supports; this is
 # the newest, of which the last patch is taken.
 NEWEST ?= v0.37
 
 .DEFAULT_GOAL = help
-.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-ops test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob
+.PHONY: help kube test vet test-race test-root test-sim test-alone test-release test-ops test-nested test-newest images images-push release test-fleet test-starfleet demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application test-long bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet soak-sync soak-shuttle lint tidy fuzz consumer-cost generate helm versitygw bench-agentjob bench-sim
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -208,6 +208,14 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
+
+# 150 histories of two programs are a million steps and more.
+SIMULATED ?= 150
+bench-sim: ## Simulate controllers on an API server (SIMULATED=150 histories each), and find the planted defects of all simulations (minutes)
+	$(WORK) $(GO) test -v -count=1 -timeout 2h ./simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted' -histories $(SIMULATED)
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run Simulated ./examples/foreign
+	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Planted|ALife' ./internal/sim
 
 bench-vet: bin/golangci-lint ## Vet, test and lint that comparison
 	@failed=0; for m in internal/bench/peers internal/bench/wrangler internal/bench/sync internal/bench/kine internal/bench/pool internal/bench/agentjob; do \

@@ -39,8 +39,10 @@ var budgets = map[string]budget{
 	"cloud/cloudtest": {},
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.
 	"cloud/kube": {limit: 90},
-	"snapshot":   {like: "internal/httpretry"},
-	"statesync":  {like: "internal/httpretry"},
+	// For tests of any controller, whatever it is built on.
+	"simtest":   {},
+	"snapshot":  {like: "internal/httpretry"},
+	"statesync": {like: "internal/httpretry"},
 	// For tests of any store and server, whatever they are built on.
 	"statesync/statesynctest": {like: "internal/httpretry"},
 }

@@ -62,8 +62,9 @@ func (r Request) String() string {
 	return b.String()
 }
 
-// parse reads a request off its URL, as the API server does.
-func parse(r *http.Request) Request {
+// ParseRequest reads a request off its method and URL, as the API server does.
+// Number, WriteNumber and Status are zero.
+func ParseRequest(r *http.Request) Request {
 	found := Request{Path: r.URL.Path}
 	query := r.URL.Query()
 	found.DryRun = query.Has("dryRun")

@@ -162,7 +162,7 @@ func attempt(t *testing.T, s Scenario, key boundary, what Disturbance, want stri
 			return Fault{}
 		}
 		at.Store(&r)
-		return net.disturb(what)
+		return net.Disturb(what)
 	}
 	runs := []*Transport{net}
 	err := s.Run(ctx, net)
@@ -195,9 +195,9 @@ func attempt(t *testing.T, s Scenario, key boundary, what Disturbance, want stri
 	return at.Load() != nil
 }
 
-// disturb does what is to happen besides the request, and returns what happens
-// to it.
-func (t *Transport) disturb(what Disturbance) Fault {
+// Disturb does what a disturbance does to the watches, and returns what it does to
+// the request. A Fault of a Transport calls it for the request to disturb.
+func (t *Transport) Disturb(what Disturbance) Fault {
 	switch what {
 	case KillBefore:
 		return Fault{Crash: true}

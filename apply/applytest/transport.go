@@ -121,7 +121,7 @@ func (t *Transport) begin(r *http.Request) (Request, *Request, error) {
 		drain(r.Body)
 		return Request{}, nil, ErrCrashed
 	}
-	request := parse(r)
+	request := ParseRequest(r)
 	request.Number = len(t.requests) + 1
 	if request.Writes() {
 		t.writes++

@@ -1,16 +1,22 @@
 // Package foreign holds a small reconciler made with controller-runtime, for its
-// test: that shows how package applytest puts any reconciler to the test, on a
-// real API server, whatever library it is built on.
+// tests: they show how a reconciler is put to the test whatever library it is built
+// on, with package applytest on a real API server, and with package simtest in a
+// simulated world.
 package foreign
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -22,6 +28,22 @@ type Reconciler struct {
 	// in there, so it differs from the live one for ever, and is written in every
 	// pass.
 	Naive bool
+	// Adopts takes over objects of the names that others have made.
+	Adopts bool
+	// Recursive takes the settings that it makes for sites, which have settings.
+	Recursive bool
+	// StopsEarly makes no Deployment while the settings cannot be made.
+	StopsEarly bool
+}
+
+// SetupWithManager adds the reconciler to a manager.
+func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
+	site := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		_, ok := o.(*corev1.ConfigMap).Data["image"]
+		return ok || r.Recursive
+	})
+	return ctrl.NewControllerManagedBy(manager).For(&corev1.ConfigMap{}, builder.WithPredicates(site)).
+		Owns(&corev1.ConfigMap{}).Owns(&appsv1.Deployment{}).Complete(r)
 }
 
 // Reconcile makes both objects as the ConfigMap says.
@@ -31,18 +53,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name + "-settings"}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, r.Client, settings, func() error {
+	_, failed := controllerutil.CreateOrUpdate(ctx, r.Client, settings, func() error {
+		if err := r.own(&site, settings); err != nil {
+			return err
+		}
 		settings.Data = map[string]string{"greeting": site.Data["greeting"]}
-		return controllerutil.SetControllerReference(&site, settings, r.Client.Scheme())
-	}); err != nil {
-		return reconcile.Result{}, err
+		return nil
+	})
+	if failed != nil && r.StopsEarly {
+		return reconcile.Result{}, failed
 	}
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name}}
 	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, web, func() error {
+		if err := r.own(&site, web); err != nil {
+			return err
+		}
 		r.state(web, site.Data["image"])
-		return controllerutil.SetControllerReference(&site, web, r.Client.Scheme())
+		return nil
 	})
-	return reconcile.Result{}, err
+	return reconcile.Result{}, errors.Join(failed, err)
+}
+
+// own makes an object one of the site.
+func (r *Reconciler) own(site *corev1.ConfigMap, object client.Object) error {
+	if !r.Adopts && object.GetUID() != "" && !metav1.IsControlledBy(object, site) {
+		return fmt.Errorf("%T %s is not the site's", object, object.GetName())
+	}
+	return controllerutil.SetControllerReference(site, object, r.Client.Scheme())
 }
 
 func (r *Reconciler) state(web *appsv1.Deployment, image string) {

@@ -3,7 +3,9 @@ package statesynctest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +48,7 @@ func TestRunServerFindsWhatIsWrongWithAServer(t *testing.T) {
 	drop := func(kind statesync.FrameType) func(statesync.Watch, *statesync.Frame) bool {
 		return func(_ statesync.Watch, f *statesync.Frame) bool { return f.Type == kind }
 	}
-	for name, b := range map[string]bent{
+	bends := map[string]bent{
 		"nothing":        {},
 		"header lost":    {bend: drop(statesync.FrameHeader)},
 		"synced lost":    {bend: drop(statesync.FrameSynced)},
@@ -86,7 +88,10 @@ func TestRunServerFindsWhatIsWrongWithAServer(t *testing.T) {
 			}
 			return err
 		}},
-	} {
+	}
+	var found atomic.Int64
+	t.Cleanup(func() { fmt.Printf("figure server_planted_found %d/%d\n", found.Load(), len(bends)-1) })
+	for name, b := range bends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failed := statesynctest.FirstFailure(t.Context(), func() statesynctest.Server { return bentServer(t, b) })
@@ -94,6 +99,7 @@ func TestRunServerFindsWhatIsWrongWithAServer(t *testing.T) {
 				require.Empty(t, failed)
 			} else {
 				require.NotEmpty(t, failed, "no check finds it")
+				found.Add(1)
 			}
 		})
 	}

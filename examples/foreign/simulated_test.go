@@ -1,0 +1,159 @@
+package foreign_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/seed-9e1ffd66/trueup/examples/foreign"
+	"github.com/seed-9e1ffd66/trueup/simtest"
+)
+
+// TestMain takes out the handlers of client-go that keep the time of the last error
+// for the whole process: a simulated world has a time of its own.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// TestTheReconcilerInASimulatedWorld runs a whole manager: its caches, its queue and
+// its client.
+func TestTheReconcilerInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	s := simulated(foreign.Reconciler{})
+	s.Edits, s.Histories = 8, 10
+	s.Run(t)
+}
+
+func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reconciler foreign.Reconciler
+		want       string
+	}{
+		"the server's defaults are undone in every pass": {
+			foreign.Reconciler{Naive: true}, "writes at rest, the first of them: update deployments.apps shop/",
+		},
+		"what others made is taken over": {
+			foreign.Reconciler{Adopts: true}, "-settings: not an object of the reconciler",
+		},
+		"what it makes causes more of it": {
+			foreign.Reconciler{Recursive: true}, "more than 200 requests in a minute without faults",
+		},
+		"the first child that cannot be made keeps the other from being made": {
+			foreign.Reconciler{StopsEarly: true}, "the end differs from that of the same desired state without a history",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var wrong []string
+			seed := uint64(0)
+			for ; seed < 100 && len(wrong) == 0; seed++ {
+				wrong = simulated(test.reconciler).Simulate(t, seed+1).Wrong
+			}
+			t.Logf("seed %d: %s", seed, strings.Join(wrong, "; "))
+			require.Contains(t, strings.Join(wrong, "; "), test.want)
+		})
+	}
+}
+
+// simulated is a user who edits two sites, and now and then has an object of the
+// name that the reconciler wants.
+func simulated(r foreign.Reconciler) simtest.Scenario {
+	return simtest.Scenario{
+		Kinds: []simtest.Kind{
+			{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"},
+			{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
+		},
+		Requests: 200,
+		Admit: func(o simtest.Object) error {
+			if o["kind"] == "Deployment" && o.Field("spec", "replicas") == nil {
+				o.Set(1, "spec", "replicas")
+			}
+			return nil
+		},
+		Program: func(ctx context.Context, net http.RoundTripper) error { return start(ctx, net, r) },
+		Edit: func(w *simtest.World) {
+			name := fmt.Sprint("web", w.Random.IntN(2))
+			data := map[string]any{"image": fmt.Sprint("example.com/web:", w.Random.IntN(3)), "greeting": "hello"}
+			switch live := w.Object("configmaps", "shop", name); {
+			case w.Random.IntN(6) == 0:
+				_ = w.Delete("configmaps", "shop", name+"-settings")
+				_ = w.Create(configMap(name+"-settings", map[string]any{"mine": "yes"})) // it may exist again
+			case live == nil:
+				_ = w.Create(configMap(name, data))
+			case w.Random.IntN(4) == 0:
+				_ = w.Delete("configmaps", "shop", name)
+			default:
+				_ = w.Update("configmaps", "shop", name, func(o simtest.Object) { o["data"] = data })
+			}
+		},
+		Check: func(_ *simtest.World, c simtest.Change) error {
+			if c.By == "program" && c.Before != nil && c.Before.Owner() == "" {
+				return fmt.Errorf("%s: not an object of the reconciler", c.Request)
+			}
+			return nil
+		},
+		Converged: func(w *simtest.World) error {
+			for _, site := range w.Objects("configmaps") {
+				image := site.Field("data", "image")
+				settings := w.Object("configmaps", "shop", site.Name()+"-settings")
+				if image == nil || settings != nil && settings.Owner() == "" {
+					continue // no site, or one that cannot have its settings
+				}
+				web := w.Object("deployments.apps", "shop", site.Name())
+				if settings == nil || web == nil || !strings.Contains(fmt.Sprint(web["spec"]), fmt.Sprint(image)) {
+					return fmt.Errorf("%s does not run %v", site.Name(), image)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func configMap(name string, data map[string]any) simtest.Object {
+	return simtest.Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": name}, "data": data}
+}
+
+// start runs a manager with the reconciler until ctx ends. The kinds are named
+// beforehand, since the simulated server has no discovery.
+func start(ctx context.Context, net http.RoundTripper, r foreign.Reconciler) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	access := &rest.Config{Host: "http://simtest", Transport: net, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	again := true // a name may come again, in the next life
+	manager, err := ctrl.NewManager(access, ctrl.Options{
+		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &again},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+			mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+			return mapper, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	r.Client = manager.GetClient()
+	return errors.Join(r.SetupWithManager(manager), manager.Start(ctx))
+}

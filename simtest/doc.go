@@ -1,0 +1,121 @@
+// Package simtest runs a Kubernetes controller in a simulated world and reports
+// what it does wrong there.
+//
+// The world has one seed, one virtual clock, and an API server in memory that is
+// slow, forgets watches, refuses requests, loses answers and lets others write in
+// between. The program is killed before and after its requests. It is any
+// controller that takes an http.RoundTripper, such as a rest.Config of client-go
+// with the field Transport: the package imports nothing of Kubernetes.
+//
+//	func TestWidgets(t *testing.T) {
+//		simtest.Scenario{
+//			Kinds: []simtest.Kind{{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true}},
+//			Program: func(ctx context.Context, net http.RoundTripper) error {
+//				return start(ctx, &rest.Config{Host: "http://simtest", Transport: net, QPS: -1})
+//			},
+//			Edit: func(w *simtest.World) {
+//				name := fmt.Sprint("w", w.Random.IntN(3))
+//				// ... create, change or delete that Widget
+//			},
+//			Check: func(w *simtest.World, c simtest.Change) error {
+//				if c.By == "program" && c.Before != nil && c.Before.Owner() == "" {
+//					return fmt.Errorf("%s: not ours", c.Request)
+//				}
+//				return nil
+//			},
+//			Converged: func(w *simtest.World) error { ... },
+//		}.Run(t)
+//	}
+//
+// # What is tested
+//
+// [Scenario.Run] simulates one history for each seed, and then a sweep. In a
+// history a user edits the desired state while requests and watches fail and the
+// program is killed. Then the faults stop. The history is wrong in one of these
+// cases:
+//
+//   - Check returned an error for a write, at any time.
+//   - Converged returned an error after Settle.
+//   - The program sent more than Requests in a minute without faults.
+//   - The program wrote within Rest, 24 hours with a restart in the middle.
+//   - The end differs from that of a second world, in which the same desired state
+//     exists from the start and nothing fails.
+//   - The program did not return within a minute of virtual time after its context
+//     had ended.
+//
+// The sweep kills the program once before and once after each request of a history
+// without other faults. It is wrong in the same cases, but does not rest.
+//
+// # One seed, one history
+//
+// A history runs in a bubble of testing/synctest, in which time passes only while
+// every goroutine waits: 25 hours take less than a second. Requests are served one
+// by one, each when the program has no more to do, and events are delivered
+// likewise. Their order and each fault depend on the seed alone, so a seed gives
+// the same trace, byte for byte, if the program itself leaves nothing to chance.
+// What happens to a request depends on the seed, the request, and how many like it
+// came before, so a program that does leave something to chance still meets the
+// same faults.
+//
+// A controller of package reconcile/kube leaves nothing to chance. These parts of
+// client-go do, and this helps:
+//
+//   - A reflector lists again after a random delay. The next list of a view is
+//     answered later than that: 2 seconds after the first failure, at most 64
+//     seconds after later ones.
+//   - A cache that is filled by a watch (WatchList), and the resync of an informer,
+//     have a random order. Such watches are refused unless Scenario.WatchList is
+//     set. A resync of 0 avoids the other.
+//   - An informer may deliver two events before or after a worker has begun with
+//     the first. AddAfter with some milliseconds, in place of Add, makes them one.
+//   - An informer that lists again reports the objects that are gone in random
+//     order.
+//   - The error handlers of k8s.io/apimachinery/pkg/util/runtime keep the time of
+//     their last error for the process, and sleep until then. In a bubble that is
+//     years away: set ErrorHandlers to nil in TestMain, or give each informer a
+//     watch error handler.
+//
+// A test that fails logs the command that repeats the one history with its trace:
+//
+//	SIMTEST_SEED=22 go test -count=1 -v -run '^TestWidgets$'
+//
+// # What the server keeps of a real one
+//
+// It keeps resourceVersions, UIDs and generations; conflicts and the preconditions
+// of updates, patches and deletions; generated names; the status subresource;
+// finalizers and deletionTimestamps; lists, selectors with =, != and names alone,
+// and metadata-only reads; watches from any version, with bookmarks, that end after
+// minutes or with 410 once the history is gone; and the garbage collector, which
+// deletes what has lost all its owners, some seconds later. Reads of resourceVersion
+// 0 may be old while there are faults; all others see the newest state. A write
+// that changes nothing makes no version and no event.
+//
+// It lacks schemas, defaults and admission, but for what [Server.Admit] does;
+// server-side apply, but for what [Server.Apply] does; JSON and strategic merge
+// patches; pages, tables, protobuf and discovery; the propagation policies Orphan
+// and Foreground; graceful deletion; and rights. Namespaces need not exist. No
+// request is served twice: HTTP over TCP does not do so, and neither does
+// client-go.
+//
+// # Defects of controllers, and how they show
+//
+// The tests of the package plant the defects below in a controller with informers,
+// a queue and one worker, as it is often written by hand. Each is found within
+// seconds.
+//
+//   - It counts its children in a cache that does not show its own last write, and
+//     makes them twice: Check, "has 3 Parts, and never wanted more than 2".
+//   - It deletes by a name from the cache, and another object has the name by now.
+//     The UID as a precondition avoids it: Check, "not the program's".
+//   - It records that a step is done before it is done, and is killed in between:
+//     Converged in one of the boundaries of a sweep.
+//   - It puts the time into the status, and each write causes the next: Rest.
+//   - It logs an error and does not try again: Converged.
+//   - It tries again at once: Requests.
+//   - It cleans up before its caches are synced, or takes a failed read for absence:
+//     Check, "never wanted less than 2".
+//   - It writes the object of a name without a look at its owner: Check.
+//
+// The module examples has a reconciler built on controller-runtime
+// (examples/foreign) that is put to the same test.
+package simtest

@@ -1,0 +1,301 @@
+package simtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/simtest"
+)
+
+// copier keeps a ConfigMap of the name of each Widget, on net/http alone. It looks
+// every ten seconds. The switches are what a scenario must notice.
+type copier struct {
+	lazy     bool // does nothing
+	hoards   bool // deletes no copy
+	restless bool // writes at each look
+	hurried  bool // looks without a pause
+	forgets  bool // makes copies in its first minute only
+	slow     bool // takes two minutes to end
+	wipes    bool // deletes all copies first
+}
+
+func (c copier) run(ctx context.Context, net http.RoundTripper) error {
+	for start := time.Now(); !c.lazy; {
+		if !c.forgets || time.Since(start) < time.Minute {
+			_ = c.look(ctx, net) // it looks again
+		}
+		pause := 10 * time.Second
+		if c.hurried {
+			pause = time.Millisecond
+		}
+		if !wait(ctx, pause) {
+			break
+		}
+	}
+	<-ctx.Done()
+	if c.slow {
+		wait(context.WithoutCancel(ctx), 2*time.Minute)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c copier) look(ctx context.Context, net http.RoundTripper) error {
+	wanted, err := names(ctx, net, "/apis/example.com/v1/widgets")
+	if err != nil {
+		return err
+	}
+	copies, err := names(ctx, net, "/api/v1/configmaps")
+	if err != nil {
+		return err
+	}
+	if c.wipes && len(copies) > 1 {
+		_, err := send(ctx, net, http.MethodDelete, "/api/v1/namespaces/shop/configmaps", "")
+		return err
+	}
+	for name := range wanted {
+		if copies[name] && !c.restless {
+			continue
+		}
+		method, path, body := http.MethodPost, "", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
+		if copies[name] {
+			method, path = http.MethodPut, "/"+name
+		}
+		if _, err := send(ctx, net, method, "/api/v1/namespaces/shop/configmaps"+path, body); err != nil {
+			return err
+		}
+	}
+	for name := range copies {
+		if !wanted[name] && !c.hoards {
+			if _, err := send(ctx, net, http.MethodDelete, "/api/v1/namespaces/shop/configmaps/"+name, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func send(ctx context.Context, net http.RoundTripper, method, path, body string) (o simtest.Object, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://simtest"+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := net.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	return o, errors.Join(json.NewDecoder(answer.Body).Decode(&o), answer.Body.Close())
+}
+
+func names(ctx context.Context, net http.RoundTripper, path string) (map[string]bool, error) {
+	list, err := send(ctx, net, http.MethodGet, path, "")
+	if err != nil {
+		return nil, err
+	}
+	items, ok := list["items"].([]any)
+	if !ok {
+		return nil, fmt.Errorf("%v", list["message"])
+	}
+	all := map[string]bool{}
+	for _, each := range items {
+		all[simtest.Object(each.(map[string]any)).Name()] = true
+	}
+	return all, nil
+}
+
+func (c copier) scenario() simtest.Scenario {
+	return simtest.Scenario{
+		Kinds: kinds(), Program: c.run, Edits: 8, Settle: 5 * time.Minute,
+		Start: func(w *simtest.World) { makeWidget(w, "first") },
+		Edit: func(w *simtest.World) {
+			if name := fmt.Sprint("w", w.Random.IntN(4)); w.Delete("widgets.example.com", "shop", name) != nil {
+				makeWidget(w, name)
+			}
+		},
+		Check: func(w *simtest.World, c simtest.Change) error {
+			if c.By == "program" && c.After == nil && w.Object("widgets.example.com", "shop", c.Before.Name()) != nil && len(w.Objects("configmaps")) == 0 {
+				return fmt.Errorf("%s: a copy that is wanted", c.Request)
+			}
+			return nil
+		},
+		Converged: func(w *simtest.World) error {
+			for _, each := range w.Objects("widgets.example.com") {
+				if w.Object("configmaps", "shop", each.Name()) == nil {
+					return fmt.Errorf("%s has no copy", each.Name())
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func makeWidget(w *simtest.World, name string) {
+	if err := w.Create(simtest.Object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "namespace": "shop"}}); err != nil {
+		panic(err)
+	}
+}
+
+func TestAScenarioNoticesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program copier
+		want    string
+	}{
+		"sound":            {copier{}, ""},
+		"does nothing":     {copier{lazy: true}, "not converged: first has no copy"},
+		"deletes nothing":  {copier{hoards: true}, "the end differs from that of the same desired state without a history:\ngot  "},
+		"never rests":      {copier{restless: true}, "writes at rest, the first of them: update configmaps shop/"},
+		"never pauses":     {copier{hurried: true}, "more than 1000 requests in a minute without faults"},
+		"forgets":          {copier{forgets: true}, "not converged: "},
+		"never ends":       {copier{slow: true}, "the program did not return within 1m0s after its context had ended"},
+		"deletes too much": {copier{wipes: true}, "a copy that is wanted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var wrong []string
+			for seed := uint64(1); seed <= 5 && len(wrong) == 0; seed++ {
+				wrong = test.program.scenario().Simulate(t, seed).Wrong
+			}
+			if test.want == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.Contains(t, strings.Join(wrong, "\n"), test.want)
+		})
+	}
+}
+
+// TestWritesAtRestAreNoticed has a program that converges, and writes an hour after
+// each of its starts.
+func TestWritesAtRestAreNoticed(t *testing.T) {
+	t.Parallel()
+	s := copier{}.scenario()
+	s.Disturbances = []applytest.Disturbance{} // it is never killed
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		go func() {
+			if wait(ctx, time.Hour) {
+				_, _ = send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"late"}}`)
+			}
+		}()
+		return copier{}.run(ctx, net)
+	}
+	r := s.Simulate(t, 1)
+	require.Equal(t, []string{"1 writes at rest, the first of them: create parts.example.com shop/"}, r.Wrong)
+	require.Equal(t, 1, r.RestWrites)
+	s.Rest = 30 * time.Minute
+	require.Empty(t, s.Simulate(t, 1).Wrong, "a shorter rest does not show it")
+}
+
+// TestRestIncludesAStart has a program that writes at its start only.
+func TestRestIncludesAStart(t *testing.T) {
+	t.Parallel()
+	s := copier{}.scenario()
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		_, _ = send(ctx, net, http.MethodDelete, "/api/v1/namespaces/shop/configmaps/first", "")
+		return copier{}.run(ctx, net)
+	}
+	require.Contains(t, strings.Join(s.Simulate(t, 1).Wrong, "\n"), "writes at rest")
+}
+
+func TestASweepReachesEachBoundaryOnce(t *testing.T) {
+	t.Parallel()
+	s := copier{}.scenario()
+	s.Edits = 2
+	c := s.Sweep(t, 1)
+	require.Empty(t, c.Failed)
+	require.Positive(t, c.Boundaries)
+	require.Equal(t, c.Boundaries, c.Reached)
+
+	s.Program = copier{lazy: true}.run
+	c = s.Sweep(t, 1)
+	require.Zero(t, c.Boundaries)
+	require.Len(t, c.Failed, 1, "it is wrong without a cut")
+
+	// It records that it is done before it is.
+	s.Edit = func(*simtest.World) {}
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		done, err := send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`)
+		return copier{lazy: err != nil || done["reason"] == "AlreadyExists"}.run(ctx, net)
+	}
+	c = s.Sweep(t, 1)
+	require.Equal(t, c.Boundaries, c.Reached)
+	var cuts []string
+	for _, r := range c.Failed {
+		require.Contains(t, r.Wrong[0], "first has no copy")
+		cuts = append(cuts, r.Cut.String())
+	}
+	require.Equal(t, []string{"1 kill after", "2 kill before", "2 kill after", "3 kill before", "3 kill after", "4 kill before"}, cuts, "create done, list, list, create first")
+}
+
+// TestSubject is run in a process of its own.
+func TestSubject(t *testing.T) {
+	programs := map[string]copier{"sound": {}, "lazy": {lazy: true}, "hoards": {hoards: true}}
+	program, ok := programs[os.Getenv("SIMTEST_SUBJECT")]
+	if !ok {
+		t.Skip("run by TestAFailurePrintsTheLineThatRepeatsIt")
+	}
+	s := program.scenario()
+	s.Edits = 4
+	s.Run(t)
+}
+
+func TestAFailurePrintsTheLineThatRepeatsIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		subject, env string
+		fails        bool
+		want         string
+	}{
+		{"sound", "SIMTEST_HISTORIES=2", false, "2 histories of "},
+		{"lazy", "SIMTEST_HISTORIES=2", true, "reproduce: SIMTEST_SEED=1 go test -count=1 -v -run '^TestSubject$'"},
+		{"lazy", "SIMTEST_SEED=1", true, "life 1: starts"},
+		{"sound", "SIMTEST_SEED=1", false, "rest"},
+		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=3 kill after", false, "life 1: kill after"},
+		{"sound", "SIMTEST_SEED=one", true, `SIMTEST_SEED is "one"; want a number`},
+		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=kill", true, `SIMTEST_CUT is "kill"; want a number and a disturbance`},
+		{"sound", "SIMTEST_HISTORIES=0", true, `SIMTEST_HISTORIES is "0"; want a number above 0`},
+	} {
+		t.Run(test.subject+" "+test.env, func(t *testing.T) {
+			t.Parallel()
+			program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubject$", "-test.v")
+			program.Env = append(append(os.Environ(), "SIMTEST_SUBJECT="+test.subject), strings.Split(test.env, ",")...)
+			out, err := program.CombinedOutput()
+			require.Equal(t, test.fails, err != nil, "%s", out)
+			require.Contains(t, string(out), test.want)
+		})
+	}
+}
+
+func TestWatchesOfAWorldLagRepeatAndEnd(t *testing.T) {
+	t.Parallel()
+	var traces strings.Builder
+	for seed := range uint64(12) {
+		s := scenario(controller{})
+		s.Rest = time.Minute
+		traces.WriteString(s.Simulate(t, seed).Trace)
+	}
+	for _, what := range []string{" again\n", ": ends\n", "touch the object of ", "expire the watches at ", "another client: update ", "garbage collector: deleted ", " 409\n", " 429\n", " 500\n"} {
+		require.True(t, strings.Contains(traces.String(), what), what)
+	}
+}

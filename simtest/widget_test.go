@@ -50,7 +50,7 @@ type controller struct {
 	// unsynced starts before the cache is filled, and cleans up after the Widgets
 	// that it does not find.
 	unsynced bool
-	// adopts writes a ConfigMap of the name whoever it belongs to.
+	// adopts writes a ConfigMap of the name even of another owner.
 	adopts bool
 	// notFoundIsGone takes a failed read of the Widget for its absence.
 	notFoundIsGone bool
@@ -235,7 +235,7 @@ func (c *controller) child(widget *unstructured.Unstructured, apiVersion, kind s
 	return o
 }
 
-// text keeps the ConfigMap. One of the name that belongs to somebody else stays.
+// text keeps the ConfigMap. One of the name that belongs to another owner stays.
 func (c *controller) text(ctx context.Context, widget *unstructured.Unstructured) error {
 	api, name := c.client.Resource(configMaps).Namespace(widget.GetNamespace()), widget.GetName()+"-text"
 	want, _, _ := unstructured.NestedString(widget.Object, "spec", "text")

@@ -46,7 +46,7 @@ func Kinds() []string {
 	return []string{KindCluster, KindProject, KindService, KindVarGroup, KindRegion, KindDeployment, KindSentinel, KindPolicy, KindLog}
 }
 
-// Change is what was done to one object.
+// Change is a change of one object.
 type Change struct {
 	// Verb is what was asked for, such as put, delete or rotate-token.
 	Verb string

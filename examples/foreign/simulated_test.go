@@ -63,13 +63,14 @@ func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var wrong []string
+			// The manager draws numbers of its own, so that a seed may show another symptom.
+			var wrong string
 			seed := uint64(0)
-			for ; seed < 100 && len(wrong) == 0; seed++ {
-				wrong = simulated(test.reconciler).Simulate(t, seed+1).Wrong
+			for ; seed < 100 && !strings.Contains(wrong, test.want); seed++ {
+				wrong = strings.Join(simulated(test.reconciler).Simulate(t, seed+1).Wrong, "; ")
 			}
-			t.Logf("seed %d: %s", seed, strings.Join(wrong, "; "))
-			require.Contains(t, strings.Join(wrong, "; "), test.want)
+			t.Logf("seed %d: %s", seed, wrong)
+			require.Contains(t, wrong, test.want)
 		})
 	}
 }

@@ -75,6 +75,11 @@
 //     years away: set ErrorHandlers to nil in TestMain, or give each informer a
 //     watch error handler.
 //
+// A program whose context has ended must end all its goroutines, or the test panics
+// with "blocked goroutines remain". The priority queue of controller-runtime may
+// leave one that hands out an item to a worker that has gone; set UsePriorityQueue
+// of its config.Controller to false.
+//
 // A test that fails logs the command that repeats the one history with its trace:
 //
 //	SIMTEST_SEED=22 go test -count=1 -v -run '^TestWidgets$'

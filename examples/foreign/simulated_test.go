@@ -141,10 +141,11 @@ func start(ctx context.Context, net http.RoundTripper, r foreign.Reconciler) err
 		return err
 	}
 	access := &rest.Config{Host: "http://simtest", Transport: net, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
-	again := true // a name may come again, in the next life
+	again := true     // a name may come again, in the next life
+	priority := false // that queue may leave a goroutine behind, which a bubble does not allow
 	manager, err := ctrl.NewManager(access, ctrl.Options{
 		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &again},
+		Controller: config.Controller{SkipNameValidation: &again, UsePriorityQueue: &priority},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			mapper := meta.NewDefaultRESTMapper(nil)
 			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)

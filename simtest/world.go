@@ -73,7 +73,7 @@ func newWorld(s *Scenario, p plan) *World {
 	}
 	w.Random = w.dice("edits")
 	w.rates(w.dice("rates"))
-	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Apply: s.Apply, WatchList: s.WatchList}
+	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Fields: s.Fields, WatchList: s.WatchList}
 	w.server.schedule, w.server.opened, w.server.changed, w.server.stale = w.deliver, w.opened, w.changed, w.stale
 	return w
 }
@@ -322,17 +322,6 @@ func (w *World) stale(r applytest.Request) time.Duration {
 		return 0
 	}
 	return time.Duration(w.dice("stale " + r.String()).Int64N(int64(w.lag) + 1))
-}
-
-// expire forgets the history, so that watches which are behind get 410.
-func (w *World) expire() {
-	w.server.mu.Lock()
-	w.server.compacted, w.server.history = w.server.version, nil
-	open := slices.Clone(w.server.streams)
-	w.server.mu.Unlock()
-	for _, st := range open {
-		st.end(applytest.ErrLost)
-	}
 }
 
 // State is what a scenario with no State of its own compares: all objects without

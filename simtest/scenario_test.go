@@ -307,61 +307,67 @@ func TestWatchesOfAWorldLagRepeatAndEnd(t *testing.T) {
 	}
 }
 
-// TestViewsAreOld measures how old the state is that a program gets from a watch, and
-// counts the lists of any state that are older still.
-func TestViewsAreOld(t *testing.T) {
-	t.Parallel()
-	age := func(calm bool) (watched time.Duration, older int) {
-		s := copier{lazy: true}.scenario()
-		s.Converged, s.Settle, s.Rest = nil, time.Minute, time.Minute
-		s.Edit = func(w *simtest.World) {
-			_ = w.Update("widgets.example.com", "shop", "first", func(o simtest.Object) { o.Set(time.Now().Format(time.RFC3339Nano), "spec", "at") })
-		}
-		since := func(o simtest.Object) time.Duration {
-			at, _ := o.Field("spec", "at").(string)
-			then, err := time.Parse(time.RFC3339Nano, at)
-			if err != nil {
-				return 0
-			}
-			return time.Since(then)
-		}
-		s.Program = func(ctx context.Context, net http.RoundTripper) error {
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://simtest/apis/example.com/v1/widgets?watch=true", http.NoBody)
-			if err != nil {
-				return err
-			}
-			answer, err := net.RoundTrip(r)
-			if err != nil {
-				return err
-			}
-			defer answer.Body.Close()
-			var e struct{ Object simtest.Object }
-			for events, first := json.NewDecoder(answer.Body), true; events.Decode(&e) == nil; first = false {
-				if !first { // it has the state
-					watched = max(watched, since(e.Object))
-				}
-				list, err := send(ctx, net, http.MethodGet, "/apis/example.com/v1/widgets?resourceVersion=0", "")
-				if items, ok := list["items"].([]any); err == nil && ok && len(items) > 0 {
-					if newest := e.Object.Field("spec", "at"); newest != nil && fmt.Sprint(simtest.Object(items[0].(map[string]any)).Field("spec", "at")) < fmt.Sprint(newest) {
-						older++
-					}
-				}
-			}
-			return nil
-		}
-		for seed := range uint64(10) {
-			if calm {
-				s.Sweep(t, seed+1)
-				break
-			}
-			s.Simulate(t, seed+1)
-		}
-		return watched, older
+// dated is a Widget whose spec holds when it was last edited.
+func dated() simtest.Scenario {
+	s := copier{}.scenario()
+	s.Converged, s.Settle, s.Rest = nil, time.Minute, time.Minute
+	s.Edit = func(w *simtest.World) {
+		_ = w.Update("widgets.example.com", "shop", "first", func(o simtest.Object) { o.Set(time.Now().Format(time.RFC3339Nano), "spec", "at") })
 	}
-	watched, older := age(false)
-	require.Greater(t, watched, time.Second)
+	return s
+}
+
+func TestWatchesLag(t *testing.T) {
+	t.Parallel()
+	oldest := time.Duration(0)
+	s := dated()
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://simtest/apis/example.com/v1/widgets?watch=true", http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := net.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		var e struct{ Object simtest.Object }
+		for events, first := json.NewDecoder(answer.Body), true; events.Decode(&e) == nil; first = false {
+			at, _ := e.Object.Field("spec", "at").(string)
+			if then, err := time.Parse(time.RFC3339Nano, at); err == nil && !first { // it has the state
+				oldest = max(oldest, time.Since(then))
+			}
+		}
+		return nil
+	}
+	s.Sweep(t, 1)
+	require.Positive(t, oldest)
+	require.Less(t, oldest, 100*time.Millisecond, "without faults")
+	for seed := range uint64(10) {
+		s.Simulate(t, seed+1)
+	}
+	require.Greater(t, oldest, time.Second)
+}
+
+func TestReadsOfAnyStateAreOld(t *testing.T) {
+	t.Parallel()
+	older := 0
+	s := dated()
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		for wait(ctx, time.Second) {
+			const path = "/apis/example.com/v1/namespaces/shop/widgets/first"
+			newest, err := send(ctx, net, http.MethodGet, path, "")
+			old, failed := send(ctx, net, http.MethodGet, path+"?resourceVersion=0", "")
+			if errors.Join(err, failed) == nil && newest["kind"] == "Widget" && old["kind"] == "Widget" && fmt.Sprint(old["spec"]) < fmt.Sprint(newest["spec"]) {
+				older++
+			}
+		}
+		return nil
+	}
+	s.Sweep(t, 1)
+	require.Zero(t, older, "without faults")
+	for seed := range uint64(10) {
+		s.Simulate(t, seed+1)
+	}
 	require.Positive(t, older)
-	watched, older = age(true)
-	require.Less(t, watched, 100*time.Millisecond)
-	require.Zero(t, older)
 }

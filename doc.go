@@ -18,8 +18,7 @@
 //   - [github.com/seed-9e1ffd66/trueup/apply/applytest]: stands between a program
 //     and an API server, counts what is sent and makes it go wrong. For tests.
 //   - [github.com/seed-9e1ffd66/trueup/simtest]: a simulated API server, clock and
-//     network, in which a controller of any make is killed and misled. For tests. Its
-//     package managedfields adds server-side apply.
+//     network, in which a controller of any make is killed and misled. For tests.
 //   - [github.com/seed-9e1ffd66/trueup/statesync]: carries desired state from a
 //     change log to any number of readers, over HTTP or in process. The module
 //     statesync/sqlstore keeps that log in a SQL database.

@@ -52,7 +52,7 @@ type Server struct {
 	// mutating webhooks do, or refuses it with an error, which is answered with 422.
 	// It must return at once. Default nil, which admits everything.
 	Admit func(Object) error
-	// Fields keeps metadata.managedFields. The Manager of simtest/managedfields is
+	// Fields keeps metadata.managedFields. The Manager of examples/managedfields is
 	// one. Default nil: there are no such fields, and server-side apply is answered
 	// with 415.
 	Fields FieldManager

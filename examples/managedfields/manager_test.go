@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/examples/managedfields"
 	"github.com/seed-9e1ffd66/trueup/simtest"
-	"github.com/seed-9e1ffd66/trueup/simtest/managedfields"
 )
 
 // client sends requests for ConfigMap web, and returns the code and the body.

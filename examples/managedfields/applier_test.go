@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/examples/managedfields"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/simtest"
-	"github.com/seed-9e1ffd66/trueup/simtest/managedfields"
 )
 
 // TestMain takes out the handlers of client-go that keep the time of the last error

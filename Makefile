@@ -213,7 +213,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 SIMULATED ?= 150
 bench-sim: ## Simulate controllers on an API server (SIMULATED=150 histories each), and find the planted defects of all simulations (minutes)
 	$(WORK) $(GO) test -v -count=1 -timeout 2h ./simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted' -histories $(SIMULATED)
-	$(WORK) $(GO) test -v -count=1 -timeout 1h -run Simulated ./examples/foreign
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./examples/managedfields
 	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Planted|ALife' ./internal/sim
 

@@ -96,8 +96,9 @@
 // that changes nothing makes no version and no event.
 //
 // It lacks schemas, defaults and admission, but for what [Server.Admit] does;
-// server-side apply, but for what [Server.Apply] does; JSON and strategic merge
-// patches; pages, tables, protobuf and discovery; the propagation policies Orphan
+// server-side apply, but with a FieldManager such as that of examples/managedfields,
+// which has the code of a real server and imports more than this module does; JSON
+// and strategic merge patches; pages, tables, protobuf and discovery; the propagation policies Orphan
 // and Foreground; graceful deletion; and rights. Namespaces need not exist. No
 // request is served twice: HTTP over TCP does not do so, and neither does
 // client-go.

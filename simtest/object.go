@@ -161,7 +161,11 @@ func equal(a, b Object) bool {
 	a, b = clone(a), clone(b)
 	for _, o := range []Object{a, b} {
 		o.drop("metadata", "resourceVersion")
-		o.drop("metadata", "managedFields")
+		for _, each := range o.list("metadata", "managedFields") {
+			if entry, ok := each.(map[string]any); ok {
+				delete(entry, "time")
+			}
+		}
 	}
 	return reflect.DeepEqual(a, b)
 }

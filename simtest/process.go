@@ -246,7 +246,7 @@ func (p *process) disturb(what applytest.Disturbance, r applytest.Request) apply
 		w.touch(r)
 		return applytest.Fault{}
 	case applytest.ExpireWatches:
-		w.expire()
+		w.server.expire()
 		return applytest.Fault{}
 	default:
 		return p.net.Disturb(what)

@@ -26,9 +26,9 @@ type Scenario struct {
 	// Kinds are the kinds that the API server serves. Required.
 	Kinds []Kind
 
-	// Admit, Apply and WatchList are those of the [Server].
+	// Admit, Fields and WatchList are those of the [Server].
 	Admit     func(Object) error
-	Apply     func(live, config Object, manager string, force bool) (Object, error)
+	Fields    FieldManager
 	WatchList bool
 
 	// Program is the program, from its start with no memory to its end: it returns

@@ -234,10 +234,7 @@ func TestASweepReachesEachBoundaryOnce(t *testing.T) {
 
 	// It records that it is done before it is.
 	s.Edit = func(*simtest.World) {}
-	s.Program = func(ctx context.Context, net http.RoundTripper) error {
-		done, err := send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`)
-		return copier{lazy: err != nil || done["reason"] == "AlreadyExists"}.run(ctx, net)
-	}
+	s.Program = hasty
 	c = s.Sweep(t, 1)
 	require.Equal(t, c.Boundaries, c.Reached)
 	var cuts []string
@@ -248,15 +245,24 @@ func TestASweepReachesEachBoundaryOnce(t *testing.T) {
 	require.Equal(t, []string{"1 kill after", "2 kill before", "2 kill after", "3 kill before", "3 kill after", "4 kill before"}, cuts, "create done, list, list, create first")
 }
 
+// hasty records that it is done before it is.
+func hasty(ctx context.Context, net http.RoundTripper) error {
+	done, err := send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`)
+	return copier{lazy: err != nil || done["reason"] == "AlreadyExists"}.run(ctx, net)
+}
+
 // TestSubject is run in a process of its own.
 func TestSubject(t *testing.T) {
-	programs := map[string]copier{"sound": {}, "lazy": {lazy: true}, "hoards": {hoards: true}}
+	programs := map[string]func(context.Context, http.RoundTripper) error{"sound": copier{}.run, "lazy": copier{lazy: true}.run, "hasty": hasty}
 	program, ok := programs[os.Getenv("SIMTEST_SUBJECT")]
 	if !ok {
 		t.Skip("run by TestAFailurePrintsTheLineThatRepeatsIt")
 	}
-	s := program.scenario()
-	s.Edits = 4
+	s := copier{}.scenario()
+	s.Program, s.Edits = program, 4
+	if os.Getenv("SIMTEST_SUBJECT") == "hasty" {
+		s.Edit, s.Disturbances = func(*simtest.World) {}, []applytest.Disturbance{}
+	}
 	s.Run(t)
 }
 
@@ -269,6 +275,7 @@ func TestAFailurePrintsTheLineThatRepeatsIt(t *testing.T) {
 	}{
 		{"sound", "SIMTEST_HISTORIES=2", false, "2 histories of "},
 		{"lazy", "SIMTEST_HISTORIES=2", true, "reproduce: SIMTEST_SEED=1 go test -count=1 -v -run '^TestSubject$'"},
+		{"hasty", "SIMTEST_HISTORIES=1", true, "SIMTEST_SEED=1 SIMTEST_CUT='1 kill after' go test"},
 		{"lazy", "SIMTEST_SEED=1", true, "life 1: starts"},
 		{"sound", "SIMTEST_SEED=1", false, "rest"},
 		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=3 kill after", false, "life 1: kill after"},
@@ -298,4 +305,69 @@ func TestWatchesOfAWorldLagRepeatAndEnd(t *testing.T) {
 	for _, what := range []string{" again\n", ": ends\n", "touch the object of ", "expire the watches at ", "another client: update ", "garbage collector: deleted ", " 409\n", " 429\n", " 500\n"} {
 		require.True(t, strings.Contains(traces.String(), what), what)
 	}
+}
+
+// dated is a Widget whose spec holds when it was last edited.
+func dated() simtest.Scenario {
+	s := copier{}.scenario()
+	s.Converged, s.Settle, s.Rest = nil, time.Minute, time.Minute
+	s.Edit = func(w *simtest.World) {
+		_ = w.Update("widgets.example.com", "shop", "first", func(o simtest.Object) { o.Set(time.Now().Format(time.RFC3339Nano), "spec", "at") })
+	}
+	return s
+}
+
+func TestWatchesLag(t *testing.T) {
+	t.Parallel()
+	oldest := time.Duration(0)
+	s := dated()
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://simtest/apis/example.com/v1/widgets?watch=true", http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := net.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		var e struct{ Object simtest.Object }
+		for events, first := json.NewDecoder(answer.Body), true; events.Decode(&e) == nil; first = false {
+			at, _ := e.Object.Field("spec", "at").(string)
+			if then, err := time.Parse(time.RFC3339Nano, at); err == nil && !first { // it has the state
+				oldest = max(oldest, time.Since(then))
+			}
+		}
+		return nil
+	}
+	s.Sweep(t, 1)
+	require.Positive(t, oldest)
+	require.Less(t, oldest, 100*time.Millisecond, "without faults")
+	for seed := range uint64(10) {
+		s.Simulate(t, seed+1)
+	}
+	require.Greater(t, oldest, time.Second)
+}
+
+func TestReadsOfAnyStateAreOld(t *testing.T) {
+	t.Parallel()
+	older := 0
+	s := dated()
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		for wait(ctx, time.Second) {
+			const path = "/apis/example.com/v1/namespaces/shop/widgets/first"
+			newest, err := send(ctx, net, http.MethodGet, path, "")
+			old, failed := send(ctx, net, http.MethodGet, path+"?resourceVersion=0", "")
+			if errors.Join(err, failed) == nil && newest["kind"] == "Widget" && old["kind"] == "Widget" && fmt.Sprint(old["spec"]) < fmt.Sprint(newest["spec"]) {
+				older++
+			}
+		}
+		return nil
+	}
+	s.Sweep(t, 1)
+	require.Zero(t, older, "without faults")
+	for seed := range uint64(10) {
+		s.Simulate(t, seed+1)
+	}
+	require.Positive(t, older)
 }

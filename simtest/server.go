@@ -52,10 +52,10 @@ type Server struct {
 	// mutating webhooks do, or refuses it with an error, which is answered with 422.
 	// It must return at once. Default nil, which admits everything.
 	Admit func(Object) error
-	// Apply returns the result of a server-side apply of config, which is not
-	// changed. live is nil for an object that does not exist. An error is answered
-	// as a conflict. Default nil: server-side apply is answered with 415.
-	Apply func(live, config Object, manager string, force bool) (Object, error)
+	// Fields keeps metadata.managedFields. The Manager of examples/managedfields is
+	// one. Default nil: there are no such fields, and server-side apply is answered
+	// with 415.
+	Fields FieldManager
 
 	// WatchList serves watches that begin with the state (sendInitialEvents).
 	// client-go fills a cache from them in random order, so that two histories of
@@ -77,6 +77,27 @@ type Server struct {
 	opened   func(*stream)
 	changed  func(Change)
 	stale    func(applytest.Request) time.Duration // how old the state is that a read of any state gets
+}
+
+// FieldManager decides who owns which field of an object. live is nil if it does not
+// exist yet. Neither argument may be changed.
+type FieldManager interface {
+	// Apply returns the result of a server-side apply of config. An error is answered
+	// as a conflict.
+	Apply(live, config Object, w Write) (Object, error)
+	// Update returns next, which another kind of write has made of live, with the
+	// managedFields that it leaves. An error is answered with 422.
+	Update(live, next Object, w Write) (Object, error)
+}
+
+// Write is how an object is written.
+type Write struct {
+	// Manager is the option fieldManager, or the program in the User-Agent.
+	Manager string
+	// Subresource is empty or status.
+	Subresource string
+	// Force is whether an apply takes fields from others.
+	Force bool
 }
 
 // Change is one write that changed an object.
@@ -136,6 +157,19 @@ func (c call) option(name string) string {
 		return ""
 	}
 	return c.options.URL.Query().Get(name)
+}
+
+// write is how the call writes.
+func (c call) write() Write {
+	w := Write{Manager: c.option("fieldManager"), Subresource: c.Subresource, Force: c.option("force") == "true"}
+	switch {
+	case w.Manager != "":
+	case c.options != nil:
+		w.Manager, _, _ = strings.Cut(c.options.UserAgent(), "/")
+	default:
+		w.Manager = c.by
+	}
+	return w
 }
 
 // metadataOnly reports whether the client wants PartialObjectMetadata.
@@ -283,6 +317,18 @@ func (s *Server) collect() int {
 		s.serve(s.local("garbage collector", "delete", k, nil))
 	}
 	return len(orphans)
+}
+
+// expire forgets the history and ends the watches. One that begins again from before
+// gets 410.
+func (s *Server) expire() {
+	s.mu.Lock()
+	s.compacted, s.history = s.version, nil
+	open := slices.Clone(s.streams)
+	s.mu.Unlock()
+	for _, st := range open {
+		st.end(io.EOF)
+	}
 }
 
 // local is a call that does not come over HTTP.

@@ -259,3 +259,23 @@ func TestTheRulesAreThoseOfARealServer(t *testing.T) {
 	require.Eventually(t, func() bool { return c.ask(t, "GET widgets", "") == "200 []" }, time.Minute, 50*time.Millisecond)
 	c.hold(t)
 }
+
+func TestAWatchFromBeforeTheHistoryIsRefused(t *testing.T) {
+	t.Parallel()
+	server := &simtest.Server{Kinds: kinds()}
+	c := &conversation{client: &http.Client{Transport: server}, host: "http://simtest", known: map[string]string{}}
+	c.ask(t, "POST widgets", `{"metadata":{"name":"a"}}`)
+	c.ask(t, "POST widgets", `{"metadata":{"name":"b"}}`)
+	first := func(version string) string {
+		answer := c.send(t.Context(), t, "GET widgets?watch=true&resourceVersion="+version, "")
+		defer answer.Body.Close()
+		line, err := bufio.NewReader(answer.Body).ReadString('\n')
+		require.NoError(t, err)
+		return line
+	}
+	require.Contains(t, first("1"), `"type":"ADDED"`)
+	server.Expire()
+	require.Contains(t, first("1"), `"code":410`)
+	c.ask(t, "POST widgets", `{"metadata":{"name":"c"}}`)
+	require.Contains(t, first("2"), `"name":"c"`, "nothing since is missing")
+}

@@ -27,11 +27,12 @@ func (s *Server) create(c call) *answer {
 	if o.ResourceVersion() != "" {
 		return badRequest(c, "resourceVersion should not be set on objects to be created")
 	}
-	return s.insert(c, o)
+	return s.insert(c, o, nil)
 }
 
-// insert stores a new object.
-func (s *Server) insert(c call, o Object) *answer {
+// insert stores a new object. applied is the managedFields of an apply, nil for
+// another kind of write.
+func (s *Server) insert(c call, o Object, applied []any) *answer {
 	if why := c.misplaced(o); why != "" {
 		return badRequest(c, why)
 	}
@@ -50,6 +51,9 @@ func (s *Server) insert(c call, o Object) *answer {
 		o.drop("status")
 	}
 	o, err := s.admit(o)
+	if err == nil {
+		o, err = s.own(c, nil, o, applied)
+	}
 	if err != nil {
 		return invalid(c, err.Error())
 	}
@@ -68,6 +72,18 @@ func (s *Server) admit(o Object) (Object, error) {
 		return nil, err
 	}
 	return o.copy()
+}
+
+// own returns an object with the managedFields that a write leaves.
+func (s *Server) own(c call, live, next Object, applied []any) (Object, error) {
+	switch {
+	case s.Fields == nil:
+		return next, nil
+	case applied != nil:
+		next.Set(applied, "metadata", "managedFields")
+		return next, nil
+	}
+	return s.Fields.Update(clone(live), next, c.write())
 }
 
 // misplaced returns why an object does not belong where the request says.
@@ -97,11 +113,11 @@ func (s *Server) update(c call) *answer {
 	if next.ResourceVersion() == "" && c.kind.custom() {
 		return invalid(c, "metadata.resourceVersion: must be specified for an update")
 	}
-	return s.replace(c, live, next)
+	return s.replace(c, live, next, nil)
 }
 
-// replace makes an object what a client wants it to be.
-func (s *Server) replace(c call, live, next Object) *answer {
+// replace makes an object what a client wants it to be. applied is as in insert.
+func (s *Server) replace(c call, live, next Object, applied []any) *answer {
 	if next.ResourceVersion() != "" && next.ResourceVersion() != live.ResourceVersion() {
 		return conflict(c, "the object has been modified; please apply your changes to the latest version and try again")
 	}
@@ -124,6 +140,9 @@ func (s *Server) replace(c call, live, next Object) *answer {
 		next.keep(live, "metadata", field)
 	}
 	next, err := s.admit(next)
+	if err == nil {
+		next, err = s.own(c, live, next, applied)
+	}
 	if err != nil {
 		return invalid(c, err.Error())
 	}
@@ -180,7 +199,7 @@ func (s *Server) patch(c call) *answer {
 	}
 	live := s.objects[c.key()]
 	switch {
-	case form == "application/apply-patch+yaml" && s.Apply != nil:
+	case form == "application/apply-patch+yaml" && s.Fields != nil:
 		return s.apply(c, live, patch)
 	case form != "application/merge-patch+json":
 		return errorStatus(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the server serves merge patches, not "+form, c)
@@ -191,28 +210,26 @@ func (s *Server) patch(c call) *answer {
 	if next.UID() != live.UID() {
 		return invalid(c, "metadata.uid: field is immutable")
 	}
-	return s.replace(c, live, next)
+	return s.replace(c, live, next, nil)
 }
 
 func (s *Server) apply(c call, live, config Object) *answer {
-	result, err := s.Apply(clone(live), clone(config), c.option("fieldManager"), c.option("force") == "true")
-	switch {
-	case err != nil:
-		return conflict(c, err.Error())
-	case live == nil && config.UID() != "":
-		return conflict(c, "the object with this uid does not exist")
-	case live == nil && c.Subresource != "":
+	if live != nil && config.UID() != "" && config.UID() != live.UID() || live == nil && config.UID() != "" {
+		return conflict(c, "Precondition failed: UID in precondition: "+config.UID())
+	}
+	if live == nil && c.Subresource != "" {
 		return notFound(c)
-	case live == nil:
-		return s.insert(c, result)
 	}
-	result.drop("metadata", "resourceVersion")
-	for _, field := range []string{"resourceVersion", "uid"} { // preconditions
-		if config.Field("metadata", field) != nil {
-			result.keep(config, "metadata", field)
-		}
+	result, err := s.Fields.Apply(clone(live), clone(config), c.write())
+	if err != nil {
+		return conflict(c, err.Error())
 	}
-	return s.replace(c, live, result)
+	applied := result.list("metadata", "managedFields")
+	if live == nil {
+		return s.insert(c, result, applied)
+	}
+	result.keep(config, "metadata", "resourceVersion") // the precondition
+	return s.replace(c, live, result, applied)
 }
 
 func (s *Server) delete(c call) *answer {

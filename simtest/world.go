@@ -73,7 +73,7 @@ func newWorld(s *Scenario, p plan) *World {
 	}
 	w.Random = w.dice("edits")
 	w.rates(w.dice("rates"))
-	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Apply: s.Apply, WatchList: s.WatchList}
+	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Fields: s.Fields, WatchList: s.WatchList}
 	w.server.schedule, w.server.opened, w.server.changed, w.server.stale = w.deliver, w.opened, w.changed, w.stale
 	return w
 }
@@ -324,26 +324,20 @@ func (w *World) stale(r applytest.Request) time.Duration {
 	return time.Duration(w.dice("stale " + r.String()).Int64N(int64(w.lag) + 1))
 }
 
-// expire forgets the history, so that watches which are behind get 410.
-func (w *World) expire() {
-	w.server.mu.Lock()
-	w.server.compacted, w.server.history = w.server.version, nil
-	open := slices.Clone(w.server.streams)
-	w.server.mu.Unlock()
-	for _, st := range open {
-		st.end(applytest.ErrLost)
-	}
-}
-
 // State is what a scenario with no State of its own compares: all objects without
 // what differs from history to history, one on a line. Fields that differ are the
 // UIDs, versions, generations and times of the metadata, and of the status
-// observedGeneration and lastTransitionTime. A generated name is its prefix.
-// Leases and Events are left out.
+// observedGeneration and lastTransitionTime. A generated name is its prefix, and the
+// UID of an object that exists is its name, wherever it stands. Leases and Events are
+// left out.
 func (w *World) State() string {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	var lines []string
+	var lines, names []string
+	for k, o := range w.server.objects {
+		names = append(names, o.UID(), "uid of "+k.String())
+	}
+	uids := strings.NewReplacer(names...)
 	for k, o := range w.server.objects {
 		if k.group == "coordination.k8s.io" || k.resource == "events" {
 			continue
@@ -352,7 +346,7 @@ func (w *World) State() string {
 		if err != nil {
 			line = []byte(err.Error())
 		}
-		lines = append(lines, string(line))
+		lines = append(lines, uids.Replace(string(line)))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -365,9 +359,6 @@ func canonical(o Object) Object {
 	o.drop("metadata", "annotations", touched)
 	if prefix := o.text("metadata", "generateName"); prefix != "" {
 		o.Set(prefix+"*", "metadata", "name")
-	}
-	for _, r := range o.owners() {
-		r.drop("uid")
 	}
 	o.drop("status", "observedGeneration")
 	for _, each := range o.list("status", "conditions") {

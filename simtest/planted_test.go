@@ -173,7 +173,6 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 					}
 					if len(r.Wrong) > 0 {
 						t.Logf("seed %d, cut %q, after %v: %s", r.Seed, r.Cut, time.Since(start).Round(time.Millisecond), r.Wrong[0])
-						require.Less(t, time.Since(start), time.Minute)
 						found.Add(1)
 						return
 					}

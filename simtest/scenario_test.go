@@ -245,6 +245,24 @@ func TestASweepReachesEachBoundaryOnce(t *testing.T) {
 	require.Equal(t, []string{"1 kill after", "2 kill before", "2 kill after", "3 kill before", "3 kill after", "4 kill before"}, cuts, "create done, list, list, create first")
 }
 
+// TestASweepTriesABoundaryAgain has a program of which every second life begins with
+// a request of its own.
+func TestASweepTriesABoundaryAgain(t *testing.T) {
+	t.Parallel()
+	s := copier{}.scenario()
+	s.Edits = 2
+	lives := 0
+	s.Program = func(ctx context.Context, net http.RoundTripper) error {
+		if lives++; lives%2 == 0 {
+			_, _ = send(ctx, net, http.MethodGet, "/api/v1/namespaces/shop/configmaps/none", "")
+		}
+		return copier{}.run(ctx, net)
+	}
+	c := s.Sweep(t, 1)
+	require.Empty(t, c.Failed)
+	require.Equal(t, c.Boundaries, c.Reached)
+}
+
 // hasty records that it is done before it is.
 func hasty(ctx context.Context, net http.RoundTripper) error {
 	done, err := send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`)

@@ -71,16 +71,20 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	config := rest.CopyConfig(o.Kubernetes)
 	config.QPS, config.UserAgent = -1, "thurkube/"+program.Version() // the server has a limit of its own
-	registry := program.NewRegistry("agentjob")
+	registry, metrics := program.NewRegistry("agentjob"), newMetrics()
+	registry.MustRegister(metrics)
 	var current atomic.Pointer[operator]
 	var ready atomic.Bool
 	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
-		w, err := newOperator(config, *o)
+		w, err := newOperator(config, *o, metrics)
 		if err != nil {
 			return err
 		}
 		current.Store(w)
-		defer current.Store(nil)
+		defer func() {
+			current.Store(nil)
+			metrics.reset()
+		}()
 		return w.start(ctx)
 	})
 	client, err := dynamic.NewForConfig(config)

@@ -39,6 +39,7 @@ type operator struct {
 	client  dynamic.Interface
 	events  *events.Recorder
 	logger  *slog.Logger
+	metrics *metrics
 	limits  limits
 	ignore  diff.Ignore
 	now     func() time.Time
@@ -91,7 +92,7 @@ func kinds() map[schema.GroupVersionKind]meta.RESTScope {
 	}
 }
 
-func newOperator(config *rest.Config, o Operator) (*operator, error) {
+func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, error) {
 	client, failed := dynamic.NewForConfig(config)
 	metadataClient, err := clientmetadata.NewForConfig(config)
 	if err = errors.Join(failed, err); err != nil {
@@ -102,7 +103,7 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 		return nil, err
 	}
 	w := &operator{
-		client: client, ignore: ignore, logger: o.Logger, now: time.Now,
+		client: client, ignore: ignore, logger: o.Logger, metrics: metrics, now: time.Now,
 		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep()},
 		events: &events.Recorder{Client: client, Controller: "thurbeen.eu/thurkube", Instance: o.Instance, Logger: o.Logger},
 	}
@@ -112,7 +113,10 @@ func newOperator(config *rest.Config, o Operator) (*operator, error) {
 	w.jobs.Client, w.jobs.Metadata, w.jobs.Logger, w.jobs.Workers = client, metadataClient, o.Logger, workers
 	w.jobs.Kind, w.jobs.IgnoreStatus = kube.Kind{Resource: resourceOf(jobsPlural), Namespace: in}, true
 	w.jobs.Reconcile = w.reconcile
-	w.jobs.OnPass = func(reconcile.KeyPass[types.NamespacedName]) { w.heap.passed() }
+	w.jobs.OnPass = func(pass reconcile.KeyPass[types.NamespacedName]) {
+		w.heap.passed()
+		w.metrics.passed(pass)
+	}
 	w.jobs.Backoff = reconcile.Backoff{Min: 30 * time.Second, Max: atRest, Jitter: 0.2}
 	w.jobs.References, w.jobs.ReferencesOf = referencesOf, dataOf
 	for _, plural := range []string{runtimesPlural, authsPlural, rolesPlural, skillsPlural, serversPlural, repositoriesPlural, accessesPlural} {

@@ -32,14 +32,21 @@ func (c *cell) sent(t *testing.T) []kubetest.Request {
 
 func ready(t *testing.T, r *running, path string) int {
 	t.Helper()
+	code, _ := get(t, r, path)
+	return code
+}
+
+// get returns the status and the body of an answer of the operator.
+func get(t *testing.T, r *running, path string) (code int, body string) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.address+path, http.NoBody)
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, response.Body)
+	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
-	return response.StatusCode
+	return response.StatusCode, string(text)
 }
 
 // TestReplicas is D23, D7 with a restart, and D27 in small: of two replicas one works,
@@ -62,6 +69,8 @@ func TestReplicas(t *testing.T) {
 	second := c.start(t, nil)
 	b.eventually("the second stands by", func() bool { return ready(t, second, "/readyz") == http.StatusOK })
 	require.Empty(t, second.net.Writes())
+	_, metrics := get(t, second, "/metrics")
+	require.NotContains(t, metrics, "thurkube_agentjobs{", "another replica works")
 	var all strings.Builder
 	for n := range many {
 		fmt.Fprintf(&all, "{apiVersion: thurkube.thurbeen.eu/v1alpha1, kind: AgentJob, metadata: {name: job-%02d, namespace: replicas}, spec: {runtimeRef: runtime, authRef: auth, roleRef: role, prompt: work}}\n---\n", n)
@@ -86,6 +95,10 @@ func TestReplicas(t *testing.T) {
 	}
 	b.eventually("all succeed", func() bool { return succeeded() == many })
 	once()
+	b.eventually("the second has counted them", func() bool {
+		_, metrics := get(t, second, "/metrics")
+		return strings.Contains(metrics, `thurkube_runs_total{outcome="Succeeded"} `) && strings.Contains(metrics, `thurkube_agentjobs{phase="Succeeded",reason="Reconciled"} 40`)
+	})
 	first.stop()
 	second.stop()
 

@@ -42,6 +42,7 @@ type pass struct {
 // reconcile does one pass for one job.
 func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job *v1alpha1.AgentJob) (reconcile.Result, error) {
 	if job == nil {
+		w.metrics.forget(key)
 		return reconcile.Result{}, nil // everything went before the finalizer
 	}
 	alive, result, err := w.finalize.Finalize(ctx, job, func(ctx context.Context) (bool, error) { return w.teardown(ctx, job) })
@@ -270,7 +271,7 @@ func (p *pass) record(ctx context.Context, last *v1alpha1.Run) error {
 	if equality.Semantic.DeepEqual(last, p.job.Status.LastRun) {
 		return nil
 	}
-	uid := p.job.UID
+	uid, before := p.job.UID, p.job.Status.LastRun
 	if err := p.status.Update(ctx, p.job, func(job *v1alpha1.AgentJob) {
 		if job.UID == uid {
 			job.Status.LastRun = last
@@ -281,6 +282,7 @@ func (p *pass) record(ctx context.Context, last *v1alpha1.Run) error {
 	if !equality.Semantic.DeepEqual(last, p.job.Status.LastRun) {
 		return errors.New("record the run: the job has changed meanwhile")
 	}
+	p.metrics.recorded(before, last)
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 // twice as long each time, up to five minutes, a fifth more or less.
 func TestATransientErrorIsTriedAgainEverMoreSeldom(t *testing.T) {
 	t.Parallel()
-	w, err := newOperator(&rest.Config{Host: "http://127.0.0.1:1"}, Operator{Logger: slog.New(slog.DiscardHandler)})
+	w, err := newOperator(&rest.Config{Host: "http://127.0.0.1:1"}, Operator{Logger: slog.New(slog.DiscardHandler)}, newMetrics())
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		var passes []time.Time

@@ -100,6 +100,7 @@ func (p *pass) report(ctx context.Context) error {
 	if err := p.status.Update(ctx, p.job, p.fill); err != nil {
 		return err
 	}
+	p.metrics.observed(p.job)
 	after := readyOf(p.job)
 	if before.Reason == after.Reason && before.Status == after.Status {
 		return nil

@@ -203,6 +203,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
 	bin/bench-pool $(BENCHFLAGS)
 	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/internal/nodepool
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Replay -benchtime=1x ./cmd/internal/nodepool/replay
 	$(WORK) $(GO) run ./cmd/demo nodepools
 	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube

@@ -4,7 +4,6 @@ package cloud
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -129,45 +128,56 @@ func (m Machine) since() time.Time {
 //
 // An instance of another pool is left out, and so is a Node whose ID is empty.
 func Join(scope Scope, instances []Instance, nodes []NodeStatus, launches []LaunchIntent) []Machine {
-	machines := make(map[string]Machine, len(instances))
+	machines := make([]Machine, 0, len(instances)+len(launches))
+	at := make(map[string]int, len(instances)) // of an ID in machines
+	add := func(m Machine) *Machine {
+		i, known := at[m.ID]
+		if !known {
+			i = len(machines)
+			at[m.ID], machines = i, append(machines, m)
+		}
+		return &machines[i]
+	}
 	for _, i := range instances {
 		if scope.Owns(i) {
-			machines[i.ID] = Machine{
-				Instance: i, Use: scope.state(i), Tagged: scope.state(i),
-				NodeName: scope.node(i), Joined: scope.node(i) != "",
-			}
+			state, node := scope.state(i), scope.node(i)
+			*add(Machine{Instance: i}) = Machine{Instance: i, Use: state, Tagged: state, NodeName: node, Joined: node != ""}
 		}
 	}
-	for _, node := range nodes {
+	nodes = slices.Clone(nodes) // a Machine keeps its own
+	for i := range nodes {
+		node := &nodes[i]
 		if node.ID == "" {
 			continue
 		}
-		m := machines[node.ID]
-		m.ID = node.ID
-		m.Node, m.Joined, m.NodeName = &node, true, node.Name
+		m := add(Machine{Instance: Instance{ID: node.ID}})
+		m.Node, m.Joined, m.NodeName = node, true, node.Name
 		if node.State.valid() || !m.Use.valid() {
 			m.Use = node.State
 		}
-		machines[node.ID] = m
 	}
 	for _, l := range launches {
 		for _, id := range l.IDs {
-			if _, known := machines[id]; !known {
-				machines[id] = Machine{Instance: Instance{ID: id, LaunchTime: l.Since}}
-			}
+			add(Machine{Instance: Instance{ID: id, LaunchTime: l.Since}})
 		}
 	}
-	for id, m := range machines {
-		if !m.Use.valid() {
+	machines = slices.DeleteFunc(machines, func(m Machine) bool { return m.State == InstanceTerminated && m.Node == nil })
+	for i := range machines {
+		if m := &machines[i]; !m.Use.valid() {
 			m.Use = StateWarmup
 			if m.Node != nil && m.Node.State != "" {
 				m.Use = StateRunning
 			}
-			machines[id] = m
-		}
-		if m.State == InstanceTerminated && m.Node == nil {
-			delete(machines, id)
 		}
 	}
-	return slices.SortedFunc(maps.Values(machines), func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
+	sortByID(machines)
+	return machines
+}
+
+// sortByID sorts machines that mostly are sorted already, as clouds list them.
+func sortByID(machines []Machine) {
+	byID := func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) }
+	if !slices.IsSortedFunc(machines, byID) {
+		slices.SortFunc(machines, byID)
+	}
 }

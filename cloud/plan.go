@@ -3,7 +3,6 @@
 package cloud
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -202,7 +201,7 @@ func (pl *planner) observe() {
 			pl.machines = append(pl.machines, Machine{Instance: Instance{ID: id}, Use: StateWarmup})
 		}
 	}
-	slices.SortFunc(pl.machines, func(a, b Machine) int { return cmp.Compare(a.ID, b.ID) })
+	sortByID(pl.machines)
 	maps.DeleteFunc(pl.plan.Memory.Unseen, func(operation string, _ time.Time) bool {
 		return !slices.ContainsFunc(pl.seen.Launches, func(l LaunchIntent) bool { return l.Operation == operation })
 	})

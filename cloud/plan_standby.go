@@ -2,7 +2,11 @@
 
 package cloud
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // standbyGoal is how many good standby machines the pool keeps: MinStandby, and more if
 // they are wanted for pods that may come.
@@ -123,17 +127,21 @@ func (pl *planner) standby() []Machine {
 			return 2
 		}
 	}
-	var out []Machine
-	for _, m := range pl.machines {
+	type key struct {
+		rank  int
+		since time.Time
+		at    int // in machines
+	}
+	var order []key
+	for i, m := range pl.machines {
 		if _, has := pl.orders[m.ID]; !has && m.Use == StateStandby && m.State == InstanceStopped {
-			out = append(out, m)
+			order = append(order, key{rank(m), m.since(), i})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Machine) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
-		}
-		return a.since().Compare(b.since())
-	})
+	slices.SortStableFunc(order, func(a, b key) int { return cmp.Or(a.rank-b.rank, a.since.Compare(b.since)) })
+	out := make([]Machine, len(order))
+	for i, k := range order {
+		out[i] = pl.machines[k.at]
+	}
 	return out
 }

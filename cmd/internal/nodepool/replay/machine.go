@@ -73,6 +73,7 @@ func (s *simulation) launch(operation string) *machine {
 
 // mark records what the pool uses a machine for.
 func (s *simulation) mark(m *machine, state cloud.State) {
+	s.moved = true
 	m.node.State, m.node.Since, m.node.Intent = state, s.now, cloud.Intent{}
 	m.instance.Tags[s.Pool.Scope.Key("state")] = string(state)
 	m.instance.Tags[s.Pool.Scope.Key("node")] = m.node.Name
@@ -80,6 +81,7 @@ func (s *simulation) mark(m *machine, state cloud.State) {
 
 // become carries out a transition of the cloud.
 func (s *simulation) become(m *machine, state cloud.InstanceState) {
+	s.moved = true
 	m.instance.State = state
 	switch state {
 	case cloud.InstanceStopped:
@@ -97,6 +99,7 @@ func (s *simulation) carryOut(a cloud.Action) error {
 	if m == nil && a.Verb != cloud.Launch {
 		return fmt.Errorf("%s: there is no such machine", a)
 	}
+	s.moved = true
 	switch a.Verb {
 	case cloud.Launch:
 		s.ordinal = a.Ordinal

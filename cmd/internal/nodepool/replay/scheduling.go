@@ -25,12 +25,13 @@ func (s *simulation) bind() {
 	if len(s.pending) == 0 {
 		return
 	}
-	var open []*machine
+	open := s.ready[:0]
 	for _, m := range s.machines {
 		if m.open() {
 			open = append(open, m)
 		}
 	}
+	s.ready = open
 	full := map[[2]int64]bool{} // requests that fit nowhere any more
 	s.pending = slices.DeleteFunc(s.pending, func(p *pod) bool {
 		key := [2]int64{p.Requests.CPU, p.Requests.Memory}

@@ -32,6 +32,8 @@ type simulation struct {
 	// changed reports that a pass could do something that the last one did not: a machine
 	// has another state, has got its first pod or lost its last, or other pods wait.
 	changed bool
+	// moved reports that a machine came, went or has another state since the last sample.
+	moved bool
 	// quiet reports that nothing has changed since a pass at rest that had nothing to do.
 	quiet bool
 	// diligent makes a pass at each event, also where nothing has changed.
@@ -41,6 +43,7 @@ type simulation struct {
 	byID         map[string]*machine
 	byUID        map[string]*pod  // all of the trace
 	pending      []*pod           // longest waiting first
+	ready        []*machine       // that pods were last bound to
 	instances    []cloud.Instance // of the last plan, and so are the nodes
 	nodes        []cloud.NodeStatus
 	reservations []cloud.Reservation
@@ -200,6 +203,7 @@ func (s *simulation) happen() (passed, acted bool, err error) {
 		s.machines = slices.DeleteFunc(s.machines, func(m *machine) bool {
 			gone := m.instance.State == cloud.InstanceTerminated
 			if gone {
+				s.moved = true
 				delete(s.byID, m.instance.ID)
 			}
 			return gone
@@ -236,9 +240,11 @@ func (s *simulation) observe(want cloud.Want) (seen cloud.Observed, wanted cloud
 
 // sample notes the machines and the pods that wait, if they have changed.
 func (s *simulation) sample() {
-	s.counts = [states]int{}
-	for _, m := range s.machines {
-		s.counts[m.state()]++
+	if s.moved {
+		s.moved, s.counts = false, [states]int{}
+		for _, m := range s.machines {
+			s.counts[m.state()]++
+		}
 	}
 	at, waiting := s.now.Sub(time.Unix(0, 0)), len(s.pending)
 	if n := len(s.result.Samples); n > 0 {

@@ -32,6 +32,7 @@ func TestWhatNoAdministratorAskedForHasAnEntry(t *testing.T) {
 		before := len(w.changes(audit.ControlPlane))
 		look := func(want ...string) {
 			w.t.Helper()
+			w.items() // the log has what was put and mended
 			require.NoError(w.t, w.reconciler().Pass(w.t.Context()))
 			found := w.changes(audit.ControlPlane)
 			require.Equal(w.t, want, append([]string(nil), found[:len(found)-before]...))

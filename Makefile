@@ -88,9 +88,9 @@ test-ops: ## The alerts and dashboards in ops/, with Prometheus' own packages
 
 # The client of EC2 takes minutes to compile, twice with the race detector; what
 # runs concurrently around it is in package cloud. What is tested with it waits for
-# machines most of the time, and starfleet for graces; its agent is tested with the
-# detector in its own package, and starfleet itself in test-long.
-UNRACED = /(cloud/aws|nodepool|starfleet|application)(/|$$)
+# machines most of the time, fleet and starfleet for graces; their agents are tested with the
+# detector in packages of their own, and both themselves in test-long.
+UNRACED = /(cloud/aws|nodepool|fleet|starfleet|application)(/|$$)
 test-nested: ## The other modules of the workspace
 	@failed=; for m in $(NESTED); do \
 		all=$$($(WORK) $(GO) list ./$$m/... 2>/dev/null); \
@@ -141,6 +141,7 @@ test-long: kube ## What takes longer than "make test" may: every boundary of the
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/internal/agentjob
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/internal/nodepool
 	$(WORK) $(GO) test -count=1 ./cmd/internal/cluster
+	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/internal/fleet
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestStarfleet' ./cmd/internal/starfleet
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/internal/application/...
 	cd internal/release && $(ALONE) $(GO) test -v -count=1 ./...

@@ -3,8 +3,10 @@ package application_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -251,4 +253,15 @@ func (b *bench) buckets(prefix string) (names []string) {
 		}
 	}
 	return names
+}
+
+// metrics returns what the operator shows to a scrape.
+func (r *running) metrics(t *testing.T) string {
+	t.Helper()
+	response, err := http.Get("http://" + r.address + "/metrics") //nolint:noctx // a test
+	require.NoError(t, err)
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return string(text)
 }

@@ -332,13 +332,14 @@ func keycloakFailsTwice(b *bench) {
 	b.app("twice", ", imageRef: 'app:1', auth: {enabled: true}")
 	b.phase("twice", "Running")
 	require.Contains(b, history(), "Pending Unreachable", "it says why it waits")
+	const passes = `plattr_reconcile_total{app="twice",resource_type="auth",result=`
+	require.Contains(b, r.metrics(b.T), passes+`"success"}`)
+	require.NotContains(b, r.metrics(b.T), passes+`"Unreachable"}`, "the third attempt is of the same pass")
 	at := f.times()
-	require.Greater(b, len(at), 3)
+	require.Greater(b, len(at), 3, "the pass goes on")
 	first, second := at[1].Sub(at[0]), at[2].Sub(at[1])
-	const slack = 300 * time.Millisecond // a busy machine
-	within(b.T, first, 500*time.Millisecond, 1500*time.Millisecond+slack)
-	within(b.T, second, time.Second, 3*time.Second+slack)
-	require.Less(b, at[3].Sub(at[2]), 3*time.Second, "the pass goes on")
+	require.GreaterOrEqual(b, first, 500*time.Millisecond)
+	require.GreaterOrEqual(b, second, time.Second)
 	b.in("delete", "app", "twice", "--timeout=120s")
 	b.Logf("figure application_retry_waits %.2f %.2f s", first.Seconds(), second.Seconds())
 }

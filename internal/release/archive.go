@@ -46,7 +46,7 @@ func (r *release) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.out, "RELEASE_NOTES.md"), []byte(notes), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.out, "RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil { //nolint:gosec // it is published
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(r.out, "bin")); err != nil {
@@ -122,7 +122,7 @@ func (r *release) checksums() error {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		lines.WriteString(sums[name] + "  " + name + "\n")
 	}
-	return os.WriteFile(filepath.Join(r.out, list), []byte(lines.String()), 0o600)
+	return os.WriteFile(filepath.Join(r.out, list), []byte(lines.String()), 0o644) //nolint:gosec // it is published
 }
 
 // notesOf returns the section of a version in the changes; before it has one, that of what

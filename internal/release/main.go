@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		}
 		r.platforms = append(r.platforms, platform{system, architecture})
 	}
-	if err := os.MkdirAll(r.out, 0o750); err != nil {
+	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // it is published
 		return err
 	}
 	if args[0] == "images" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http/httptest"
 	"os"
@@ -63,7 +64,7 @@ func TestAnImageIsPulledAsItWasPushed(t *testing.T) {
 	content := tar.NewReader(mutate.Extract(image))
 	for {
 		header, err := content.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)

@@ -149,8 +149,7 @@ func (s *simulation) evict(m *machine) {
 		m.take(p, -1)
 		p.left = p.ends.Sub(s.now)
 		p.run++
-		p.since, p.machine, p.waiting = s.now, nil, true
-		s.pending = append(s.pending, p)
+		s.wait(p, s.now)
 		s.evicted++
 	}
 }

@@ -6,6 +6,17 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
+// placeable reports whether an empty machine has room for requests.
+func (s *simulation) placeable(requests cloud.Resources) bool {
+	key := [2]int64{requests.CPU, requests.Memory}
+	fits, known := s.fit[key]
+	if !known {
+		fits = s.fits(requests)
+		s.fit[key] = fits
+	}
+	return fits
+}
+
 // fits reports whether a machine of the pool has room for a pod.
 func (s *simulation) fits(requests cloud.Resources) bool {
 	supply := s.supply(nil)
@@ -41,7 +52,10 @@ func (s *simulation) bind() {
 		var best *machine
 		room := 0.0
 		for _, m := range open {
-			if share := s.room(m); m.fits(p) && (best == nil || share > room) {
+			if !m.fits(p) {
+				continue
+			}
+			if share := s.room(m); best == nil || share > room {
 				best, room = m, share
 			}
 		}
@@ -66,7 +80,8 @@ func (s *simulation) place(p *pod, m *machine) {
 		s.hits++
 	}
 	m.take(p, 1)
-	p.machine, p.waiting, p.ends = m, false, s.now.Add(p.left)
+	delete(s.byUID, p.UID)
+	p.machine, p.ends = m, s.now.Add(p.left)
 	p.waited += s.now.Sub(p.since)
 	s.later(p.left, event{pod: p, run: p.run})
 }
@@ -77,7 +92,7 @@ func (s *simulation) want() cloud.Want {
 		m := s.byID[id]
 		return m != nil && m.node.State == cloud.StateRunning && !m.node.Ready && s.now.Before(m.node.LastStarted.Add(patience))
 	}
-	waits := func(uid string) bool { return s.byUID[uid].waiting }
+	waits := func(uid string) bool { return s.byUID[uid] != nil }
 	s.reservations = cloud.Settle(s.reservations, waits, begins, s.now)
 	var begun, ready []*machine
 	for _, m := range s.machines {

@@ -23,11 +23,13 @@ const (
 // simulation is one replay.
 type simulation struct {
 	Settings
-	now      time.Time
-	arrivals []*pod // that are still to come
-	events   events
-	tick     time.Time // of the next pass at rest
-	wake     time.Time // that the last plan asked for; zero if none
+	now    time.Time
+	trace  []Pod             // that are still to come; the first fits on a machine
+	number int               // of the first of them
+	fit    map[[2]int64]bool // whether requests fit on an empty machine
+	events events
+	tick   time.Time // of the next pass at rest
+	wake   time.Time // that the last plan asked for; zero if none
 
 	// changed reports that a pass could do something that the last one did not: a machine
 	// has another state, has got its first pod or lost its last, or other pods wait.
@@ -41,7 +43,7 @@ type simulation struct {
 
 	machines     []*machine // oldest first
 	byID         map[string]*machine
-	byUID        map[string]*pod  // all of the trace
+	byUID        map[string]*pod  // that wait
 	pending      []*pod           // longest waiting first
 	ready        []*machine       // that pods were last bound to
 	instances    []cloud.Instance // of the last plan, and so are the nodes
@@ -63,13 +65,11 @@ type simulation struct {
 // pod is one pod of the trace.
 type pod struct {
 	cloud.Pod
-	arrival time.Time
 	since   time.Time // when it began to wait
 	waited  time.Duration
 	left    time.Duration // how long it has to run
 	ends    time.Time
 	machine *machine
-	waiting bool
 	decided bool // whether it counts as a hit is decided
 	run     int  // numbers its runs: the end of an older one is void
 }
@@ -79,23 +79,15 @@ func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
 		return nil, errors.New("the trace has no pods")
 	}
 	begin := time.Unix(0, 0).UTC()
-	s := &simulation{Settings: settings, now: begin, byID: map[string]*machine{}, byUID: map[string]*pod{}, tick: begin.Add(settings.Interval)}
-	fit := map[[2]int64]bool{}
-	for i, p := range pods {
-		key := [2]int64{p.Requests.CPU, p.Requests.Memory}
-		if _, known := fit[key]; !known {
-			fit[key] = s.fits(p.Requests)
-		}
-		if !fit[key] {
+	s := &simulation{Settings: settings, now: begin, trace: pods, fit: map[[2]int64]bool{}, byID: map[string]*machine{}, byUID: map[string]*pod{}, tick: begin.Add(settings.Interval)}
+	for _, p := range pods {
+		if s.placeable(p.Requests) {
+			s.left++
+		} else {
 			s.result.Unplaced = append(s.result.Unplaced, p.Name)
-			continue
 		}
-		at := begin.Add(p.Arrival)
-		uid := fmt.Sprintf("%07d", i) // also as the name: in the order of the trace
-		one := &pod{Pod: cloud.Pod{Name: uid, UID: uid, Requests: p.Requests}, arrival: at, since: at, left: p.Duration}
-		s.arrivals, s.byUID[uid] = append(s.arrivals, one), one
 	}
-	s.left = len(s.arrivals)
+	s.skip()
 	for range settings.Pool.MinStandby {
 		m := s.launch("before the trace")
 		s.become(m, cloud.InstanceStopped)
@@ -104,6 +96,23 @@ func newSimulation(settings Settings, pods []Pod) (*simulation, error) {
 	}
 	s.sample()
 	return s, nil
+}
+
+// next is when the next pod arrives.
+func (s *simulation) next() time.Time { return time.Unix(0, 0).UTC().Add(s.trace[0].Arrival) }
+
+// skip drops the pods that fit on no machine from the head of the trace.
+func (s *simulation) skip() {
+	for len(s.trace) > 0 && !s.placeable(s.trace[0].Requests) {
+		s.trace, s.number = s.trace[1:], s.number+1
+	}
+}
+
+// wait lets a pod wait, since then.
+func (s *simulation) wait(p *pod, since time.Time) {
+	p.since, p.machine = since, nil
+	s.pending = append(s.pending, p)
+	s.byUID[p.UID] = p
 }
 
 // event is something that happens at a time: a machine comes into a state, or a pod ends.
@@ -139,8 +148,8 @@ func (s *simulation) run() (Result, error) {
 			}
 		}
 		sooner(s.wake)
-		if len(s.arrivals) > 0 {
-			sooner(s.arrivals[0].arrival)
+		if len(s.trace) > 0 {
+			sooner(s.next())
 		}
 		if s.events.Len() > 0 {
 			sooner(s.events.all[0].at)
@@ -187,10 +196,11 @@ func (s *simulation) happen() (passed, acted bool, err error) {
 			s.changed = true
 		}
 	}
-	for len(s.arrivals) > 0 && !s.arrivals[0].arrival.After(s.now) {
-		s.arrivals[0].waiting = true
-		s.pending = append(s.pending, s.arrivals[0])
-		s.arrivals = s.arrivals[1:]
+	for len(s.trace) > 0 && !s.next().After(s.now) {
+		uid := fmt.Sprintf("%07d", s.number) // also as the name: in the order of the trace
+		s.wait(&pod{Pod: cloud.Pod{Name: uid, UID: uid, Requests: s.trace[0].Requests}, left: s.trace[0].Duration}, s.next())
+		s.trace, s.number = s.trace[1:], s.number+1
+		s.skip()
 	}
 	for range maxRounds {
 		s.bind()

@@ -120,42 +120,28 @@ func (q *Query) Err() error {
 	return nil
 }
 
-// Part is which part of a list is asked for.
-type Part struct {
-	// After is the key of the last item before it. Empty: it is the first part.
-	After string
-	// Limit is how many items it has at most.
-	Limit int
-}
-
 // keyPattern is what a key of a list may be.
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,199}$`)
 
-// Part returns the parameters after and limit, by default [MaxLimit].
-func (q *Query) Part() Part {
-	return Part{
-		After: q.Text("after", keyPattern, "the next of an answer before"),
-		Limit: q.Int("limit", MaxLimit, 1, MaxLimit),
+// WritePart answers with a part of a list under its name, and with next, the key of its
+// last item, if more follow. The query says which part: after, the next of the answer
+// before, and limit, at most and by default [MaxLimit]. read returns the items whose keys
+// follow the given one, in the order of the keys, at most limit.
+func WritePart[T any](w http.ResponseWriter, query *Query, name string, key func(*T) string, read func(after string, limit int) ([]T, error)) error {
+	after, limit := query.Text("after", keyPattern, "the next of an answer before"), query.Int("limit", MaxLimit, 1, MaxLimit)
+	if err := query.Err(); err != nil {
+		return err
 	}
-}
-
-// NextOf cuts a list that was read with one item more than the limit. It returns the key
-// of the last item that is left, empty if nothing was cut off.
-func NextOf[T any](list []T, limit int, key func(*T) string) (part []T, next string) {
+	list, err := read(after, limit+1)
+	if err != nil {
+		return err
+	}
 	if list == nil {
 		list = []T{}
 	}
-	if len(list) <= limit {
-		return list, ""
-	}
-	return list[:limit], key(&list[limit-1])
-}
-
-// WriteList answers with a part of a list under its name, and with next unless it is empty.
-func WriteList(w http.ResponseWriter, name string, list any, next string) error {
 	body := map[string]any{name: list}
-	if next != "" {
-		body["next"] = next
+	if len(list) > limit {
+		body[name], body["next"] = list[:limit], key(&list[limit-1])
 	}
 	return WriteJSON(w, http.StatusOK, body)
 }

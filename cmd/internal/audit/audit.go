@@ -62,7 +62,7 @@ type Entry struct {
 	ID string `json:"id"`
 	// At is when it was changed, in UTC.
 	At time.Time `json:"at"`
-	// Actor is who has changed it; see the package documentation.
+	// Actor is the client that changed it; see the package documentation.
 	Actor string `json:"actor"`
 	Verb  string `json:"verb"`
 	// Kind and Name are the object.

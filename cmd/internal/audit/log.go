@@ -41,7 +41,7 @@ type Filter struct {
 	// Kind and Name are the object. A Name chooses what belongs to the object, too. Empty:
 	// any.
 	Kind, Name string
-	// Actor is who has changed it: all of it, or what is before its slash. Empty: anyone.
+	// Actor is the client that changed it: all of it, or what is before its slash. Empty: any.
 	Actor string
 	// Since is the time of the oldest. Zero: no limit.
 	Since time.Time

@@ -94,17 +94,10 @@ func (a *admin) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) list(w http.ResponseWriter, r *http.Request) error {
-	query := adminapi.NewQuery(r)
-	part := query.Part()
-	if err := query.Err(); err != nil {
-		return err
-	}
-	regions, err := a.store.RegionsAfter(r.Context(), part.After, part.Limit+1)
-	if err != nil {
-		return err
-	}
-	regions, next := adminapi.NextOf(regions, part.Limit, func(r *Region) string { return r.Name })
-	return adminapi.WriteList(w, "regions", regions, next)
+	return adminapi.WritePart(w, adminapi.NewQuery(r), "regions", func(r *Region) string { return r.Name },
+		func(after string, limit int) ([]Region, error) {
+			return a.store.RegionsAfter(r.Context(), after, limit)
+		})
 }
 
 // regionView is one region as GET shows it.

@@ -46,17 +46,9 @@ func (a *admin) listResources(collection string) adminapi.Handler {
 		if err != nil {
 			return err
 		}
-		query := adminapi.NewQuery(r)
-		part := query.Part()
-		if err := query.Err(); err != nil {
-			return err
-		}
-		list, err := a.store.ResourcesAfter(r.Context(), regionID, collection, part.After, part.Limit+1)
-		if err != nil {
-			return err
-		}
-		list, next := adminapi.NextOf(list, part.Limit, func(r *Resource) string { return r.ID })
-		return adminapi.WriteList(w, collection, list, next)
+		return adminapi.WritePart(w, adminapi.NewQuery(r), collection, func(r *Resource) string { return r.ID }, func(after string, limit int) ([]Resource, error) {
+			return a.store.ResourcesAfter(r.Context(), regionID, collection, after, limit)
+		})
 	}
 }
 

@@ -53,17 +53,10 @@ func notName(c rune) bool {
 }
 
 func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
-	query := adminapi.NewQuery(r)
-	part := query.Part()
-	if err := query.Err(); err != nil {
-		return err
-	}
-	clusters, err := s.store.ClustersAfter(r.Context(), part.After, part.Limit+1)
-	if err != nil {
-		return err
-	}
-	clusters, next := adminapi.NextOf(clusters, part.Limit, func(c *Cluster) string { return c.ClusterID })
-	return adminapi.WriteList(w, "clusters", clusters, next)
+	return adminapi.WritePart(w, adminapi.NewQuery(r), "clusters", func(c *Cluster) string { return c.ClusterID },
+		func(after string, limit int) ([]Cluster, error) {
+			return s.store.ClustersAfter(r.Context(), after, limit)
+		})
 }
 
 func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {

@@ -141,21 +141,15 @@ var uuidParameter = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{1
 
 func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 	query := adminapi.NewQuery(r)
-	part, clusterID := query.Part(), query.Text("cluster_id", uuidParameter, "the UUID of a cluster")
-	if err := query.Err(); err != nil {
-		return err
-	}
-	if clusterID != "" {
-		if _, err := s.store.Version(r.Context(), clusterID); err != nil {
-			return err
+	clusterID := query.Text("cluster_id", uuidParameter, "the UUID of a cluster")
+	return adminapi.WritePart(w, query, "projects", func(p *ListedProject) string { return p.ProjectID }, func(after string, limit int) ([]ListedProject, error) {
+		if clusterID != "" {
+			if _, err := s.store.Version(r.Context(), clusterID); err != nil {
+				return nil, err
+			}
 		}
-	}
-	list, err := s.store.ProjectsAfter(r.Context(), clusterID, part.After, part.Limit+1)
-	if err != nil {
-		return err
-	}
-	list, next := adminapi.NextOf(list, part.Limit, func(p *ListedProject) string { return p.ProjectID })
-	return adminapi.WriteList(w, "projects", list, next)
+		return s.store.ProjectsAfter(r.Context(), clusterID, after, limit)
+	})
 }
 
 func (s *Server) listServices(w http.ResponseWriter, r *http.Request) error {
@@ -163,15 +157,7 @@ func (s *Server) listServices(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	query := adminapi.NewQuery(r)
-	part := query.Part()
-	if err := query.Err(); err != nil {
-		return err
-	}
-	list, err := s.store.ServicesAfter(r.Context(), projectID, part.After, part.Limit+1)
-	if err != nil {
-		return err
-	}
-	list, next := adminapi.NextOf(list, part.Limit, serviceKey)
-	return adminapi.WriteList(w, "services", list, next)
+	return adminapi.WritePart(w, adminapi.NewQuery(r), "services", serviceKey, func(after string, limit int) ([]starbase.Service, error) {
+		return s.store.ServicesAfter(r.Context(), projectID, after, limit)
+	})
 }

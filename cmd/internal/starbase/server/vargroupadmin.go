@@ -64,17 +64,10 @@ func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	query := adminapi.NewQuery(r)
-	part := query.Part()
-	if err := query.Err(); err != nil {
-		return err
-	}
-	groups, err := s.store.VarGroupsAfter(r.Context(), projectID, part.After, part.Limit+1)
-	if err != nil {
-		return err
-	}
-	groups, next := adminapi.NextOf(groups, part.Limit, func(g *StoredVarGroup) string { return g.VarGroupID })
-	return adminapi.WriteList(w, "var_groups", groups, next)
+	return adminapi.WritePart(w, adminapi.NewQuery(r), "var_groups", func(g *StoredVarGroup) string { return g.VarGroupID },
+		func(after string, limit int) ([]StoredVarGroup, error) {
+			return s.store.VarGroupsAfter(r.Context(), projectID, after, limit)
+		})
 }
 
 func (s *Server) deleteVarGroup(w http.ResponseWriter, r *http.Request) error {

@@ -3,6 +3,7 @@ package statesync_test
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,10 +13,12 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// heldLog holds back reads from the beginning while held is set.
+// heldLog holds back reads from the beginning while held is set, and all of them while
+// closed is locked.
 type heldLog struct {
 	*statesync.Memory
-	held atomic.Pointer[chan struct{}]
+	held   atomic.Pointer[chan struct{}]
+	closed sync.RWMutex
 }
 
 func (l *heldLog) Read(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
@@ -26,6 +29,8 @@ func (l *heldLog) Read(ctx context.Context, scope string, after uint64, limit in
 			return statesync.Page{}, ctx.Err()
 		}
 	}
+	l.closed.RLock()
+	defer l.closed.RUnlock()
 	return l.Memory.Read(ctx, scope, after, limit)
 }
 
@@ -68,7 +73,9 @@ func TestAListIsNotEmptyBecauseTheLogIsReadAnew(t *testing.T) {
 				require.Equal(t, 1, (<-watch()).Count)
 				held := make(chan struct{})
 				log.held.Store(&held)
+				log.closed.Lock() // or the server reads in between what is to be forgotten
 				require.NoError(t, restart(log.Memory))
+				log.closed.Unlock()
 				synctest.Wait()
 				second := watch()
 				synctest.Wait()

@@ -91,7 +91,7 @@ func (o options) operator(log io.Writer) (*agentjob.Operator, error) {
 	if o.keep <= 0 {
 		return nil, fmt.Errorf("--keep-finished: is %s, must be more than 0s", o.keep)
 	}
-	config, err := kubeaccess.Config(o.kubeconfig)
+	config, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (o options) operator(log io.Writer) (*application.Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := kubeaccess.Config(o.kubeconfig)
+	config, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

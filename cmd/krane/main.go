@@ -63,7 +63,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := kubeaccess.Config(o.kubeconfig)
+	access, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 	if err != nil {
 		return nil, fmt.Errorf("--log-level: %w", err)
 	}
-	config, err := kubeaccess.Config(o.kubeconfig)
+	config, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -61,11 +61,11 @@ func newAgent(kubeconfig string, log io.Writer) (*shuttle.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := kubeaccess.Config(kubeconfig)
+	logger, err := program.NewLogger(log, config.LogLevel)
 	if err != nil {
 		return nil, err
 	}
-	logger, err := program.NewLogger(log, config.LogLevel)
+	access, err := kubeaccess.Config(kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

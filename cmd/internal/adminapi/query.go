@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -127,12 +128,14 @@ var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,199}$`)
 // last item, if more follow. The query says which part: after, the next of the answer
 // before, and limit, at most and by default [MaxLimit]. read returns the items whose keys
 // follow the given one, in the order of the keys, at most limit.
-func WritePart[T any](w http.ResponseWriter, query *Query, name string, key func(*T) string, read func(after string, limit int) ([]T, error)) error {
+func WritePart[T any](ctx context.Context, w http.ResponseWriter, query *Query, name string, key func(*T) string,
+	read func(ctx context.Context, after string, limit int) ([]T, error),
+) error {
 	after, limit := query.Text("after", keyPattern, "the next of an answer before"), query.Int("limit", MaxLimit, 1, MaxLimit)
 	if err := query.Err(); err != nil {
 		return err
 	}
-	list, err := read(after, limit+1)
+	list, err := read(ctx, after, limit+1)
 	if err != nil {
 		return err
 	}

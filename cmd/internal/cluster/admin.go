@@ -94,10 +94,7 @@ func (a *admin) put(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) list(w http.ResponseWriter, r *http.Request) error {
-	return adminapi.WritePart(w, adminapi.NewQuery(r), "regions", func(r *Region) string { return r.Name },
-		func(after string, limit int) ([]Region, error) {
-			return a.store.RegionsAfter(r.Context(), after, limit)
-		})
+	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "regions", func(r *Region) string { return r.Name }, a.store.RegionsAfter)
 }
 
 // regionView is one region as GET shows it.

@@ -46,8 +46,8 @@ func (a *admin) listResources(collection string) adminapi.Handler {
 		if err != nil {
 			return err
 		}
-		return adminapi.WritePart(w, adminapi.NewQuery(r), collection, func(r *Resource) string { return r.ID }, func(after string, limit int) ([]Resource, error) {
-			return a.store.ResourcesAfter(r.Context(), regionID, collection, after, limit)
+		return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), collection, func(r *Resource) string { return r.ID }, func(ctx context.Context, after string, limit int) ([]Resource, error) {
+			return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
 		})
 	}
 }

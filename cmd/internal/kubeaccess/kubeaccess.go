@@ -3,14 +3,17 @@ package kubeaccess
 
 import (
 	"fmt"
+	"log/slog"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Config returns the access that the file describes, or without a file that of
-// the pod's service account.
-func Config(kubeconfig string) (*rest.Config, error) {
+// the pod's service account. What client-go logs in this process goes to the
+// logger from then on.
+func Config(kubeconfig string, logger *slog.Logger) (*rest.Config, error) {
+	logTo(logger)
 	var config *rest.Config
 	var err error
 	if kubeconfig == "" {

@@ -53,10 +53,7 @@ func notName(c rune) bool {
 }
 
 func (s *Server) listClusters(w http.ResponseWriter, r *http.Request) error {
-	return adminapi.WritePart(w, adminapi.NewQuery(r), "clusters", func(c *Cluster) string { return c.ClusterID },
-		func(after string, limit int) ([]Cluster, error) {
-			return s.store.ClustersAfter(r.Context(), after, limit)
-		})
+	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "clusters", func(c *Cluster) string { return c.ClusterID }, s.store.ClustersAfter)
 }
 
 func (s *Server) showCluster(w http.ResponseWriter, r *http.Request) error {

@@ -142,13 +142,13 @@ var uuidParameter = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{1
 func (s *Server) listProjects(w http.ResponseWriter, r *http.Request) error {
 	query := adminapi.NewQuery(r)
 	clusterID := query.Text("cluster_id", uuidParameter, "the UUID of a cluster")
-	return adminapi.WritePart(w, query, "projects", func(p *ListedProject) string { return p.ProjectID }, func(after string, limit int) ([]ListedProject, error) {
+	return adminapi.WritePart(r.Context(), w, query, "projects", func(p *ListedProject) string { return p.ProjectID }, func(ctx context.Context, after string, limit int) ([]ListedProject, error) {
 		if clusterID != "" {
-			if _, err := s.store.Version(r.Context(), clusterID); err != nil {
+			if _, err := s.store.Version(ctx, clusterID); err != nil {
 				return nil, err
 			}
 		}
-		return s.store.ProjectsAfter(r.Context(), clusterID, after, limit)
+		return s.store.ProjectsAfter(ctx, clusterID, after, limit)
 	})
 }
 
@@ -157,7 +157,7 @@ func (s *Server) listServices(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return adminapi.WritePart(w, adminapi.NewQuery(r), "services", serviceKey, func(after string, limit int) ([]starbase.Service, error) {
-		return s.store.ServicesAfter(r.Context(), projectID, after, limit)
+	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "services", serviceKey, func(ctx context.Context, after string, limit int) ([]starbase.Service, error) {
+		return s.store.ServicesAfter(ctx, projectID, after, limit)
 	})
 }

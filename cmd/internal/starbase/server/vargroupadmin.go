@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -64,9 +65,9 @@ func (s *Server) listVarGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return adminapi.WritePart(w, adminapi.NewQuery(r), "var_groups", func(g *StoredVarGroup) string { return g.VarGroupID },
-		func(after string, limit int) ([]StoredVarGroup, error) {
-			return s.store.VarGroupsAfter(r.Context(), projectID, after, limit)
+	return adminapi.WritePart(r.Context(), w, adminapi.NewQuery(r), "var_groups", func(g *StoredVarGroup) string { return g.VarGroupID },
+		func(ctx context.Context, after string, limit int) ([]StoredVarGroup, error) {
+			return s.store.VarGroupsAfter(ctx, projectID, after, limit)
 		})
 }
 

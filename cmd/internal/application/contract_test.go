@@ -88,11 +88,17 @@ func secure(b *bench) {
 	require.NotContains(b, seen, "s3cret-value")
 }
 
-// order is D13: the Ingresses go first, the Secret after the schema and last.
+// order is D13: the Ingresses go first, the Secret after the schema and last. As long as there
+// is a workload, there is what it uses.
 func order(b *bench) {
 	b.app("order", withDatabase+", storage: {enabled: true, buckets: [{name: a}]}")
 	b.phase("order", "Running")
+	b.in("patch", "deployment", "order", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	b.in("delete", "app", "order", "--wait=false")
+	b.eventually("it waits for the workload", func() bool { return b.condition("order", "Ready", "message") == "the workload is being removed" })
+	require.Len(b, b.left("prod_order"), 3)
+	require.Len(b, b.buckets("plattr-prod-order"), 1)
+	b.in("patch", "deployment", "order", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	b.eventually("the Secret is gone", func() bool { return b.get("secret", "order-db", ".metadata.name") == "" })
 	require.Empty(b, b.left("prod_order"), "the schema went before")
 	b.eventually("all is gone", func() bool { return b.get("app", "order", ".metadata.name") == "" })

@@ -34,6 +34,30 @@ func TestTheEmulatorDoesWhatMotoLeavesOut(t *testing.T) {
 	require.Contains(t, call(t, s, url.Values{"Action": {"StartInstances"}, "InstanceId.1": {id}}), "IncorrectInstanceState")
 }
 
+// TestAMachineIsPendingBeforeItRuns looks in the middle of launches.
+func TestAMachineIsPendingBeforeItRuns(t *testing.T) {
+	s := ec2test.Start(t, ec2test.Options{Transition: time.Hour})
+	launched := make(chan struct{})
+	go func() {
+		defer close(launched)
+		for range 5 {
+			call(t, s, url.Values{"Action": {"RunInstances"}, "ImageId": {"ami-12c6146b"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"20"}})
+		}
+	}()
+	for done := false; !done; {
+		select {
+		case <-launched:
+			done = true
+		default:
+		}
+		answer := call(t, s, url.Values{"Action": {"DescribeInstances"}})
+		require.NotContains(t, answer, "<name>running</name>")
+		if done {
+			require.Equal(t, 100, strings.Count(answer, "<name>pending</name>"))
+		}
+	}
+}
+
 func call(t *testing.T, s *ec2test.Server, form url.Values) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

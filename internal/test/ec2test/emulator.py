@@ -91,6 +91,17 @@ def run_instances(self):
 
 InstanceResponse.run_instances = run_instances
 
+describe = InstanceResponse.describe_instances
+
+
+def describe_instances(self):
+    # Not in the middle of a launch, when machines are what moto first takes them for: running.
+    with lock:
+        return describe(self)
+
+
+InstanceResponse.describe_instances = describe_instances
+
 get_param = InstanceResponse._get_param
 
 

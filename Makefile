@@ -5,7 +5,7 @@ GO ?= go
 # Flags of every go test: "make test V=" prints a line for each package only.
 V ?= -v
 # For one package, on a busy machine and with the race detector.
-LIMIT = -timeout 20m
+LIMIT = -timeout 30m
 FUZZTIME ?= 30s
 HISTORIES ?= 4000
 BENCH ?= .

@@ -28,7 +28,11 @@ const (
 var ErrNotInstalled = errors.New("no Keycloak: it needs java 17 or newer and Maven Central (Debian: apt-get install default-jre-headless)")
 
 // startLimit bounds the start, which takes 15 seconds on a machine at rest.
-const startLimit = 5 * time.Minute
+const startLimit = 8 * time.Minute
+
+// askLimit bounds one question whether it has started: one that came too early may never be
+// answered.
+const askLimit = 10 * time.Second
 
 // Server is a running Keycloak.
 type Server struct {
@@ -93,6 +97,7 @@ func (s *Server) start(ctx context.Context, place string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	client := &http.Client{Timeout: askLimit}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -100,7 +105,7 @@ func (s *Server) start(ctx context.Context, place string) error {
 		if err != nil {
 			return err
 		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
+		if response, err := client.Do(request); err == nil {
 			if err := response.Body.Close(); err != nil {
 				return err
 			}

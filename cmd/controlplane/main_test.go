@@ -239,9 +239,11 @@ func TestTheProgramServesUntilSIGTERMAndKeepsItsData(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the file holds values of customers")
 
+	begin := time.Now()
 	require.NoError(t, p.command.Process.Signal(syscall.SIGTERM))
 	end := <-p.ended
 	require.Zero(t, end.code, end.stderr)
+	require.Less(t, time.Since(begin), 5*time.Second)
 	require.NotContains(t, end.stderr, adminToken)
 	require.NotContains(t, end.stderr, created.Token)
 

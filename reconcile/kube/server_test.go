@@ -199,6 +199,7 @@ func stolen(s *scene) {
 	at := time.Now()
 	require.ErrorIs(t, <-causes, kube.ErrLeaseLost)
 	t.Logf("a stolen lease stopped the work after %v", time.Since(at))
+	require.Less(t, time.Since(at), deadline)
 	require.False(t, <-held)
 	require.True(t, <-held, "taken back once the thief's record has run out")
 	require.GreaterOrEqual(t, time.Since(at), duration-period)

@@ -65,7 +65,8 @@
 //
 // # Stability
 //
-// Nothing is released yet, and the API may change with every commit.
-// CHANGELOG.md names each incompatible change with the old and the new call.
+// No version is released yet, and the API may change with every commit.
+// After the first release, CHANGELOG.md lists each incompatible change with the
+// old and the new call.
 // Packages under internal and the module cmd make no promise at all.
 package trueup

@@ -59,7 +59,12 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case len(parts) < 4:
 		reply(w, 200, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": n.group + "/v1", "resources": []any{
-			map[string]any{"name": "notes", "namespaced": true, "kind": "Note", "verbs": []string{"create", "get", "list", "update", "delete", "watch"}},
+			map[string]any{
+				"name":       "notes",
+				"namespaced": true,
+				"kind":       "Note",
+				"verbs":      []string{"create", "get", "list", "update", "delete", "watch"},
+			},
 		}})
 	case r.URL.Query().Has("sendInitialEvents"): // an older server
 		code, body := status(422, "Invalid")

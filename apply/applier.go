@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -16,8 +15,8 @@ import (
 
 // Applier makes the cluster match a [Set]. Set the fields and use it: its methods
 // are safe for concurrent use. Calls that write to different objects never wait for
-// each other; those that write to one object take turns. What is remembered of an
-// object belongs to the Live, which several Appliers may share.
+// each other; those that write to one object take turns. The memory of past writes and
+// failures is in the Live, which several Appliers may share.
 type Applier struct {
 	// Live is the actual state, started. Required.
 	Live *Live
@@ -27,20 +26,17 @@ type Applier struct {
 	// ready once it is applied, objects of such kinds are applied on every pass,
 	// and Upsert is an error.
 	Objects dynamic.Interface
-	// Discovery names the kinds that the server has. It is asked before a Namespace
-	// is deleted, to look for objects of others in it. Nil: a Namespace is not
-	// deleted unless [PruneOptions.WithStrangers] is set.
-	Discovery Discovery
-	// Adoption decides about an object that exists under a wanted name and
-	// carries neither our labels nor our fields. The default refuses it. An object
-	// that carries one of our owner's labels with another value is another owner's
-	// and never taken, and so is one of another part.
+	// Adoption decides about an object that exists under a desired name and carries
+	// neither our labels nor our fields. The default refuses it, unless its controller
+	// (metadata.ownerReferences) is the one that the set states for it: then it is
+	// adopted, because some program made it for the same parent. An object that carries
+	// one of our owner's labels with another value belongs to another owner and is
+	// never adopted. The same holds for an object of another part.
 	Adoption AdoptionPolicy
-	// Conflicts decides about a field that another manager owns with
-	// another value, foreign from the start or taken from us. The default
-	// takes it.
+	// Conflicts decides about a field that another manager owns with another value,
+	// whether or not we owned it before. The default takes it.
 	Conflicts ConflictPolicy
-	// Recreate lists the kinds whose objects may be deleted and created anew when
+	// Recreate lists the kinds whose objects may be deleted and created again when
 	// the server refuses a change because a field is immutable. A kind that is not
 	// named is never deleted for that. An object that is invalid in any other way
 	// is never deleted at all.
@@ -60,14 +56,7 @@ type Applier struct {
 	writer  *write.Writer
 }
 
-// Discovery is the part of a discovery client that is needed; that of client-go
-// fits. An error with some lists means that these are not all.
-type Discovery interface {
-	ServerPreferredResources() ([]*metav1.APIResourceList, error)
-}
-
-// AdoptionPolicy decides about an object that holds a wanted name and is
-// not ours.
+// AdoptionPolicy decides about an object that has a desired name and is not ours.
 type AdoptionPolicy int
 
 // The policies.
@@ -78,11 +67,13 @@ const (
 	// error.
 	SkipForeign
 	// AdoptForeign takes it over: the set is applied to it, and it is
-	// pruned when it is no longer wanted.
+	// pruned when it is no longer desired. An object that has a controller
+	// (metadata.ownerReferences) is refused, unless the set states that controller,
+	// too.
 	AdoptForeign
 )
 
-// Write is one write request as it ended.
+// Write is one finished write request.
 type Write struct {
 	ID       ID
 	Verb     string // create, update, patch or delete
@@ -96,10 +87,10 @@ type Write struct {
 // which takes back the fields that the set states and leaves all others.
 //
 // Objects are applied in the order of the set, in parallel within a rank. A
-// failed object holds back only what lives in it (a namespace) or depends on it. A
-// kind that was not watched yet is, from now on, and is waited for up to five
-// seconds. The report is valid with an error, which is [Report.Err] or the cause for
-// which ctx ended.
+// failed object holds back only what lives in it (a namespace) or depends on it. A kind
+// that is not watched yet is watched from now on; Apply waits up to five seconds for
+// its first list. The report is valid with an error, which is [Report.Err] or the cause
+// of the end of ctx.
 func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
 	p, err := a.begin(ctx, set)
 	if err != nil {
@@ -119,13 +110,13 @@ func (a *Applier) prepare() error {
 
 func (a *Applier) init() error {
 	if a.Live == nil {
-		return errors.New("apply: Applier.Live is required")
+		return errors.New("apply: Applier.Live: is required")
 	}
 	if err := a.Live.prepare(); err != nil {
 		return err
 	}
 	if a.Upsert != nil && a.Objects == nil {
-		return errors.New("apply: Applier.Objects is required with Applier.Upsert")
+		return errors.New("apply: Applier.Objects: is required with Applier.Upsert")
 	}
 	a.writer = &write.Writer{Owner: a.Live.identity, Metadata: a.Live.Client, Objects: a.Objects}
 	if a.OnWrite != nil {
@@ -149,7 +140,7 @@ func (a *Applier) accept(set *Set) error {
 		return nil
 	}
 	if !set.owner.equal(a.Live.Owner) {
-		return fmt.Errorf("apply: the set's owner is %q (%s); want that of the Live, %q (%s)",
+		return fmt.Errorf("apply: the set's owner is %q (%s); must be the Live's owner, %q (%s)",
 			set.owner.Manager, set.owner.identity().Selector(), a.Live.Owner.Manager, a.Live.identity.Selector())
 	}
 	set.accepted.Store(a.Live)

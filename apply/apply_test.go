@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func TestObjectsAreCreatedOnceAndThenCostNoRequest(t *testing.T) {
@@ -30,7 +31,7 @@ func TestObjectsAreCreatedOnceAndThenCostNoRequest(t *testing.T) {
 	b.kubectl(t, "wait", "-n", b.ns+"-more", "--for=jsonpath={.status.observedGeneration}=1", "deployment/web")
 	require.Equal(t, apply.Report{Unchanged: set.Len()}, apply1(t, a, b.mixed(t)))
 	require.Len(t, b.requests(t), set.Len(), "not one more")
-	require.Zero(t, a.drifts.Load(), "our own writes wake nobody")
+	require.Zero(t, a.drifts.Load(), "our own writes start no pass")
 }
 
 func TestARestartSendsNothingButListsAndWatches(t *testing.T) {
@@ -68,7 +69,7 @@ func TestAForeignEditIsRepairedAndForeignFieldsStay(t *testing.T) {
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"wrong"}}`)
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"right"}}`)
 	a.waitWoken(t, "ConfigMap", "a")
-	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(t, "apply1(t, a, set).Count(apply.Updated) == 1", func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 })
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
 }
 
@@ -84,14 +85,22 @@ func TestAnEditedSecretIsRepairedKeyByKey(t *testing.T) {
 	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, ".data.password", plan.Changes[0].Fields[0].Path)
-	require.NotContains(t, plan.String(), "aHVudGVyMg", "what is secret is not shown")
+	require.NotContains(t, plan.String(), "aHVudGVyMg", "secret values are not shown")
 	require.NotContains(t, plan.String(), "dGhlaXJz")
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
-	require.Equal(t, "aHVudGVyMg== eA== eA==", b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other} {.data.more}"))
+	require.Equal(
+		t,
+		"aHVudGVyMg== eA== eA==",
+		b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other} {.data.more}"),
+	)
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 	// A key that is no longer stated goes away.
 	apply1(t, a, b.set(t, strings.Replace(secret, ", other: x", "", 1)))
-	require.Equal(t, "aHVudGVyMg== eA==", b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other}{.data.more}"))
+	require.Equal(
+		t,
+		"aHVudGVyMg== eA==",
+		b.kubectl(t, "get", "-n", b.ns, "secret", "s", "-o", "jsonpath={.data.password} {.data.other}{.data.more}"),
+	)
 }
 
 func TestADeletedObjectComesBack(t *testing.T) {
@@ -117,7 +126,11 @@ func TestAStrippedLabelIsPutBack(t *testing.T) {
 	a.net.Reset()
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
 	require.Equal(t, 1, a.net.Count("patch")+a.net.Count("get"), "one request")
-	require.Equal(t, "a", b.kubectl(t, "get", "-n", b.ns, "configmap", "-l", "example.com/owner="+b.ns, "-o", "jsonpath={.items[*].metadata.name}"))
+	require.Equal(
+		t,
+		"a",
+		b.kubectl(t, "get", "-n", b.ns, "configmap", "-l", "example.com/owner="+b.ns, "-o", "jsonpath={.items[*].metadata.name}"),
+	)
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
 
@@ -189,7 +202,7 @@ func TestAnUnknownKindHoldsBackNoOther(t *testing.T) {
 	b := serverBench(t)
 	gadget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	a := b.startUnsynced(t, gadget)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "err != nil && synced == len(kinds)", func() bool {
 		_, err := a.Live.Synced(gadget.GroupKind())
 		synced := 0
 		for _, kind := range kinds {
@@ -198,10 +211,14 @@ func TestAnUnknownKindHoldsBackNoOther(t *testing.T) {
 			}
 		}
 		return err != nil && synced == len(kinds)
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.ErrorContains(t, a.Live.WaitSynced(soon), "Gadget.example.com: the live state is not known: the server could not find the requested resource")
+	require.ErrorContains(
+		t,
+		a.Live.WaitSynced(soon),
+		"Gadget.example.com: the live state is not known: the server could not find the requested resource",
+	)
 
 	object := "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: a, namespace: NAMESPACE}}"
 	unwatched := "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NAMESPACE}}"
@@ -228,14 +245,14 @@ func TestATerminatingNamespaceIsWaitedFor(t *testing.T) {
 	b.kubectl(t, "delete", "namespace", b.ns+"-more", "--wait=false")
 	set := b.set(t, namespace, inside)
 	id := apply.ID{Kind: "Namespace", Name: b.ns + "-more"}
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "what it waits for, at ./apply/apply_test.go", func() bool {
 		for o := range a.Live.All() {
 			if o.ID == id && o.Deleting {
 				return true
 			}
 		}
 		return false
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	before := len(b.requests(t))
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorIs(t, err, apply.ErrTerminating)
@@ -260,7 +277,15 @@ func TestADesiredChangeIsOneRequest(t *testing.T) {
 	require.Equal(t, "2", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
 
 	// A field that is no longer stated goes away.
-	require.Equal(t, 1, apply1(t, a, b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}}", configMap("b", "1"))).Count(apply.Updated))
+	require.Equal(
+		t,
+		1,
+		apply1(
+			t,
+			a,
+			b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}}", configMap("b", "1")),
+		).Count(apply.Updated),
+	)
 	require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data}"))
 }
 
@@ -285,12 +310,12 @@ func TestAnApplyWhoseAnswerWasLostIsRecognised(t *testing.T) {
 	a := b.start(t)
 	other := b.start(t)
 	apply1(t, other, set)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "what it waits for, at ./apply/apply_test.go", func() bool {
 		for range a.Live.All() {
 			return true
 		}
 		return false
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	before := len(b.requests(t))
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 	require.Len(t, b.requests(t), before)
@@ -337,7 +362,7 @@ func TestPeersDefect11AStaleViewNeitherCreatesTwiceNorSurfaces(t *testing.T) {
 	require.Equal(t, 2, apply1(t, a, set).Unchanged, "what we wrote is known, although the watch never told")
 	b.kubectl(t, "delete", "-n", b.ns, "configmap", "a")
 	report := apply1(t, a, b.set(t, configMap("a", "2"), configMap("b", "1")))
-	require.Equal(t, 1, report.Count(apply.Created), "it is gone, as the server says")
+	require.Equal(t, 1, report.Count(apply.Created), "the server says that it was deleted")
 	require.Equal(t, 1, report.Unchanged)
 }
 

@@ -47,10 +47,11 @@ func (o Owner) join(object *unstructured.Unstructured, labels map[string]string)
 type applySetParent struct {
 	item   item
 	object *unstructured.Unstructured
-	stated bool // by the set; otherwise it is the same for all sets
+	stated bool // the set states the parent; otherwise one is made, the same for all sets
 }
 
-// addParent notes the parent of the ApplySet, made if the set does not state it.
+// addParent stores the parent of the ApplySet, and makes one if the set does not state
+// it.
 func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	id := s.owner.ApplySet
 	if id == (ID{}) {
@@ -72,13 +73,13 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 		s.ids[id] = invalid
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	if s.owner.PartLabel != "" { // it belongs to all parts
+	if s.owner.PartLabel != "" { // the parent belongs to all parts
 		labels := object.GetLabels()
 		delete(labels, s.owner.PartLabel)
 		object.SetLabels(labels)
 	}
 	s.ids[id] = applicable
-	// Before its members, as far as it can live before its namespace.
+	// Before its members, but not before its namespace.
 	at := rank{stage: stageDefinitions, depth: -1}
 	if s.Has(ID{Kind: "Namespace", Name: id.Namespace}) {
 		at = rank{stage: stageNamespaces, depth: 1}
@@ -89,7 +90,7 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	return nil
 }
 
-// members is what the parent of an ApplySet states of its members.
+// members are the kinds and namespaces that the parent of an ApplySet lists.
 type members struct{ kinds, namespaces map[string]bool }
 
 // membersOf reads the annotations of a parent.
@@ -106,7 +107,7 @@ func membersOf(annotations map[string]string) members {
 	return members{read(applySetKinds), read(applySetNamespaces)}
 }
 
-// findMembers returns those of the set.
+// findMembers returns the members of the set.
 func (s *Set) findMembers() members {
 	found := members{map[string]bool{}, map[string]bool{}}
 	for id := range s.ids {
@@ -121,7 +122,7 @@ func (s *Set) findMembers() members {
 	return found
 }
 
-// union returns what is in either.
+// union returns the kinds and namespaces that are in either.
 func (m members) union(other members) members {
 	both := members{maps.Clone(m.kinds), maps.Clone(m.namespaces)}
 	if both.kinds == nil {

@@ -30,8 +30,13 @@ func benchmarkSet(tb testing.TB, n int) *Set {
 	objects := make([]*unstructured.Unstructured, n)
 	for i := range objects {
 		objects[i] = &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apps/v1", "kind": "Deployment",
-			"metadata": map[string]any{"name": fmt.Sprintf("web-%05d", i), "namespace": fmt.Sprintf("ns-%d", i%100), "labels": map[string]any{"app": "web"}},
+			"apiVersion": "apps/v1",
+			"kind":       "Deployment",
+			"metadata": map[string]any{
+				"name":      fmt.Sprintf("web-%05d", i),
+				"namespace": fmt.Sprintf("ns-%d", i%100),
+				"labels":    map[string]any{"app": "web"},
+			},
 			"spec": map[string]any{
 				"replicas": 2, "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
 				"template": map[string]any{
@@ -45,7 +50,11 @@ func benchmarkSet(tb testing.TB, n int) *Set {
 			},
 		}}
 	}
-	set, err := NewSet(Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com"}, objects, SetOptions{})
+	set, err := NewSet(
+		Owner{Manager: "me", Labels: map[string]string{"example.com/owner": "me"}, Domain: "example.com"},
+		objects,
+		SetOptions{},
+	)
 	require.NoError(tb, err)
 	return set
 }
@@ -67,9 +76,12 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 	for i, it := range set.items {
 		list[i] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			// Strings of their own, as from a decoder, and a label that no other has.
-			Name: strings.Clone(it.id.Name), Namespace: strings.Clone(it.id.Namespace), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)), ResourceVersion: fmt.Sprint(1000 + i),
-			Labels:      map[string]string{"app": "web", "example.com/owner": "me", "app.kubernetes.io/instance": fmt.Sprintf("web-%05d", i)},
-			Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
+			Name:            strings.Clone(it.id.Name),
+			Namespace:       strings.Clone(it.id.Namespace),
+			UID:             types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)),
+			ResourceVersion: fmt.Sprint(1000 + i),
+			Labels:          map[string]string{"app": "web", "example.com/owner": "me", "app.kubernetes.io/instance": fmt.Sprintf("web-%05d", i)},
+			Annotations:     map[string]string{"example.com/desired-hash": it.hash.String()},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(deploymentOwned)},
 			}},
@@ -207,12 +219,16 @@ func benchmarkParts(b *testing.B, parents int) (*Applier, []*Set) {
 		for _, it := range sets[i].items {
 			kind := it.id.GroupKind()
 			lists[kind] = append(lists[kind], &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Name: strings.Clone(it.id.Name), Namespace: "bench", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8001-%012d", 10*i+len(lists[kind]))), ResourceVersion: "1000",
-				Labels:      map[string]string{"example.com/owner": "me", "example.com/part": part},
-				Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
+				Name:            strings.Clone(it.id.Name),
+				Namespace:       "bench",
+				UID:             types.UID(fmt.Sprintf("00000000-0000-4000-8001-%012d", 10*i+len(lists[kind]))),
+				ResourceVersion: "1000",
+				Labels:          map[string]string{"example.com/owner": "me", "example.com/part": part},
+				Annotations:     map[string]string{"example.com/desired-hash": it.hash.String()},
 				ManagedFields: []metav1.ManagedFieldsEntry{{
 					Manager: "me", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(
-						`{"f:metadata":{"f:annotations":{"f:example.com/desired-hash":{}},"f:labels":{"f:example.com/owner":{},"f:example.com/part":{}}},"f:data":{"f:key":{}}}`)},
+						`{"f:metadata":{"f:annotations":{"f:example.com/desired-hash":{}},"f:labels":{"f:example.com/owner":{},"f:example.com/part":{}}},"f:data":{"f:key":{}}}`,
+					)},
 				}},
 			}})
 		}

@@ -42,7 +42,7 @@ func (e *ConflictError) Error() string {
 	return "owned with another value: " + strings.Join(parts, ", ")
 }
 
-// named returns the error, a refusal for fields of others as a ConflictError.
+// named converts the server's conflict error into a ConflictError. Other errors stay.
 func named(err error) error {
 	conflict, ok := errors.AsType[*write.ConflictError](err)
 	if !ok {

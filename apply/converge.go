@@ -17,7 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// converge makes one object as wanted, when its turn has come.
+// converge makes one object match the set, once it holds the object's lock.
 func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 	k := p.kinds[it.group]
 	end, err := k.Begin(ctx, it.at)
@@ -25,8 +25,8 @@ func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 		return Result{it.id, Failed, err}
 	}
 	defer end(false)
-	// Another call may have written it meanwhile, or want more of the ApplySet's
-	// parent.
+	// Another call may have written the object meanwhile, or added members to the
+	// ApplySet's parent.
 	if it == p.parent {
 		fresh, next, err := p.parentItem()
 		if err != nil {
@@ -99,13 +99,13 @@ func hintOf(it *item) string {
 	return ""
 }
 
-// write sends the object and takes the answer.
+// write sends the object and records the answer.
 func (p *pass) write(ctx context.Context, it *item, t *write.Target) (Action, error) {
 	done, answer, err := p.applier.writer.Write(ctx, t)
 	return p.took(it, done, answer, err)
 }
 
-// took notes the server's answer, and names how the write ended.
+// took records the server's answer and returns how the write ended.
 func (p *pass) took(it *item, done write.Done, answer *metav1.PartialObjectMetadata, err error) (Action, error) {
 	if answer != nil {
 		p.kinds[it.group].Wrote(answer, it.hash)
@@ -125,7 +125,7 @@ func (p *pass) took(it *item, done write.Done, answer *metav1.PartialObjectMetad
 	}
 }
 
-// outcome names how a write failed.
+// outcome returns the action and the error of a failed write.
 func (p *pass) outcome(it *item, err error) (Action, error) {
 	err = named(err)
 	_, conflict := errors.AsType[*ConflictError](err)
@@ -147,11 +147,11 @@ func (p *pass) outcome(it *item, err error) (Action, error) {
 	}
 }
 
-// namespaceTerminating is the cause that a server names when it creates nothing
-// more in a namespace.
+// namespaceTerminating is the cause in the server's error when the namespace of a
+// create is being deleted.
 const namespaceTerminating = metav1.CauseType("NamespaceTerminating")
 
-// target is what the object is written with.
+// target returns what a write of the object needs.
 func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
 	a := p.applier
 	resource, err := p.resource(it.kind, look)
@@ -193,7 +193,7 @@ func (p *pass) resource(kind schema.GroupVersionKind, look *view.Look) (schema.G
 	return mapping.Resource, nil
 }
 
-// attempt is what a rejection of the object is compared with.
+// attempt returns the state with which a rejection of the object is compared.
 func (p *pass) attempt(it *item, look *view.Look) attempt {
 	a := p.applier
 	t := attempt{id: it.id, part: p.set.Part(), hash: it.hash, policy: policy{
@@ -206,7 +206,7 @@ func (p *pass) attempt(it *item, look *view.Look) attempt {
 	return t
 }
 
-// selected reports an object that the watch of its kind would never show.
+// selected returns an error for an object that the watch of its kind would never show.
 func (p *pass) selected(it *item) error {
 	if p.live.Selector == nil {
 		return nil

@@ -100,10 +100,15 @@ func newWorld(t *testing.T, cluster *kubetest.Cluster, n int) *world {
 		final = append(final, configMap(fmt.Sprintf("create-%d", i), "1"))
 	}
 	for i := range 6 {
-		final = append(final,
+		final = append(
+			final,
 			fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: create-%d, namespace: NAMESPACE}, stringData: {password: x}}", i),
 			fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: create-%d, namespace: NAMESPACE-more}}", i),
-			fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: create-%d, namespace: NAMESPACE}, spec: {ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}]}}", i))
+			fmt.Sprintf(
+				"{apiVersion: v1, kind: Service, metadata: {name: create-%d, namespace: NAMESPACE}, spec: {ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}]}}",
+				i,
+			),
+		)
 	}
 	for i := range 4 {
 		final = append(final, strings.Replace(selecting("one"), "name: web", fmt.Sprintf("name: web-%d", i), 1),
@@ -141,7 +146,10 @@ func (w *world) run(ctx context.Context, net *applytest.Transport) error {
 }
 
 func (w *world) pass(ctx context.Context, net *applytest.Transport, set *apply.Set, prune bool) error {
-	applier, err := w.program(net, slices.Concat(kinds[:len(kinds)-1], []schema.GroupVersionKind{definitionKind, {Group: w.group, Version: "v1", Kind: "Widget"}}))
+	applier, err := w.program(
+		net,
+		slices.Concat(kinds[:len(kinds)-1], []schema.GroupVersionKind{definitionKind, {Group: w.group, Version: "v1", Kind: "Widget"}}),
+	)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,18 @@ func TestPeersDefect6OfOnePortWithTwoProtocolsTheRightOneIsNamed(t *testing.T) {
 	a := b.start(t)
 	set := b.set(t, twoProtocols)
 	apply1(t, a, set)
-	b.kubectl(t, "patch", "-n", b.ns, "service", "dns", "--type=json", "-p", `[{"op":"replace","path":"/spec/ports/1/targetPort","value":99},{"op":"replace","path":"/spec/ports/1/name","value":"z"}]`, "--field-manager=somebody")
+	b.kubectl(
+		t,
+		"patch",
+		"-n",
+		b.ns,
+		"service",
+		"dns",
+		"--type=json",
+		"-p",
+		`[{"op":"replace","path":"/spec/ports/1/targetPort","value":99},{"op":"replace","path":"/spec/ports/1/name","value":"z"}]`,
+		"--field-manager=somebody",
+	)
 	a.waitWoken(t, "Service", "dns")
 	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
 	require.NoError(t, err)
@@ -87,7 +98,12 @@ func TestPeersDefect7WhatAnotherOneOwnsAsWellStaysAndIsQuiet(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	// An update made the object once, and still owns what it stated.
-	with := strings.Replace(selecting("one"), "image: example.com/web}", "image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}", 1)
+	with := strings.Replace(
+		selecting("one"),
+		"image: example.com/web}",
+		"image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}",
+		1,
+	)
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(with, "NAMESPACE", b.ns)), 0o600))
 	b.kubectl(t, "create", "-f", file, "--field-manager=stale")
@@ -122,7 +138,12 @@ func TestPeersDefect7AnElementOfWhichAnotherOneOwnsAPartGoesAndIsQuiet(t *testin
 	t.Parallel()
 	b := serverBench(t)
 	a := b.start(t)
-	with := strings.Replace(selecting("one"), "image: example.com/web}", "image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}", 1)
+	with := strings.Replace(
+		selecting("one"),
+		"image: example.com/web}",
+		"image: example.com/web, env: [{name: A, value: '1'}, {name: B, value: '2'}]}",
+		1,
+	)
 	apply1(t, a, b.set(t, with))
 	for _, value := range []string{"3", "2"} {
 		b.kubectl(t, "patch", "-n", b.ns, "deployment", "web", "--type=json", "-p",
@@ -133,10 +154,18 @@ func TestPeersDefect7AnElementOfWhichAnotherOneOwnsAPartGoesAndIsQuiet(t *testin
 	without := b.set(t, strings.Replace(with, ", {name: B, value: '2'}", "", 1))
 	plan, err := a.Plan(t.Context(), without, apply.PruneOptions{})
 	require.NoError(t, err)
-	require.Contains(t, plan.String(), `.spec.template.spec.containers[name="main"].env[name="B"]: {"name":"B","value":"2"} -> (absent) (by "stale"`)
+	require.Contains(
+		t,
+		plan.String(),
+		`.spec.template.spec.containers[name="main"].env[name="B"]: {"name":"B","value":"2"} -> (absent) (by "stale"`,
+	)
 	require.Equal(t, 1, apply1(t, a, without).Count(apply.Updated))
-	require.Equal(t, "A", b.kubectl(t, "get", "-n", b.ns, "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env[*].name}"),
-		"as planned, it is gone: the other one does not own the element")
+	require.Equal(
+		t,
+		"A",
+		b.kubectl(t, "get", "-n", b.ns, "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env[*].name}"),
+		"as planned, it was removed: the other one does not own the element",
+	)
 	require.Equal(t, 1, apply1(t, a, without).Unchanged)
 }
 

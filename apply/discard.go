@@ -40,14 +40,14 @@ func (a *absences) set(part string, next map[string]absence) {
 	a.by[part] = next
 }
 
-// unwant notes that a part has no set any more.
-func (l *Live) unwant(part string) {
+// dropPart records that a part no longer has a set.
+func (l *Live) dropPart(part string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.want(part, nil)
 }
 
-// planPrune decides what a prune does, and returns what the next one has to know. It
+// planPrune decides what a prune does, and returns the absences for the next one. It
 // changes nothing.
 func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, now time.Time) (prunePlan, map[string]absence) {
 	plan := prunePlan{unseen: unseenOf(views)}
@@ -75,15 +75,12 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	group := slices.Index(set.kinds, kind)
 	take := func(n view.Name, r *view.Record) bool {
 		going, unowned := r.Pruned() || r.Deleting(), r.Unowned()
-		if !going && !unowned {
-			plan.owned++
-		}
 		if set.hasItem(group, n) {
 			return true
 		}
 		id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
 		switch {
-		case set.Has(id): // the ApplySet's parent always is in it
+		case set.Has(id): // always true for the ApplySet's parent
 		case going:
 			plan.remaining++
 		case !unowned:
@@ -91,8 +88,8 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 		case r.Controller() == "":
 			plan.unproven = append(plan.unproven, id)
 		default:
-			// What a controller made carries our labels by inheritance, and goes with
-			// what it was made for.
+			// A controller copied our labels to this object from its owner; it is
+			// deleted together with that owner.
 		}
 		return true
 	}
@@ -104,7 +101,7 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	return found
 }
 
-// planDelete decides what a deletion by name does.
+// planDelete decides about the objects of a deletion by name.
 func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 	plan := prunePlan{}
 	byKind := map[string]*view.Kind{}
@@ -130,7 +127,6 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 		case r.Unowned():
 			plan.refuse(Result{id, Refused, fmt.Errorf("%w: it carries our labels, and no field of it is ours", ErrNotOurs)})
 		default:
-			plan.owned++
 			plan.due = append(plan.due, observe(id.GroupKind(), n, r, a.Live.identity))
 		}
 	}
@@ -138,14 +134,14 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 	return plan
 }
 
-// finish takes out what must stay, and orders the rest.
+// finish removes from the plan what must stay, and orders the rest.
 func (a *Applier) finish(plan *prunePlan, set *Set, views []*view.Kind) {
 	contains := func(o Observed) bool { return isNamespace(o.ID.GroupKind()) || isDefinition(o.ID.GroupKind()) }
 	if slices.ContainsFunc(plan.due, contains) {
-		// Only then is there a look at all objects.
+		// Only then all objects are searched.
 		if plan.unseen == nil {
 			plan.unseen = unseenOf(views)
-			defer func() { plan.unseen = nil }() // what was named has its result
+			defer func() { plan.unseen = nil }() // each named object has a result already
 		}
 		inhabited, defined := a.staying(plan, set, views)
 		plan.contradict(inhabited, defined)
@@ -153,8 +149,8 @@ func (a *Applier) finish(plan *prunePlan, set *Set, views []*view.Kind) {
 	plan.order(a.Live.Owner)
 }
 
-// staying leads from namespaces and definitions to an object of ours that needs them
-// and stays.
+// staying maps namespaces and definitions to an object of ours that needs them and
+// stays.
 func (a *Applier) staying(plan *prunePlan, set *Set, views []*view.Kind) (inhabited, defined map[string]ID) {
 	going := make(map[ID]bool, len(plan.due))
 	for i := range plan.due {
@@ -175,7 +171,7 @@ func (a *Applier) staying(plan *prunePlan, set *Set, views []*view.Kind) (inhabi
 		plurals[kind.String()] = plural
 		v.Each(func(n view.Name, r *view.Record) bool {
 			id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: n.Namespace(), Name: n.Name()}
-			if !going[id] && !r.Pruned() && !r.Deleting() && r.Controller() == "" {
+			if !going[id] && !r.Pruned() && !r.Deleting() && (r.Controller() == "" || !r.Unowned()) {
 				note(id, plural)
 			}
 			return true
@@ -199,10 +195,10 @@ func unseenOf(views []*view.Kind) []unseen {
 	return found
 }
 
-// discard deletes or releases one object, when its turn has come. If others have
-// changed it since it was seen, again decides whether it still is to go; nil: it is
-// not.
-func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions, again func(Observed) bool) Result {
+// discard deletes or releases one object, once it holds the object's lock. If others
+// have changed it since it was seen, recheck reports whether it must still be deleted;
+// with a nil recheck it is kept.
+func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions, recheck func(Observed) bool) Result {
 	v := a.Live.view(o.ID.GroupKind())
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
 	end, err := v.Begin(ctx, n)
@@ -220,14 +216,15 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 	if options.Orphan != nil && options.Orphan(*o) {
 		action = Released
 		send = func() error {
-			return a.writer.Release(ctx, t, must, a.marks(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
+			return a.writer.Release(ctx, t, must, a.ownerLabels(), []string{a.Live.identity.HashAnnotation, a.Live.identity.DependsOnAnnotation})
 		}
 	}
 	err = send()
-	for try := 1; again != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
-		// Its status may have changed. Once the view shows it, it is decided anew.
+	for try := 1; recheck != nil && apierrors.IsConflict(err) && try < discardTries; try++ {
+		// Perhaps only its status has changed. Decide again once the view shows the
+		// change.
 		now, ok := a.await(ctx, v, o)
-		if !ok || !again(now) {
+		if !ok || !recheck(now) {
 			break
 		}
 		o, must = &now, now.must()
@@ -242,8 +239,8 @@ func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, opti
 	return Result{ID: o.ID, Action: action}
 }
 
-// discardTries bounds how often a deletion is tried that changes of the object
-// overtake, and discardWait how long the view is waited for each time.
+// discardTries bounds the attempts of a deletion while others change the object, and
+// discardWait the wait for the view after each attempt.
 const (
 	discardTries = 4
 	discardWait  = 2 * time.Second
@@ -271,8 +268,8 @@ func (a *Applier) await(ctx context.Context, v *view.Kind, o *Observed) (Observe
 	return observe(o.ID.GroupKind(), n, r, a.Live.identity), true
 }
 
-// marks are the labels by which an object is ours.
-func (a *Applier) marks() []string {
+// ownerLabels returns the keys of our ownership labels.
+func (a *Applier) ownerLabels() []string {
 	keys := slices.Sorted(maps.Keys(a.Live.identity.Labels))
 	if part := a.Live.identity.PartLabel; part != "" {
 		keys = append(keys, part)

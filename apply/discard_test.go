@@ -15,7 +15,7 @@ import (
 )
 
 // whole lets everything go that a set does not state.
-var whole = PruneOptions{Complete: true, AllowEmpty: true, Limit: Limit{Off: true}, WithStrangers: true}
+var whole = PruneOptions{Complete: true, AllowEmpty: true, Approved: true, DeleteForeign: true}
 
 func unowned(m *metav1.PartialObjectMetadata) { m.ManagedFields = m.ManagedFields[:0] }
 
@@ -119,7 +119,7 @@ func TestADeletionEndsWhatIsRememberedOfTheObject(t *testing.T) {
 	}
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 	require.NoError(t, err)
-	s.Live.cured(configMapKind, "shop", "")
+	s.Live.retryRejected(configMapKind, "shop", "")
 	require.Zero(t, woken, "nothing waits for a cure")
 	force, err := s.Live.fights.enter(mapID("a"), now, false)
 	require.NoError(t, err)
@@ -132,10 +132,14 @@ func TestWhatTheSetStatesIsNeededBeforeItExists(t *testing.T) {
 	s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
 	s.show(ID{Kind: "Namespace", Name: "empty"}, nil)
 	s.show(ID{Group: crdKind.Group, Kind: crdKind.Kind, Name: "widgets.example.com"}, nil)
-	report, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "other", Name: "w"}), whole)
+	report, err := s.Prune(
+		t.Context(),
+		s.set(SetOptions{}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "other", Name: "w"}),
+		whole,
+	)
 	require.ErrorIs(t, err, ErrNeeded)
-	require.ErrorContains(t, err, "Namespace/shop: is still needed: ConfigMap/shop/a is to stay")
-	require.ErrorContains(t, err, "widgets.example.com: is still needed: Widget.example.com/other/w is to stay")
+	require.ErrorContains(t, err, "Namespace/shop: is still needed: ConfigMap/shop/a must stay")
+	require.ErrorContains(t, err, "widgets.example.com: is still needed: Widget.example.com/other/w must stay")
 	require.Len(t, report.Results, 3)
 	require.Equal(t, []string{"namespaces empty"}, s.deleted)
 }
@@ -144,7 +148,11 @@ func TestASetWithAnObjectOfUnknownNamePrunesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, program, configMapKind)
 	s.show(mapID("a"), nil)
-	nameless, err := NewSet(program, []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}, SetOptions{})
+	nameless, err := NewSet(
+		program,
+		[]*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}},
+		SetOptions{},
+	)
 	require.Error(t, err)
 	_, err = s.Prune(t.Context(), nameless, whole)
 	require.ErrorIs(t, err, ErrIncomplete)
@@ -190,7 +198,7 @@ func TestWhatControllersMadeIsNeitherUnprovenNorNeeds(t *testing.T) {
 	s.show(ID{Kind: "Namespace", Name: "more"}, nil)
 	s.show(ID{Kind: "ConfigMap", Namespace: "more", Name: "copy"}, unowned)
 	report, err = s.Prune(t.Context(), s.set(SetOptions{}), whole)
-	require.ErrorContains(t, err, "ConfigMap/more/copy is to stay")
+	require.ErrorContains(t, err, "ConfigMap/more/copy must stay")
 	require.Equal(t, []ID{{Kind: "ConfigMap", Namespace: "more", Name: "copy"}}, report.Unproven)
 	require.Empty(t, s.deleted)
 }
@@ -214,5 +222,5 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"configmaps a"}, s.deleted)
 	_, err = s.DeletePart(t.Context(), "", DeleteOptions{})
-	require.ErrorContains(t, err, "SetOptions.Part is required")
+	require.ErrorContains(t, err, "SetOptions.Part: is required")
 }

@@ -24,6 +24,32 @@ func (d discovery) ServerPreferredResources() ([]*metav1.APIResourceList, error)
 	})
 }
 
+func (d discovery) ServerGroups() (*metav1.APIGroupList, error) {
+	client, err := rest.HTTPClientFor(d.config)
+	if err != nil {
+		return nil, err
+	}
+	groups := &metav1.APIGroupList{}
+	if err := d.get(client, "/apis", groups); err != nil {
+		return nil, err
+	}
+	groups.Groups = append(groups.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "v1"}}})
+	return groups, nil
+}
+
+func (d discovery) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	client, err := rest.HTTPClientFor(d.config)
+	if err != nil {
+		return nil, err
+	}
+	path := "/apis/" + version
+	if version == "v1" {
+		path = "/api/v1"
+	}
+	list := &metav1.APIResourceList{}
+	return list, d.get(client, path, list)
+}
+
 // all is that for every version, the preferred one of each group first.
 func (d discovery) all() ([]*metav1.APIResourceList, error) {
 	return d.versions(func(g *metav1.APIGroup) []metav1.GroupVersionForDiscovery { return g.Versions })

@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func TestAnUpsertThatIsOvertakenReadsAgain(t *testing.T) {
@@ -77,9 +79,9 @@ func TestAPlanHoldsBackWhatAPruneWould(t *testing.T) {
 	require.ErrorIs(t, err, apply.ErrStalePlan, "a deletion is not a release")
 
 	options = complete
-	options.Limit = apply.Limit{Count: -1}
+	options.Guard = &apply.Guard{Absent: apply.Limit{Count: -1}}
 	plan, err = a.Plan(t.Context(), keep, options)
-	require.ErrorContains(t, err, "the limit is 0, so none was")
+	require.ErrorContains(t, err, "the limit is 0, so these are held")
 	require.Empty(t, plan.Changes)
 
 	options = complete
@@ -124,46 +126,56 @@ func TestPruneIsInDoubtAboutMuch(t *testing.T) {
 	options := complete
 	options.Orphan = func(apply.Observed) bool { return true }
 	_, err := a.Prune(t.Context(), keep, options)
-	require.ErrorContains(t, err, "6 of 8 objects", "a release counts like a deletion")
+	require.ErrorContains(t, err, "6 of 8 units", "a release counts like a deletion")
 
 	options = complete
-	options.Limit.Off = true
+	options.Approved = true
 	options.Gone = func(apply.Observed) bool { return true }
 	options.Keep = func(apply.Observed) bool { return true }
 	report, err := a.Prune(t.Context(), keep, options)
 	require.NoError(t, err)
-	require.Empty(t, report.Results, "what is kept stays, whatever is said to be gone")
+	require.Empty(t, report.Results, "kept objects stay, even if named as deleted")
 
 	options.Keep = func(o apply.Observed) bool { return o.ID.Name != "b" && o.ID.Name != "c" }
 	options.Orphan = func(o apply.Observed) bool { return o.ID.Name == "c" }
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "b", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "err == nil && len(report.Results) == 0", func() bool {
 		a.net.Reset()
 		report, err = a.Prune(t.Context(), keep, options)
 		return err == nil && len(report.Results) == 0 // after the watch has told of the finalizer, and of the release
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	a.net.NoWrites(t)
-	require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", "c", "-o", `go-template={{with .metadata.annotations}}{{.}}{{end}}`), "nothing of ours is left")
+	require.Empty(
+		t,
+		b.kubectl(t, "get", "-n", b.ns, "configmap", "c", "-o", `go-template={{with .metadata.annotations}}{{.}}{{end}}`),
+		"nothing of ours is left",
+	)
 	again := b.start(t)
 	for range 2 {
 		report, err = again.Prune(t.Context(), keep, options)
 		require.NoError(t, err)
 		require.Empty(t, report.Results)
 	}
-	again.net.NoWrites(t) // what is dying is not deleted again, after a restart, too
+	again.net.NoWrites(t) // an object being deleted is not deleted again, after a restart, too
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "b", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 
 	// What carries our labels and is not proven to be ours stays, and so does its
 	// namespace.
+	again.net.Freeze()
 	b.kubectl(t, "create", "-n", b.ns+"-more", "configmap", "d")
 	b.kubectl(t, "label", "-n", b.ns+"-more", "configmap", "d", "example.com/owner="+b.ns)
-	require.Eventually(t, func() bool { return strings.Contains(again.observed(), "d") }, 3*time.Minute, 10*time.Millisecond)
 	options = complete
-	options.Limit.Off = true
-	require.Eventually(t, func() bool {
-		_, err = again.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
-		return err != nil && strings.Contains(err.Error(), "ConfigMap/"+b.ns+"-more/d is to stay")
-	}, 3*time.Minute, 10*time.Millisecond)
+	options.Approved = true
+	prune := func() error {
+		_, err := again.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
+		return err
+	}
+	require.ErrorContains(t, prune(), "1 objects of others would go with it, such as ConfigMap d", "also before the watch has shown it")
+	again.net.Thaw()
+	await.Eventually(t, "ConfigMap/"+b.ns+"-more/d must stay", func() bool {
+		err = prune()
+		return err != nil && strings.Contains(err.Error(), "ConfigMap/"+b.ns+"-more/d must stay")
+	}, func() string { return fmt.Sprint(err) })
 	b.kubectl(t, "get", "namespace", b.ns+"-more", "-o", "jsonpath={.status.phase}")
 }
 
@@ -184,14 +196,24 @@ func TestAFailureEndsTheWaitForReadiness(t *testing.T) {
 	claim := "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {ports: [{port: 1}]}}"
 	set := b.set(t, claim, configMap("a", "1"))
 	apply1(t, a, set)
-	b.kubectl(t, "patch", "-n", b.ns, "service", "a", "--subresource=status", "--type=merge", "-p",
-		`{"status":{"conditions":[{"type":"Stalled","status":"True","reason":"NoQuota","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	b.kubectl(
+		t,
+		"patch",
+		"-n",
+		b.ns,
+		"service",
+		"a",
+		"--subresource=status",
+		"--type=merge",
+		"-p",
+		`{"status":{"conditions":[{"type":"Stalled","status":"True","reason":"NoQuota","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+	)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `err != nil && strings.Contains(err.Error(), "Service/"+b.ns+"/a is Failed: Stalled is True, NoQuota")`, func() bool {
 		err := a.WaitReady(ctx, set)
 		return err != nil && strings.Contains(err.Error(), "Service/"+b.ns+"/a is Failed: Stalled is True, NoQuota")
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	require.NoError(t, ctx.Err(), "it does not wait for what has failed")
 }
 
@@ -209,5 +231,17 @@ func TestAReleaseAndAnOrphanKeepWhatTheyHad(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", "b", "-o", `go-template={{with .metadata.labels}}{{.}}{{end}}`))
 	b.kubectl(t, "wait", "-n", b.ns, "--for=delete", "--timeout=20s", "deployment/web")
-	require.Equal(t, "web ", b.kubectl(t, "get", "-n", b.ns, "replicaset", "-o", `go-template={{range .items}}web {{with .metadata.ownerReferences}}{{.}}{{end}}{{end}}`))
+	require.Equal(
+		t,
+		"web ",
+		b.kubectl(
+			t,
+			"get",
+			"-n",
+			b.ns,
+			"replicaset",
+			"-o",
+			`go-template={{range .items}}web {{with .metadata.ownerReferences}}{{.}}{{end}}{{end}}`,
+		),
+	)
 }

@@ -92,7 +92,7 @@ func ExampleApplier_Plan() {
 	// <nil>
 }
 
-// Delete takes the objects that are to go. One that is not there needs nothing.
+// Delete takes the objects to delete. One that does not exist needs no request.
 func ExampleApplier_Delete() {
 	owner := apply.Owner{Manager: "shop", Labels: map[string]string{"app.kubernetes.io/managed-by": "shop"}, Domain: "shop.example.com"}
 	applier, stop := exampleApplier(owner)

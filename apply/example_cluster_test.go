@@ -36,16 +36,28 @@ func (s *exampleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
-	answer := map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"resourceVersion": fmt.Sprint(s.version)}, "items": []any{}}
+	answer := map[string]any{
+		"kind":       "PartialObjectMetadataList",
+		"apiVersion": "meta.k8s.io/v1",
+		"metadata":   map[string]any{"resourceVersion": fmt.Sprint(s.version)},
+		"items":      []any{},
+	}
 	switch r.Method {
 	case http.MethodPatch:
 		var object map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&object)
 		m, _ := object["metadata"].(map[string]any)
 		m["uid"], m["resourceVersion"] = "uid-of-"+name, fmt.Sprint(s.version)
-		m["managedFields"] = []any{map[string]any{
-			"manager": r.URL.Query().Get("fieldManager"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:data": map[string]any{}},
-		}}
+		m["managedFields"] = []any{
+			map[string]any{
+				"manager": r.URL.Query().
+					Get("fieldManager"),
+				"operation":  "Apply",
+				"apiVersion": "v1",
+				"fieldsType": "FieldsV1",
+				"fieldsV1":   map[string]any{"f:data": map[string]any{}},
+			},
+		}
 		answer = map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": m}
 		s.objects[name] = answer
 	case http.MethodDelete:
@@ -56,7 +68,14 @@ func (s *exampleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer = found
 		} else if name != r.URL.Path {
 			w.WriteHeader(http.StatusNotFound)
-			answer = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "details": map[string]any{"name": name, "kind": "configmaps"}}
+			answer = map[string]any{
+				"kind":       "Status",
+				"apiVersion": "v1",
+				"status":     "Failure",
+				"reason":     "NotFound",
+				"code":       404,
+				"details":    map[string]any{"name": name, "kind": "configmaps"},
+			}
 		}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
@@ -107,7 +126,10 @@ func exampleConfigMaps(names ...string) []*unstructured.Unstructured {
 	objects := make([]*unstructured.Unstructured, 0, len(names))
 	for _, name := range names {
 		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "shop"}, "data": map[string]any{"for": name},
+			"apiVersion": "v1",
+			"kind":       "ConfigMap",
+			"metadata":   map[string]any{"name": name, "namespace": "shop"},
+			"data":       map[string]any{"for": name},
 		}})
 	}
 	return objects

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -98,19 +99,23 @@ func ExampleConflictError() {
 	// leave out .spec.replicas
 }
 
-// A prune that would delete more than its limit deletes nothing, and says what it
-// would delete. PruneOptions.Limit sets it: 5 objects or 10 percent by default.
-func ExampleLimitError() {
-	options := apply.PruneOptions{Complete: true, Limit: apply.Limit{Count: 20, Percent: 25}}
-	fmt.Println("complete:", options.Complete, "- at most", options.Limit.Count, "objects or", options.Limit.Percent, "percent")
+// A guard counts units as a person would, over an hour, and holds what exceeds the
+// limit.
+func ExampleGuard() {
+	guard := apply.Guard{
+		Unit:   func(o apply.Observed) string { return o.Label("example.com/service") },
+		Absent: apply.Limit{Count: 3, Percent: 5},
+	}
+	options := apply.PruneOptions{Complete: true, Guard: &guard}
+	fmt.Println("complete:", options.Complete, "- at most", options.Guard.Absent.Count, "services or", options.Guard.Absent.Percent, "percent")
 	// As Applier.Prune returns it.
-	var err error = &apply.LimitError{Wanted: 40, Limit: 20, Owned: 64}
+	var err error = &apply.LimitError{Units: []string{"cart", "shop"}, Before: 2, Limit: 3, Owned: 9, Window: time.Hour}
 	if over, ok := errors.AsType[*apply.LimitError](err); ok {
 		fmt.Println(over)
-		fmt.Println("ask a person about", over.Wanted, "objects")
+		fmt.Println("ask a person about", over.Units)
 	}
 	// Output:
-	// complete: true - at most 20 objects or 25 percent
-	// 40 of 64 objects are to be deleted; the limit is 20, so none was
-	// ask a person about 40 objects
+	// complete: true - at most 3 services or 5 percent
+	// 2 of 9 units are absent, and 2 were deleted within 1h0m0s; the limit is 3, so these are held: cart, shop
+	// ask a person about [cart shop]
 }

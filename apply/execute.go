@@ -11,8 +11,8 @@ import (
 )
 
 // Execute carries out a plan, each change only if it still holds: the object, the
-// wanted state and the differences are those that were planned. Any other change
-// fails with [ErrStalePlan], and what is not in the plan is left. The report is valid
+// desired state and the differences are as planned. Otherwise the change fails with
+// [ErrStalePlan]. Objects that are not in the plan are left alone. The report is valid
 // with an error.
 func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, plan diff.Plan) (Report, error) {
 	found, err := a.preview(ctx, set, options)
@@ -76,11 +76,11 @@ func (p *pass) execute(ctx context.Context, items []item, approved map[ID]diff.C
 	}
 }
 
-// executeTries bounds how often a change is looked at again because something
-// else of the object has changed, such as its status.
+// executeTries bounds how often a change is checked again because another part of the
+// object, such as its status, has changed.
 const executeTries = 5
 
-// change makes a change in the version of the object that it was decided on.
+// change carries out a change on the version of the object for which it was decided.
 func (p *pass) change(ctx context.Context, it *item, c diff.Change) (Action, error) {
 	k := p.kinds[it.group]
 	end, err := k.Begin(ctx, it.at)

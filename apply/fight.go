@@ -14,10 +14,10 @@ const (
 	fightWindow = 10 * time.Minute
 )
 
-// FightError reports that another program changes an object back each time that
-// it is repaired, or deletes it each time that it is created. The object is left
-// as it is for now, and repaired once after 30 seconds, then after a minute, up to
-// five, until the fight is over: no repair is due for ten minutes.
+// FightError reports that another program changes an object back after each repair, or
+// deletes it after each creation. The object is left as it is for now, and repaired
+// once after 30 seconds, then after a minute, up to five minutes. The fight is over
+// when no repair has been due for ten minutes.
 type FightError struct {
 	// Repairs counts the repairs, or creations, so far.
 	Repairs int
@@ -39,7 +39,7 @@ func (e *FightError) Error() string {
 		}
 		return text
 	}
-	by := "no other manager owns what was changed, so it is removed each time, or changed under our own manager's name"
+	by := "no other manager owns the changed fields: they are removed each time, or changed under our own manager's name"
 	if len(e.Conflicts) > 0 {
 		by = (&ConflictError{e.Conflicts}).Error()
 	}
@@ -50,21 +50,22 @@ func (e *FightError) Error() string {
 type fights struct {
 	mu    sync.Mutex
 	by    map[ID]*fight
-	swept int // how many were left after the last sweep
+	swept int // fights left after the last sweep
 }
 
 type fight struct {
-	last      time.Time // when a repair was due
+	last      time.Time // time when a repair was last due
 	repairs   int
 	asked     bool // the server has been asked for the other manager
 	deleted   bool
 	conflicts []Conflict
-	until     time.Time // nothing is sent before
+	until     time.Time // no request before
 	delay     time.Duration
 }
 
 // enter is called when a repair is due. It returns whether to use force: the first
-// repair beyond the limit does not, because the server's refusal names the owners. An error means that the object is left alone.
+// repair beyond the limit does not, because the server's refusal names the owners. An
+// error means that the object must be left alone.
 func (f *fights) enter(id ID, now time.Time, deleted bool) (force bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +138,7 @@ func (f *fights) sweep(now time.Time) {
 // minSwept is how much is remembered before it is swept.
 const minSwept = 1024
 
-// forget drops what is remembered of an object.
+// forget drops the memory of an object.
 func (f *fights) forget(id ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -54,7 +54,7 @@ func TestAFightIsAskedAboutAndThenLeftAloneForLongerAndLonger(t *testing.T) {
 		now = now.Add(time.Second)
 		_, _ = f.enter(ID{Kind: "ConfigMap", Name: now.String()}, now, false)
 	}
-	require.Less(t, len(f.by), 3*minSwept, "what is over is dropped")
+	require.Less(t, len(f.by), 3*minSwept, "a fight that is over is dropped")
 }
 
 func TestAFightOverWhatNobodyOwnsIsHeldOffToo(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAFightOverWhatNobodyOwnsIsHeldOffToo(t *testing.T) {
 	}
 	require.NoError(t, f.leave(id, now, nil), "nothing was in the way")
 	_, err := f.enter(id, now.Add(firstDelay-1), false)
-	require.ErrorContains(t, err, "no other manager owns what was changed")
+	require.ErrorContains(t, err, "no other manager owns the changed fields")
 	force, err := f.enter(id, now.Add(firstDelay), false)
 	require.NoError(t, err)
 	require.True(t, force)
@@ -117,7 +117,7 @@ func TestWhatIsAboutTheObjectLasts(t *testing.T) {
 		"skipped":            {Result{Action: Skipped}, true},
 		"invalid":            {Result{Action: Failed, Err: fmt.Errorf("x: %w", apierrors.NewInvalid(schema.GroupKind{}, "a", nil))}, true},
 		"unreadable":         {Result{Action: Failed, Err: apierrors.NewBadRequest("unknown field")}, true},
-		"somebody else's":    {Result{Action: Refused, Err: ErrNotOurs}, true},
+		"another owner's":    {Result{Action: Refused, Err: ErrNotOurs}, true},
 		"in conflict":        {Result{Action: Refused, Err: &ConflictError{}}, true},
 		"too large":          {Result{Action: Failed, Err: apierrors.NewRequestEntityTooLargeError("limit")}, true},
 		"too large for etcd": {Result{Action: Failed, Err: errors.New("etcdserver: request is too large")}, true},

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -50,13 +50,13 @@ func TestHistoriesToOneDesiredStateEndEqual(t *testing.T) {
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(1)
-	switch wish := os.Getenv("TRUEUP_SEED"); wish {
+	switch text := os.Getenv("TRUEUP_SEED"); text {
 	case "":
 	case "random":
 		seed = rand.Uint64() //nolint:gosec // any number will do
 	default:
 		var err error
-		seed, err = strconv.ParseUint(wish, 10, 64)
+		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 	}
 	t.Logf("TRUEUP_SEED=%d", seed)
@@ -99,13 +99,27 @@ func randomSet(random *rand.Rand) []string {
 		case 0:
 			set = append(set, configMap(name, strconv.Itoa(form)))
 		case 1:
-			set = append(set, "{apiVersion: v1, kind: Secret, metadata: {name: "+name+", namespace: NAMESPACE}, stringData: {password: x"+strconv.Itoa(form)+"}}")
+			set = append(
+				set,
+				"{apiVersion: v1, kind: Secret, metadata: {name: "+name+", namespace: NAMESPACE}, stringData: {password: x"+strconv.Itoa(form)+"}}",
+			)
 		case 2:
 			ports := []string{"{name: a, port: 53}", "{name: b, port: 53, protocol: UDP}", "{name: c, port: 80}"}[:form]
-			set = append(set, "{apiVersion: v1, kind: Service, metadata: {name: "+name+", namespace: NAMESPACE}, spec: {ports: ["+strings.Join(ports, ", ")+"]}}")
+			set = append(
+				set,
+				"{apiVersion: v1, kind: Service, metadata: {name: "+name+", namespace: NAMESPACE}, spec: {ports: ["+strings.Join(ports, ", ")+"]}}",
+			)
 		default:
 			web := strings.Replace(selecting("one"), "name: web", "name: "+name, 1)
-			set = append(set, strings.Replace(web, "image: example.com/web", "image: example.com/web, env: [{name: E"+strconv.Itoa(form)+", value: x}], resources: {requests: {cpu: '0."+strconv.Itoa(form)+"'}}", 1))
+			set = append(
+				set,
+				strings.Replace(
+					web,
+					"image: example.com/web",
+					"image: example.com/web, env: [{name: E"+strconv.Itoa(form)+", value: x}], resources: {requests: {cpu: '0."+strconv.Itoa(form)+"'}}",
+					1,
+				),
+			)
 		}
 	}
 	return set
@@ -145,7 +159,7 @@ func (h *history) pass(t *testing.T) (apply.Report, error) {
 	t.Helper()
 	set := h.set(t, slices.Concat(h.wanted, []string{configMap("always", "1")})...)
 	report, err := h.agent.Apply(t.Context(), set)
-	pruned, pruneErr := h.agent.Prune(t.Context(), set, apply.PruneOptions{Complete: true, Limit: apply.Limit{Off: true}})
+	pruned, pruneErr := h.agent.Prune(t.Context(), set, apply.PruneOptions{Complete: true, Approved: true})
 	report.Results = append(report.Results, pruned.Results...)
 	if err == nil {
 		err = pruneErr
@@ -171,7 +185,8 @@ func (h *history) edit(t *testing.T) {
 		`{"data":{"key":"theirs"}}`, `{"stringData":{"password":"theirs"}}`,
 		`{"spec":{"ports":[{"name":"a","port":53,"targetPort":53}]}}`, `{"spec":{"replicas":2}}`,
 	}[i%4]
-	_, err := h.resource(i).Patch(t.Context(), fmt.Sprintf("o%d", i), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := h.resource(i).
+		Patch(t.Context(), fmt.Sprintf("o%d", i), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil && !apierrors.IsNotFound(err) {
 		require.NoError(t, err)
 	}
@@ -193,7 +208,7 @@ func (h *history) settle(t *testing.T, final []string, want string) string {
 	h.wanted = final
 	var got string
 	quiet := 0
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "the end of the history", func() bool {
 		h.agent.net.Reset()
 		report, err := h.pass(t)
 		if err != nil || len(report.Results) > 0 || len(h.agent.net.Writes()) > 0 {
@@ -206,7 +221,9 @@ func (h *history) settle(t *testing.T, final []string, want string) string {
 		got, err = (&world{bench: h.bench, admin: h.admin}).state(t.Context())
 		require.NoError(t, err)
 		return want == "" || got == want
-	}, 3*time.Minute, 20*time.Millisecond, "after %v there is\n%s\nwant\n%s", h.log, &got, want)
+	}, func() string {
+		return fmt.Sprintf("after %v there is\n%s\nwant\n%s", h.log, got, want)
+	})
 	h.agent.net.Reset()
 	for range 10 {
 		_, err := h.pass(t)

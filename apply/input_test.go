@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
@@ -33,16 +34,16 @@ func TestPeersDefect8AServedVersionIsBumpedWithoutAFight(t *testing.T) {
 
 	// A new version is served and stored, and the program speaks it.
 	require.NoError(t, b.cluster.Apply(t.Context(), definitionOf(group, "v1alpha1", "v1")))
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "err == nil", func() bool {
 		_, err := b.cluster.Kubectl(t.Context(), "get", "-n", b.ns, "widgets.v1."+group, "a")
 		return err == nil
-	}, 3*time.Minute, 50*time.Millisecond)
+	})
 	require.Equal(t, 1, apply1(t, old, b.set(t, widget("v1alpha1"))).Unchanged, "the old one goes on as before")
 	old.stop()
 	next := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"})
 	waitSynced(t, next)
 	set := b.set(t, widget("v1"))
-	require.Equal(t, 1, apply1(t, next, set).Count(apply.Updated), "the wish has changed, by its version")
+	require.Equal(t, 1, apply1(t, next, set).Count(apply.Updated), "the desired state has changed, by its version")
 	require.Len(t, next.net.Writes(), 1)
 	require.Equal(t, 1, apply1(t, next, set).Unchanged)
 	b.kubectl(t, "patch", "-n", b.ns, "widgets.v1alpha1."+group, "a", "--type=merge", "-p", `{"spec":{"size":2}}`)
@@ -67,7 +68,10 @@ func TestAnObjectThatIsTooLargeHoldsBackNoOther(t *testing.T) {
 	a := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"})
 	waitSynced(t, a)
 	widget := func(name string, size int) string {
-		return "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: " + name + ", namespace: NAMESPACE}, spec: {fill: " + strings.Repeat("x", size) + "}}"
+		return "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: " + name + ", namespace: NAMESPACE}, spec: {fill: " + strings.Repeat(
+			"x",
+			size,
+		) + "}}"
 	}
 	_, err := apply.NewSet(b.owner, b.objects(t, widget("huge", 3<<20), configMap("a", "1")), apply.SetOptions{})
 	require.ErrorContains(t, err, "Widget."+group+"/"+b.ns+"/huge: has 3146")

@@ -17,14 +17,14 @@ import (
 // the rest.
 type watched struct {
 	view    *view.Kind
-	version string // in which it is watched; empty: the preferred one
-	fixed   bool   // it is watched as long as the Live runs
-	wanted  int    // how many parts state it
+	version string // version that is watched; empty: the preferred one
+	fixed   bool   // watched as long as the Live runs
+	wanted  int    // number of parts that state it
 	uses    int    // calls under way that rely on it
 	stop    func() // ends the watch; nil: it is not started
 }
 
-// add begins to watch a kind. The lock is held, unless nothing is started yet.
+// add starts to watch a kind. The lock is held, except before Start.
 func (l *Live) add(kind schema.GroupKind, version string) *watched {
 	hooks := view.Hooks{
 		Drift:  func(o view.Object) { l.drifted(kind, o) },
@@ -52,8 +52,8 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 	return w
 }
 
-// run notes that Start runs, or has ended, and reports whether that was not so.
-func (l *Live) run(running bool) bool {
+// setRunning records whether Start is running and reports whether that changed.
+func (l *Live) setRunning(running bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running == running {
@@ -62,7 +62,7 @@ func (l *Live) run(running bool) bool {
 	l.running = running
 	for kind, w := range l.kinds {
 		w.stop = nil
-		if running && w.view.Ever() { // of an earlier run: it shows what was
+		if running && w.view.Ever() { // left from an earlier run, stale
 			next := l.add(kind, w.version)
 			next.fixed, next.wanted, next.uses = w.fixed, w.wanted, w.uses
 		}
@@ -70,7 +70,7 @@ func (l *Live) run(running bool) bool {
 	return true
 }
 
-// unstarted returns the kinds whose watches are to be started.
+// unstarted returns the kinds whose watches must be started.
 func (l *Live) unstarted() []*watched {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -99,14 +99,14 @@ func (l *Live) view(kind schema.GroupKind) *view.Kind {
 	return nil
 }
 
-// views returns those of all kinds, in the order of group and kind.
+// views returns the views of all kinds, in the order of group and kind.
 func (l *Live) views() []*view.Kind {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.sorted
 }
 
-// sort makes the list of the views anew. The lock is held.
+// sort rebuilds the sorted list of the views. The lock is held.
 func (l *Live) sort() {
 	sorted := make([]*view.Kind, 0, len(l.kinds))
 	for _, w := range l.kinds {
@@ -115,11 +115,11 @@ func (l *Live) sort() {
 	slices.SortFunc(sorted, func(a, b *view.Kind) int {
 		return cmp.Or(cmp.Compare(a.GroupKind().Group, b.GroupKind().Group), cmp.Compare(a.GroupKind().Kind, b.GroupKind().Kind))
 	})
-	l.sorted = sorted // never changed, so that it may be read without the lock
+	l.sorted = sorted // never changed; may be read without the lock
 }
 
-// use returns the views of the kinds of a set, which are watched until done is
-// called, and for as long as the set is the last one of its part.
+// use returns the views of the kinds of a set. They are watched until done is called,
+// and beyond that while the set is the last one of its part.
 func (l *Live) use(set *Set) (views []*view.Kind, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,12 +136,12 @@ func (l *Live) use(set *Set) (views []*view.Kind, done func()) {
 	return views, func() { l.release(views) }
 }
 
-// useAll is use for all kinds that are watched, and for others by name, once they are
-// settled: the ApplySet's parent may bring more.
+// useAll is use for all watched kinds and for the others that are named. It waits until
+// all are synced, because the ApplySet's parent may add kinds.
 func (l *Live) useAll(ctx context.Context, others ...schema.GroupKind) (views []*view.Kind, done func()) {
 	for {
 		views, done = l.useNow(others...)
-		settle(ctx, views)
+		waitReady(ctx, views)
 		if len(l.views()) <= len(views) || ctx.Err() != nil {
 			return views, done
 		}
@@ -164,19 +164,19 @@ func (l *Live) useNow(others ...schema.GroupKind) (views []*view.Kind, done func
 	return views, func() { l.release(views) }
 }
 
-// release ends a use of kinds, and the watches that are not needed any more.
+// release ends a use of kinds, and the watches that are no longer needed.
 func (l *Live) release(views []*view.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range views {
 		if w := l.kinds[v.GroupKind()]; w != nil {
 			w.uses--
-			l.retire(v.GroupKind(), w)
+			l.releaseKind(v.GroupKind(), w)
 		}
 	}
 }
 
-// want notes the kinds that the sets of a part state from now on. The lock is held.
+// want records the kinds that the newest set of a part states. The lock is held.
 func (l *Live) want(part string, kinds []schema.GroupKind) {
 	before := l.wants[part]
 	if len(before) == len(kinds) && (len(kinds) == 0 || &before[0] == &kinds[0]) {
@@ -188,7 +188,7 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 	for _, kind := range before {
 		if w := l.kinds[kind]; w != nil {
 			w.wanted--
-			l.retire(kind, w)
+			l.releaseKind(kind, w)
 		}
 	}
 	if len(kinds) == 0 {
@@ -198,13 +198,13 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 	l.wants[part] = kinds
 }
 
-// retire ends the watch of a kind that is not needed any more: no set states it,
-// and we have no object of it. The lock is held.
-func (l *Live) retire(kind schema.GroupKind, w *watched) {
+// releaseKind ends the watch of a kind that is no longer needed: no set states it, and
+// we have no object of it. The lock is held.
+func (l *Live) releaseKind(kind schema.GroupKind, w *watched) {
 	if w.fixed || w.wanted > 0 || w.uses > 0 || w.view.Len() > 0 {
 		return
 	}
-	// One that cannot be seen is kept if it was ever seen, or may have members.
+	// A kind that cannot be listed is kept if it was ever listed, or may have members.
 	if w.view.Unseen() != nil && (w.view.Ever() || l.applySet.stated.kinds[kind.String()]) {
 		return
 	}
@@ -215,23 +215,22 @@ func (l *Live) retire(kind schema.GroupKind, w *watched) {
 	l.sort()
 }
 
-// settleWait bounds how long a call waits for a kind whose watch has just been
-// started.
-const settleWait = 5 * time.Second
+// syncWait bounds how long a call waits for a kind whose watch has just been started.
+const syncWait = 5 * time.Second
 
-// settle waits until each kind is known or has failed, so that a call which brings a
-// kind does not find it unknown. No kind is waited for longer than settleWait after
-// its watch was started.
-func settle(ctx context.Context, views []*view.Kind) {
+// waitReady waits until each kind is synced or has failed. Otherwise a call that adds a
+// kind would find it unsynced. It waits for no kind longer than syncWait after the
+// start of its watch.
+func waitReady(ctx context.Context, views []*view.Kind) {
 	var late <-chan time.Time
 	for _, v := range views {
-		settled, began := v.Settled()
+		done, began := v.Attempted()
 		select {
-		case <-settled:
+		case <-done:
 			continue
 		default:
 		}
-		left := settleWait
+		left := syncWait
 		if !began.IsZero() {
 			left -= time.Since(began)
 		}
@@ -239,7 +238,7 @@ func settle(ctx context.Context, views []*view.Kind) {
 			late = time.After(max(0, left))
 		}
 		select {
-		case <-settled:
+		case <-done:
 		case <-late:
 			return
 		case <-ctx.Done():
@@ -265,21 +264,21 @@ func (l *Live) changed(kind schema.GroupKind, o view.Object) {
 		l.OnChange(l.observed(kind, o))
 	}
 	if cures(kind) {
-		l.cured(kind, o.Namespace(), o.Name.Name())
+		l.retryRejected(kind, o.Namespace(), o.Name.Name())
 	}
 	if o.Gone {
 		l.statuses.forget(ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name.Name()})
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if w := l.kinds[kind]; w != nil {
-			l.retire(kind, w)
+			l.releaseKind(kind, w)
 		}
 	}
 }
 
-// cured lets what was rejected be tried again, because an object has changed that
-// may be the reason.
-func (l *Live) cured(kind schema.GroupKind, namespace, name string) {
+// retryRejected allows another attempt on rejected objects, because an object has
+// changed that may have caused the rejection.
+func (l *Live) retryRejected(kind schema.GroupKind, namespace, name string) {
 	if isNamespace(kind) {
 		namespace = name
 	}
@@ -307,8 +306,8 @@ func (l *Live) defined(m *metav1.PartialObjectMetadata) {
 	}
 }
 
-// parentSeen reads the kinds of the ApplySet's members, and watches them: some may
-// be in no set any more.
+// parentSeen reads the kinds of the ApplySet's members, and watches them: some may no
+// longer be in any set.
 func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
 	if m.Name != l.Owner.ApplySet.Name || m.Namespace != l.Owner.ApplySet.Namespace {
 		return

@@ -99,7 +99,12 @@ func TestTheParentStatesWhatIsLeft(t *testing.T) {
 	s := newStage(t, grouped(""), configMapKind, secretKind)
 	s.parentShown("", "")
 	secret := ID{Kind: "Secret", Namespace: "shop", Name: "s"}
-	require.Equal(t, "Secret", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "the parent is no member, and its kind has no other object")
+	require.Equal(
+		t,
+		"Secret",
+		s.parentOf(s.set(SetOptions{}, secret))[applySetKinds],
+		"the parent is no member, and its kind has no other object",
+	)
 	s.show(mapID("a"), nil)
 	require.Equal(t, "ConfigMap,Secret", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "an object is left")
 

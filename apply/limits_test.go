@@ -49,10 +49,14 @@ func TestASetOfAnotherOwnerIsRefused(t *testing.T) {
 	other := *b
 	other.owner.Labels = map[string]string{"example.com/owner": "another"}
 	_, err := a.Apply(t.Context(), other.set(t, configMap("a", "1")))
-	require.ErrorContains(t, err, `the set's owner is "bench" (example.com/owner=another); want that of the Live, "bench" (example.com/owner=`+b.ns+`)`)
+	require.ErrorContains(
+		t,
+		err,
+		`the set's owner is "bench" (example.com/owner=another); must be the Live's owner, "bench" (example.com/owner=`+b.ns+`)`,
+	)
 	_, err = a.Prune(t.Context(), other.set(t, configMap("a", "1")), complete)
-	require.ErrorContains(t, err, "want that of the Live")
+	require.ErrorContains(t, err, "must be the Live's owner")
 	_, err = a.Plan(t.Context(), other.set(t, configMap("a", "1")), complete)
-	require.ErrorContains(t, err, "want that of the Live")
+	require.ErrorContains(t, err, "must be the Live's owner")
 	a.net.NoWrites(t)
 }

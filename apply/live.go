@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientmetadata "k8s.io/client-go/metadata"
@@ -27,44 +28,50 @@ import (
 type Live struct {
 	// Client reaches the API server. Required.
 	Client clientmetadata.Interface
-	// Mapper finds the resource of a kind. Required. A kind that it lacks is asked
-	// for again, with backoff, and when a definition of ours changes.
+	// Mapper finds the resource of a kind. Required. A kind that it lacks is looked up
+	// again, with backoff, and when a definition of ours changes.
 	Mapper meta.RESTMapper
 	// Owner selects the objects that are ours. Required.
 	Owner Owner
-	// Kinds are watched from Start to its end. A set may bring others: their watches
-	// start with it, and end when no set states and no object has them. Name here
-	// what must be pruned after a restart although no set brings it any more, unless
-	// the Owner has an ApplySet, which remembers the kinds. Default none.
+	// Kinds are watched from Start to its end. A set may add others: their watches
+	// start with it, and end when no set states the kind and no object of it is left.
+	// List here the kinds that must be pruned after a restart although no set states
+	// them any more, unless the Owner has an ApplySet, which records the kinds. Default
+	// none.
 	Kinds []schema.GroupVersionKind
+	// Discovery asks the server for the kinds that it serves. It proves that a kind
+	// which the Mapper lacks is not served and has no objects. Before a Namespace is
+	// deleted, it names the kinds whose foreign objects may be in it. Nil: unseen
+	// objects of a kind that the Mapper lacks may exist, and a Namespace is not deleted
+	// unless [PruneOptions.DeleteForeign] is set.
+	Discovery Discovery
 	// Namespaces, if set, limits the watches of namespaced kinds to these, for a
-	// program that may not list a kind in the whole cluster. An object wanted in
+	// program that may not list a kind in the whole cluster. A desired object in
 	// another namespace is refused.
 	Namespaces []string
 	// Selector, if set, returns a label selector that narrows the watch of a kind
-	// further than the owner's labels, "" for none: for one of several programs
-	// that share the objects of an owner. An object that it does not select is
-	// refused.
+	// further than the owner's labels, "" for none. It is for one of several programs
+	// that share the objects of an owner. An object that it does not select is refused.
 	Selector func(schema.GroupKind) string
 	// ReapplyGenerations applies an object again when another manager's write has
 	// changed its generation, even if that manager owns nothing of ours: a mutating
 	// webhook may have changed our fields with it, which managedFields do not show.
-	// When all is well, that apply changes nothing. Default false.
+	// If our fields are unchanged, that apply changes nothing. Default false.
 	ReapplyGenerations bool
 	// OnDrift is called, if set, when another program has changed, deleted or
-	// unlabelled one of our objects, or when what an object waits for has changed:
-	// the moment to start a pass. It must not block. A call may be spurious, and an
+	// unlabelled one of our objects, or when an event occurs that an object waits for.
+	// A program starts a pass then. It must not block. A call may be spurious, and an
 	// object that is changed again and again stops calling for a minute after five
 	// repairs: the pass at the regular interval sees everything.
 	OnDrift func(Observed)
 	// OnChange is called, if set, for every change of one of our objects that the
-	// watch shows, of its status, too, and when it is gone: the moment to look at
-	// what it was made for ([Observed.Controller], [Observed.Part]). Our own writes
-	// may be among them, but for an apply that is known to be the only change. It
-	// must not block.
+	// watch shows, of its status, too, and for its deletion. A program reconciles the
+	// parent then ([Observed.Controller], [Observed.Part]). Our own writes may be among
+	// the changes, except an apply that is known to be the only change. It must not
+	// block.
 	OnChange func(Observed)
-	// OnSynced is called, if set, when the state of a kind is synced: the
-	// moment for a pass that found it unknown. It must not block.
+	// OnSynced is called, if set, when a kind is synced. A program whose pass found it
+	// unsynced starts another one then. It must not block.
 	OnSynced func(schema.GroupKind)
 	// OnWatch is called, if set, each time the watch of a kind proves to be alive, by a
 	// list, an event or a bookmark, with nil, and with the error when a list or watch
@@ -82,7 +89,7 @@ type Live struct {
 	mu       sync.RWMutex
 	kinds    map[schema.GroupKind]*watched
 	sorted   []*view.Kind                  // of kinds, in the order of group and kind
-	wants    map[string][]schema.GroupKind // of each part, the kinds of its last set
+	wants    map[string][]schema.GroupKind // the kinds of the last set of each part
 	added    chan struct{}
 	running  bool
 	applySet applySet
@@ -91,6 +98,16 @@ type Live struct {
 	fights     fights
 	statuses   statuses
 	absences   absences
+	guard      Guard // for prunes that have none
+}
+
+// Discovery is the part of a discovery client that a Live needs. The client of
+// client-go fits, without a cache. An error of ServerPreferredResources beside some
+// lists means that the lists are incomplete.
+type Discovery interface {
+	ServerGroups() (*metav1.APIGroupList, error)
+	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
+	ServerPreferredResources() ([]*metav1.APIResourceList, error)
 }
 
 // prepare validates the configuration once.
@@ -115,14 +132,14 @@ func (l *Live) prepare() error {
 func (l *Live) validate() error {
 	switch {
 	case l.Client == nil:
-		return errors.New("apply: Live.Client is required")
+		return errors.New("apply: Live.Client: is required")
 	case l.Mapper == nil:
-		return errors.New("apply: Live.Mapper is required")
+		return errors.New("apply: Live.Mapper: is required")
 	}
 	seen := map[schema.GroupKind]bool{}
 	for _, kind := range l.Kinds {
 		if seen[kind.GroupKind()] {
-			return fmt.Errorf("apply: Live.Kinds has %s twice; want it once, in one version", kind.GroupKind())
+			return fmt.Errorf("apply: Live.Kinds: has %s twice, must have it once, in one version", kind.GroupKind())
 		}
 		seen[kind.GroupKind()] = true
 		if _, err := l.selector(kind.GroupKind()); err != nil {
@@ -133,17 +150,17 @@ func (l *Live) validate() error {
 }
 
 // Start watches until ctx ends and then returns nil. A Live that has stopped can be
-// started again, and knows nothing then before it has listed. The watch of a kind that
+// restarted; it starts empty. The watch of a kind that
 // fails is tried again with backoff and disturbs no other. The error is about
 // the configuration, or reports that the Live is running already.
 func (l *Live) Start(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	if !l.run(true) {
+	if !l.setRunning(true) {
 		return errors.New("apply: the Live is running already")
 	}
-	defer l.run(false)
+	defer l.setRunning(false)
 	// client-go logs what it retries; Synced and Logger report it instead.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	var watches sync.WaitGroup
@@ -165,27 +182,27 @@ func (l *Live) Start(ctx context.Context) error {
 	}
 }
 
-// Synced reports whether the state of the kind is known, and the last failure
-// to list or watch it, if that has not been overcome. Both can be: a state that
-// was known and cannot be refreshed now. A kind that is not watched is an error.
+// Synced reports whether the kind is synced, and the last failure to list or watch it,
+// nil after a success. Both can occur: the kind was synced and cannot be refreshed now.
+// A kind that is not watched is an error.
 func (l *Live) Synced(kind schema.GroupKind) (bool, error) {
 	if err := l.prepare(); err != nil {
 		return false, err
 	}
 	v := l.view(kind)
 	if v == nil {
-		return false, fmt.Errorf("%s is not watched: no set has brought it, and it is not in Live.Kinds", kind)
+		return false, fmt.Errorf("%s is not watched: no set states it, and it is not in Live.Kinds", kind)
 	}
 	return v.Status()
 }
 
-// WaitSynced returns nil once every kind that is watched is known. When ctx ends
-// first, the error names the kinds that are not, each with its last failure.
+// WaitSynced returns nil once every watched kind is synced. When ctx ends first, the
+// error names the kinds that are not, each with its last failure.
 func (l *Live) WaitSynced(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	for { // the ApplySet's parent may bring more
+	for { // the ApplySet's parent may add kinds
 		views := l.views()
 		i := slices.IndexFunc(views, func(v *view.Kind) bool { return !v.Ever() })
 		if i < 0 {
@@ -199,9 +216,9 @@ func (l *Live) WaitSynced(ctx context.Context) error {
 	}
 }
 
-// Unseen names the kinds that are watched and of which objects may exist that cannot
-// be seen now, each with the reason, wrapping [ErrNotSynced]. It is nil when all are
-// known and their watches work, or the server does not serve them.
+// Unseen names the watched kinds that may have objects that cannot be seen now, each
+// with the reason, wrapping [ErrNotSynced]. It is nil when each kind is synced and its
+// watch works, or the server does not serve it.
 func (l *Live) Unseen() error {
 	if err := l.prepare(); err != nil {
 		return err
@@ -215,7 +232,7 @@ func (l *Live) Unseen() error {
 	return errors.Join(errs...)
 }
 
-// unsynced names the kinds that are not known, nil when all are.
+// unsynced names the kinds that are not synced, nil if all are.
 func (l *Live) unsynced() error {
 	var errs []error
 	for _, v := range l.views() {
@@ -230,9 +247,9 @@ func (l *Live) unsynced() error {
 	return errors.Join(errs...)
 }
 
-// Get returns what is known of one of our objects, in constant time. The error
-// wraps [ErrAbsent] if there is none, and [ErrNotSynced] if that is not known, with
-// the reason.
+// Get returns the observed state of one of our objects, in constant time. The error
+// wraps [ErrAbsent] if there is none, and [ErrNotSynced], with the reason, if its kind
+// is not synced.
 func (l *Live) Get(id ID) (Observed, error) {
 	if err := l.prepare(); err != nil {
 		return Observed{}, err
@@ -254,19 +271,19 @@ func (l *Live) Get(id ID) (Observed, error) {
 	}
 }
 
-// All yields every object of the kinds that are known, in no order.
+// All yields every object of the synced kinds, in no order.
 func (l *Live) All() iter.Seq[Observed] {
 	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.Each(take) })
 }
 
-// Part yields every object of a part, of the kinds that are known, in no order. It
-// costs what the part costs.
+// Part yields every object of a part, of the synced kinds, in no order. Its cost
+// depends on the part only.
 func (l *Live) Part(part string) iter.Seq[Observed] {
 	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.EachOf(view.PartOf(part), take) })
 }
 
-// list copies the objects of one kind after the other, so that no lock is held while
-// they are looked at.
+// list copies the objects of one kind after the other. No lock is held while the caller
+// looks at them.
 func (l *Live) list(each func(*view.Kind, func(view.Name, *view.Record) bool)) iter.Seq[Observed] {
 	return func(yield func(Observed) bool) {
 		if l.prepare() != nil {
@@ -287,7 +304,7 @@ func (l *Live) list(each func(*view.Kind, func(view.Name, *view.Record) bool)) i
 	}
 }
 
-// selector returns what narrows the watch of a kind.
+// selector returns the selector that narrows the watch of a kind.
 func (l *Live) selector(kind schema.GroupKind) (labels.Selector, error) {
 	if l.Selector == nil {
 		return labels.Everything(), nil
@@ -295,7 +312,7 @@ func (l *Live) selector(kind schema.GroupKind) (labels.Selector, error) {
 	text := l.Selector(kind)
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("apply: Live.Selector is %q for %s: %w", text, kind, err)
+		return nil, fmt.Errorf("apply: Live.Selector: is %q for %s: %w", text, kind, err)
 	}
 	return selector, nil
 }
@@ -307,6 +324,12 @@ func (l *Live) source(w *watched) view.Source {
 		selector += "," + narrower.String()
 	}
 	return view.Source{
-		Client: l.Client, Mapper: l.Mapper, Version: w.version, Namespaces: l.Namespaces, Selector: selector, Logger: l.Logger,
+		Client:     l.Client,
+		Mapper:     l.Mapper,
+		Discovery:  l.Discovery,
+		Version:    w.version,
+		Namespaces: l.Namespaces,
+		Selector:   selector,
+		Logger:     l.Logger,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // observed returns the names of the ConfigMaps that the view shows.
@@ -53,7 +54,7 @@ func TestWhatLostWatchesDidNotTellIsSeen(t *testing.T) {
 		lose()
 		a.net.Thaw()
 		want := "abc"[:2+i]
-		require.Eventually(t, func() bool { return a.observed() == want }, 3*time.Minute, 10*time.Millisecond)
+		await.Eventually(t, "a.observed() == want", func() bool { return a.observed() == want })
 	}
 	require.Equal(t, 1, apply1(t, a, set).Unchanged)
 }
@@ -73,10 +74,10 @@ func TestAReplayedWatchChangesNothing(t *testing.T) {
 	for range 3 {
 		a.net.Replay()
 		b.labelled(t, "c") // after which the replay is through
-		require.Eventually(t, func() bool { return strings.Contains(a.observed(), "c") }, 3*time.Minute, 5*time.Millisecond)
+		await.Eventually(t, `strings.Contains(a.observed(), "c")`, func() bool { return strings.Contains(a.observed(), "c") })
 		require.Equal(t, 1, apply1(t, a, set).Unchanged, "old words change nothing")
 		b.kubectl(t, "delete", "-n", b.ns, "configmap", "c")
-		require.Eventually(t, func() bool { return !strings.Contains(a.observed(), "c") }, 3*time.Minute, 5*time.Millisecond)
+		await.Eventually(t, `!strings.Contains(a.observed(), "c")`, func() bool { return !strings.Contains(a.observed(), "c") })
 	}
 	a.net.NoWrites(t)
 }
@@ -99,7 +100,7 @@ func TestAFrozenWatchMisleadsNobody(t *testing.T) {
 	require.ErrorContains(t, err, "UID in the precondition")
 	require.Equal(t, "map[theirs:1]", b.kubectl(t, "get", "-n", b.ns, "configmap", "b", "-o", "go-template={{.data}}"))
 	a.net.Thaw()
-	require.Eventually(t, func() bool { return a.observed() == "a" }, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(t, `a.observed() == "a"`, func() bool { return a.observed() == "a" })
 }
 
 func TestRightsInSomeNamespacesAreEnough(t *testing.T) {
@@ -127,7 +128,7 @@ func TestRightsInSomeNamespacesAreEnough(t *testing.T) {
 	set := b.set(t, configMap("a", "1"), there)
 	require.Equal(t, 2, apply1(t, a, set).Count(apply.Created))
 	require.Equal(t, 2, apply1(t, a, set).Unchanged)
-	require.Eventually(t, func() bool { return a.observed() == "ab" }, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(t, `a.observed() == "ab"`, func() bool { return a.observed() == "ab" })
 	a.net.Expire() // one list of one namespace does not lose the other
 	b.kubectl(t, "patch", "-n", b.ns+"-two", "configmap", "b", "--type=merge", "-p", `{"data":{"key":"x"}}`)
 	a.waitWoken(t, "ConfigMap", "b")
@@ -146,10 +147,16 @@ func TestANarrowerSelectorShowsAndTouchesItsPartOnly(t *testing.T) {
 	start := func(shard string) *agent {
 		a := b.startKinds(t, nil, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
 		a.stop()
-		a.Live = &apply.Live{Client: a.Live.Client, Mapper: a.Live.Mapper, Owner: b.owner, Kinds: a.Live.Kinds, Selector: func(kind schema.GroupKind) string {
-			require.Equal(t, "ConfigMap", kind.Kind)
-			return "shard=" + shard
-		}}
+		a.Live = &apply.Live{
+			Client: a.Live.Client,
+			Mapper: a.Live.Mapper,
+			Owner:  b.owner,
+			Kinds:  a.Live.Kinds,
+			Selector: func(kind schema.GroupKind) string {
+				require.Equal(t, "ConfigMap", kind.Kind)
+				return "shard=" + shard
+			},
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Live.Start(ctx) }()
@@ -166,10 +173,19 @@ func TestANarrowerSelectorShowsAndTouchesItsPartOnly(t *testing.T) {
 	one, two := start("1"), start("2")
 	apply1(t, one, b.set(t, sharded("a", "1")))
 	apply1(t, two, b.set(t, sharded("b", "2")))
-	require.Eventually(t, func() bool { return one.observed() == "a" && two.observed() == "b" }, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(
+		t,
+		`one.observed() == "a" && two.observed() == "b"`,
+		func() bool { return one.observed() == "a" && two.observed() == "b" },
+	)
 	report, err := one.Prune(t.Context(), b.set(t, sharded("c", "1")), complete)
 	require.NoError(t, err)
-	require.Equal(t, []apply.Result{{ID: apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "a"}, Action: apply.Deleted}}, report.Results, "what it does not see it does not delete")
+	require.Equal(
+		t,
+		[]apply.Result{{ID: apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "a"}, Action: apply.Deleted}},
+		report.Results,
+		"what it does not see it does not delete",
+	)
 
 	set := b.set(t, sharded("d", "2"))
 	report2, err := one.Apply(t.Context(), set)
@@ -177,8 +193,14 @@ func TestANarrowerSelectorShowsAndTouchesItsPartOnly(t *testing.T) {
 	require.Equal(t, 1, report2.Count(apply.Refused))
 	_, err = one.Plan(t.Context(), set, apply.PruneOptions{})
 	require.ErrorContains(t, err, "are not selected by Live.Selector")
-	bad := &apply.Live{Client: one.Live.Client, Mapper: one.Live.Mapper, Owner: b.owner, Kinds: one.Live.Kinds, Selector: func(schema.GroupKind) string { return "a in b" }}
-	require.ErrorContains(t, bad.Start(t.Context()), `apply: Live.Selector is "a in b" for ConfigMap`)
+	bad := &apply.Live{
+		Client:   one.Live.Client,
+		Mapper:   one.Live.Mapper,
+		Owner:    b.owner,
+		Kinds:    one.Live.Kinds,
+		Selector: func(schema.GroupKind) string { return "a in b" },
+	}
+	require.ErrorContains(t, bad.Start(t.Context()), `apply: Live.Selector: is "a in b" for ConfigMap`)
 }
 
 func Test429IsWaitedOut(t *testing.T) {
@@ -191,6 +213,6 @@ func Test429IsWaitedOut(t *testing.T) {
 	}
 	a.throttle.Store(10)
 	report := apply1(t, a, b.set(t, all...))
-	require.Equal(t, 30, report.Count(apply.Created), "what was put off was sent again")
+	require.Equal(t, 30, report.Count(apply.Created), "postponed writes were sent again")
 	require.Zero(t, a.throttle.Load())
 }

@@ -70,7 +70,7 @@ func (s *Set) encode(it *item, desired *unstructured.Unstructured) error {
 
 // sign encodes an object with the hash annotation.
 func (s *Set) sign(object map[string]any, hash diff.Sum) (wire.Body, error) {
-	// What is signed is not changed, and copied no deeper than it would be.
+	// The caller's object stays unchanged: copy only the maps that get the annotation.
 	signed := maps.Clone(object)
 	metadata, _ := object["metadata"].(map[string]any)
 	metadata = copyOf(metadata)
@@ -95,12 +95,12 @@ func copyOf(m map[string]any) map[string]any {
 	return copied
 }
 
-// maxBytes is the limit of kube-apiserver on the body of a request. What it
-// stores is limited further, by etcd, to half of that unless configured.
+// maxBytes is the limit of kube-apiserver on the body of a request. etcd limits a
+// stored object further, to half of that by default.
 const maxBytes = 3 << 20
 
-// normalize copies an object, without what it must not state, and with the labels
-// of the owner.
+// normalize copies an object without the fields that it must not state, and with the
+// labels of the owner.
 func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	// Through JSON: a copy, with the number types that the API machinery
 	// expects, and an error instead of a panic for what JSON cannot hold.
@@ -140,10 +140,10 @@ func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstru
 	return &desired, nil
 }
 
-// check refuses what only the server may set, and what the API machinery would
-// quietly read as absent. It drops labels and annotations that are null.
+// check refuses fields that only the server may set, and values that the API machinery
+// would silently read as absent. It drops labels and annotations that are null.
 func check(desired *unstructured.Unstructured) error {
-	metadata := desired.Object["metadata"].(map[string]any) // it held a name
+	metadata := desired.Object["metadata"].(map[string]any) // present: the object has a name
 	for _, key := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"} {
 		if v, ok := metadata[key]; ok && v != nil {
 			return fmt.Errorf("metadata.%s: is for the server to set; leave it out", key)
@@ -167,7 +167,7 @@ func check(desired *unstructured.Unstructured) error {
 	return nil
 }
 
-// dropNull removes a map that is null, and the values in it that are.
+// dropNull removes the map if it is null, and null values in it.
 func dropNull(metadata map[string]any, key string) {
 	if v, ok := metadata[key]; ok && v == nil {
 		delete(metadata, key)

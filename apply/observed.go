@@ -8,8 +8,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
-// Observed is what is known of one live object. It is a value that stays as it was
-// observed.
+// Observed is the observed state of one live object. It is a value and does not change.
 type Observed struct {
 	ID  ID
 	UID types.UID
@@ -20,13 +19,13 @@ type Observed struct {
 	// lacks it.
 	Part string
 	// Generation is metadata.generation, which the server raises with every change of
-	// the spec, 0 for a kind that has none. After an apply of ours it is that of the
-	// object as it was written, or a newer one.
+	// the spec, 0 for a kind that has none. After an apply of ours it is the generation
+	// of that apply or a newer one.
 	Generation int64
 	// Deleting is whether the object has a deletionTimestamp.
 	Deleting bool
-	// Gone is whether the object does not exist any more, or has lost a label of the
-	// owner. The other fields are those of its last state.
+	// Gone is whether the object no longer exists, or has lost a label of the owner.
+	// The other fields hold its last state.
 	Gone bool
 
 	record view.Record

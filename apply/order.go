@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// rank is an object's place in the order: those of a lower rank come first,
-// those of one rank go in parallel.
+// rank is an object's place in the order: objects of a lower rank come first, objects
+// of one rank are applied in parallel.
 type rank struct {
-	stage int // of its kind, or the latest of what it depends on
-	depth int // within the stage: one more than what it depends on there
+	stage int // of its kind, or the latest stage of its dependencies
+	depth int // within the stage: one more than its dependencies there
 }
 
 func (r rank) compare(other rank) int {
@@ -42,8 +42,8 @@ func (o Owner) dependencies(annotations map[string]string) ([]ID, error) {
 	return ids, nil
 }
 
-// order gives each item its rank and sorts the items. Those that depend on
-// themselves, or on what the set does not state, are taken out and named.
+// order gives each item its rank and sorts the items. Items that depend on themselves,
+// or on an object that the set does not state, are removed and named in the error.
 func (s *Set) order() error {
 	byID := make(map[ID]*item, len(s.items))
 	for i := range s.items {

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func after(name, dependencies string) string {
@@ -20,10 +20,24 @@ func after(name, dependencies string) string {
 
 func TestASetRefusesDependenciesThatCannotBeMet(t *testing.T) {
 	t.Parallel()
-	set, err := apply.NewSet(owner, parsed(t,
-		after("a", "ConfigMap/x/b"), after("b", "ConfigMap/x/c"), after("c", "ConfigMap/x/a"),
-		after("lost", "ConfigMap/x/none"), after("bad", "ConfigMap"), configMap("good", "1"), after("fine", "ConfigMap/x/good, ConfigMap/x/good")), apply.SetOptions{})
-	require.ErrorContains(t, err, "ConfigMap/x/a: depends on ConfigMap/x/b: depends on ConfigMap/x/c: depends on itself: ConfigMap/x/a -> ConfigMap/x/b -> ConfigMap/x/c -> ConfigMap/x/a")
+	set, err := apply.NewSet(owner, parsed(
+		t,
+		after("a", "ConfigMap/x/b"),
+		after("b", "ConfigMap/x/c"),
+		after("c", "ConfigMap/x/a"),
+		after(
+			"lost",
+			"ConfigMap/x/none",
+		),
+		after("bad", "ConfigMap"),
+		configMap("good", "1"),
+		after("fine", "ConfigMap/x/good, ConfigMap/x/good"),
+	), apply.SetOptions{})
+	require.ErrorContains(
+		t,
+		err,
+		"ConfigMap/x/a: depends on ConfigMap/x/b: depends on ConfigMap/x/c: depends on itself: ConfigMap/x/a -> ConfigMap/x/b -> ConfigMap/x/c -> ConfigMap/x/a",
+	)
 	require.ErrorContains(t, err, "ConfigMap/x/lost: depends on ConfigMap/x/none, which the set does not state")
 	require.ErrorContains(t, err, `ConfigMap/x/bad: metadata.annotations: example.com/depends-on: "ConfigMap": want Kind.group/namespace/name`)
 	require.Equal(t, 2, set.Len())
@@ -66,10 +80,10 @@ func TestADependencyIsWaitedForUntilItIsReady(t *testing.T) {
 	b.kubectl(t, "scale", "-n", b.ns, "deployment/web", "--replicas=0") // its status follows
 	a.waitWoken(t, "Deployment", "web")
 	none := strings.Replace(web, "replicas: 1", "replicas: 0", 1)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "err == nil", func() bool {
 		_, err := a.Apply(t.Context(), b.set(t, early, late, configMap("other", "1"), none))
 		return err == nil
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	require.Equal(t, "early late other", b.names(t))
 }
 
@@ -81,11 +95,11 @@ func TestADefinitionIsWaitedForUntilItIsEstablished(t *testing.T) {
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
 	kind := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"}
 	a := b.startUnsynced(t, kind, definitionKind)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "ok && err != nil", func() bool {
 		ok, _ := a.Live.Synced(definitionKind.GroupKind())
 		_, err := a.Live.Synced(kind.GroupKind())
 		return ok && err != nil
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	set := b.set(t, widget, definition)
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorIs(t, err, apply.ErrNotSynced)
@@ -111,11 +125,11 @@ func TestPeersDefect14TwoManagersTakingTurnsAreToldApartAndNamed(t *testing.T) {
 	for range turns {
 		b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=other-team")
 		var fight error
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "report.Unchanged == 1", func() bool {
 			report, err := a.Apply(t.Context(), set)
 			fight = err
 			return report.Unchanged == 1
-		}, 3*time.Minute, 5*time.Millisecond)
+		})
 		if fight != nil {
 			require.ErrorContains(t, fight, `changed back after each of 5 repairs; owned with another value: .data.key by "other-team"`)
 			require.Equal(t, "theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
@@ -123,7 +137,7 @@ func TestPeersDefect14TwoManagersTakingTurnsAreToldApartAndNamed(t *testing.T) {
 			_, err := a.Apply(t.Context(), set)
 			require.Error(t, err)
 			require.Len(t, a.net.Writes(), sent, "it is left alone for a while")
-			// Another wish is not the fight.
+			// Another desired state is not the fight.
 			require.Equal(t, 1, apply1(t, a, b.set(t, configMap("a", "new"), configMap("b", "1"))).Count(apply.Updated))
 			return
 		}
@@ -138,18 +152,22 @@ func TestAProgramUnderOurOwnNameIsNoticed(t *testing.T) {
 	set := b.set(t, configMap("a", "ours"))
 	apply1(t, a, set)
 	file := filepath.Join(t.TempDir(), "theirs.yaml")
-	theirs := strings.ReplaceAll("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE, labels: {example.com/owner: NAMESPACE}}, data: {key: theirs}}", "NAMESPACE", b.ns)
+	theirs := strings.ReplaceAll(
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE, labels: {example.com/owner: NAMESPACE}}, data: {key: theirs}}",
+		"NAMESPACE",
+		b.ns,
+	)
 	for range 12 {
 		require.NoError(t, os.WriteFile(file, []byte(theirs), 0o600))
 		b.kubectl(t, "apply", "--server-side", "--field-manager="+b.owner.Manager, "-f", file)
 		var err error
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "report.Unchanged == 0", func() bool {
 			var report apply.Report
 			report, err = a.Apply(t.Context(), set)
 			return report.Unchanged == 0
-		}, 3*time.Minute, 5*time.Millisecond)
+		})
 		if err != nil {
-			require.ErrorContains(t, err, "no other manager owns what was changed")
+			require.ErrorContains(t, err, "no other manager owns the changed fields")
 			return
 		}
 	}
@@ -160,7 +178,11 @@ func TestPruneGoesAgainstDependencies(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	a := b.start(t)
-	apply1(t, a, b.set(t, configMap("keep", "1"), configMap("a", "1"), after("b", "ConfigMap/NAMESPACE/a"), after("c", "ConfigMap/NAMESPACE/b")))
+	apply1(
+		t,
+		a,
+		b.set(t, configMap("keep", "1"), configMap("a", "1"), after("b", "ConfigMap/NAMESPACE/a"), after("c", "ConfigMap/NAMESPACE/b")),
+	)
 	a.net.Reset()
 	_, err := a.Prune(t.Context(), b.set(t, configMap("keep", "1")), complete)
 	require.NoError(t, err)

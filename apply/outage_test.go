@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // downServer answers everything with an error.
@@ -59,7 +60,7 @@ func TestALiveEndsAtOnceWhileTheServerIsDown(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- live.Start(ctx) }()
 			// After five the reflector waits for more than ten seconds.
-			require.Eventually(t, func() bool { return server.watched.Load() >= 5 }, 3*time.Minute, 10*time.Millisecond)
+			await.Eventually(t, "five attempts", func() bool { return server.watched.Load() >= 5 })
 			synced, failed := live.Synced(kind.GroupKind())
 			require.False(t, synced)
 			require.ErrorContains(t, failed, err.Error())

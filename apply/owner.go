@@ -20,30 +20,30 @@ type Owner struct {
 	// bytes. Two programs, or one program's instances for two different desired
 	// states, must not share it together with the Labels.
 	Manager string
-	// Labels are put on every object and select what [Live] watches. They tell our
-	// objects from others': at least one is required. One that names this very
-	// owner (a cluster id, say) keeps two owners with one Manager apart.
+	// Labels are put on every object and select what [Live] watches. They distinguish
+	// our objects from others; at least one is required. A label that names this very
+	// owner, such as a cluster ID, separates two owners with one Manager.
 	Labels map[string]string
 	// Domain is the prefix of the annotations <Domain>/desired-hash and
 	// <Domain>/depends-on, a DNS subdomain. Required.
 	Domain string
-	// PartLabel is the key of a label that divides what the owner has into parts,
-	// one for each parent object, say, whose UID is its value. Each set is one part
-	// then ([SetOptions.Part]), and is pruned by itself. Default empty: all that the
-	// owner has is one set.
+	// PartLabel is the key of a label that divides the owner's objects into parts, such
+	// as one for each parent object, with its UID as the value. Each set is then one
+	// part ([SetOptions.Part]), and is pruned by itself. Default empty: all objects of
+	// the owner are one set.
 	PartLabel string
 	// Supersedes are field managers whose updates become ours when an object is
-	// applied, such as kubectl-client-side-apply for what "kubectl apply" has made.
-	// What they stated and the set does not is removed by the first apply then. Of a
-	// "kubectl apply" that is what its annotation last-applied-configuration states;
-	// the defaults that the server has added stay. Default none: their fields stay
-	// as they are.
+	// applied, such as kubectl-client-side-apply for objects of "kubectl apply". The
+	// first apply then removes the fields that they stated and the set does not. For
+	// "kubectl apply" these are the fields in its annotation
+	// last-applied-configuration; defaults that the server has added stay. Default
+	// none: their fields stay as they are.
 	Supersedes []string
-	// ApplySet, if set, names the object that stands for everything we apply, so
-	// that kubectl and other tools see what belongs together (KEP-3659): members
-	// carry its ID as a label, and it carries the kinds of all members, also for
-	// our own next start. It is a ConfigMap or Secret, which is then made, or
-	// any object that the set states. It is never pruned while it is named here.
+	// ApplySet, if set, names the parent object of everything we apply (KEP-3659), by
+	// which kubectl and other tools see what belongs together. Members carry its ID as
+	// a label. It lists the kinds of all members, which our own next start reads. It is
+	// a ConfigMap or Secret, which is made if missing, or any object that the set
+	// states. It is never pruned while it is named here.
 	ApplySet ID
 }
 
@@ -56,35 +56,35 @@ func (o Owner) equal(other Owner) bool {
 // validate returns an error that names the field.
 func (o Owner) validate() error {
 	if o.Manager == "" || len(o.Manager) > 128 {
-		return fmt.Errorf("apply: Owner.Manager is %q, of %d bytes; want 1 to 128", o.Manager, len(o.Manager))
+		return fmt.Errorf("apply: Owner.Manager: is %q, of %d bytes, must have 1 to 128", o.Manager, len(o.Manager))
 	}
 	if len(o.Labels) == 0 {
-		return errors.New("apply: Owner.Labels is empty; want at least one that tells our objects from others'")
+		return errors.New("apply: Owner.Labels: is empty, must have at least one label that only our objects have")
 	}
 	for key, v := range o.Labels {
 		for _, problem := range validation.IsQualifiedName(key) {
-			return fmt.Errorf("apply: Owner.Labels has the key %q: %s", key, problem)
+			return fmt.Errorf("apply: Owner.Labels: has the key %q: %s", key, problem)
 		}
 		for _, problem := range validation.IsValidLabelValue(v) {
-			return fmt.Errorf("apply: Owner.Labels has the value %q of %s: %s", v, key, problem)
+			return fmt.Errorf("apply: Owner.Labels: has the value %q of %s: %s", v, key, problem)
 		}
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.Domain) {
-		return fmt.Errorf("apply: Owner.Domain is %q: %s", o.Domain, problem)
+		return fmt.Errorf("apply: Owner.Domain: is %q: %s", o.Domain, problem)
 	}
 	if o.PartLabel != "" {
 		for _, problem := range validation.IsQualifiedName(o.PartLabel) {
-			return fmt.Errorf("apply: Owner.PartLabel is %q: %s", o.PartLabel, problem)
+			return fmt.Errorf("apply: Owner.PartLabel: is %q: %s", o.PartLabel, problem)
 		}
 		if _, ok := o.Labels[o.PartLabel]; ok {
-			return fmt.Errorf("apply: Owner.PartLabel is %q, which is a key of Owner.Labels; want one of its own", o.PartLabel)
+			return fmt.Errorf("apply: Owner.PartLabel: is %q, must not be a key of Owner.Labels", o.PartLabel)
 		}
 	}
 	if slices.Contains(o.Supersedes, o.Manager) {
-		return fmt.Errorf("apply: Owner.Supersedes has %q, which is Owner.Manager; want others", o.Manager)
+		return fmt.Errorf("apply: Owner.Supersedes: has %q, must not have Owner.Manager", o.Manager)
 	}
 	if o.ApplySet != (ID{}) && (o.ApplySet.Kind == "" || o.ApplySet.Name == "") {
-		return fmt.Errorf("apply: Owner.ApplySet is %q; want a kind and a name", o.ApplySet)
+		return fmt.Errorf("apply: Owner.ApplySet: is %q, must be a kind and a name", o.ApplySet)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (o Owner) clone() Owner {
 	return o
 }
 
-// identity returns what recognises the owner's objects.
+// identity returns the labels and names by which the owner's objects are recognised.
 func (o Owner) identity() *identity.Identity {
 	return &identity.Identity{
 		Manager: o.Manager, Labels: o.Labels, PartLabel: o.PartLabel, Supersedes: o.Supersedes,
@@ -103,7 +103,7 @@ func (o Owner) identity() *identity.Identity {
 }
 
 // hashAnnotation is the annotation that holds the content hash of the desired
-// object, so that a restarted program knows what was applied.
+// object, by which a restarted program recognises its last apply.
 func (o Owner) hashAnnotation() string { return o.Domain + "/desired-hash" }
 
 // dependsOnAnnotation is the annotation that names what an object depends on.

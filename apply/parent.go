@@ -10,39 +10,38 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
-// applySet is what a Live remembers of its ApplySet.
+// applySet is the memory that a Live has of its ApplySet.
 type applySet struct {
-	stated     members         // by the parent on the server
+	stated     members         // listed by the parent on the server
 	namespaces map[string]bool // of all sets so far, if the owner has parts
-	of         *applySetParent // of which item was made
-	next       members         // what item states
+	source     *applySetParent // the parent that item was built from
+	next       members         // the members that item lists
 	item       item
 }
 
-// parentItem returns the parent of the ApplySet as it is to be applied now: it names
-// the kinds and namespaces of the set, and of all other objects that other sets want
-// or that we have.
+// parentItem returns the parent of the ApplySet to apply now. It lists the kinds and
+// namespaces of the set, of other sets, and of all objects that we have.
 func (p *pass) parentItem() (item, members, error) {
 	l, parent := p.live, p.set.parent
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := p.set.members.union(members{l.remainingKinds(p.set), l.remainingNamespaces(p.set)})
-	same := l.applySet.of == parent || l.applySet.of != nil && !l.applySet.of.stated && !parent.stated
+	same := l.applySet.source == parent || l.applySet.source != nil && !l.applySet.source.stated && !parent.stated
 	if !same || !l.applySet.next.equal(next) {
 		it, err := p.set.parentOf(next)
 		if err != nil {
 			return item{}, next, err
 		}
-		l.applySet.of, l.applySet.next, l.applySet.item = parent, next, it
+		l.applySet.source, l.applySet.next, l.applySet.item = parent, next, it
 	}
 	it := l.applySet.item
 	it.group = max(0, slices.Index(p.set.kinds, it.id.GroupKind()))
 	return it, next, nil
 }
 
-// remainingKinds returns the kinds beyond a set that the parent must name: those that
-// another part wants, those of which there are objects, and those that it names and
-// of which there may be some. The lock is held.
+// remainingKinds returns the kinds beyond a set that the parent must list: kinds that
+// another part states, kinds with objects, and kinds that it lists already and that may
+// have objects. The lock is held.
 func (l *Live) remainingKinds(set *Set) map[string]bool {
 	left := map[string]bool{}
 	for kind, w := range l.kinds {
@@ -66,8 +65,8 @@ func (l *Live) remainingKinds(set *Set) map[string]bool {
 	return left
 }
 
-// remainingNamespaces returns the namespaces beyond a set that the parent must name:
-// those in which there are objects, and, if there are parts, those of all sets. The
+// remainingNamespaces returns the namespaces beyond a set that the parent must list:
+// namespaces with objects, and, if there are parts, the namespaces of all sets. The
 // lock is held.
 func (l *Live) remainingNamespaces(set *Set) map[string]bool {
 	if l.Owner.PartLabel != "" {
@@ -97,17 +96,17 @@ func (l *Live) remainingNamespaces(set *Set) map[string]bool {
 	return left
 }
 
-// announced notes that the parent on the server states what was applied.
+// announced records the members that the parent on the server lists now.
 func (p *pass) announced(next members) {
 	p.live.mu.Lock()
 	defer p.live.mu.Unlock()
 	p.live.applySet.stated = next
 }
 
-// unannounced returns why an object may not be applied: the parent failed in this
-// pass, and does not name its kind, so that a restarted program would not find the
-// object.
-func (p *pass) unannounced(it *item) error {
+// kindNotInParent returns an error for an object that must not be applied: the parent
+// failed in this pass and does not list its kind, and a restarted program would not
+// find the object.
+func (p *pass) kindNotInParent(it *item) error {
 	cause := p.failed[p.live.Owner.ApplySet]
 	if cause == nil || p.parent == nil || it.id == p.live.Owner.ApplySet {
 		return nil

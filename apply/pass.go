@@ -24,17 +24,17 @@ type pass struct {
 	now     time.Time
 	parent  *item // the ApplySet's parent; nil: there is none
 	report  Report
-	failed  map[ID]error // what was not applied in this pass, and why
+	failed  map[ID]error // objects not applied in this pass, and why
 }
 
-// begin starts a pass: every kind of the set is watched until its end.
+// begin starts a pass. Every kind of the set is watched until the pass ends.
 func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	if err := a.accept(set); err != nil {
 		return nil, err
 	}
 	p := &pass{applier: a, live: a.Live, set: set, now: time.Now()}
 	p.kinds, p.done = a.Live.use(set)
-	settle(ctx, p.kinds)
+	waitReady(ctx, p.kinds)
 	if set.parent != nil {
 		it, _, err := p.parentItem()
 		if err != nil {
@@ -46,7 +46,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	return p, nil
 }
 
-// item returns what is applied for an item of the set.
+// item returns the item to apply: the set's own, or the current ApplySet parent.
 func (p *pass) item(it *item) *item {
 	if p.parent != nil && it.id == p.parent.id {
 		return p.parent
@@ -56,7 +56,7 @@ func (p *pass) item(it *item) *item {
 
 // verdict is the decision about one object, and what it is based on.
 type verdict struct {
-	action Action // unchanged, write, or what is reported
+	action Action // unchanged, write, or the action to report
 	look   view.Look
 	err    error
 }
@@ -109,12 +109,12 @@ func (p *pass) add(r Result) {
 		return
 	}
 	if cures(r.ID.GroupKind()) {
-		p.live.cured(r.ID.GroupKind(), r.ID.Namespace, r.ID.Name)
+		p.live.retryRejected(r.ID.GroupKind(), r.ID.Namespace, r.ID.Name)
 	}
 }
 
-// decide compares a wanted object with what is known of the live one. It sends
-// nothing, but remembers what it recognises after a restart.
+// decide compares a desired object with the observed one. It sends nothing. After a
+// restart it restores the memory of an object that it recognises.
 func (p *pass) decide(it *item) verdict {
 	if err := p.blocked(it); err != nil {
 		return verdict{action: Waiting, err: err}
@@ -129,7 +129,7 @@ func (p *pass) decide(it *item) verdict {
 	case !v.look.Found:
 		v.action = send
 	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
-		// The hash is of the labels, too, so that it is of this part.
+		// An object of this part would have matched: the hash covers the part label.
 	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
@@ -163,16 +163,16 @@ func (p *pass) current(k *view.Kind, it *item, r *view.Record) bool {
 	}
 }
 
-// recall restores, after a restart, the memory of what was applied: it holds if
-// the annotation carries the hash of the wanted object and we own exactly what
-// that states.
+// recall restores the memory of the last apply after a restart. It is right if the
+// annotation has the hash of the desired object and we own exactly the fields that the
+// object states.
 func (p *pass) recall(k *view.Kind, it *item, r *view.Record) bool {
 	if r.Owned() == "" {
 		return false
 	}
 	owned, err := diff.Owned(&metav1.ManagedFieldsEntry{FieldsV1: &metav1.FieldsV1{Raw: []byte(r.Owned())}})
 	if err != nil {
-		return false // an apply settles it
+		return false // an apply decides
 	}
 	if !diff.Covers(owned, it.body.Decode()) && (it.create == nil || !diff.Covers(owned, it.create.Decode())) {
 		return false
@@ -180,8 +180,8 @@ func (p *pass) recall(k *view.Kind, it *item, r *view.Record) bool {
 	return k.Remember(it.at, r.Observed(), it.hash)
 }
 
-// blocked reports that what the object needs was not applied in this pass: its
-// namespace, what it depends on, or what isolates it.
+// blocked returns an error if a requirement of the object was not applied in this pass:
+// its namespace, a dependency, or a policy that isolates it.
 func (p *pass) blocked(it *item) error {
 	for _, id := range it.after {
 		if p.set.ids[id] == invalid {
@@ -191,7 +191,7 @@ func (p *pass) blocked(it *item) error {
 	if len(p.failed) == 0 {
 		return nil
 	}
-	if err := p.unannounced(it); err != nil {
+	if err := p.kindNotInParent(it); err != nil {
 		return err
 	}
 	if cause := p.failed[ID{Kind: "Namespace", Name: it.id.Namespace}]; cause != nil && it.id.Namespace != "" {
@@ -207,7 +207,7 @@ func (p *pass) blocked(it *item) error {
 	}
 	for id, cause := range p.failed {
 		if gates(id.GroupKind()) && (id.Namespace == "" || id.Namespace == it.id.Namespace) {
-			return fmt.Errorf("%w: %s is to be in force before: %w", ErrBlocked, id, cause)
+			return fmt.Errorf("%w: %s must be in force before: %w", ErrBlocked, id, cause)
 		}
 	}
 	return nil

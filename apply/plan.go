@@ -17,11 +17,10 @@ import (
 )
 
 // Plan returns what Apply and then Prune would do now, and does nothing. It
-// decides by the same rules as they do, so it costs a request only for objects
-// that are not as they were left: one read each, for the fields, and a dry run
-// where only the server knows how a change would end (kinds in Recreate, and
-// ReportConflicts). Options that do not state completeness plan no deletion, and
-// the grace counts no pass.
+// decides by the same rules as they do, so it costs requests only for objects that
+// changed: one read each, for the fields, and a dry run where only the server knows how
+// a change would end (kinds in Recreate, and ReportConflicts). Options without Complete
+// plan no deletion, and the grace counts no pass.
 //
 // The plan is valid with an error, which names what cannot be done or cannot be
 // foreseen yet, as [Report.Err] would, and why nothing is deleted.
@@ -43,12 +42,12 @@ func (a *Applier) Plan(ctx context.Context, set *Set, options PruneOptions) (dif
 	return plan, errors.Join(found.pass.report.Err(), found.withheld, context.Cause(ctx))
 }
 
-// preview is the plan of a pass, as of now.
+// preview is the plan of a pass.
 type preview struct {
 	pass     *pass
 	changes  map[ID]diff.Change
 	prune    prunePlan
-	withheld error // why not everything that is absent is deleted
+	withheld error // why some absent objects are not deleted
 	done     func()
 }
 
@@ -70,7 +69,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 	return found, nil
 }
 
-// deletions adds those of a prune.
+// deletions adds the deletions of a prune.
 func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	a := f.pass.applier
 	views, done := a.Live.useAll(ctx)
@@ -81,10 +80,7 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	for _, r := range f.prune.refused {
 		f.pass.add(r)
 	}
-	over := f.prune.over(options.Limit)
-	if over != nil {
-		f.prune.due = nil
-	}
+	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
 	f.withheld = errors.Join(over, f.prune.unseenError())
 	for i := range f.prune.due {
 		o := &f.prune.due[i]
@@ -136,8 +132,8 @@ func (f *preview) rank(ctx context.Context, items []item) {
 	}
 }
 
-// foresee returns how a write would change the object. The action is send, or what
-// the pass would report instead.
+// foresee returns how a write would change the object. The action is send, or the one
+// that the pass would report instead.
 func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Change, Action, error) {
 	change := diff.Change{
 		Action: diff.Create, APIVersion: it.kind.GroupVersion().String(), Kind: it.kind.Kind,
@@ -184,7 +180,7 @@ func (p *pass) compare(it *item, live *unstructured.Unstructured, change diff.Ch
 		Manager: p.live.Owner.Manager, Applied: live.GetAnnotations()[p.live.identity.HashAnnotation] == it.hash.String(),
 	})
 	if err != nil {
-		change.Note = err.Error() // a record that cannot be read is replaced
+		change.Note = err.Error() // unreadable managedFields are replaced
 	}
 	if upsert { // a replacement takes no field that has its value
 		fields = slices.DeleteFunc(fields, func(f diff.Field) bool { return f.Difference == diff.Taken })
@@ -201,14 +197,14 @@ func idOf(c diff.Change) ID {
 	return ID{Group: kind.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// sameChange reports whether two changes are one, in whatever version of the
-// object that others may have given it.
+// sameChange reports whether two changes are equal, apart from the version of the
+// object, which others may have changed.
 func sameChange(a, b diff.Change) bool {
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return diff.Plan{Changes: []diff.Change{a}}.Hash() == diff.Plan{Changes: []diff.Change{b}}.Hash()
 }
 
-// stale wraps why a plan no longer holds.
+// stale returns an ErrStalePlan that wraps the reasons.
 func stale(reasons ...error) error {
 	return fmt.Errorf("%w: %w", ErrStalePlan, errors.Join(reasons...))
 }

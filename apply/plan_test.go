@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func TestAPlanIsWhatApplyAndPruneThenDo(t *testing.T) {
@@ -20,7 +21,14 @@ func TestAPlanIsWhatApplyAndPruneThenDo(t *testing.T) {
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "drifted", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
 	a.waitWoken(t, "ConfigMap", "drifted")
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "foreign")
-	next := b.set(t, configMap("same", "1"), configMap("changed", "2"), configMap("drifted", "1"), configMap("new", "1"), configMap("foreign", "1"))
+	next := b.set(
+		t,
+		configMap("same", "1"),
+		configMap("changed", "2"),
+		configMap("drifted", "1"),
+		configMap("new", "1"),
+		configMap("foreign", "1"),
+	)
 	a.net.Reset()
 	plan, err := a.Plan(t.Context(), next, complete)
 	require.ErrorIs(t, err, apply.ErrNotOurs, "what cannot be done is named")
@@ -50,7 +58,11 @@ func TestAPlanIsWhatApplyAndPruneThenDo(t *testing.T) {
 	require.Equal(t, 1, report.Count(apply.Deleted))
 	require.Len(t, a.net.Writes(), 4)
 	require.Equal(t, "changed drifted foreign new same", b.names(t))
-	plan, err = a.Plan(t.Context(), b.set(t, configMap("same", "1"), configMap("changed", "2"), configMap("drifted", "1"), configMap("new", "1")), complete)
+	plan, err = a.Plan(
+		t.Context(),
+		b.set(t, configMap("same", "1"), configMap("changed", "2"), configMap("drifted", "1"), configMap("new", "1")),
+		complete,
+	)
 	require.NoError(t, err)
 	require.Empty(t, plan.Changes)
 }
@@ -65,7 +77,7 @@ func TestAStalePlanChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, plan.Changes, 4)
 
-	// Another wish, another live object, a name taken, another successor.
+	// Another desired state, another live object, a name taken, another successor.
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "b", "--type=merge", "-p", `{"data":{"key":"theirs"}}`)
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "new")
 	b.kubectl(t, "delete", "-n", b.ns, "configmap", "c")
@@ -142,14 +154,14 @@ func TestReadinessIsWaitedForByTheWatch(t *testing.T) {
 	apply1(t, a, set)
 	require.NoError(t, a.WaitReady(t.Context(), set))
 	b.kubectl(t, "scale", "-n", b.ns, "deployment/web", "--replicas=1") // no scheduler runs: the pod stays pending
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "a.drifts.Load() > 0", func() bool {
 		b.kubectl(t, "wait", "-n", b.ns, "--for=jsonpath={.status.observedGeneration}=2", "deployment/web")
 		return a.drifts.Load() > 0
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	soon, cancel := contextWithTimeout(t, 500*time.Millisecond)
 	defer cancel()
 	a.net.Reset()
 	err := a.WaitReady(soon, set)
 	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/web is InProgress: ")
-	require.LessOrEqual(t, a.net.Count("get"), 3, "it is read when the watch tells of a change, not all the time")
+	require.LessOrEqual(t, a.net.Count("get"), 3, "it is read when the watch reports a change, not all the time")
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 var complete = apply.PruneOptions{Complete: true}
@@ -43,7 +44,7 @@ func TestPruneDeletesWhatIsAbsentInReverseOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Results)
 	require.Len(t, b.requests(t), before)
-	require.Zero(t, a.drifts.Load(), "our own deletions wake nobody")
+	require.Zero(t, a.drifts.Load(), "our own deletions start no pass")
 }
 
 func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
@@ -59,13 +60,20 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 	report, err := a.Prune(t.Context(), keep, complete)
 	over, ok := errors.AsType[*apply.LimitError](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, &apply.LimitError{Wanted: 6, Limit: 5, Owned: 8}, over)
-	require.EqualError(t, err, "6 of 8 objects are to be deleted; the limit is 5, so none was")
+	require.Equal(t, &apply.LimitError{Units: over.Units, Limit: 5, Owned: 8, Window: time.Hour}, over)
+	require.Len(t, over.Units, 6)
+	require.ErrorContains(
+		t,
+		err,
+		"6 of 8 units are absent, and 0 were deleted within 1h0m0s; the limit is 5, so these are held: ConfigMap/"+b.ns+"/c, ",
+	)
+	require.ErrorContains(t, err, " and 1 more")
 	require.Len(t, report.Held, 6)
 	require.Empty(t, report.Results)
 	require.Equal(t, "a b c d e f g h", b.names(t))
 
 	keeping := complete
+	keeping.Guard = &apply.Guard{}
 	keeping.Keep = func(o apply.Observed) bool { return o.ID.Name == "c" }
 	report, err = a.Prune(t.Context(), keep, keeping)
 	require.NoError(t, err, "five are within the limit")
@@ -73,15 +81,15 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 	require.Equal(t, "a b c", b.names(t))
 
 	none := complete
-	none.Limit = apply.Limit{Count: -1}
+	none.Guard = &apply.Guard{Absent: apply.Limit{Count: -1}}
 	_, err = a.Prune(t.Context(), keep, none)
-	require.ErrorContains(t, err, "the limit is 0, so none was")
+	require.ErrorContains(t, err, "the limit is 0, so these are held")
 
 	lifted := complete
-	lifted.Limit = apply.Limit{Count: 0, Percent: 33}
+	lifted.Guard = &apply.Guard{Absent: apply.Limit{Count: 0, Percent: 33}}
 	_, err = a.Prune(t.Context(), keep, lifted)
-	require.ErrorContains(t, err, "1 of 3")
-	lifted.Limit.Off = true
+	require.ErrorContains(t, err, "1 of 3 units")
+	lifted.Approved = true
 	_, err = a.Prune(t.Context(), keep, lifted)
 	require.NoError(t, err)
 	require.Equal(t, "a b", b.names(t))
@@ -96,7 +104,11 @@ func TestPruneDeletesNothingWithoutACompleteAndNonEmptySet(t *testing.T) {
 	require.ErrorIs(t, err, apply.ErrIncomplete)
 	_, err = a.Prune(t.Context(), b.set(t), complete)
 	require.ErrorIs(t, err, apply.ErrKeepNothing)
-	nameless, err := apply.NewSet(b.owner, b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x}}", configMap("b", "1")), apply.SetOptions{})
+	nameless, err := apply.NewSet(
+		b.owner,
+		b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x}}", configMap("b", "1")),
+		apply.SetOptions{},
+	)
 	require.ErrorContains(t, err, "object 0 (ConfigMap/x): apiVersion, kind and metadata.name are required")
 	_, err = a.Prune(t.Context(), nameless, complete)
 	require.ErrorIs(t, err, apply.ErrIncomplete)
@@ -124,9 +136,9 @@ func TestPruneWaitsOutTheGrace(t *testing.T) {
 	report, err := a.Prune(t.Context(), keep, options)
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Pending)
-	require.Equal(t, "a b", b.names(t), "what is named as deleted goes at once")
+	require.Equal(t, "a b", b.names(t), "an object named as deleted is deleted at once")
 
-	// Wanted again in between: the count starts anew.
+	// Desired again in between: the count starts again.
 	_, err = a.Prune(t.Context(), b.set(t, configMap("a", "1"), configMap("b", "1")), options)
 	require.NoError(t, err)
 	for range 2 {
@@ -157,13 +169,13 @@ func TestPruneSparesWhatWeDidNotApply(t *testing.T) {
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	b.kubectl(t, "create", "-n", b.ns, "configmap", "copy")
 	b.kubectl(t, "label", "-n", b.ns, "configmap", "copy", "example.com/owner="+b.ns)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "n == 2", func() bool {
 		n := 0
 		for range a.Live.All() {
 			n++
 		}
 		return n == 2
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
 	require.Empty(t, report.Results)

@@ -16,16 +16,15 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 )
 
-// prunePlan is what a prune is about to do.
+// prunePlan lists what a prune is about to do.
 type prunePlan struct {
 	due       []Observed // in the order of deletion
 	rank      map[ID]rank
-	refused   []Result // must not be deleted, and why
+	refused   []Result // objects that must not be deleted, and why
 	unproven  []ID
 	unseen    []unseen
-	owned     int
 	pending   int
-	remaining int // whose deletion is accepted already
+	remaining int // objects whose deletion is accepted already
 }
 
 // unseen is a kind whose objects cannot be seen.
@@ -57,7 +56,7 @@ func (o *Observed) must() wire.Must {
 	return wire.Must{UID: string(o.UID), Version: strconv.FormatUint(o.record.Version(), 10)}
 }
 
-// choose sorts an object that is not wanted into the plan.
+// choose adds an object that is not desired to the plan.
 func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneOptions, now time.Time) (next absence, absent bool) {
 	if options.Keep != nil && options.Keep(o) {
 		return absence{}, false
@@ -75,10 +74,9 @@ func (d *prunePlan) choose(o Observed, before map[string]absence, options PruneO
 	return next, true
 }
 
-// contradict takes out what must stay because an object that stays needs it: a
-// namespace with what lives in it, a definition with the objects of its kind.
-// inhabited and defined lead to such an object, by the name of the namespace and of
-// the definition.
+// contradict removes from the plan what an object that stays needs: its namespace, or
+// the definition of its kind. inhabited and defined map the name of a namespace and of
+// a definition to such an object.
 func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 	d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
 		var needed ID
@@ -89,7 +87,7 @@ func (d *prunePlan) contradict(inhabited, defined map[string]ID) {
 			needed = defined[o.ID.Name]
 		}
 		if needed != (ID{}) {
-			d.refuse(Result{o.ID, Refused, fmt.Errorf("%w: %s is to stay", ErrNeeded, needed)})
+			d.refuse(Result{o.ID, Refused, fmt.Errorf("%w: %s must stay", ErrNeeded, needed)})
 			return true
 		}
 		if kind, ok := d.unseenIn(o.ID); ok {
@@ -105,7 +103,7 @@ func (d *prunePlan) refuse(r Result) {
 	slices.SortFunc(d.refused, func(a, b Result) int { return a.ID.Compare(b.ID) })
 }
 
-// unseenIn returns a kind whose objects cannot be seen, and would go with a
+// unseenIn returns a kind whose objects cannot be seen and would be deleted with a
 // namespace or definition.
 func (d *prunePlan) unseenIn(id ID) (schema.GroupKind, bool) {
 	for _, u := range d.unseen {
@@ -118,7 +116,7 @@ func (d *prunePlan) unseenIn(id ID) (schema.GroupKind, bool) {
 	return schema.GroupKind{}, false
 }
 
-// order sorts in reverse: what depends on an object goes before it.
+// order sorts in reverse: an object is deleted after those that depend on it.
 func (d *prunePlan) order(owner Owner) {
 	slices.SortFunc(d.unproven, ID.Compare)
 	if len(d.due) == 0 {
@@ -127,14 +125,14 @@ func (d *prunePlan) order(owner Owner) {
 	byID := make(map[ID]*item, len(d.due))
 	for i := range d.due {
 		o := &d.due[i]
-		// An annotation that cannot be read orders nothing.
+		// An unreadable annotation is ignored.
 		after, _ := owner.dependencies(map[string]string{owner.dependsOnAnnotation(): o.record.DependsOn()})
 		byID[o.ID] = &item{id: o.ID, after: after, rank: rank{stage: stageOf(o.ID.GroupKind())}}
 	}
 	walk := ordering{byID: byID, stated: func(ID) bool { return true }, visiting: map[ID]bool{}}
 	d.rank = make(map[ID]rank, len(byID))
 	for id, it := range byID {
-		// Those that depend on each other go in the order of their kinds.
+		// Objects that depend on each other are deleted in the order of their kinds.
 		_ = walk.place(it)
 		d.rank[id] = it.rank
 	}
@@ -146,7 +144,7 @@ func (d *prunePlan) order(owner Owner) {
 	})
 }
 
-// ranks yields what goes in parallel, one after the other.
+// ranks yields one rank after the other. Objects of one rank are deleted in parallel.
 func (d *prunePlan) ranks() iter.Seq[[]Observed] {
 	return func(yield func([]Observed) bool) {
 		for rest := d.due; len(rest) > 0; {
@@ -162,12 +160,27 @@ func (d *prunePlan) ranks() iter.Seq[[]Observed] {
 	}
 }
 
-// over returns a LimitError if more is to be deleted than the limit allows.
-func (d *prunePlan) over(limit Limit) error {
-	if limit := limit.of(d.owned); len(d.due) > limit {
-		return &LimitError{Wanted: len(d.due), Limit: limit, Owned: d.owned}
+// hold removes from the plan what stops selects, with the namespaces and definitions
+// that it needs, and returns all of it.
+func (d *prunePlan) hold(stops func(Observed) bool) (held []ID) {
+	inside, defined := map[string]bool{}, map[string]bool{}
+	take := func(stops func(Observed) bool) {
+		d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
+			if !stops(o) {
+				return false
+			}
+			held = append(held, o.ID)
+			inside[o.ID.Namespace], defined[o.ID.Group] = true, true
+			return true
+		})
 	}
-	return nil
+	take(stops)
+	take(func(o Observed) bool {
+		kind := o.ID.GroupKind()
+		return isNamespace(kind) && inside[o.ID.Name] || isDefinition(kind) && defined[groupOf(o.ID.Name)]
+	})
+	slices.SortFunc(held, ID.Compare)
+	return held
 }
 
 // unseenError names the kinds that cannot be seen, nil if there are none.

@@ -66,12 +66,12 @@ func TestAnAbsenceIsCountedUntilItsGraceIsOver(t *testing.T) {
 
 	options.Gone = func(Observed) bool { return true }
 	plan, _ = choose(absence{}, options, 0)
-	require.Equal(t, prunePlan{due: []Observed{o}}, plan, "what is named as deleted needs no grace")
+	require.Equal(t, prunePlan{due: []Observed{o}}, plan, "an object named as deleted needs no grace")
 
 	options.Keep = func(Observed) bool { return true }
 	plan = prunePlan{}
 	_, absent := plan.choose(o, map[string]absence{"u": second}, options, start)
-	require.False(t, absent, "its absence is counted anew")
+	require.False(t, absent, "its absence is counted from zero")
 	require.Equal(t, prunePlan{}, plan)
 }
 
@@ -92,29 +92,21 @@ func TestWhatIsNeededStays(t *testing.T) {
 	}
 }
 
-func TestAPlanOverTheLimitStillNamesWhatIsUnseen(t *testing.T) {
-	t.Parallel()
-	plan := prunePlan{
-		due: []Observed{{ID: ID{Kind: "ConfigMap", Name: "a"}}}, owned: 1,
-		unseen: []unseen{{schema.GroupKind{Kind: "Secret"}, "secrets.", errors.New("forbidden")}},
-	}
-	report, err := (&Applier{}).carryOut(t.Context(), &plan, PruneOptions{Limit: Limit{Count: -1}})
-	var over *LimitError
-	require.ErrorAs(t, err, &over)
-	require.Equal(t, LimitError{Wanted: 1, Limit: 0, Owned: 1}, *over)
-	require.ErrorIs(t, err, ErrNotSynced)
-	require.Equal(t, []schema.GroupKind{{Kind: "Secret"}}, report.Unseen)
-	require.Equal(t, []ID{{Kind: "ConfigMap", Name: "a"}}, report.Held)
-	require.Empty(t, report.Results)
-}
-
 func TestAPlannedChangeIsOneInWhateverVersion(t *testing.T) {
 	t.Parallel()
-	c := diff.Change{Action: diff.Update, Kind: "ConfigMap", Name: "a", UID: "u", ResourceVersion: "1", Desired: diff.Sum{1}, Fields: []diff.Field{{Path: ".data.a"}}}
+	c := diff.Change{
+		Action:          diff.Update,
+		Kind:            "ConfigMap",
+		Name:            "a",
+		UID:             "u",
+		ResourceVersion: "1",
+		Desired:         diff.Sum{1},
+		Fields:          []diff.Field{{Path: ".data.a"}},
+	}
 	for name, change := range map[string]func(*diff.Change){
 		"another version": func(c *diff.Change) { c.ResourceVersion = "2" },
 		"another object":  func(c *diff.Change) { c.UID = "v" },
-		"another wish":    func(c *diff.Change) { c.Desired = diff.Sum{2} },
+		"another state":   func(c *diff.Change) { c.Desired = diff.Sum{2} },
 		"another action":  func(c *diff.Change) { c.Action = diff.Recreate },
 		"other fields":    func(c *diff.Change) { c.Fields = nil },
 	} {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func TestPruneReleasesInsteadOfDeletingWhenAskedSo(t *testing.T) {
@@ -28,7 +29,20 @@ func TestPruneReleasesInsteadOfDeletingWhenAskedSo(t *testing.T) {
 		{ID: apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "c"}, Action: apply.Deleted},
 	}, report.Results)
 	require.Equal(t, "a b", b.names(t))
-	require.Equal(t, "map[key:1]  ", b.kubectl(t, "get", "-n", b.ns, "configmap", "b", "-o", `go-template={{.data}} {{with .metadata.labels}}{{.}}{{end}} {{with .metadata.annotations}}{{.}}{{end}}`))
+	require.Equal(
+		t,
+		"map[key:1]  ",
+		b.kubectl(
+			t,
+			"get",
+			"-n",
+			b.ns,
+			"configmap",
+			"b",
+			"-o",
+			`go-template={{.data}} {{with .metadata.labels}}{{.}}{{end}} {{with .metadata.annotations}}{{.}}{{end}}`,
+		),
+	)
 
 	// It stays so, after a restart, too.
 	options.Orphan = nil
@@ -58,7 +72,7 @@ func TestPruneSparesANamespaceInWhichSomethingStays(t *testing.T) {
 	// The set contradicts itself: the namespace is not in it, what lives there is.
 	report, err := a.Prune(t.Context(), b.set(t, inside("wanted"), configMap("a", "1")), options)
 	require.ErrorIs(t, err, apply.ErrNeeded)
-	require.ErrorContains(t, err, "Namespace/"+b.ns+"-more: is still needed: ConfigMap/"+b.ns+"-more/wanted is to stay")
+	require.ErrorContains(t, err, "Namespace/"+b.ns+"-more: is still needed: ConfigMap/"+b.ns+"-more/wanted must stay")
 	require.Equal(t, 1, Report(report).Count(apply.Refused))
 	require.Equal(t, 2, Report(report).Count(apply.Deleted), "the rest goes on")
 	require.Equal(t, "a", b.names(t))
@@ -67,11 +81,11 @@ func TestPruneSparesANamespaceInWhichSomethingStays(t *testing.T) {
 	apply1(t, a, b.set(t, more, inside("wanted"), inside("kept"), configMap("a", "1")))
 	options.Keep = func(o apply.Observed) bool { return o.ID.Name == "kept" }
 	_, err = a.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
-	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"-more/kept is to stay")
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"-more/kept must stay")
 	options.Keep = nil
 	options.Grace = func(schema.GroupKind) apply.Grace { return apply.Grace{Age: time.Hour} }
 	_, err = a.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
-	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"-more/kept is to stay")
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"-more/kept must stay")
 	b.kubectl(t, "get", "-n", b.ns+"-more", "configmap", "kept")
 
 	options.Grace = nil
@@ -91,14 +105,14 @@ func TestPruneIsNotHeldUpByWhatAControllerMade(t *testing.T) {
 	more := "{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE-more}}"
 	service := "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NAMESPACE-more}, spec: {selector: {app: web}, ports: [{port: 80}]}}"
 	apply1(t, a, b.set(t, more, service, configMap("a", "1")))
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "what it waits for, at ./apply/pruning_test.go", func() bool {
 		for o := range a.Live.All() {
 			if o.ID.Kind == "EndpointSlice" {
 				return true // its controller has given it the labels of the Service
 			}
 		}
 		return false
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
 	require.Empty(t, report.Unproven)
@@ -113,9 +127,13 @@ func TestPruneSparesADefinitionOfWhichObjectsStay(t *testing.T) {
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
 	a := b.startUnsynced(t, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Widget"}, definitionKind)
 	all := b.set(t, definition, widget, configMap("a", "1"))
-	require.Eventually(t, func() bool { _, err := a.Apply(t.Context(), all); return err == nil }, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(t, "err == nil", func() bool { _, err := a.Apply(t.Context(), all); return err == nil })
 	_, err := a.Prune(t.Context(), b.set(t, widget, configMap("a", "1")), complete)
-	require.ErrorContains(t, err, "CustomResourceDefinition.apiextensions.k8s.io/widgets."+group+": is still needed: Widget."+group+"/"+b.ns+"/a is to stay")
+	require.ErrorContains(
+		t,
+		err,
+		"CustomResourceDefinition.apiextensions.k8s.io/widgets."+group+": is still needed: Widget."+group+"/"+b.ns+"/a must stay",
+	)
 	b.kubectl(t, "get", "-n", b.ns, "widgets."+group, "a")
 	report, err := a.Prune(t.Context(), b.set(t, configMap("a", "1")), complete)
 	require.NoError(t, err)
@@ -132,10 +150,16 @@ func definitionOf(group string, versions ...string) string {
 		if i == len(versions)-1 {
 			storage = "true"
 		}
-		served = append(served, "{name: "+v+", served: true, storage: "+storage+", schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}")
+		served = append(
+			served,
+			"{name: "+v+", served: true, storage: "+storage+", schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}",
+		)
 	}
 	return "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets." + group + "}, spec: {group: " + group +
-		", names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}, scope: Namespaced, versions: [" + strings.Join(served, ", ") + "]}}"
+		", names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}, scope: Namespaced, versions: [" + strings.Join(
+		served,
+		", ",
+	) + "]}}"
 }
 
 func TestAnApplySetIsWhatKubectlTakesItFor(t *testing.T) {
@@ -156,7 +180,11 @@ func TestAnApplySetIsWhatKubectlTakesItFor(t *testing.T) {
 	set := b.set(t, configMap("a", "1"), more, inside)
 	require.Equal(t, 4, apply1(t, a, set).Count(apply.Created))
 	id := b.owner.ApplySet.ApplySetID()
-	require.Equal(t, "a", b.kubectl(t, "get", "-n", b.ns, "configmap", "-l", "applyset.kubernetes.io/part-of="+id, "-o", "jsonpath={.items[*].metadata.name}"))
+	require.Equal(
+		t,
+		"a",
+		b.kubectl(t, "get", "-n", b.ns, "configmap", "-l", "applyset.kubernetes.io/part-of="+id, "-o", "jsonpath={.items[*].metadata.name}"),
+	)
 	require.Equal(t, id+" ConfigMap,Namespace,Secret "+b.ns+"-more bench/v1", b.kubectl(t, "get", "-n", b.ns, "configmap", "everything", "-o",
 		`jsonpath={.metadata.labels.applyset\.kubernetes\.io/id} {.metadata.annotations.applyset\.kubernetes\.io/contains-group-kinds} `+
 			`{.metadata.annotations.applyset\.kubernetes\.io/additional-namespaces} {.metadata.annotations.applyset\.kubernetes\.io/tooling}`))
@@ -174,7 +202,11 @@ func TestAnApplySetIsWhatKubectlTakesItFor(t *testing.T) {
 	require.ErrorIs(t, err, apply.ErrKeepNothing, "a set of nothing but its parent is empty")
 	b.owner.ApplySet = apply.ID{Group: "example.com", Kind: "Gadget", Name: "x"}
 	_, err = apply.NewSet(b.owner, nil, apply.SetOptions{})
-	require.ErrorContains(t, err, "Gadget.example.com/x: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it")
+	require.ErrorContains(
+		t,
+		err,
+		"Gadget.example.com/x: the ApplySet's parent is not in the set, and only a ConfigMap or Secret can be made for it",
+	)
 }
 
 func TestAForeignObjectIsSkippedWhenAskedSo(t *testing.T) {

@@ -12,44 +12,44 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// rejection is an attempt on an object that a retry cannot cure: the object is
-// invalid, its name is taken, it is forbidden. Until the object, the policy or
-// what could cure it changes, the attempt is repeated with growing delays, and the
-// passes in between report it without a request.
+// rejection is a failed attempt that an immediate retry cannot cure: the object is
+// invalid, its name is taken, it is forbidden. Until the object, the policy or a
+// possible cause changes, the attempt is repeated with growing delays, and the passes
+// in between report it without a request.
 type rejection struct {
 	result Result
 	part   string
 	hash   diff.Sum // of the desired object
-	seen   diff.Sum // of what we owned of the live one
+	seen   diff.Sum // of the fields that we owned of the live one
 	policy policy
-	cured  uint64 // changes of what could cure it, so far
-	woken  int    // how often a cure has called for a pass
+	cured  uint64 // changes of possible causes, so far
+	woken  int    // passes that changed causes have started
 	delay  time.Duration
 	until  time.Time
 }
 
-// The first delay after a rejection, and the longest.
+// The first and the maximum delay after a rejection.
 const (
 	firstDelay = 30 * time.Second
 	maxDelay   = 5 * time.Minute
 )
 
-// cureDelay is the first delay after an attempt that a cure has called for: what it
-// changes may take effect a moment later.
+// cureDelay is the first delay after an attempt that a changed cause has started: the
+// change may take effect a moment later.
 const cureDelay = time.Second
 
-// maxWakes bounds the passes that cures call for between two delays.
+// maxWakes bounds the passes that changed causes start between two delays.
 const maxWakes = 5
 
-// policy is what the caller decides about an object.
+// policy holds the caller's decisions about an object.
 type policy struct {
 	adoption         AdoptionPolicy
 	conflicts        ConflictPolicy
 	recreate, upsert bool
 }
 
-// rejections remembers them by object, and the changes that could cure some by
-// namespace; "" is the whole cluster.
+// rejections remembers the rejection of each object, and counts the changes that could
+// cure some by namespace; "" is the whole cluster.
 type rejections struct {
 	mu    sync.Mutex
 	by    map[ID]*rejection
@@ -57,16 +57,16 @@ type rejections struct {
 	swept int
 }
 
-// attempt is what a rejection is compared with.
+// attempt is the state with which a rejection is compared.
 type attempt struct {
 	id         ID
 	part       string
 	hash, seen diff.Sum
 	policy     policy
-	cured      uint64 // as of before the attempt
+	cured      uint64 // as counted before the attempt
 }
 
-// begin notes what has changed until now that could cure a rejection.
+// begin records the number of changes so far that could cure a rejection.
 func (r *rejections) begin(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *rejections) standing(a attempt, now time.Time) (Result, bool) {
 	return s.result, true
 }
 
-// note remembers how an attempt ended.
+// note records how an attempt ended.
 func (r *rejections) note(a attempt, result Result, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *rejections) note(a attempt, result Result, now time.Time) {
 		r.sweep(now)
 	} else if last.hash == a.hash && last.seen == a.seen {
 		next.delay = min(2*last.delay, maxDelay)
-		if now.Before(last.until) { // a cure was tried, perhaps too early
+		if now.Before(last.until) { // tried after a changed cause, perhaps too early
 			next.delay, next.woken = min(cureDelay<<last.woken, firstDelay), max(last.woken, 1)
 		}
 	}
@@ -118,8 +118,8 @@ func (r *rejections) cured(namespace string) uint64 {
 	return r.cures[namespace] + r.cures[""]
 }
 
-// cure notes that something in a namespace, or in the cluster, has changed that may
-// cure rejections, and returns what was rejected there.
+// cure records that an object in the namespace, or a cluster-scoped one, has changed
+// that may cure rejections, and returns the rejected objects there.
 func (r *rejections) cure(namespace string) []Observed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,8 +139,8 @@ func (r *rejections) cure(namespace string) []Observed {
 	return found
 }
 
-// sweep drops what nothing has asked for in a long while, now and then. The lock is
-// held.
+// sweep drops rejections that were not asked for in a long time, now and then. The lock
+// is held.
 func (r *rejections) sweep(now time.Time) {
 	if r.by == nil {
 		r.by = map[ID]*rejection{}
@@ -156,27 +156,27 @@ func (r *rejections) sweep(now time.Time) {
 	r.swept = len(r.by)
 }
 
-// forget drops what is remembered of an object.
+// forget drops the memory of an object.
 func (r *rejections) forget(id ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.by, id)
 }
 
-// lasting reports an outcome that is about the object, not about the moment.
+// lasting reports whether the outcome is due to the object rather than to the moment.
 func lasting(r Result) bool {
 	_, conflict := errors.AsType[*ConflictError](r.Err)
 	switch {
 	case conflict, r.Action == Skipped, errors.Is(r.Err, ErrNotOurs), errors.Is(r.Err, ErrClaimed), tooLarge(r.Err), unreadable(r.Err):
 		return true
 	default:
-		return meta.IsNoMatchError(r.Err) || apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) || apierrors.IsNotFound(r.Err)
+		return meta.IsNoMatchError(r.Err) || apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) ||
+			apierrors.IsNotFound(r.Err)
 	}
 }
 
-// tooLarge reports that the server cannot take so much, or its store cannot. For
-// the latter there is no code: the message is etcd's, or that of the connection to
-// it.
+// tooLarge reports that the object is too large for the server or for its store. For
+// the store there is no code: the message is etcd's or the connection's.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
 		(strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "message larger than max"))

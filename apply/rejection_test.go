@@ -49,7 +49,7 @@ func TestARejectionStandsUntilSomethingChangesOrItsDelayIsOver(t *testing.T) {
 	r.note(a, Result{a.id, Failed, errors.New("connection reset")}, now)
 	require.False(t, stands(a, 0), "that may pass at any moment")
 	r.note(a, Result{a.id, Refused, ErrNotOurs}, now)
-	require.True(t, stands(a, firstDelay-1), "the delay starts anew")
+	require.True(t, stands(a, firstDelay-1), "the delay starts again")
 	r.forget(a.id)
 	require.Empty(t, r.by)
 }

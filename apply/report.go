@@ -14,24 +14,25 @@ type Action string
 const (
 	// Created: it did not exist.
 	Created Action = "Created"
-	// Updated: it existed, and now is as desired again, or differently desired.
+	// Updated: it existed and was changed to match the set.
 	Updated Action = "Updated"
-	// Recreated: it was deleted, because a field is immutable, and created anew.
+	// Recreated: it was deleted, because a field is immutable, and created again.
 	Recreated Action = "Recreated"
 	// Deleted: its deletion was accepted; finalizers may still hold it.
 	Deleted Action = "Deleted"
-	// Released: it is no longer wanted and no longer ours, and was left alive.
+	// Released: it is no longer desired and no longer ours, and was left in the
+	// cluster.
 	Released Action = "Released"
-	// Skipped: it belongs to another owner, and the caller wants that left so.
+	// Skipped: it belongs to another owner, and AdoptionPolicy is SkipForeign.
 	Skipped Action = "Skipped"
 	// Failed: the request failed; Err is the server's or the transport's.
 	Failed Action = "Failed"
-	// Refused: nothing was sent, because it would not be right: the object
-	// belongs to another owner or part, its scope is wrong, its name taken.
+	// Refused: no request was sent, because the object belongs to another owner or part,
+	// its scope is wrong, or its name is taken.
 	Refused Action = "Refused"
-	// Waiting: nothing was sent yet: the object or its namespace is being
-	// deleted, the state of its kind cannot be seen, or what it needs
-	// failed in this pass. A later pass goes on.
+	// Waiting: no request was sent yet: the object or its namespace is being deleted,
+	// its kind is not synced, or a requirement failed in this pass. A later pass
+	// continues.
 	Waiting Action = "Waiting"
 )
 
@@ -83,17 +84,16 @@ var (
 	ErrTerminating = write.ErrTerminating
 	// ErrStalePlan: a planned change no longer holds.
 	ErrStalePlan = write.ErrStale
-	// ErrNotSynced: the state of the kind is not known, or cannot be seen any more.
+	// ErrNotSynced: the kind is not synced, or its objects cannot be seen any more.
 	ErrNotSynced = errors.New("the live state is not known")
-	// ErrAbsent: the state of the kind is known, and there is no such object of
-	// ours.
+	// ErrAbsent: the kind is synced, and there is no such object of ours.
 	ErrAbsent = errors.New("does not exist")
-	// ErrBlocked: what the object needs was not applied in this pass.
+	// ErrBlocked: a requirement of the object was not applied in this pass.
 	ErrBlocked = errors.New("held back")
-	// ErrIncomplete: the desired state is not known to be complete, so nothing
-	// may be called absent from it.
+	// ErrIncomplete: the desired state may be incomplete, so no object counts as absent
+	// from it.
 	ErrIncomplete = errors.New("desired state is not known to be complete")
-	// ErrNeeded: an object is not wanted, and one that stays needs it.
+	// ErrNeeded: an object is not desired, but one that stays needs it.
 	ErrNeeded = errors.New("is still needed")
 	// ErrKeepNothing: the desired state is empty, which is more often a mistake
 	// than intended.

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // deaf is an agent whose view no longer hears of anything, and of whose requests
@@ -83,7 +83,7 @@ func TestAnObjectWithoutOurLabelsIsNotRecreated(t *testing.T) {
 	before := b.uid(t, "deployment")
 	b.kubectl(t, "label", "-n", b.ns, "deployment", "web", "example.com/owner-")
 	_, err := a.Apply(t.Context(), b.set(t, selecting("two")))
-	require.ErrorContains(t, err, "not recreated, as it does not carry our labels")
+	require.ErrorContains(t, err, "not recreated, because it lacks our labels")
 	require.Zero(t, a.net.Count("delete"))
 	require.Equal(t, before, b.uid(t, "deployment"))
 }
@@ -92,7 +92,11 @@ func TestASuccessorIsNotRecreated(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	file := filepath.Join(t.TempDir(), "web.yaml")
-	successor := strings.ReplaceAll(strings.Replace(selecting("three"), "name: web,", "name: web, labels: {example.com/owner: NAMESPACE},", 1), "NAMESPACE", b.ns)
+	successor := strings.ReplaceAll(
+		strings.Replace(selecting("three"), "name: web,", "name: web, labels: {example.com/owner: NAMESPACE},", 1),
+		"NAMESPACE",
+		b.ns,
+	)
 	require.NoError(t, os.WriteFile(file, []byte(successor), 0o600))
 	a := b.startRecreating(t)
 	a.deaf(once(func(r applytest.Request) bool { return r.Verb == "get" }, func() {
@@ -166,7 +170,11 @@ func TestAnExecutionGivesWayToAChangeThatComesInBetween(t *testing.T) {
 	require.ErrorIs(t, err, apply.ErrStalePlan)
 	require.Equal(t, 2, report.Count(apply.Refused))
 	require.Equal(t, 1, report.Count(apply.Failed))
-	require.Equal(t, "theirs theirs theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "b", "gone", "-o", "jsonpath={.items[*].data.key}"))
+	require.Equal(
+		t,
+		"theirs theirs theirs",
+		b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "b", "gone", "-o", "jsonpath={.items[*].data.key}"),
+	)
 }
 
 func TestWhatFailsHoldsBackWhatDependsOnIt(t *testing.T) {
@@ -176,10 +184,18 @@ func TestWhatFailsHoldsBackWhatDependsOnIt(t *testing.T) {
 	a.Objects = nil // then nothing is known of readiness
 	bad := "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 70000}]}}"
 	worse := "{apiVersion: v1, kind: Service, metadata: {name: worse, namespace: NAMESPACE, uid: x}}"
-	set, err := apply.NewSet(b.owner, b.objects(t, bad, worse,
-		strings.ReplaceAll(configMap("a", "1"), "namespace: NAMESPACE", "namespace: NAMESPACE, annotations: {example.com/depends-on: Namespace/NAMESPACE-none}"),
+	set, err := apply.NewSet(b.owner, b.objects(
+		t,
+		bad,
+		worse,
+		strings.ReplaceAll(
+			configMap("a", "1"),
+			"namespace: NAMESPACE",
+			"namespace: NAMESPACE, annotations: {example.com/depends-on: Namespace/NAMESPACE-none}",
+		),
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: late, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/bad}}}",
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: later, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/worse}}}"), apply.SetOptions{})
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: later, namespace: NAMESPACE, annotations: {example.com/depends-on: Service/NAMESPACE/worse}}}",
+	), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/a: depends on Namespace/"+b.ns+"-none, which the set does not state")
 	report, err := a.Apply(t.Context(), set)
 	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/late: held back: it depends on Service/"+b.ns+"/bad: ")
@@ -199,15 +215,29 @@ func TestWhatBecomesReadyCallsForThePass(t *testing.T) {
 	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: w, namespace: NAMESPACE}, spec: {size: 1}}"
 	says := func(status string) {
 		t.Helper()
-		b.kubectl(t, "patch", "-n", b.ns, "widgets."+group, "w", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Ready","status":"`+status+`"}]}}`)
+		b.kubectl(
+			t,
+			"patch",
+			"-n",
+			b.ns,
+			"widgets."+group,
+			"w",
+			"--type=merge",
+			"-p",
+			`{"status":{"conditions":[{"type":"Ready","status":"`+status+`"}]}}`,
+		)
 	}
 	apply1(t, a, b.set(t, widget))
 	says("False")
 	set := b.set(t, widget, after("late", "Widget."+group+"/NAMESPACE/w"))
-	require.Eventually(t, func() bool {
-		_, err := a.Apply(t.Context(), set)
-		return err != nil && strings.Contains(err.Error(), "Widget."+group+"/"+b.ns+"/w, which is InProgress: Ready is False")
-	}, 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(
+		t,
+		`err != nil && strings.Contains(err.Error(), "Widget."+group+"/"+b.ns+"/w, which is InProgress: Ready is False")`,
+		func() bool {
+			_, err := a.Apply(t.Context(), set)
+			return err != nil && strings.Contains(err.Error(), "Widget."+group+"/"+b.ns+"/w, which is InProgress: Ready is False")
+		},
+	)
 	says("True")
 	a.waitWoken(t, "ConfigMap", "late")
 	require.Equal(t, 1, apply1(t, a, set).Count(apply.Created))

@@ -181,7 +181,10 @@ func (b *bench) program(net *applytest.Transport, watched []schema.GroupVersionK
 		}
 		mapper.Add(kind, scope)
 	}
-	return &apply.Applier{Objects: objects, Discovery: discovery{b.cluster.Config}, Live: &apply.Live{Client: client, Mapper: mapper, Owner: b.owner, Kinds: watched}}, nil
+	return &apply.Applier{
+		Objects: objects,
+		Live:    &apply.Live{Discovery: discovery{b.cluster.Config}, Client: client, Mapper: mapper, Owner: b.owner, Kinds: watched},
+	}, nil
 }
 
 // waitWoken waits until the view has called for a pass because of the object.

@@ -22,22 +22,22 @@ import (
 
 // Set is a desired state: objects that are validated, labelled, ordered and
 // hashed once, to be applied any number of times. It is immutable and safe for
-// concurrent use. Make a new one only when the desired state changes: applying
-// the same Set again is what costs next to nothing.
+// concurrent use. Make a new one only when the desired state changes: applying the same
+// Set again costs next to nothing.
 type Set struct {
 	owner   Owner
 	options SetOptions
 	items   []item             // by rank, then by ID
 	kinds   []schema.GroupKind // of the items, each once
-	ids     map[ID]membership  // what is stated
+	ids     map[ID]membership  // every stated object
 	members members            // for the ApplySet
-	empty   bool               // nothing is stated, but perhaps an ApplySet
+	empty   bool               // nothing is stated, except perhaps an ApplySet
 	parent  *applySetParent    // of the ApplySet; nil: there is none
 	part    view.Part
-	// accepted is a Live whose owner is that of the set.
+	// accepted is a Live with the owner of the set.
 	accepted atomic.Pointer[Live]
-	// nameless is whether an object was left out whose ID is unknown: then
-	// nothing can be said to be absent from the set.
+	// nameless is whether an object with an unknown ID was left out: then no object
+	// counts as absent from the set.
 	nameless bool
 }
 
@@ -56,13 +56,14 @@ type SetOptions struct {
 	// Policy, if set, decides about each object. Nil: every object is kept
 	// as stated.
 	Policy func(ID) ObjectPolicy
-	// Gate makes what isolates or limits (NetworkPolicy, ResourceQuota, LimitRange,
-	// roles and their bindings) a condition: when one of them fails, workloads of
-	// its namespace, or of every namespace if it is cluster-scoped, wait.
+	// Gate makes the kinds that isolate or limit (NetworkPolicy and the policies of
+	// Cilium and Calico, ResourceQuota, LimitRange, roles and their bindings) a
+	// condition: when one of them fails, workloads of its namespace, or of every
+	// namespace if it is cluster-scoped, wait.
 	Gate bool
 }
 
-// ObjectPolicy decides what is done about one object of a set.
+// ObjectPolicy decides how one object of a set is treated.
 type ObjectPolicy int
 
 // The policies.
@@ -72,27 +73,27 @@ const (
 	// CreateOnly creates the object if there is none of its name, and never changes
 	// one that exists, of whatever origin.
 	CreateOnly
-	// LeaveOut does nothing. The object counts as stated: it is not pruned, and what
-	// depends on it waits until it is ready.
+	// LeaveOut does nothing. The object counts as stated: it is not pruned, and its
+	// dependents wait until it is ready.
 	LeaveOut
 )
 
-// membership is what a set does about an ID that it states.
+// membership is how a set treats an ID that it states.
 type membership int
 
 const (
 	absent     membership = iota
 	applicable            // it is applied
-	leftOut               // others take care of it
+	leftOut               // LeaveOut: others write it
 	invalid               // it cannot be applied
 )
 
 type item struct {
-	// What every pass reads comes first, close together.
+	// The fields that every pass reads come first, close together.
 	at     view.Name
 	group  int // index of the kind in Set.kinds
 	hash   diff.Sum
-	after  []ID // what it depends on
+	after  []ID // its dependencies
 	rank   rank
 	policy ObjectPolicy
 	id     ID
@@ -100,27 +101,27 @@ type item struct {
 	body   wire.Body // with the owner's labels and the hash annotation
 	create wire.Body // body with the ignored fields; nil: there are none
 
-	placed bool // rank is its place
+	placed bool // rank is final
 }
 
 // NewSet makes the desired state of an owner. It copies the objects, which may
 // hold whatever encoding/json can write, and adds the owner's labels and the
 // hash annotation. A status is dropped, and so are labels and annotations that are
-// null. The stringData of a Secret is applied as data, because others' changes to
-// it could not be seen otherwise.
+// null. The stringData of a Secret is applied as data, because changes to stringData by
+// others could not be detected.
 //
-// The order is that of the kinds: definitions and namespaces first, routes and then
+// Objects are ordered by kind: definitions and namespaces first, routes and then
 // admission webhooks last. An object may refine it with the annotation
-// <Domain>/depends-on, a comma-separated list of IDs as [ID.String] writes them: it
-// is applied after them, and not before they are ready ([Applier.Objects]).
+// <Domain>/depends-on, a comma-separated list of IDs as [ID.String] writes them: it is
+// applied after them, and not before they are ready ([Applier.Objects]).
 //
 // The set is valid together with an error: an object that cannot be applied
 // (no kind, no name or one that is no path segment, a second object with the same
 // ID in whatever version, a field that only the server may set, a dependency on
-// itself, another part's label, more than 3 MiB, which is what a server reads at
-// most) is left out and named in the error, and the others are in the set. Objects
-// left out still count as wanted: they are not pruned, and a set with an object
-// whose name is unknown prunes nothing. Only an invalid owner or part gives no set.
+// itself, another part's label, more than 3 MiB, the limit of a server) is left out and
+// named in the error, and the others are in the set. Objects left out still count as
+// desired: they are not pruned, and a set with an object whose name is unknown prunes
+// nothing. Only an invalid owner or part gives no set.
 func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOptions) (*Set, error) {
 	if err := owner.validate(); err != nil {
 		return nil, err
@@ -128,7 +129,13 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	if err := options.validate(owner); err != nil {
 		return nil, err
 	}
-	s := &Set{owner: owner.clone(), options: options, part: view.PartOf(options.Part), items: make([]item, 0, len(objects)), ids: make(map[ID]membership, len(objects))}
+	s := &Set{
+		owner:   owner.clone(),
+		options: options,
+		part:    view.PartOf(options.Part),
+		items:   make([]item, 0, len(objects)),
+		ids:     make(map[ID]membership, len(objects)),
+	}
 	var errs []error
 	var parent *unstructured.Unstructured
 	versions := map[ID][]string{} // of those stated more than once
@@ -164,7 +171,14 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	errs = append(errs, s.addParent(parent))
 	for _, id := range slices.SortedFunc(maps.Keys(versions), ID.Compare) {
 		s.ids[id] = invalid
-		errs = append(errs, fmt.Errorf("%s: stated more than once (%s); none of them is applied", id, strings.Join(append([]string{first[id]}, versions[id]...), ", ")))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"%s: stated more than once (%s); none of them is applied",
+				id,
+				strings.Join(append([]string{first[id]}, versions[id]...), ", "),
+			),
+		)
 	}
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order())
@@ -178,12 +192,12 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 func (o SetOptions) validate(owner Owner) error {
 	switch {
 	case owner.PartLabel == "" && o.Part != "":
-		return fmt.Errorf("apply: SetOptions.Part is %q; want none, or an Owner.PartLabel", o.Part)
+		return fmt.Errorf("apply: SetOptions.Part: is %q, must be empty without Owner.PartLabel", o.Part)
 	case owner.PartLabel != "" && o.Part == "":
-		return fmt.Errorf("apply: SetOptions.Part is required: the owner has parts by the label %s", owner.PartLabel)
+		return fmt.Errorf("apply: SetOptions.Part: is required with Owner.PartLabel, %s", owner.PartLabel)
 	}
 	for _, problem := range validation.IsValidLabelValue(o.Part) {
-		return fmt.Errorf("apply: SetOptions.Part is %q: %s", o.Part, problem)
+		return fmt.Errorf("apply: SetOptions.Part: is %q: %s", o.Part, problem)
 	}
 	return nil
 }
@@ -217,7 +231,7 @@ func (s *Set) number() {
 	}
 }
 
-// version returns the version in which the first item of a kind is stated.
+// version returns the version of the first item of a kind.
 func (s *Set) version(kind schema.GroupKind) string {
 	for i := range s.items {
 		if s.items[i].id.GroupKind() == kind {

@@ -45,7 +45,11 @@ func TestASetNamesEachObjectItCannotApplyAndKeepsTheRest(t *testing.T) {
 
 func TestASetAppliesNoneOfTwoObjectsWithOneID(t *testing.T) {
 	t.Parallel()
-	set, err := apply.NewSet(owner, parsed(t, configMap("a", "1"), configMap("b", "1"), configMap("a", "2"), configMap("a", "1")), apply.SetOptions{})
+	set, err := apply.NewSet(
+		owner,
+		parsed(t, configMap("a", "1"), configMap("b", "1"), configMap("a", "2"), configMap("a", "1")),
+		apply.SetOptions{},
+	)
 	require.EqualError(t, err, "ConfigMap/x/a: stated more than once (v1, v1, v1); none of them is applied")
 	require.Equal(t, 1, set.Len())
 	require.True(t, set.Has(apply.ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}), "it still counts as wanted")
@@ -58,7 +62,11 @@ func TestASetTakesWhatJSONCanHold(t *testing.T) {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "creationTimestamp": nil}, "data": data,
 		}}}
 	}
-	_, err := apply.NewSet(owner, object(map[string]any{"i": 1, "s": []string{"x"}, "m": map[string]string{"a": "b"}, "big": int64(1) << 60}), apply.SetOptions{})
+	_, err := apply.NewSet(
+		owner,
+		object(map[string]any{"i": 1, "s": []string{"x"}, "m": map[string]string{"a": "b"}, "big": int64(1) << 60}),
+		apply.SetOptions{},
+	)
 	require.NoError(t, err)
 	_, err = apply.NewSet(owner, object(math.Inf(1)), apply.SetOptions{})
 	require.ErrorContains(t, err, "ConfigMap/a: json: unsupported value")
@@ -72,13 +80,13 @@ func TestASetTakesWhatJSONCanHold(t *testing.T) {
 func TestAnInvalidOwnerGivesNoSet(t *testing.T) {
 	t.Parallel()
 	for want, broken := range map[string]func(*apply.Owner){
-		`Owner.Manager is "", of 0 bytes; want 1 to 128`: func(o *apply.Owner) { o.Manager = "" },
-		`of 129 bytes; want 1 to 128`:                    func(o *apply.Owner) { o.Manager = strings.Repeat("x", 129) },
-		`Owner.Labels is empty; want at least one`:       func(o *apply.Owner) { o.Labels = nil },
-		`Owner.Labels has the key "a b"`:                 func(o *apply.Owner) { o.Labels = map[string]string{"a b": "c"} },
-		`Owner.Labels has the value "c d" of a`:          func(o *apply.Owner) { o.Labels = map[string]string{"a": "c d"} },
-		`Owner.Domain is ""`:                             func(o *apply.Owner) { o.Domain = "" },
-		`Owner.Domain is "Example_Com"`:                  func(o *apply.Owner) { o.Domain = "Example_Com" },
+		`Owner.Manager: is "", of 0 bytes, must have 1 to 128`: func(o *apply.Owner) { o.Manager = "" },
+		`of 129 bytes, must have 1 to 128`:                     func(o *apply.Owner) { o.Manager = strings.Repeat("x", 129) },
+		`Owner.Labels: is empty, must have at least one`:       func(o *apply.Owner) { o.Labels = nil },
+		`Owner.Labels: has the key "a b"`:                      func(o *apply.Owner) { o.Labels = map[string]string{"a b": "c"} },
+		`Owner.Labels: has the value "c d" of a`:               func(o *apply.Owner) { o.Labels = map[string]string{"a": "c d"} },
+		`Owner.Domain: is ""`:                                  func(o *apply.Owner) { o.Domain = "" },
+		`Owner.Domain: is "Example_Com"`:                       func(o *apply.Owner) { o.Domain = "Example_Com" },
 	} {
 		bad := owner
 		broken(&bad)
@@ -99,10 +107,10 @@ func TestAnApplierNamesWhatItLacks(t *testing.T) {
 	set, err := apply.NewSet(owner, nil, apply.SetOptions{})
 	require.NoError(t, err)
 	_, err = (&apply.Applier{}).Apply(t.Context(), set)
-	require.EqualError(t, err, "apply: Applier.Live is required")
+	require.EqualError(t, err, "apply: Applier.Live: is required")
 	_, err = (&apply.Applier{Live: &apply.Live{}}).Apply(t.Context(), set)
-	require.EqualError(t, err, "apply: Live.Client is required")
-	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client is required")
+	require.EqualError(t, err, "apply: Live.Client: is required")
+	require.EqualError(t, (&apply.Live{}).Start(t.Context()), "apply: Live.Client: is required")
 }
 
 func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
@@ -128,15 +136,19 @@ func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
 		"{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: x}}",
 		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: x}}")
 	_, err := apply.NewSet(owner, two, apply.SetOptions{})
-	require.EqualError(t, err, "HorizontalPodAutoscaler.autoscaling/x/a: stated more than once (autoscaling/v1, autoscaling/v2); none of them is applied")
+	require.EqualError(
+		t,
+		err,
+		"HorizontalPodAutoscaler.autoscaling/x/a: stated more than once (autoscaling/v1, autoscaling/v2); none of them is applied",
+	)
 
 	for want, test := range map[string]struct {
 		owner apply.Owner
 		part  string
 	}{
-		"SetOptions.Part is required: the owner has parts by the label example.com/part": {parts, ""},
-		`SetOptions.Part is "p"; want none, or an Owner.PartLabel`:                       {owner, "p"},
-		`SetOptions.Part is "a b": a valid label must`:                                   {parts, "a b"},
+		"SetOptions.Part: is required with Owner.PartLabel, example.com/part": {parts, ""},
+		`SetOptions.Part: is "p", must be empty without Owner.PartLabel`:      {owner, "p"},
+		`SetOptions.Part: is "a b": a valid label must`:                       {parts, "a b"},
 	} {
 		set, err := apply.NewSet(test.owner, nil, apply.SetOptions{Part: test.part})
 		require.Nil(t, set)
@@ -150,11 +162,11 @@ func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
 	same := owner
 	same.PartLabel = "example.com/owner"
 	_, err = apply.NewSet(same, nil, apply.SetOptions{Part: "p"})
-	require.ErrorContains(t, err, "which is a key of Owner.Labels")
+	require.ErrorContains(t, err, "must not be a key of Owner.Labels")
 	self := owner
 	self.Supersedes = []string{owner.Manager}
 	_, err = apply.NewSet(self, nil, apply.SetOptions{})
-	require.ErrorContains(t, err, "which is Owner.Manager")
+	require.ErrorContains(t, err, "must not have Owner.Manager")
 }
 
 func TestASetCopiesEachObjectOnce(t *testing.T) {

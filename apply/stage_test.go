@@ -89,8 +89,8 @@ func (s *stage) fails(kind schema.GroupKind) (end func()) {
 		defer close(done)
 		w.view.Watch(ctx, s.Live.source(w))
 	}()
-	settled, _ := w.view.Settled()
-	<-settled
+	attempted, _ := w.view.Attempted()
+	<-attempted
 	return func() {
 		cancel()
 		<-done
@@ -158,7 +158,14 @@ func (r resourceOf) Delete(_ context.Context, name string, options metav1.Delete
 	return r.stage.deletes(name, options)
 }
 
-func (r resourceOf) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+func (r resourceOf) Patch(
+	_ context.Context,
+	name string,
+	_ types.PatchType,
+	data []byte,
+	_ metav1.PatchOptions,
+	_ ...string,
+) (*metav1.PartialObjectMetadata, error) {
 	r.stage.mu.Lock()
 	r.stage.patched = append(r.stage.patched, r.name+" "+name)
 	r.stage.mu.Unlock()

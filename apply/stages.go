@@ -4,8 +4,8 @@ package apply
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// Stages order the kinds: an object is applied when those of the stages before
-// it have been, and deleted in reverse. A kind that is not listed is a workload.
+// Stages order the kinds: an object is applied after the objects of earlier stages, and
+// deleted in reverse. A kind that is not listed is a workload.
 const (
 	stageDefinitions = iota
 	stageNamespaces
@@ -16,10 +16,10 @@ const (
 	stageWorkloads
 	stageScaling
 	stageRoutes
-	stageAdmission // a webhook refuses everything while what it calls does not run
+	stageAdmission // a webhook refuses everything while its server does not run
 )
 
-// isNamespace and isDefinition recognise the kinds in which others live.
+// isNamespace and isDefinition recognise the kinds that other objects live in.
 func isNamespace(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Namespace"} }
 
 func isDefinition(kind schema.GroupKind) bool {
@@ -47,7 +47,10 @@ func stageOf(kind schema.GroupKind) int {
 	switch kind.Kind {
 	case "Namespace":
 		return stageNamespaces
-	case "ResourceQuota", "LimitRange", "NetworkPolicy":
+	case "ResourceQuota", "LimitRange":
+		return stagePolicies
+	case "NetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy", "GlobalNetworkPolicy",
+		"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy": // whatever its group: networks bring kinds of their own
 		return stagePolicies
 	case "ServiceAccount", "ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim":
 		return stageConfiguration
@@ -66,13 +69,14 @@ func gates(kind schema.GroupKind) bool {
 	return stage == stagePolicies || stage == stageBindings
 }
 
-// cures reports whether a change of an object of the kind may let the server take
-// what it has refused in the namespace.
+// cures reports whether the server may accept an object that it has rejected in the
+// namespace after a change of an object of this kind.
 func cures(kind schema.GroupKind) bool {
 	switch kind.Kind {
 	case "Namespace", "ResourceQuota", "LimitRange", "ServiceAccount":
 		return kind.Group == ""
 	default:
-		return isDefinition(kind) || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" || kind.Group == "scheduling.k8s.io"
+		return isDefinition(kind) || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "admissionregistration.k8s.io" ||
+			kind.Group == "scheduling.k8s.io"
 	}
 }

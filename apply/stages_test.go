@@ -18,6 +18,13 @@ func TestKindsComeInTheirOrder(t *testing.T) {
 			{Kind: "ResourceQuota"},
 			{Kind: "LimitRange"},
 			{Group: "networking.k8s.io", Kind: "NetworkPolicy"},
+			{Group: "crd.projectcalico.org", Kind: "NetworkPolicy"},
+			{Group: "crd.projectcalico.org", Kind: "GlobalNetworkPolicy"},
+			{Group: "cilium.io", Kind: "CiliumNetworkPolicy"},
+			{Group: "cilium.io", Kind: "CiliumClusterwideNetworkPolicy"},
+			{Group: "policy.networking.k8s.io", Kind: "AdminNetworkPolicy"},
+			{Group: "policy.networking.k8s.io", Kind: "BaselineAdminNetworkPolicy"},
+			{Group: "policy.networking.k8s.io", Kind: "ClusterNetworkPolicy"},
 			{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
 			{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
 			{Group: "storage.k8s.io", Kind: "StorageClass"},
@@ -55,7 +62,15 @@ func TestADependencyComesBeforeWhatDependsOnItWithinAStage(t *testing.T) {
 		return o
 	}
 	set, err := NewSet(Owner{Manager: "me", Domain: "example.com", Labels: map[string]string{"a": "b"}}, []*unstructured.Unstructured{
-		object("ConfigMap", "a", "ConfigMap/x/b"), object("ConfigMap", "b", "ConfigMap/x/c"), object("ConfigMap", "c", ""), object("ConfigMap", "d", "Pod/x/p"), object("Pod", "p", ""),
+		object(
+			"ConfigMap",
+			"a",
+			"ConfigMap/x/b",
+		),
+		object("ConfigMap", "b", "ConfigMap/x/c"),
+		object("ConfigMap", "c", ""),
+		object("ConfigMap", "d", "Pod/x/p"),
+		object("Pod", "p", ""),
 	}, SetOptions{})
 	require.NoError(t, err)
 	var ranks [][]string

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/storytest"
 )
 
@@ -33,18 +34,18 @@ var late = flag.Bool("late", false, "deliver to stories what their watches see 0
 //
 //	options WORD...        of the program: see configure
 //	apply FILE [OPTION...] apply the objects as a set: part=, ignore=KIND:PATH, gate, createonly=ID, leaveout=ID
-//	prune FILE [OPTION...] prune to the set: part=, off (no limit), strangers, empty (allowed)
+//	prune FILE [OPTION...] prune to the set: part=, off (no limit), foreign, empty (allowed)
 //	plan FILE [OPTION...]  what both would do
 //	delete ID...           delete by name
 //	ready FILE             the readiness of the set
 //	get ID                 what the live view shows
 //	wake ID                wait until a pass is called for because of the object
-//	gone ID                wait until the live view shows that it is gone
+//	gone ID                wait until the live view no longer shows it
 //	cut                    break all watches
 //	synced KIND            wait until the kind is known; failing: until its watch fails;
 //	                       watched, unwatched: until it is known at all, or no more
-//	settle FILE [OPTION...] apply at each call for a pass, until nothing is due
-//	restart                begin anew with the memory of a new process
+//	converge FILE [OPTION...] apply at each call for a pass, until nothing is due
+//	restart                start again without memory, as a new process
 //	now COMMAND...         without waiting until what there is is known
 //	kubectl ARG...         by an administrator; FILE after -f is one of the story
 //	until TEXT kubectl ... repeat that until it prints the text
@@ -114,10 +115,10 @@ func (s *story) run(t *testing.T, line string) string {
 		return s.kubectl(t, s.fill(strings.TrimPrefix(line, "kubectl ")))
 	case "until":
 		want, rest, _ := strings.Cut(strings.TrimPrefix(s.fill(line), "until "), " kubectl ")
-		require.Eventually(t, func() bool {
+		await.Eventually(t, rest, func() bool {
 			out, err := s.bench.cluster.Kubectl(t.Context(), splitWords(rest)...)
 			return err == nil && strings.TrimSpace(out) == want
-		}, 3*time.Minute, 50*time.Millisecond, rest)
+		})
 		return ""
 	}
 	hasty := command == "now"
@@ -134,8 +135,8 @@ func (s *story) run(t *testing.T, line string) string {
 	case "apply":
 		report, err := a.Apply(t.Context(), s.set(t, args))
 		return s.report(a, report, err)
-	case "settle":
-		return s.settle(t, a, s.set(t, args))
+	case "converge":
+		return s.converge(t, a, s.set(t, args))
 	case "prune":
 		set := s.set(t, args)
 		report, err := a.Prune(t.Context(), set, s.pruneOptions(args))
@@ -147,7 +148,7 @@ func (s *story) run(t *testing.T, line string) string {
 			require.NoError(t, err)
 			ids = append(ids, id)
 		}
-		report, err := a.Delete(t.Context(), ids, apply.DeleteOptions{Limit: apply.Limit{Off: true}})
+		report, err := a.Delete(t.Context(), ids, apply.DeleteOptions{})
 		return s.pruned(a, report, err)
 	case "plan":
 		plan, err := a.Plan(t.Context(), s.set(t, args), s.pruneOptions(args))
@@ -177,14 +178,14 @@ func (s *story) catchUp(t *testing.T, a *agent) {
 	client, err := metadata.NewForConfig(s.bench.cluster.Config)
 	require.NoError(t, err)
 	var behind string
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "the live view shows what the server has", func() bool {
 		behind, err = a.Live.Behind(t.Context(), client)
 		return err == nil && behind == ""
-	}, time.Minute, 10*time.Millisecond, "%s %v", &behind, &err)
+	}, func() string { return fmt.Sprint(behind, err) })
 }
 
-// settle applies whenever a pass is called for, until it succeeds.
-func (s *story) settle(t *testing.T, a *agent, set *apply.Set) string {
+// converge applies whenever a pass is called for, until it succeeds.
+func (s *story) converge(t *testing.T, a *agent, set *apply.Set) string {
 	t.Helper()
 	timeout := time.After(2 * time.Minute)
 	for {
@@ -196,7 +197,7 @@ func (s *story) settle(t *testing.T, a *agent, set *apply.Set) string {
 		case <-a.woken:
 		case <-time.After(500 * time.Millisecond): // as the pass at a regular interval
 		case <-timeout:
-			return "not settled: " + s.report(a, report, err)
+			return "not converged: " + s.report(a, report, err)
 		}
 	}
 }
@@ -222,28 +223,28 @@ func (s *story) wait(t *testing.T, a *agent, command string, args []string) stri
 	case "gone":
 		id, err := apply.ParseID(args[0])
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "err != nil", func() bool {
 			_, err := a.Live.Get(id)
 			return err != nil // absent, or its kind is not watched any more
-		}, time.Minute, 10*time.Millisecond)
+		})
 	case "synced", "unsynced":
 		kind := schema.ParseGroupKind(args[0])
-		require.Eventually(t, func() bool {
+		await.Eventually(t, `ok && err == nil == (command == "synced")`, func() bool {
 			ok, err := a.Live.Synced(kind)
 			return ok && err == nil == (command == "synced")
-		}, time.Minute, 10*time.Millisecond)
+		})
 	case "watched", "unwatched":
 		kind := schema.ParseGroupKind(args[0])
-		require.Eventually(t, func() bool {
+		await.Eventually(t, `ok == (command == "watched")`, func() bool {
 			ok, _ := a.Live.Synced(kind)
 			return ok == (command == "watched")
-		}, time.Minute, 10*time.Millisecond)
+		})
 	case "failing":
 		kind := schema.ParseGroupKind(args[0])
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "err != nil", func() bool {
 			_, err := a.Live.Synced(kind)
 			return err != nil
-		}, time.Minute, 10*time.Millisecond)
+		})
 	default:
 		t.Fatalf("unknown command %q", command)
 	}
@@ -342,9 +343,9 @@ func (s *story) pruneOptions(args []string) apply.PruneOptions {
 	for _, arg := range args[1:] {
 		switch arg {
 		case "off":
-			options.Limit.Off = true
-		case "strangers":
-			options.WithStrangers = true
+			options.Approved = true
+		case "foreign":
+			options.DeleteForeign = true
 		case "empty":
 			options.AllowEmpty = true
 		}
@@ -393,7 +394,7 @@ func (s *story) pruned(a *agent, report apply.PruneReport, err error) string {
 	return strings.Join(append(lines, requests), "\n")
 }
 
-// requests counts what was sent beside lists and watches.
+// requests counts the requests other than lists and watches.
 func (s *story) requests(a *agent) string {
 	counts := map[string]int{}
 	for _, r := range a.net.Requests() {
@@ -452,8 +453,9 @@ func (s *story) agent(t *testing.T) *agent {
 	objects, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
 	known := discovery{s.bench.cluster.Config}
-	a.Applier = &apply.Applier{Objects: objects, Discovery: known, Live: &apply.Live{
-		Client: client, Mapper: &mapper{discovery: known}, Owner: s.owner(),
+	a.Applier = &apply.Applier{Objects: objects, Live: &apply.Live{
+		Discovery: known,
+		Client:    client, Mapper: &mapper{discovery: known}, Owner: s.owner(),
 	}}
 	s.configure(t, a)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -469,10 +471,10 @@ func (s *story) agent(t *testing.T) *agent {
 	}
 	t.Cleanup(a.stop)
 	for _, kind := range a.Live.Kinds {
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "s.hasty || ok || err != nil", func() bool {
 			ok, err := a.Live.Synced(kind.GroupKind())
-			return s.hasty || ok || err != nil // what is not known shows in the story
-		}, time.Minute, 10*time.Millisecond)
+			return s.hasty || ok || err != nil // the story shows an unsynced kind
+		})
 	}
 	s.hasty = false
 	s.program = a

@@ -30,6 +30,19 @@ func TestOwnershipIsMovedAlsoWhileAControllerReportsStatus(t *testing.T) {
 	}
 	apply1(t, a, b.set(t, configMap("a", "1")))
 	require.Equal(t, "{\"key\":\"1\"}", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data}"))
-	require.Equal(t, "yes yes", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", `jsonpath={.metadata.annotations.example\.com/seen-1} {.metadata.annotations.example\.com/seen-2}`))
+	require.Equal(
+		t,
+		"yes yes",
+		b.kubectl(
+			t,
+			"get",
+			"-n",
+			b.ns,
+			"configmap",
+			"a",
+			"-o",
+			`jsonpath={.metadata.annotations.example\.com/seen-1} {.metadata.annotations.example\.com/seen-2}`,
+		),
+	)
 	require.Len(t, a.net.Writes(), 5, "one that finds the object, two in vain, the move, the apply")
 }

@@ -3,7 +3,6 @@ package apply_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func (b *bench) startUpsert(t *testing.T) *agent {
@@ -45,8 +45,21 @@ func TestUpsertCreatesIsSilentRepairsAndKeepsWhatIsNotStated(t *testing.T) {
 	// And when something else of the object has to be put right.
 	b.kubectl(t, "patch", "-n", b.ns+"-more", "service", "dns", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"}}}`)
 	a.waitWoken(t, "Service", "dns")
-	require.Eventually(t, func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 }, 3*time.Minute, 10*time.Millisecond)
-	require.Equal(t, ip+" web 1", b.kubectl(t, "get", "-n", b.ns+"-more", "service", "dns", "-o", "jsonpath={.spec.clusterIP} {.spec.selector.app} {.metadata.annotations.theirs}"))
+	await.Eventually(t, "apply1(t, a, set).Count(apply.Updated) == 1", func() bool { return apply1(t, a, set).Count(apply.Updated) == 1 })
+	require.Equal(
+		t,
+		ip+" web 1",
+		b.kubectl(
+			t,
+			"get",
+			"-n",
+			b.ns+"-more",
+			"service",
+			"dns",
+			"-o",
+			"jsonpath={.spec.clusterIP} {.spec.selector.app} {.metadata.annotations.theirs}",
+		),
+	)
 	require.Equal(t, "3", b.kubectl(t, "get", "-n", b.ns+"-more", "deployment/web", "-o", "jsonpath={.spec.replicas}"))
 	a.stop()
 
@@ -57,7 +70,7 @@ func TestUpsertCreatesIsSilentRepairsAndKeepsWhatIsNotStated(t *testing.T) {
 	again.net.Reset()
 	require.Equal(t, set.Len(), apply1(t, again, set).Unchanged)
 	again.net.NoRequests(t)
-	report, err := again.Prune(t.Context(), b.set(t, configMap("other", "1")), apply.PruneOptions{Complete: true, Limit: apply.Limit{Off: true}})
+	report, err := again.Prune(t.Context(), b.set(t, configMap("other", "1")), apply.PruneOptions{Complete: true, Approved: true})
 	require.NoError(t, err)
 	require.Equal(t, set.Len(), Report(report).Count(apply.Deleted))
 }
@@ -68,7 +81,15 @@ func TestUpsertGivesUpWhatIsNoLongerStated(t *testing.T) {
 	a := b.startUpsert(t)
 	apply1(t, a, b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {one: '1', two: '2'}}"))
 	b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"theirs":"3"}}`)
-	require.Equal(t, 1, apply1(t, a, b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {one: '1'}}")).Count(apply.Updated))
+	require.Equal(
+		t,
+		1,
+		apply1(
+			t,
+			a,
+			b.set(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {one: '1'}}"),
+		).Count(apply.Updated),
+	)
 	require.Equal(t, "map[one:1 theirs:3]", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "go-template={{.data}}"))
 
 	// One that exists is not taken over, and one deleted behind our back comes back.
@@ -80,7 +101,10 @@ func TestUpsertGivesUpWhatIsNoLongerStated(t *testing.T) {
 	a.stop() // the view no longer hears of anything
 	b.kubectl(t, "delete", "-n", b.ns, "configmap", "b")
 	require.Equal(t, 1, apply1(t, a, b.set(t, configMap("b", "2"))).Count(apply.Created))
-	_, err = a.Apply(t.Context(), b.set(t, "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 70000}]}}"))
+	_, err = a.Apply(
+		t.Context(),
+		b.set(t, "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: NAMESPACE}, spec: {ports: [{port: 70000}]}}"),
+	)
 	require.ErrorContains(t, err, "spec.ports[0].port")
 }
 
@@ -124,6 +148,6 @@ func TestUpsertCarriesOutItsPlanAndNoOther(t *testing.T) {
 		_, err = a.Execute(t.Context(), next, apply.PruneOptions{}, only)
 		require.ErrorIs(t, err, apply.ErrStalePlan, verb)
 	}
-	require.Equal(t, "b", b.names(t), "what was deleted was not made anew")
+	require.Equal(t, "b", b.names(t), "the deleted object was not created again")
 	require.Equal(t, "map[theirs:1]", b.kubectl(t, "get", "-n", b.ns, "configmap", "b", "-o", "go-template={{.data}}"))
 }

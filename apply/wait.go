@@ -45,15 +45,15 @@ func (s *statuses) set(id ID, found status) {
 	s.by[id] = found
 }
 
-// forget drops what is remembered of an object.
+// forget drops the memory of an object.
 func (s *statuses) forget(id ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.by, id)
 }
 
-// await returns why an object has to wait for what it depends on, nil when
-// everything is ready. What is not ready calls for a pass when it changes.
+// await returns an error while a dependency of the object is not ready. A change of
+// that dependency starts a pass.
 func (p *pass) await(ctx context.Context, it *item) error {
 	if p.applier.Objects == nil {
 		return nil
@@ -75,9 +75,9 @@ func (p *pass) await(ctx context.Context, it *item) error {
 	return nil
 }
 
-// readiness reads the status of an object of a set, anew if it has changed since it
-// was last read. One that the view does not show is only looked for if the set leaves
-// it to others.
+// readiness reads the status of an object of a set, again if it has changed since the
+// last read. An object that the view does not show is read only if the set leaves it to
+// others.
 func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error) {
 	unknown := func(message string) (status, error) {
 		return status{Result: readiness.Result{Status: readiness.Unknown, Message: message}}, nil
@@ -121,7 +121,7 @@ func versionOf(object metav1.Object) uint64 { return view.ParseVersion(object.Ge
 
 // NotReadyError names what [Applier.WaitReady] still waits for.
 type NotReadyError struct {
-	// Objects are those that are not ready, and why.
+	// Objects has each object that is not ready, and why.
 	Objects map[ID]readiness.Result
 }
 
@@ -136,8 +136,8 @@ func (e *NotReadyError) Error() string {
 
 // Readiness returns the status of every object of the set, as readiness.Of reads it
 // from the live object. An object is read once, and then only when the watch has
-// shown a change of it: at rest the call costs no request. It needs Objects. The
-// error is that of a request, with what was read until then.
+// shown a change of it: at rest the call costs no request. It needs Objects. If a
+// request fails, its error is returned with the statuses read so far.
 func (a *Applier) Readiness(ctx context.Context, set *Set) (map[ID]readiness.Result, error) {
 	if err := a.acceptReading(set); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (a *Applier) acceptReading(set *Set) error {
 		return err
 	}
 	if a.Objects == nil {
-		return errors.New("apply: Applier.Objects is required to see what is ready")
+		return errors.New("apply: Applier.Objects: is required for readiness")
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (a *Applier) acceptReading(set *Set) error {
 // WaitReady returns nil once every object of the set is ready (readiness.Of). An
 // object is read once, and then only when the watch has shown a change of it. When
 // ctx ends first, or an object has failed, the error is a [*NotReadyError] with all
-// that are not ready; otherwise it is that of a request. It may run beside Apply, and
+// that are not ready. Any other error is a failed request. It may run beside Apply, and
 // needs Objects.
 func (a *Applier) WaitReady(ctx context.Context, set *Set) error {
 	if err := a.acceptReading(set); err != nil {

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,13 +108,70 @@ func startSilent(t *testing.T, kinds ...schema.GroupVersionKind) (*silentServer,
 		known.Add(kind, meta.RESTScopeRoot)
 	}
 	server, mapper := &silentServer{}, &lateMapper{RESTMapper: known}
-	live := &apply.Live{Client: server, Mapper: mapper, Owner: owner, Kinds: kinds}
+	live := &apply.Live{Client: server, Mapper: mapper, Discovery: groups{}, Owner: owner, Kinds: kinds}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- live.Start(ctx) }()
 	return server, mapper, live, func() {
 		cancel()
 		require.NoError(t, <-done)
+	}
+}
+
+// groups is a Discovery of groups with a version v1 that has no kinds, or answers
+// with an error.
+type groups map[string]error
+
+func (g groups) ServerGroups() (*metav1.APIGroupList, error) {
+	list := &metav1.APIGroupList{}
+	for name := range g {
+		list.Groups = append(list.Groups, metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: name + "/v1"}}})
+	}
+	return list, nil
+}
+
+func (g groups) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	name, _, _ := strings.Cut(version, "/")
+	return &metav1.APIResourceList{}, g[name]
+}
+
+func (g groups) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return nil, nil }
+
+// A mapper lacks a kind also while the server behind its APIService is down.
+func TestAKindWhoseServerIsDownIsNotTakenForOneThatIsNotServed(t *testing.T) {
+	t.Parallel()
+	down := apierrors.NewServiceUnavailable("no endpoints")
+	for name, test := range map[string]struct {
+		discovery apply.Discovery
+		unseen    string
+	}{
+		"the server is down":     {groups{"example.com": down, "other.example.com": nil}, "example.com/v1: no endpoints"},
+		"another server is down": {groups{"other.example.com": down}, ""},
+		"no such kind":           {groups{"example.com": nil}, ""},
+		"no such version":        {groups{"example.com": apierrors.NewNotFound(schema.GroupResource{}, "v1")}, ""},
+		"nothing to ask":         {nil, "Live.Discovery: is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				mapper := &lateMapper{RESTMapper: meta.NewDefaultRESTMapper(nil)}
+				live := &apply.Live{
+					Client: &silentServer{}, Mapper: mapper, Discovery: test.discovery, Owner: owner,
+					Kinds: []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Widget"}},
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- live.Start(ctx) }()
+				time.Sleep(time.Hour)
+				if err := live.Unseen(); test.unseen == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, test.unseen)
+				}
+				cancel()
+				require.NoError(t, <-done)
+			})
+		})
 	}
 }
 
@@ -131,7 +189,7 @@ func TestASilentWatchOfALiveIsBegunAnew(t *testing.T) {
 		require.Len(t, server.opened("configmaps"), 2)
 		require.True(t, server.opened("configmaps")[0].IsStopped())
 		synced, err := live.Synced(schema.GroupKind{Kind: "ConfigMap"})
-		require.True(t, synced, "what was known stays known")
+		require.True(t, synced, "a synced kind stays synced")
 		require.NoError(t, err)
 	})
 }
@@ -151,16 +209,22 @@ func TestAWatchThatIsAliveOrFailsIsReported(t *testing.T) {
 			return alive, failures
 		}
 		server := &silentServer{}
-		live := &apply.Live{Client: server, Mapper: known, Owner: owner, Kinds: []schema.GroupVersionKind{kind}, OnWatch: func(of schema.GroupKind, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			require.Equal(t, kind.GroupKind(), of)
-			if err == nil {
-				alive++
-			} else {
-				failures = append(failures, err.Error())
-			}
-		}}
+		live := &apply.Live{
+			Client: server,
+			Mapper: known,
+			Owner:  owner,
+			Kinds:  []schema.GroupVersionKind{kind},
+			OnWatch: func(of schema.GroupKind, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, kind.GroupKind(), of)
+				if err == nil {
+					alive++
+				} else {
+					failures = append(failures, err.Error())
+				}
+			},
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- live.Start(ctx) }()
@@ -171,7 +235,11 @@ func TestAWatchThatIsAliveOrFailsIsReported(t *testing.T) {
 		server.opened("configmaps")[0].Action(watch.Bookmark, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "11"}})
 		n, _ = count()
 		require.Equal(t, 2, n, "a bookmark")
-		server.opened("configmaps")[0].Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "x", UID: "u", ResourceVersion: "12", Labels: owner.Labels}})
+		server.opened("configmaps")[0].Add(
+			&metav1.PartialObjectMetadata{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "x", UID: "u", ResourceVersion: "12", Labels: owner.Labels},
+			},
+		)
 		n, _ = count()
 		require.Equal(t, 3, n, "an event")
 		time.Sleep(3*time.Minute + 10*time.Second)
@@ -201,7 +269,9 @@ func TestADefinitionStartsTheWatchOfItsKindAtOnce(t *testing.T) {
 		mapper.mu.Lock()
 		mapper.defined = true
 		mapper.mu.Unlock()
-		event := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gadgets.other.example.org", UID: "u", ResourceVersion: "11", Labels: owner.Labels}}
+		event := &metav1.PartialObjectMetadata{
+			ObjectMeta: metav1.ObjectMeta{Name: "gadgets.other.example.org", UID: "u", ResourceVersion: "11", Labels: owner.Labels},
+		}
 		open := server.opened("customresourcedefinitions")
 		open[len(open)-1].Add(event)
 		synctest.Wait()

@@ -21,8 +21,8 @@ const (
 	// Abandon drops the recorded launch Operation, unless one of IDs turns out to
 	// exist.
 	Abandon Verb = "abandon"
-	// Adopt records a Node that has no state yet as one of the pool, in the state
-	// of its machine's tag.
+	// Adopt records a Node without a state as one of the pool, in the state of its
+	// machine's tag.
 	Adopt Verb = "adopt"
 	// Start starts a standby machine and opens its Node for pods.
 	Start Verb = "start"
@@ -36,13 +36,13 @@ const (
 	Stop Verb = "stop"
 	// ForceStop cuts the power of a machine that did not stop.
 	ForceStop Verb = "force-stop"
-	// Shelve records a stopped machine as standby, once the cloud has confirmed
-	// that it is stopped.
+	// Shelve records a machine as standby, once the cloud has confirmed that it is
+	// stopped.
 	Shelve Verb = "shelve"
-	// Terminate removes a machine for good, once the cloud has confirmed that
-	// it is the pool's.
+	// Terminate removes a machine for good, once the cloud has confirmed that the pool
+	// owns it.
 	Terminate Verb = "terminate"
-	// Forget removes the Node of a machine that is gone.
+	// Forget removes the Node of a machine that no longer exists.
 	Forget Verb = "forget"
 	// MarkEmpty and ClearEmpty record that a running machine has no pods left,
 	// and that it has some again.
@@ -59,7 +59,7 @@ type Action struct {
 	Machine string
 	// Node is the Node's name, empty for a machine that has none.
 	Node string
-	// Seen is the state of the machine in the cloud that the action is based on.
+	// Seen is the cloud's state of the machine on which the action is based.
 	Seen InstanceState
 	// Placement is the type and zone of the machine, or of the template.
 	Placement Placement
@@ -67,17 +67,17 @@ type Action struct {
 	// none.
 	From, To State
 	// Operation, Ordinal, Attempt, Template, Count and IDs belong to Launch,
-	// Confirm and Abandon; see [LaunchIntent]. Recorded reports that the launch is in the
-	// journal already and is repeated.
+	// Confirm and Abandon; see [LaunchIntent]. Recorded reports that the launch is
+	// already in the journal and is repeated.
 	Operation        string
 	Ordinal, Attempt int64
 	Template         string
 	Count            int
 	IDs              []string
 	Recorded         bool
-	// Intent is what Drain records.
+	// Intent is the intent that Drain records.
 	Intent Intent
-	// Reason is for people: why now.
+	// Reason explains the action to people.
 	Reason string
 }
 

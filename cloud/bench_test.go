@@ -16,7 +16,11 @@ func BenchmarkDemand(b *testing.B) {
 		for i, zone := range []string{"x", "y", "z"} {
 			d.Nodes = append(d.Nodes, random.node(fmt.Sprint("node-", i), zone))
 			d.Supplies = append(d.Supplies, cloud.Supply{Pool: zone, MaxLaunches: 1 << 20, Templates: []cloud.NodeTemplate{{Node: cloud.Node{
-				Labels: map[string]string{"zone": zone, "size": "16"}, Allocatable: cloud.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
+				Labels: map[string]string{
+					"zone": zone,
+					"size": "16",
+				},
+				Allocatable: cloud.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
 			}}}})
 		}
 		return d
@@ -24,7 +28,10 @@ func BenchmarkDemand(b *testing.B) {
 	different := in(1, 1, false)
 	different.Pods = nil
 	for i := range 10_000 {
-		different.Pods = append(different.Pods, &cloud.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))})
+		different.Pods = append(
+			different.Pods,
+			&cloud.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))},
+		)
 	}
 	// A cluster of 1,000 nodes with 30 pods each, all of which keep away from
 	// their likes.
@@ -32,7 +39,15 @@ func BenchmarkDemand(b *testing.B) {
 	for i := range 1000 {
 		n := random.node(fmt.Sprintf("large-%d", i), "x")
 		for j := range 30 {
-			n.Pods = append(n.Pods, &cloud.Pod{Namespace: "one", Labels: map[string]string{"app": fmt.Sprint(j)}, Requests: asks(100, 1<<27), AntiAffinity: near(hostname, fmt.Sprint(j))})
+			n.Pods = append(
+				n.Pods,
+				&cloud.Pod{
+					Namespace:    "one",
+					Labels:       map[string]string{"app": fmt.Sprint(j)},
+					Requests:     asks(100, 1<<27),
+					AntiAffinity: near(hostname, fmt.Sprint(j)),
+				},
+			)
 		}
 		large.Nodes = append(large.Nodes, n)
 	}

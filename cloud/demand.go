@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// DemandInput is what [Demand] decides on. Nothing of it is written.
+// DemandInput is the input of [Demand], which never writes to it.
 type DemandInput struct {
-	// Pods are those that the scheduler could not place.
+	// Pods are the pods that the scheduler could not place.
 	Pods []*Pod
-	// Nodes are those of the cluster, each with all pods that are on it. The
+	// Nodes are the nodes of the cluster, each with all its pods. The
 	// stopped and the starting machines of the pools are not among them.
 	Nodes []*Node
 	// Namespaces has the labels of each namespace. Terms with a
 	// NamespaceSelector need it.
 	Namespaces map[string]map[string]string
-	// Starting are machines on their way.
+	// Starting are machines that were started or launched.
 	Starting []Starting
 	// Supplies are the pools.
 	Supplies []Supply
 }
 
-// DemandResult is what the pods need. Equal input, in whatever order pods
-// and supplies stand, gives an equal result.
+// DemandResult is the demand of the pods. Equal input gives an equal result, whatever
+// the order of pods and supplies.
 type DemandResult struct {
-	// Pools has an element for each supply that has something to start or to
-	// launch, in the order of names.
+	// Pools has an element for each supply with a machine to start or launch, in the
+	// order of names.
 	Pools []PoolDemand
-	// Placements are the pods that have a place now, also those that need
-	// nothing new, in the order of namespaces, names and UIDs.
+	// Placements are the placed pods, including those on existing nodes, in the order
+	// of namespaces, names and UIDs.
 	Placements []PlacedPod
 	// Unplaced are the pods that fit nowhere, in the same order. They start
 	// nothing.
@@ -39,7 +39,7 @@ type DemandResult struct {
 	Unmodelled []*Pod
 }
 
-// PoolDemand is what one pool should start.
+// PoolDemand is the demand on one pool.
 type PoolDemand struct {
 	Pool string
 	// Start are the standby machines to start, in the order of Supply.Standby.
@@ -60,13 +60,13 @@ type Where string
 
 // The kinds of machines, in the order in which they are tried.
 const (
-	OnNode     Where = "node"     // runs already: the scheduler will place the pod by itself
-	OnStarting Where = "starting" // is on its way
-	OnStandby  Where = "standby"  // has to be started
-	OnLaunch   Where = "launch"   // has to be launched
+	OnNode     Where = "node"     // a running node: the scheduler will place the pod
+	OnStarting Where = "starting" // a starting machine
+	OnStandby  Where = "standby"  // a machine to start
+	OnLaunch   Where = "launch"   // a machine to launch
 )
 
-// PlacedPod is where a pod has room.
+// PlacedPod is a pod and its place.
 type PlacedPod struct {
 	Pod *Pod
 	On  Where
@@ -74,8 +74,8 @@ type PlacedPod struct {
 	Pool string
 	// Node is the node of the input; nil for OnLaunch.
 	Node *Node
-	// Template and Launch are for OnLaunch: the pod goes to the machine of that
-	// number, from zero, of those launched from the template.
+	// Template and Launch are for OnLaunch: the pod goes to the machine of that number,
+	// from zero, among those launched from the template.
 	Template string
 	Launch   int
 }
@@ -83,8 +83,10 @@ type PlacedPod struct {
 // Unplaced is a pod that fits nowhere.
 type Unplaced struct {
 	Pod *Pod
-	// Reasons has one line for each supply, in the order of names, which explains why
-	// it cannot help. Pods of one kind share the slice.
+	// Reasons has one entry for each supply with the reason why it cannot help.
+	// Supplies that only lack room come first, then those that the pod may not run on,
+	// then those that it does not select, each in the order of names: a truncated list
+	// keeps the most useful ones. Pods of one kind share the slice.
 	Reasons []Reason
 }
 
@@ -94,25 +96,24 @@ type Reason struct {
 	Message string
 }
 
-// maxRepacks bounds how often the packing is repeated because machines that it
-// added are domains that earlier pods should have been spread over.
+// maxRepacks bounds how often the packing is repeated because added machines are
+// domains over which earlier pods must be spread.
 const maxRepacks = 8
 
-// Demand returns the machines that the pods need, and where each pod has room.
+// Demand returns the machines that the pods need, and the place of each pod.
 //
 // Every pod is placed by the rules of the scheduler: requests, node selector
 // and affinity, taints, host ports, pod affinity and anti-affinity, topology
 // spread, on nodes that exist, then on machines that are starting, then on
-// standby machines, then on launched ones. Pods of the highest priority come
-// first, of these the ones that keep away from each other, of these the largest;
-// and each goes to the first machine with room. A machine
-// is added only for a pod that fits it. Among pools that can add one, that of
-// the highest weight does; then that whose spare capacity takes more of the pods of this
-// kind; then that of the first name.
+// standby machines, then on launched ones. Pods of the highest priority come first,
+// among these the ones with anti-affinity to each other, among these the largest. Each
+// goes to the first machine with room. A machine is added only for a pod that fits it.
+// Among the pools that can add one, the one with the highest weight does; then the one
+// whose spare capacity takes more pods of this kind; then the first by name.
 //
-// All machines of the result together have room for all placed pods. The
-// scheduler may still arrange them otherwise and leave one out; that pod is in
-// the input of the next call.
+// All machines of the result together have room for all placed pods. The scheduler may
+// still place them differently and leave one out; that pod is in the input of the next
+// call.
 func Demand(in DemandInput) DemandResult {
 	return pack(&in).result()
 }
@@ -129,6 +130,7 @@ func pack(in *DemandInput) *packing {
 		p = newPacking(m, late)
 		p.run()
 	}
+	p.retryLeft()
 	return p
 }
 

@@ -15,13 +15,17 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// batches is how many random batches a test looks at: n, or TRUEUP_BATCHES.
+// batches is how many random batches a test looks at: n, a fifth of it with -short, or
+// TRUEUP_BATCHES.
 func batches(t *testing.T, n int) int {
 	t.Helper()
 	if s := os.Getenv("TRUEUP_BATCHES"); s != "" {
 		more, err := strconv.Atoi(s)
 		require.NoError(t, err, "TRUEUP_BATCHES")
 		return more
+	}
+	if testing.Short() {
+		return n / 5
 	}
 	return n
 }
@@ -133,7 +137,9 @@ func (b batch) constrain(p *cloud.Pod) {
 		}
 	}
 	if b.one(20) {
-		p.NodeAffinity = []cloud.NodeTerm{{Names: []cloud.Requirement{{Operator: pick(b, cloud.In, cloud.NotIn), Values: []string{"node-0", "a-1"}}}}}
+		p.NodeAffinity = []cloud.NodeTerm{
+			{Names: []cloud.Requirement{{Operator: pick(b, cloud.In, cloud.NotIn), Values: []string{"node-0", "a-1"}}}},
+		}
 	}
 	if b.one(20) {
 		p.NodeAffinity = append(p.NodeAffinity, cloud.NodeTerm{})
@@ -146,8 +152,19 @@ func (b batch) constrain(p *cloud.Pod) {
 	}
 	for b.one(3) {
 		p.Spread = append(p.Spread, cloud.Spread{
-			TopologyKey: pick(b, "zone", "zone", hostname, hostname, "rack"), MaxSkew: pick[int32](b, 1, 1, 2, 5), MinDomains: pick[int32](b, 0, 0, 0, 2, 3),
-			Selector: b.selector(), IgnoreNodeAffinity: b.one(5), HonorTaints: b.one(4),
+			TopologyKey: pick(
+				b,
+				"zone",
+				"zone",
+				hostname,
+				hostname,
+				"rack",
+			),
+			MaxSkew:            pick[int32](b, 1, 1, 2, 5),
+			MinDomains:         pick[int32](b, 0, 0, 0, 2, 3),
+			Selector:           b.selector(),
+			IgnoreNodeAffinity: b.one(5),
+			HonorTaints:        b.one(4),
 		})
 	}
 	if b.one(3) {
@@ -218,7 +235,7 @@ func (b batch) input() cloud.DemandInput {
 		in.Starting = append(in.Starting, s)
 	}
 	for _, pool := range []string{"a", "b", "c"}[:1+b.IntN(3)] {
-		s := cloud.Supply{Pool: pool, Weight: pick[int32](b, 0, 0, 5), MaxLaunches: b.IntN(8)}
+		s := cloud.Supply{Pool: pool, Weight: pick[int32](b, 0, 0, 5), MaxLaunches: b.IntN(8), Coming: pick(b, 0, 0, 1, 3)}
 		for i := range b.IntN(4) {
 			s.Standby = append(s.Standby, b.node(fmt.Sprintf("%s-%d", pool, i), b.zone()))
 		}
@@ -384,7 +401,7 @@ func mayLaunch(s cloud.Supply, r cloud.DemandResult) bool {
 			}
 		}
 	}
-	return n < s.MaxLaunches
+	return n < s.Coming+s.MaxLaunches
 }
 
 func TestNoMachineIsStartedForNothing(t *testing.T) {
@@ -421,7 +438,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Without constraints, the machines are those of first-fit decreasing, pod by
+// Without constraints, the result is first-fit decreasing, pod by
 // pod.
 func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 	t.Parallel()
@@ -431,8 +448,10 @@ func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 		node := b.node("", "x")
 		node.Taints = nil
 		in := cloud.DemandInput{
-			Pods:     b.pods("pod", 1+b.IntN(8), 20, false),
-			Supplies: []cloud.Supply{{Pool: "a", Templates: []cloud.NodeTemplate{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: cloud.Resources{CPU: 1}}},
+			Pods: b.pods("pod", 1+b.IntN(8), 20, false),
+			Supplies: []cloud.Supply{
+				{Pool: "a", Templates: []cloud.NodeTemplate{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: cloud.Resources{CPU: 1}},
+			},
 		}
 		in.Pods = slices.DeleteFunc(in.Pods, requestsNothing)
 		got := 0

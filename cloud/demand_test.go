@@ -189,7 +189,7 @@ func TestDemand(t *testing.T) {
 			"a: start a-1; 2 standby ",
 		},
 		{
-			"a nomination for a node that is gone counts no more",
+			"a nomination for a deleted node does not count",
 			cloud.DemandInput{Pods: pods(1, "vip", change(small, func(p *cloud.Pod) { p.Nominated = "gone" })), Supplies: []cloud.Supply{four}},
 			"a: start a-1; 1 standby ",
 		},
@@ -224,7 +224,7 @@ func TestDemand(t *testing.T) {
 			"a: start a-1 start a-2 start a-3; 3 standby ",
 		},
 		{
-			"unless its pool says what it is taken to need",
+			"unless its pool has default requests",
 			cloud.DemandInput{Pods: append(pods(2, "none", app("web", cloud.Resources{})), pods(1, "p", small)...), Supplies: []cloud.Supply{with(four, func(s *cloud.Supply) { s.DefaultRequests = asks(100, gi) })}},
 			"a: start a-1; 3 standby ",
 		},
@@ -442,9 +442,89 @@ func TestDemand(t *testing.T) {
 	}
 }
 
+// TestReasonsOfPoolsThatThePodSelectsComeFirst: where there are more pools than a message
+// has room for, the end of the list is cut.
+func TestReasonsOfPoolsThatThePodSelectsComeFirst(t *testing.T) {
+	t.Parallel()
+	labelled := func(m *cloud.Node, taints ...cloud.Taint) *cloud.Node {
+		m.Labels["team"], m.Taints = "x", taints
+		return m
+	}
+	var in cloud.DemandInput
+	for i := range 40 {
+		in.Supplies = append(in.Supplies, cloud.Supply{Pool: fmt.Sprintf("a-%02d", i), Standby: standby("x", fmt.Sprintf("m-%02d", i))})
+	}
+	in.Supplies = append(
+		in.Supplies,
+		cloud.Supply{Pool: "w-empty"},
+		cloud.Supply{
+			Pool:    "x-tainted",
+			Standby: []*cloud.Node{labelled(machine("x-1", "x", 4), cloud.Taint{Key: "t", Effect: cloud.NoSchedule})},
+		},
+		cloud.Supply{Pool: "z-small", Standby: []*cloud.Node{labelled(machine("z-1", "x", 4))}},
+		cloud.Supply{Pool: "y-taken", MaxLaunches: 0, Templates: []cloud.NodeTemplate{{Node: *labelled(machine("", "x", 99))}}},
+	)
+	in.Pods = pods(1, "p", change(app("web", asks(50_000, gi)), func(p *cloud.Pod) { p.NodeSelector = map[string]string{"team": "x"} }))
+	reasons := cloud.Demand(in).Unplaced[0].Reasons
+	require.Len(t, reasons, 44)
+	require.Equal(t, []cloud.Reason{
+		{Pool: "y-taken", Message: "all 0 standby machines and 0 launches are taken"},
+		{Pool: "z-small", Message: "needs 50 cpu, the largest machine has 4 cpu"},
+		{Pool: "w-empty", Message: "has no machine that can be started or launched"},
+		{Pool: "x-tainted", Message: "its machines have taint t:NoSchedule, which the pod does not tolerate"},
+		{Pool: "a-00", Message: "no machine has label team=x"},
+	}, reasons[:5])
+	require.Equal(t, "a-39", reasons[43].Pool)
+}
+
+// TestAPoolThatCannotLaunchIsPassedOver: pods go to the next pool that fits in the same
+// decision, and to machines that are launched already before any other.
+func TestAPoolThatCannotLaunchIsPassedOver(t *testing.T) {
+	t.Parallel()
+	pool := func(name string, coming, room int, limit string) cloud.Supply {
+		return cloud.Supply{
+			Pool:        name,
+			Coming:      coming,
+			MaxLaunches: room,
+			Limit:       limit,
+			Templates:   []cloud.NodeTemplate{{Name: "t", Node: *machine("", "x", 1)}},
+		}
+	}
+	for name, c := range map[string]struct {
+		pods     int
+		supplies []cloud.Supply
+		want     string
+	}{
+		"the first is full":             {2, []cloud.Supply{pool("a", 0, 0, "full"), pool("b", 0, 3, "")}, "b: launch 2 t; 2 launch "},
+		"it has less room than needed":  {3, []cloud.Supply{pool("a", 0, 2, ""), pool("b", 0, 3, "")}, "b: launch 3 t; 3 launch "},
+		"neither has enough by itself":  {4, []cloud.Supply{pool("a", 0, 2, ""), pool("b", 0, 2, "")}, "a: launch 2 t; b: launch 2 t; 4 launch "},
+		"what the first has launched":   {2, []cloud.Supply{pool("a", 2, 0, "full"), pool("b", 0, 3, "")}, "a: launch 2 t; 2 launch "},
+		"what the second has launched":  {2, []cloud.Supply{pool("a", 0, 3, ""), pool("b", 2, 0, "full")}, "b: launch 2 t; 2 launch "},
+		"and more than it has launched": {2, []cloud.Supply{pool("a", 0, 3, ""), pool("b", 1, 0, "full")}, "a: launch 1 t; b: launch 1 t; 2 launch "},
+		"none can": {
+			1,
+			[]cloud.Supply{pool("a", 0, 0, "PoolFull: it has 1 of 1 machines"), pool("b", 0, 0, "")},
+			"1 unplaced: [a all 0 standby machines and 0 launches are taken: PoolFull: it has 1 of 1 machines b all 0 standby machines and 0 launches are taken]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(
+				t,
+				c.want,
+				summary(cloud.Demand(cloud.DemandInput{Pods: pods(c.pods, "p", app("web", asks(1000, gi))), Supplies: c.supplies})),
+			)
+		})
+	}
+}
+
 func TestWhatIsNotModelledIsReportedAndStartsNothing(t *testing.T) {
 	t.Parallel()
-	odd := pods(1, "odd", change(app("db", asks(1000, gi)), func(p *cloud.Pod) { p.Unmodelled = []string{"volume data: its zone is not known"} }))
+	odd := pods(
+		1,
+		"odd",
+		change(app("db", asks(1000, gi)), func(p *cloud.Pod) { p.Unmodelled = []string{"volume data: its zone is not known"} }),
+	)
 	r := cloud.Demand(cloud.DemandInput{
 		Pods:     append(pods(2, "p", app("web", asks(1000, gi))), odd...),
 		Supplies: []cloud.Supply{{Pool: "a", Standby: standby("x", "a-1")}},
@@ -460,8 +540,12 @@ func TestAPlacementNamesTheMachine(t *testing.T) {
 	t.Parallel()
 	node, moving, stopped := machine("n", "x", 1), machine("s", "x", 1), machine("a-1", "x", 1)
 	r := cloud.Demand(cloud.DemandInput{
-		Pods: pods(5, "p", app("web", asks(1000, gi))), Nodes: []*cloud.Node{node}, Starting: []cloud.Starting{{Pool: "a", Node: moving}},
-		Supplies: []cloud.Supply{{Pool: "a", Standby: []*cloud.Node{stopped}, MaxLaunches: 2, Templates: []cloud.NodeTemplate{{Name: "t", Node: *machine("", "x", 1)}}}},
+		Pods:     pods(5, "p", app("web", asks(1000, gi))),
+		Nodes:    []*cloud.Node{node},
+		Starting: []cloud.Starting{{Pool: "a", Node: moving}},
+		Supplies: []cloud.Supply{
+			{Pool: "a", Standby: []*cloud.Node{stopped}, MaxLaunches: 2, Templates: []cloud.NodeTemplate{{Name: "t", Node: *machine("", "x", 1)}}},
+		},
 	})
 	for i := range r.Placements {
 		r.Placements[i].Pod = nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// class is the pods that the scheduler cannot tell apart.
+// class is a set of pods that are equal to the scheduler.
 type class struct {
 	pod     *Pod    // one of them
 	members []int32 // places in model.pods
@@ -26,14 +26,14 @@ type class struct {
 	seen []uint8 // by shape; see (*model).seen
 }
 
-// alike reports that a pod of c changes nothing for the next one but the room
-// that is left.
+// alike reports that a placed pod of c affects the next one only by the room that is
+// left.
 func (c *class) alike() bool {
 	return len(c.affinity)+len(c.anti)+len(c.spreads)+len(c.pod.HostPorts) == 0
 }
 
-// alone is 1 if pods of c keep away from each other. They come first: they need
-// a machine each, which the others then fill up.
+// alone is 1 if pods of c have anti-affinity to each other. They come first: they need
+// a machine each, and others fill it up.
 func (c *class) alone() int {
 	for _, id := range c.anti {
 		if slices.Contains(c.set.counted, id) {
@@ -47,7 +47,7 @@ func (c *class) alone() int {
 type labelSet struct {
 	pod     *Pod
 	counted []int32 // tallies that count these pods
-	blocked []int32 // tallies of pods whose anti-affinity is against these
+	blocked []int32 // tallies of pods whose anti-affinity excludes these
 	next    *labelSet
 }
 
@@ -151,8 +151,7 @@ func hashRequirements(h uint64, all []Requirement) uint64 {
 	return h
 }
 
-// sameSpec reports whether a and b differ at most in namespace, name and
-// labels.
+// sameSpec reports whether a and b are equal apart from namespace, name and labels.
 func sameSpec(a, b *Pod) bool {
 	return a.Requests.CPU == b.Requests.CPU && a.Requests.Memory == b.Requests.Memory &&
 		a.Requests.EphemeralStorage == b.Requests.EphemeralStorage && a.Priority == b.Priority &&

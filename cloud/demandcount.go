@@ -7,8 +7,8 @@ type counter struct {
 	in     []int32 // by domain; noCount if there is no such domain
 	total  int32
 	placed []bool // domains where a pod with the constraint was placed
-	// For spreading: how many domains there are, the fewest pods of one, and by
-	// number of pods how many domains have it.
+	// For spreading: the number of domains, the min pods of one, and the number of
+	// domains by pods.
 	domains, min int32
 	having       []int32
 }
@@ -27,7 +27,7 @@ func (c *counter) has(domain int32) bool {
 	return domain >= 0 && int(domain) < len(c.in) && c.in[domain] != noCount
 }
 
-// ensure adds a domain without pods, unless it is there.
+// ensure adds a domain without pods, unless it exists.
 func (c *counter) ensure(domain int32) {
 	for int(domain) >= len(c.in) {
 		c.in = append(c.in, noCount)
@@ -41,7 +41,19 @@ func (c *counter) ensure(domain int32) {
 	c.have(0)
 }
 
-// add counts n more pods in a domain that is there.
+// drop removes a domain without pods.
+func (c *counter) drop(domain int32) {
+	c.in[domain] = noCount
+	c.having[0]--
+	if c.domains--; c.domains == 0 {
+		c.min = 0
+	}
+	for c.domains > 0 && c.having[c.min] == 0 {
+		c.min++
+	}
+}
+
+// add counts n more pods in an existing domain.
 func (c *counter) add(domain, n int32) {
 	c.total += n
 	was := c.in[domain]
@@ -61,8 +73,8 @@ func (c *counter) have(pods int32) {
 	c.having[pods]++
 }
 
-// fewest is the number of pods that skew is measured from, once domain is there.
-func (c *counter) fewest(s *Spread, domain, own int32) int32 {
+// minWith is the number of pods from which skew is measured, once domain exists.
+func (c *counter) minWith(s *Spread, domain, own int32) int32 {
 	domains, least := c.domains, c.min
 	if !c.has(domain) {
 		domains++
@@ -77,8 +89,8 @@ func (c *counter) fewest(s *Spread, domain, own int32) int32 {
 	return least
 }
 
-// least is the number of pods that skew is measured from.
-func (c *counter) least(s *Spread) int32 {
+// minPods is the number of pods from which skew is measured.
+func (c *counter) minPods(s *Spread) int32 {
 	if c.domains < s.MinDomains {
 		return 0
 	}
@@ -96,7 +108,7 @@ func (c *counter) mark(domain int32) {
 // has more pods than s allows.
 func (c *counter) skewed(s *Spread) bool {
 	for domain, placed := range c.placed {
-		if placed && c.count(int32(domain))-c.least(s) > max(s.MaxSkew, 1) { //nolint:gosec // fewer domains than that
+		if placed && c.count(int32(domain))-c.minPods(s) > max(s.MaxSkew, 1) { //nolint:gosec // fewer domains than that
 			return true
 		}
 	}

@@ -7,14 +7,14 @@ type verdict int8
 
 const (
 	yes    verdict = iota
-	never          // nor will it take another pod of this class
-	notYet         // it may, when more pods have their places
+	never          // nor another pod of this class
+	notYet         // perhaps once more pods are placed
 )
 
 // fits reports whether bin b takes one more pod of c.
 func (p *packing) fits(c *class, b int32) verdict {
 	bin := &p.bins[b]
-	if bin.closed || !p.room(c, bin.site, p.free[int(b)*p.dims:int(b+1)*p.dims], bin.pods) {
+	if bin.exclusive || !p.room(c, bin.site, p.free[int(b)*p.model.dims:int(b+1)*p.model.dims], bin.pods) {
 		return never
 	}
 	return p.allows(c, &bin.machine, bin.ports, nil)
@@ -45,7 +45,7 @@ func (p *packing) room(c *class, s *site, free []int64, pods int32) bool {
 // capacity is how many pods of c bin b takes; at least one fits.
 func (p *packing) capacity(c *class, b int32) int {
 	s := p.bins[b].site
-	return copies(s.need(c), p.free[int(b)*p.dims:int(b+1)*p.dims])
+	return copies(s.need(c), p.free[int(b)*p.model.dims:int(b+1)*p.model.dims])
 }
 
 // copies is how often need fits into free.
@@ -62,10 +62,10 @@ func copies(need, free []int64) int {
 	return int(max(n, 0))
 }
 
-// allows checks all but the room. There are the pods of present on a machine
-// that is not counted yet.
+// allows checks everything except the room. present has the pods of a machine that is
+// not counted yet.
 func (p *packing) allows(c *class, m *machine, ports []HostPort, present []tallied) verdict {
-	if p.seen(c.pod, &c.seen, m.site) != admitted {
+	if p.model.seen(c.pod, &c.seen, m.site) != admitted {
 		return never
 	}
 	for i := range c.pod.HostPorts {
@@ -93,7 +93,7 @@ func (p *packing) allows(c *class, m *machine, ports []HostPort, present []talli
 
 // near is how many pods of a tally are in the domain of m.
 func (p *packing) near(id int32, m *machine, present []tallied) int32 {
-	domain := m.domains[p.tallies[id].key]
+	domain := m.domains[p.model.topology.tallies[id].key]
 	if domain == noDomain {
 		return 0
 	}
@@ -112,26 +112,26 @@ func own(present []tallied, id int32) int32 {
 func (p *packing) allowsAffinity(c *class, m *machine, present []tallied) bool {
 	met, anywhere := true, int32(0)
 	for _, id := range c.affinity {
-		if m.domains[p.tallies[id].key] == noDomain {
+		if m.domains[p.model.topology.tallies[id].key] == noDomain {
 			return false
 		}
 		met = met && p.near(id, m, present) > 0
 		anywhere += p.counters[id].total + own(present, id)
 	}
-	// The first of a series of pods that want to be near each other.
+	// The first of several pods with affinity to each other.
 	return met || anywhere == 0 && c.selfAffine
 }
 
 func (p *packing) allowsSpread(c *class, m *machine, present []tallied) bool {
 	for i, id := range c.spreads {
-		t, counter := p.tallies[id], &p.counters[id]
+		t, counter := p.model.topology.tallies[id], &p.counters[id]
 		domain := m.domains[t.key]
 		if domain == noDomain {
 			return false
 		}
-		// A machine that the pod may use counts for its constraint.
+		// A machine that the pod may use counts as a domain of its constraint.
 		here := own(present, id)
-		if counter.count(domain)+here+c.selfs[i]-counter.fewest(t.spread, domain, here) > max(t.spread.MaxSkew, 1) {
+		if counter.count(domain)+here+c.selfs[i]-counter.minWith(t.spread, domain, here) > max(t.spread.MaxSkew, 1) {
 			return false
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 const hostname = "kubernetes.io/hostname"
 
-// model is the input of one call of [Demand] in a form that is quick to
-// compute with. It does not change while pods are packed.
+// model is the input of one call of [Demand] in a compact form. It does not change
+// while pods are packed.
 type model struct {
 	in         *DemandInput
-	pods       []*Pod // those to place, sorted
+	pods       []*Pod // pods to place, sorted
 	unmodelled []*Pod
 	classes    []*class // in the order in which they are placed
 	namespaces map[string]map[string]string
@@ -23,7 +23,7 @@ type model struct {
 	dims     int
 	supplies []*supply // higher weight first, then by name
 
-	topology  // what terms and constraints count
+	topology  topology // what terms and constraints count
 	shapes    map[string]int32
 	nodeKeys  []string // labels of nodes that pods ask for
 	nodeNames bool     // whether pods ask for names of nodes
@@ -35,11 +35,11 @@ type model struct {
 
 // supply is a [Supply] with its machines.
 type supply struct {
-	*Supply
+	offer     *Supply
 	index     int32
 	standby   []*site
 	templates []*site
-	fallback  []int64 // what a pod that requests nothing needs; nil: a machine
+	fallback  []int64 // assumed requests of a pod without requests; nil: a whole machine
 }
 
 func newModel(in *DemandInput) *model {
@@ -88,7 +88,7 @@ func namespaceLabels(in *DemandInput) map[string]map[string]string {
 	return all
 }
 
-// readKeys finds what the specs ask of nodes.
+// readKeys finds which labels and names of nodes the specs refer to.
 func (m *model) readKeys(specs []*Pod) {
 	labels, extended := map[string]bool{}, map[string]bool{}
 	for _, p := range specs {
@@ -119,21 +119,21 @@ func (m *model) readKeys(specs []*Pod) {
 func (m *model) readSupplies() {
 	m.supplies = make([]*supply, len(m.in.Supplies))
 	for i := range m.in.Supplies {
-		s := &supply{Supply: &m.in.Supplies[i]}
-		if !s.DefaultRequests.empty() {
-			s.fallback = m.needs(&s.DefaultRequests)
+		s := &supply{offer: &m.in.Supplies[i]}
+		if !s.offer.DefaultRequests.empty() {
+			s.fallback = m.needs(&s.offer.DefaultRequests)
 		}
 		m.supplies[i] = s
 	}
 	slices.SortStableFunc(m.supplies, func(a, b *supply) int {
-		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Pool, b.Pool))
+		return cmp.Or(cmp.Compare(b.offer.Weight, a.offer.Weight), cmp.Compare(a.offer.Pool, b.offer.Pool))
 	})
 	for i, s := range m.supplies {
 		s.index = int32(i) //nolint:gosec // fewer pools than that
 	}
 }
 
-// needs is the vector of requests: what one pod takes from a node.
+// needs is the vector of requests that one pod takes from a node.
 func (m *model) needs(r *Resources) []int64 {
 	v := make([]int64, m.dims)
 	r.vector(m.names, v)

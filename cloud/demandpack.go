@@ -6,9 +6,9 @@ import "slices"
 
 // packing places the pods of a model one class after the other.
 type packing struct {
-	*model
+	model     *model
 	counters  []counter
-	announced []machine // that are counted as domains before they are there
+	announced []machine // counted as domains before they exist
 	bins      []bin
 	free      []int64 // by bin, then by resource
 	blocks    blocks
@@ -30,16 +30,16 @@ type machine struct {
 // bin is a machine that takes pods.
 type bin struct {
 	machine
-	pods   int32 // placed here
-	closed bool  // for all others by a pod that requests nothing
-	ports  []HostPort
+	pods      int32 // placed here
+	exclusive bool  // a pod without requests takes the machine
+	ports     []HostPort
 }
 
 const nowhere = -1
 
 func newPacking(m *model, announced []machine) *packing {
 	p := &packing{
-		model: m, announced: announced, counters: make([]counter, len(m.tallies)), at: make([]int32, len(m.pods)),
+		model: m, announced: announced, counters: make([]counter, len(m.topology.tallies)), at: make([]int32, len(m.pods)),
 		order:   make([]int32, 0, len(m.pods)),
 		started: make([][]bool, len(m.supplies)), launched: make([][]int, len(m.supplies)), launches: make([]int, len(m.supplies)),
 	}
@@ -54,10 +54,10 @@ func newPacking(m *model, announced []machine) *packing {
 }
 
 func (p *packing) run() {
-	for _, s := range p.nodes {
+	for _, s := range p.model.nodes {
 		p.open(machine{site: s, domains: s.domains})
 	}
-	for _, s := range p.starting {
+	for _, s := range p.model.starting {
 		p.open(machine{site: s, domains: s.domains})
 	}
 	p.announce()
@@ -65,7 +65,7 @@ func (p *packing) run() {
 		p.placeReserved()
 	}
 	var waiting []*class
-	for _, c := range p.classes {
+	for _, c := range p.model.classes {
 		left := p.place(c, p.unplaced(c))
 		if len(left) > 0 && len(c.affinity)+len(c.spreads) > 0 {
 			waiting = append(waiting, c)
@@ -73,8 +73,8 @@ func (p *packing) run() {
 		}
 		p.left = append(p.left, left...)
 	}
-	// The pods that they want to be near, or that even out the skew, may have got
-	// a place meanwhile.
+	// Pods that they have affinity to, or that reduce the skew, may have been placed
+	// meanwhile.
 	for progress := true; progress; {
 		progress = false
 		waiting = slices.DeleteFunc(waiting, func(c *class) bool {
@@ -90,22 +90,22 @@ func (p *packing) run() {
 	slices.Sort(p.left)
 }
 
-// announce adds the domains of machines that are not nodes the scheduler uses,
-// but that it sees: a stopped machine still has its Node.
+// announce adds the domains of machines that the scheduler sees but does not use: a
+// stopped machine still has its Node.
 func (p *packing) announce() {
-	for id, t := range p.tallies {
+	for id, t := range p.model.topology.tallies {
 		if t.kind != spreading {
 			continue
 		}
-		for _, s := range p.supplies {
+		for _, s := range p.model.supplies {
 			for _, site := range s.standby {
-				if !t.spread.HonorTaints && p.eligible(t, site) {
+				if !t.spread.HonorTaints && p.model.eligible(t, site) {
 					p.counters[id].ensure(site.domains[t.key])
 				}
 			}
 		}
 		for _, a := range p.announced {
-			if p.eligible(t, a.site) {
+			if p.model.eligible(t, a.site) {
 				p.counters[id].ensure(a.domains[t.key])
 			}
 		}
@@ -113,29 +113,28 @@ func (p *packing) announce() {
 }
 
 func (p *packing) reserved() bool {
-	return slices.ContainsFunc(p.in.Starting, func(s Starting) bool { return len(s.Reserved) > 0 }) ||
-		slices.ContainsFunc(p.pods, func(pod *Pod) bool { return pod.Nominated != "" })
+	return slices.ContainsFunc(p.model.in.Starting, func(s Starting) bool { return len(s.Reserved) > 0 }) ||
+		slices.ContainsFunc(p.model.pods, func(pod *Pod) bool { return pod.Nominated != "" })
 }
 
-// placeReserved places the pods whose machine is decided already: by the
-// scheduler, which evicts others for them, or because it is being started for
-// them.
+// placeReserved places the pods whose machine is already decided: the scheduler evicts
+// others for them, or the machine is being started for them.
 func (p *packing) placeReserved() {
 	nominated, holder := map[string]int32{}, map[string]int32{}
-	for i, s := range p.nodes {
+	for i, s := range p.model.nodes {
 		nominated[s.node.Name] = int32(i) //nolint:gosec // fewer nodes than that
 	}
 	delete(nominated, "")
-	for i := range p.in.Starting {
-		for _, uid := range p.in.Starting[i].Reserved {
-			holder[uid] = int32(len(p.nodes) + i) //nolint:gosec // fewer nodes than that
+	for i := range p.model.in.Starting {
+		for _, uid := range p.model.in.Starting[i].Reserved {
+			holder[uid] = int32(len(p.model.nodes) + i) //nolint:gosec // fewer nodes than that
 		}
 	}
-	for _, c := range p.classes {
+	for _, c := range p.model.classes {
 		for _, pod := range c.members {
-			if b, there := nominated[p.pods[pod].Nominated]; there {
+			if b, there := nominated[p.model.pods[pod].Nominated]; there {
 				p.put(c, b, []int32{pod})
-			} else if b, there := holder[p.pods[pod].UID]; there && p.fits(c, b) == yes {
+			} else if b, there := holder[p.model.pods[pod].UID]; there && p.fits(c, b) == yes {
 				p.put(c, b, []int32{pod})
 			}
 		}
@@ -177,8 +176,8 @@ func (p *packing) place(c *class, pods []int32) (left []int32) {
 	return nil
 }
 
-// state changes when bins that refused a pod of c for the pods elsewhere may
-// take it now.
+// state changes when bins that refused a pod of c because of pods elsewhere may take it
+// now.
 func (p *packing) state(c *class) (sum int32) {
 	for _, id := range c.spreads {
 		sum += p.counters[id].min
@@ -189,14 +188,14 @@ func (p *packing) state(c *class) (sum int32) {
 	return sum
 }
 
-// open adds a bin, and counts the pods that are there.
+// open adds a bin, and counts its pods.
 func (p *packing) open(m machine) int32 {
 	b := int32(len(p.bins)) //nolint:gosec // fewer machines than that
 	p.bins = append(p.bins, bin{machine: m, ports: m.site.ports[:len(m.site.ports):len(m.site.ports)]})
 	p.free = append(p.free, m.site.free...)
 	p.blocks.grow(p.free)
-	for id, t := range p.tallies {
-		if t.kind == spreading && p.eligible(t, m.site) {
+	for id, t := range p.model.topology.tallies {
+		if t.kind == spreading && p.model.eligible(t, m.site) {
 			p.counters[id].ensure(m.domains[t.key])
 		}
 	}
@@ -207,9 +206,9 @@ func (p *packing) open(m machine) int32 {
 }
 
 func (p *packing) count(id int32, m *machine, pods int32) {
-	t, c := p.tallies[id], &p.counters[id]
+	t, c := p.model.topology.tallies[id], &p.counters[id]
 	domain := m.domains[t.key]
-	if domain == noDomain || t.kind == spreading && !p.eligible(t, m.site) {
+	if domain == noDomain || t.kind == spreading && !p.model.eligible(t, m.site) {
 		return
 	}
 	c.ensure(domain)
@@ -219,13 +218,13 @@ func (p *packing) count(id int32, m *machine, pods int32) {
 // put places pods of c on bin b, where they fit.
 func (p *packing) put(c *class, b int32, pods []int32) {
 	bin, n := &p.bins[b], int32(len(pods)) //nolint:gosec // fewer pods than that
-	free := p.free[int(b)*p.dims : int(b+1)*p.dims]
+	free := p.free[int(b)*p.model.dims : int(b+1)*p.model.dims]
 	if need := bin.site.need(c); need != nil {
 		for d := range free {
 			free[d] -= need[d] * int64(n)
 		}
 	} else {
-		bin.closed = true
+		bin.exclusive = true
 	}
 	p.blocks.touch(b)
 	bin.pods += n
@@ -241,17 +240,16 @@ func (p *packing) put(c *class, b int32, pods []int32) {
 		p.count(id, &bin.machine, n)
 	}
 	for _, id := range c.spreads {
-		p.counters[id].mark(bin.domains[p.tallies[id].key])
+		p.counters[id].mark(bin.domains[p.model.topology.tallies[id].key])
 	}
 }
 
-// lateDomains returns the machines that were added, if some of them are domains
-// that pods placed earlier should have been spread over; otherwise nil. It adds
-// those that were announced before if they should be kept, so that the search
-// ends.
+// lateDomains returns the added machines, if some of them are domains over which
+// earlier pods must be spread; otherwise nil. With keep it adds the machines that were
+// announced before, which makes the search end.
 func (p *packing) lateDomains(keep bool) []machine {
 	skewed := false
-	for id, t := range p.tallies {
+	for id, t := range p.model.topology.tallies {
 		skewed = skewed || t.kind == spreading && p.counters[id].skewed(t.spread)
 	}
 	if !skewed {

@@ -11,49 +11,61 @@ import (
 	"strings"
 )
 
-// reasons returns for each pool why it does not help c.
+// How close a pool is to helping a pod: the closest come first among the reasons.
+const (
+	withoutRoom = iota // the pod may run on its machines
+	closed             // it has no machines, or the pod may not run on them
+	notSelected        // the pod selects other machines
+)
+
+// reasons returns for each pool the reason why it does not help c.
 func (p *packing) reasons(c *class) []Reason {
-	all := make([]Reason, 0, len(p.supplies))
-	for _, s := range p.supplies {
-		all = append(all, Reason{Pool: s.Pool, Message: p.reason(c, s)})
+	ranks := make(map[string]int, len(p.model.supplies))
+	all := make([]Reason, 0, len(p.model.supplies))
+	for _, s := range p.model.supplies {
+		rank, message := p.reason(c, s)
+		ranks[s.offer.Pool] = rank
+		all = append(all, Reason{Pool: s.offer.Pool, Message: message})
 	}
-	slices.SortStableFunc(all, func(a, b Reason) int { return cmp.Compare(a.Pool, b.Pool) })
+	slices.SortStableFunc(all, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(ranks[a.Pool], ranks[b.Pool]), cmp.Compare(a.Pool, b.Pool))
+	})
 	return all
 }
 
-func (p *packing) reason(c *class, s *supply) string {
+func (p *packing) reason(c *class, s *supply) (rank int, message string) {
 	sites := slices.Concat(s.standby, s.templates)
 	if len(sites) == 0 {
-		return "has no machine that can be started or launched"
+		return closed, "has no machine that can be started or launched" + s.limit()
 	}
 	fitting := func(bit uint8) []*site {
-		return slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return p.seen(c.pod, &c.seen, s)&bit == 0 })
+		return slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return p.model.seen(c.pod, &c.seen, s)&bit == 0 })
 	}
 	if sites = fitting(affinityBit); len(sites) == 0 {
-		return unselected(c.pod, s)
+		return notSelected, unselected(c.pod, s)
 	}
 	remaining := sites
 	if sites = fitting(toleratesBit); len(intersect(remaining, sites)) == 0 {
 		t := c.pod.untolerated(remaining[0].node)
-		return fmt.Sprintf("its machines have taint %s, which the pod does not tolerate", taintText(t))
+		return closed, fmt.Sprintf("its machines have taint %s, which the pod does not tolerate", taintText(t))
 	}
 	if remaining = intersect(intersect(remaining, sites), fitting(cordonBit)); len(remaining) == 0 {
-		return "its machines are unschedulable"
+		return closed, "its machines are unschedulable"
 	}
 	if large := slices.DeleteFunc(slices.Clone(remaining), func(s *site) bool { return !p.room(c, s, s.free, 0) }); len(large) > 0 {
-		return p.refusal(c, s, large)
+		return withoutRoom, p.refusal(c, s, large)
 	}
-	return p.shortage(c, remaining)
+	return withoutRoom, p.shortage(c, remaining)
 }
 
 func intersect(a, b []*site) []*site {
 	return slices.DeleteFunc(slices.Clone(a), func(s *site) bool { return !slices.Contains(b, s) })
 }
 
-// unselected is why no machine of s is one that pod asks for.
+// unselected returns why pod selects no machine of s.
 func unselected(pod *Pod, s *supply) string {
-	nodes := make([]*Node, 0, len(s.Standby)+len(s.templates))
-	nodes = append(nodes, s.Standby...)
+	nodes := make([]*Node, 0, len(s.offer.Standby)+len(s.templates))
+	nodes = append(nodes, s.offer.Standby...)
 	for _, t := range s.templates {
 		nodes = append(nodes, t.node)
 	}
@@ -82,22 +94,23 @@ func taintText(t *Taint) string {
 	return t.Key + "=" + t.Value + ":" + t.Effect
 }
 
-// shortage is what a pod of c needs more of than each of the machines has.
+// shortage names the resources of which a pod of c needs more than any of the machines
+// has.
 func (p *packing) shortage(c *class, machines []*site) string {
 	need := machines[0].need(c)
 	if need == nil {
 		need = c.need
 	}
-	most := slices.Clone(machines[0].free)
+	freest := slices.Clone(machines[0].free)
 	for _, m := range machines {
-		for d := range most {
-			most[d] = max(most[d], m.free[d])
+		for d := range freest {
+			freest[d] = max(freest[d], m.free[d])
 		}
 	}
 	var short []string
 	for d, n := range need {
-		if n > most[d] && n > 0 {
-			short = append(short, fmt.Sprintf("needs %s, the largest machine has %s", p.amount(d, n), p.amount(d, max(most[d], 0))))
+		if n > freest[d] && n > 0 {
+			short = append(short, fmt.Sprintf("needs %s, the largest machine has %s", p.amount(d, n), p.amount(d, max(freest[d], 0))))
 		}
 	}
 	if len(short) == 0 {
@@ -106,17 +119,17 @@ func (p *packing) shortage(c *class, machines []*site) string {
 	return strings.Join(short, "; ")
 }
 
-// refusal is why machines that are large enough are not used.
+// refusal returns why machines that are large enough are not used.
 func (p *packing) refusal(c *class, s *supply, machines []*site) string {
 	var unused []*site
 	for _, m := range machines {
 		i := slices.Index(s.standby, m)
-		if i >= 0 && !p.started[s.index][i] || i < 0 && p.launches[s.index] < s.MaxLaunches {
+		if i >= 0 && !p.started[s.index][i] || i < 0 && p.launches[s.index] < s.offer.Coming+s.offer.MaxLaunches {
 			unused = append(unused, m)
 		}
 	}
 	if len(unused) == 0 {
-		return fmt.Sprintf("all %d standby machines and %d launches are taken", len(s.standby), s.MaxLaunches)
+		return fmt.Sprintf("all %d standby machines and %d launches are taken", len(s.standby), s.offer.Coming+s.offer.MaxLaunches) + s.limit()
 	}
 	var why []string
 	for _, m := range unused {
@@ -127,7 +140,15 @@ func (p *packing) refusal(c *class, s *supply, machines []*site) string {
 	return strings.Join(why, "; ")
 }
 
-// obstacle is what keeps c off a machine that it has room on.
+// limit returns why a pool launches no further machine, as a suffix for a pod's reason.
+func (s *supply) limit() string {
+	if s.offer.Limit == "" {
+		return ""
+	}
+	return ": " + s.offer.Limit
+}
+
+// obstacle returns what keeps c off a machine with room for it.
 func (p *packing) obstacle(c *class, s *site) string {
 	m := &machine{site: s, domains: s.domains}
 	for _, port := range c.pod.HostPorts {
@@ -139,7 +160,7 @@ func (p *packing) obstacle(c *class, s *site) string {
 	}
 	for _, id := range slices.Concat(c.set.blocked, c.anti) {
 		if p.near(id, m, s.counted) > 0 {
-			return fmt.Sprintf("anti-affinity keeps the pod out of the %s of its machines", p.keys[p.tallies[id].key])
+			return fmt.Sprintf("anti-affinity keeps the pod out of the %s of its machines", p.model.topology.keys[p.model.topology.tallies[id].key])
 		}
 	}
 	if !p.allowsAffinity(c, m, s.counted) {
@@ -149,14 +170,14 @@ func (p *packing) obstacle(c *class, s *site) string {
 		one := *c
 		one.spreads, one.selfs = c.spreads[i:i+1], c.selfs[i:i+1]
 		if !p.allowsSpread(&one, m, s.counted) {
-			spread := p.tallies[id].spread
+			spread := p.model.topology.tallies[id].spread
 			return fmt.Sprintf("one more pod would exceed skew %d over %s", max(spread.MaxSkew, 1), spread.TopologyKey)
 		}
 	}
 	return "its machines have no place left"
 }
 
-// amount is n of a resource in the units that people use.
+// amount formats n of a resource in common units.
 func (p *packing) amount(d int, n int64) string {
 	switch d {
 	case dimCPU:
@@ -168,7 +189,7 @@ func (p *packing) amount(d int, n int64) string {
 	case dimPods:
 		return strconv.FormatInt(n, 10) + " pods"
 	default:
-		return strconv.FormatInt(n, 10) + " " + p.names[d-dimExtended]
+		return strconv.FormatInt(n, 10) + " " + p.model.names[d-dimExtended]
 	}
 }
 

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// result returns what was packed.
+// result returns the result of the packing.
 func (p *packing) result() DemandResult {
-	r := DemandResult{Unmodelled: p.unmodelled}
-	if placed := len(p.pods) - len(p.left); placed > 0 {
+	r := DemandResult{Unmodelled: p.model.unmodelled}
+	if placed := len(p.model.pods) - len(p.left); placed > 0 {
 		r.Placements = make([]PlacedPod, 0, placed)
 	}
 	for i, b := range p.at {
 		if b != nowhere {
-			r.Placements = append(r.Placements, p.placement(p.pods[i], &p.bins[b]))
+			r.Placements = append(r.Placements, p.placement(p.model.pods[i], &p.bins[b]))
 		}
 	}
-	for _, s := range p.supplies {
+	for _, s := range p.model.supplies {
 		if d, some := p.poolDemand(s); some {
 			r.Pools = append(r.Pools, d)
 		}
@@ -32,27 +32,27 @@ func (p *packing) placement(pod *Pod, b *bin) PlacedPod {
 	at := PlacedPod{Pod: pod, On: b.site.on, Node: b.site.node}
 	switch b.site.on {
 	case OnStarting:
-		at.Pool = p.in.Starting[slices.Index(p.starting, b.site)].Pool
+		at.Pool = p.model.in.Starting[slices.Index(p.model.starting, b.site)].Pool
 	case OnStandby:
-		at.Pool = b.site.supply.Pool
+		at.Pool = b.site.supply.offer.Pool
 	case OnLaunch:
 		s := b.site.supply
-		at.Node, at.Pool, at.Template, at.Launch = nil, s.Pool, s.Templates[b.site.template].Name, b.number
+		at.Node, at.Pool, at.Template, at.Launch = nil, s.offer.Pool, s.offer.Templates[b.site.template].Name, b.number
 	case OnNode:
 	}
 	return at
 }
 
 func (p *packing) poolDemand(s *supply) (d PoolDemand, some bool) {
-	d.Pool = s.Pool
+	d.Pool = s.offer.Pool
 	for i, started := range p.started[s.index] {
 		if started {
-			d.Start = append(d.Start, s.Standby[i])
+			d.Start = append(d.Start, s.offer.Standby[i])
 		}
 	}
 	for i, n := range p.launched[s.index] {
 		if n > 0 {
-			d.Launch = append(d.Launch, LaunchCount{Template: s.Templates[i].Name, Count: n})
+			d.Launch = append(d.Launch, LaunchCount{Template: s.offer.Templates[i].Name, Count: n})
 		}
 	}
 	return d, len(d.Start)+len(d.Launch) > 0
@@ -63,7 +63,7 @@ func (p *packing) unplacedPods() []Unplaced {
 		return nil
 	}
 	all := make([]Unplaced, 0, len(p.left))
-	for _, c := range p.classes {
+	for _, c := range p.model.classes {
 		var why []Reason
 		for _, pod := range c.members {
 			if p.at[pod] != nowhere {
@@ -72,7 +72,7 @@ func (p *packing) unplacedPods() []Unplaced {
 			if why == nil {
 				why = p.reasons(c)
 			}
-			all = append(all, Unplaced{Pod: p.pods[pod], Reasons: why})
+			all = append(all, Unplaced{Pod: p.model.pods[pod], Reasons: why})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Unplaced) int { return comparePods(a.Pod, b.Pod) })

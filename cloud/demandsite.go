@@ -11,12 +11,12 @@ import (
 type site struct {
 	node     *Node
 	on       Where
-	supply   *supply // nil for a node of the cluster, and a pool that is not there
+	supply   *supply // nil for a node of the cluster, and for an unknown pool
 	template int     // place in Supply.Templates
 	shape    int32
 	free     []int64
 	domains  []int32 // by topology key; noDomain, or ownDomain for a template
-	launches []int32 // the own domain of each launch, as far as asked for
+	launches []int32 // the own domain of each launch so far
 	counted  []tallied
 	ports    []HostPort
 }
@@ -39,11 +39,11 @@ func (m *model) readSites() {
 		m.starting = append(m.starting, m.site(m.in.Starting[i].Node, OnStarting, m.pool(m.in.Starting[i].Pool)))
 	}
 	for _, s := range m.supplies {
-		for _, n := range s.Standby {
+		for _, n := range s.offer.Standby {
 			s.standby = append(s.standby, m.site(n, OnStandby, s))
 		}
-		for i := range s.Templates {
-			n := &s.Templates[i].Node
+		for i := range s.offer.Templates {
+			n := &s.offer.Templates[i].Node
 			if _, there := n.Labels[hostname]; there || n.Name != "" {
 				anonymous := *n
 				anonymous.Name, anonymous.Labels = "", maps.Clone(n.Labels)
@@ -59,7 +59,7 @@ func (m *model) readSites() {
 
 func (m *model) pool(name string) *supply {
 	for _, s := range m.supplies {
-		if s.Pool == name {
+		if s.offer.Pool == name {
 			return s
 		}
 	}
@@ -69,10 +69,10 @@ func (m *model) pool(name string) *supply {
 func (m *model) site(n *Node, on Where, of *supply) *site {
 	s := &site{node: n, on: on, supply: of, shape: m.shape(n), free: make([]int64, m.dims)}
 	n.Allocatable.vector(m.names, s.free)
-	if of != nil && of.Usable != 0 && of.Usable != 1 {
+	if of != nil && of.offer.Usable != 0 && of.offer.Usable != 1 {
 		for d := range s.free {
 			if d != dimPods {
-				s.free[d] = int64(float64(s.free[d]) * of.Usable)
+				s.free[d] = int64(float64(s.free[d]) * of.offer.Usable)
 			}
 		}
 	}
@@ -92,8 +92,8 @@ func (m *model) site(n *Node, on Where, of *supply) *site {
 	return s
 }
 
-// shape numbers what the nodes look like to the node selectors, affinities and
-// tolerations of the pods.
+// shape returns the number of the node's shape: nodes of one shape are equal to the
+// node selectors, affinities and tolerations of the pods.
 func (m *model) shape(n *Node) int32 {
 	var key []byte
 	for _, label := range m.nodeKeys {
@@ -123,16 +123,16 @@ func (m *model) shape(n *Node) int32 {
 	return id
 }
 
-// What a pod finds on the nodes of a shape. Zero is not known yet.
+// The properties of a shape for a pod. Zero means not computed yet.
 const (
 	askedBit     = 1 << iota // the other bits are set
 	affinityBit              // node selector and affinity admit it
 	toleratesBit             // no taint keeps the pod away
-	cordonBit                // it is schedulable, or the pod does not mind
+	cordonBit                // it is schedulable, or the pod tolerates the cordon
 	admitted     = askedBit | affinityBit | toleratesBit | cordonBit
 )
 
-// seen returns what p finds on s, from memory where it was asked before.
+// seen returns the properties of s for p, cached.
 func (m *model) seen(p *Pod, memory *[]uint8, s *site) uint8 {
 	if *memory == nil {
 		*memory = make([]uint8, len(m.shapes))
@@ -153,7 +153,7 @@ func (m *model) seen(p *Pod, memory *[]uint8, s *site) uint8 {
 	return *bits
 }
 
-// need is what a pod of c takes on s; nil means a machine of its own.
+// need is the requests of a pod of c on s; nil means a machine of its own.
 func (s *site) need(c *class) []int64 {
 	switch {
 	case !c.nothing || s.on == OnNode:

@@ -35,16 +35,16 @@ var (
 	// ErrTokenReused means that a launch token was used with another config.
 	ErrTokenReused = errors.New("launch token used with another config")
 
-	// ErrTokenSpent means that the machines of an earlier launch with the token
-	// are terminated, and that nothing was created.
+	// ErrTokenSpent means that the machines of an earlier launch with the token are
+	// terminated, and that no machine was created.
 	ErrTokenSpent = errors.New("launch token belongs to a terminated machine")
 
-	// ErrInvalidTransition means that a machine may not go from its state to
-	// the other. A [TransitionError] names both.
+	// ErrInvalidTransition means that a machine may not change from its state to the
+	// other. A [TransitionError] names both.
 	ErrInvalidTransition = errors.New("invalid transition")
 
-	// ErrNotOwned means that a machine does not carry the tags of the pool that
-	// wanted to change it. The machine was left as it is.
+	// ErrNotOwned means that a machine does not carry the tags of the pool. The machine
+	// was left as it is.
 	ErrNotOwned = errors.New("machine is not owned by the pool")
 )
 
@@ -67,7 +67,7 @@ func (e *InvalidStateError) Unwrap() []error { return wrapped(ErrInvalidState, e
 // A RateLimitError is a call that the cloud, or a limiter before it, refused. It
 // wraps [ErrThrottled] and Err.
 type RateLimitError struct {
-	RetryAfter time.Duration // no call of this kind succeeds before
+	RetryAfter time.Duration // time until a call of this kind may succeed
 	Err        error         // of the provider; may be nil
 }
 
@@ -81,17 +81,20 @@ func (e *RateLimitError) Unwrap() []error { return wrapped(ErrThrottled, e.Err) 
 // A CapacityError is a launch or start that the cloud has no machine for. It
 // wraps [ErrNoCapacity] and Err.
 type CapacityError struct {
-	InstanceType string
-	Zone         string // empty if the provider cannot tell
+	InstanceType string // empty if the provider cannot tell
+	Zone         string // the same
 	Err          error  // of the provider; may be nil
 }
 
 func (e *CapacityError) Error() string {
-	zone := e.Zone
-	if zone == "" {
-		zone = "any zone"
+	message := "insufficient capacity"
+	if e.InstanceType != "" {
+		message += " for " + e.InstanceType
 	}
-	return withCause(fmt.Sprintf("insufficient capacity for %s in %s", e.InstanceType, zone), e.Err)
+	if e.Zone != "" {
+		message += " in " + e.Zone
+	}
+	return withCause(message, e.Err)
 }
 
 // Unwrap returns ErrNoCapacity and the error of the provider.

@@ -14,7 +14,11 @@ func ExampleDemand() {
 		waiting = append(waiting, &cloud.Pod{Name: name, UID: name, Requests: cloud.Resources{CPU: 2100, Memory: 1 << 30}})
 	}
 	waiting = append(waiting, &cloud.Pod{Name: "huge", UID: "huge", Requests: cloud.Resources{CPU: 100_000}})
-	large := cloud.Node{Name: "standby-1", Labels: map[string]string{"zone": "a"}, Allocatable: cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110}}
+	large := cloud.Node{
+		Name:        "standby-1",
+		Labels:      map[string]string{"zone": "a"},
+		Allocatable: cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110},
+	}
 
 	result := cloud.Demand(cloud.DemandInput{
 		Pods: waiting,

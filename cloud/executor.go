@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Nodes is where a pool records what it uses machines for, and how it empties
-// them: the cluster. Implementations are safe for concurrent use.
+// Nodes is the cluster: a pool records the states of its machines on their Nodes, and
+// empties machines through it. Implementations are safe for concurrent use.
 type Nodes interface {
 	// Mark records a change of state on the machine's Node, in one write that
 	// fails if the Node is in another state than mark.From. It closes the Node
@@ -26,8 +26,8 @@ type Nodes interface {
 	// SetEmpty records or clears the mark of a candidate for scale-down.
 	SetEmpty(ctx context.Context, node string, empty bool) error
 
-	// Remove deletes the Node of a machine that is gone. A Node of that name that
-	// belongs to another machine stays; one that is not there is no error.
+	// Remove deletes the Node of a machine that no longer exists. A Node of that name
+	// that belongs to another machine stays; a missing one is no error.
 	Remove(ctx context.Context, node, id string) error
 }
 
@@ -40,33 +40,31 @@ type Mark struct {
 	Intent Intent
 }
 
-// A Journal keeps launches that were begun. What it has accepted is there after
-// a crash.
+// A Journal stores launches that were begun. Its records survive a crash.
 type Journal interface {
 	// Record adds the intent, or replaces the one with the same Ordinal. It fails
 	// if another process has written to the journal since this one read it.
 	Record(ctx context.Context, intent LaunchIntent) error
 
-	// Erase removes the intent. Removing one that is not there is no error. The
-	// highest ordinal is remembered all the same.
+	// Erase removes the intent. A missing one is no error. The journal keeps the
+	// highest ordinal.
 	Erase(ctx context.Context, operation string) error
 }
 
-// An Executor carries plans out. It decides nothing: it checks that what it is
-// about to change is still what the plan saw, calls the cloud, and records the
-// result. Killed at any point, the next plan goes on from there.
+// An Executor carries out plans. It decides nothing: it checks that each machine is
+// still as the plan saw it, calls the cloud, and records the result. If it is killed at
+// any point, the next plan continues from there.
 //
-// Calls of one Executor for one pool take turns with each other only by the
-// writes they make: two at a time never do one thing twice, but one of them may
-// fail with a conflict.
+// Two concurrent calls for one pool are ordered only by their writes: they never do one
+// thing twice, but one of them may fail with a conflict.
 type Executor struct {
 	// Provider, Nodes and Journal are required.
 	Provider Provider
 	Nodes    Nodes
 	Journal  Journal
 
-	// Config returns the launch config of a template. Its Token is ignored, its
-	// Tags are added to. Required for launches.
+	// Config returns the launch config of a template. Its Token is ignored, its Tags
+	// are extended. Required for launches.
 	Config func(template string) (LaunchConfig, error)
 
 	// Parallel is how many calls run at a time where a provider has no batch
@@ -82,33 +80,33 @@ func (e *Executor) validate() error {
 		missing bool
 	}{{"Provider", e.Provider == nil}, {"Nodes", e.Nodes == nil}, {"Journal", e.Journal == nil}} {
 		if f.missing {
-			errs = append(errs, fmt.Errorf("executor: %s is required", f.name))
+			errs = append(errs, fmt.Errorf("cloud: Executor.%s: is required", f.name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// A Result is what became of one action.
+// A Result is the result of one action.
 type Result struct {
 	Action Action
-	// Err is nil if the action was carried out, wholly.
+	// Err is nil if the action was carried out completely.
 	Err error
 	// Accepted reports that the cloud has accepted a Start. With an Err the machine
-	// starts all the same: what failed is its record, and a later plan opens it.
+	// starts nevertheless: only its record failed, and a later plan opens its Node.
 	Accepted bool
 	// Launch is the intent as it is recorded after a Launch, or may be recorded
-	// after an error; nil if it surely is not.
+	// after an error; nil if it is certainly not recorded.
 	Launch *LaunchIntent
 }
 
-// Execute carries the actions out, those that pods wait for first, and returns
-// what became of each. The error joins those of all actions; the results are
-// valid with an error. An action that fails holds back no other.
+// Execute carries out the actions, those that pods wait for first, and returns their
+// results. The error joins the errors of all actions; the results are valid with an
+// error. An action that fails holds back no other.
 func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]Result, error) {
 	if err := errors.Join(e.validate(), pool.Validate()); err != nil {
 		return nil, err
 	}
-	x := execution{Executor: e, pool: pool, results: make([]Result, len(actions))}
+	x := execution{executor: e, pool: pool, results: make([]Result, len(actions))}
 	byVerb := map[Verb][]*Result{}
 	for i, a := range actions {
 		x.results[i].Action = a
@@ -150,9 +148,9 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 
 // execution is one call of Execute.
 type execution struct {
-	*Executor
-	pool    Pool
-	results []Result
+	executor *Executor
+	pool     Pool
+	results  []Result
 }
 
 // alive returns the results that have no error yet.
@@ -177,7 +175,7 @@ func ids(group []*Result) []string {
 // each calls do for each result that has no error yet, some at a time, and waits.
 func (x *execution) each(ctx context.Context, group []*Result, do func(context.Context, *Result) error) {
 	group = alive(group)
-	parallel := x.Parallel
+	parallel := x.executor.Parallel
 	if parallel <= 0 {
 		parallel = 16
 	}
@@ -204,11 +202,10 @@ func set(group []*Result, failed map[string]error) {
 	}
 }
 
-// look reads the machines from the cloud, not from a list, and gives an error to
-// each that cannot be read. A machine that the cloud does not know is missing in
-// the answer.
+// look reads the machines from the cloud, not from a list, and sets an error on each
+// that cannot be read. A machine that the cloud does not know is missing in the result.
 func (x *execution) look(ctx context.Context, group []*Result) map[string]Instance {
-	if batch, ok := x.Provider.(BatchInventory); ok {
+	if batch, ok := x.executor.Provider.(BatchInventory); ok {
 		found, err := batch.GetInstances(ctx, ids(group))
 		if err != nil {
 			for _, r := range group {
@@ -220,7 +217,7 @@ func (x *execution) look(ctx context.Context, group []*Result) map[string]Instan
 	var mu sync.Mutex
 	found := make(map[string]Instance, len(group))
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
-		i, err := x.Provider.GetInstance(ctx, r.Action.Machine)
+		i, err := x.executor.Provider.GetInstance(ctx, r.Action.Machine)
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -234,8 +231,8 @@ func (x *execution) look(ctx context.Context, group []*Result) map[string]Instan
 	return found
 }
 
-// expect reads the machines and gives an error to each that is not the pool's or
-// not in one of the states.
+// expect reads the machines and sets an error on each that the pool does not own or
+// that is in none of the states.
 func (x *execution) expect(ctx context.Context, group []*Result, states ...InstanceState) map[string]Instance {
 	found := x.look(ctx, group)
 	for _, r := range alive(group) {
@@ -264,7 +261,7 @@ func (x *execution) mark(ctx context.Context, group []*Result, found map[string]
 		if !ok {
 			i = Instance{ID: a.Machine}
 		}
-		return x.Nodes.Mark(ctx, Mark{Instance: i, Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
+		return x.executor.Nodes.Mark(ctx, Mark{Instance: i, Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
 	})
 	x.tag(ctx, group)
 }
@@ -272,10 +269,10 @@ func (x *execution) mark(ctx context.Context, group []*Result, found map[string]
 // tag writes the state that each action leads to on the machine's tags.
 func (x *execution) tag(ctx context.Context, group []*Result) {
 	group = alive(group)
-	batch, ok := x.Provider.(BatchInventory)
+	batch, ok := x.executor.Provider.(BatchInventory)
 	if !ok {
 		x.each(ctx, group, func(ctx context.Context, r *Result) error {
-			return x.Provider.UpdateInstanceTags(ctx, r.Action.Machine, x.pool.Scope.StateTags(r.Action.To, ""))
+			return x.executor.Provider.UpdateInstanceTags(ctx, r.Action.Machine, x.pool.Scope.StateTags(r.Action.To, ""))
 		})
 		return
 	}

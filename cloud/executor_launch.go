@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// maxAttempts bounds how often one launch is tried anew because its token turned
-// out to be an old one, whose machines are terminated.
+// maxAttempts bounds how often one launch is tried with a new token because the
+// machines of the old one are terminated.
 const maxAttempts = 3
 
 // launch records each launch, calls the cloud, and records the answer. A launch
 // that the cloud has refused as a whole is erased; one whose answer is unknown
-// stays recorded, and is repeated with its token by a later plan. When a repeated
-// launch is throttled or rejected, that proves nothing about the first call; when
-// the cloud has no machine for it, the first call brought none either, because its
-// token would have been answered with them.
+// stays recorded, and is repeated with its token by a later plan. If a repeated launch
+// is throttled or rejected, that proves nothing about the first call. If the cloud has
+// no machine for it, the first call created none either: otherwise the token would have
+// returned them.
 func (x *execution) launch(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		r.Launch, r.Err = x.launchOne(ctx, r.Action)
@@ -27,16 +27,24 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 	if !ok {
 		return nil, fmt.Errorf("template %q is not one of the pool", a.Template)
 	}
-	if x.Config == nil {
-		return nil, errors.New("executor: Config is required for launches")
+	if x.executor.Config == nil {
+		return nil, errors.New("cloud: Executor.Config: is required for launches")
 	}
-	config, err := x.Config(a.Template)
+	config, err := x.executor.Config(a.Template)
 	if err != nil {
 		return nil, fmt.Errorf("template %q: %w", a.Template, err)
 	}
-	intent := LaunchIntent{Operation: a.Operation, Ordinal: a.Ordinal, Attempt: a.Attempt, Template: a.Template, Hash: template.Hash, Count: a.Count, Since: x.now()}
+	intent := LaunchIntent{
+		Operation: a.Operation,
+		Ordinal:   a.Ordinal,
+		Attempt:   a.Attempt,
+		Template:  a.Template,
+		Hash:      template.Hash,
+		Count:     a.Count,
+		Since:     x.executor.now(),
+	}
 	if !a.Recorded {
-		if err := x.Journal.Record(ctx, intent); err != nil {
+		if err := x.executor.Journal.Record(ctx, intent); err != nil {
 			return &intent, fmt.Errorf("record the intent: %w", err)
 		}
 	}
@@ -46,20 +54,20 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 		instances, err := x.create(ctx, config, intent.Count)
 		switch {
 		case (errors.Is(err, ErrTokenSpent) || len(instances) > 0 && allEnding(instances)) && intent.Attempt < maxAttempts:
-			// The token is that of an earlier launch, whose machines are gone.
-			intent = intent.next(x.pool.Scope.PoolUID, x.now())
-			if err := x.Journal.Record(ctx, intent); err != nil {
+			// The token belongs to an earlier launch, whose machines are terminated.
+			intent = intent.next(x.pool.Scope.PoolUID, x.executor.now())
+			if err := x.executor.Journal.Record(ctx, intent); err != nil {
 				return &intent, fmt.Errorf("record the intent: %w", err)
 			}
 			continue
 		case len(instances) > 0 && (err == nil || refused(err)):
-			intent.IDs, intent.Since = nil, x.now()
+			intent.IDs, intent.Since = nil, x.executor.now()
 			for _, i := range instances {
 				intent.IDs = append(intent.IDs, i.ID)
 			}
-			return &intent, errors.Join(err, x.Journal.Record(ctx, intent))
+			return &intent, errors.Join(err, x.executor.Journal.Record(ctx, intent))
 		case refused(err) && (!a.Recorded || errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrQuotaExceeded)):
-			if failed := x.Journal.Erase(ctx, intent.Operation); failed != nil {
+			if failed := x.executor.Journal.Erase(ctx, intent.Operation); failed != nil {
 				return &intent, errors.Join(err, fmt.Errorf("erase the intent: %w", failed))
 			}
 			return nil, err
@@ -84,17 +92,17 @@ func allEnding(instances []Instance) bool {
 	return true
 }
 
-// create calls the provider, once if it can. Otherwise each machine has a token
-// of its own, made of that of the launch.
+// create calls the provider, once if it can. Otherwise each machine has a token of its
+// own, derived from the launch's.
 func (x *execution) create(ctx context.Context, config LaunchConfig, count int) ([]Instance, error) {
-	if batch, ok := x.Provider.(BatchMachines); ok {
+	if batch, ok := x.executor.Provider.(BatchMachines); ok {
 		return batch.LaunchInstances(ctx, config, count)
 	}
 	token := config.Token
 	var out []Instance
 	for n := range count {
 		config.Token = fmt.Sprintf("%s-%d", token, n)
-		i, err := x.Provider.LaunchInstance(ctx, config)
+		i, err := x.executor.Provider.LaunchInstance(ctx, config)
 		if err != nil {
 			return out, err
 		}

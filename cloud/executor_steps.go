@@ -6,13 +6,15 @@ import (
 	"fmt"
 )
 
-// start starts standby machines, and opens the Nodes of those that the cloud has
-// accepted.
+// start starts standby machines, and opens the Nodes of machines whose start the cloud
+// has accepted.
 func (x *execution) start(ctx context.Context, group []*Result) {
-	if batch, ok := x.Provider.(BatchPower); ok {
+	if batch, ok := x.executor.Provider.(BatchPowerControl); ok {
 		set(group, batch.StartInstances(ctx, ids(group)))
 	} else {
-		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.Provider.StartInstance(ctx, r.Action.Machine) })
+		x.each(ctx, group, func(ctx context.Context, r *Result) error {
+			return x.executor.Provider.StartInstance(ctx, r.Action.Machine)
+		})
 	}
 	for _, r := range alive(group) {
 		r.Accepted = true
@@ -24,21 +26,34 @@ func (x *execution) open(ctx context.Context, group []*Result) {
 	x.mark(ctx, group, x.expect(ctx, group, InstancePending, InstanceRunning))
 }
 
-func (x *execution) giveUp(ctx context.Context, group []*Result) { x.mark(ctx, group, nil) }
+// giveUp opens the Nodes again. A machine that is ready again is read first: a
+// terminate may be under way that no list shows.
+func (x *execution) giveUp(ctx context.Context, group []*Result) {
+	var recovered []*Result
+	for _, r := range group {
+		if r.Action.Reason == reasonReady {
+			recovered = append(recovered, r)
+		}
+	}
+	if len(recovered) > 0 {
+		x.expect(ctx, recovered, InstancePending, InstanceRunning)
+	}
+	x.mark(ctx, group, nil)
+}
 
 func (x *execution) shelve(ctx context.Context, group []*Result) {
 	x.mark(ctx, group, x.expect(ctx, group, InstanceStopped))
 }
 
-// adopt records a Node that has joined, and its name on the machine, so that it
-// is found again without the Node.
+// adopt records a Node that has joined, and its name on the machine, by which it is
+// found without the Node.
 func (x *execution) adopt(ctx context.Context, group []*Result) {
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
 		a := r.Action
-		if err := x.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, From: a.From, To: a.To}); err != nil {
+		if err := x.executor.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, From: a.From, To: a.To}); err != nil {
 			return err
 		}
-		return x.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(a.To, a.Node))
+		return x.executor.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(a.To, a.Node))
 	})
 }
 
@@ -46,12 +61,12 @@ func (x *execution) retag(ctx context.Context, group []*Result) { x.tag(ctx, gro
 
 func (x *execution) setEmpty(ctx context.Context, group []*Result) {
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
-		return x.Nodes.SetEmpty(ctx, r.Action.Node, r.Action.Verb == MarkEmpty)
+		return x.executor.Nodes.SetEmpty(ctx, r.Action.Node, r.Action.Verb == MarkEmpty)
 	})
 }
 
-// drain closes the Node, and evicts. What was empty when it was closed is looked
-// at again first: a pod may have come at the last moment.
+// drain closes the Node, and evicts its pods. A Node that was empty when it was closed
+// is checked again first: a pod may have come at the last moment.
 func (x *execution) drain(ctx context.Context, group []*Result) {
 	var closing []*Result
 	for _, r := range group {
@@ -64,30 +79,33 @@ func (x *execution) drain(ctx context.Context, group []*Result) {
 		if r.Action.Intent.Reason == reasonEmpty {
 			return nil
 		}
-		_, err := x.Nodes.Drain(ctx, r.Action.Node)
+		_, err := x.executor.Nodes.Drain(ctx, r.Action.Node)
 		return err
 	})
 }
 
 func (x *execution) stop(ctx context.Context, group []*Result) {
 	force := group[0].Action.Verb == ForceStop
-	if batch, ok := x.Provider.(BatchPower); ok {
+	if batch, ok := x.executor.Provider.(BatchPowerControl); ok {
 		set(group, batch.StopInstances(ctx, ids(group), force))
 		return
 	}
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
-		return x.Provider.StopInstance(ctx, r.Action.Machine, force)
+		return x.executor.Provider.StopInstance(ctx, r.Action.Machine, force)
 	})
 }
 
-// terminate reads the machines once more: this is the last moment at which a
-// machine that is not the pool's is noticed. A machine with a Node is marked
-// first: another process that wants to start it fails then.
+// terminate reads the machines once more, the last check that the pool owns them. A
+// machine with a Node is marked first: another process that starts it fails then.
 func (x *execution) terminate(ctx context.Context, group []*Result) {
 	found := x.expect(ctx, group, InstancePending, InstanceRunning, InstanceStopping, InstanceStopped, InstanceUnknown)
 	for _, r := range alive(group) {
 		if now := found[r.Action.Machine].State; now != r.Action.Seen {
-			r.Err = fmt.Errorf("it was %s in the list: %w", r.Action.Seen, &InvalidStateError{ID: r.Action.Machine, State: now, Operation: "terminate"})
+			r.Err = fmt.Errorf(
+				"it was %s in the list: %w",
+				r.Action.Seen,
+				&InvalidStateError{ID: r.Action.Machine, State: now, Operation: "terminate"},
+			)
 		}
 	}
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
@@ -95,16 +113,18 @@ func (x *execution) terminate(ctx context.Context, group []*Result) {
 		if a.Node == "" || a.From == a.To {
 			return nil
 		}
-		return x.Nodes.Mark(ctx, Mark{Instance: found[a.Machine], Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
+		return x.executor.Nodes.Mark(ctx, Mark{Instance: found[a.Machine], Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
 	})
 	group = alive(group)
 	if len(group) == 0 {
 		return
 	}
-	if batch, ok := x.Provider.(BatchMachines); ok {
+	if batch, ok := x.executor.Provider.(BatchMachines); ok {
 		set(group, batch.TerminateInstances(ctx, ids(group)))
 	} else {
-		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.Provider.TerminateInstance(ctx, r.Action.Machine) })
+		x.each(ctx, group, func(ctx context.Context, r *Result) error {
+			return x.executor.Provider.TerminateInstance(ctx, r.Action.Machine)
+		})
 	}
 	for _, r := range group {
 		if errors.Is(r.Err, ErrNotFound) {
@@ -113,7 +133,7 @@ func (x *execution) terminate(ctx context.Context, group []*Result) {
 	}
 }
 
-// forget removes Nodes whose machines the cloud does not have any more.
+// forget removes Nodes whose machines no longer exist in the cloud.
 func (x *execution) forget(ctx context.Context, group []*Result) {
 	found := x.look(ctx, group)
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
@@ -123,7 +143,7 @@ func (x *execution) forget(ctx context.Context, group []*Result) {
 		if r.Action.Node == "" {
 			return nil
 		}
-		return x.Nodes.Remove(ctx, r.Action.Node, r.Action.Machine)
+		return x.executor.Nodes.Remove(ctx, r.Action.Node, r.Action.Machine)
 	})
 }
 
@@ -131,17 +151,25 @@ func (x *execution) forget(ctx context.Context, group []*Result) {
 func (x *execution) confirm(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		a := r.Action
-		intent := LaunchIntent{Operation: a.Operation, Ordinal: a.Ordinal, Attempt: a.Attempt, Template: a.Template, Count: a.Count, IDs: a.IDs, Since: x.now()}
-		r.Err = x.Journal.Record(ctx, intent)
+		intent := LaunchIntent{
+			Operation: a.Operation,
+			Ordinal:   a.Ordinal,
+			Attempt:   a.Attempt,
+			Template:  a.Template,
+			Count:     a.Count,
+			IDs:       a.IDs,
+			Since:     x.executor.now(),
+		}
+		r.Err = x.executor.Journal.Record(ctx, intent)
 	}
 }
 
-// abandon erases launches. Machines that are only missing from the lists are
-// looked at once more.
+// abandon erases launches. Machines that are only missing from the lists are read once
+// more.
 func (x *execution) abandon(ctx context.Context, group []*Result) {
 	for _, r := range group {
 		for _, id := range r.Action.IDs {
-			i, err := x.Provider.GetInstance(ctx, id)
+			i, err := x.executor.Provider.GetInstance(ctx, id)
 			switch {
 			case errors.Is(err, ErrNotFound):
 			case err != nil:
@@ -151,7 +179,7 @@ func (x *execution) abandon(ctx context.Context, group []*Result) {
 			}
 		}
 		if r.Err == nil {
-			r.Err = x.Journal.Erase(ctx, r.Action.Operation)
+			r.Err = x.executor.Journal.Erase(ctx, r.Action.Operation)
 		}
 	}
 }

@@ -27,12 +27,25 @@ func newBench(pool cloud.Pool) *bench {
 	pool.Scope = scope
 	b := &bench{pool: pool, fake: &cloudtest.Fake{Zones: map[string]string{"subnet-a": "zone-a", "subnet-b": "zone-b"}}}
 	if b.pool.Templates == nil {
-		b.pool.Templates = []cloud.Template{{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a"}, {Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b"}}
+		b.pool.Templates = []cloud.Template{
+			{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a"},
+			{Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b"},
+		}
 	}
 	b.cluster = &cloudtest.Cluster{Fake: b.fake, Scope: scope}
-	b.executor = &cloud.Executor{Provider: b.fake, Nodes: b.cluster, Journal: b.cluster, Config: func(template string) (cloud.LaunchConfig, error) {
-		return cloud.LaunchConfig{ImageID: "image", InstanceType: "m5.large", SubnetID: template, Tags: map[string]string{"team": "a", "managed-by": "me"}}, nil
-	}}
+	b.executor = &cloud.Executor{
+		Provider: b.fake,
+		Nodes:    b.cluster,
+		Journal:  b.cluster,
+		Config: func(template string) (cloud.LaunchConfig, error) {
+			return cloud.LaunchConfig{
+				ImageID:      "image",
+				InstanceType: "m5.large",
+				SubnetID:     template,
+				Tags:         map[string]string{"team": "a", "managed-by": "me"},
+			}, nil
+		},
+	}
 	return b
 }
 
@@ -185,12 +198,57 @@ func TestWhatHasChangedSinceThePlanIsLeftAlone(t *testing.T) {
 			_, err := b.executor.Execute(t.Context(), b.pool, []cloud.Action{act})
 			require.ErrorIs(t, err, cloud.ErrInvalidState, verb)
 		}
-		_, err := b.executor.Execute(t.Context(), b.pool, []cloud.Action{{Verb: cloud.GiveUp, Machine: id, Node: "node-" + id, From: cloud.StateWarmup, To: cloud.StateRunning}})
+		_, err := b.executor.Execute(
+			t.Context(),
+			b.pool,
+			[]cloud.Action{{Verb: cloud.GiveUp, Machine: id, Node: "node-" + id, From: cloud.StateWarmup, To: cloud.StateRunning}},
+		)
 		require.ErrorIs(t, err, cloud.ErrInvalidTransition)
 		plan, _, err := b.pass(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, plan.Actions, "nothing was changed")
 	})
+}
+
+func TestADrainForLostReadinessIsUndone(t *testing.T) {
+	for name, terminated := range map[string]bool{"when the Node is ready again": false, "unless the machine is being terminated": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(cloud.Pool{Size: 1, MinStandby: 1, UnreadyTimeout: 3 * time.Minute})
+				b.run(t, 3*time.Minute)
+				b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, true)
+				b.run(t, 20*time.Minute)
+				node := func() cloud.NodeStatus { return b.cluster.Observe(t.Context(), b.fake, b.memory).Nodes[0] }
+				require.True(t, node().Ready)
+				b.cluster.LoseReadiness(node().ID, 4*time.Minute)
+				b.run(t, 2*time.Minute)
+				require.Equal(t, cloud.StateRunning, node().State)
+				b.run(t, 80*time.Second)
+				require.Equal(t, cloud.StateTerminating, node().State)
+				time.Sleep(time.Minute)
+				b.cluster.Step()
+				require.True(t, node().Ready)
+				seen := b.cluster.Observe(t.Context(), b.fake, b.memory)
+				if terminated { // since the list was made
+					b.cluster.Lose(node().ID)
+					require.NoError(t, b.fake.Interrupt(node().ID))
+				}
+				_, results, err := b.executor.Pass(t.Context(), b.pool, seen, b.cluster.Want(b.pool, seen))
+				require.Len(t, results, 1)
+				require.Equal(t, cloud.GiveUp, results[0].Action.Verb)
+				if terminated {
+					require.ErrorIs(t, err, cloud.ErrInvalidState)
+					require.Equal(t, cloud.StateTerminating, node().State)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, cloud.StateRunning, node().State)
+				b.run(t, time.Hour)
+				require.Equal(t, cloud.StateRunning, node().State)
+				require.Empty(t, b.cluster.Wrong())
+			})
+		})
+	}
 }
 
 func TestUserTagsAreKeptAndManagedTagsWin(t *testing.T) {
@@ -208,7 +266,7 @@ func TestUserTagsAreKeptAndManagedTagsWin(t *testing.T) {
 
 func TestALaunchThatWasRefusedIsNotRecordedAndBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for condition, brake := range map[error]cloud.BrakeKind{cloud.ErrQuotaExceeded: cloud.BrakeQuota, cloud.ErrRejected: cloud.BrakeRejected} {
+		for condition, kind := range map[error]cloud.HoldKind{cloud.ErrQuotaExceeded: cloud.HoldQuota, cloud.ErrRejected: cloud.HoldRejected} {
 			b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
 			b.fake.Fault = func(c cloudtest.Call) cloudtest.Fault {
 				if c.Operation == "LaunchInstance" {
@@ -223,7 +281,7 @@ func TestALaunchThatWasRefusedIsNotRecordedAndBacksOff(t *testing.T) {
 				time.Sleep(10 * time.Second)
 			}
 			require.LessOrEqual(t, b.fake.Calls()["LaunchInstance"], 4, "in ten minutes, of 60 passes")
-			require.Equal(t, brake, last.Brakes[0].Kind)
+			require.Equal(t, kind, last.Holds[0].Kind)
 			require.Empty(t, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches)
 			b.fake.Fault = nil
 			b.run(t, 30*time.Minute)
@@ -253,14 +311,19 @@ func TestATokenOfATerminatedMachineIsNotUsedAgain(t *testing.T) {
 }
 
 func TestAnExecutorSaysWhatItLacks(t *testing.T) {
-	_, _, err := (&cloud.Executor{}).Pass(t.Context(), cloud.Pool{Size: -1}, cloud.Observed{}, func(cloud.Memory) cloud.Want { return cloud.Want{} })
-	for _, text := range []string{"executor: Provider is required", "executor: Nodes is required", "executor: Journal is required", "scope: Domain is required", "Size is -1"} {
+	_, _, err := (&cloud.Executor{}).Pass(
+		t.Context(),
+		cloud.Pool{Size: -1},
+		cloud.Observed{},
+		func(cloud.Memory) cloud.Want { return cloud.Want{} },
+	)
+	for _, text := range []string{"cloud: Executor.Provider: is required", "cloud: Executor.Nodes: is required", "cloud: Executor.Journal: is required", "cloud: Scope.Domain: is required", "cloud: Pool.Size: is -1"} {
 		require.ErrorContains(t, err, text)
 	}
 	b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
 	b.executor.Config = nil
 	_, _, err = b.pass(t.Context())
-	require.ErrorContains(t, err, "Config is required for launches")
+	require.ErrorContains(t, err, "cloud: Executor.Config: is required for launches")
 	require.Empty(t, b.cluster.Observe(t.Context(), b.fake, b.memory).Launches, "nothing was recorded")
 }
 
@@ -311,7 +374,7 @@ func TestAHundredStartsAreAHandfulOfCalls(t *testing.T) {
 }
 
 // TestARepeatedLaunchThatIsRefusedStaysRecorded: the first call may have made a machine,
-// of which a refusal of the second says nothing.
+// about which a refusal of the second proves nothing.
 func TestARepeatedLaunchThatIsRefusedStaysRecorded(t *testing.T) {
 	for name, refusal := range map[string]error{"throttled": cloud.ErrThrottled, "rejected": cloud.ErrRejected} {
 		t.Run(name, func(t *testing.T) {
@@ -347,9 +410,9 @@ func TestARepeatedLaunchThatIsRefusedStaysRecorded(t *testing.T) {
 	}
 }
 
-// TestALaunchWhoseMachineIsGoneIsMadeAnewWithTheNextToken: a cloud tells of a spent token
-// with the machine that is terminated, or with an error.
-func TestALaunchWhoseMachineIsGoneIsMadeAnewWithTheNextToken(t *testing.T) {
+// TestALaunchWhoseMachineIsGoneIsMadeAgainWithTheNextToken: a cloud reports a spent
+// token with the machine that is terminated, or with an error.
+func TestALaunchWhoseMachineIsGoneIsMadeAgainWithTheNextToken(t *testing.T) {
 	for name, spent := range map[string]error{"terminated machine": nil, "error": cloud.ErrTokenSpent} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

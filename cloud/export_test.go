@@ -6,7 +6,7 @@ func PlacingOrder(in DemandInput) []PlacedPod {
 	p := pack(&in)
 	var all []PlacedPod
 	for _, pod := range p.order {
-		all = append(all, p.placement(p.pods[pod], &p.bins[p.at[pod]]))
+		all = append(all, p.placement(p.model.pods[pod], &p.bins[p.at[pod]]))
 	}
 	return all
 }

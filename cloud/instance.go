@@ -22,7 +22,7 @@ func (s InstanceState) Ending() bool {
 	return s == InstanceShuttingDown || s == InstanceTerminated
 }
 
-// Powered reports whether the machine runs or is about to.
+// Powered reports whether the machine runs or is about to run.
 func (s InstanceState) Powered() bool {
 	return s == InstancePending || s == InstanceRunning
 }
@@ -53,7 +53,7 @@ type LaunchConfig struct {
 	// provider's default network.
 	SubnetID string
 
-	// SecurityGroupIDs are those of the first network interface. Empty means
+	// SecurityGroupIDs are the groups of the first network interface. Empty means
 	// the network's default group.
 	SecurityGroupIDs []string
 

@@ -10,21 +10,20 @@ import (
 )
 
 // A LaunchIntent is a launch that was recorded before the cloud was called. It
-// stays recorded until each of its machines has a Node or has ended. As long as
-// it is recorded, its machines count against the size of the pool, whatever a
-// list says.
+// stays recorded until each of its machines has a Node or has ended. While it is
+// recorded, its machines count against the size of the pool, whatever a list shows.
 type LaunchIntent struct {
-	// Operation is the idempotency token of the launch, and a tag of every
-	// machine that comes of it.
+	// Operation is the idempotency token of the launch, and a tag of each of its
+	// machines.
 	Operation string
-	// Ordinal and Attempt are what Operation was made of.
+	// Ordinal and Attempt are the inputs of Operation.
 	Ordinal, Attempt int64
-	// Template and Hash are those of the [Template].
+	// Template and Hash are the name and the hash of the [Template].
 	Template, Hash string
-	// Count is how many machines were asked for.
+	// Count is how many machines were requested.
 	Count int
-	// IDs are the machines that came of it, fewer than Count if the cloud had no
-	// more. Empty until the answer is recorded.
+	// IDs are the created machines, less than Count if the cloud lacked capacity. Empty
+	// until the answer is recorded.
 	IDs []string
 	// Since is when the intent, or the answer, was recorded.
 	Since time.Time

@@ -12,18 +12,18 @@ type Bucket struct {
 	Size, Refill float64
 }
 
-// A Limiter keeps calls within the rates that a cloud allows one credential.
-// Share it between everything that uses the credential. It must not be copied
-// after its first use, and is safe for concurrent use.
+// A Limiter keeps calls within the rates that a cloud allows one credential. All users
+// of the credential must share it. It must not be copied after its first use, and is
+// safe for concurrent use.
 type Limiter struct {
-	// Limits are the rates by operation. An operation that is not in the map
-	// takes part in Rest.
+	// Limits are the rates by operation. An operation that is not in the map is limited
+	// by Rest.
 	Limits map[string]Bucket
 
 	// Rest is one rate for all other operations together. Zero means no limit.
 	Rest Bucket
 
-	// MaxWait is how long a call waits for its turn. One that would wait longer
+	// MaxWait is how long a call may wait for its turn. A call that would wait longer
 	// fails at once with a [RateLimitError]. Default 10s.
 	MaxWait time.Duration
 
@@ -33,11 +33,11 @@ type Limiter struct {
 
 type bucketState struct {
 	tokens float64
-	at     time.Time // tokens are those of then; later than now during a penalty
+	at     time.Time // time of tokens; later than now during a penalty
 }
 
-// Wait takes the turn of one call, and returns once it has come. The error is a
-// [RateLimitError], or that of ctx.
+// Wait waits for the turn of one call. The error is a [RateLimitError], or the error of
+// ctx.
 func (l *Limiter) Wait(ctx context.Context, operation string) error {
 	wait, give := l.reserve(operation, time.Now())
 	if give == nil {
@@ -65,8 +65,8 @@ func (l *Limiter) Wait(ctx context.Context, operation string) error {
 	}
 }
 
-// Penalize lets no call of the operation through for a time: the cloud has reported
-// that there were too many, so another program uses the credential.
+// Penalize blocks the operation for a time, because the cloud has reported too many
+// calls: another program uses the credential.
 func (l *Limiter) Penalize(operation string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,8 @@ func (l *Limiter) Penalize(operation string, d time.Duration) {
 	b.at = later(b.at, time.Now().Add(d))
 }
 
-// reserve takes a token, and returns when it may be used and how to give it
-// back. A nil give means that there is no limit.
+// reserve takes a token, and returns when it may be used and how to return it. A nil
+// give means that there is no limit.
 func (l *Limiter) reserve(operation string, now time.Time) (wait time.Duration, give func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,7 +38,7 @@ func TestALimiterRefusesWhatWouldWaitTooLong(t *testing.T) {
 		require.ErrorIs(t, err, cloud.ErrThrottled)
 		require.Equal(t, 100*time.Second, limited.RetryAfter)
 		time.Sleep(95 * time.Second)
-		require.NoError(t, l.Wait(t.Context(), "A"), "what was refused took no turn")
+		require.NoError(t, l.Wait(t.Context(), "A"), "a refused call took no turn")
 	})
 }
 
@@ -63,7 +63,7 @@ func TestAPenaltyHoldsAnOperationBack(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context(), "B"))
 		require.Zero(t, time.Since(begin))
 		require.NoError(t, l.Wait(t.Context(), "A"))
-		require.Equal(t, 6*time.Second, time.Since(begin), "the burst is gone as well")
+		require.Equal(t, 6*time.Second, time.Since(begin), "the burst is used up as well")
 	})
 }
 
@@ -72,7 +72,11 @@ func TestManyPoolsCostOneList(t *testing.T) {
 		fake := &cloudtest.Fake{}
 		other := cloud.Scope{Domain: "stratos.sh", Cluster: "c", Pool: "p2", PoolUID: "u2"}
 		launch := func(s cloud.Scope, token string) {
-			_, err := fake.LaunchInstances(t.Context(), cloud.LaunchConfig{Token: token, ImageID: "i", InstanceType: "t", Tags: s.LaunchTags(token, nil)}, 2)
+			_, err := fake.LaunchInstances(
+				t.Context(),
+				cloud.LaunchConfig{Token: token, ImageID: "i", InstanceType: "t", Tags: s.LaunchTags(token, nil)},
+				2,
+			)
 			require.NoError(t, err)
 		}
 		launch(scope, "a")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Machine is one machine of a pool: what the cloud reports of it, joined with
-// what the cluster reports of its Node.
+// A Machine is one machine of a pool: the cloud's instance joined with the cluster's
+// Node.
 type Machine struct {
 	// Instance is the cloud's view. Its ID is always set. Its State is empty if
 	// the machine was in no complete list.
@@ -18,43 +18,49 @@ type Machine struct {
 	// Node is the cluster's view, nil for a machine that has no Node.
 	Node *NodeStatus
 
-	// Use is the state of the Node, or of the tag if the Node has none. A machine
-	// with neither is in warmup, or running if its Node has something else than
-	// a state: running is what does no harm.
+	// Use is the state of the Node, or of the tag if the Node has none. A machine with
+	// neither is in warmup, or running if its Node has an unknown state: running is the
+	// safe assumption.
 	Use State
 
-	// Tagged is the state that the machine's tag has.
+	// Tagged is the state in the machine's tag.
 	Tagged State
 
-	// Joined reports that the machine once had a Node, also if it is gone. Its
-	// name is NodeName.
+	// Joined reports that the machine has or once had a Node, of the name NodeName.
 	Joined   bool
 	NodeName string
 }
 
-// NodeStatus is what a pool needs to know of a Node.
+// NodeStatus is a pool's view of a Node.
 type NodeStatus struct {
 	Name string
 	// ID is the instance id, from the Node's providerID.
 	ID string
 
-	// State and Since are the recorded state and when it was written; empty and
-	// zero for a Node that was not adopted yet.
+	// State and Since are the recorded state and when it was written; empty and zero
+	// for a Node that was not adopted yet.
 	State State
 	Since time.Time
 
-	// Intent is what a terminating machine is on its way to; see [Intent].
+	// Intent is the purpose of a terminating machine's drain; see [Intent].
 	Intent Intent
 
-	// Ready and NetworkReady count only with a signal newer than the last
-	// start: a condition left from before a stop proves nothing.
+	// Ready and NetworkReady count only if the signal has changed since the last stop:
+	// a condition left from before the stop proves nothing. The change is enough; its
+	// time is by the clock of the machine, which is compared with no other.
 	Ready, NetworkReady bool
+
+	// Starting reports that the machine was started and its Node has not been
+	// Ready since. It is recorded on the Node for other processes: a machine that did
+	// not become ready is terminated after Pool.StartTimeout, a machine that was ready
+	// and no longer is after Pool.UnreadyTimeout.
+	Starting bool
 
 	// Attestation is what the machine recorded about its warm-up.
 	Attestation Attestation
 
-	// Pods is how many pods have to be evicted before the machine can be
-	// stopped: all but those of DaemonSets, mirror pods and finished ones.
+	// Pods is how many pods must be evicted before the machine can be stopped. DaemonSet
+	// pods, mirror pods and finished pods do not count.
 	Pods int
 
 	// LastStarted is when the machine was started last, zero if never.
@@ -74,15 +80,15 @@ type Attestation string
 
 // The attestations. A machine that recorded nothing has the empty one.
 const (
-	AttestedReady  Attestation = "ready"  // booted, healthy, every image is there
+	AttestedReady  Attestation = "ready"  // booted, healthy, with every image
 	AttestedPartly Attestation = "partly" // booted and healthy, an image is missing
 )
 
 // An Intent is recorded on a machine in the same write that makes it
-// terminating. It outlives the process: another one goes on from there.
+// terminating. It survives the process: another one continues from there.
 type Intent struct {
-	// Verb is Stop for a machine that returns to standby, Terminate for one
-	// that goes for good. Empty means no intent.
+	// Verb is Stop for a machine that returns to standby, Terminate for one that is
+	// removed for good. Empty means no intent.
 	Verb Verb
 	// Reason is for people.
 	Reason string
@@ -114,7 +120,7 @@ func (m Machine) intent() Intent {
 	return m.Node.Intent
 }
 
-// since is when the machine came into its state, as far as anything recorded it.
+// since is when the machine entered its state, as far as it is recorded.
 func (m Machine) since() time.Time {
 	if m.Node != nil && !m.Node.Since.IsZero() {
 		return m.Node.Since
@@ -123,8 +129,8 @@ func (m Machine) since() time.Time {
 }
 
 // Join makes the machines of a pool from a list of the cloud, the Nodes of the
-// pool and its recorded launches, joined by instance id and ordered by it. A
-// terminated instance without a Node is no machine any more and is left out.
+// pool and its recorded launches, joined by instance id and ordered by it. A terminated
+// instance without a Node is left out.
 //
 // An instance of another pool is left out, and so is a Node whose ID is empty.
 func Join(scope Scope, instances []Instance, nodes []NodeStatus, launches []LaunchIntent) []Machine {

@@ -10,46 +10,51 @@ import (
 	"time"
 )
 
-// Memory is what a [Plan] passes to the next one: since when things are as they
-// are. It can be marshalled as JSON. The zero Memory is that of a process that
-// has just started.
+// Memory is what a [Plan] passes to the next one: when states began. It can be
+// marshalled as JSON. A process that has just started has the zero Memory.
 type Memory struct {
-	// Machines is what was seen of each machine, by id.
-	Machines map[string]Sighting `json:"machines,omitempty"`
-	// Failures is how many warm-ups have failed in a row, FailureReason why the
-	// last one did.
+	// Machines is the history of each machine, by id.
+	Machines map[string]MachineHistory `json:"machines,omitempty"`
+	// Failures is how many warm-ups have failed in a row, FailureReason the reason of
+	// the last one.
 	Failures      int    `json:"failures,omitempty"`
 	FailureReason string `json:"failureReason,omitempty"`
-	// LaunchAfter holds launches back until then.
+	// LaunchAfter holds back launches until then.
 	LaunchAfter time.Time `json:"launchAfter,omitzero"`
 	// Refused is the last refusal of a launch, until one succeeds.
 	Refused Refusal `json:"refused,omitzero"`
-	// ThrottledUntil holds every call to the cloud back until then.
+	// ThrottledUntil holds back calls to the cloud until then: launches, and each
+	// action on a machine except evictions and the marks of empty ones.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
-	// Blocked has what the cloud had no machines of, and until when that is
-	// believed.
+	// Blocked has the placements without capacity, and until when they are avoided.
 	Blocked map[Placement]time.Time `json:"blocked,omitempty"`
-	// Unseen has the recorded launches whose machines were not in a complete
-	// list, and when that list was made.
+	// Unseen has the recorded launches whose machines were not in a complete list, and
+	// the time of that list.
 	Unseen map[string]time.Time `json:"unseen,omitempty"`
-	// SurplusSince is since when there are more standby machines than wanted.
+	// SurplusSince is since when there are more standby machines than desired.
 	SurplusSince time.Time `json:"surplusSince,omitzero"`
-	// Braked and Spent are when the budget was touched last, and how much.
+	// Braked and Spent are when the budget was last used, and how much of it.
 	Braked time.Time `json:"braked,omitzero"`
 	Spent  int       `json:"spent,omitempty"`
+	// Repaired and Repairs are since when machines were drained because they lost
+	// readiness, and how many, within an hour.
+	Repaired time.Time `json:"repaired,omitzero"`
+	Repairs  int       `json:"repairs,omitempty"`
 }
 
-// A Sighting is what was seen of one machine.
-type Sighting struct {
-	// State is what the cloud reports since Since; empty for a machine that is
-	// in no list.
+// A MachineHistory is the observed history of one machine.
+type MachineHistory struct {
+	// State is the cloud's state since Since; empty for a machine that is in no list.
 	State InstanceState `json:"state,omitempty"`
 	Since time.Time     `json:"since"`
-	// Listed reports that the machine was in a list once, or has a Node. One that
-	// was not may be too young for a list that lags.
+	// Listed reports that the machine was in a list once, or has a Node. Otherwise it
+	// may be too young for a list that lags.
 	Listed bool `json:"listed,omitempty"`
 	// NoNode is since when it has had no Node, zero if it has one.
 	NoNode time.Time `json:"noNode,omitzero"`
+	// Unready is since when its Node, which was ready since the last start, is not
+	// ready; zero if it is.
+	Unready time.Time `json:"unready,omitzero"`
 	// Failed and Warm report how its warm-up ended.
 	Failed bool `json:"failed,omitempty"`
 	Warm   bool `json:"warm,omitempty"`
@@ -57,11 +62,11 @@ type Sighting struct {
 	GaveUp time.Time `json:"gaveUp,omitzero"`
 }
 
-// A Refusal is why the cloud does not launch, and how often it did so in a row.
+// A Refusal is why the cloud refuses launches, and how often it did so in a row.
 type Refusal struct {
-	Kind    BrakeKind `json:"kind,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Count   int       `json:"count,omitempty"`
+	Kind    HoldKind `json:"kind,omitempty"`
+	Message string   `json:"message,omitempty"`
+	Count   int      `json:"count,omitempty"`
 }
 
 // A Placement is a type of machine in a zone.
@@ -70,7 +75,7 @@ type Placement struct{ InstanceType, Zone string }
 // MarshalText makes a Placement the key of a JSON object: "type@zone".
 func (p Placement) MarshalText() ([]byte, error) { return []byte(p.InstanceType + "@" + p.Zone), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the text of MarshalText.
 func (p *Placement) UnmarshalText(text []byte) error {
 	instanceType, zone, ok := strings.Cut(string(text), "@")
 	if !ok {
@@ -85,8 +90,8 @@ func (m Memory) IsBlocked(p Placement, now time.Time) bool {
 	return now.Before(m.Blocked[p])
 }
 
-// Learn returns the memory with what the results of a plan say about the cloud:
-// that it throttles, has no capacity, or refuses launches.
+// Learn returns the memory updated by the results of a plan: that the cloud throttles,
+// has no capacity, or refuses launches.
 func (m Memory) Learn(results []Result, now time.Time) Memory {
 	m = m.clone()
 	maps.DeleteFunc(m.Blocked, func(_ Placement, until time.Time) bool { return !now.Before(until) })
@@ -108,9 +113,9 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 			delete(m.Machines, r.Action.Machine)
 		case r.Action.Verb != Launch:
 		case errors.Is(r.Err, ErrQuotaExceeded):
-			m.refuse(BrakeQuota, r.Err, now)
+			m.refuse(HoldQuota, r.Err, now)
 		case errors.Is(r.Err, ErrRejected), errors.Is(r.Err, ErrTokenReused):
-			m.refuse(BrakeRejected, r.Err, now)
+			m.refuse(HoldRejected, r.Err, now)
 		case r.Err == nil:
 			m.Refused = Refusal{}
 		}
@@ -118,7 +123,7 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 	return m
 }
 
-func (m *Memory) refuse(kind BrakeKind, err error, now time.Time) {
+func (m *Memory) refuse(kind HoldKind, err error, now time.Time) {
 	m.Refused = Refusal{Kind: kind, Message: err.Error(), Count: m.Refused.Count + 1}
 	m.LaunchAfter = later(m.LaunchAfter, now.Add(min(minLaunchBackoff<<min(m.Refused.Count-1, 10), maxLaunchBackoff)))
 }
@@ -136,27 +141,28 @@ func (m Memory) clone() Memory {
 	return m
 }
 
-// A Brake is why a plan does less than it would.
-type Brake struct {
-	Kind    BrakeKind
+// A Hold is a reason why a plan holds actions back.
+type Hold struct {
+	Kind    HoldKind
 	Message string // names the cause and the numbers
 }
 
-// BrakeKind is a CamelCase word that fits the reason of a condition.
-type BrakeKind string
+// HoldKind is a CamelCase word that fits the reason of a condition.
+type HoldKind string
 
-// The kinds of brakes. Each clears itself when its cause is gone.
+// The kinds of holds. Each clears itself when its cause ends.
 const (
-	BrakeListFailed     BrakeKind = "ListFailed"
-	BrakeShortList      BrakeKind = "ShortList"
-	BrakeWarmupFailing  BrakeKind = "WarmupFailing"
-	BrakeThrottled      BrakeKind = "Throttled"
-	BrakeNoCapacity     BrakeKind = "InsufficientCapacity"
-	BrakeQuota          BrakeKind = "QuotaExceeded"
-	BrakeRejected       BrakeKind = "LaunchRejected"
-	BrakePoolFull       BrakeKind = "PoolFull"
-	BrakeLaunchUnproven BrakeKind = "LaunchUnproven"
+	HoldListFailed     HoldKind = "ListFailed"
+	HoldShortList      HoldKind = "ShortList"
+	HoldNodesNotReady  HoldKind = "NodesNotReady"
+	HoldWarmupFailing  HoldKind = "WarmupFailing"
+	HoldThrottled      HoldKind = "Throttled"
+	HoldNoCapacity     HoldKind = "InsufficientCapacity"
+	HoldQuota          HoldKind = "QuotaExceeded"
+	HoldRejected       HoldKind = "LaunchRejected"
+	HoldPoolFull       HoldKind = "PoolFull"
+	HoldLaunchUnproven HoldKind = "LaunchUnproven"
 )
 
-// String renders the brake as one line.
-func (b Brake) String() string { return fmt.Sprintf("%s: %s", b.Kind, b.Message) }
+// String renders the hold as one line.
+func (b Hold) String() string { return fmt.Sprintf("%s: %s", b.Kind, b.Message) }

@@ -2,22 +2,22 @@
 
 package cloud
 
-// Node is what decides which pods the scheduler places on a node.
+import "strings"
+
+// Node is the part of a node that decides which pods the scheduler places on it.
 type Node struct {
 	Name string
-	// Machine identifies the machine behind the node to the caller. It does not
-	// matter here.
+	// Machine identifies the machine of the node to the caller. Demand ignores it.
 	Machine string
 	Labels  map[string]string
 	Taints  []Taint
-	// Allocatable is what all pods of the node may use together.
+	// Allocatable is the resources for all pods of the node together.
 	Allocatable Resources
 	// Unschedulable nodes, also called cordoned, take only pods that tolerate
 	// it.
 	Unschedulable bool
-	// Pods are those that use the node now, terminating ones included. For a
-	// machine that does not run they are those that will be there without being
-	// asked for: the pods of DaemonSets, and static pods.
+	// Pods are the pods that use the node now, terminating ones included. For a stopped
+	// machine they are the DaemonSet pods and static pods that will run on it.
 	Pods []*Pod
 }
 
@@ -32,9 +32,20 @@ type Taint struct {
 	Key, Value, Effect string
 }
 
+// Passing reports whether the cluster puts the taint on a Node that is not up, and
+// removes it once the Node is up: the taints of the node lifecycle controller and the
+// kubelet (node.kubernetes.io/not-ready, .../unreachable and the like), and of a
+// cloud-controller-manager (node.cloudprovider.kubernetes.io/shutdown). The node of a
+// stopped machine in [Supply].Standby must not have them. The taint out-of-service is
+// not among them: people add and remove it.
+func (t Taint) Passing() bool {
+	return strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/") ||
+		strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != "node.kubernetes.io/out-of-service"
+}
+
 // Toleration lets a pod onto a node that has a taint.
 type Toleration struct {
-	// Key is empty for all keys, which takes Exists.
+	// Key is empty for all keys, which requires Exists.
 	Key string
 	// Exists tolerates every value; otherwise the taint has Value.
 	Exists bool
@@ -83,8 +94,8 @@ func (p *Pod) refusesCordon(n *Node) bool {
 	return n.Unschedulable && !p.tolerates(&Taint{Key: unschedulableTaint, Effect: NoSchedule})
 }
 
-// CanRunOn reports whether the node selector, the node affinity and the
-// tolerations of p admit n, without a look at room, ports and other pods.
+// CanRunOn reports whether the node selector, the node affinity and the tolerations of
+// p admit n. It ignores room, ports and other pods.
 func (p *Pod) CanRunOn(n *Node) bool {
 	return p.matchesNode(n) && p.untolerated(n) == nil && !p.refusesCordon(n)
 }

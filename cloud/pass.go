@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// maxRounds bounds the plans of one pass: each round but the first goes around
-// zones that turned out to have no capacity.
+// maxRounds bounds the plans of one pass: each round after the first avoids zones that
+// turned out to have no capacity.
 const maxRounds = 8
 
-// Pass plans and carries the plan out. Where the cloud has no capacity for a
-// start or a launch, another machine or template is tried in the same pass: want
-// is asked again with a memory of what is blocked.
+// Pass makes a plan and carries it out. If the cloud has no capacity for a start or a
+// launch, another machine or template is tried in the same pass: want is called again
+// with a memory of the blocked placements.
 //
-// It returns the first plan with the memory of the last, and the results of all.
-// The error joins those of the actions.
+// It returns the first plan with the memory of the last, and all results. The error
+// joins the errors of the actions.
 func (e *Executor) Pass(ctx context.Context, pool Pool, seen Observed, want func(Memory) Want) (Plan, []Result, error) {
 	if err := errors.Join(e.validate(), pool.Validate()); err != nil {
 		return Plan{Memory: seen.Memory}, nil, err
@@ -43,8 +43,8 @@ func (e *Executor) Pass(ctx context.Context, pool Pool, seen Observed, want func
 	return plan, all, err
 }
 
-// after returns what a plan made right after these results would see: machines
-// that were started run, and launches are recorded.
+// after returns the observed state right after these results: started machines run, and
+// launches are recorded.
 func (o Observed) after(results []Result) Observed {
 	o.Nodes = slices.Clone(o.Nodes)
 	o.Instances = slices.Clone(o.Instances)

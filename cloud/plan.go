@@ -12,13 +12,13 @@ import (
 
 // Observed is the actual state of a pool.
 type Observed struct {
-	// Instances is the answer of ListInstances for the tags of the pool. It is
-	// looked at only if ListError is nil.
+	// Instances is the answer of ListInstances for the tags of the pool. It is used
+	// only if ListError is nil.
 	Instances []Instance
-	// Listed is when that list was asked for. A plan may be made again from the
-	// same list; it counts once.
+	// Listed is when that list was requested. Several plans from one list count it
+	// once.
 	Listed time.Time
-	// ListError is why there is no list. Without one the number of machines is
+	// ListError is why there is no list. Without a list the number of machines is
 	// unknown: nothing is launched, stopped or terminated.
 	ListError error
 
@@ -27,43 +27,42 @@ type Observed struct {
 
 	// Launches are the recorded intents.
 	Launches []LaunchIntent
-	// LastOrdinal is the highest ordinal that was ever recorded.
+	// LastOrdinal is the highest ordinal ever recorded.
 	LastOrdinal int64
 
-	// Reserved has the ids of machines that pods are on their way to.
+	// Reserved has the ids of machines that are reserved for pods.
 	Reserved map[string]bool
 
-	// Memory is that of the last Plan. It may be lost at any time: that costs
+	// Memory is the memory of the last Plan. It may be lost at any time: that costs
 	// time, never a machine.
 	Memory Memory
 }
 
-// Want is what pods need of a pool beyond the machines that run or start.
+// Want is the demand of pods beyond the machines that run or start.
 type Want struct {
 	// Start are standby machines to start, most wanted first.
 	Start []string
 	// Launch is how many machines of each template are needed beyond those.
 	Launch map[string]int
-	// Standby is how many good standby machines are kept for pods that may come, by
-	// the template that they have to be of; those under the empty name may be of any.
-	// MinStandby is the floor of the sum, Size its ceiling. A name that is none of the
-	// pool's templates is ignored.
+	// Standby is how many good standby machines to keep for future pods, by template;
+	// those under the empty name may be of any. The sum is at least MinStandby and at
+	// most Size. A name that is none of the pool's templates is ignored.
 	Standby map[string]int
 }
 
-// A Plan is what a pool does next, and why. Plans are values: making one changes
-// nothing.
+// A Plan is the next actions of a pool, with reasons. Plans are values: making one
+// changes nothing.
 type Plan struct {
 	// Actions are in the order in which they are carried out.
 	Actions []Action
-	// Brakes are why something was not done.
-	Brakes []Brake
+	// Holds are the reasons why actions were held back.
+	Holds []Hold
 	// Counts are the machines as they are now.
 	Counts Counts
 	// Memory is for the next Plan.
 	Memory Memory
-	// Done reports that a pool that is being deleted has no machines left, and
-	// no launch that may still bring one.
+	// Done reports that a pool that is being deleted has no machines left, and no
+	// launch that may still create one.
 	Done bool
 	// Wake is when the next plan could differ although nothing has changed;
 	// zero if never.
@@ -73,18 +72,21 @@ type Plan struct {
 // Counts are the machines of a pool by state.
 type Counts struct {
 	Warmup, Standby, Running, Terminating int
-	// Ready is how many of Standby attested their warm-up and are stopped. Only
-	// those count for MinStandby.
+	// Ready is how many of Standby attested their warm-up and are stopped. Only these
+	// count for MinStandby.
 	Ready int
-	// Launching is how many machines were asked for and are in no list yet.
+	// Launching is how many machines were requested and are in no list yet.
 	Launching int
-	// Missing is how many are not in the list.
+	// Coming is how many machines will become standby: the machines in warm-up plus
+	// Launching. It is for [Supply.Coming].
+	Coming int
+	// Missing is how many machines are not in the list.
 	Missing int
-	// Total is all of them: it never exceeds the size of the pool by a launch.
+	// Total is all machines. A launch never makes it exceed the size of the pool.
 	Total int
 }
 
-// String renders the plan for a dry run: a line for each action and brake.
+// String renders the plan for a dry run: a line for each action and hold.
 func (p Plan) String() string {
 	var b strings.Builder
 	c := p.Counts
@@ -93,8 +95,8 @@ func (p Plan) String() string {
 	for _, a := range p.Actions {
 		b.WriteString(a.String() + "\n")
 	}
-	for _, brake := range p.Brakes {
-		b.WriteString("held back: " + brake.String() + "\n")
+	for _, hold := range p.Holds {
+		b.WriteString("held back: " + hold.String() + "\n")
 	}
 	return b.String()
 }
@@ -111,7 +113,7 @@ func (p Pool) Plan(seen Observed, want Want, now time.Time) Plan {
 	}
 	pl.observe()
 	pl.count()
-	pl.believe()
+	pl.checkList()
 	pl.openLaunches()
 	if pl.pool.Deleting {
 		pl.orderAll(Terminate, reasonDeleting)
@@ -122,6 +124,7 @@ func (p Pool) Plan(seen Observed, want Want, now time.Time) Plan {
 		pl.dropSurplus()
 		pl.rotate()
 		pl.scaleDown()
+		pl.repair()
 	}
 	pl.decideAll()
 	pl.forgetWithinBudget()
@@ -140,15 +143,15 @@ type planner struct {
 	now      time.Time
 	machines []Machine
 	orders   map[string]order
-	// disbelieved: too much is missing from the list to act on it.
-	disbelieved bool
-	plan        Plan
+	// listUntrusted: too many machines are missing from the list to act on it.
+	listUntrusted bool
+	plan          Plan
 }
 
 func (pl *planner) add(a Action) { pl.plan.Actions = append(pl.plan.Actions, a) }
 
-func (pl *planner) hold(kind BrakeKind, format string, args ...any) {
-	pl.plan.Brakes = append(pl.plan.Brakes, Brake{Kind: kind, Message: fmt.Sprintf(format, args...)})
+func (pl *planner) hold(kind HoldKind, format string, args ...any) {
+	pl.plan.Holds = append(pl.plan.Holds, Hold{Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
 func (pl *planner) wake(at time.Time) {
@@ -157,22 +160,26 @@ func (pl *planner) wake(at time.Time) {
 	}
 }
 
-// blind plans without a list. A standby machine is known from its Node, and
-// starting it cannot make one machine too many.
+// blind plans without a list. Starting a standby machine, known from its Node, cannot
+// create one machine too many.
 func (pl *planner) blind() {
-	pl.hold(BrakeListFailed, "the list of machines failed: %v", pl.seen.ListError)
+	pl.hold(HoldListFailed, "the list of machines failed: %v", pl.seen.ListError)
 	pl.count()
 	for _, id := range pl.want.Start {
-		if i := slices.IndexFunc(pl.machines, func(m Machine) bool { return m.ID == id }); i >= 0 && pl.machines[i].Use == StateStandby && !pl.pool.Deleting {
+		if i := slices.IndexFunc(
+			pl.machines,
+			func(m Machine) bool { return m.ID == id },
+		); i >= 0 && pl.machines[i].Use == StateStandby &&
+			!pl.pool.Deleting {
 			pl.add(pl.action(pl.machines[i], rule{verb: Start, to: StateRunning}, order{Start, reasonDemand}))
 		}
 	}
 }
 
-// observe brings the memory up to the list.
+// observe updates the memory by the list.
 func (pl *planner) observe() {
 	old := pl.plan.Memory.Machines
-	pl.plan.Memory.Machines = make(map[string]Sighting, len(pl.machines))
+	pl.plan.Memory.Machines = make(map[string]MachineHistory, len(pl.machines))
 	for _, m := range pl.machines {
 		s, known := old[m.ID]
 		if !known || s.State != m.State {
@@ -184,6 +191,12 @@ func (pl *planner) observe() {
 			s.NoNode = time.Time{}
 		case s.NoNode.IsZero():
 			s.NoNode = pl.now
+		}
+		switch {
+		case m.Use != StateRunning || m.Node == nil || m.Node.Ready || m.Node.Starting:
+			s.Unready = time.Time{}
+		case s.Unready.IsZero():
+			s.Unready = pl.now
 		}
 		pl.plan.Memory.Machines[m.ID] = s
 	}
@@ -220,6 +233,9 @@ func (pl *planner) count() {
 		switch m.Use {
 		case StateWarmup:
 			c.Warmup++
+			if !m.State.Ending() && !pl.plan.Memory.Machines[m.ID].Failed {
+				c.Coming++
+			}
 		case StateStandby:
 			c.Standby++
 			if pl.counts(m) {
@@ -235,6 +251,7 @@ func (pl *planner) count() {
 		c.Launching += pl.outstanding(l)
 	}
 	c.Total += c.Launching
+	c.Coming += c.Launching
 }
 
 // counts reports whether a standby machine counts for MinStandby.
@@ -242,12 +259,18 @@ func (pl *planner) counts(m Machine) bool {
 	return m.Use == StateStandby && m.State == InstanceStopped && m.good(!pl.pool.BestEffortImages) && !m.drifted()
 }
 
-// believe applies the brake if too many machines are missing from the list.
-func (pl *planner) believe() {
+// checkList holds actions back if too many machines are missing from the list.
+func (pl *planner) checkList() {
 	missing, budget := pl.plan.Counts.Missing, pl.pool.budget(len(pl.machines))
 	if missing > budget {
-		pl.disbelieved = true
-		pl.hold(BrakeShortList, "%d of %d machines are missing from the list, at most %d are believed to be gone: nothing is launched or terminated", missing, len(pl.machines), budget)
+		pl.listUntrusted = true
+		pl.hold(
+			HoldShortList,
+			"%d of %d machines are missing from the list, at most %d may be deleted at once: nothing is launched or terminated",
+			missing,
+			len(pl.machines),
+			budget,
+		)
 	}
 }
 
@@ -255,10 +278,19 @@ func (pl *planner) believe() {
 func (pl *planner) decideAll() {
 	for _, m := range pl.machines {
 		s := sight{
-			Machine: m, pool: pl.pool, now: pl.now, listed: pl.seen.Listed,
-			order: pl.orders[m.ID], seen: pl.plan.Memory.Machines[m.ID].Since, noNode: pl.plan.Memory.Machines[m.ID].NoNode, reserved: pl.seen.Reserved[m.ID],
+			Machine:  m,
+			pool:     pl.pool,
+			now:      pl.now,
+			listed:   pl.seen.Listed,
+			order:    pl.orders[m.ID],
+			seen:     pl.plan.Memory.Machines[m.ID].Since,
+			noNode:   pl.plan.Memory.Machines[m.ID].NoNode,
+			reserved: pl.seen.Reserved[m.ID],
 		}
 		r := decide(s)
+		if pl.calls(m, r) && pl.throttled() {
+			continue
+		}
 		pl.noteFailure(m, r)
 		pl.wakeFor(s, r)
 		switch {
@@ -266,23 +298,46 @@ func (pl *planner) decideAll() {
 			if pl.mistagged(m) {
 				pl.add(Action{Verb: Retag, Machine: m.ID, Node: m.NodeName, From: m.Use, To: m.Use, Reason: fmt.Sprintf("its tag says %q", m.Tagged)})
 			}
-		case r.verb == Terminate && pl.disbelieved && !pl.pool.Deleting:
-			// Held back by the brake.
+		case r.verb == Terminate && pl.listUntrusted && !pl.pool.Deleting:
+			// Held back: the list is not trusted.
 		default:
 			pl.add(pl.action(m, r, s.order))
 		}
 	}
 }
 
-// mistagged reports whether the tag of a machine has something else than its
-// Node, and a list that lags is not the reason.
+// calls reports whether the row of a machine calls the cloud. A change of state does:
+// it is written to the tag.
+func (pl *planner) calls(m Machine, r rule) bool {
+	switch r.verb {
+	case "":
+		return pl.mistagged(m)
+	case MarkEmpty, ClearEmpty:
+		return false
+	default:
+		return r.verb != Drain || r.to != ""
+	}
+}
+
+// mistagged reports whether the tag of a machine differs from its Node, other than by a
+// list that lags.
 func (pl *planner) mistagged(m Machine) bool {
-	return m.State != "" && !m.State.Ending() && m.Node != nil && m.Node.State.valid() && m.Tagged != m.Use && after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed)
+	return m.State != "" && !m.State.Ending() && m.Node != nil && m.Node.State.valid() && m.Tagged != m.Use &&
+		after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed)
 }
 
 // action makes the action of a row.
 func (pl *planner) action(m Machine, r rule, o order) Action {
-	a := Action{Verb: r.verb, Machine: m.ID, Node: m.NodeName, Seen: m.State, Placement: Placement{m.InstanceType, m.AvailabilityZone}, From: m.Use, To: m.Use, Reason: r.reason}
+	a := Action{
+		Verb:      r.verb,
+		Machine:   m.ID,
+		Node:      m.NodeName,
+		Seen:      m.State,
+		Placement: Placement{m.InstanceType, m.AvailabilityZone},
+		From:      m.Use,
+		To:        m.Use,
+		Reason:    r.reason,
+	}
 	if r.to != "" {
 		a.To = r.to
 	}
@@ -301,8 +356,8 @@ func (pl *planner) action(m Machine, r rule, o order) Action {
 	return a
 }
 
-// noteFailure counts a machine once whose warm-up failed, and forgets the count
-// when one succeeds.
+// noteFailure counts each machine whose warm-up failed once, and resets the count when
+// one succeeds.
 func (pl *planner) noteFailure(m Machine, r rule) {
 	if m.Use != StateWarmup {
 		return
@@ -325,40 +380,6 @@ func (pl *planner) noteFailure(m Machine, r rule) {
 		return
 	}
 	memory.Machines[m.ID] = s
-}
-
-// forgetWithinBudget lets a list that is not believed cost at most the budget,
-// once in a while.
-func (pl *planner) forgetWithinBudget() {
-	if !pl.disbelieved {
-		return
-	}
-	memory := &pl.plan.Memory
-	if after(memory.Braked, brakeWindow, pl.now) || memory.Braked.IsZero() {
-		memory.Braked, memory.Spent = pl.now, 0
-	}
-	left := pl.pool.budget(len(pl.machines)) - memory.Spent
-	states := map[string]InstanceState{}
-	for _, m := range pl.machines {
-		states[m.ID] = m.State
-	}
-	pl.plan.Actions = slices.DeleteFunc(pl.plan.Actions, func(a Action) bool {
-		if a.Verb != Forget || states[a.Machine] != "" {
-			return false
-		}
-		left--
-		if left < 0 {
-			return true
-		}
-		memory.Spent++
-		return false
-	})
-}
-
-func (pl *planner) orderAll(v Verb, reason string) {
-	for _, m := range pl.machines {
-		pl.orders[m.ID] = order{v, reason}
-	}
 }
 
 func later(a, b time.Time) time.Time {

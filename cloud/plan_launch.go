@@ -20,9 +20,9 @@ func (pl *planner) tagged(l LaunchIntent) []string {
 	return ids
 }
 
-// outstanding is how many machines of a launch may exist, or may come of repeating
-// it, and are not known. One that has ended takes no part: if all have, the launch
-// is made anew.
+// outstanding is how many unknown machines of a launch may exist, or may be created by
+// repeating it. Ended machines do not count: if all have ended, the launch is made
+// again.
 func (pl *planner) outstanding(l LaunchIntent) int {
 	if len(l.IDs) > 0 {
 		return 0
@@ -43,7 +43,7 @@ func (pl *planner) openLaunches() {
 	for _, l := range pl.seen.Launches {
 		a := Action{Operation: l.Operation, Ordinal: l.Ordinal, Attempt: l.Attempt, Template: l.Template, Count: l.Count, Recorded: true}
 		if len(l.IDs) > 0 {
-			if unsure, settled := pl.settled(l); settled {
+			if unsure, resolved := pl.resolved(l); resolved {
 				a.Verb, a.IDs, a.Reason = Abandon, unsure, "each of its machines has a Node or has ended"
 				pl.add(a)
 			}
@@ -52,7 +52,7 @@ func (pl *planner) openLaunches() {
 		template, known := pl.pool.template(l.Template)
 		place := Placement{template.InstanceType, template.Zone}
 		repeatable := known && template.Hash == l.Hash && !after(l.Since, tokenLifetime, pl.now) && !pl.pool.Deleting
-		held := pl.disbelieved || pl.plan.Memory.IsBlocked(place, pl.now) || pl.now.Before(pl.plan.Memory.LaunchAfter)
+		held := pl.listUntrusted || pl.plan.Memory.IsBlocked(place, pl.now) || pl.now.Before(pl.plan.Memory.LaunchAfter)
 		tagged := pl.tagged(l)
 		switch {
 		case len(tagged) >= l.Count:
@@ -70,15 +70,15 @@ func (pl *planner) openLaunches() {
 			a.Verb, a.Reason = Abandon, "two complete lists have none of its machines"
 			pl.add(a)
 		default:
-			pl.hold(BrakeLaunchUnproven, "launch %s of %d machines is not in the list yet", l.Operation, l.Count)
+			pl.hold(HoldLaunchUnproven, "launch %s of %d machines is not in the list yet", l.Operation, l.Count)
 			pl.wake(l.Since.Add(pl.pool.AbsenceAge))
 		}
 	}
 }
 
-// settled reports whether each machine of a launch has a Node or has ended, and
-// which of them are only missing from the lists.
-func (pl *planner) settled(l LaunchIntent) (unsure []string, settled bool) {
+// resolved reports whether each machine of a launch has a Node or has ended, and which
+// of them are only missing from the lists.
+func (pl *planner) resolved(l LaunchIntent) (unsure []string, resolved bool) {
 	for _, id := range l.IDs {
 		m := pl.machine(id)
 		switch {
@@ -95,7 +95,7 @@ func (pl *planner) settled(l LaunchIntent) (unsure []string, settled bool) {
 // proven reports whether two complete lists, far enough apart, were made after
 // the launch was recorded.
 func (pl *planner) proven(l LaunchIntent) bool {
-	if pl.disbelieved { // what such a list lacks is no proof
+	if pl.listUntrusted { // absence from such a list is no proof
 		delete(pl.plan.Memory.Unseen, l.Operation)
 		return false
 	}
@@ -116,13 +116,13 @@ func (pl *planner) throttled() bool {
 		return false
 	}
 	pl.wake(until)
-	if !slices.ContainsFunc(pl.plan.Brakes, func(b Brake) bool { return b.Kind == BrakeThrottled }) {
-		pl.hold(BrakeThrottled, "the cloud asks for no calls before %s", until.UTC().Format(time.RFC3339))
+	if !slices.ContainsFunc(pl.plan.Holds, func(b Hold) bool { return b.Kind == HoldThrottled }) {
+		pl.hold(HoldThrottled, "the cloud asks for no calls before %s", until.UTC().Format(time.RFC3339))
 	}
 	return true
 }
 
-// launch creates what is missing: standby machines up to what is kept of them, and what
+// launch creates the missing machines: standby machines up to the goal, and those that
 // pods need beyond the standby machines.
 func (pl *planner) launch() {
 	demand := 0
@@ -137,12 +137,14 @@ func (pl *planner) launch() {
 	}
 	missing = max(missing, wanted+demand-have)
 	if demand == 0 && missing <= 0 {
-		pl.reportFailures(false)
+		// Report the failures although no pods are sent to a pool that may not launch.
+		pl.reportFailures(pl.now.Before(pl.plan.Memory.LaunchAfter))
+		pl.wake(pl.plan.Memory.LaunchAfter)
 		return
 	}
 	room := pl.pool.Size - pl.plan.Counts.Total
 	if missing > room && (demand > 0 || wanted > pl.pool.MinStandby) {
-		pl.hold(BrakePoolFull, "%d more machines are wanted, there is room for %d of a size of %d", missing, max(0, room), pl.pool.Size)
+		pl.hold(HoldPoolFull, "%d more machines are wanted, there is room for %d of a size of %d", missing, max(0, room), pl.pool.Size)
 	}
 	if n := min(missing, room); n > 0 && pl.mayLaunch() {
 		pl.place(n, short, pl.launchReason(wanted, demand))
@@ -161,10 +163,10 @@ func (pl *planner) launchReason(wanted, demand int) string {
 	return reason
 }
 
-// mayLaunch reports whether nothing holds launches back.
+// mayLaunch reports whether no hold prevents launches.
 func (pl *planner) mayLaunch() bool {
 	memory := pl.plan.Memory
-	if pl.disbelieved || pl.throttled() {
+	if pl.listUntrusted || pl.throttled() {
 		return false
 	}
 	if pl.now.Before(memory.LaunchAfter) {
@@ -174,21 +176,27 @@ func (pl *planner) mayLaunch() bool {
 	return true
 }
 
-// reportFailures reports the failures of warm-ups, and the refusals of launches
-// that are wanted.
+// reportFailures reports the failures of warm-ups, and the refusals of desired
+// launches.
 func (pl *planner) reportFailures(wanted bool) {
 	memory := pl.plan.Memory
 	if memory.Failures >= failuresInRow {
-		pl.hold(BrakeWarmupFailing, "%d warm-ups failed in a row, the last one because %s; no launch before %s", memory.Failures, memory.FailureReason, memory.LaunchAfter.UTC().Format(time.RFC3339))
+		pl.hold(
+			HoldWarmupFailing,
+			"%d warm-ups failed in a row, the last one because %s; no launch before %s",
+			memory.Failures,
+			memory.FailureReason,
+			memory.LaunchAfter.UTC().Format(time.RFC3339),
+		)
 	}
 	if wanted && memory.Refused.Count > 0 {
 		pl.hold(memory.Refused.Kind, "%s; no launch before %s", memory.Refused.Message, memory.LaunchAfter.UTC().Format(time.RFC3339))
 	}
 }
 
-// place spreads n launches: what pods need of a template first, then the standby machines
-// that are short in a place, the rest over the zones with the fewest machines. Templates
-// without capacity are left out.
+// place spreads n launches: first the templates that pods need, then the places that
+// are short of standby machines, the rest over the zones with the fewest machines.
+// Templates without capacity are left out.
 func (pl *planner) place(n int, short map[Placement]int, reason string) {
 	open := slices.DeleteFunc(slices.Clone(pl.pool.Templates), func(t Template) bool {
 		place := Placement{t.InstanceType, t.Zone}
@@ -200,7 +208,7 @@ func (pl *planner) place(n int, short map[Placement]int, reason string) {
 	})
 	if len(open) == 0 {
 		if len(pl.pool.Templates) > 0 {
-			pl.hold(BrakeNoCapacity, "the cloud has no capacity for any of %d templates", len(pl.pool.Templates))
+			pl.hold(HoldNoCapacity, "the cloud has no capacity for any of %d templates", len(pl.pool.Templates))
 		}
 		return
 	}
@@ -248,6 +256,16 @@ func (pl *planner) place(n int, short map[Placement]int, reason string) {
 			continue
 		}
 		ordinal++
-		pl.add(Action{Verb: Launch, Template: t.Name, Placement: Placement{t.InstanceType, t.Zone}, Count: counts[t.Name], Operation: Token(pl.pool.Scope.PoolUID, ordinal, 0), Ordinal: ordinal, Reason: reason})
+		pl.add(
+			Action{
+				Verb:      Launch,
+				Template:  t.Name,
+				Placement: Placement{t.InstanceType, t.Zone},
+				Count:     counts[t.Name],
+				Operation: Token(pl.pool.Scope.PoolUID, ordinal, 0),
+				Ordinal:   ordinal,
+				Reason:    reason,
+			},
+		)
 	}
 }

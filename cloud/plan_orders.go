@@ -15,9 +15,11 @@ const (
 	reasonDemand   = "pods need it"
 	reasonDeleting = "the pool is being deleted"
 	reasonEmpty    = "it was empty for its time"
+	reasonUnready  = "its Node was ready and is not any more"
+	reasonReady    = "its Node is ready again"
 )
 
-// orderStarts starts the wanted standby machines.
+// orderStarts starts the requested standby machines.
 func (pl *planner) orderStarts() {
 	for _, id := range pl.want.Start {
 		i := slices.IndexFunc(pl.machines, func(m Machine) bool { return m.ID == id })
@@ -63,8 +65,8 @@ func (pl *planner) dropUnattested() {
 	}
 }
 
-// dropSurplus terminates standby machines above those that are kept, once they were too
-// many for SurplusTTL.
+// dropSurplus terminates standby machines above the goal, once there were too many for
+// SurplusTTL.
 func (pl *planner) dropSurplus() {
 	at, stock := pl.stock()
 	surplus := stock - pl.standbyGoal()
@@ -91,12 +93,12 @@ func (pl *planner) dropSurplus() {
 	}
 }
 
-// rotate terminates one drifted standby machine at a time, once there are enough
-// good ones or no room to launch another first.
+// rotate terminates one drifted standby machine at a time, once there are enough good
+// ones, or no room to launch a replacement first.
 func (pl *planner) rotate() {
 	c := pl.plan.Counts
 	if c.Warmup+c.Launching > 0 || c.Ready < pl.standbyGoal() && c.Total < pl.pool.Size {
-		return // its replacement is on its way, or is launched now
+		return // its replacement is under way, or is launched now
 	}
 	for _, m := range pl.machines {
 		if m.Use == StateTerminating && m.intent().Verb == Terminate || m.State == InstanceShuttingDown {
@@ -112,8 +114,8 @@ func (pl *planner) rotate() {
 }
 
 // scaleDown stops machines that were empty for EmptyTTL, and one at a time those
-// that are over MaxRuntime. A drifted machine goes back to standby like others:
-// it is replaced there.
+// that are over MaxRuntime. A drifted machine returns to standby like others, and is
+// replaced there.
 func (pl *planner) scaleDown() {
 	recycling := false
 	for _, m := range pl.machines {
@@ -135,7 +137,8 @@ func (pl *planner) scaleDown() {
 			gaveUp := pl.plan.Memory.Machines[m.ID].GaveUp
 			if !after(m.Node.LastStarted, pl.pool.MaxRuntime, pl.now) {
 				pl.wake(m.Node.LastStarted.Add(pl.pool.MaxRuntime))
-			} else if (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) && (oldest == nil || m.Node.LastStarted.Before(oldest.Node.LastStarted)) {
+			} else if (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) &&
+				(oldest == nil || m.Node.LastStarted.Before(oldest.Node.LastStarted)) {
 				oldest = &pl.machines[i]
 			}
 		}
@@ -153,7 +156,7 @@ func (pl *planner) machine(id string) Machine {
 	return pl.machines[i]
 }
 
-// wakeFor asks for a plan when the guard of a waiting machine's time is over.
+// wakeFor requests a plan at the end of a waiting machine's guard.
 func (pl *planner) wakeFor(s sight, r rule) {
 	if r.verb == GiveUp {
 		seen := pl.plan.Memory.Machines[s.ID]
@@ -174,11 +177,41 @@ func (pl *planner) wakeFor(s sight, r rule) {
 		pl.wake(s.noNode.Add(s.pool.StartTimeout))
 	case s.Use == StateTerminating && s.Node != nil:
 		pl.wake(s.intent().Since.Add(s.pool.DrainTimeout))
-	case s.Use == StateRunning && s.Node != nil && !s.Node.Ready && !s.Node.LastStarted.IsZero():
-		timeout := s.pool.StartTimeout
-		if s.Node.Attestation == "" {
-			timeout = min(timeout, unattestedTimeout)
+	case s.Use == StateRunning && s.Node.Starting && !s.Node.Ready && !s.Node.LastStarted.IsZero():
+		pl.wake(s.Node.LastStarted.Add(s.startTimeout()))
+	}
+}
+
+// forgetWithinBudget lets a list that is not trusted remove at most the budget, once in
+// budgetWindow.
+func (pl *planner) forgetWithinBudget() {
+	if !pl.listUntrusted {
+		return
+	}
+	memory := &pl.plan.Memory
+	if after(memory.Braked, budgetWindow, pl.now) || memory.Braked.IsZero() {
+		memory.Braked, memory.Spent = pl.now, 0
+	}
+	left := pl.pool.budget(len(pl.machines)) - memory.Spent
+	states := map[string]InstanceState{}
+	for _, m := range pl.machines {
+		states[m.ID] = m.State
+	}
+	pl.plan.Actions = slices.DeleteFunc(pl.plan.Actions, func(a Action) bool {
+		if a.Verb != Forget || states[a.Machine] != "" {
+			return false
 		}
-		pl.wake(s.Node.LastStarted.Add(timeout))
+		left--
+		if left < 0 {
+			return true
+		}
+		memory.Spent++
+		return false
+	})
+}
+
+func (pl *planner) orderAll(v Verb, reason string) {
+	for _, m := range pl.machines {
+		pl.orders[m.ID] = order{v, reason}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// standbyGoal is how many good standby machines the pool keeps: MinStandby, and more if
-// they are wanted for pods that may come.
+// standbyGoal is how many good standby machines the pool keeps: MinStandby, or more if
+// they are requested for future pods.
 func (pl *planner) standbyGoal() int {
 	wanted := pl.want.Standby[""]
 	for _, n := range pl.bound() {
@@ -18,7 +18,7 @@ func (pl *planner) standbyGoal() int {
 	return min(max(pl.pool.MinStandby, wanted), pl.pool.Size)
 }
 
-// bound returns how many of the wanted standby machines have to be in which place.
+// bound returns how many of the desired standby machines must be in which place.
 func (pl *planner) bound() map[Placement]int {
 	var at map[Placement]int
 	for _, t := range pl.pool.Templates {
@@ -32,7 +32,7 @@ func (pl *planner) bound() map[Placement]int {
 	return at
 }
 
-// stock returns the good standby machines that stay so, by place and in all.
+// stock returns the good standby machines without an order, by place and in total.
 func (pl *planner) stock() (at map[Placement]int, all int) {
 	at = map[Placement]int{}
 	for _, m := range pl.machines {
@@ -44,8 +44,8 @@ func (pl *planner) stock() (at map[Placement]int, all int) {
 	return at, all
 }
 
-// supply returns the stock, and the machines that will be part of it: those that warm
-// up, and those of launches.
+// supply returns the stock, and the machines that will join it: machines in warm-up,
+// and launches.
 func (pl *planner) supply() (at map[Placement]int, all int) {
 	at, all = pl.stock()
 	for _, m := range pl.machines {
@@ -76,9 +76,9 @@ func (pl *planner) placeOf(m Machine) Placement {
 	return Placement{m.InstanceType, m.AvailabilityZone}
 }
 
-// shortage returns how many standby machines are wanted, and how many have to be launched
-// into which place, given the machines that are there or on their way. Machines that are
-// wanted in a place without capacity are left out: elsewhere they would be of no use.
+// shortage returns how many standby machines are missing, and how many must be launched
+// into which place, given the machines that exist or are coming. Machines for a place
+// without capacity are left out: elsewhere they would be of no use.
 func (pl *planner) shortage(have map[Placement]int) (wanted int, short map[Placement]int) {
 	wanted, short = pl.want.Standby[""], map[Placement]int{}
 	bound := pl.bound()
@@ -90,7 +90,13 @@ func (pl *planner) shortage(have map[Placement]int) (wanted int, short map[Place
 		}
 		delete(bound, place)
 		if missing := n - have[place]; missing > 0 && pl.plan.Memory.IsBlocked(place, pl.now) {
-			pl.hold(BrakeNoCapacity, "the cloud has no capacity for %s in %s, where %d more standby machines are wanted", t.InstanceType, t.Zone, missing)
+			pl.hold(
+				HoldNoCapacity,
+				"the cloud has no capacity for %s in %s, where %d more standby machines are wanted",
+				t.InstanceType,
+				t.Zone,
+				missing,
+			)
 			pl.wake(pl.plan.Memory.Blocked[place])
 			wanted += have[place]
 			continue
@@ -103,7 +109,7 @@ func (pl *planner) shortage(have map[Placement]int) (wanted int, short map[Place
 	return max(pl.pool.MinStandby, wanted), short
 }
 
-// launchesAt is how many machines pods need to be launched into a place.
+// launchesAt is how many launches pods need in a place.
 func (pl *planner) launchesAt(place Placement) int {
 	n := 0
 	for _, t := range pl.pool.Templates {

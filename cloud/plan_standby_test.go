@@ -15,7 +15,10 @@ import (
 )
 
 func twoZones() []cloud.Template {
-	return []cloud.Template{{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"}, {Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b", Hash: "1"}}
+	return []cloud.Template{
+		{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"},
+		{Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b", Hash: "1"},
+	}
 }
 
 func TestStandbyIsKeptForPodsThatMayCome(t *testing.T) {
@@ -82,11 +85,11 @@ func TestStandbyIsKeptForPodsThatMayCome(t *testing.T) {
 			pool: cloud.Pool{Size: 9}, want: cloud.Want{Standby: map[string]int{"": 3}}, change: func(o *cloud.Observed) { o.ListError = fmt.Errorf("503") },
 			plan: []string{"held back: ListFailed: the list of machines failed: 503"},
 		},
-		"what is kept is no surplus": {
+		"kept machines are no surplus": {
 			pool: cloud.Pool{Size: 5, SurplusTTL: time.Minute}, machines: ready, want: cloud.Want{Standby: map[string]int{"": 2, "subnet-b": 1}},
 			change: func(o *cloud.Observed) { o.Memory.SurplusSince = noon.Add(-time.Hour) },
 		},
-		"what is not kept goes, where none has to be": {
+		"a machine above the goal is terminated, where none must be": {
 			pool: cloud.Pool{Size: 5, SurplusTTL: time.Minute}, machines: "i-0 standby stopped zone=zone-b since=2h\n" + ready, want: cloud.Want{Standby: map[string]int{"subnet-b": 2}},
 			change: func(o *cloud.Observed) { o.Memory.SurplusSince = noon.Add(-time.Hour) },
 			plan:   []string{"terminate i-1 (standby -> terminating): surplus standby for 1m0s", "terminate i-2 (standby -> terminating): surplus standby for 1m0s"},
@@ -108,7 +111,7 @@ func TestStandbyIsKeptForPodsThatMayCome(t *testing.T) {
 			for _, a := range plan.Actions {
 				got = append(got, a.String())
 			}
-			for _, b := range plan.Brakes {
+			for _, b := range plan.Holds {
 				got = append(got, "held back: "+b.String())
 			}
 			require.Empty(t, cmp.Diff(c.plan, got))
@@ -117,7 +120,7 @@ func TestStandbyIsKeptForPodsThatMayCome(t *testing.T) {
 }
 
 // TestWhatIsKeptIsReachedOnceAndThenLeftAlone makes random pools and wants. A pool never
-// has more machines than its size, reaches what is wanted where there is room, launches no
+// has more machines than its size, reaches the goal where there is room, launches no
 // more then, and terminates nothing that is kept.
 func TestWhatIsKeptIsReachedOnceAndThenLeftAlone(t *testing.T) {
 	t.Parallel()
@@ -180,7 +183,15 @@ func TestWhatIsKeptIsReachedOnceAndThenLeftAlone(t *testing.T) {
 			require.GreaterOrEqual(t, in("zone-"), max(total, pool.MinStandby), "round %d: %+v %v\n%s", round, pool, want, text)
 			if pool.SurplusTTL > 0 {
 				bound := max(in("zone-a")-want.Standby["subnet-a"], 0) + max(in("zone-b")-want.Standby["subnet-b"], 0)
-				require.True(t, in("zone-") == max(total, pool.MinStandby) || bound == 0, "round %d: surplus is left: %+v %v\n%s", round, pool, want, text)
+				require.True(
+					t,
+					in("zone-") == max(total, pool.MinStandby) || bound == 0,
+					"round %d: surplus is left: %+v %v\n%s",
+					round,
+					pool,
+					want,
+					text,
+				)
 			}
 		}
 	}

@@ -19,13 +19,14 @@ var (
 	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// machines makes what is observed from lines such as
+// machines makes the observed state from lines such as
 //
 //	i-1 standby stopped ready since=10m
 //
 // : id, state, state in the cloud ("-" for one that is in no list), and words
 // about the Node: none, ready, attested, partly, drifted, empty=D, pods=N,
-// started=D, since=D, intent=verb, zone=Z, tag=state.
+// started=D, starting=D, since=D, intent=verb, unready (why, after the intent),
+// zone=Z, tag=state.
 func machines(t *testing.T, lines string) cloud.Observed {
 	t.Helper()
 	seen := cloud.Observed{Listed: noon}
@@ -35,7 +36,14 @@ func machines(t *testing.T, lines string) cloud.Observed {
 			continue
 		}
 		id, state := words[0], cloud.State(words[1])
-		i := cloud.Instance{ID: id, State: cloud.InstanceState(words[2]), LaunchTime: noon.Add(-time.Hour), InstanceType: "m5.large", AvailabilityZone: "zone-a", Tags: tags(scope, state)}
+		i := cloud.Instance{
+			ID:               id,
+			State:            cloud.InstanceState(words[2]),
+			LaunchTime:       noon.Add(-time.Hour),
+			InstanceType:     "m5.large",
+			AvailabilityZone: "zone-a",
+			Tags:             tags(scope, state),
+		}
 		i.Tags[scope.Key("node")] = "node-" + id
 		n := &cloud.NodeStatus{Name: "node-" + id, ID: id, State: state, Since: noon.Add(-30 * time.Minute), Attestation: cloud.AttestedReady}
 		for _, word := range words[3:] {
@@ -65,6 +73,10 @@ func machines(t *testing.T, lines string) cloud.Observed {
 				n.EmptySince = ago()
 			case "started":
 				n.LastStarted = ago()
+			case "starting":
+				n.LastStarted, n.Starting = ago(), true
+			case "unready":
+				n.Intent.Reason = "its Node was ready and is not any more"
 			case "since":
 				n.Since = ago()
 			case "pods":
@@ -92,7 +104,13 @@ func machines(t *testing.T, lines string) cloud.Observed {
 
 func TestPlans(t *testing.T) {
 	templates := []cloud.Template{
-		{Name: "subnet-a", InstanceType: "m5.large", Zone: "zone-a", Hash: "1"}, {Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b", Hash: "1"},
+		{
+			Name:         "subnet-a",
+			InstanceType: "m5.large",
+			Zone:         "zone-a",
+			Hash:         "1",
+		},
+		{Name: "subnet-b", InstanceType: "m5.large", Zone: "zone-b", Hash: "1"},
 	}
 	token := func(ordinal int64) string { return cloud.Token("u", ordinal, 0) }
 	for name, c := range map[string]struct {
@@ -100,7 +118,7 @@ func TestPlans(t *testing.T) {
 		machines string
 		change   func(*cloud.Observed)
 		want     cloud.Want
-		plan     []string // actions and brakes, with the times and tokens of noon
+		plan     []string // actions and holds, with the times and tokens of noon
 	}{
 		"an empty pool is filled over its zones": {
 			pool: cloud.Pool{Size: 5, MinStandby: 3},
@@ -113,7 +131,7 @@ func TestPlans(t *testing.T) {
 		"machines that are missing count": {
 			pool: cloud.Pool{Size: 2, MinStandby: 2}, machines: "i-1 standby - \ni-2 standby stopped",
 		},
-		"the ordinal goes on from what was ever recorded": {
+		"the ordinal continues from the highest one recorded": {
 			pool: cloud.Pool{Size: 1, MinStandby: 1}, change: func(o *cloud.Observed) { o.LastOrdinal = 41 },
 			plan: []string{"launch 1 x subnet-a as " + token(42) + ": standby 0 of 1"},
 		},
@@ -142,13 +160,13 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"abandon op: two complete lists have none of its machines"},
 		},
-		"but not by lists that are not believed": {
+		"but not by lists that are not trusted": {
 			pool: cloud.Pool{Size: 4}, machines: "i-1 standby -\ni-2 standby -", change: func(o *cloud.Observed) {
 				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Hour)}}
 				o.Memory.Unseen = map[string]time.Time{"op": noon.Add(-time.Minute)}
 			},
 			plan: []string{
-				"held back: ShortList: 2 of 2 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated",
+				"held back: ShortList: 2 of 2 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated",
 				"held back: LaunchUnproven: launch op of 2 machines is not in the list yet",
 			},
 		},
@@ -166,7 +184,7 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"confirm op: its machines are in the list"},
 		},
-		"standby is started, and what is left is launched in the same pass": {
+		"standby is started, and the rest is launched in the same pass": {
 			pool: cloud.Pool{Size: 4, MinStandby: 1}, machines: "i-1 standby stopped",
 			want: cloud.Want{Start: []string{"i-1"}, Launch: map[string]int{"subnet-b": 1}},
 			plan: []string{
@@ -174,7 +192,7 @@ func TestPlans(t *testing.T) {
 				"launch 1 x subnet-a as " + token(1) + ": standby 1 of 1, pods need 1 more", "launch 1 x subnet-b as " + token(2) + ": standby 1 of 1, pods need 1 more",
 			},
 		},
-		"a full pool says so": {
+		"a full pool reports it": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 running running ready pods=4", want: cloud.Want{Launch: map[string]int{"subnet-a": 2}},
 			plan: []string{"held back: PoolFull: 2 more machines are wanted, there is room for 0 of a size of 1"},
 		},
@@ -183,24 +201,24 @@ func TestPlans(t *testing.T) {
 			change: func(o *cloud.Observed) { o.Instances, o.ListError = nil, errors.New("503") }, want: cloud.Want{Start: []string{"i-1"}},
 			plan: []string{"start i-1 (standby -> running): pods need it", "held back: ListFailed: the list of machines failed: 503"},
 		},
-		"a short list is not believed": {
+		"a short list is not trusted": {
 			pool: cloud.Pool{Size: 9, MinStandby: 3, MaxRuntime: time.Hour}, machines: "i-1 standby -\ni-2 standby -\ni-3 running -\ni-4 standby stopped drifted",
-			plan: []string{"held back: ShortList: 3 of 4 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+			plan: []string{"held back: ShortList: 3 of 4 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated"},
 		},
 		"a machine that two lists lack is forgotten": {
 			pool: cloud.Pool{Size: 3}, machines: "i-1 standby -\ni-2 standby stopped\ni-3 standby stopped",
 			change: func(o *cloud.Observed) {
-				o.Memory.Machines = map[string]cloud.Sighting{"i-1": {Since: noon.Add(-time.Minute), Listed: true}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Minute), Listed: true}}
 			},
 			plan: []string{"forget i-1: missing from two complete lists"},
 		},
 		"at most the budget of a short list is forgotten": {
 			pool: cloud.Pool{Size: 3}, machines: "i-1 standby -\ni-2 standby -\ni-3 standby -",
 			change: func(o *cloud.Observed) {
-				gone := cloud.Sighting{Since: noon.Add(-time.Hour), Listed: true}
-				o.Memory.Machines = map[string]cloud.Sighting{"i-1": gone, "i-2": gone, "i-3": gone}
+				gone := cloud.MachineHistory{Since: noon.Add(-time.Hour), Listed: true}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": gone, "i-2": gone, "i-3": gone}
 			},
-			plan: []string{"forget i-1: missing from two complete lists", "held back: ShortList: 3 of 3 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+			plan: []string{"forget i-1: missing from two complete lists", "held back: ShortList: 3 of 3 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated"},
 		},
 		"a new Node is adopted": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 warmup running new ready launched=1m",
@@ -218,7 +236,7 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 warmup running launched=10m unattested",
 			plan: []string{"force-stop i-1: warm-up is over its time"},
 		},
-		"or terminated, as the pool says": {
+		"or terminated, if the pool demands it": {
 			pool: cloud.Pool{Size: 1, TerminateLate: true}, machines: "i-1 warmup running launched=10m unattested",
 			plan: []string{"terminate i-1 (warmup -> terminating): warm-up is over its time"},
 		},
@@ -233,9 +251,9 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 2, MinStandby: 1}, machines: "i-1 standby stopping",
 			plan: []string{"launch 1 x subnet-b as " + token(1) + ": standby 0 of 1"},
 		},
-		"nothing is terminated while the list is not believed": {
+		"nothing is terminated while the list is not trusted": {
 			pool: cloud.Pool{Size: 9}, machines: "i-1 standby -\ni-2 standby -\ni-3 warmup stopped none\ni-4 running running ready pods=1 started=1h",
-			plan: []string{"held back: ShortList: 2 of 4 machines are missing from the list, at most 1 are believed to be gone: nothing is launched or terminated"},
+			plan: []string{"held back: ShortList: 2 of 4 machines are missing from the list, at most 1 may be deleted at once: nothing is launched or terminated"},
 		},
 		"not one that lacks an image": {
 			pool: cloud.Pool{Size: 1, ControllerStop: true}, machines: "i-1 warmup running ready partly launched=1m",
@@ -294,14 +312,14 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=5m intent=stop",
 			plan: []string{"give-up i-1 (terminating -> running): its drain is over its time"},
 		},
-		"unless the machine is to go": {
+		"unless the machine is being terminated": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running pods=2 since=5m intent=terminate",
 			plan: []string{"terminate i-1: its drain is over its time"},
 		},
 		"a drained machine is stopped": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running since=1m intent=stop", plan: []string{"stop i-1: it is drained"},
 		},
-		"and standby only when the cloud says stopped": {
+		"and standby only when the cloud reports stopped": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating stopping since=1m intent=stop",
 		},
 		"a stop that hangs is forced": {
@@ -318,12 +336,97 @@ func TestPlans(t *testing.T) {
 		"a machine that another hand stopped is standby": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 running stopped pods=1", plan: []string{"shelve i-1 (running -> standby): the cloud reports it as stopped"},
 		},
-		"a list from before a start says nothing": {
+		"a list from before a start proves nothing": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 running stopped since=-1s",
 		},
 		"a started machine that is not ready goes after two minutes if it never attested": {
-			pool: cloud.Pool{Size: 2}, machines: "i-1 running running unattested started=2m\ni-2 running running started=2m",
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running unattested starting=2m\ni-2 running running starting=2m",
 			plan: []string{"drain i-1 (running -> terminating): it was started and did not become ready"},
+		},
+		"an attested one after ten": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running starting=10m\ni-2 running running starting=9m59s",
+			plan: []string{"drain i-1 (running -> terminating): it was started and did not become ready"},
+		},
+		"or after the time of the pool, if that is less, attested or not": {
+			pool: cloud.Pool{Size: 3, StartTimeout: time.Minute}, machines: "i-1 running running unattested starting=1m\ni-2 running running starting=1m\ni-3 running running unattested starting=59s",
+			plan: []string{"drain i-1 (running -> terminating): it was started and did not become ready", "drain i-2 (running -> terminating): it was started and did not become ready"},
+		},
+		"one that starts has lost no readiness": {
+			pool: cloud.Pool{Size: 1, StartTimeout: time.Hour, UnreadyTimeout: time.Minute}, machines: "i-1 running running starting=5m", change: unready(5*time.Minute, "i-1"),
+		},
+		"one that was ready since its start has more time, whether it attested or not": {
+			pool: cloud.Pool{Size: 4}, machines: "i-1 running running started=3h pods=5\ni-2 running running unattested started=3h pods=5\ni-3 running running started=3h pods=5\ni-4 running running ready started=3h pods=5",
+			change: unready(14*time.Minute+59*time.Second, "i-1", "i-2", "i-3"),
+		},
+		"and goes after its time": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running started=3h pods=5\ni-2 running running ready started=3h pods=5",
+			change: unready(15*time.Minute, "i-1"),
+			plan:   []string{"drain i-1 (running -> terminating): its Node was ready and is not any more"},
+		},
+		"or after another, if the pool demands it": {
+			pool: cloud.Pool{Size: 1, UnreadyTimeout: time.Minute}, machines: "i-1 running running started=3h", change: unready(time.Minute, "i-1"),
+			plan: []string{"drain i-1 (running -> terminating): its Node was ready and is not any more"},
+		},
+		"of many that have lost readiness one budget goes, the first to lose it": {
+			pool: cloud.Pool{Size: 4}, machines: "i-1 running running started=3h pods=5\ni-2 running running started=3h pods=5\ni-3 running running started=3h pods=5\ni-4 running running ready started=3h pods=5",
+			change: func(o *cloud.Observed) {
+				unready(16*time.Minute, "i-1", "i-3")(o)
+				o.Memory.Machines["i-2"] = cloud.MachineHistory{State: cloud.InstanceRunning, Unready: noon.Add(-17 * time.Minute)}
+			},
+			plan: []string{
+				"drain i-2 (running -> terminating): its Node was ready and is not any more",
+				"held back: NodesNotReady: the Nodes of 2 of 4 running machines were ready and have not been so for 15m0s: at most 1 is drained in 1h0m0s",
+			},
+		},
+		"and not the next once the first is terminated": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running started=3h pods=5\ni-2 running running started=3h pods=5",
+			change: func(o *cloud.Observed) {
+				unready(time.Hour, "i-1", "i-2")(o)
+				o.Memory.Repaired, o.Memory.Repairs = noon.Add(-59*time.Minute), 1
+			},
+			plan: []string{"held back: NodesNotReady: the Nodes of 2 of 2 running machines were ready and have not been so for 15m0s: at most 1 is drained in 1h0m0s"},
+		},
+		"but an hour after it": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 running running started=3h pods=5\ni-2 running running started=3h pods=5",
+			change: func(o *cloud.Observed) {
+				unready(time.Hour, "i-1", "i-2")(o)
+				o.Memory.Repaired, o.Memory.Repairs = noon.Add(-time.Hour), 1
+			},
+			plan: []string{
+				"drain i-1 (running -> terminating): its Node was ready and is not any more",
+				"held back: NodesNotReady: the Nodes of 1 of 2 running machines were ready and have not been so for 15m0s: at most 1 is drained in 1h0m0s",
+			},
+		},
+		"those that are drained for it count for the budget": {
+			pool: cloud.Pool{Size: 4, Budget: 0.75}, machines: "i-1 terminating running started=3h pods=5 since=1m intent=terminate unready\ni-2 terminating running started=3h pods=5 since=1m intent=terminate unready\ni-3 running running started=3h pods=5\ni-4 running running started=3h pods=5",
+			change: unready(time.Hour, "i-3", "i-4"),
+			plan: []string{
+				"drain i-1: pods are left on it", "drain i-2: pods are left on it", "drain i-3 (running -> terminating): its Node was ready and is not any more",
+				"held back: NodesNotReady: the Nodes of 1 of 2 running machines were ready and have not been so for 15m0s: at most 3 is drained in 1h0m0s",
+			},
+		},
+		"nor while another process has begun with one": {
+			pool: cloud.Pool{Size: 2}, machines: "i-1 terminating running started=3h pods=5 since=1m intent=terminate unready\ni-2 running running started=3h pods=5",
+			change: unready(time.Hour, "i-2"),
+			plan: []string{
+				"drain i-1: pods are left on it",
+				"held back: NodesNotReady: the Nodes of 1 of 1 running machines were ready and have not been so for 15m0s: at most 1 is drained in 1h0m0s",
+			},
+		},
+		"a machine that is ready again is kept": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running ready started=3h since=4m intent=terminate unready",
+			plan: []string{"give-up i-1 (terminating -> running): its Node is ready again"},
+		},
+		"also when its drain is over its time": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating running ready started=3h pods=1 since=6m intent=terminate unready",
+			plan: []string{"give-up i-1 (terminating -> running): its Node is ready again"},
+		},
+		"not one that the cloud is terminating": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 terminating shutting-down ready started=3h since=4m intent=terminate unready",
+		},
+		"not one of a pool that is deleted": {
+			pool: cloud.Pool{Size: 1, Deleting: true}, machines: "i-1 terminating running ready started=3h since=4m intent=terminate unready",
+			plan: []string{"terminate i-1: it is drained"},
 		},
 		"standby goes when the pool shrinks, never a running machine": {
 			pool: cloud.Pool{Size: 2}, machines: "i-1 running running ready pods=1\ni-2 standby stopped since=1h\ni-3 standby stopped\ni-4 standby stopped unattested\ni-5 running running ready pods=1",
@@ -372,6 +475,20 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 5, MinStandby: 2}, change: func(o *cloud.Observed) { o.Memory.ThrottledUntil = noon.Add(time.Minute) },
 			plan: []string{"held back: Throttled: the cloud asks for no calls before 2026-01-01T12:01:00Z"},
 		},
+		"nothing that calls it is done, an eviction is": {
+			pool:     cloud.Pool{Size: 9, MinStandby: 1, UnreadyTimeout: time.Minute},
+			machines: "i-1 standby stopped\ni-2 terminating running since=1m intent=stop\ni-3 warmup stopped none\ni-4 running running ready empty=1h\ni-5 terminating running since=1m intent=stop pods=1\ni-6 running running ready\ni-7 running running started=3h pods=1",
+			want:     cloud.Want{Start: []string{"i-1"}},
+			change:   func(o *cloud.Observed) { unready(time.Hour, "i-7")(o); o.Memory.ThrottledUntil = noon.Add(time.Minute) },
+			plan:     []string{"drain i-5: pods are left on it", "mark-empty i-6: no pod is left on it", "held back: Throttled: the cloud asks for no calls before 2026-01-01T12:01:00Z"},
+		},
+		"also not a tag that is wrong": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) {
+				o.Instances[0].Tags = tags(scope, cloud.StateRunning)
+				o.Memory.ThrottledUntil = noon.Add(time.Minute)
+			},
+			plan: []string{"held back: Throttled: the cloud asks for no calls before 2026-01-01T12:01:00Z"},
+		},
 		"a machine of another pool is none of ours": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) {
 				o.Instances[0].Tags[scope.Key("pool-uid")] = "other"
@@ -410,18 +527,40 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// unready makes a memory in which the Nodes of running machines have not been ready
+// for a time.
+func unready(d time.Duration, ids ...string) func(*cloud.Observed) {
+	return func(o *cloud.Observed) {
+		o.Memory.Machines = map[string]cloud.MachineHistory{}
+		for _, id := range ids {
+			o.Memory.Machines[id] = cloud.MachineHistory{
+				State:   cloud.InstanceRunning,
+				Since:   noon.Add(-time.Hour),
+				Listed:  true,
+				Unready: noon.Add(-d),
+			}
+		}
+	}
+}
+
 // hung makes a memory in which the cloud has been stopping i-1 for a time.
 func hung(d time.Duration) func(*cloud.Observed) {
 	return func(o *cloud.Observed) {
-		o.Memory.Machines = map[string]cloud.Sighting{"i-1": {State: cloud.InstanceStopping, Since: noon.Add(-d), Listed: true}}
+		o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {State: cloud.InstanceStopping, Since: noon.Add(-d), Listed: true}}
 	}
 }
 
 func TestAWrongPoolIsRefusedByField(t *testing.T) {
-	err := cloud.Pool{Size: -1, MinStandby: 3, Budget: 2, EmptyTTL: -time.Second, Templates: []cloud.Template{{}, {Name: "a"}, {Name: "a"}}}.Validate()
+	err := cloud.Pool{
+		Size:       -1,
+		MinStandby: 3,
+		Budget:     2,
+		EmptyTTL:   -time.Second,
+		Templates:  []cloud.Template{{}, {Name: "a"}, {Name: "a"}},
+	}.Validate()
 	for _, text := range []string{
-		"scope: Domain is required", "Size is -1, must be at least 0", "MinStandby is 3, must be from 0 to Size (-1)", "Budget is 2, must be from 0 to 1",
-		"Templates[0].Name is required", `Templates[2].Name "a" is used twice`, "EmptyTTL is -1s, must not be negative",
+		"cloud: Scope.Domain: is required", "cloud: Pool.Size: is -1, must be at least 0", "Pool.MinStandby: is 3, must be from 0 to Size (-1)", "Pool.Budget: is 2, must be from 0 to 1",
+		"Templates[0].Name: is required", `Templates[2].Name: is "a", must be unique`, "EmptyTTL: is -1s, must not be negative",
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -4,18 +4,18 @@ package cloud
 
 import "slices"
 
-// Pod is what decides where the scheduler places a pod. A Pod that was passed
-// to [Demand] must not be changed while that call runs; it is never written.
+// Pod is the part of a pod that decides where the scheduler places it. A Pod must not
+// be changed while [Demand] runs, which never writes to it.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels               map[string]string
 	// Priority of the pod: a higher one gets a machine first. It never evicts.
 	Priority int32
-	// Requests are those of the whole pod: of its containers, init containers,
+	// Requests are the requests of the whole pod: its containers, init containers,
 	// sidecars and overhead together. Package cloud/kube computes them.
 	Requests Resources
-	// NodeSelector and NodeAffinity must both admit a node. Of several terms
-	// in NodeAffinity one must hold; none at all admits every node.
+	// NodeSelector and NodeAffinity must both admit a node. Of several terms in
+	// NodeAffinity one must hold; no term admits every node.
 	NodeSelector map[string]string
 	NodeAffinity []NodeTerm
 	// Affinity and AntiAffinity are required, not preferred, terms.
@@ -24,28 +24,27 @@ type Pod struct {
 	Spread      []Spread
 	Tolerations []Toleration
 	HostPorts   []HostPort
-	// Nominated is the name of the node that the scheduler is making room on for
-	// this pod, by evicting others. The pod is placed there if that is one of
+	// Nominated is the name of the node on which the scheduler is making room for this
+	// pod, by evicting others. The pod is placed there if the node is one of
 	// [DemandInput.Nodes], and otherwise as if it had none.
 	Nominated string
 	// Terminating pods on a node use its resources, but no longer count for
 	// Spread.
 	Terminating bool
 	// Unmodelled are the reasons why [Demand] cannot know where this pod fits,
-	// for instance a volume that lives in a zone. A pod that has one is
-	// reported and starts no machine.
+	// such as a volume in a zone. A pod that has one is reported and starts no machine.
 	Unmodelled []string
 }
 
-// PodTerm is a term of pod affinity or anti-affinity: the pods that it selects
-// decide about the nodes that share a value of a label with theirs.
+// PodTerm is a term of pod affinity or anti-affinity: it applies to the nodes that have
+// the same value of a label as the nodes of the selected pods.
 type PodTerm struct {
 	// TopologyKey is the label of nodes whose values are the domains. Required.
 	TopologyKey string
 	// Selector selects pods.
 	Selector Selector
-	// Namespaces, and those that NamespaceSelector selects, are where pods are
-	// looked for. If both are nil, it is the namespace of the pod itself.
+	// Namespaces, and those that NamespaceSelector selects, are the namespaces of the
+	// selected pods. If both are nil, it is the namespace of the pod itself.
 	Namespaces        []string
 	NamespaceSelector Selector
 }
@@ -54,11 +53,11 @@ type PodTerm struct {
 type Spread struct {
 	// TopologyKey is the label of nodes whose values are the domains. Required.
 	TopologyKey string
-	// MaxSkew is by how many pods a domain may exceed the one that has the
-	// fewest; less than 1 is 1.
+	// MaxSkew is by how many pods a domain may exceed the min of all domains; less than
+	// 1 is 1.
 	MaxSkew int32
-	// MinDomains is the number of domains below which the fewest is taken to
-	// be zero; less than 1 is 1.
+	// MinDomains is the number of domains below which the min counts as zero; less than
+	// 1 is 1.
 	MinDomains int32
 	// Selector selects the pods that count, in the namespace of the pod.
 	Selector Selector
@@ -99,7 +98,7 @@ func (s *Spread) counts(own string, p *Pod) bool {
 
 const anyAddress = "0.0.0.0"
 
-// conflicts reports whether a and b cannot both be listened on.
+// conflicts reports whether a and b exclude each other on one node.
 func (a *HostPort) conflicts(b *HostPort) bool {
 	if a.Port != b.Port || orDefault(a.Protocol, "TCP") != orDefault(b.Protocol, "TCP") {
 		return false

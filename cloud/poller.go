@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// A Poller lists the machines of a whole cluster once in a while, and answers for
-// each of its pools from that list: any number of pools costs the cloud one list
-// a period. It must not be copied after its first use, and is safe for concurrent
-// use.
+// A Poller lists the machines of a whole cluster periodically, and serves each of its
+// pools from that list: any number of pools costs the cloud one list a period. It must
+// not be copied after its first use, and is safe for concurrent use.
 type Poller struct {
-	// Inventory is asked. Required.
+	// Inventory is the inventory to list. Required.
 	Inventory Inventory
 
 	// Tags select the machines of the cluster; see [Scope.ClusterTags]. Required.
@@ -24,9 +23,9 @@ type Poller struct {
 	listed    time.Time
 }
 
-// List returns the machines of the scope from a list that was asked for at most
-// maxAge ago, and when that was. Callers that need a newer one wait for the same
-// call. After an error nothing is returned, whatever an older list has.
+// List returns the machines of the scope from a list that was requested at most maxAge
+// ago, and the time of the request. Callers that need a newer one share a call. After
+// an error it returns no machines, even if there is an older list.
 func (p *Poller) List(ctx context.Context, scope Scope, maxAge time.Duration) (instances []Instance, listed time.Time, err error) {
 	wanted := time.Now().Add(-maxAge)
 	all, listed := p.last()

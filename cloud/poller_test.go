@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // heldInventory counts lists, and holds each back until it may answer.
@@ -43,11 +44,11 @@ func TestCallersThatWaitForAListShareIt(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool {
+	await.Until(t, 10*time.Second, "each has found that there is no list", func() bool {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return strings.Count(string(stacks), "cloud.(*Poller).refresh(") == callers
-	}, 10*time.Second, time.Millisecond, "each has found that there is no list")
+	})
 	close(inventory.answer)
 	all.Wait()
 	require.Equal(t, int32(1), inventory.lists.Load())

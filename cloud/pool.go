@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A Pool is the wanted state of a pool of machines. Its zero value is a pool of
+// A Pool is the desired state of a pool of machines. Its zero value is a pool of
 // no machines. It is a value: the same Pool may be used by any number of
 // goroutines.
 type Pool struct {
-	// Scope identifies whose machines these are. Required.
+	// Scope identifies the machines of the pool. Required.
 	Scope Scope
 
 	// Size is how many machines the pool may have, whatever their state.
@@ -22,16 +22,16 @@ type Pool struct {
 	// MinStandby is how many stopped machines are kept ready. At most Size.
 	MinStandby int
 
-	// Templates are what the pool can launch, best first. Without one nothing
-	// is launched.
+	// Templates are the ways to launch a machine, best first. Without one nothing is
+	// launched.
 	Templates []Template
 
 	// WarmupTimeout is the time from launch to the first stop. Default 10m.
 	WarmupTimeout time.Duration
 
 	// TerminateLate terminates a machine that is over WarmupTimeout. Without it
-	// the machine is stopped by force, and kept as a standby machine of the last
-	// choice if it ever joined the cluster.
+	// the machine is stopped by force, and kept as a last-choice standby machine if it
+	// ever joined the cluster.
 	TerminateLate bool
 
 	// ControllerStop makes the pool stop a machine that is ready. Without it
@@ -71,13 +71,21 @@ type Pool struct {
 	// warm-up, or this value if it is less.
 	StartTimeout time.Duration
 
-	// AbsenceAge is how far apart two complete lists are that both lack a
-	// machine, before it counts as gone. Default 60s.
+	// UnreadyTimeout is how long the Node of a running machine that was ready
+	// may be not ready before the machine is drained and terminated. Default
+	// 15m. At most Budget of the running machines are drained for that in an hour: if
+	// many lose readiness together, the machines are rarely the cause. A machine whose
+	// Node is ready again before it is terminated keeps running.
+	UnreadyTimeout time.Duration
+
+	// AbsenceAge is how far apart two complete lists must be that both lack a machine,
+	// before it counts as deleted. Default 60s.
 	AbsenceAge time.Duration
 
 	// Budget is how many machines may be missing from a list at once, as a
-	// share of the pool. Above it the list is not believed; see [Brake]. Default
-	// 0.1, and never less than one machine.
+	// share of the pool. Above it the list is not trusted; see [Hold]. It is
+	// also the share of the running machines that may be drained in an hour
+	// because they lost readiness. Default 0.1, and never less than one machine.
 	Budget float64
 
 	// Deleting drains and terminates every machine of the pool.
@@ -96,40 +104,40 @@ type Template struct {
 	Hash string
 }
 
-// Times and limits that are not for the caller to choose.
+// Times and limits that the caller cannot choose.
 const (
 	unattestedTimeout = 2 * time.Minute
 	capacityBlock     = 5 * time.Minute  // of a type in a zone
 	tokenLifetime     = time.Hour        // a cloud remembers a launch token for at least that long
-	drainRetry        = 10 * time.Minute // from a drain that was given up to the next
-	brakeWindow       = time.Hour        // in which the budget may be spent once
+	drainRetry        = 10 * time.Minute // from a drain that was given up to the next one
+	budgetWindow      = time.Hour        // in which each budget may be spent once
 	failuresInRow     = 3                // of warm-ups, before launches back off
 	minLaunchBackoff  = time.Minute
 	maxLaunchBackoff  = 30 * time.Minute
 )
 
-// Validate returns an error for each field that no plan can be made from, joined.
+// Validate returns an error for each invalid field, joined.
 func (p Pool) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pool: "+format, args...)) }
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("cloud: Pool."+format, args...)) }
 	if err := p.Scope.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("pool: %w", err))
+		errs = append(errs, err)
 	}
 	if p.Size < 0 {
-		wrong("Size is %d, must be at least 0", p.Size)
+		wrong("Size: is %d, must be at least 0", p.Size)
 	}
 	if p.MinStandby < 0 || p.MinStandby > p.Size {
-		wrong("MinStandby is %d, must be from 0 to Size (%d)", p.MinStandby, p.Size)
+		wrong("MinStandby: is %d, must be from 0 to Size (%d)", p.MinStandby, p.Size)
 	}
 	if p.Budget < 0 || p.Budget > 1 {
-		wrong("Budget is %v, must be from 0 to 1", p.Budget)
+		wrong("Budget: is %v, must be from 0 to 1", p.Budget)
 	}
 	names := map[string]bool{}
 	for i, t := range p.Templates {
 		if t.Name == "" {
-			wrong("Templates[%d].Name is required", i)
+			wrong("Templates[%d].Name: is required", i)
 		} else if names[t.Name] {
-			wrong("Templates[%d].Name %q is used twice", i, t.Name)
+			wrong("Templates[%d].Name: is %q, must be unique", i, t.Name)
 		}
 		names[t.Name] = true
 	}
@@ -144,10 +152,11 @@ func (p Pool) Validate() error {
 		{"SurplusTTL", p.SurplusTTL},
 		{"StopTimeout", p.StopTimeout},
 		{"StartTimeout", p.StartTimeout},
+		{"UnreadyTimeout", p.UnreadyTimeout},
 		{"AbsenceAge", p.AbsenceAge},
 	} {
 		if d.value < 0 {
-			wrong("%s is %s, must not be negative", d.name, d.value)
+			wrong("%s: is %s, must not be negative", d.name, d.value)
 		}
 	}
 	return errors.Join(errs...)
@@ -160,12 +169,14 @@ func (p Pool) withDefaults() Pool {
 	p.DrainTimeout = cmp.Or(p.DrainTimeout, 5*time.Minute)
 	p.StopTimeout = cmp.Or(p.StopTimeout, 5*time.Minute)
 	p.StartTimeout = cmp.Or(p.StartTimeout, 10*time.Minute)
+	p.UnreadyTimeout = cmp.Or(p.UnreadyTimeout, 15*time.Minute)
 	p.AbsenceAge = cmp.Or(p.AbsenceAge, time.Minute)
 	p.Budget = cmp.Or(p.Budget, 0.1)
 	return p
 }
 
-// budget is how many of the machines may be missing or be forgotten at once.
+// budget is how many of the machines may, at once, be missing, be forgotten, or be
+// drained because they lost readiness.
 func (p Pool) budget(machines int) int { return max(1, int(p.Budget*float64(machines))) }
 
 func (p Pool) template(name string) (Template, bool) {

@@ -7,21 +7,21 @@ import "context"
 // cloudtest.Run.
 //
 // A provider that can do many machines in one call also implements
-// [BatchMachines], [BatchPower] or [BatchInventory]. [Executor] finds these by
+// [BatchMachines], [BatchPowerControl] or [BatchInventory]. [Executor] finds these by
 // type assertion and falls back to single calls.
 type Provider interface {
 	Machines
-	Power
+	PowerControl
 	Inventory
 }
 
 // Machines creates and removes machines.
 type Machines interface {
 	// LaunchInstance creates one machine. The same Token with the same config
-	// never creates a second one: the answer is then the machine of the first
-	// call. If that is terminated, the answer may also be [ErrTokenSpent]. The
-	// same Token with another config is [ErrTokenReused]. The machine carries
-	// config.Tags from its first moment.
+	// never creates a second one: then it returns the machine of the first call. If
+	// that is terminated, the result may also be [ErrTokenSpent]. The same Token with
+	// another config is [ErrTokenReused]. The machine carries config.Tags from its
+	// first moment.
 	LaunchInstance(ctx context.Context, config LaunchConfig) (Instance, error)
 
 	// TerminateInstance removes a machine for good. A machine that is already
@@ -30,8 +30,8 @@ type Machines interface {
 	TerminateInstance(ctx context.Context, id string) error
 }
 
-// Power starts and stops machines without losing them.
-type Power interface {
+// PowerControl starts and stops machines without losing them.
+type PowerControl interface {
 	// StartInstance starts a stopped machine and returns once the cloud has
 	// accepted the request, not when the machine runs. A machine that is
 	// pending or running already is not an error. From any other state it is an
@@ -66,10 +66,9 @@ type Inventory interface {
 // BatchMachines is implemented by a [Provider] that creates or removes many
 // machines with one call to the cloud.
 type BatchMachines interface {
-	// LaunchInstances creates up to count machines of one config. All share the
-	// Token: a repeated call answers with the machines of the first. The
-	// machines that were created are returned also with an error, such as a
-	// [CapacityError] for the rest.
+	// LaunchInstances creates up to count machines of one config. All share the Token:
+	// a repeated call returns the machines of the first. The machines that were created
+	// are returned also with an error, such as a [CapacityError] for the rest.
 	LaunchInstances(ctx context.Context, config LaunchConfig, count int) ([]Instance, error)
 
 	// TerminateInstances terminates each machine, and returns the error of each
@@ -77,10 +76,10 @@ type BatchMachines interface {
 	TerminateInstances(ctx context.Context, ids []string) map[string]error
 }
 
-// BatchPower is implemented by a [Provider] that starts or stops many machines
+// BatchPowerControl is implemented by a [Provider] that starts or stops many machines
 // with one call to the cloud. One machine that cannot be started or stopped
 // holds back no other.
-type BatchPower interface {
+type BatchPowerControl interface {
 	// StartInstances starts each machine, and returns the error of each that
 	// was not, by id.
 	StartInstances(ctx context.Context, ids []string) map[string]error
@@ -93,8 +92,8 @@ type BatchPower interface {
 // BatchInventory is implemented by a [Provider] that reads or tags many machines
 // with one call to the cloud.
 type BatchInventory interface {
-	// GetInstances returns the machines that the cloud knows, by id. A machine
-	// that it does not know is missing in the answer.
+	// GetInstances returns the machines that the cloud knows, by id. A machine that it
+	// does not know is missing in the result.
 	GetInstances(ctx context.Context, ids []string) (map[string]Instance, error)
 
 	// UpdateInstancesTags sets the same tags on each machine, and returns the

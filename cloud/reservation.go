@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A Reservation keeps a machine that was started for certain pods to them, until
-// they are on it. Without it the next plan would start one more machine for each
-// pod that still waits.
+// A Reservation reserves a started machine for certain pods, until they run on it.
+// Without it the next plan would start one more machine for each pod that still waits.
 type Reservation struct {
 	Machine string   // the instance id
 	Pods    []string // UIDs
-	// Deadline is when the pods look for another machine. It follows from how
-	// long a boot is expected to take.
+	// Deadline is when the reservation ends and the pods may use another machine. It
+	// follows from the expected time of a boot.
 	Deadline time.Time
 }
 
@@ -38,9 +37,9 @@ func Reserve(reservations []Reservation, result DemandResult, deadline time.Time
 	return out
 }
 
-// Settle returns what is left of the reservations: without the pods that do not
-// wait any more, and without the machines that are not starting any more, because
-// they are ready, failed to start, or are over their deadline.
+// Settle returns the remaining reservations: without pods that no longer wait, and
+// without machines that are no longer starting, because they are ready, failed to
+// start, or are over their deadline.
 func Settle(reservations []Reservation, waits, starting func(id string) bool, now time.Time) []Reservation {
 	var out []Reservation
 	for _, r := range reservations {

@@ -20,16 +20,32 @@ func TestReservationsKeepMachinesToTheirPods(t *testing.T) {
 		{Pod: pod("d"), On: cloud.OnNode, Node: node("i-3")},
 		{Pod: pod("e"), On: cloud.OnLaunch},
 	}}, deadline)
-	require.Equal(t, []cloud.Reservation{{Machine: "i-1", Pods: []string{"a", "b"}, Deadline: deadline}, {Machine: "i-2", Pods: []string{"c"}, Deadline: deadline}}, held)
+	require.Equal(
+		t,
+		[]cloud.Reservation{
+			{Machine: "i-1", Pods: []string{"a", "b"}, Deadline: deadline},
+			{Machine: "i-2", Pods: []string{"c"}, Deadline: deadline},
+		},
+		held,
+	)
 
-	more := cloud.Reserve(held, cloud.DemandResult{Placements: []cloud.PlacedPod{{Pod: pod("f"), On: cloud.OnStandby, Node: node("i-1")}}}, deadline.Add(time.Hour))
+	more := cloud.Reserve(
+		held,
+		cloud.DemandResult{Placements: []cloud.PlacedPod{{Pod: pod("f"), On: cloud.OnStandby, Node: node("i-1")}}},
+		deadline.Add(time.Hour),
+	)
 	require.Equal(t, []string{"a", "b", "f"}, more[0].Pods)
 	require.Equal(t, deadline, more[0].Deadline, "a later pod does not make the first wait longer")
-	require.Equal(t, []string{"a", "b"}, held[0].Pods, "what was passed is not written")
+	require.Equal(t, []string{"a", "b"}, held[0].Pods, "the argument is not changed")
 
 	all := func(string) bool { return true }
 	not := func(id string) func(string) bool { return func(s string) bool { return s != id } }
-	require.Equal(t, []cloud.Reservation{{Machine: "i-1", Pods: []string{"b"}, Deadline: deadline}, held[1]}, cloud.Settle(held, not("a"), all, noon), "a pod that is bound or gone")
+	require.Equal(
+		t,
+		[]cloud.Reservation{{Machine: "i-1", Pods: []string{"b"}, Deadline: deadline}, held[1]},
+		cloud.Settle(held, not("a"), all, noon),
+		"a pod that is bound or gone",
+	)
 	require.Equal(t, held[:1], cloud.Settle(held, not("c"), all, noon), "nothing is left to wait for")
 	require.Equal(t, held[1:], cloud.Settle(held, all, not("i-1"), noon), "a machine that failed to start, or is ready")
 	require.Empty(t, cloud.Settle(held, all, all, deadline), "the pods look for another machine")

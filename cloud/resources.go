@@ -2,8 +2,8 @@
 
 package cloud
 
-// Resources is an amount of each resource that the scheduler counts. What a
-// node offers and what a pod requests have the same units.
+// Resources is an amount of each resource that the scheduler counts. Nodes and pods use
+// the same units.
 type Resources struct {
 	// CPU is in thousandths of a core.
 	CPU int64
@@ -26,7 +26,7 @@ const (
 	dimExtended
 )
 
-// empty reports whether a pod with these requests asks for nothing.
+// empty reports whether a pod with these requests requests nothing.
 func (r *Resources) empty() bool {
 	if r.CPU != 0 || r.Memory != 0 || r.EphemeralStorage != 0 {
 		return false
@@ -39,7 +39,7 @@ func (r *Resources) empty() bool {
 	return true
 }
 
-// vector writes r into v, whose places after dimExtended are those of names.
+// vector writes r into v, whose places after dimExtended belong to names.
 func (r *Resources) vector(names []string, v []int64) {
 	v[dimCPU], v[dimMemory], v[dimStorage], v[dimPods] = r.CPU, r.Memory, r.EphemeralStorage, r.Pods
 	for i, name := range names {

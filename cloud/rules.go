@@ -23,25 +23,24 @@ type rule struct {
 // A guard looks at one machine at one time.
 type guard func(s sight) bool
 
-// A sight is a machine as a plan sees it.
+// A sight is a plan's view of a machine.
 type sight struct {
 	Machine
 	pool Pool
 	now  time.Time
-	// order is what the plan wants of the machine: Start, Stop, Terminate or
-	// nothing.
+	// order is the plan's order for the machine: Start, Stop, Terminate or none.
 	order order
 	// seen is since when the cloud reports the present state.
 	seen time.Time
 	// noNode is since when the machine has had no Node, zero if it has one.
 	noNode time.Time
-	// listed is when the cloud was asked.
+	// listed is the time of the list.
 	listed time.Time
-	// reserved reports that pods are on their way to the machine.
+	// reserved reports that the machine is reserved for pods.
 	reserved bool
 }
 
-// An order is what a plan wants of one machine beyond what its state asks for.
+// An order is an action that a plan requests of one machine, beyond the table.
 type order struct {
 	verb   Verb
 	reason string
@@ -58,13 +57,13 @@ var (
 	absent  = []InstanceState{""}
 )
 
-// table is what a machine does next. Every row of a state that is not final
-// either acts or waits for something that has an end: the cloud's own
-// transition, or a guard on time above it.
+// table maps a machine's state to its next action. Every row of a state that is not
+// final either acts, or waits for the cloud's own transition or for a time guard above
+// it.
 //
 //nolint:gochecknoglobals // a table
 var table = []rule{
-	// A machine that is gone, whatever it was used for.
+	// A machine that no longer exists, in whatever state.
 	{cloud: ended, verb: Forget, reason: "the cloud reports it as terminated"},
 	{cloud: absent, when: gone, verb: Forget, reason: "missing from two complete lists"},
 	{cloud: absent, reason: "missing from the list, not proven to be gone"},
@@ -94,13 +93,14 @@ var table = []rule{
 	{StateRunning, running, ordered(Terminate), Drain, StateTerminating, ""},
 	{StateRunning, running, ordered(Stop), Drain, StateTerminating, ""},
 	{StateRunning, powered, neverReady, Drain, StateTerminating, "it was started and did not become ready"},
-	{StateRunning, running, lost, Stop, "", "its Node is gone"},
+	{StateRunning, running, lost, Stop, "", "its Node was deleted"},
 	{StateRunning, running, newlyEmpty, MarkEmpty, "", "no pod is left on it"},
 	{StateRunning, running, noLongerEmpty, ClearEmpty, "", "it has pods again"},
 	{StateRunning, nil, nil, "", "", "running"},
 
-	{StateTerminating, stopped, bound(Terminate), Terminate, "", "it is to go for good"},
+	{StateTerminating, stopped, bound(Terminate), Terminate, "", "it must be removed for good"},
 	{StateTerminating, stopped, fresh, Shelve, StateStandby, "it is stopped"},
+	{StateTerminating, powered, recovered, GiveUp, StateRunning, reasonReady},
 	{StateTerminating, powered, both(occupied, both(bound(Stop), wasEmpty)), GiveUp, StateRunning, "a pod came before it was closed"},
 	{StateTerminating, powered, both(over, bound(Terminate)), Terminate, "", "its drain is over its time"},
 	{StateTerminating, powered, both(over, occupied), GiveUp, StateRunning, "its drain is over its time"},
@@ -138,21 +138,21 @@ func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.
 // gone: absent from two complete lists, far enough apart.
 func gone(s sight) bool { return after(s.seen, s.pool.AbsenceAge, s.listed) }
 
-// fresh: the list was made after the machine came into its state; an older one
-// shows what was before.
+// fresh: the list was made after the machine entered its state; an older list shows the
+// state before.
 func fresh(s sight) bool { return s.listed.After(s.since()) }
 
 func hung(times int) guard {
 	return func(s sight) bool { return after(s.seen, time.Duration(times)*s.pool.StopTimeout, s.now) }
 }
 
-// lost: a running machine had no Node for so long that none will come.
+// lost: a running machine had no Node for too long.
 func lost(s sight) bool { return after(s.noNode, s.pool.StartTimeout, s.now) }
 
 func late(s sight) bool { return after(s.LaunchTime, s.pool.WarmupTimeout, s.now) }
 
-// over: the drain is over its time. One without a recorded beginning began when
-// the machine came into its state.
+// over: the drain is over its time. A drain without a recorded beginning began when the
+// machine entered its state.
 func over(s sight) bool {
 	since := s.intent().Since
 	if since.IsZero() {
@@ -161,18 +161,26 @@ func over(s sight) bool {
 	return after(since, s.pool.DrainTimeout, s.now)
 }
 
-// warm: a machine that the pool itself has to stop is ready to be stopped.
+// warm: a machine that the pool itself must stop is ready to be stopped.
 func warm(s sight) bool {
 	return s.pool.ControllerStop && s.Node != nil && s.Node.Ready && s.Node.NetworkReady && s.good(!s.pool.BestEffortImages)
 }
 
+// neverReady: the machine has not been ready since its last start, for too long. For a
+// machine that was ready since, see planner.repair.
 func neverReady(s sight) bool {
-	if s.Node == nil || s.Node.Ready {
-		return false
-	}
-	timeout := s.pool.StartTimeout
+	return s.Node != nil && s.Node.Starting && !s.Node.Ready && after(s.Node.LastStarted, s.startTimeout(), s.now)
+}
+
+// startTimeout is how long the machine may take from its start to ready.
+func (s sight) startTimeout() time.Duration {
 	if s.Node.Attestation == "" {
-		timeout = min(timeout, unattestedTimeout)
+		return min(s.pool.StartTimeout, unattestedTimeout)
 	}
-	return after(s.Node.LastStarted, timeout, s.now)
+	return s.pool.StartTimeout
+}
+
+// recovered: the machine was drained because it lost readiness, and has it again.
+func recovered(s sight) bool {
+	return s.intent().Reason == reasonUnready && s.Node.Ready && !s.pool.Deleting
 }

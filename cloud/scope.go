@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A Scope identifies machines: those of one pool object in one
-// cluster. Two clusters with a pool of the same name in one account have
-// different scopes, and so has a pool that was deleted and created anew.
+// A Scope identifies the machines of one pool object in one cluster. Two clusters with
+// a pool of the same name in one account have different scopes, and so has a pool that
+// was deleted and created again.
 type Scope struct {
 	// Domain prefixes the tags, such as "stratos.sh". Required.
 	Domain string
@@ -42,7 +42,7 @@ const (
 func (s Scope) Validate() error {
 	for _, f := range []struct{ name, value string }{{"Domain", s.Domain}, {"Cluster", s.Cluster}, {"PoolUID", s.PoolUID}} {
 		if f.value == "" {
-			return fmt.Errorf("scope: %s is required", f.name)
+			return fmt.Errorf("cloud: Scope.%s: is required", f.name)
 		}
 	}
 	return nil
@@ -72,8 +72,8 @@ func (s Scope) Tags() map[string]string {
 	return tags
 }
 
-// LaunchTags returns the tags of a machine that is launched for the operation:
-// those of extra, overridden by those of the pool.
+// LaunchTags returns the tags of a machine that is launched for the operation: extra,
+// overridden by the tags of the pool.
 func (s Scope) LaunchTags(operation string, extra map[string]string) map[string]string {
 	tags := maps.Clone(extra)
 	if tags == nil {

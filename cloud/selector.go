@@ -10,11 +10,11 @@ import (
 // Operator is how a [Requirement] compares a label.
 type Operator string
 
-// The operators have the names and the meaning of those of Kubernetes.
+// The operators have the names and the meaning of Kubernetes' operators.
 const (
 	In           Operator = "In"           // the label is one of the values
 	NotIn        Operator = "NotIn"        // the label is absent or none of the values
-	Exists       Operator = "Exists"       // the label is there, with any value
+	Exists       Operator = "Exists"       // the label is present, with any value
 	DoesNotExist Operator = "DoesNotExist" // the label is absent
 	Gt           Operator = "Gt"           // the label is an integer above the value
 	Lt           Operator = "Lt"           // the label is an integer below the value

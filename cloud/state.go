@@ -2,19 +2,19 @@
 
 package cloud
 
-// State is what the pool uses a machine for. It is written on the machine's Node
-// and, as a tag, on the machine.
+// State is the pool's use of a machine. It is written on the machine's Node and, as a
+// tag, on the machine.
 type State string
 
-// The states of a machine. A machine that is gone has none.
+// The states of a machine. A deleted machine has none.
 const (
-	// StateWarmup: launched, on its way to its first stop.
+	// StateWarmup: launched, before its first stop.
 	StateWarmup State = "warmup"
 	// StateStandby: stopped, ready to be started.
 	StateStandby State = "standby"
 	// StateRunning: started, open for pods.
 	StateRunning State = "running"
-	// StateTerminating: on its way out of use, back to standby or for good.
+	// StateTerminating: leaving use, back to standby or for good.
 	StateTerminating State = "terminating"
 )
 
@@ -27,9 +27,9 @@ func (s State) valid() bool {
 	}
 }
 
-// CheckTransition returns a [TransitionError] if the machine may not go from one
-// state to the other. A machine without a state may enter at warmup. Staying is
-// no transition.
+// CheckTransition returns a [TransitionError] if the machine may not change from one
+// state to the other. A machine without a state may enter warmup. Staying is no
+// transition.
 func CheckTransition(machine string, from, to State) error {
 	if from == to {
 		return nil

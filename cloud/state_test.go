@@ -63,7 +63,14 @@ func TestNoMachineWaitsForEver(t *testing.T) {
 						seen.Instances = []cloud.Instance{{ID: "i-1", State: instance, LaunchTime: start.Add(-time.Minute), Tags: tags(scope, state)}}
 					}
 					if node != "none" {
-						n := cloud.NodeStatus{Name: "n", ID: "i-1", State: state, Since: start.Add(-time.Second), Ready: node != "not ready", LastStarted: start}
+						n := cloud.NodeStatus{
+							Name:        "n",
+							ID:          "i-1",
+							State:       state,
+							Since:       start.Add(-time.Second),
+							Ready:       node != "not ready",
+							LastStarted: start,
+						}
 						if node == "occupied" {
 							n.Pods = 3
 						}

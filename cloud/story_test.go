@@ -29,6 +29,7 @@ import (
 //	mend                   calls succeed again, lists are whole, zones have room
 //	hide COUNT             the cloud's lists lack that many machines
 //	interrupt              the cloud takes a running machine away
+//	silence COUNT DURATION the Nodes of so many running machines are not ready for that time
 //	crash                  the next pass begins with the memory of a new process
 //	delete                 the pool is being deleted
 //	machines               by state, as the cloud has them
@@ -58,8 +59,10 @@ func newPoolStory(t *testing.T) *poolStory {
 	p := &poolStory{t: t, began: time.Now(), faults: map[string]cloudtest.Fault{}}
 	scope := cloud.Scope{Domain: "example.com", Cluster: "c1", Pool: "batch", PoolUID: "0b6f"}
 	p.fake = &cloudtest.Fake{
-		Transition: 2 * time.Second, Zones: map[string]string{"subnet-a": "a", "subnet-b": "b", "subnet-c": "c"}, Capacity: map[cloud.Placement]int{},
-		Fault: func(c cloudtest.Call) cloudtest.Fault { return p.faults[c.Operation] },
+		Transition: 2 * time.Second,
+		Zones:      map[string]string{"subnet-a": "a", "subnet-b": "b", "subnet-c": "c"},
+		Capacity:   map[cloud.Placement]int{},
+		Fault:      func(c cloudtest.Call) cloudtest.Fault { return p.faults[c.Operation] },
 	}
 	p.cluster = &cloudtest.Cluster{Fake: p.fake, Scope: scope}
 	p.pool = cloud.Pool{Scope: scope}
@@ -118,6 +121,10 @@ func (p *poolStory) run(line string) string {
 		id := p.ids(cloud.InstanceRunning)[0]
 		p.cluster.Lose(id)
 		require.NoError(p.t, p.fake.Interrupt(id))
+	case "silence":
+		for _, id := range p.ids(cloud.InstanceRunning)[:p.number(args[0])] {
+			p.cluster.LoseReadiness(id, p.duration(args[1]))
+		}
 	case "crash":
 		p.memory = cloud.Memory{}
 	case "delete":
@@ -169,7 +176,7 @@ func (p *poolStory) passes(d time.Duration) string {
 			}
 			texts = append(texts, text)
 		}
-		for _, b := range plan.Brakes {
+		for _, b := range plan.Holds {
 			texts = append(texts, b.String())
 		}
 		if err != nil && len(results) == 0 {

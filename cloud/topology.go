@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// topology is which domains there are, and what is counted in them.
+// topology is the domains, and the tallies to count in them.
 type topology struct {
 	keys     []string           // topology keys
 	podKeys  []string           // labels of pods that selectors ask for
 	domainID []map[string]int32 // by topology key, then by value of the label
-	domains  []int32            // by topology key: how many there are
+	domains  []int32            // by topology key: the number of domains
 	tallies  []*tally
 	tallyID  map[string]int32
 	sets     map[uint64]*labelSet
@@ -27,11 +27,11 @@ type topology struct {
 type tally struct {
 	kind      tallyKind
 	key       int32
-	namespace string    // of the pods whose term it is
-	terms     []PodTerm // of which a pod must match all; for carriers the term
+	namespace string    // of the pods with the term
+	terms     []PodTerm // a pod must match all; for carriers the term itself
 	spread    *Spread
-	keys      []int32 // for spreading: those a node must have to count
-	pod       *Pod    // for spreading: whose view of nodes decides which count
+	keys      []int32 // for spreading: a node must have these keys to count
+	pod       *Pod    // for spreading: this pod's rules decide which nodes count
 	seen      []uint8
 }
 
@@ -43,10 +43,10 @@ const (
 	spreading tallyKind = "spreading" // pods that the constraint counts
 )
 
-// readTopology finds the labels of nodes and pods that terms ask for. Which
-// pods are already on a machine matters only because of anti-affinity.
+// readTopology finds the labels of nodes and pods that terms refer to. Pods that are
+// already on a machine matter only because of anti-affinity.
 func (m *model) readTopology(specs []*Pod) {
-	m.tallyID, m.sets, m.carrying = map[string]int32{}, map[uint64]*labelSet{}, newGrouping()
+	m.topology.tallyID, m.topology.sets, m.topology.carrying = map[string]int32{}, map[uint64]*labelSet{}, newGrouping()
 	keys, labels := map[string]bool{}, map[string]bool{}
 	selector := func(s Selector) {
 		for i := range s {
@@ -68,10 +68,10 @@ func (m *model) readTopology(specs []*Pod) {
 		}
 	}
 	m.eachPresent(func(p *Pod) { terms(p.AntiAffinity) })
-	m.keys, m.podKeys = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(labels))
-	m.domains = make([]int32, len(m.keys))
-	for range m.keys {
-		m.domainID = append(m.domainID, map[string]int32{})
+	m.topology.keys, m.topology.podKeys = slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(labels))
+	m.topology.domains = make([]int32, len(m.topology.keys))
+	for range m.topology.keys {
+		m.topology.domainID = append(m.topology.domainID, map[string]int32{})
 	}
 }
 
@@ -100,31 +100,31 @@ func (m *model) eachPresent(do func(*Pod)) {
 }
 
 func (m *model) labelSet(p *Pod) *labelSet {
-	if len(m.keys) == 0 {
-		if len(m.setOrder) == 0 {
-			m.setOrder = []*labelSet{{pod: p}}
+	if len(m.topology.keys) == 0 {
+		if len(m.topology.setOrder) == 0 {
+			m.topology.setOrder = []*labelSet{{pod: p}}
 		}
-		return m.setOrder[0]
+		return m.topology.setOrder[0]
 	}
 	h := hashString(fnvOffset, p.Namespace)
 	if p.Terminating {
 		h = hashInt(h, 1)
 	}
-	for _, key := range m.podKeys {
+	for _, key := range m.topology.podKeys {
 		if value, there := p.Labels[key]; there {
 			h = hashString(h, value)
 		} else {
 			h = hashInt(h, -1)
 		}
 	}
-	for s := m.sets[h]; s != nil; s = s.next {
+	for s := m.topology.sets[h]; s != nil; s = s.next {
 		if m.sameLabels(s.pod, p) {
 			return s
 		}
 	}
-	s := &labelSet{pod: p, next: m.sets[h]}
-	m.sets[h] = s
-	m.setOrder = append(m.setOrder, s)
+	s := &labelSet{pod: p, next: m.topology.sets[h]}
+	m.topology.sets[h] = s
+	m.topology.setOrder = append(m.topology.setOrder, s)
 	return s
 }
 
@@ -132,7 +132,7 @@ func (m *model) sameLabels(a, b *Pod) bool {
 	if a.Namespace != b.Namespace || a.Terminating != b.Terminating {
 		return false
 	}
-	for _, key := range m.podKeys {
+	for _, key := range m.topology.podKeys {
 		left, one := a.Labels[key]
 		right, other := b.Labels[key]
 		if left != right || one != other {
@@ -144,8 +144,8 @@ func (m *model) sameLabels(a, b *Pod) bool {
 
 // domainsOf is the domain of n for each topology key.
 func (m *model) domainsOf(n *Node, on Where) []int32 {
-	ids := make([]int32, len(m.keys))
-	for k, key := range m.keys {
+	ids := make([]int32, len(m.topology.keys))
+	for k, key := range m.topology.keys {
 		value, there := n.Labels[key]
 		switch {
 		case key == hostname && on == OnLaunch:
@@ -153,11 +153,11 @@ func (m *model) domainsOf(n *Node, on Where) []int32 {
 		case !there:
 			ids[k] = noDomain
 		default:
-			id, known := m.domainID[k][value]
+			id, known := m.topology.domainID[k][value]
 			if !known {
-				id = m.domains[k]
-				m.domainID[k][value] = id
-				m.domains[k]++
+				id = m.topology.domains[k]
+				m.topology.domainID[k][value] = id
+				m.topology.domains[k]++
 			}
 			ids[k] = id
 		}
@@ -165,25 +165,25 @@ func (m *model) domainsOf(n *Node, on Where) []int32 {
 	return ids
 }
 
-// launch is the domains of one machine of a template. A machine has the same
-// ones whenever it is asked for.
+// launch is the domains of one machine of a template. A machine always has the same
+// ones.
 func (m *model) launch(s *site, number int) []int32 {
 	k := slices.Index(s.domains, ownDomain)
 	if k < 0 {
 		return s.domains
 	}
 	for len(s.launches) <= number {
-		s.launches = append(s.launches, m.domains[k])
-		m.domains[k]++
+		s.launches = append(s.launches, m.topology.domains[k])
+		m.topology.domains[k]++
 	}
 	ids := slices.Clone(s.domains)
 	ids[k] = s.launches[number]
 	return ids
 }
 
-// readTallies finds what has to be counted, and for whom.
+// readTallies finds the tallies, and which classes use them.
 func (m *model) readTallies() {
-	if len(m.keys) == 0 {
+	if len(m.topology.keys) == 0 {
 		return
 	}
 	for _, c := range m.classes {
@@ -206,8 +206,8 @@ func (m *model) readTallies() {
 		}
 	}
 	m.eachPresent(func(p *Pod) { m.labelSet(p); m.carried(p) })
-	for _, set := range m.setOrder {
-		for id, t := range m.tallies {
+	for _, set := range m.topology.setOrder {
+		for id, t := range m.topology.tallies {
 			if !m.counts(t, set.pod) {
 				continue
 			}
@@ -250,8 +250,8 @@ func (m *model) allSites() [][]*site {
 	return all
 }
 
-// counts reports whether p is one of the pods of t. For the carriers of a term
-// those are the pods that they keep away.
+// counts reports whether t counts p. For the carriers of a term, these are the pods
+// that they keep away.
 func (m *model) counts(t *tally, p *Pod) bool {
 	if t.kind == spreading {
 		return t.spread.counts(t.namespace, p)
@@ -283,10 +283,10 @@ func (m *model) carried(p *Pod) []int32 {
 	for i := range p.AntiAffinity {
 		h = hashRequirements(hashString(h, p.AntiAffinity[i].TopologyKey), p.AntiAffinity[i].Selector)
 	}
-	group := m.carrying.of(p, h, func(a, b *Pod) bool {
+	group := m.topology.carrying.of(p, h, func(a, b *Pod) bool {
 		return a.Namespace == b.Namespace && slices.EqualFunc(a.AntiAffinity, b.AntiAffinity, samePodTerm)
 	})
-	if int(group) == len(m.carriedBy) { // the first of its kind
+	if int(group) == len(m.topology.carriedBy) { // the first of its kind
 		var ids []int32
 		for i := range p.AntiAffinity {
 			term := p.AntiAffinity[i : i+1]
@@ -294,17 +294,17 @@ func (m *model) carried(p *Pod) []int32 {
 				return &tally{kind: carriers, key: m.key(term[0].TopologyKey), namespace: p.Namespace, terms: term}
 			}))
 		}
-		m.carriedBy = append(m.carriedBy, ids)
+		m.topology.carriedBy = append(m.topology.carriedBy, ids)
 	}
-	return m.carriedBy[group]
+	return m.topology.carriedBy[group]
 }
 
-// identity is equal for what selects the same pods.
+// identity is equal for terms that select the same pods.
 func identity(namespace, key string, terms []PodTerm) string {
 	return fmt.Sprintf("%q %q %#v", namespace, key, terms)
 }
 
-// spreadTally is the one of constraint i. Pods with other requests share it.
+// spreadTally is the tally of constraint i. Pods with different requests share it.
 func (m *model) spreadTally(p *Pod, i int) int32 {
 	s, keys := &p.Spread[i], []int32(nil)
 	for j := range p.Spread {
@@ -324,16 +324,16 @@ func (m *model) spreadTally(p *Pod, i int) int32 {
 }
 
 func (m *model) key(name string) int32 {
-	i, _ := slices.BinarySearch(m.keys, name)
+	i, _ := slices.BinarySearch(m.topology.keys, name)
 	return int32(i) //nolint:gosec // fewer keys than that
 }
 
 func (m *model) tally(id string, build func() *tally) int32 {
-	n, there := m.tallyID[id]
+	n, there := m.topology.tallyID[id]
 	if !there {
-		n = int32(len(m.tallies)) //nolint:gosec // fewer terms than that
-		m.tallyID[id] = n
-		m.tallies = append(m.tallies, build())
+		n = int32(len(m.topology.tallies)) //nolint:gosec // fewer terms than that
+		m.topology.tallyID[id] = n
+		m.topology.tallies = append(m.topology.tallies, build())
 	}
 	return n
 }

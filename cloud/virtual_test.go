@@ -19,10 +19,13 @@ func virtually(do func(ctx context.Context, out *strings.Builder)) {
 		fmt.Println(err)
 		return
 	}
-	os.Stdout = quiet                                                                                                                                // what -v prints of the test inside
-	ok := testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "Example", F: func(t *testing.T) { //nolint:thelper // a test of its own
-		synctest.Test(t, func(t *testing.T) { do(t.Context(), &out) })
-	}}})
+	os.Stdout = quiet // what -v prints of the test inside
+	ok := testing.RunTests(
+		func(string, string) (bool, error) { return true, nil },
+		[]testing.InternalTest{{Name: "Example", F: func(t *testing.T) { //nolint:thelper // a test of its own
+			synctest.Test(t, func(t *testing.T) { do(t.Context(), &out) })
+		}}},
+	)
 	os.Stdout = stdout
 	quiet.Close()
 	fmt.Print(out.String())

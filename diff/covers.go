@@ -19,8 +19,8 @@ func Owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// Covers reports whether a manager owns exactly the fields that a desired
-// object states: every stated field is owned, and nothing else is.
+// Covers reports whether a manager owns exactly the fields that a desired object
+// states: every stated field, and no other.
 //
 // The desired object is a decoded JSON object, as in unstructured.Unstructured.
 // No schema is needed, because the owned set shows how each list is merged:
@@ -28,9 +28,9 @@ func Owned(entry *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 // that is itself a member is atomic. A key field that the desired item leaves
 // out (a defaulted protocol) matches if one candidate only is left.
 //
-// A field that the server takes from no apply, such as status where it is a
-// subresource, is not owned, so Covers is never true for an object that
-// states one. (Fields that the schema does not know are refused.)
+// A field that the server ignores in an apply, such as status where it is a
+// subresource, is not owned, so Covers is never true for an object that states one.
+// (Fields that the schema does not know are refused.)
 func Covers(owned *fieldpath.Set, desired map[string]any) bool {
 	root := tree(owned)
 	c := coverage{}
@@ -51,7 +51,7 @@ func Covers(owned *fieldpath.Set, desired map[string]any) bool {
 	return c.members == owned.Size()
 }
 
-// node is one element of an owned set, in a form to look things up in.
+// node is one element of an owned set, indexed for lookups.
 type node struct {
 	at     fieldpath.PathElement
 	member bool
@@ -95,10 +95,10 @@ func (n *node) child(at fieldpath.PathElement) *node {
 }
 
 // coverage walks a desired object along an owned set and counts the members
-// that it meets. Whatever is owned but not stated is missing from the count.
+// that it meets. Owned members that are not stated are missing from the count.
 type coverage struct{ members int }
 
-// metadata leaves out what the server never counts as owned.
+// metadata leaves out the fields that the server never counts as owned.
 func (c *coverage) metadata(owned *node, metadata map[string]any) bool {
 	for key, v := range metadata {
 		if !unowned(key) && (owned == nil || !c.element(owned.fields[key], v)) {

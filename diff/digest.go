@@ -7,14 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Digest returns the digest of what the field manager's server-side applies own
-// of an object: of its entry in managedFields with operation Apply on the main
-// resource. It is false when there is no such entry: the manager has applied
-// nothing, or others have since taken every field of it, or the server keeps no
-// managedFields.
+// Digest returns the digest of the object's fields that the field manager owns by
+// server-side applies: of its entry in managedFields with operation Apply on the main
+// resource. It is false without such an entry: the manager has applied nothing, or
+// others have since taken every field of it, or the server keeps no managedFields.
 //
-// As long as the digest equals that of the server's answer to the last apply,
-// no other manager has changed, removed or taken a field of it.
+// While the digest equals the one of the server's answer to the last apply, no other
+// manager has changed, removed or taken a field of it.
 func Digest(object metav1.Object, manager string) (Sum, bool) {
 	entry := Entry(object.GetManagedFields(), manager)
 	if entry == nil {

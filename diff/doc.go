@@ -1,28 +1,27 @@
-// Package diff reports whether a live Kubernetes object still is what its owner
-// applied, without a schema, a dry run or a copy of the object; and, for people,
-// what is different and who did it.
+// Package diff reports whether a live Kubernetes object still is as its owner applied
+// it, without a schema, a dry run or a copy of the object. For people, it lists the
+// differences and their writers.
 //
 // # The idea
 //
 // A server that supports server-side apply keeps, for each field manager, the
-// set of fields that the manager owns (metadata.managedFields). That set is a
-// record of everybody else's writes, too. So two questions have exact and cheap
-// answers:
+// set of fields that the manager owns (metadata.managedFields). That set records the
+// writes of all other managers, too. So two questions have exact and cheap answers:
 //
-//   - Has anyone touched what we own? No, as long as our entry is the one that
-//     the server answered to our last apply: [Digest].
-//   - Has the desired object changed? No, as long as its content hash is the
-//     one that we applied: [Hash].
+//   - Has another manager changed our fields? No, while our entry is the server's
+//     answer to our last apply: [Digest].
+//   - Has the desired object changed? No, while its content hash is the one that we
+//     applied: [Hash].
 //
 // A program that has forgotten the digest, because it was restarted, asks
 // [Covers] instead: whether the owned set is exactly the set of fields that the
-// desired object states. Together with a hash kept in an annotation (which we
-// own as well, so a change of it is seen) this carries the answer over.
+// desired object states. Together with a hash in an annotation (which we own as well,
+// so a change of it is seen) this restores the answer.
 //
 // # Why the digest is exact
 //
-// A field leaves or enters a manager's set through four operations only. Each
-// line is held against a real server by a test in internal/servertest.
+// A field leaves or enters a manager's set through four operations only. A test in
+// internal/servertest checks each line against a real server.
 //
 //   - Our own apply sets our set to the fields that the applied object states,
 //     whatever the server makes of the values: cpu "0.1" becomes "100m", false
@@ -41,48 +40,48 @@
 //
 // So the set after our apply, if it is still there, proves that no field of it
 // has been written with another value since; and if it is not, our next apply
-// has something to do, be it only to own the field again. An atomic list or map
+// has something to do, perhaps only to own the field again. An atomic list or map
 // is one field: a change of any part takes it whole. A set in an older version
 // of the API, after a served version was bumped, counts as before.
 //
 // The same is checked by replaying writers on a real server: sequences from the
 // tests of structured-merge-diff, by whose code servers merge, and random ones.
-// After each, the digest must tell whether an apply would change something, and
+// After each, the digest must show whether an apply would change something, and
 // the fields that [Fields] returns must lead to what that apply leaves.
 //
 // # When it is not
 //
 //   - The order of a list that is merged by item has no owner. Digest and
 //     Covers do not see that the ports of a Service were reordered; Fields
-//     does ([Reordered]), and the next apply restores it. Nor is an empty list
-//     that is merged by item anybody's: whether it is there or absent.
-//   - What the desired object leaves to a default is not ours: another value in
-//     its place is not seen, nor should it be.
+//     does ([Reordered]), and the next apply restores it. An empty list that is merged
+//     by item has no owner either: its presence is not seen.
+//   - A field that the desired object leaves to a default is not ours: another value is
+//     not seen, and need not be.
 //   - A mutating admission plugin that changes a field of ours on another manager's
 //     write leaves no trace in our set: the server records the change only for
-//     writers that state the field. The object's generation shows that something
-//     changed; an apply after that settles it (apply: Live.ReapplyGenerations).
+//     writers that state the field. The object's generation shows a change; the next
+//     apply corrects it (apply: Live.ReapplyGenerations).
 //   - The stringData of a Secret is owned under that name, while its values are
 //     kept under data: a foreign change is not seen by Digest and Covers (Fields
 //     compares the values). Apply it as data: [SecretData].
 //   - Another program that applies under our manager's name is us. Its apply
 //     shows by the fields or the time of the entry, which has a resolution of
 //     one second: within the second of our own apply, another value of the same
-//     fields is not seen. Covers cannot tell it at all. Give each program a name.
-//   - A desired object that states what the server takes from no apply,
-//     such as a status that is a subresource, is never covered: leave it
-//     out. A field unknown to the schema is no such case: the apply is refused.
-//   - Who wipes managedFields wipes the proof. [Digest] reports that we own nothing;
-//     the server does not track the object again before the next apply, and
-//     then holds what was there for the property of "before-first-apply".
+//     fields is not seen. Covers cannot see it at all. Give each program a name.
+//   - A desired object with a field that the server ignores in an apply, such as a
+//     status that is a subresource, is never covered: leave the field out. A field
+//     unknown to the schema is different: the apply is refused.
+//   - A program that removes managedFields removes the proof. [Digest] reports that we
+//     own nothing; the server tracks the object again from the next apply on, and then
+//     assigns the existing fields to "before-first-apply".
 //   - A kind whose server keeps no managedFields (some aggregated APIs) has no
 //     digest. [Tracked] reports that, and [States] compares contents, with limits.
-//   - A field without an owner, because it was defaulted, gets no owner when it
-//     is scaled: Fields then cannot say who did it.
+//   - A defaulted field, which has no owner, gets none when it is scaled: Fields then
+//     cannot name the writer.
 //
-// Fields left to others (the replicas to an autoscaler) are taken out of the
-// desired object before it is hashed and applied: [Ignore]. The changes of a set
-// of objects are a [Plan], which can be shown, approved and compared.
+// Fields left to others (the replicas to an autoscaler) are removed from the desired
+// object before it is hashed and applied: [Ignore]. The changes of a set of objects are
+// a [Plan], which can be shown, approved and compared.
 //
 // Everything here is a pure function: no I/O, no clock, no goroutine, safe for
 // concurrent use.

@@ -37,7 +37,7 @@ func readEntries(live map[string]any) ([]entry, error) {
 			entries = append(entries, e)
 		}
 	}
-	// The latest first, then by name: the order of the list means nothing.
+	// The latest first, then by name: the order of the list has no meaning.
 	slices.SortStableFunc(entries, func(a, b entry) int {
 		if c := b.Time.Compare(a.Time); c != 0 {
 			return c

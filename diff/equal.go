@@ -10,7 +10,7 @@ import (
 )
 
 // equal compares values of which an apply would replace one by the other:
-// numbers by value, quantities by what they mean.
+// numbers and quantities by value.
 func (w *walker) equal(at fieldpath.Path, desired, live any) bool {
 	switch d := desired.(type) {
 	case map[string]any:

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Field is one field in which a live object is not what its owner wants, or
-// that the owner does not hold any more.
+// Field is one field in which a live object differs from the desired one, or that its
+// owner no longer owns.
 type Field struct {
 	// Path names the field as managedFields does, list items by their keys:
 	// .spec.template.spec.containers[name="main"].image. An element of a set is
@@ -16,8 +16,8 @@ type Field struct {
 	Path string `json:"path"`
 	// Difference is the kind of the difference.
 	Difference Difference `json:"difference"`
-	// Desired and Live are what the two sides state; empty where one states
-	// nothing. Both are [Masked] in the data of a Secret.
+	// Desired and Live are the two values; empty where a side has none. Both are
+	// [Masked] in the data of a Secret.
 	Desired Value `json:"desired,omitzero"`
 	Live    Value `json:"live,omitzero"`
 	// By lists the other managers that own the field, or something in it, now: the
@@ -29,7 +29,7 @@ type Field struct {
 	Structural bool `json:"structural,omitempty"`
 }
 
-// Difference is what an apply would do about a field.
+// Difference is how an apply would change a field.
 type Difference string
 
 // The differences.
@@ -41,26 +41,26 @@ const (
 	// Taken: the values are equal, but we do not own the field, because another
 	// wrote it since, or because we have not applied it yet; we will own it.
 	Taken Difference = "taken"
-	// Removed: we own the field, do not want it any more, and no other manager owns
-	// it; it will be removed, or go back to its default. What others own inside
-	// an item of a list or map goes with it, if they do not own the item.
+	// Removed: we own the field, no longer state it, and no other manager owns it; it
+	// will be removed, or return to its default. Fields of others inside an item of a
+	// list or map are removed with it, unless they own the item.
 	Removed Difference = "removed"
-	// Released: we own the field and do not want it any more, and it will stay:
-	// others own it too, or it is part of the key of an item, with a default.
+	// Released: we own the field and no longer state it, but it will stay: others own
+	// it too, or it is part of the key of an item, with a default.
 	Released Difference = "released"
 	// Reordered: the items of a list with keys stand in another order than
-	// wanted. An apply puts ours in order; ownership does not tell.
+	// wanted. An apply restores the order; ownership does not show it.
 	Reordered Difference = "reordered"
 )
 
-// Writer is an entry of managedFields: who wrote, how and when.
+// Writer is an entry of managedFields: the manager, the operation and the time.
 type Writer struct {
 	Manager string `json:"manager"`
 	// Operation is Apply or Update.
 	Operation   string `json:"operation"`
 	Subresource string `json:"subresource,omitempty"`
 	// Time is when the entry last changed, in UTC, with a resolution of one
-	// second. Zero: the server did not tell.
+	// second. Zero: the server did not record it.
 	Time time.Time `json:"time,omitzero"`
 }
 
@@ -105,33 +105,32 @@ func (f Field) String() string {
 	return b.String()
 }
 
-// Options say whose apply [Fields] looks at.
+// Options select the apply for [Fields].
 type Options struct {
 	// Manager is the field manager that applies. Required.
 	Manager string
 	// Applied reports that the desired object is the one that Manager applied last:
 	// its [Hash] is the one that was remembered. Then a field that Manager still
 	// owns is as it was applied, however the server has written it since, and no
-	// difference. Without it, values that the server rewrites are compared by
-	// what they mean where that is known (quantities), and may else show up.
+	// difference. Without it, values that the server rewrites are compared by meaning
+	// if that is known (quantities), and may otherwise be reported.
 	Applied bool
 }
 
 // Fields returns what an apply of desired by a manager would change in live, and
 // which fields the manager does not own any more, sorted by path as far as names
-// go. It is for people and for plans; [Digest] and [Hash] tell cheaper whether
-// there is anything to do.
+// go. It is for people and for plans; [Digest] and [Hash] show more cheaply whether an
+// apply is needed.
 //
 // Both are decoded JSON objects, as in unstructured.Unstructured, and are only
-// read. The desired one is what is given to the server: with the annotation
-// that holds the hash, if there is one. No schema is needed: which lists have
-// keys is read from the field sets of all managers.
+// read. The desired one is the object as it is sent to the server: with the annotation
+// that holds the hash, if there is one. No schema is needed: which lists have keys is
+// read from the field sets of all managers.
 //
-// Two things cannot be known without a schema. A default that the server gives to
-// something new is not foreseen. And an object that we gave up, that was empty
-// when we applied it and in which others own something since, is taken for a
-// field of a struct, which stays (Released); were it an item of a map in a custom
-// resource, it would go.
+// Two things cannot be known without a schema. A default that the server adds to a new
+// value is not foreseen. And an object that we gave up, that was empty when we applied
+// it and in which others own fields since, counts as a field of a struct, which stays
+// (Released); if it is an item of a map in a custom resource, an apply removes it.
 //
 // Values of a Secret are compared and never shown. A live object without
 // managedFields is compared by content; see [Field.Structural] and [Tracked].
@@ -140,7 +139,7 @@ type Options struct {
 // option.
 func Fields(desired, live map[string]any, options Options) ([]Field, error) {
 	if options.Manager == "" {
-		return nil, errors.New("options: Manager is required")
+		return nil, errors.New("diff: Options.Manager: is required")
 	}
 	entries, err := readEntries(live)
 	if err != nil {

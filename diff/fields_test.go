@@ -322,17 +322,31 @@ func TestOurEntryOfASubresourceIsAnother(t *testing.T) {
 func TestFieldsNeedsAManager(t *testing.T) {
 	t.Parallel()
 	_, err := diff.Fields(nil, nil, diff.Options{})
-	require.EqualError(t, err, "options: Manager is required")
+	require.EqualError(t, err, "diff: Options.Manager: is required")
 }
 
 func TestTheLatestOfSeveralOwnersComesFirst(t *testing.T) {
 	t.Parallel()
 	live := owned(t, `{data: {a: x}}`, "", `{"f:data":{"f:a":{}}}`)
 	metadata := live["metadata"].(map[string]any)
-	later := map[string]any{"manager": "later", "operation": "Apply", "subresource": "s", "time": "2026-11-21T00:00:00Z", "fieldsV1": map[string]any{"f:data": map[string]any{"f:a": map[string]any{}}}}
-	none := map[string]any{"manager": "none", "operation": "Update", "fieldsV1": map[string]any{"f:data": map[string]any{"f:a": map[string]any{}}}}
+	later := map[string]any{
+		"manager":     "later",
+		"operation":   "Apply",
+		"subresource": "s",
+		"time":        "2026-11-21T00:00:00Z",
+		"fieldsV1":    map[string]any{"f:data": map[string]any{"f:a": map[string]any{}}},
+	}
+	none := map[string]any{
+		"manager":   "none",
+		"operation": "Update",
+		"fieldsV1":  map[string]any{"f:data": map[string]any{"f:a": map[string]any{}}},
+	}
 	metadata["managedFields"] = append(metadata["managedFields"].([]any), none, later, map[string]any{"manager": "nothing"})
 	fields, err := diff.Fields(object(t, `{data: {a: z}}`), live, diff.Options{Manager: "me"})
 	require.NoError(t, err)
-	require.Equal(t, []string{`changed .data.a: "x" -> "z" (by "later" on s 2026-11-21T00:00:00Z, "other" 2026-11-20T10:00:00Z, "none")`}, lines(fields))
+	require.Equal(
+		t,
+		[]string{`changed .data.a: "x" -> "z" (by "later" on s 2026-11-21T00:00:00Z, "other" 2026-11-20T10:00:00Z, "none")`},
+		lines(fields),
+	)
 }

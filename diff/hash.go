@@ -13,11 +13,11 @@ import (
 )
 
 // Hash returns the content hash of a desired object or of any other value that
-// encoding/json can write. It depends on the content of the value, not on how it is
-// held: not on the order of maps, nor on the Go type of a number (1, 1.0 and
-// json.Number("1") are one), nor on whether it is a struct or a decoded map.
-// The order of lists counts, and so does the difference between an absent
-// field and one that is null.
+// encoding/json can write. It depends on the content of the value, not on its
+// representation: not on the order of maps, nor on the Go type of a number (1, 1.0 and
+// json.Number("1") are one), nor on whether it is a struct or a decoded map. The order
+// of lists counts, and so does the difference between an absent field and one that is
+// null.
 //
 // Maps, slices and scalars as encoding/json decodes them are read in place;
 // other values are first written as JSON, and an error is encoding/json's.
@@ -106,7 +106,7 @@ func (w *hashWriter) number(n json.Number) error {
 	return w.float(f)
 }
 
-// float writes a whole number as the integer that it is.
+// float writes a whole number as an integer.
 func (w *hashWriter) float(f float64) error {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):

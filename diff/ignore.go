@@ -84,7 +84,7 @@ func compile(r Rule) (c rule, mistakes []error) {
 	return c, mistakes
 }
 
-// ignorable refuses what makes an object the one that it is.
+// ignorable refuses fields that identify an object.
 func ignorable(path fieldpath.Path) error {
 	first := func(i int) string {
 		if i < len(path) && path[i].FieldName != nil {
@@ -105,8 +105,8 @@ func ignorable(path fieldpath.Path) error {
 // desired object stays as it is; the result shares with it what has not changed,
 // and is the object itself where nothing is ignored.
 //
-// A field that we own from before, and strip from now on, is removed by the next
-// apply unless another manager owns it by then.
+// If we own a field already and strip it from now on, the next apply removes it unless
+// another manager owns it by then.
 func (g Ignore) Strip(desired map[string]any) map[string]any {
 	for _, path := range g.paths(desired) {
 		if stripped, ok := strip(desired, path); ok {
@@ -117,9 +117,9 @@ func (g Ignore) Strip(desired map[string]any) map[string]any {
 }
 
 // Filter returns the fields of an object without those that lie at or below an
-// ignored path. The object, live or desired, is needed for its kind, name and
-// labels. Removed and Released fields stay: they are what the next apply gives up
-// of an ignored field that it still owns. The given slice stays as it is.
+// ignored path. The object, live or desired, supplies the kind, name and labels.
+// Removed and Released fields stay: they are parts of an ignored field that we still
+// own and that the next apply gives up. The given slice stays as it is.
 func (g Ignore) Filter(object map[string]any, fields []Field) []Field {
 	paths := g.paths(object)
 	if len(paths) == 0 {
@@ -135,8 +135,7 @@ func (g Ignore) Filter(object map[string]any, fields []Field) []Field {
 }
 
 // Covered returns the fields of a set, such as [Owned] gives, that lie at or below
-// an ignored path. The object, live or desired, is needed for its kind, name and
-// labels.
+// an ignored path. The object, live or desired, supplies the kind, name and labels.
 func (g Ignore) Covered(object map[string]any, owned *fieldpath.Set) *fieldpath.Set {
 	found := &fieldpath.Set{}
 	paths := g.paths(object)
@@ -210,7 +209,7 @@ func wildcard(element fieldpath.PathElement) bool {
 	return element == fieldpath.PathElement{}
 }
 
-// strip returns a value without what is at a path; false where there is nothing.
+// strip returns a value without the part at a path; false if there is none.
 func strip(v any, path fieldpath.Path) (any, bool) {
 	at, rest := path[0], path[1:]
 	switch v := v.(type) {

@@ -70,13 +70,19 @@ func TestStripReturnsTheObjectItselfWhereNothingMatches(t *testing.T) {
 func TestARuleMatchesOnAllItsConditions(t *testing.T) {
 	t.Parallel()
 	desired := object(t, deployment)
-	got := strip(t, desired, diff.Rule{Kind: "Deployment.apps", Namespace: "shop", Name: "web", Selector: "app in (web, api)", Paths: []string{".spec.replicas"}})
+	got := strip(
+		t,
+		desired,
+		diff.Rule{Kind: "Deployment.apps", Namespace: "shop", Name: "web", Selector: "app in (web, api)", Paths: []string{".spec.replicas"}},
+	)
 	require.NotContains(t, got["spec"], "replicas")
 }
 
 func TestFilterHidesWhatIsLeftToOthersAndNoLoss(t *testing.T) {
 	t.Parallel()
-	ignore, err := diff.NewIgnore(diff.Rule{Paths: []string{".spec.replicas", ".spec.containers[*].image", ".spec.ports[port=53].name", `.metadata.annotations["a/b"]`}})
+	ignore, err := diff.NewIgnore(
+		diff.Rule{Paths: []string{".spec.replicas", ".spec.containers[*].image", ".spec.ports[port=53].name", `.metadata.annotations["a/b"]`}},
+	)
 	require.NoError(t, err)
 	field := func(path string, d diff.Difference) diff.Field { return diff.Field{Path: path, Difference: d} }
 	fields := []diff.Field{

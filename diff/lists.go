@@ -58,7 +58,7 @@ func (w *walker) releaseKeys(item place, element fieldpath.PathElement, desired,
 	return item
 }
 
-// giveUpItems looks at the items that we own and do not want any more.
+// giveUpItems reports the items that we own and no longer state.
 func (w *walker) giveUpItems(at place, live []any, owned []*node) {
 	for _, n := range owned {
 		if i := indexOf(live, n.at); i >= 0 {
@@ -120,11 +120,16 @@ func (w *walker) elements(at place, desired, live []any) []fieldpath.PathElement
 	return found
 }
 
-// completeKey returns what a partial key stands for with its defaults. Of what we
-// have applied the owned elements tell, which come first in known. Else, where
-// protocols are those of IP, the default is TCP, the one default that keys have in
-// Kubernetes; where not, it is the first element that fits, ours before others.
-func (w *walker) completeKey(partial fieldpath.PathElement, known []fieldpath.PathElement, owned int, taken func(fieldpath.PathElement) bool) fieldpath.PathElement {
+// completeKey completes a partial key with its defaults. For applied items the owned
+// elements show the full key; they come first in known. Otherwise, where keys have an
+// IP protocol, the default is TCP, the only default of keys in Kubernetes; elsewhere it
+// is the first element that fits, ours before others.
+func (w *walker) completeKey(
+	partial fieldpath.PathElement,
+	known []fieldpath.PathElement,
+	owned int,
+	taken func(fieldpath.PathElement) bool,
+) fieldpath.PathElement {
 	fits := func(element fieldpath.PathElement) bool {
 		return element.Key != nil && !taken(element) && contains(*element.Key, *partial.Key)
 	}
@@ -233,8 +238,8 @@ func (at place) find(live []any, element fieldpath.PathElement) int {
 	return indexOf(live, element)
 }
 
-// contents compares lists of which nothing is known but what they contain: by
-// the names of their items where all have one, else by index, else as a whole.
+// contents compares lists without known keys: by the names of their items if all have
+// one, else by index, else as a whole.
 func (w *walker) contents(at place, desired, live []any) {
 	element := func(i int) fieldpath.PathElement { return fieldpath.PathElement{Index: &i} }
 	index := func(i int) int { return i }

@@ -11,7 +11,7 @@ type place struct {
 	path  fieldpath.Path
 	ours  *node   // what we own at or below it
 	whole bool    // we own an atomic value around it
-	other []claim // who else owns something at, below or around it
+	other []claim // other owners at, below or around it
 	up    *place  // around it; nil for the object itself
 }
 
@@ -40,7 +40,7 @@ func (at place) item(element fieldpath.PathElement) place {
 func (at place) step(element fieldpath.PathElement, child func(*node) *node) place {
 	// Full slices: the places below one share what is before them.
 	next := place{path: append(at.path[:len(at.path):len(at.path)], element), whole: at.whole, up: &at}
-	// Who owns an empty map or list owns nothing of what others put into it.
+	// The owner of an empty map or list does not own what others put into it.
 	around := at.kind() == atomic
 	if at.ours != nil {
 		next.ours = child(at.ours)

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Plan is an ordered list of changes: a value that can be shown, kept as JSON,
-// approved by its hash, and carried out only while it still is the plan. The zero
-// Plan changes nothing.
+// Plan is an ordered list of changes: a value that can be shown, stored as JSON,
+// approved by its hash, and carried out only while it still holds. The zero Plan
+// changes nothing.
 type Plan struct {
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -22,13 +22,13 @@ type Change struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// UID and ResourceVersion are those of the live object that the decision was
-	// made on; empty for Create.
+	// UID and ResourceVersion identify the live object for which the change was
+	// decided; empty for Create.
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Desired is the [Hash] of the desired object; zero for Delete and Release.
 	Desired Sum `json:"desired,omitzero"`
-	// Fields are the differences that an Update settles.
+	// Fields are the differences that an Update resolves.
 	Fields []Field `json:"fields,omitempty"`
 	// Note is for people: why, or what to watch for.
 	Note string `json:"note,omitempty"`

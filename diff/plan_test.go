@@ -17,11 +17,27 @@ func somePlan(t *testing.T) diff.Plan {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	return diff.Plan{Changes: []diff.Change{
 		{Action: diff.Create, APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", Desired: hash(t, 1)},
-		{Action: diff.Update, APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7", Desired: hash(t, 2), Fields: []diff.Field{
-			{Path: ".spec.replicas", Difference: diff.Changed, Desired: "5", Live: "3", By: []diff.Writer{{Manager: "kubectl-edit", Operation: "Update", Subresource: "scale", Time: at}, {Manager: "b"}}},
-			{Path: ".spec.a", Difference: diff.Missing, Desired: "null"},
-			{Path: ".spec.html", Difference: diff.Changed, Desired: `"<a>&\u001b"`, Live: `{"a":[1,2.5]}`, Structural: true},
-		}},
+		{
+			Action:          diff.Update,
+			APIVersion:      "v1",
+			Kind:            "Service",
+			Namespace:       "shop",
+			Name:            "web",
+			UID:             "u",
+			ResourceVersion: "7",
+			Desired:         hash(t, 2),
+			Fields: []diff.Field{
+				{
+					Path:       ".spec.replicas",
+					Difference: diff.Changed,
+					Desired:    "5",
+					Live:       "3",
+					By:         []diff.Writer{{Manager: "kubectl-edit", Operation: "Update", Subresource: "scale", Time: at}, {Manager: "b"}},
+				},
+				{Path: ".spec.a", Difference: diff.Missing, Desired: "null"},
+				{Path: ".spec.html", Difference: diff.Changed, Desired: `"<a>&\u001b"`, Live: `{"a":[1,2.5]}`, Structural: true},
+			},
+		},
 		{Action: diff.Recreate, APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "j", UID: "u", Note: "spec.template is immutable"},
 		{Action: diff.Delete, APIVersion: "v1", Kind: "Namespace", Name: "old", UID: "u"},
 		{Action: diff.Release, APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c\x1b[31m", UID: "u"},
@@ -100,7 +116,9 @@ func TestEveryPartOfAPlanCounts(t *testing.T) {
 
 func TestALongValueIsCutOnALine(t *testing.T) {
 	t.Parallel()
-	long := diff.Value(`"` + string(make([]byte, 0, 1)) + "äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää" + `"`)
+	long := diff.Value(
+		`"` + string(make([]byte, 0, 1)) + "äääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää" + `"`,
+	)
 	text := long.String()
 	require.Less(t, len(text), 170)
 	require.Contains(t, text, "ä…")

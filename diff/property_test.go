@@ -162,9 +162,22 @@ func unordered(t *testing.T, desired, found map[string]any) []string {
 func FuzzFieldsNeverPanicsAndChangesNothing(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"managedFields":[{"manager":"me","operation":"Apply","fieldsV1":`+serviceOwned+`}]}}`), []byte(service))
 	f.Add([]byte(service), []byte(service))
-	f.Add([]byte(`{"l":[1,2,{"name":"a"}],"metadata":{"managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:l":{"i:1":{},"v:1":{},"k:{\"name\":\"a\"}":{".":{}}}}},{"fieldsV1":{"f:l":{".":{}}}}]}}`), []byte(`{"l":[{"name":"a"},1]}`))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":1},"metadata":{"annotations":1,"managedFields":[{"fieldsV1":null}]}}`), []byte(`{"stringData":{"a":1},"data":[],"metadata":1}`))
-	f.Add([]byte(`{"l":[{"port":1}],"metadata":{"managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:l":{"k:{\"port\":1,\"protocol\":2}":{}}}}]}}`), []byte(`{"l":[{"port":1},{},[]]}`))
+	f.Add(
+		[]byte(
+			`{"l":[1,2,{"name":"a"}],"metadata":{"managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:l":{"i:1":{},"v:1":{},"k:{\"name\":\"a\"}":{".":{}}}}},{"fieldsV1":{"f:l":{".":{}}}}]}}`,
+		),
+		[]byte(`{"l":[{"name":"a"},1]}`),
+	)
+	f.Add(
+		[]byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":1},"metadata":{"annotations":1,"managedFields":[{"fieldsV1":null}]}}`),
+		[]byte(`{"stringData":{"a":1},"data":[],"metadata":1}`),
+	)
+	f.Add(
+		[]byte(
+			`{"l":[{"port":1}],"metadata":{"managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:l":{"k:{\"port\":1,\"protocol\":2}":{}}}}]}}`,
+		),
+		[]byte(`{"l":[{"port":1},{},[]]}`),
+	)
 	f.Fuzz(func(t *testing.T, liveJSON, desiredJSON []byte) {
 		var live, desired map[string]any
 		if json.Unmarshal(liveJSON, &live) != nil || json.Unmarshal(desiredJSON, &desired) != nil {

@@ -16,7 +16,7 @@ func secret(object map[string]any) bool {
 	return object["apiVersion"] == "v1" && object["kind"] == "Secret"
 }
 
-// value returns what may be shown of a value.
+// value returns the form of a value that may be shown.
 func (w *walker) value(at fieldpath.Path, v any) Value {
 	if (v == absent{}) {
 		return ""
@@ -81,7 +81,7 @@ func (w *walker) stringData(root place, desired, live map[string]any) {
 
 // SecretData returns a desired Secret with its stringData written as data, as
 // the server does it, and any other object as it is. The given object is not
-// changed; the result shares with it what is the same.
+// changed; the result shares the unchanged parts with it.
 //
 // Apply Secrets in this form. The server counts an applied stringData as owned
 // under that name, while the values are kept, and changed by others, under data:

@@ -1,7 +1,7 @@
 package diff
 
 // States reports whether a live object states everything that a desired one
-// does: the question that is left where the server keeps no managedFields. Both
+// does: for objects whose server keeps no managedFields. Both
 // are decoded JSON objects.
 //
 // It compares contents. Maps are compared by key, and what the live one has
@@ -12,8 +12,8 @@ package diff
 // mean. What is null, false, 0, "" or empty in the desired object may be absent
 // in the live one.
 //
-// So it cannot see a field that the desired object no longer states; it cannot
-// tell who wrote what; and it takes a value that the server rewrites (a
+// So it cannot see a field that the desired object no longer states; it cannot show
+// which manager wrote a field; and it takes a value that the server rewrites (a
 // duration, a case) or a list that it completes for a difference, at each look.
 // [Fields] shows the same differences for an object that is not [Tracked].
 func States(live, desired map[string]any) bool {

@@ -51,18 +51,18 @@ func (v *Value) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// longestValue is how much of a value is shown on a line, in bytes.
-const longestValue = 160
+// maxShown is how much of a value is shown on a line, in bytes.
+const maxShown = 160
 
-// String returns the value for people, on one line: cut when it is long, and
-// with nothing in it that a terminal would act on.
+// String returns the value for people, on one line: cut when it is long, and without
+// terminal control characters.
 func (v Value) String() string {
 	if v == "" {
 		return "(absent)"
 	}
 	text := string(v)
-	if len(text) > longestValue {
-		end := longestValue
+	if len(text) > maxShown {
+		end := maxShown
 		for !utf8.RuneStart(text[end]) {
 			end--
 		}
@@ -71,7 +71,7 @@ func (v Value) String() string {
 	return printable(text)
 }
 
-// printable writes what a terminal would act on as JSON escapes.
+// printable writes terminal control characters as JSON escapes.
 func printable(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text

@@ -17,7 +17,7 @@ type walker struct {
 	fields     []Field
 }
 
-// absent is the value of a field that is not there; nil is null.
+// absent is the value of a missing field; nil is null.
 type absent struct{}
 
 func newWalker(desired, live map[string]any, options Options, entries []entry) *walker {
@@ -37,7 +37,7 @@ func newWalker(desired, live map[string]any, options Options, entries []entry) *
 	return w
 }
 
-// object compares all but what the server never counts as owned.
+// object compares everything except fields that the server never counts as owned.
 func (w *walker) object(desired, live map[string]any) {
 	root := place{ours: w.ours}
 	for i := range w.others {
@@ -175,7 +175,7 @@ func (w *walker) maps(at place, desired, live map[string]any) {
 	}
 }
 
-// giveUp looks at a value that we may own and do not want any more.
+// giveUp reports a value that we may own and no longer state.
 func (w *walker) giveUp(at place, live any) {
 	switch {
 	case at.ours == nil:

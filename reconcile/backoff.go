@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Backoff is how long to wait before each retry of something that failed, and
-// how often to retry. It is a value without state, safe for concurrent use.
+// Backoff is how long to wait before each retry of a failed call, and how often to
+// retry. It is a value without state, safe for concurrent use.
 //
 // The zero Backoff waits 1s, 2s, 4s and so on up to a minute, without jitter,
 // and never gives up. (In a [Loop] the zero Backoff means no retry at all.)
@@ -22,7 +22,7 @@ type Backoff struct {
 	// constant. Default 2.
 	Factor float64
 
-	// Max is the longest delay, jitter included. Default one minute, or Min if
+	// Max is the max delay, jitter included. Default one minute, or Min if
 	// that is longer.
 	Max time.Duration
 
@@ -42,8 +42,8 @@ func ThreeRetries() Backoff {
 }
 
 // Delay returns the delay before the given retry, counted from 1, without
-// jitter. It never overflows, is never negative, and is never above Max. It
-// does not look at Retries.
+// jitter. It never overflows, is never negative, and is never above Max. It ignores
+// Retries.
 func (b Backoff) Delay(retry int) time.Duration {
 	shortest, factor, longest := b.Min, b.Factor, b.longest()
 	if shortest <= 0 {
@@ -104,10 +104,10 @@ func (b Backoff) longest() time.Duration {
 func (b Backoff) validate(owner string) error {
 	owner += ".Backoff"
 	if b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64) {
-		return fmt.Errorf("reconcile: %s.Factor: %v is not a growth; want 0 (2 default) or 1 or more", owner, b.Factor)
+		return fmt.Errorf("reconcile: %s.Factor: is %v, must be 0 (2 default) or 1 or more", owner, b.Factor)
 	}
 	if b.Max > 0 && b.Min > b.Max {
-		return fmt.Errorf("reconcile: %s.Min: %v is more than Max, %v", owner, b.Min, b.Max)
+		return fmt.Errorf("reconcile: %s.Min: is %v, more than Max, %v", owner, b.Min, b.Max)
 	}
 	return cmp.Or(
 		notNegative(owner+".Min", b.Min, "1s default"),
@@ -137,14 +137,14 @@ func spread(d time.Duration, jitter float64, limit time.Duration) time.Duration 
 
 func notNegative(field string, d time.Duration, zero string) error {
 	if d < 0 {
-		return fmt.Errorf("reconcile: %s: %v is negative; want 0 (%s) or more", field, d, zero)
+		return fmt.Errorf("reconcile: %s: is %v, must be 0 (%s) or more", field, d, zero)
 	}
 	return nil
 }
 
 func fraction(field string, f float64) error {
 	if !(f >= 0 && f <= 1) {
-		return fmt.Errorf("reconcile: %s: %v is not a fraction; want 0 (none) to 1", field, f)
+		return fmt.Errorf("reconcile: %s: is %v, must be 0 (none) to 1", field, f)
 	}
 	return nil
 }

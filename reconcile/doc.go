@@ -1,8 +1,8 @@
 // Package reconcile runs the code that makes the world match a desired state:
 // loops, keyed queues, ordered steps, backoff and a lifecycle that stops cleanly.
 //
-// The package knows nothing about Kubernetes, clouds or databases. It decides
-// when a pass runs; what a pass does is the caller's.
+// The package knows nothing about Kubernetes, clouds or databases. It decides when a
+// pass runs; the caller decides what a pass does.
 //
 // # Level-driven
 //
@@ -17,7 +17,7 @@
 // when ctx ends, and has waited for every goroutine it started. This is the
 // shape of controller-runtime's manager.Runnable, so a Loop, a Queue or a
 // [Group] can be handed to a manager's Add as it is, with no import in either
-// direction. A Group starts many of them, and reports who did not stop.
+// direction. A Group starts many of them, and reports those that did not stop.
 //
 // # Outcomes
 //
@@ -25,12 +25,12 @@
 //
 //   - nil and the zero Result: done until the next event or interval.
 //   - nil and [Result.RequeueAfter]: done for now, look again after that long.
-//   - an error: failed; retried after the waits of [Backoff]. The Result is not looked at.
+//   - an error: failed; retried after the waits of [Backoff]. The Result is ignored.
 //   - an error marked by [Terminal]: failed in a way no retry can cure. It waits
 //     for the next event, or for the next interval or resync.
 //   - a panic: failed, with a [PanicError] that carries the stack.
 //
-// # What is promised
+// # Guarantees
 //
 //   - Passes of one Loop never overlap; neither do passes of one key of a Queue.
 //   - An event that arrives during a pass causes one more pass after it. Any
@@ -46,6 +46,6 @@
 // reported by Start, naming the field, before anything runs. Loop, Queue and
 // Generations must not be copied after first use.
 //
-// All time is that of package time, so tests of code built on this package can
-// run in a testing/synctest bubble.
+// All time comes from package time, so tests of code built on this package can run in a
+// testing/synctest bubble.
 package reconcile

@@ -2,13 +2,13 @@ package reconcile
 
 import "sync"
 
-// Generations remembers which generation of each key has been dealt with, so
-// that a pass can skip what has not changed. Only Done remembers, and it is
-// called after success: a pass that failed or was cut short runs again.
+// Generations remembers the handled generation of each key, so that a pass can skip
+// unchanged keys. Call Done only after success: a pass that failed or was cut short
+// then runs again.
 //
 // Generations of one key must grow. Kubernetes counts an object that was
-// deleted and made again from 1, so either the key holds the UID, or Forget is
-// called when the object goes.
+// deleted and made again from 1, so either the key must hold the UID, or Forget must be
+// called when the object is deleted.
 //
 // The zero Generations is ready to use and safe for concurrent use. It keeps
 // one entry for each key until Forget or Reset.
@@ -19,7 +19,7 @@ type Generations[K comparable] struct {
 
 // Changed reports whether generation is newer than any that was Done for key.
 // It is true for a key that was never Done, and false for a generation older
-// than the one remembered: that is a stale view of what has been dealt with.
+// than the one remembered: that is a stale view.
 func (g *Generations[K]) Changed(key K, generation int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,7 +27,7 @@ func (g *Generations[K]) Changed(key K, generation int64) bool {
 	return !ok || generation > done
 }
 
-// Done remembers that generation of key was dealt with. A generation older than
+// Done records that generation of key was handled. A generation older than
 // the one remembered changes nothing.
 func (g *Generations[K]) Done(key K, generation int64) {
 	g.mu.Lock()
@@ -48,8 +48,8 @@ func (g *Generations[K]) Forget(key K) {
 	delete(g.done, key)
 }
 
-// Reset drops all keys: everything has changed. It is called when what others
-// did meanwhile is not known, as when leadership is taken over.
+// Reset drops all keys: everything has changed. Call it when others may have made
+// changes meanwhile, such as after taking over leadership.
 func (g *Generations[K]) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 type Member struct {
 	// Name stands in the errors about this member. Required.
 	Name string
-	// Starter is what runs. Required.
+	// Starter is the code that runs. Required.
 	Starter Starter
 }
 
-// Group runs several Starters as one. When ctx ends or a member fails, all are
-// told to stop. A Group is itself a [Starter], so groups nest.
+// Group runs several Starters as one. When ctx ends or a member fails, the ctx of all
+// ends. A Group is itself a [Starter], so groups nest.
 type Group struct {
 	// Members are started all at once. With none, Start returns nil at once.
 	Members []Member
@@ -47,7 +47,8 @@ func (g *Group) Start(ctx context.Context) error {
 		member int
 		err    error
 	}
-	// A member that was left behind is not received from: there is room for all.
+	// Buffered for all members, because a member that was left behind is never
+	// received.
 	exits := make(chan exit, len(g.Members))
 	running := make(map[int]bool, len(g.Members))
 	for i, member := range g.Members {
@@ -90,10 +91,10 @@ func (g *Group) Start(ctx context.Context) error {
 func (g *Group) validate() error {
 	for i, member := range g.Members {
 		if member.Name == "" {
-			return fmt.Errorf("reconcile: Group.Members[%d].Name: required", i)
+			return fmt.Errorf("reconcile: Group.Members[%d].Name: is required", i)
 		}
 		if member.Starter == nil {
-			return fmt.Errorf("reconcile: Group.Members[%d].Starter: required (%s)", i, member.Name)
+			return fmt.Errorf("reconcile: Group.Members[%d].Starter: is required (%s)", i, member.Name)
 		}
 	}
 	return notNegative("Group.StopTimeout", g.StopTimeout, "30s default")
@@ -109,12 +110,12 @@ func (m Member) start(ctx context.Context) (err error) {
 	return m.Starter.Start(ctx)
 }
 
-// StuckError names the members of a [Group] did not stop in time. Their
+// StuckError names the members of a [Group] that did not stop in time. Their
 // goroutines may still be running.
 type StuckError struct {
 	// Names are the names of the members, in the order of Group.Members.
 	Names []string
-	// After is how long they were waited for.
+	// After is how long Start waited for them.
 	After time.Duration
 }
 

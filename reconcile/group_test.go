@@ -96,11 +96,11 @@ func TestAGroupWithNothingLeftToRunReturns(t *testing.T) {
 func TestGroupNamesTheFieldThatIsWrong(t *testing.T) {
 	good := obedient(0)
 	for want, group := range map[string]*reconcile.Group{
-		"reconcile: Group.Members[1].Name: required": {
+		"reconcile: Group.Members[1].Name: is required": {
 			Members: []reconcile.Member{{Name: "a", Starter: good}, {Starter: good}},
 		},
-		"reconcile: Group.Members[0].Starter: required (a)": {Members: []reconcile.Member{{Name: "a"}}},
-		"reconcile: Group.StopTimeout: -1s is negative; want 0 (30s default) or more": {
+		"reconcile: Group.Members[0].Starter: is required (a)": {Members: []reconcile.Member{{Name: "a"}}},
+		"reconcile: Group.StopTimeout: is -1s, must be 0 (30s default) or more": {
 			StopTimeout: -time.Second,
 		},
 	} {

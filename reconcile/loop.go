@@ -37,9 +37,9 @@ type Loop struct {
 	Timeout time.Duration
 
 	// Backoff makes passes that fail retry sooner than Interval. The zero
-	// Backoff does not: a pass that failed is followed by the next interval. A
-	// success or a trigger starts the count of retries anew; after the last
-	// retry allowed the interval alone continues.
+	// Backoff does not: a pass that failed is followed by the next interval. A success
+	// or a trigger resets the count of retries; after the last allowed retry only the
+	// interval continues.
 	Backoff Backoff
 
 	// Logger gets each pass: failures at level error, others at level debug.
@@ -56,9 +56,9 @@ type Loop struct {
 	wake    chan struct{} // holds at most one trigger; see triggers
 }
 
-// Pass is the account of one pass of a [Loop].
+// Pass describes one pass of a [Loop].
 type Pass struct {
-	// Name is that of the Loop.
+	// Name is the name of the Loop.
 	Name string
 	// Number counts the passes since Start, from 1.
 	Number int
@@ -88,9 +88,9 @@ const (
 )
 
 // Trigger makes a pass begin as soon as possible. Any number of calls before
-// that pass begins are one; a call during a pass causes one more after it. A
-// call before Start is answered by the first pass. Trigger never blocks, and is
-// safe for concurrent use.
+// that pass begins are one; a call during a pass causes one more after it. For a call
+// before Start, this is the first pass. Trigger never blocks, and is safe for
+// concurrent use.
 func (l *Loop) Trigger() {
 	select {
 	case l.triggers() <- struct{}{}:
@@ -98,9 +98,9 @@ func (l *Loop) Trigger() {
 	}
 }
 
-// Start runs passes until ctx ends, and then returns nil once the pass in hand
-// has returned. It fails at once if a field is out of range or the Loop is
-// running already. A Loop that has stopped can be started again.
+// Start runs passes until ctx ends, and then returns nil once the current pass has
+// returned. It fails at once if a field is out of range or the Loop is running already.
+// A Loop that has stopped can be started again.
 func (l *Loop) Start(ctx context.Context) error {
 	if err := l.validate(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (l *Loop) Start(ctx context.Context) error {
 	defer timer.Stop()
 	triggers, failures, reason := l.triggers(), 0, Started
 	for number := 1; ctx.Err() == nil; number++ {
-		// What was triggered up to here, this pass is going to see.
+		// This pass will see everything that was triggered up to here.
 		select {
 		case <-triggers:
 			if number > 1 {
@@ -178,7 +178,7 @@ func (l *Loop) next(pass Pass, failures int) (time.Duration, Reason) {
 
 func (l *Loop) validate() error {
 	if l.Reconciler == nil {
-		return errors.New("reconcile: Loop.Reconciler: required")
+		return errors.New("reconcile: Loop.Reconciler: is required")
 	}
 	return cmp.Or(
 		notNegative("Loop.Interval", l.Interval, "30s default"),
@@ -204,7 +204,7 @@ func (l *Loop) leave() {
 	l.running = false
 }
 
-// triggers returns the channel that holds the trigger not yet answered.
+// triggers returns the channel that holds the pending trigger.
 func (l *Loop) triggers() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -253,16 +253,16 @@ func TestALoopRunsOnceAtATime(t *testing.T) {
 func TestLoopNamesTheFieldThatIsWrong(t *testing.T) {
 	ok := taking(0, nil)
 	for want, loop := range map[string]*reconcile.Loop{
-		"reconcile: Loop.Reconciler: required":                                       {},
-		"reconcile: Loop.Interval: -1s is negative; want 0 (30s default) or more":    {Reconciler: ok, Interval: -time.Second},
-		"reconcile: Loop.Jitter: 1.5 is not a fraction; want 0 (none) to 1":          {Reconciler: ok, Jitter: 1.5},
-		"reconcile: Loop.Jitter: NaN is not a fraction; want 0 (none) to 1":          {Reconciler: ok, Jitter: math.NaN()},
-		"reconcile: Loop.Timeout: -1s is negative; want 0 (no bound) or more":        {Reconciler: ok, Timeout: -time.Second},
-		"reconcile: Loop.Backoff.Min: -1s is negative; want 0 (1s default) or more":  {Reconciler: ok, Backoff: reconcile.Backoff{Min: -time.Second}},
-		"reconcile: Loop.Backoff.Max: -1s is negative; want 0 (1m default) or more":  {Reconciler: ok, Backoff: reconcile.Backoff{Max: -time.Second}},
-		"reconcile: Loop.Backoff.Min: 2s is more than Max, 1s":                       {Reconciler: ok, Backoff: reconcile.Backoff{Min: 2 * time.Second, Max: time.Second}},
-		"reconcile: Loop.Backoff.Factor: 0.5 is not a growth; want 0 (2 default) or": {Reconciler: ok, Backoff: reconcile.Backoff{Factor: 0.5}},
-		"reconcile: Loop.Backoff.Jitter: -1 is not a fraction; want 0 (none) to 1":   {Reconciler: ok, Backoff: reconcile.Backoff{Jitter: -1}},
+		"reconcile: Loop.Reconciler: is required":                             {},
+		"reconcile: Loop.Interval: is -1s, must be 0 (30s default) or more":   {Reconciler: ok, Interval: -time.Second},
+		"reconcile: Loop.Jitter: is 1.5, must be 0 (none) to 1":               {Reconciler: ok, Jitter: 1.5},
+		"reconcile: Loop.Jitter: is NaN, must be 0 (none) to 1":               {Reconciler: ok, Jitter: math.NaN()},
+		"reconcile: Loop.Timeout: is -1s, must be 0 (no bound) or more":       {Reconciler: ok, Timeout: -time.Second},
+		"reconcile: Loop.Backoff.Min: is -1s, must be 0 (1s default) or more": {Reconciler: ok, Backoff: reconcile.Backoff{Min: -time.Second}},
+		"reconcile: Loop.Backoff.Max: is -1s, must be 0 (1m default) or more": {Reconciler: ok, Backoff: reconcile.Backoff{Max: -time.Second}},
+		"reconcile: Loop.Backoff.Min: is 2s, more than Max, 1s":               {Reconciler: ok, Backoff: reconcile.Backoff{Min: 2 * time.Second, Max: time.Second}},
+		"reconcile: Loop.Backoff.Factor: is 0.5, must be 0 (2 default) or":    {Reconciler: ok, Backoff: reconcile.Backoff{Factor: 0.5}},
+		"reconcile: Loop.Backoff.Jitter: is -1, must be 0 (none) to 1":        {Reconciler: ok, Backoff: reconcile.Backoff{Jitter: -1}},
 	} {
 		says(t, loop.Start(t.Context()), want)
 	}

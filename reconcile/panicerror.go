@@ -9,7 +9,7 @@ import (
 
 // PanicError is the error of a pass, step or Starter that panicked.
 type PanicError struct {
-	// Value is what was given to panic.
+	// Value is the argument of panic.
 	Value any
 	// Stack is the stack of the goroutine at the panic, as debug.Stack prints it.
 	Stack []byte

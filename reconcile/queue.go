@@ -16,8 +16,8 @@ import (
 // kept of a key that is done.
 //
 // All methods but Start are safe for concurrent use, never block, and work
-// whether or not the Queue is running: what is added before Start or after its
-// end waits for the next Start. A Queue must not be copied after first use.
+// whether or not the Queue is running: keys added before Start or after its end wait
+// for the next Start. A Queue must not be copied after first use.
 type Queue[K comparable] struct {
 	// Name stands in logs and errors. Default "queue".
 	Name string
@@ -34,9 +34,9 @@ type Queue[K comparable] struct {
 	// not heed its ctx keeps its worker. Default 0, which is no bound.
 	Timeout time.Duration
 
-	// Backoff is when a key that failed is retried. Each key counts its own
-	// retries, and a success or an Add starts the count anew. A key that has
-	// used them up is parked. The zero Backoff never gives up.
+	// Backoff is when a key that failed is retried. Each key counts its own retries,
+	// and a success or an Add resets the count. A key that has used them up is parked.
+	// The zero Backoff never gives up.
 	Backoff Backoff
 
 	// Logger gets each pass: failures at level error, others at level debug.
@@ -54,9 +54,9 @@ type Queue[K comparable] struct {
 	table   table[K]
 }
 
-// KeyPass is the account of one pass of a [Queue] for one key.
+// KeyPass describes one pass of a [Queue] for one key.
 type KeyPass[K comparable] struct {
-	// Key is what was reconciled.
+	// Key is the reconciled key.
 	Key K
 	// Attempt is 1, and one more for each failure just before this pass.
 	Attempt int
@@ -78,17 +78,17 @@ type KeyPass[K comparable] struct {
 // Add announces a fresh event for each of keys. They are reconciled before all
 // keys that only wait for a resync. A key that is being reconciled is
 // reconciled once more afterwards; one that waits for a retry, or is parked, is
-// reconciled at once and counts its retries anew.
+// reconciled at once, with its count of retries reset.
 func (q *Queue[K]) Add(keys ...K) { q.add(fresh, keys) }
 
-// Resync announces a look without a reason for each of keys, as in a periodic
-// sweep: they are reconciled when no key waits for a fresh event. A key that
-// waits for a retry is left to it; a parked one gets another chance.
+// Resync announces a pass without an event for each of keys, as in a periodic sweep:
+// they are reconciled when no key waits for a fresh event. A key that waits for a retry
+// is left to it; a parked one gets another chance.
 func (q *Queue[K]) Resync(keys ...K) { q.add(resync, keys) }
 
-// AddAfter is Add(key) after d has passed, at once if d is zero or less. Of
-// several for one key the earliest counts. No pass of the key in between makes
-// it void, only Forget does.
+// AddAfter is Add(key) after d has passed, at once if d is zero or less. Of several for
+// one key the earliest counts. A pass of the key in between does not cancel it, only
+// Forget does.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)
@@ -99,9 +99,9 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	q.table.addAt(key, time.Now().Add(d))
 }
 
-// Forget drops key and all that is known about it: waiting events, retries,
-// AddAfter, the error it is parked with. A pass of key that is running goes on,
-// and what it asks for is ignored. A later Add begins anew.
+// Forget drops key and its state: waiting events, retries, AddAfter, the error with
+// which it is parked. A running pass of key continues, and its Result is ignored. A
+// later Add starts from zero.
 func (q *Queue[K]) Forget(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,10 +130,10 @@ func (q *Queue[K]) Parked() map[K]error {
 	return parked
 }
 
-// Start runs the workers until ctx ends, and then returns nil once the passes
-// in hand have returned. Keys not yet reconciled, and those whose pass failed
-// because ctx ended, stay for the next Start. It fails at once if a field is
-// out of range or the Queue is running already.
+// Start runs the workers until ctx ends, and then returns nil once the current passes
+// have returned. Keys not yet reconciled, and those whose pass failed because ctx
+// ended, stay for the next Start. It fails at once if a field is out of range or the
+// Queue is running already.
 func (q *Queue[K]) Start(ctx context.Context) error {
 	if err := q.validate(); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (q *Queue[K]) add(lane lane, keys []K) {
 }
 
 // keepTime adds the keys whose time has come until ctx ends, and then wakes the
-// workers so that they see it.
+// workers, which stop.
 func (q *Queue[K]) keepTime(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -201,7 +201,7 @@ func (q *Queue[K]) one(ctx context.Context) bool {
 	if pass.Next > 0 || pass.Err != nil && !pass.Parked {
 		due = time.Now().Add(pass.Next)
 	}
-	q.table.settle(item, pass.Err, due)
+	q.table.finish(item, pass.Err, due)
 	return true
 }
 
@@ -244,10 +244,10 @@ func (q *Queue[K]) pass(ctx context.Context, key K, number int) KeyPass[K] {
 
 func (q *Queue[K]) validate() error {
 	if q.Reconcile == nil {
-		return errors.New("reconcile: Queue.Reconcile: required")
+		return errors.New("reconcile: Queue.Reconcile: is required")
 	}
 	if q.Workers < 0 {
-		return fmt.Errorf("reconcile: Queue.Workers: %d is negative; want 0 (1 default) or more", q.Workers)
+		return fmt.Errorf("reconcile: Queue.Workers: is %d, must be 0 (1 default) or more", q.Workers)
 	}
 	return cmp.Or(
 		notNegative("Queue.Timeout", q.Timeout, "no bound"),

@@ -109,7 +109,7 @@ func TestAKeyIsParkedWhenRetriesCannotHelp(t *testing.T) {
 					same(t, "passes", times(runs), row.want)
 					same(t, "parked", queue.Parked(), map[string]error{"a": row.err})
 					same(t, "waiting", queue.Len(), 0)
-					revive(queue) // counts its retries anew
+					revive(queue) // resets its retries
 					time.Sleep(time.Hour)
 					same(t, "passes after "+name, len(runs.read()), 2*len(row.want))
 					same(t, "parked after "+name, len(queue.Parked()), 1)

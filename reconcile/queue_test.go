@@ -275,10 +275,10 @@ func TestAQueueRunsOnceAtATime(t *testing.T) {
 
 func TestQueueNamesTheFieldThatIsWrong(t *testing.T) {
 	for want, queue := range map[string]*reconcile.Queue[string]{
-		"reconcile: Queue.Reconcile: required":                                 {},
-		"reconcile: Queue.Workers: -1 is negative; want 0 (1 default) or more": {Reconcile: nothing, Workers: -1},
-		"reconcile: Queue.Timeout: -1s is negative; want 0 (no bound) or more": {Reconcile: nothing, Timeout: -time.Second},
-		"reconcile: Queue.Backoff.Jitter: 2 is not a fraction":                 {Reconcile: nothing, Backoff: reconcile.Backoff{Jitter: 2}},
+		"reconcile: Queue.Reconcile: is required":                        {},
+		"reconcile: Queue.Workers: is -1, must be 0 (1 default) or more": {Reconcile: nothing, Workers: -1},
+		"reconcile: Queue.Timeout: is -1s, must be 0 (no bound) or more": {Reconcile: nothing, Timeout: -time.Second},
+		"reconcile: Queue.Backoff.Jitter: is 2, must be 0":               {Reconcile: nothing, Backoff: reconcile.Backoff{Jitter: 2}},
 	} {
 		says(t, queue.Start(t.Context()), want)
 	}

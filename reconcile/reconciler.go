@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Reconciler does one pass: it compares what should be with what is, and
-// changes what differs. A pass must be safe to repeat and to cut short at any
-// point. It should return soon after ctx ends.
+// Reconciler does one pass: it compares the desired with the actual state, and changes
+// what differs. A pass must be safe to repeat and to cut short at any point. It should
+// return soon after ctx ends.
 //
 // A [Loop] never calls Reconcile concurrently with itself.
 type Reconciler interface {
@@ -20,9 +20,8 @@ type Func func(ctx context.Context) (Result, error)
 // Reconcile calls f.
 func (f Func) Reconcile(ctx context.Context) (Result, error) { return f(ctx) }
 
-// Result is what a pass that did not fail asks for. The zero Result asks for
-// nothing. The Result of a pass that failed is not looked at: its retry is
-// decided by [Backoff].
+// Result is the request of a successful pass. The zero Result requests nothing. The
+// Result of a failed pass is ignored: [Backoff] decides its retry.
 type Result struct {
 	// RequeueAfter asks for another pass this long after the end of this one.
 	// It can only make the next pass earlier. Zero or less asks for none.

@@ -16,13 +16,12 @@ type Step struct {
 	// Do takes the step. Nil does nothing.
 	Do func(ctx context.Context) error
 
-	// Undo takes the step back. It is called whether or not the step was taken,
-	// or taken halfway, and what is not there must not be an error to it. Nil
-	// does nothing.
+	// Undo takes the step back. It is called whether or not the step was taken, or
+	// taken halfway, so a missing thing must not be an error. Nil does nothing.
 	Undo func(ctx context.Context) error
 
-	// Done reports that what Do would make is there already, so that Do is
-	// skipped. Nil means that Do is always called.
+	// Done reports whether the result of Do exists already; then Do is skipped. Nil
+	// means that Do is always called.
 	Done func(ctx context.Context) (bool, error)
 }
 
@@ -48,7 +47,7 @@ func (s Steps) Do(ctx context.Context) error {
 	return nil
 }
 
-// Undo takes back all steps in reverse order, going on past those that fail,
+// Undo takes back all steps in reverse order, continuing after those that fail,
 // and returns their errors joined, each naming its step; a panic becomes a
 // [PanicError]. Undo stops early only when ctx ends; its error then names the step.
 func (s Steps) Undo(ctx context.Context) error {

@@ -19,7 +19,7 @@ type table[K comparable] struct {
 	lanes  [resync + 1]list.List // of *item[K], the next one in front
 	times  times[K]
 	ready  sync.Cond     // signalled for each item that begins to wait
-	sooner chan struct{} // told when the first of times changes
+	sooner chan struct{} // receives when the first of times changes
 }
 
 // lane is the rank of an event.
@@ -58,7 +58,7 @@ func (t *table[K]) item(key K) *item[K] {
 	return it
 }
 
-// add takes note of an event.
+// add records an event.
 func (t *table[K]) add(it *item[K], lane lane) {
 	if it.active {
 		it.again = min(it.again, lane)
@@ -106,10 +106,10 @@ func (t *table[K]) take() *item[K] {
 	return nil
 }
 
-// settle ends the pass of an active item. Unless an event came meanwhile, it is
+// finish ends the pass of an active item. Unless an event came meanwhile, it is
 // reconciled again at due, or if due is zero parked with err, or if that is nil
 // done.
-func (t *table[K]) settle(it *item[K], err error, due time.Time) {
+func (t *table[K]) finish(it *item[K], err error, due time.Time) {
 	again, ignore := it.again, it.ignore
 	it.active, it.again, it.ignore = false, none, false
 	if ignore {
@@ -138,7 +138,7 @@ func (t *table[K]) interrupt(it *item[K]) {
 	if !it.ignore {
 		t.add(it, it.lane)
 	}
-	t.settle(it, nil, time.Time{})
+	t.finish(it, nil, time.Time{})
 }
 
 // addAt makes a fresh event for key at the given time.
@@ -184,7 +184,7 @@ func (t *table[K]) forget(key K) {
 	t.drop(it)
 }
 
-// drop takes it out of the table if there is no more to do or to tell.
+// drop removes it from the table if it has no work and no error to report.
 func (t *table[K]) drop(it *item[K]) {
 	if it.waiting == nil && !it.active && it.parked == nil && it.index < 0 {
 		delete(t.items, it.key)
@@ -204,7 +204,7 @@ func (t *table[K]) reschedule(it *item[K]) {
 	if it.index == 0 {
 		select {
 		case t.sooner <- struct{}{}:
-		default: // told already, or not running
+		default: // notified already, or not running
 		}
 	}
 }

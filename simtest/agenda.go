@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// agenda is what is about to happen, one thing at a time: each item runs when all
+// agenda is the queue of pending events, one at a time: each item runs when all
 // goroutines of the bubble are blocked, and the next one when they are again. What
 // a program does between two items has no influence on their order, which is that
 // of their times and, at one time, of their names.

@@ -15,15 +15,24 @@ type answer struct {
 
 func (a *answer) failed() bool { return a.code >= http.StatusBadRequest }
 
-// message is that of a failure.
+// message is the message of a failure.
 func (a *answer) message() string { return a.body.text("message") }
 
 // errorStatus is a failure as a metav1.Status.
 func errorStatus(code int, reason, message string, c call) *answer {
-	return &answer{code, Object{
-		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure", "code": code, "reason": reason, "message": message,
-		"details": map[string]any{"name": c.Name, "group": c.Group, "kind": c.Resource},
-	}}
+	return &answer{
+		code,
+		Object{
+			"kind":       "Status",
+			"apiVersion": "v1",
+			"metadata":   map[string]any{},
+			"status":     "Failure",
+			"code":       code,
+			"reason":     reason,
+			"message":    message,
+			"details":    map[string]any{"name": c.Name, "group": c.Group, "kind": c.Resource},
+		},
+	}
 }
 
 func notFound(c call) *answer {

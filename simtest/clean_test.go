@@ -15,7 +15,18 @@ import (
 )
 
 // 150 histories of each program are about a million steps.
-var histories = flag.Int("histories", 4, "how many histories of each sound program to simulate")
+var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 10, and 2 with -short")
+
+// many returns how many histories to simulate.
+func many() int {
+	switch {
+	case *histories > 0:
+		return *histories
+	case testing.Short():
+		return 2
+	}
+	return 10
+}
 
 // sound are programs without a known defect.
 var sound = map[string]func(context.Context, http.RoundTripper) error{
@@ -35,7 +46,7 @@ func TestASoundProgramRaisesNoAlarm(t *testing.T) {
 	t.Parallel()
 	steps, writes, start, virtual := 0, 0, time.Now(), time.Duration(0)
 	for name := range sound {
-		for seed := range uint64(*histories) {
+		for seed := range uint64(many()) {
 			r := soundScenario(name).Simulate(t, seed+1)
 			require.Empty(t, r.Wrong, "%s, seed %d", name, seed+1)
 			require.Positive(t, r.Lives)
@@ -50,7 +61,7 @@ func TestASoundProgramRaisesNoAlarm(t *testing.T) {
 // TestChanceRaisesNoAlarm has the caches of client-go filled in random order.
 func TestChanceRaisesNoAlarm(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(*histories) {
+	for seed := range uint64(many()) {
 		s := scenario(controller{resync: 10 * time.Minute})
 		s.WatchList = true
 		r := s.Simulate(t, seed+1)
@@ -65,7 +76,7 @@ func TestChanceRaisesNoAlarm(t *testing.T) {
 func TestOneSeedIsOneTrace(t *testing.T) {
 	t.Parallel()
 	traces := map[string]bool{}
-	for seed := range uint64(*histories) {
+	for seed := range uint64(many()) {
 		s := soundScenario("operator")
 		s.Rest = time.Hour
 		once, again := s.Simulate(t, seed+1), s.Simulate(t, seed+1)
@@ -75,7 +86,7 @@ func TestOneSeedIsOneTrace(t *testing.T) {
 		require.False(t, traces[once.Trace], "another seed is another history")
 		traces[once.Trace] = true
 	}
-	require.Len(t, traces, *histories)
+	require.Len(t, traces, many())
 	fmt.Printf("figure sim_same_trace 1\n")
 }
 
@@ -85,7 +96,7 @@ func TestAProgramMayBeKilledAnywhere(t *testing.T) {
 	boundaries, reached := 0, 0
 	for name := range sound {
 		s := soundScenario(name)
-		s.Edits = 2 + *histories/4
+		s.Edits = 2 + many()/4
 		c := s.Sweep(t, 1)
 		for _, r := range c.Failed {
 			require.Empty(t, r.Wrong, "%s, seed %d, cut %q", name, r.Seed, r.Cut)

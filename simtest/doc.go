@@ -38,7 +38,7 @@
 //   - Converged returned an error after Settle.
 //   - The program sent more than Requests in a minute without faults.
 //   - The program wrote within Rest, 24 hours with a restart in the middle.
-//   - The end differs from that of a second world, in which the same desired state
+//   - The end differs from a second world, in which the same desired state
 //     exists from the start and nothing fails.
 //   - The program did not return within a minute of virtual time after its context
 //     had ended.
@@ -68,7 +68,7 @@
 //     set. A resync of 0 avoids the other.
 //   - An informer may deliver two events before or after a worker has begun with
 //     the first. AddAfter with some milliseconds, in place of Add, makes them one.
-//   - An informer that lists again reports the objects that are gone in random
+//   - An informer that lists again reports the deleted objects in random
 //     order.
 //   - The error handlers of k8s.io/apimachinery/pkg/util/runtime keep the time of
 //     their last error for the process, and sleep until then. In a bubble that is
@@ -90,13 +90,13 @@
 // of updates, patches and deletions; generated names; the status subresource;
 // finalizers and deletionTimestamps; lists, selectors with =, != and names alone,
 // and metadata-only reads; watches from any version, with bookmarks, that end after
-// minutes or with 410 once the history is gone; and the garbage collector, which
+// minutes or with 410 once the history was dropped; and the garbage collector, which
 // deletes what has lost all its owners, some seconds later. Reads of resourceVersion
 // 0 may be old while there are faults; all others see the newest state. A write
 // that changes nothing makes no version and no event.
 //
 // It lacks schemas, defaults and admission, but for what [Server.Admit] does;
-// server-side apply, but with a FieldManager such as that of examples/managedfields,
+// server-side apply, but with a FieldManager such as in examples/managedfields,
 // which has the code of a real server and imports more than this module does; JSON
 // and strategic merge patches; pages, tables, protobuf and discovery; the propagation policies Orphan
 // and Foreground; graceful deletion; and rights. Namespaces need not exist. No

@@ -28,7 +28,7 @@ func (s *Scenario) simulate(ctx context.Context, p plan) *Report {
 		}
 	}
 	if !w.failed() {
-		w.settle(ctx, r)
+		w.converge(ctx, r)
 	}
 	stop()
 	wait()
@@ -45,8 +45,8 @@ func (s *Scenario) simulate(ctx context.Context, p plan) *Report {
 	return r
 }
 
-// settle stops the faults, and looks at what the program makes of it.
-func (w *World) settle(ctx context.Context, r *Report) {
+// converge stops the faults, and checks the state that the program reaches.
+func (w *World) converge(ctx context.Context, r *Report) {
 	s := w.scenario
 	w.agenda.advance(ctx, 30*time.Second)
 	w.mu.Lock()
@@ -143,7 +143,7 @@ func (s *Scenario) compare(ctx context.Context, w *World, r *Report) {
 	wait()
 	other.agenda.advance(ctx, 5*time.Minute)
 	if state := s.state(other); state != r.State {
-		w.blame("the end differs from that of the same desired state without a history:\n%s", differences(r.State, state))
+		w.blame("the end differs from the same desired state without a history:\n%s", differences(r.State, state))
 	}
 }
 

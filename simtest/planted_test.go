@@ -51,7 +51,10 @@ func editWidgets(w *simtest.World) {
 		_ = w.Delete("configmaps", "shop", name+"-text")
 		if takeOver {
 			err = w.Create(simtest.Object{
-				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": name + "-text"}, "data": map[string]any{"mine": "yes"},
+				"apiVersion": "v1",
+				"kind":       "ConfigMap",
+				"metadata":   map[string]any{"namespace": "shop", "name": name + "-text"},
+				"data":       map[string]any{"mine": "yes"},
 			})
 		}
 	default:
@@ -124,7 +127,10 @@ func widgetsConverged(w *simtest.World) error {
 		}
 		reported, _ := widget.Field("status", "parts").(float64)
 		if count != widget.Field("spec", "replicas") || count != reported {
-			all = append(all, fmt.Errorf("widget %s wants %v parts, has %v, and reports %v", widget.Name(), widget.Field("spec", "replicas"), count, reported))
+			all = append(
+				all,
+				fmt.Errorf("widget %s wants %v parts, has %v, and reports %v", widget.Name(), widget.Field("spec", "replicas"), count, reported),
+			)
 		}
 		text := w.Object("configmaps", "shop", widget.Name()+"-text")
 		switch want := widget.Field("spec", "text"); {
@@ -154,6 +160,9 @@ var planted = map[string]controller{
 // TestPlantedDefectsAreFound simulates histories of each defect, and now and then a
 // sweep, until something is wrong.
 func TestPlantedDefectsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: many histories of each defect")
+	}
 	t.Parallel()
 	const most = 300
 	var found atomic.Int64

@@ -151,7 +151,7 @@ func (p *process) record(r *http.Request, request applytest.Request, answer *htt
 
 func reads(r applytest.Request) bool { return r.Verb == "list" || r.Verb == "watch" }
 
-// viewPath names a view: what is listed and watched by one client.
+// viewPath names a view: the objects that one client lists and watches.
 func (p *process) viewPath(r *http.Request, request applytest.Request) string {
 	query := r.URL.Query()
 	return fmt.Sprint(p.life, request.Resource, request.Group, request.Namespace, query.Get("labelSelector"), query.Get("fieldSelector"),

@@ -17,7 +17,7 @@ import (
 
 // Touch has another client change an annotation of the object that a request is
 // about to write, so that the preconditions of the request fail. It is a
-// disturbance beside those of applytest.
+// disturbance in addition to applytest's.
 const Touch applytest.Disturbance = "touch the object of"
 
 // Scenario is a program and what it has to achieve. The functions are called one
@@ -26,7 +26,7 @@ type Scenario struct {
 	// Kinds are the kinds that the API server serves. Required.
 	Kinds []Kind
 
-	// Admit, Fields and WatchList are those of the [Server].
+	// Admit, Fields and WatchList are as in [Server].
 	Admit     func(Object) error
 	Fields    FieldManager
 	WatchList bool
@@ -56,7 +56,7 @@ type Scenario struct {
 	// once the program has had Settle without faults. Default nil, which is no check.
 	Converged func(*World) error
 
-	// State returns what is compared with another world that has the same desired
+	// State returns the state to compare with another world that has the same desired
 	// state. It contains nothing that may differ, such as UIDs. Default World.State.
 	State func(*World) string
 
@@ -199,11 +199,11 @@ func (s Scenario) bubble(t *testing.T, p plan) (r *Report) {
 	t.Helper()
 	switch {
 	case len(s.Kinds) == 0:
-		t.Fatal("simtest: Scenario.Kinds is required")
+		t.Fatal("simtest: Scenario.Kinds: is required")
 	case s.Program == nil:
-		t.Fatal("simtest: Scenario.Program is required")
+		t.Fatal("simtest: Scenario.Program: is required")
 	case s.Edit == nil:
-		t.Fatal("simtest: Scenario.Edit is required")
+		t.Fatal("simtest: Scenario.Edit: is required")
 	}
 	synctest.Test(t, func(t *testing.T) { r = s.simulate(t.Context(), p) })
 	return r

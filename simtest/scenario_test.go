@@ -134,7 +134,8 @@ func (c copier) scenario() simtest.Scenario {
 			}
 		},
 		Check: func(w *simtest.World, c simtest.Change) error {
-			if c.By == "program" && c.After == nil && w.Object("widgets.example.com", "shop", c.Before.Name()) != nil && len(w.Objects("configmaps")) == 0 {
+			if c.By == "program" && c.After == nil && w.Object("widgets.example.com", "shop", c.Before.Name()) != nil &&
+				len(w.Objects("configmaps")) == 0 {
 				return fmt.Errorf("%s: a copy that is wanted", c.Request)
 			}
 			return nil
@@ -151,7 +152,9 @@ func (c copier) scenario() simtest.Scenario {
 }
 
 func makeWidget(w *simtest.World, name string) {
-	if err := w.Create(simtest.Object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "namespace": "shop"}}); err != nil {
+	if err := w.Create(
+		simtest.Object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name, "namespace": "shop"}},
+	); err != nil {
 		panic(err)
 	}
 }
@@ -164,7 +167,7 @@ func TestAScenarioNoticesWhatIsWrong(t *testing.T) {
 	}{
 		"sound":            {copier{}, ""},
 		"does nothing":     {copier{lazy: true}, "not converged: first has no copy"},
-		"deletes nothing":  {copier{hoards: true}, "the end differs from that of the same desired state without a history:\ngot  "},
+		"deletes nothing":  {copier{hoards: true}, "the end differs from the same desired state without a history:\ngot  "},
 		"never rests":      {copier{restless: true}, "writes at rest, the first of them: update configmaps shop/"},
 		"never pauses":     {copier{hurried: true}, "more than 1000 requests in a minute without faults"},
 		"forgets":          {copier{forgets: true}, "not converged: "},
@@ -195,7 +198,13 @@ func TestWritesAtRestAreNoticed(t *testing.T) {
 	s.Program = func(ctx context.Context, net http.RoundTripper) error {
 		go func() {
 			if wait(ctx, time.Hour) {
-				_, _ = send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"late"}}`)
+				_, _ = send(
+					ctx,
+					net,
+					http.MethodPost,
+					"/apis/example.com/v1/namespaces/shop/parts",
+					`{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"late"}}`,
+				)
 			}
 		}()
 		return copier{}.run(ctx, net)
@@ -242,7 +251,12 @@ func TestASweepReachesEachBoundaryOnce(t *testing.T) {
 		require.Contains(t, r.Wrong[0], "first has no copy")
 		cuts = append(cuts, r.Cut.String())
 	}
-	require.Equal(t, []string{"1 kill after", "2 kill before", "2 kill after", "3 kill before", "3 kill after", "4 kill before"}, cuts, "create done, list, list, create first")
+	require.Equal(
+		t,
+		[]string{"1 kill after", "2 kill before", "2 kill after", "3 kill before", "3 kill after", "4 kill before"},
+		cuts,
+		"create done, list, list, create first",
+	)
 }
 
 // TestASweepTriesABoundaryAgain has a program of which every second life begins with
@@ -265,13 +279,23 @@ func TestASweepTriesABoundaryAgain(t *testing.T) {
 
 // hasty records that it is done before it is.
 func hasty(ctx context.Context, net http.RoundTripper) error {
-	done, err := send(ctx, net, http.MethodPost, "/apis/example.com/v1/namespaces/shop/parts", `{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`)
+	done, err := send(
+		ctx,
+		net,
+		http.MethodPost,
+		"/apis/example.com/v1/namespaces/shop/parts",
+		`{"apiVersion":"example.com/v1","kind":"Part","metadata":{"name":"done"}}`,
+	)
 	return copier{lazy: err != nil || done["reason"] == "AlreadyExists"}.run(ctx, net)
 }
 
 // TestSubject is run in a process of its own.
 func TestSubject(t *testing.T) {
-	programs := map[string]func(context.Context, http.RoundTripper) error{"sound": copier{}.run, "lazy": copier{lazy: true}.run, "hasty": hasty}
+	programs := map[string]func(context.Context, http.RoundTripper) error{
+		"sound": copier{}.run,
+		"lazy":  copier{lazy: true}.run,
+		"hasty": hasty,
+	}
 	program, ok := programs[os.Getenv("SIMTEST_SUBJECT")]
 	if !ok {
 		t.Skip("run by TestAFailurePrintsTheLineThatRepeatsIt")
@@ -376,7 +400,8 @@ func TestReadsOfAnyStateAreOld(t *testing.T) {
 			const path = "/apis/example.com/v1/namespaces/shop/widgets/first"
 			newest, err := send(ctx, net, http.MethodGet, path, "")
 			old, failed := send(ctx, net, http.MethodGet, path+"?resourceVersion=0", "")
-			if errors.Join(err, failed) == nil && newest["kind"] == "Widget" && old["kind"] == "Widget" && fmt.Sprint(old["spec"]) < fmt.Sprint(newest["spec"]) {
+			if errors.Join(err, failed) == nil && newest["kind"] == "Widget" && old["kind"] == "Widget" &&
+				fmt.Sprint(old["spec"]) < fmt.Sprint(newest["spec"]) {
 				older++
 			}
 		}

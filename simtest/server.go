@@ -46,7 +46,7 @@ func (k Kind) custom() bool {
 // Set the fields before the first request. All methods are safe for concurrent
 // use.
 type Server struct {
-	// Kinds is what is served. Required.
+	// Kinds are the kinds to serve. Required.
 	Kinds []Kind
 	// Admit changes an object before it is stored, as defaults of a schema and
 	// mutating webhooks do, or refuses it with an error, which is answered with 422.
@@ -108,7 +108,7 @@ type Change struct {
 	By string
 	// Request is the request of the program. It is zero for all others.
 	Request applytest.Request
-	// Before is nil if the object was created. After is nil if it is gone.
+	// Before is nil if the object was created. After is nil if it was deleted.
 	// Neither may be changed.
 	Before, After Object
 }
@@ -128,7 +128,12 @@ func (k key) String() string {
 }
 
 func compareKeys(a, b key) int {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	return cmp.Or(
+		cmp.Compare(a.group, b.group),
+		cmp.Compare(a.resource, b.resource),
+		cmp.Compare(a.namespace, b.namespace),
+		cmp.Compare(a.name, b.name),
+	)
 }
 
 // event is one change in the history.
@@ -137,7 +142,7 @@ type event struct {
 	at            time.Time
 	key           key
 	before, after Object
-	last          Object // the object at this version, also if it is gone
+	last          Object // the object at this version, also if it was deleted
 }
 
 // call is a request with what the server has found out about it.
@@ -177,7 +182,7 @@ func (c call) metadataOnly() bool {
 	return c.options != nil && strings.Contains(c.options.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-// RoundTrip implements http.RoundTripper. The error is that of the request's
+// RoundTrip implements http.RoundTripper. The error is the cause of the request's
 // context or body; the server itself answers with a metav1.Status.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
@@ -255,7 +260,7 @@ func (s *Server) kind(group, version, resource string) (Kind, bool) {
 	return s.Kinds[i], true
 }
 
-// commit stores the next state of an object, nil if it is gone, and sends the
+// commit stores the next state of an object, nil if it was deleted, and sends the
 // event. The lock is held. It returns the object at the new version.
 func (s *Server) commit(c call, k key, next Object) Object {
 	before := s.objects[k]
@@ -297,7 +302,7 @@ func (s *Server) dispatch(st *stream, e event) {
 }
 
 // collect deletes, as the garbage collector does, each object all of whose owners
-// are gone, and returns how many it deleted.
+// were deleted, and returns how many it deleted.
 func (s *Server) collect() int {
 	s.mu.Lock()
 	exists := map[string]bool{}

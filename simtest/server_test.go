@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/simtest"
 )
@@ -38,7 +39,11 @@ spec:
 // the reason of a failure or what is left of the object. {a.uid}, {a.version} and
 // {a.old} stand for the UID and the versions of a, as they were last answered.
 var script = []struct{ request, body, want string }{
-	{"POST widgets", `{"metadata":{"name":"a","labels":{"tier":"web"}},"spec":{"size":1},"status":{"phase":"made up"}}`, `201 {"generation":1,"labels":{"tier":"web"},"spec":{"size":1}}`},
+	{
+		"POST widgets",
+		`{"metadata":{"name":"a","labels":{"tier":"web"}},"spec":{"size":1},"status":{"phase":"made up"}}`,
+		`201 {"generation":1,"labels":{"tier":"web"},"spec":{"size":1}}`,
+	},
 	{"POST widgets", `{"metadata":{"name":"a"}}`, `409 AlreadyExists`},
 	{"POST widgets", `{"metadata":{"name":"b","namespace":"elsewhere"}}`, `400 BadRequest`},
 	{"POST widgets", `{"spec":{}}`, `422 Invalid`},
@@ -46,19 +51,39 @@ var script = []struct{ request, body, want string }{
 	{"GET widgets/b", ``, `404 NotFound`},
 	{"GET gadgets/b", ``, `404 NotFound`},
 	{"PATCH widgets/a", `{"spec":{"size":2}}`, `200 {"generation":2,"labels":{"tier":"web"},"spec":{"size":2}}`},
-	{"PATCH widgets/a", `{"metadata":{"labels":{"tier":null,"app":"shop"}}}`, `200 {"generation":2,"labels":{"app":"shop"},"spec":{"size":2}}`},
+	{
+		"PATCH widgets/a",
+		`{"metadata":{"labels":{"tier":null,"app":"shop"}}}`,
+		`200 {"generation":2,"labels":{"app":"shop"},"spec":{"size":2}}`,
+	},
 	{"PATCH widgets/a", `{"status":{"phase":"ignored"}}`, `200 {"generation":2,"labels":{"app":"shop"},"spec":{"size":2},"unchanged":true}`},
-	{"PATCH widgets/a/status", `{"spec":{"size":9},"status":{"phase":"Ready"}}`, `200 {"generation":2,"labels":{"app":"shop"},"spec":{"size":2},"status":{"phase":"Ready"}}`},
+	{
+		"PATCH widgets/a/status",
+		`{"spec":{"size":9},"status":{"phase":"Ready"}}`,
+		`200 {"generation":2,"labels":{"app":"shop"},"spec":{"size":2},"status":{"phase":"Ready"}}`,
+	},
 	{"PATCH widgets/a", `{"metadata":{"resourceVersion":"{a.old}"},"spec":{"size":3}}`, `409 Conflict`},
 	{"PATCH widgets/a", `{"metadata":{"uid":"another"},"spec":{"size":3}}`, `422 Invalid`},
 	{"PUT widgets/a", `{"metadata":{"name":"a","uid":"another","resourceVersion":"{a.version}"},"spec":{"size":3}}`, `409 Conflict`},
-	{"PATCH widgets/a", `{"metadata":{"resourceVersion":"{a.version}","uid":"{a.uid}"},"spec":{"size":3}}`, `200 {"generation":3,"labels":{"app":"shop"},"spec":{"size":3},"status":{"phase":"Ready"}}`},
+	{
+		"PATCH widgets/a",
+		`{"metadata":{"resourceVersion":"{a.version}","uid":"{a.uid}"},"spec":{"size":3}}`,
+		`200 {"generation":3,"labels":{"app":"shop"},"spec":{"size":3},"status":{"phase":"Ready"}}`,
+	},
 	{"PATCH widgets/none", `{"spec":{"size":3}}`, `404 NotFound`},
 	{"PUT widgets/a", `{"metadata":{"name":"a"},"spec":{"size":4}}`, `422 Invalid`},
 	{"PUT widgets/a", `{"metadata":{"name":"a","resourceVersion":"{a.old}"},"spec":{"size":4}}`, `409 Conflict`},
-	{"PUT widgets/a", `{"metadata":{"name":"a","resourceVersion":"{a.version}"},"spec":{"size":4}}`, `200 {"generation":4,"spec":{"size":4},"status":{"phase":"Ready"}}`},
+	{
+		"PUT widgets/a",
+		`{"metadata":{"name":"a","resourceVersion":"{a.version}"},"spec":{"size":4}}`,
+		`200 {"generation":4,"spec":{"size":4},"status":{"phase":"Ready"}}`,
+	},
 	{"PUT widgets/none", `{"metadata":{"name":"none","resourceVersion":"1"}}`, `404 NotFound`},
-	{"POST configmaps", `{"metadata":{"name":"c","labels":{"tier":"web"}},"data":{"k":"1"}}`, `201 {"data":{"k":"1"},"labels":{"tier":"web"}}`},
+	{
+		"POST configmaps",
+		`{"metadata":{"name":"c","labels":{"tier":"web"}},"data":{"k":"1"}}`,
+		`201 {"data":{"k":"1"},"labels":{"tier":"web"}}`,
+	},
 	{"PUT configmaps/c", `{"metadata":{"name":"c"},"data":{"k":"2"}}`, `200 {"data":{"k":"2"}}`},
 	{"PUT configmaps/c", `{"metadata":{"name":"c"},"data":{"k":"2"}}`, `200 {"data":{"k":"2"},"unchanged":true}`},
 	{"PATCH configmaps/c/status", `{"data":{"k":"3"}}`, `404 NotFound`},
@@ -76,12 +101,32 @@ var script = []struct{ request, body, want string }{
 	{"DELETE configmaps/c", ``, `404 NotFound`},
 	{"DELETE configmaps?labelSelector=tier%3Ddb", ``, `200 [d]`},
 	{"GET configmaps/d", ``, `404 NotFound`},
-	{"PATCH widgets/a", `{"metadata":{"finalizers":["example.com/hold"]}}`, `200 {"finalizers":["example.com/hold"],"generation":4,"spec":{"size":4},"status":{"phase":"Ready"}}`},
-	{"DELETE widgets/a", ``, `200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"spec":{"size":4},"status":{"phase":"Ready"}}`},
-	{"DELETE widgets/a", ``, `200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"spec":{"size":4},"status":{"phase":"Ready"},"unchanged":true}`},
+	{
+		"PATCH widgets/a",
+		`{"metadata":{"finalizers":["example.com/hold"]}}`,
+		`200 {"finalizers":["example.com/hold"],"generation":4,"spec":{"size":4},"status":{"phase":"Ready"}}`,
+	},
+	{
+		"DELETE widgets/a",
+		``,
+		`200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"spec":{"size":4},"status":{"phase":"Ready"}}`,
+	},
+	{
+		"DELETE widgets/a",
+		``,
+		`200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"spec":{"size":4},"status":{"phase":"Ready"},"unchanged":true}`,
+	},
 	{"PATCH widgets/a", `{"metadata":{"finalizers":["example.com/hold","example.com/more"]}}`, `422 Invalid`},
-	{"PATCH widgets/a", `{"metadata":{"deletionTimestamp":null,"labels":{"still":"here"}}}`, `200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"labels":{"still":"here"},"spec":{"size":4},"status":{"phase":"Ready"}}`},
-	{"PATCH widgets/a", `{"metadata":{"finalizers":null}}`, `200 {"deleting":true,"generation":5,"labels":{"still":"here"},"spec":{"size":4},"status":{"phase":"Ready"},"unchanged":true}`},
+	{
+		"PATCH widgets/a",
+		`{"metadata":{"deletionTimestamp":null,"labels":{"still":"here"}}}`,
+		`200 {"deleting":true,"finalizers":["example.com/hold"],"generation":5,"labels":{"still":"here"},"spec":{"size":4},"status":{"phase":"Ready"}}`,
+	},
+	{
+		"PATCH widgets/a",
+		`{"metadata":{"finalizers":null}}`,
+		`200 {"deleting":true,"generation":5,"labels":{"still":"here"},"spec":{"size":4},"status":{"phase":"Ready"},"unchanged":true}`,
+	},
 	{"GET widgets/a", ``, `404 NotFound`},
 }
 
@@ -198,7 +243,12 @@ func (c *conversation) watch(t *testing.T, path string) (read func() string) {
 	require.NoError(t, json.NewDecoder(list.Body).Decode(&state))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	answer := c.send(ctx, t, "GET "+path+joint+"watch=true&resourceVersion="+state.ResourceVersion(), "") //nolint:bodyclose // by the function below
+	answer := c.send(
+		ctx,
+		t,
+		"GET "+path+joint+"watch=true&resourceVersion="+state.ResourceVersion(),
+		"",
+	) //nolint:bodyclose // by the function below
 	return func() string {
 		defer answer.Body.Close()
 		var events []string
@@ -246,17 +296,17 @@ func TestTheServerKeepsTheRules(t *testing.T) {
 // kube-apiserver.
 func TestTheRulesAreThoseOfARealServer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a Kubernetes")
+		t.Skip("long: a Kubernetes of its own")
 	}
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
 	require.NoError(t, cluster.Apply(t.Context(), definition))
-	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s")
+	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=300s")
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(cluster.Config)
 	require.NoError(t, err)
 	c := &conversation{client: client, host: cluster.Config.Host, known: map[string]string{}}
-	require.Eventually(t, func() bool { return c.ask(t, "GET widgets", "") == "200 []" }, time.Minute, 50*time.Millisecond)
+	await.Eventually(t, `c.ask(t, "GET widgets", "") == "200 []"`, func() bool { return c.ask(t, "GET widgets", "") == "200 []" })
 	c.hold(t)
 }
 

@@ -86,7 +86,7 @@ func (s *Server) own(c call, live, next Object, applied []any) (Object, error) {
 	return s.Fields.Update(clone(live), next, c.write())
 }
 
-// misplaced returns why an object does not belong where the request says.
+// misplaced returns why an object does not match the request's path.
 func (c call) misplaced(o Object) string {
 	switch {
 	case o.Name() != c.Name:
@@ -250,7 +250,14 @@ func (s *Server) delete(c call) *answer {
 		return conflict(c, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", *uid, live.UID()))
 	}
 	if version := options.Preconditions.ResourceVersion; version != nil && *version != live.ResourceVersion() {
-		return conflict(c, fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *version, live.ResourceVersion()))
+		return conflict(
+			c,
+			fmt.Sprintf(
+				"Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
+				*version,
+				live.ResourceVersion(),
+			),
+		)
 	}
 	switch {
 	case len(live.list("metadata", "finalizers")) == 0:

@@ -36,7 +36,10 @@ func (s *Server) watch(c call) (*stream, *answer) {
 		return nil, badRequest(c, err.Error())
 	}
 	if c.option("sendInitialEvents") == "true" && !s.WatchList {
-		return nil, invalid(c, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return nil, invalid(
+			c,
+			"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+		)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -115,7 +115,12 @@ func (c *controller) informer(resource schema.GroupVersionResource) (cache.Share
 			return c.client.Resource(resource).Watch(ctx, options)
 		},
 	}, c.client)
-	informer := cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, c.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	informer := cache.NewSharedIndexInformer(
+		source,
+		&unstructured.Unstructured{},
+		c.resync,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	)
 	enqueue := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
@@ -131,7 +136,9 @@ func (c *controller) informer(resource schema.GroupVersionResource) (cache.Share
 		// At once, whether two events cause one pass or two would be left to chance.
 		c.queue.AddAfter(types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, 20*time.Millisecond)
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
+	_, err := informer.AddEventHandler(
+		cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue},
+	)
 	// The handler of client-go keeps the time of its last error for the process.
 	quiet := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	return informer, errors.Join(err, quiet)
@@ -177,7 +184,9 @@ func (c *controller) forget(ctx context.Context, key types.NamespacedName) error
 	if !c.notFoundIsGone {
 		return nil
 	}
-	return c.client.Resource(parts).Namespace(key.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "widget=" + key.Name})
+	return c.client.Resource(parts).
+		Namespace(key.Namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "widget=" + key.Name})
 }
 
 func (c *controller) children(ctx context.Context, widget *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
@@ -187,7 +196,9 @@ func (c *controller) children(ctx context.Context, widget *unstructured.Unstruct
 			all = append(all, *each.(*unstructured.Unstructured))
 		}
 	} else {
-		list, err := c.client.Resource(parts).Namespace(widget.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: "widget=" + widget.GetName()})
+		list, err := c.client.Resource(parts).
+			Namespace(widget.GetNamespace()).
+			List(ctx, metav1.ListOptions{LabelSelector: "widget=" + widget.GetName()})
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +231,12 @@ func (c *controller) parts(ctx context.Context, widget *unstructured.Unstructure
 	}
 	for _, each := range own[min(len(own), int(want)):] {
 		uid := each.GetUID()
-		if err := api.Delete(ctx, each.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil && !apierrors.IsNotFound(err) {
+		if err := api.Delete(
+			ctx,
+			each.GetName(),
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -240,7 +256,9 @@ func (c *controller) text(ctx context.Context, widget *unstructured.Unstructured
 	api, name := c.client.Resource(configMaps).Namespace(widget.GetNamespace()), widget.GetName()+"-text"
 	want, _, _ := unstructured.NestedString(widget.Object, "spec", "text")
 	if c.staleUID && want == "" {
-		if cached, exists, _ := c.caches[configMaps].GetStore().GetByKey(widget.GetNamespace() + "/" + name); exists && metav1.IsControlledBy(cached.(*unstructured.Unstructured), widget) {
+		if cached, exists, _ := c.caches[configMaps].GetStore().
+			GetByKey(widget.GetNamespace() + "/" + name); exists &&
+			metav1.IsControlledBy(cached.(*unstructured.Unstructured), widget) {
 			return api.Delete(ctx, name, metav1.DeleteOptions{})
 		}
 		return nil
@@ -298,7 +316,9 @@ func (c *controller) status(ctx context.Context, widget *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
-	_, err = c.client.Resource(widgets).Namespace(widget.GetNamespace()).Patch(ctx, widget.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.client.Resource(widgets).
+		Namespace(widget.GetNamespace()).
+		Patch(ctx, widget.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("status: %w", err)
 	}

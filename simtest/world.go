@@ -97,7 +97,7 @@ func (w *World) rates(dice *rand.Rand) {
 	}
 }
 
-// dice returns a source for one decision. It depends on the seed, what is decided,
+// dice returns a source for one decision. It depends on the seed, the decision,
 // and how often that was decided before, not on what happens beside it.
 func (w *World) dice(about string) *rand.Rand {
 	w.mu.Lock()
@@ -175,7 +175,7 @@ func (w *World) Create(o Object) error {
 }
 
 // Update changes an object, its status included. It creates no object: the error
-// says so if there is none.
+// reports if there is none.
 func (w *World) Update(resource, namespace, name string, edit func(Object)) error {
 	return w.update("user", keyTo(resource, namespace, name), edit)
 }

@@ -1,5 +1,5 @@
-// Package snapshot delivers one record of each thing for each period, exactly once
-// by identity: what is billed, metered or audited by the minute.
+// Package snapshot delivers one record of each object for each period, exactly once by
+// identity, for billing, metering or audits by the minute.
 //
 // A [Recorder] wakes at each instant that is a multiple of its period, collects the
 // records of that instant, encodes them as JSON, and hands them to a [Sink] in
@@ -46,6 +46,6 @@
 // At most one batch is held in memory, whatever the number of records: 5,000 records
 // or 8 MiB. Recording takes less than twice the time of SHA-256 and encoding/json.
 //
-// All time is that of package time, so tests of code built on this package can run in
+// All time comes from package time, so tests of code built on this package can run in
 // a testing/synctest bubble.
 package snapshot

@@ -20,14 +20,14 @@ import (
 //
 //	{"records": [...]}
 //
-// The answer is 204 with no body, which accepts all, or 200 with the account of the batch:
+// The answer is 200 with the account of the batch:
 //
 //	{"accepted": 2, "duplicates": 1, "rejected": [{"id": "...", "reason": "..."}]}
 //
 // A batch that is answered with 413 is posted in two halves, unless it is one record.
-// That, and the answers 400, 415 and 422, refuse the batch ([ErrRefused]). Any other
-// answer is an error that may pass. The fields must not change after the first use. It
-// is safe for concurrent use.
+// That, and the answers 400, 415 and 422, refuse the batch ([ErrRefused]) if they are the
+// server's own; see [HTTPSink.Refuses]. Any other answer is an error that may pass. The
+// fields must not change after the first use. It is safe for concurrent use.
 type HTTPSink struct {
 	// URL is where to post. Required.
 	URL string
@@ -38,6 +38,10 @@ type HTTPSink struct {
 	RejectedID string
 	// Authorize, if set, adds the credential to each request. Default nil: none.
 	Authorize func(*http.Request) error
+	// Refuses reports whether the body of an answer 400, 413, 415 or 422 belongs to the
+	// server. The answer of anything between, such as a proxy, is an error that may pass:
+	// the records are kept. Default: it is {"error": {"code": "..."}} with a code.
+	Refuses func(body []byte) bool
 	// Client sends the requests, with its own retries. Default: one that makes three
 	// attempts of 30 s with exponential backoff, obeys Retry-After up to 8 s, and
 	// follows no redirect.
@@ -105,21 +109,32 @@ func (s *HTTPSink) post(ctx context.Context, records []json.RawMessage) (Receipt
 	if err != nil {
 		return Receipt{}, fmt.Errorf("read the answer %s: %w", response.Status, err)
 	}
-	switch response.StatusCode {
-	case http.StatusNoContent:
-		return Receipt{Accepted: len(records)}, nil
-	case http.StatusOK:
+	if response.StatusCode == http.StatusOK {
 		return s.receipt(answer)
-	case http.StatusRequestEntityTooLarge:
-		return Receipt{}, &tooLargeError{answered(response, answer)}
-	case http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return Receipt{}, fmt.Errorf("%w: %w", ErrRefused, answered(response, answer))
-	default:
-		return Receipt{}, answered(response, answer)
 	}
+	err = answered(response, answer)
+	switch response.StatusCode {
+	case http.StatusRequestEntityTooLarge, http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		if s.refuses(answer) {
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	if response.StatusCode == http.StatusRequestEntityTooLarge {
+		err = &tooLargeError{err}
+	}
+	return Receipt{}, err
 }
 
-// body returns what is posted. The records are JSON already, and are not parsed again.
+func (s *HTTPSink) refuses(answer []byte) bool {
+	if s.Refuses != nil {
+		return s.Refuses(answer)
+	}
+	code, _ := failure(answer)
+	return code != ""
+}
+
+// body returns the body of a post. The records are JSON already, and are not parsed
+// again.
 func (s *HTTPSink) body(records []json.RawMessage) ([]byte, error) {
 	member, err := json.Marshal(cmp.Or(s.Member, "records"))
 	if err != nil {
@@ -167,22 +182,29 @@ func (s *HTTPSink) receipt(answer []byte) (Receipt, error) {
 }
 
 // answered is the error of an answer, with the code and message of a body that has
-// them as {"error": {"code": "...", "message": "..."}}.
+// them.
 func answered(response *http.Response, answer []byte) error {
+	code, message := failure(answer)
+	if code == "" {
+		return fmt.Errorf("answer %s", response.Status)
+	}
+	return fmt.Errorf("answer %s: %s: %s", response.Status, code, message)
+}
+
+// failure returns what a body {"error": {"code": "...", "message": "..."}} has; no code if
+// it is another.
+func failure(answer []byte) (code, message string) {
 	var body struct {
 		Error struct{ Code, Message string }
 	}
-	if json.Unmarshal(answer, &body) != nil || body.Error.Code == "" {
-		return fmt.Errorf("answer %s", response.Status)
+	if json.Unmarshal(answer, &body) != nil {
+		return "", ""
 	}
-	return fmt.Errorf("answer %s: %s: %s", response.Status, body.Error.Code, body.Error.Message)
+	return body.Error.Code, body.Error.Message
 }
 
-// tooLargeError is the answer 413. It refuses the batch.
-type tooLargeError struct{ err error }
+// tooLargeError is the answer 413.
+type tooLargeError struct{ error }
 
-// Error implements error.
-func (e *tooLargeError) Error() string { return ErrRefused.Error() + ": " + e.err.Error() }
-
-// Unwrap returns ErrRefused and the answer.
-func (e *tooLargeError) Unwrap() []error { return []error{ErrRefused, e.err} }
+// Unwrap returns the answer, which wraps ErrRefused if it is the server's own.
+func (e *tooLargeError) Unwrap() error { return e.error }

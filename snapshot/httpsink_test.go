@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -68,27 +69,25 @@ func TestABatchIsOneObjectWithTheRecords(t *testing.T) {
 	require.Equal(t, "Bearer t", s.header.Get("Authorization"))
 }
 
-func TestNoContentAcceptsAll(t *testing.T) {
-	t.Parallel()
-	to, s := sink(t, status(204, ""))
-	receipt, err := to.Send(t.Context(), numbers(0, 3))
-	require.NoError(t, err)
-	require.Equal(t, snapshot.Receipt{Accepted: 3}, receipt)
-	require.Equal(t, []string{`{"records":[0,1,2]}`}, s.bodies)
+// accept answers that all records are accepted.
+func accept(body string, w http.ResponseWriter) {
+	status(200, fmt.Sprintf(`{"accepted":%d}`, strings.Count(body, ",")+1))(body, w)
 }
 
 func TestAnAnswerThatRefusesIsToldFromOneThatMayPass(t *testing.T) {
 	t.Parallel()
 	for code, refused := range map[int]bool{
 		400: true, 415: true, 422: true, 413: true,
-		401: false, 403: false, 404: false, 409: false, 429: false, 500: false, 503: false, 201: false, 301: false,
+		401: false, 403: false, 404: false, 409: false, 429: false, 500: false, 503: false, 201: false, 204: false, 301: false,
 	} {
 		to, _ := sink(t, status(code, `{"error":{"code":"why","message":"because"}}`))
 		receipt, err := to.Send(t.Context(), numbers(0, 1))
 		require.Error(t, err, code)
 		require.Equal(t, refused, errors.Is(err, snapshot.ErrRefused), code)
 		require.ErrorContains(t, err, strconv.Itoa(code))
-		require.ErrorContains(t, err, ": why: because")
+		if code != 204 { // which has no body
+			require.ErrorContains(t, err, ": why: because")
+		}
 		require.Zero(t, receipt)
 	}
 	to, _ := sink(t, status(500, "<html>"))
@@ -109,10 +108,10 @@ func TestABatchThatIsTooLargeIsHalved(t *testing.T) {
 	most := 20
 	to, s := sink(t, func(body string, w http.ResponseWriter) {
 		if len(body) > most {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			status(http.StatusRequestEntityTooLarge, `{"error":{"code":"too_large"}}`)(body, w)
 			return
 		}
-		w.WriteHeader(http.StatusNoContent)
+		accept(body, w)
 	})
 	receipt, err := to.Send(t.Context(), numbers(0, 7))
 	require.NoError(t, err)
@@ -130,18 +129,49 @@ func TestABatchThatIsTooLargeIsHalved(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestAnAnswerOfAProxyRefusesNothing(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{400, 413, 415, 422} {
+		for _, body := range []string{"", "<html>", `"bad"`, `{}`, `{"error":"bad"}`, `{"error":{"message":"bad"}}`, `{"error":{"code":""}}`} {
+			to, _ := sink(t, status(code, body))
+			receipt, err := to.Send(t.Context(), numbers(0, 4))
+			require.Error(t, err, "%d %s", code, body)
+			require.NotErrorIs(t, err, snapshot.ErrRefused, "%d %s", code, body)
+			require.Zero(t, receipt)
+		}
+		to, _ := sink(t, status(code, "no"))
+		to.Refuses = func(body []byte) bool { return string(body) == "no" }
+		_, err := to.Send(t.Context(), numbers(0, 1))
+		require.ErrorIs(t, err, snapshot.ErrRefused, code)
+		to.Refuses = func([]byte) bool { return false }
+		_, err = to.Send(t.Context(), numbers(0, 1))
+		require.NotErrorIs(t, err, snapshot.ErrRefused, code)
+	}
+	most := 20 // the proxy has another bound than the server
+	to, _ := sink(t, func(body string, w http.ResponseWriter) {
+		if len(body) > most {
+			status(http.StatusRequestEntityTooLarge, "<html>")(body, w)
+			return
+		}
+		accept(body, w)
+	})
+	receipt, err := to.Send(t.Context(), numbers(0, 7))
+	require.NoError(t, err)
+	require.Equal(t, snapshot.Receipt{Accepted: 7}, receipt)
+}
+
 func TestByItselfASinkMakesThreeAttempts(t *testing.T) {
 	t.Parallel()
 	attempts := 0
 	to, _ := sink(t, nil)
 	s := &serving{}
-	s.answer = func(_ string, w http.ResponseWriter) {
+	s.answer = func(body string, w http.ResponseWriter) {
 		if attempts++; attempts < 3 {
 			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		w.WriteHeader(http.StatusNoContent)
+		accept(body, w)
 	}
 	server := httptest.NewServer(s)
 	defer server.Close()

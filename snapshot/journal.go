@@ -43,7 +43,7 @@ const (
 	maxSegment = 4 << 20
 )
 
-// openJournal takes the lock of the folder, and reads what is in it.
+// openJournal takes the lock of the folder, and reads its segments.
 func openJournal(s *Spool) (*journal, error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err

@@ -24,12 +24,12 @@ type Pass struct {
 	At time.Time
 	// Collected were recorded at that instant.
 	Collected int
-	// Accepted and Duplicates were delivered, those of earlier instants among them.
+	// Accepted and Duplicates were delivered, records of earlier instants included.
 	Accepted, Duplicates int
 	// Rejected can never be delivered: the sink rejected or refused them, they could
 	// not be encoded, or are too large.
 	Rejected int
-	// Lost are gone undelivered: not taken by the sink, without a spool; or dropped
+	// Lost were never delivered: not taken by the sink, without a spool; or dropped
 	// from the spool for its bounds, or because the disk damaged them, where a stretch
 	// that cannot be read counts as one.
 	Lost int

@@ -78,15 +78,15 @@ func (r *Recorder[R]) Start(ctx context.Context) error {
 func (r *Recorder[R]) validate() error {
 	switch {
 	case r.Collect == nil:
-		return errors.New("snapshot: Recorder.Collect is required")
+		return errors.New("snapshot: Recorder.Collect: is required")
 	case r.Sink == nil:
-		return errors.New("snapshot: Recorder.Sink is required")
+		return errors.New("snapshot: Recorder.Sink: is required")
 	case r.Period != 0 && r.Period < time.Millisecond:
-		return fmt.Errorf("snapshot: Recorder.Period is %v; want 0 (1m default) or at least 1ms", r.Period)
+		return fmt.Errorf("snapshot: Recorder.Period: is %v, must be 0 (1m default) or at least 1ms", r.Period)
 	case r.MaxRecords < 0:
-		return fmt.Errorf("snapshot: Recorder.MaxRecords is %d; want 0 (%d default) or more", r.MaxRecords, defaultMaxRecords)
+		return fmt.Errorf("snapshot: Recorder.MaxRecords: is %d, must be 0 (%d default) or more", r.MaxRecords, defaultMaxRecords)
 	case r.MaxBytes < 0:
-		return fmt.Errorf("snapshot: Recorder.MaxBytes is %d; want 0 (%d default) or more", r.MaxBytes, defaultMaxBytes)
+		return fmt.Errorf("snapshot: Recorder.MaxBytes: is %d, must be 0 (%d default) or more", r.MaxBytes, defaultMaxBytes)
 	case r.Spool == nil:
 		return nil
 	}
@@ -136,7 +136,7 @@ func (w *worker[R]) run(ctx context.Context) {
 	}
 }
 
-// wait returns the time until the next instant, or until the one at hand is to be tried
+// wait returns the time until the next instant, or until the current one must be tried
 // again.
 func (w *worker[R]) wait(at time.Time, done bool) time.Duration {
 	// By the clock of instants, which may be set: not the monotonic one.
@@ -157,7 +157,7 @@ func (w *worker[R]) current(now time.Time) bool {
 	return now.Sub(w.Source.Seen()) < 2*w.Period // of the zero time it is the longest that there is
 }
 
-// pass records one instant, and delivers what is in the spool.
+// pass records one instant, and delivers the records in the spool.
 func (w *worker[R]) pass(ctx context.Context, at time.Time, again bool) (pass Pass) {
 	pass.At = at
 	ctx, cancel := context.WithTimeout(ctx, max(time.Until(at.Add(w.Period)), w.Period/2))
@@ -231,7 +231,7 @@ func (w *worker[R]) flush(ctx context.Context, pass *Pass) {
 	}
 }
 
-// drain delivers what is in the spool, oldest first, until the sink fails.
+// drain delivers the records in the spool, oldest first, until the sink fails.
 func (w *worker[R]) drain(ctx context.Context, pass *Pass) {
 	for !w.retry && ctx.Err() == nil {
 		records, err := w.journal.next(w.MaxRecords, w.MaxBytes, time.Now())
@@ -272,8 +272,15 @@ func (w *worker[R]) send(ctx context.Context, pass *Pass, records []json.RawMess
 	if err != nil {
 		return err
 	}
-	if n := receipt.Accepted + receipt.Duplicates + len(receipt.Rejected); receipt.Accepted < 0 || receipt.Duplicates < 0 || n != len(records) {
-		return fmt.Errorf("the sink accounts for %d records (%d accepted, %d duplicates, %d rejected)", n, receipt.Accepted, receipt.Duplicates, len(receipt.Rejected))
+	if n := receipt.Accepted + receipt.Duplicates + len(receipt.Rejected); receipt.Accepted < 0 || receipt.Duplicates < 0 ||
+		n != len(records) {
+		return fmt.Errorf(
+			"the sink accounts for %d records (%d accepted, %d duplicates, %d rejected)",
+			n,
+			receipt.Accepted,
+			receipt.Duplicates,
+			len(receipt.Rejected),
+		)
 	}
 	pass.Accepted += receipt.Accepted
 	pass.Duplicates += receipt.Duplicates

@@ -260,7 +260,11 @@ func TestARefusedBatchDoesNotEndThePass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &onlyFirst{refused: `"a"`}
-		passes := run(t, &snapshot.Recorder[row]{Sink: s, Collect: things("a", "b"), MaxRecords: 1, Spool: &snapshot.Spool{Dir: t.TempDir()}}, time.Second)
+		passes := run(
+			t,
+			&snapshot.Recorder[row]{Sink: s, Collect: things("a", "b"), MaxRecords: 1, Spool: &snapshot.Spool{Dir: t.TempDir()}},
+			time.Second,
+		)
 		equal(t, snapshot.Pass{Collected: 2, Accepted: 1, Rejected: 1}, passes[0])
 	})
 }
@@ -354,7 +358,11 @@ func TestAStaleViewRecordsNothing(t *testing.T) {
 		v.event() // 12:00:20; dead from then on
 		time.AfterFunc(5*time.Minute+10*time.Second, v.event)
 		passes := run(t, &snapshot.Recorder[row]{Source: v, Sink: s, Collect: things("a")}, 6*time.Minute)
-		require.Equal(t, []string{"12:00:00", "12:01:00", "12:02:00", "12:03:00", "12:04:00", "12:05:00", "12:05:00", "12:06:00"}, instants(passes))
+		require.Equal(
+			t,
+			[]string{"12:00:00", "12:01:00", "12:02:00", "12:03:00", "12:04:00", "12:05:00", "12:05:00", "12:06:00"},
+			instants(passes),
+		)
 		for n, p := range passes {
 			stale := errors.Is(p.Err, snapshot.ErrStale)
 			require.Equal(t, n >= 3 && n <= 5, stale, "%v: two periods are over at 12:02:20", p.At)
@@ -372,10 +380,14 @@ func TestAnInstantIsTriedAgainUntilTheViewIsComplete(t *testing.T) {
 		v, s := &view{}, &store{}
 		time.AfterFunc(5500*time.Millisecond, v.event)
 		var at []string
-		passes := run(t, &snapshot.Recorder[row]{Source: v, Sink: s, Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
-			at = append(at, time.Now().UTC().Format("15:04:05"))
-			return things("a")(ctx, instant)
-		}}, 30*time.Second)
+		passes := run(
+			t,
+			&snapshot.Recorder[row]{Source: v, Sink: s, Collect: func(ctx context.Context, instant time.Time) (iter.Seq[row], error) {
+				at = append(at, time.Now().UTC().Format("15:04:05"))
+				return things("a")(ctx, instant)
+			}},
+			30*time.Second,
+		)
 		require.Equal(t, []string{"12:00:26"}, at)
 		require.Len(t, passes, 2)
 		require.ErrorIs(t, passes[0].Err, snapshot.ErrStale)
@@ -494,14 +506,14 @@ func TestStartNamesTheFieldThatIsWrong(t *testing.T) {
 	t.Parallel()
 	good := func() *snapshot.Recorder[row] { return &snapshot.Recorder[row]{Sink: &store{}, Collect: things()} }
 	for want, change := range map[string]func(*snapshot.Recorder[row]){
-		"Recorder.Collect is required":      func(r *snapshot.Recorder[row]) { r.Collect = nil },
-		"Recorder.Sink is required":         func(r *snapshot.Recorder[row]) { r.Sink = nil },
-		"Recorder.Period is -1s; want 0":    func(r *snapshot.Recorder[row]) { r.Period = -time.Second },
-		"Recorder.MaxRecords is -1; want 0": func(r *snapshot.Recorder[row]) { r.MaxRecords = -1 },
-		"Recorder.MaxBytes is -1; want 0":   func(r *snapshot.Recorder[row]) { r.MaxBytes = -1 },
-		"Spool.Dir is required":             func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{} },
-		"Spool.MaxBytes is 1; want 0":       func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxBytes: 1} },
-		"Spool.MaxAge is -1ns; want 0":      func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxAge: -1} },
+		"Recorder.Collect: is required":         func(r *snapshot.Recorder[row]) { r.Collect = nil },
+		"Recorder.Sink: is required":            func(r *snapshot.Recorder[row]) { r.Sink = nil },
+		"Recorder.Period: is -1s, must be 0":    func(r *snapshot.Recorder[row]) { r.Period = -time.Second },
+		"Recorder.MaxRecords: is -1, must be 0": func(r *snapshot.Recorder[row]) { r.MaxRecords = -1 },
+		"Recorder.MaxBytes: is -1, must be 0":   func(r *snapshot.Recorder[row]) { r.MaxBytes = -1 },
+		"Spool.Dir: is required":                func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{} },
+		"Spool.MaxBytes: is 1, must be 0":       func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxBytes: 1} },
+		"Spool.MaxAge: is -1ns, must be 0":      func(r *snapshot.Recorder[row]) { r.Spool = &snapshot.Spool{Dir: "x", MaxAge: -1} },
 	} {
 		r := good()
 		change(r)

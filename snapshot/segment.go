@@ -17,7 +17,7 @@ type segment struct {
 	newest  time.Time // when the last of them was written
 }
 
-// scan reads how large the file is, and what is in it.
+// scan reads the size and the records of the file.
 func (s *segment) scan() error {
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *segment) scan() error {
 	return nil
 }
 
-// rest returns what is not delivered.
+// rest returns the records that are not delivered.
 func (s *segment) rest() (data []byte, err error) {
 	if s.read >= s.bytes {
 		return nil, nil

@@ -38,11 +38,11 @@ const (
 func (s *Spool) validate() error {
 	switch {
 	case s.Dir == "":
-		return errors.New("snapshot: Spool.Dir is required")
+		return errors.New("snapshot: Spool.Dir: is required")
 	case s.MaxBytes != 0 && s.MaxBytes < minSpoolBytes:
-		return fmt.Errorf("snapshot: Spool.MaxBytes is %d; want 0 (%d default) or at least %d", s.MaxBytes, defaultSpoolBytes, minSpoolBytes)
+		return fmt.Errorf("snapshot: Spool.MaxBytes: is %d, must be 0 (%d default) or at least %d", s.MaxBytes, defaultSpoolBytes, minSpoolBytes)
 	case s.MaxAge < 0:
-		return fmt.Errorf("snapshot: Spool.MaxAge is %v; want 0 (%v default) or more", s.MaxAge, defaultSpoolAge)
+		return fmt.Errorf("snapshot: Spool.MaxAge: is %v, must be 0 (%v default) or more", s.MaxAge, defaultSpoolAge)
 	}
 	return nil
 }

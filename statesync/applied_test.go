@@ -50,7 +50,7 @@ func TestAnItemAcknowledgesOnlyItself(t *testing.T) {
 	}{
 		"a newer one":             {[][]step{then(log.list(a1, b2), waits(time.Second), says(log.changes(2, []statesync.Item{b2, a3}, a3)))}, []string{"b@2", "a@1", "a@3"}},
 		"one of another epoch":    {[][]step{then(log.list(a1, b2), waits(time.Second), ends(resync)), next.list(a1, b2)}, []string{"b@2", "b@2", "a@1", "a@1"}},
-		"one that was told again": {[][]step{log.list(a1, b2), log.list(a1, b2)}, []string{"b@2", "a@1"}},
+		"one that was sent again": {[][]step{log.list(a1, b2), log.list(a1, b2)}, []string{"b@2", "a@1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			script(t, c.streams, func(f *follower) {
@@ -97,30 +97,35 @@ func TestAKeyThatFailsHoldsBackWhatIsAcknowledged(t *testing.T) {
 func TestAKeyThatWasGivenUpIsTriedAfterAList(t *testing.T) {
 	log := epoch("e")
 	fails := 1
-	script(t, [][]step{log.list(a1, b2), log.list(a1, b2), {says(log.header(0, 4)), says(log.items(0, b2, gone("c", 4))), says(log.synced(4, b2))}}, func(f *follower) {
-		f.Retry = reconcile.Backoff{Retries: -1}
-		f.Handle = func(_ context.Context, i statesync.Item) error {
-			if i.ID == "b" && fails > 0 {
-				fails--
-				return errors.New("not this time")
+	script(
+		t,
+		[][]step{log.list(a1, b2), log.list(a1, b2), {says(log.header(0, 4)), says(log.items(0, b2, gone("c", 4))), says(log.synced(4, b2))}},
+		func(f *follower) {
+			f.Retry = reconcile.Backoff{Retries: -1}
+			f.Handle = func(_ context.Context, i statesync.Item) error {
+				if i.ID == "b" && fails > 0 {
+					fails--
+					return errors.New("not this time")
+				}
+				f.note(i)
+				return nil
 			}
-			f.note(i)
-			return nil
-		}
-	}, func(t *testing.T, f *follower) { //nolint:thelper // a test
-		passes(time.Minute)
-		require.Equal(t, 1, f.Status().Parked)
-		f.applies(t, 1, 1)
-		f.List()
-		passes(time.Second)
-		require.Zero(t, f.Status().Parked)
-		f.applies(t, 2, 0)
-		require.Equal(t, []string{"a@1", "b@2"}, f.told().handled)
-	})
+		},
+		func(t *testing.T, f *follower) { //nolint:thelper // a test
+			passes(time.Minute)
+			require.Equal(t, 1, f.Status().Parked)
+			f.applies(t, 1, 1)
+			f.List()
+			passes(time.Second)
+			require.Zero(t, f.Status().Parked)
+			f.applies(t, 2, 0)
+			require.Equal(t, []string{"a@1", "b@2"}, f.told().handled)
+		},
+	)
 }
 
-// What a list lacks may be wanted or not: no server has said that it is to be
-// deleted, and none says any more that it is to be there.
+// A key that a list lacks may be desired or not: no server has sent its deletion, and
+// none sends its state any more.
 func TestWhatAListLacksIsNotHandledAnyMore(t *testing.T) {
 	log := epoch("e")
 	var right atomic.Bool
@@ -150,15 +155,20 @@ func TestWhatAListLacksIsNotHandledAnyMore(t *testing.T) {
 func TestAPartOfACommitIsNotAcknowledged(t *testing.T) {
 	log := epoch("e")
 	d4 := is("d", 4)
-	script(t, [][]step{then(log.list(a1, b2), says(log.part(2, c3)), waits(time.Minute), says(log.changes(3, []statesync.Item{a1, b2, c3, d4}, d4)))}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
-		require.Equal(t, uint64(3), f.Status().Cursor.Version)
-		f.applies(t, 2, 0)
-		passes(2 * time.Minute)
-		f.applies(t, 4, 0)
-	})
+	script(
+		t,
+		[][]step{then(log.list(a1, b2), says(log.part(2, c3)), waits(time.Minute), says(log.changes(3, []statesync.Item{a1, b2, c3, d4}, d4)))},
+		nil,
+		func(t *testing.T, f *follower) { //nolint:thelper // a test
+			require.Equal(t, uint64(3), f.Status().Cursor.Version)
+			f.applies(t, 2, 0)
+			passes(2 * time.Minute)
+			f.applies(t, 4, 0)
+		},
+	)
 }
 
-// A list of another epoch takes back nothing of what was acknowledged, nor does
+// A list of another epoch takes back no acknowledgement, nor does
 // one that breaks off.
 func TestAListInProgressTakesBackNoAcknowledgement(t *testing.T) {
 	log, next := epoch("e"), epoch("f")

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	breaks = "stream breaks its promise"
-	unlike = "state is not what the server says it is"
+	breaks = "stream breaks its contract"
+	unlike = "state differs from the server's digest"
 )
 
 // with is a frame that is changed.
@@ -25,7 +25,7 @@ func with(f statesync.Frame, change func(*statesync.Frame)) step {
 
 // TestAFrameThatCannotBeEndsItsStream has a frame after a list of a@1 and b@2
 // that a right server would not send there. The stream ends with it, nothing of
-// it is believed, and everything is listed anew.
+// it is used, and everything is listed again.
 func TestAFrameThatCannotBeEndsItsStream(t *testing.T) {
 	log, other := epoch("e"), epoch("f")
 	d4 := is("d", 4)
@@ -83,11 +83,11 @@ func TestAFrameThatCannotBeEndsItsStream(t *testing.T) {
 				end := told.ended[len(streams)-2]
 				require.ErrorContains(t, end.Err, c.why)
 				require.False(t, end.complete)
-				require.Zero(t, told.asked[len(streams)-1].Cursor, "what is in doubt is resumed")
+				require.Zero(t, told.asked[len(streams)-1].Cursor, "a doubtful state is resumed")
 				f.arrives(t, "a@1", "b@2")
 				require.Equal(t, statesync.Cursor{Epoch: "e", Version: 4}, f.Status().Applied)
 				if c.why == breaks {
-					require.Subset(t, []string{"a@1", "b@2"}, told.handled, "what cannot be was handled")
+					require.Subset(t, []string{"a@1", "b@2"}, told.handled, "an impossible item was handled")
 				}
 				for n, s := range told.proven {
 					require.Equal(t, uint64(n+1), s.Lists)
@@ -113,15 +113,20 @@ func TestAStreamThatSaidSomethingWrongProvesNothing(t *testing.T) {
 		unlike: log.bookmark(2, 3, a1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			script(t, [][]step{then(log.list(a1, b2), waits(time.Minute), lingering(bad))}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
-				f.arrives(t, "a@1", "b@2")
-				passes(90 * time.Second)
-				require.Empty(t, f.told().ended)
-				_, complete := f.Complete()
-				require.False(t, complete)
-				passes(time.Minute)
-				require.ErrorContains(t, f.told().ended[0].Err, name)
-			})
+			script(
+				t,
+				[][]step{then(log.list(a1, b2), waits(time.Minute), lingering(bad))},
+				nil,
+				func(t *testing.T, f *follower) { //nolint:thelper // a test
+					f.arrives(t, "a@1", "b@2")
+					passes(90 * time.Second)
+					require.Empty(t, f.told().ended)
+					_, complete := f.Complete()
+					require.False(t, complete)
+					passes(time.Minute)
+					require.ErrorContains(t, f.told().ended[0].Err, name)
+				},
+			)
 		})
 	}
 }

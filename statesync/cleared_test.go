@@ -73,7 +73,7 @@ func TestAListIsNotEmptyBecauseTheLogIsReadAnew(t *testing.T) {
 				require.Equal(t, 1, (<-watch()).Count)
 				held := make(chan struct{})
 				log.held.Store(&held)
-				log.closed.Lock() // or the server reads in between what is to be forgotten
+				log.closed.Lock() // or the server reads the tombstones in between
 				require.NoError(t, restart(log.Memory))
 				log.closed.Unlock()
 				synctest.Wait()

@@ -20,15 +20,14 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
 )
 
-// Client reads a [Server] over HTTP, from where a [Handler] is mounted. It is a
-// [Source]. It is safe for concurrent use; its fields must not change after the
-// first use.
+// Client reads a [Server] over HTTP, through its [Handler]. It is a [Source]. It is
+// safe for concurrent use; its fields must not change after the first use.
 type Client struct {
 	// URL is where the Handler is mounted, as https://control.example/sync.
 	// Required.
 	URL string
-	// Authorize, if set, adds the credential to each request, attempts that are
-	// repeated excepted. Default nil: none.
+	// Authorize, if set, adds the credential to each request once; a repeated attempt
+	// reuses it. Default nil: none.
 	Authorize func(*http.Request) error
 	// Transport carries requests. Default: one of its own with the settings of
 	// http.DefaultTransport, which also speaks HTTP/2 without TLS to an http
@@ -37,10 +36,10 @@ type Client struct {
 	// UnencryptedHTTP2 makes the default transport speak HTTP/2 to an http URL.
 	UnencryptedHTTP2 bool
 	// Patience is how long to wait for the first answer of a stream. Default
-	// 10 s. After that the heartbeat that the server states decides.
+	// 10 s. After that the server's heartbeat decides.
 	Patience time.Duration
-	// Logger gets a line when streams do not come through and pages are asked for
-	// instead. Default nil, which is silent.
+	// Logger gets a line when streams are held back and the client polls pages instead.
+	// Default nil: no log.
 	Logger *slog.Logger
 
 	polling polling
@@ -49,7 +48,7 @@ type Client struct {
 	calls   *http.Client
 }
 
-// maxLine is the longest frame that a Client takes: more than a Server sends.
+// maxLine is the max length of a frame that a Client reads; a Server sends less.
 const maxLine = 16 << 20
 
 func (c *Client) start() {
@@ -72,7 +71,7 @@ func (c *Client) transport() http.RoundTripper {
 	if standard, ok := http.DefaultTransport.(*http.Transport); ok {
 		own = standard.Clone()
 	}
-	// A connection that died without a word is found by asking.
+	// Pings find a connection that has died silently.
 	own.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}
 	if c.UnencryptedHTTP2 {
 		own.Protocols = new(http.Protocols)
@@ -92,11 +91,11 @@ func (c *Client) Close() {
 var errSilent = errors.New("stream is silent")
 
 // Watch implements [Source]. A stream that is silent for two of the server's
-// heartbeats, or for Patience before its header, ends with an error. If it was
-// silent from its beginning, or is the second in a row that fell silent, and pages
-// come through, something on the way holds streams back, as a proxy does that
-// buffers: then frames are made of pages, each waited for up to 5 s, and a stream is
-// tried again after half an hour. Logger and Polling tell so.
+// heartbeats, or for Patience before its header, ends with an error. If it was silent
+// from its beginning, or is the second silent one in a row, and pages arrive, a
+// buffering proxy holds streams back. Then Watch makes frames from pages, waits up to 5
+// s for each, and tries a stream again after half an hour. Logger and Polling report
+// this.
 func (c *Client) Watch(ctx context.Context, w Watch, receive func(Frame) error) error {
 	if err := w.Validate(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (c *Client) Watch(ctx context.Context, w Watch, receive func(Frame) error) 
 	})
 	silent := errors.Is(err, errSilent)
 	if beats > 1 {
-		// Frames come through; it is the link or the server that died.
+		// Frames arrived; the connection or the server has died.
 		c.polling.ended(false, headed)
 		return err
 	}
@@ -150,14 +149,14 @@ func (c *Client) watch(ctx context.Context, w Watch, receive func(Frame) error) 
 		if frame.Type == FrameHeader && frame.Heartbeat > 0 {
 			patience = silence(frame.Heartbeat)
 		}
-		// What the reader does with the frame is not the server's silence.
+		// The time that the reader spends on the frame does not count as silence.
 		silent.Stop()
 		if err := receive(frame); err != nil {
 			return err
 		}
 		silent.Reset(patience)
 	}
-	// A stream that ends without saying why was cut.
+	// A stream that ends without a reason was cut.
 	return because(ctx, cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
 }
 
@@ -186,10 +185,10 @@ func (w Watch) query() url.Values {
 	return query
 }
 
-// Page returns a part of the log, at most limit items (1 to 1000), of which the
-// frame's Version is the end. If there is nothing after the cursor, it waits
-// that long, at most a minute, and then returns a frame without items. Requests
-// that fail in a way that passes are repeated.
+// Page returns a part of the log, at most limit items (1 to 1000), that ends at the
+// frame's Version. If there is nothing after the cursor, it waits that long, at most a
+// minute, and then returns a frame without items. Requests that fail temporarily are
+// repeated.
 func (c *Client) Page(ctx context.Context, w Watch, limit int, wait time.Duration) (Frame, error) {
 	if err := w.Validate(); err != nil {
 		return Frame{}, err
@@ -204,8 +203,8 @@ func (c *Client) Page(ctx context.Context, w Watch, limit int, wait time.Duratio
 	return decodeLine(body)
 }
 
-// Report sends r, and returns whether it was stored: one that is older than what
-// the server has is not. Requests that fail in a way that passes are repeated.
+// Report sends r, and returns whether it was stored: a report older than the stored one
+// is not. Requests that fail temporarily are repeated.
 func (c *Client) Report(ctx context.Context, scope string, r Report) (stored bool, err error) {
 	if err := errors.Join(ValidScope(scope), r.Validate()); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -240,8 +239,7 @@ func (c *Client) call(ctx context.Context, method, scope, rest string, body []by
 	return text, nil
 }
 
-// do sends one request and turns an answer that is none into the error that the
-// server meant.
+// do sends one request and turns a failed answer into the server's error.
 func (c *Client) do(ctx context.Context, client *http.Client, method, scope, rest string, body []byte) (*http.Response, error) {
 	target := strings.TrimSuffix(c.URL, "/") + "/scopes/" + url.PathEscape(scope) + "/" + rest
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -270,8 +268,8 @@ func (c *Client) do(ctx context.Context, client *http.Client, method, scope, res
 	}
 	var told failure
 	if json.Unmarshal(text, &told) != nil || told.Error.Code == "" {
-		// Something else answers there, as a proxy. Its 404 is no word of the
-		// server about the scope.
+		// The answer is not the server's, but a proxy's. Its 404 proves nothing about
+		// the scope.
 		if response.StatusCode == http.StatusUnauthorized {
 			return nil, fmt.Errorf("%w: %s", ErrUnauthenticated, response.Status)
 		}

@@ -19,7 +19,14 @@ func TestAStateIsCompleteWhileAStreamProvesIt(t *testing.T) {
 			says(log.synced(2, a1, b2)), waits(time.Second), says(log.part(2, c3)), waits(time.Second),
 			says(log.bookmark(3, 4, a1, b2, c3)), waits(time.Second), ends(statesync.ErrUnauthenticated),
 		},
-		{waits(time.Second), says(log.header(4, 4)), waits(time.Second), says(log.bookmark(4, 4, a1, b2, c3)), waits(time.Second), ends(io.ErrUnexpectedEOF)},
+		{
+			waits(time.Second),
+			says(log.header(4, 4)),
+			waits(time.Second),
+			says(log.bookmark(4, 4, a1, b2, c3)),
+			waits(time.Second),
+			ends(io.ErrUnexpectedEOF),
+		},
 	}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
 		says := func(at string, complete bool) {
 			t.Helper()
@@ -34,7 +41,7 @@ func TestAStateIsCompleteWhileAStreamProvesIt(t *testing.T) {
 		}{
 			{"before the header", false},
 			{"in the list", false},
-			{"after all items, which nobody has said are all", false},
+			{"after all items, before synced", false},
 			{"after the list", true},
 			{"in a commit", false},
 			{"after it", true},
@@ -80,14 +87,19 @@ func cursors(asked []statesync.Watch) (list []statesync.Cursor) {
 func TestASnapshotStaysAsItIs(t *testing.T) {
 	log := epoch("e")
 	a3, b4 := is("a", 3), gone("b", 4)
-	script(t, [][]step{then(log.list(a1, b2), waits(time.Second), says(log.changes(2, []statesync.Item{a3, b4}, a3, b4)))}, nil, func(t *testing.T, f *follower) { //nolint:thelper // a test
-		before, _ := f.Complete()
-		passes(time.Minute)
-		f.arrives(t, "a@3", "-b@4")
-		require.Equal(t, []string{"a@1", "b@2"}, names(before))
-		require.Equal(t, []string{"a@1", "b@2"}, names(f.told().proven[0]))
-		require.Len(t, f.told().proven, 1, "changes are no list")
-	})
+	script(
+		t,
+		[][]step{then(log.list(a1, b2), waits(time.Second), says(log.changes(2, []statesync.Item{a3, b4}, a3, b4)))},
+		nil,
+		func(t *testing.T, f *follower) { //nolint:thelper // a test
+			before, _ := f.Complete()
+			passes(time.Minute)
+			f.arrives(t, "a@3", "-b@4")
+			require.Equal(t, []string{"a@1", "b@2"}, names(before))
+			require.Equal(t, []string{"a@1", "b@2"}, names(f.told().proven[0]))
+			require.Len(t, f.told().proven, 1, "changes are no list")
+		},
+	)
 }
 
 // A stream that changes items and takes them away proves right all the time.
@@ -117,30 +129,39 @@ func TestEverythingIsListedNowAndThen(t *testing.T) {
 	for range 20 {
 		streams = append(streams, log.list(a1, b2))
 	}
-	streams = append(streams, then(log.list(a1, b2), waits(time.Minute), ends(io.ErrUnexpectedEOF)), []step{says(log.header(2, 2)), says(log.bookmark(2, 2, a1, b2))})
-	script(t, streams, func(f *follower) { f.Collections = []string{"things", "others"} }, func(t *testing.T, f *follower) { //nolint:thelper // a test
-		passes(5 * time.Hour)
-		told := f.told()
-		require.GreaterOrEqual(t, len(told.began), 23)
-		var shortest, longest time.Duration
-		for n := range 20 {
-			require.Zero(t, told.asked[n].Cursor)
-			require.Equal(t, []string{"things", "others"}, told.asked[n].Collections)
-			require.ErrorIs(t, told.ended[n].Err, statesync.ErrRelist)
-			lasted := told.began[n+1].Sub(told.began[n])
-			if n == 0 || lasted < shortest {
-				shortest = lasted
+	streams = append(
+		streams,
+		then(log.list(a1, b2), waits(time.Minute), ends(io.ErrUnexpectedEOF)),
+		[]step{says(log.header(2, 2)), says(log.bookmark(2, 2, a1, b2))},
+	)
+	script(
+		t,
+		streams,
+		func(f *follower) { f.Collections = []string{"things", "others"} },
+		func(t *testing.T, f *follower) { //nolint:thelper // a test
+			passes(5 * time.Hour)
+			told := f.told()
+			require.GreaterOrEqual(t, len(told.began), 23)
+			var shortest, longest time.Duration
+			for n := range 20 {
+				require.Zero(t, told.asked[n].Cursor)
+				require.Equal(t, []string{"things", "others"}, told.asked[n].Collections)
+				require.ErrorIs(t, told.ended[n].Err, statesync.ErrRelist)
+				lasted := told.began[n+1].Sub(told.began[n])
+				if n == 0 || lasted < shortest {
+					shortest = lasted
+				}
+				longest = max(longest, lasted)
 			}
-			longest = max(longest, lasted)
-		}
-		require.GreaterOrEqual(t, shortest, 8*time.Minute)
-		require.LessOrEqual(t, longest, 12*time.Minute)
-		require.Greater(t, longest-shortest, 10*time.Second, "they are not spread")
-		require.Equal(t, []statesync.Cursor{{}, {Epoch: "e", Version: 2}, {}}, cursors(told.asked[20:23]))
-		lasted := told.began[22].Sub(told.began[20])
-		require.True(t, 8*time.Minute <= lasted && lasted <= 12*time.Minute, lasted)
-		require.ElementsMatch(t, []string{"a@1", "b@2"}, told.handled, "what has not changed is handled again")
-	})
+			require.GreaterOrEqual(t, shortest, 8*time.Minute)
+			require.LessOrEqual(t, longest, 12*time.Minute)
+			require.Greater(t, longest-shortest, 10*time.Second, "they are not spread")
+			require.Equal(t, []statesync.Cursor{{}, {Epoch: "e", Version: 2}, {}}, cursors(told.asked[20:23]))
+			lasted := told.began[22].Sub(told.began[20])
+			require.True(t, 8*time.Minute <= lasted && lasted <= 12*time.Minute, lasted)
+			require.ElementsMatch(t, []string{"a@1", "b@2"}, told.handled, "an unchanged item is handled again")
+		},
+	)
 }
 
 // A source that does not look at its context is ended with the next frame.

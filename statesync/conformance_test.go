@@ -13,7 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
 )
 
-// world is a log in memory and a server that tells it, for as long as the test
+// world is a log in memory and its server, for as long as the test
 // lasts.
 func world(t *testing.T) (*statesync.Memory, *statesync.Server) {
 	t.Helper()

@@ -7,35 +7,34 @@ import (
 	"fmt"
 )
 
-// Digest is the sum of the hashes of a set of items: the same items give the
-// same digest in whatever order they came and whatever was there between. So a
-// server can say at any moment what a reader must have, and both keep it up to
+// Digest is the sum of the hashes of a set of items: the same items give the same
+// digest, in whatever order they came and whatever was removed in between. A server can
+// state at any moment which set a reader must have, and both keep their digest up to
 // date at the price of one hash for each change.
 //
 // An item's hash is SHA-256 over its collection, ID and version, and hashes are
 // added as four 64-bit words each. A digest finds lost, doubled and outdated
 // items; it is no protection against forgery.
 //
-// The zero Digest is an unset one. That of the empty set is DigestOf(nil), from which
-// Add and Remove keep the digest of a set that changes.
+// The zero Digest is unset. The digest of the empty set is DigestOf(nil); Add and
+// Remove keep it up to date as the set changes.
 type Digest [4]uint64
 
 // empty is the digest of no items: SHA-256 of "trueup statesync".
 var empty = sha256.Sum256([]byte("trueup statesync")) //nolint:gochecknoglobals // a constant
 
-// Add adds an item to the set that d is the digest of. It turns DigestOf(nil), the
-// digest of the empty set, into the DigestOf of what was added, in any order, and
-// is the inverse of Remove. It reads the key and the version of the item. A
-// tombstone changes nothing, as in [DigestOf].
+// Add adds an item to the set of the digest. DigestOf(nil) and one Add for each item,
+// in any order, give the DigestOf of the items. Add is the inverse of Remove. It reads
+// the key and the version of the item. A tombstone changes nothing, as in [DigestOf].
 func (d *Digest) Add(i Item) {
 	if !i.Deleted {
 		d.add(i)
 	}
 }
 
-// Remove takes an item out of the set that d is the digest of. It is the inverse of
-// Add, also before the Add. The set must have the item in this version: d is the
-// digest of no set otherwise. A tombstone changes nothing.
+// Remove removes an item from the set of the digest. It is the inverse of Add, in
+// either order. The set must have the item in this version: otherwise d becomes
+// meaningless. A tombstone changes nothing.
 func (d *Digest) Remove(i Item) {
 	if !i.Deleted {
 		d.remove(i)
@@ -55,14 +54,14 @@ func (d *Digest) remove(i Item) {
 	}
 }
 
-// merge adds all that other has.
+// merge adds all items of other.
 func (d *Digest) merge(other Digest) {
 	for n, word := range other {
 		d[n] += word
 	}
 }
 
-// sealed returns the digest of what was added.
+// sealed returns the digest of the added items.
 func (d Digest) sealed() Digest {
 	d.merge(words(empty))
 	return d
@@ -83,8 +82,7 @@ func words(sum [sha256.Size]byte) (words [4]uint64) {
 	return words
 }
 
-// DigestOf returns the digest of those of items that are not deleted, and how
-// many they are.
+// DigestOf returns the digest and the number of the items that are not deleted.
 func DigestOf(items []Item) (d Digest, count int) {
 	for _, i := range items {
 		if !i.Deleted {
@@ -104,10 +102,10 @@ func (d Digest) String() string {
 	return hex.EncodeToString(bytes[:])
 }
 
-// MarshalText returns what String returns.
+// MarshalText returns the text of String.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText takes what MarshalText returned.
+// UnmarshalText parses the text of MarshalText.
 func (d *Digest) UnmarshalText(text []byte) error {
 	var bytes [32]byte
 	if len(text) != hex.EncodedLen(len(bytes)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// A control plane tells what it wants over HTTP; an agent makes it so.
+// A control plane serves desired state over HTTP; an agent applies it.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 

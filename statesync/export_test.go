@@ -2,7 +2,7 @@ package statesync
 
 import "time"
 
-// ErrRelist is a stream that was ended because it is time to list anew.
+// ErrRelist is a stream that was ended because it is time to list again.
 var ErrRelist = errRelist
 
 // NewPause returns the pauses of one reader.

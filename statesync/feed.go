@@ -18,40 +18,38 @@ type feed struct {
 	page  int
 
 	mu sync.RWMutex
-	// state is what was read so far: complete if read is its Head.
+	// state is the state read so far: complete if read is its Head.
 	state state
 	read  uint64
-	// mark is that of the last page's head. The next page must come from a log
-	// that has it.
+	// mark is the mark of the last page's head. The next page must come from a log that
+	// has it.
 	mark Mark
-	// history counts the times that it did not: what was read before is of a
-	// history that the log has lost, also when the epoch is the same.
+	// history counts the pages that came from a log without it. State read before such
+	// a page belongs to a history that the log has lost, even if the epoch is the same.
 	history uint64
-	// given are marks that the log is known to have, and order the versions of
-	// them, the oldest first.
-	given map[uint64]string
-	order []uint64
-	// err is why the log cannot be read at the moment.
+	// knownMarks are marks that the log has, by version; markVersions are their versions,
+	// oldest first.
+	knownMarks   map[uint64]string
+	markVersions []uint64
+	// err is the reason why the log cannot be read at the moment.
 	err error
 	// changed is closed, and replaced, when anything above changes.
 	changed chan struct{}
 
 	// asking holds a token while a stream asks the log for a mark: of a thousand
-	// that come back with the same, one asks.
+	// streams that come back with the same mark, one asks.
 	asking chan struct{}
-	// hasten holds at most one call for the log to be read again soon, after it
-	// could not be.
+	// hasten holds at most one request to retry a failed log soon.
 	hasten chan struct{}
 
-	// The rest is guarded by the server's mutex: how many streams there are, and
-	// how many there ever were.
+	// The server's mutex guards the rest: the number of streams now, and ever.
 	streams int
 	joined  uint64
 	stop    context.CancelFunc
 }
 
-// errBroken is a log that does not keep what Log promises.
-var errBroken = errors.New("log breaks its promise")
+// errBroken is a log that breaks the contract of Log.
+var errBroken = errors.New("log breaks its contract")
 
 // run reads the log until ctx ends. It returns ctx.Err() or the error of the log.
 func (f *feed) run(ctx context.Context) error {
@@ -86,8 +84,8 @@ func (f *feed) run(ctx context.Context) error {
 
 // take adds page to the state and reports whether to read on at once.
 func (f *feed) take(page Page, at Position) (again bool, err error) {
-	// What was read is worth nothing in another epoch, nor once tombstones
-	// above it are forgotten that were there when the reading began.
+	// State read in one epoch is discarded when the epoch changes, and when tombstones
+	// above it, which existed when the reading began, have been pruned.
 	if at.Epoch != "" && page.Epoch != at.Epoch || page.Floor > at.Floor && f.read > 0 && f.read < page.Floor {
 		f.update(func() { f.clear(page.Position) })
 		return true, nil
@@ -108,8 +106,8 @@ func (f *feed) take(page Page, at Position) (again bool, err error) {
 		last = i.Version
 		entries[n] = encoded(i)
 	}
-	// The change that made the head is the newest of its key, so it is there
-	// unless it was forgotten. A store that lost rows shows here.
+	// The change that made the head is the newest of its key, so the log has it unless
+	// it was pruned. This finds a store that has lost rows.
 	if !page.More && page.Head > max(last, page.Floor) {
 		return false, fmt.Errorf("%w: head is %d, but nothing follows version %d", errBroken, page.Head, last)
 	}
@@ -133,8 +131,8 @@ func (f *feed) take(page Page, at Position) (again bool, err error) {
 }
 
 // lost reports whether page comes from a log that has lost the head of the page
-// before it, which had the mark. A head that is below it is an error and no proof:
-// the page may come from a store that lags.
+// before it, which had the mark. A lower head is an error and no proof: the page may
+// come from a store that lags.
 func (f *feed) lost(ctx context.Context, page Page, at Position, read uint64, mark Mark) (bool, error) {
 	switch {
 	case mark == (Mark{}), page.Epoch != at.Epoch:
@@ -142,8 +140,7 @@ func (f *feed) lost(ctx context.Context, page Page, at Position, read uint64, ma
 	case page.Head < mark.Version:
 		return false, fmt.Errorf("%w: head fell from %d to %d in one epoch", errBroken, mark.Version, page.Head)
 	case page.Floor > mark.Version:
-		// The mark is no longer kept. What was read below the floor is read anew in
-		// any case.
+		// The mark is no longer kept. State below the floor is read again in any case.
 		return read >= page.Floor, nil
 	case page.Head == mark.Version:
 		return page.Mark != mark, nil
@@ -154,7 +151,7 @@ func (f *feed) lost(ctx context.Context, page Page, at Position, read uint64, ma
 	return !has, err
 }
 
-// forget drops all that was read, as of a history that the log has lost.
+// forget drops the state, because it belongs to a history that the log has lost.
 func (f *feed) forget(at Position) {
 	f.update(func() {
 		f.clear(at)
@@ -162,42 +159,41 @@ func (f *feed) forget(at Position) {
 	})
 }
 
-// clear drops all that was read. The mutex is held.
+// clear drops the state. The mutex is held.
 func (f *feed) clear(at Position) {
-	// With the head: what is not read yet is there.
+	// The head stays: it shows that there is state to read.
 	f.state, f.read, f.mark = state{Position: Position{Epoch: at.Epoch, Head: at.Head, Floor: at.Floor}}, 0, Mark{}
-	f.given, f.order = nil, nil
+	f.knownMarks, f.markVersions = nil, nil
 }
 
 // maxGiven bounds the marks that a feed remembers. Readers that come back have
 // one of the newest.
 const maxGiven = 4096
 
-// give remembers a mark that the log has. The mutex is held.
+// give records a mark that the log has. The mutex is held.
 func (f *feed) give(m Mark) {
-	if m == (Mark{}) || f.given[m.Version] == m.ID {
+	if m == (Mark{}) || f.knownMarks[m.Version] == m.ID {
 		return
 	}
-	if f.given == nil {
-		f.given = map[uint64]string{}
+	if f.knownMarks == nil {
+		f.knownMarks = map[uint64]string{}
 	}
-	if _, known := f.given[m.Version]; !known {
-		f.order = append(f.order, m.Version)
+	if _, known := f.knownMarks[m.Version]; !known {
+		f.markVersions = append(f.markVersions, m.Version)
 	}
-	f.given[m.Version] = m.ID
-	if len(f.order) > maxGiven {
-		delete(f.given, f.order[0])
-		f.order = f.order[1:]
+	f.knownMarks[m.Version] = m.ID
+	if len(f.markVersions) > maxGiven {
+		delete(f.knownMarks, f.markVersions[0])
+		f.markVersions = f.markVersions[1:]
 	}
 }
 
-// has reports whether the log has the mark. A mark that it is known to have costs
-// no query.
+// has reports whether the log has the mark. A known mark costs no query.
 func (f *feed) has(ctx context.Context, m Mark) (bool, error) {
 	known := func() (known bool, history uint64) {
 		f.mu.RLock()
 		defer f.mu.RUnlock()
-		return f.given[m.Version] == m.ID, f.history
+		return f.knownMarks[m.Version] == m.ID, f.history
 	}
 	if ok, _ := known(); ok {
 		return true, nil
@@ -231,29 +227,29 @@ func (f *feed) update(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// fail informs the streams that the log cannot be read. What was read stays: it
-// is no less true, but no reader is told that it is complete.
+// fail informs the streams that the log cannot be read. The state stays; streams stop
+// reporting it as complete.
 func (f *feed) fail(err error) { f.update(func() { f.err = err }) }
 
-// view is what a stream sees of a feed at one moment.
+// view is a stream's snapshot of a feed.
 type view struct {
 	Position
 	entries []*entry
 	// through is the version up to which the entries are complete.
 	through uint64
-	// more reports that there is more than that.
+	// more reports that there is more above through.
 	more bool
-	// mark is that of through, if more is false and it is known.
+	// mark is the mark of through, if more is false and the mark is known.
 	mark Mark
-	// history is that of the feed.
+	// history is the feed's.
 	history uint64
 	total   tally
 	err     error
 	changed <-chan struct{}
 }
 
-// look returns what follows version. A stream that reads from zero has nothing
-// to lose by a floor that rises meanwhile; one that is above zero has.
+// look returns the entries after version. A floor that rises meanwhile does not harm a
+// stream that reads from zero, but one that is above zero.
 func (f *feed) look(version uint64, limit, size int, want filter) view {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -263,8 +259,8 @@ func (f *feed) look(version uint64, limit, size int, want filter) view {
 	} else {
 		v.through = version
 	}
-	// The log's head is known before all up to it is read, and a reader that
-	// comes from another server may know more than this one.
+	// The head is known before all entries up to it are read, and a reader that comes
+	// from another server may be ahead of this one.
 	v.through = min(v.through, max(f.read, version))
 	v.more = v.more || f.read < max(v.Head, version)
 	if !v.more {
@@ -276,9 +272,9 @@ func (f *feed) look(version uint64, limit, size int, want filter) view {
 	return v
 }
 
-// resumable returns nil if a stream can go on from cursor: the log has its mark.
-// What seems to be from the future may be from another server of the same log,
-// which read it a moment earlier: then the log itself is asked.
+// resumable returns nil if a stream can continue from cursor: the log has its mark. A
+// cursor ahead of this server may come from another server of the same log, which read
+// it a moment earlier: then the log itself is asked.
 func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error {
 	err := at.Resumable(cursor)
 	if fromTheFuture(err) {
@@ -291,7 +287,8 @@ func (f *feed) resumable(ctx context.Context, at Position, cursor Cursor) error 
 	if cursor.Mark == (Mark{}) || cursor.Version == 0 || err != nil && !fromTheFuture(err) {
 		return err
 	}
-	// The log is asked also for a cursor above its head: it may learn from that.
+	// The log is asked also for a cursor above its head: a store may detect a loss by
+	// it.
 	has, markErr := f.has(ctx, cursor.Mark)
 	switch {
 	case markErr != nil:

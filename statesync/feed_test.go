@@ -23,7 +23,7 @@ type written struct {
 	pages map[uint64][]statesync.Page
 	moved chan struct{}
 	reads []uint64
-	// patient is a log that waits for what is not written.
+	// patient is a log that waits for missing rows.
 	patient bool
 }
 
@@ -76,7 +76,11 @@ func page(head, floor uint64, more bool, items ...statesync.Item) []statesync.Pa
 }
 
 // telling runs test in virtual time with a server of a log that is written.
-func telling(t *testing.T, pages map[uint64][]statesync.Page, test func(t *testing.T, ctx context.Context, server *statesync.Server, log *written)) {
+func telling(
+	t *testing.T,
+	pages map[uint64][]statesync.Page,
+	test func(t *testing.T, ctx context.Context, server *statesync.Server, log *written),
+) {
 	t.Helper()
 	server := &statesync.Server{}
 	virtual(t, server, func(t *testing.T, ctx context.Context, _ *statesync.Memory, counts *counted) { //nolint:thelper // a test
@@ -131,32 +135,40 @@ func TestALogThatCannotBeIsNotBelieved(t *testing.T) {
 }
 
 func TestAHeadThatFallsIsNotBelieved(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(3, 0, false, a1, b2, c3)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		_, end := open(ctx, server, eu)
-		synctest.Wait()
-		log.write(map[uint64][]statesync.Page{3: page(2, 0, false)})
-		require.ErrorContains(t, <-end, "head fell from 3 to 2 in one epoch")
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(3, 0, false, a1, b2, c3)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			_, end := open(ctx, server, eu)
+			synctest.Wait()
+			log.write(map[uint64][]statesync.Page{3: page(2, 0, false)})
+			require.ErrorContains(t, <-end, "head fell from 3 to 2 in one epoch")
+		},
+	)
 }
 
 // A log is right about a head without an item if that is a tombstone which is
 // forgotten.
 func TestAHeadThatIsForgottenIsBelieved(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(4, 4, false, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
-		frames, _ := open(ctx, server, eu)
-		require.Equal(t, []string{"header 0", "items 4", "synced 4"}, told(after(frames)))
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(4, 4, false, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
+			frames, _ := open(ctx, server, eu)
+			require.Equal(t, []string{"header 0", "items 4", "synced 4"}, told(after(frames)))
+		},
+	)
 }
 
 // Tombstones that are forgotten while the log is read, below where it was read
-// to but not when that was read, are missing: it is read anew.
+// to but not when that was read, are missing: it is read again.
 func TestAFloorThatRisesWhileTheLogIsReadBeginsAnew(t *testing.T) {
 	telling(t, map[uint64][]statesync.Page{
 		// What is left of d@3 and a@1 is forgotten with the floor at 4.
 		0: append(page(4, 0, true, a1, b2), page(5, 4, false, b2, is("e", 5))...),
 		2: page(5, 4, false, is("e", 5)),
 	}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		// Whether this one gets what is not read anew is a matter of chance.
+		// Whether this one gets the state before the second read is a matter of chance.
 		_, _ = open(ctx, server, eu)
 		synctest.Wait()
 		log.mu.Lock()
@@ -170,22 +182,26 @@ func TestAFloorThatRisesWhileTheLogIsReadBeginsAnew(t *testing.T) {
 }
 
 func TestALogThatWasDownIsReadOn(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(1, 0, false, a1)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		_, end := open(ctx, server, eu)
-		synctest.Wait()
-		log.write(nil)
-		require.ErrorContains(t, <-end, "nothing is written")
-		_, end = open(ctx, server, eu)
-		require.ErrorContains(t, <-end, "nothing is written", "what is read may be old")
-		log.write(map[uint64][]statesync.Page{1: page(2, 0, false, b2)})
-		// Long enough to read again, too short to forget the scope.
-		time.Sleep(30 * time.Second)
-		frames, _ := open(ctx, server, eu)
-		require.Equal(t, []string{"header 0", "items 2", "synced 2"}, told(after(frames)))
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(1, 0, false, a1)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			_, end := open(ctx, server, eu)
+			synctest.Wait()
+			log.write(nil)
+			require.ErrorContains(t, <-end, "nothing is written")
+			_, end = open(ctx, server, eu)
+			require.ErrorContains(t, <-end, "nothing is written", "the state may be old")
+			log.write(map[uint64][]statesync.Page{1: page(2, 0, false, b2)})
+			// Long enough to read again, too short to forget the scope.
+			time.Sleep(30 * time.Second)
+			frames, _ := open(ctx, server, eu)
+			require.Equal(t, []string{"header 0", "items 2", "synced 2"}, told(after(frames)))
+		},
+	)
 }
 
-// told is how tests write frames.
+// told formats frames for tests.
 func told(frames []statesync.Frame) (list []string) {
 	for _, f := range frames {
 		text := fmt.Sprintf("%s %d", f.Type, f.Version)
@@ -222,37 +238,49 @@ func TestAReaderThatKnowsMoreWaitsForTheServer(t *testing.T) {
 // What is ahead of the log itself is from another history.
 func TestAReaderThatKnowsMoreThanTheLogMustList(t *testing.T) {
 	w := statesync.Watch{Scope: "eu", Cursor: statesync.Cursor{Epoch: "e", Version: 3}}
-	telling(t, map[uint64][]statesync.Page{0: page(2, 0, false, a1, b2), 3: page(2, 0, false)}, func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
-		_, end := open(ctx, server, w)
-		var resync *statesync.ResyncError
-		require.ErrorAs(t, <-end, &resync)
-		require.Equal(t, statesync.FromTheFuture, resync.Reason)
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(2, 0, false, a1, b2), 3: page(2, 0, false)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
+			_, end := open(ctx, server, w)
+			var resync *statesync.ResyncError
+			require.ErrorAs(t, <-end, &resync)
+			require.Equal(t, statesync.FromTheFuture, resync.Reason)
+		},
+	)
 	// If the floor cannot be read, the reason is unknown.
-	telling(t, map[uint64][]statesync.Page{0: page(2, 0, false, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
-		_, end := open(ctx, server, w)
-		err := <-end
-		require.NotErrorIs(t, err, statesync.ErrResync)
-		var ended *statesync.EndError
-		require.ErrorAs(t, err, &ended)
-		require.Equal(t, statesync.EndOfLog, ended.Reason)
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(2, 0, false, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, _ *written) { //nolint:thelper // a test
+			_, end := open(ctx, server, w)
+			err := <-end
+			require.NotErrorIs(t, err, statesync.ErrResync)
+			var ended *statesync.EndError
+			require.ErrorAs(t, err, &ended)
+			require.Equal(t, statesync.EndOfLog, ended.Reason)
+		},
+	)
 }
 
-// A part of what the log holds is told while the rest is read, and is no proof.
+// A part of the log is streamed while the rest is read, and is no proof.
 func TestAListWaitsForTheWholeLog(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(3, 0, true, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		// The log fails at version 2 until it is written what follows.
-		frames, end := open(ctx, server, eu)
-		require.ErrorContains(t, <-end, "nothing is written")
-		for _, f := range after(frames) {
-			require.NotEqual(t, statesync.FrameSynced, f.Type)
-		}
-		log.write(map[uint64][]statesync.Page{2: page(3, 0, false, c3)})
-		time.Sleep(30 * time.Second)
-		frames, _ = open(ctx, server, eu)
-		require.Equal(t, []string{"header 0", "items 3", "synced 3"}, told(after(frames)))
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(3, 0, true, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			// The log fails at version 2 until it is written what follows.
+			frames, end := open(ctx, server, eu)
+			require.ErrorContains(t, <-end, "nothing is written")
+			for _, f := range after(frames) {
+				require.NotEqual(t, statesync.FrameSynced, f.Type)
+			}
+			log.write(map[uint64][]statesync.Page{2: page(3, 0, false, c3)})
+			time.Sleep(30 * time.Second)
+			frames, _ = open(ctx, server, eu)
+			require.Equal(t, []string{"header 0", "items 3", "synced 3"}, told(after(frames)))
+		},
+	)
 }
 
 // Frames are cut at the limit of items, and of bytes too. Only one at a

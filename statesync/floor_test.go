@@ -16,7 +16,7 @@ import (
 func TestAFloorThatRisesAboveAStreamEndsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		slow statesync.FrameType
-		// frames are those that come, floor tells that the stream ends then.
+		// frames are the expected frames; floor means that the stream ends then.
 		frames []statesync.FrameType
 		floor  bool
 	}{

@@ -27,7 +27,9 @@ func (b body) RoundTrip(*http.Request) (*http.Response, error) {
 // not proven.
 func FuzzStream(f *testing.F) {
 	f.Add(header)
-	f.Add(header + `{"type":"items","epoch":"e","after":0,"version":1,"head":1,"items":[{"version":1,"collection":"a","id":"b","value":1}]}` + "\n")
+	f.Add(
+		header + `{"type":"items","epoch":"e","after":0,"version":1,"head":1,"items":[{"version":1,"collection":"a","id":"b","value":1}]}` + "\n",
+	)
 	f.Add(header + `{"type":"synced","epoch":"e","after":0,"version":0,"head":0}` + "\n")
 	f.Add(`{"error":{"code":"resync_required","reason":"below-floor","position":{"epoch":"e"}}}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -47,7 +49,7 @@ func FuzzStream(f *testing.F) {
 }
 
 // FuzzItems asks for items with any parameters. The answer is one of those that
-// the Handler names, and says in JSON what is wrong.
+// the Handler names, and describes the mistake in JSON.
 func FuzzItems(f *testing.F) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log := &statesync.Memory{}

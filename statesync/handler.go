@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Limits of what a Handler takes.
+// Limits of a Handler's requests.
 const (
 	maxPage      = 1000
 	maxWait      = 60 * time.Second
@@ -32,32 +32,29 @@ const (
 //	POST /scopes/{scope}/reports        a [Report]
 //
 // Parameters of GET are after, epoch, floor and mark (the cursor), limit (of a page,
-// 1 to 1000, default 500), wait (how long to wait for a page that has something, as
-// 30s, at most 60s), heartbeat (the max time between two frames of a stream, as 15s,
-// from 1s to 60s, default that of the Server) and collection (any number of them;
-// default all). A page
-// has in more whether another follows, which is asked for with after, epoch,
-// floor and mark set to its version, epoch, floor and mark.
+// 1 to 1000, default 500), wait (how long to wait for a page with items, as 30s, at
+// most 60s), heartbeat (the max time between two frames of a stream, as 15s, from 1s to
+// 60s, default the Server's) and collection (any number of them; default all). The
+// field more of a page is true if another page follows. Its request has after, epoch,
+// floor and mark set to the version, epoch, floor and mark of this one.
 //
 // An answer other than 200 has a body {"error":{"code","message"}}, and a stream
 // that the server ends has it as its last line. Codes are invalid (400),
-// unauthenticated (401), unknown_scope (404), resync_required (410: begin anew
-// without a cursor), end and unavailable (503: come back with the cursor), and
-// internal (500).
+// unauthenticated (401), unknown_scope (404), resync_required (410: start again without
+// a cursor), end and unavailable (503: come back with the cursor), and internal (500).
 //
 // Its fields must not change once it serves.
 type Handler struct {
-	// Server is what is served. Required, and to be started by the caller.
+	// Server is the server of the streams. Required; the caller starts it.
 	Server *Server
-	// Authorize returns the identity of who asks for scope. Required. It
+	// Authorize returns the identity of the reader that asks for scope. Required. It
 	// returns ErrUnauthenticated for a credential that is missing or wrong, and
-	// ErrUnknownScope for a scope that is none of theirs. Anything else is
+	// ErrUnknownScope for a scope that the reader may not read. Any other error is
 	// answered with 500 and logged.
 	Authorize func(r *http.Request, scope string) (reader string, err error)
-	// Readers takes the reports. Default nil: there are none, and reporting is
-	// answered with 404.
+	// Readers stores the reports. Default nil: a report is answered with 404.
 	Readers Readers
-	// Logger gets what goes wrong inside. Default nil, which is silent.
+	// Logger gets internal errors. Default nil: no log.
 	Logger *slog.Logger
 
 	once    sync.Once
@@ -65,8 +62,8 @@ type Handler struct {
 	buffers sync.Pool
 }
 
-// ServeHTTP serves one request. Mount the Handler behind http.StripPrefix to
-// have it elsewhere than at the root.
+// ServeHTTP serves one request. To mount the Handler elsewhere than at the root, use
+// http.StripPrefix.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.once.Do(func() {
 		h.mux = http.NewServeMux()
@@ -101,13 +98,13 @@ func (h *Handler) items(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, page.appendJSON(nil))
 }
 
-// stream writes frames until the stream ends or the reader takes none.
+// stream writes frames until the stream ends or the reader stops reading.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, ask ask) {
 	control := http.NewResponseController(w)
 	var patience time.Duration
 	write := func(text []byte) error {
-		// A reader that takes nothing for that long is gone, or would be of no
-		// use if it were not. Recorders and the like know no deadline.
+		// A reader that reads nothing for that long is given up. Recorders and the like
+		// have no deadlines.
 		if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
@@ -121,10 +118,10 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, ask ask) {
 			patience = silence(b.Heartbeat)
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.Header().Set("Cache-Control", "no-store")
-			// Proxies that collect answers would hold frames back.
+			// Buffering proxies would hold frames back.
 			w.Header().Set("X-Accel-Buffering", "no")
 		}
-		// An idle stream must not keep what a frame took.
+		// An idle stream must not keep the buffer of a frame.
 		buffer, _ := h.buffers.Get().(*[]byte)
 		if buffer == nil {
 			buffer = new([]byte)
@@ -156,7 +153,7 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) {
 	}
 	report, err := decodeReport(http.MaxBytesReader(w, r.Body, maxReport))
 	if err == nil && report.Reader != "" && report.Reader != reader {
-		err = fmt.Errorf("%w: reader: is %q, but the credential is that of %q", ErrInvalid, report.Reader, reader)
+		err = fmt.Errorf("%w: reader: is %q, but the credential belongs to %q", ErrInvalid, report.Reader, reader)
 	}
 	if err != nil {
 		h.refuse(w, r, err)
@@ -189,7 +186,7 @@ func (h *Handler) answer(w http.ResponseWriter, status int, body []byte, more ..
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// A client that went away is no error.
+	// A client that has disconnected is no error.
 	_, _ = w.Write(body)
 }
 
@@ -216,16 +213,26 @@ func (h *Handler) describe(r *http.Request, err error) (failureDetail, int) {
 	return detail, status
 }
 
-// ask is what a GET asks for.
+// ask holds the parameters of a GET.
 type ask struct {
 	Watch
 	stream    bool
 	limit     int
 	wait      time.Duration
-	heartbeat time.Duration // zero: that of the server
+	heartbeat time.Duration // zero: the server's
 }
 
-var parameters = []string{"after", "epoch", "floor", "mark", "limit", "wait", "watch", "heartbeat", "collection"} //nolint:gochecknoglobals // a table
+var parameters = []string{
+	"after",
+	"epoch",
+	"floor",
+	"mark",
+	"limit",
+	"wait",
+	"watch",
+	"heartbeat",
+	"collection",
+} //nolint:gochecknoglobals // a table
 
 func parseAsk(scope string, query url.Values) (ask, error) {
 	a := ask{Watch: Watch{Scope: scope, Collections: query["collection"]}, limit: 500}
@@ -235,7 +242,7 @@ func parseAsk(scope string, query url.Values) (ask, error) {
 		case !slices.Contains(parameters, name):
 			errs = append(errs, fmt.Errorf("%s: is no parameter; these are: %s", name, strings.Join(parameters, ", ")))
 		case len(values) > 1 && name != "collection":
-			errs = append(errs, fmt.Errorf("%s: is given %d times", name, len(values)))
+			errs = append(errs, fmt.Errorf("%s: appears %d times", name, len(values)))
 		}
 	}
 	a.Cursor.Epoch = query.Get("epoch")

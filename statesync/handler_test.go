@@ -78,7 +78,7 @@ func TestARequestThatCannotBeServedIsToldWhy(t *testing.T) {
 		{"GET", "/scopes/eu/items?watch&heartbeat=2m", "", 400, "invalid", "from 1s to 1m0s"},
 		{"GET", "/scopes/eu/items?heartbeat=15s", "", 400, "invalid", "heartbeat: is a parameter of watch alone"},
 		{"GET", "/scopes/eu/items?sort=asc", "", 400, "invalid", "sort: is no parameter"},
-		{"GET", "/scopes/eu/items?limit=1&limit=2", "", 400, "invalid", "limit: is given 2 times"},
+		{"GET", "/scopes/eu/items?limit=1&limit=2", "", 400, "invalid", "limit: appears 2 times"},
 		{"GET", "/scopes/eu/items?collection=", "", 400, "invalid", "collections: must not be empty"},
 		{"GET", "/scopes/us/items", "", 404, "unknown_scope", "says nothing about what it should contain"},
 		{"GET", "/scopes/asia/items", "", 404, "unknown_scope", "does not exist"},
@@ -90,7 +90,7 @@ func TestARequestThatCannotBeServedIsToldWhy(t *testing.T) {
 		{"POST", "/scopes/eu/reports", `{"session":1,"speed":3}`, 400, "invalid", `unknown field "speed"`},
 		{"POST", "/scopes/eu/reports", `{"session":-1}`, 400, "invalid", "session"},
 		{"POST", "/scopes/eu/reports", `{"sequence":1}`, 400, "invalid", "session: must be above 0"},
-		{"POST", "/scopes/eu/reports", `{"session":1,"reader":"agent-2"}`, 400, "invalid", `the credential is that of "agent-1"`},
+		{"POST", "/scopes/eu/reports", `{"session":1,"reader":"agent-2"}`, 400, "invalid", `the credential belongs to "agent-1"`},
 		{"POST", "/scopes/eu/reports", `{"session":1,"body":"` + strings.Repeat("x", statesync.MaxValue+8<<10) + `"}`, 400, "invalid", "too large"},
 		{"POST", "/scopes/asia/reports", `{"session":1}`, 404, "unknown_scope", ""},
 	} {
@@ -105,7 +105,7 @@ func TestARequestThatCannotBeServedIsToldWhy(t *testing.T) {
 	}
 	readers, err := log.Readers(t.Context(), "eu")
 	require.NoError(t, err)
-	require.Empty(t, readers, "what was refused is stored")
+	require.Empty(t, readers, "a refused report is stored")
 }
 
 func TestACredentialIsAskedForFirst(t *testing.T) {
@@ -160,7 +160,7 @@ func TestPagesGoThroughTheWholeLog(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "d", "c"}, ids)
 	require.Equal(t, uint64(5), watch.Cursor.Version)
 
-	// A tombstone forgotten in the middle of a list is a reason to begin anew.
+	// A tombstone forgotten in the middle of a list is a reason to start again.
 	page, err := client.Page(t.Context(), statesync.Watch{Scope: "eu"}, 1, 0)
 	require.NoError(t, err)
 	require.NoError(t, log.Commit(drop("a"), put("e", 1)))
@@ -200,7 +200,11 @@ func TestAReportIsStoredOnceAndInOrder(t *testing.T) {
 	log, web := served(t)
 	client := client(t, web)
 	send := func(session, sequence uint64) bool {
-		stored, err := client.Report(t.Context(), "eu", statesync.Report{Reader: "agent-1", Session: session, Sequence: sequence, Body: json.RawMessage(`{"pods":3}`)})
+		stored, err := client.Report(
+			t.Context(),
+			"eu",
+			statesync.Report{Reader: "agent-1", Session: session, Sequence: sequence, Body: json.RawMessage(`{"pods":3}`)},
+		)
 		require.NoError(t, err)
 		return stored
 	}
@@ -245,7 +249,11 @@ func TestAStreamSaysWhyItEnds(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "application/x-ndjson", header.Get("Content-Type"))
 	lines := strings.Split(strings.TrimSpace(body), "\n")
-	require.JSONEq(t, `{"type":"end","error":{"code":"end","message":"stream ended: age; come back with your cursor","reason":"age"}}`, lines[len(lines)-1])
+	require.JSONEq(
+		t,
+		`{"type":"end","error":{"code":"end","message":"stream ended: age; come back with your cursor","reason":"age"}}`,
+		lines[len(lines)-1],
+	)
 
 	c := &statesync.Client{URL: web.URL}
 	defer c.Close()

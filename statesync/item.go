@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a [Log] takes. They keep a change, its frame and a database
+// Limits of a [Log]. They keep a change, its frame and a database
 // index row small enough for every store and transport.
 const (
-	// MaxName is the longest scope, collection or ID, in bytes.
+	// MaxName is the max length of a scope, collection or ID, in bytes.
 	MaxName = 253
-	// MaxValue is the longest value, in bytes.
+	// MaxValue is the max length of a value, in bytes.
 	MaxValue = 1 << 20
 )
 
-// Key names one thing of a scope.
+// Key names one entry of a scope.
 type Key struct {
-	// Collection is the kind of thing, as "deployments". 1 to [MaxName] bytes
+	// Collection is the kind of entry, as "deployments". 1 to [MaxName] bytes
 	// of UTF-8 without control characters.
 	Collection string `json:"collection"`
 	// ID is unique in its collection. The same limits.
@@ -32,21 +32,21 @@ func (k Key) String() string { return k.Collection + "/" + k.ID }
 // Item is the newest state of one key. Items are shared by many readers: none
 // may change Value.
 type Item struct {
-	// Version is the place of the last change of this key in its scope's log,
-	// counted from 1. No two items of a scope have the same.
+	// Version is the position of the last change of this key in its scope's log,
+	// counted from 1. It is unique in the scope.
 	Version uint64 `json:"version"`
 	Key
-	// Deleted marks a tombstone: the key is to be absent. It is an order to
-	// delete, which the mere lack of an item never is.
+	// Deleted marks a tombstone: the key must be absent. Only a tombstone is an order
+	// to delete; a missing item never is.
 	Deleted bool `json:"deleted,omitempty"`
 	// Value is the desired state of the key as JSON. It is nil in a tombstone.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// Change is what a writer asks for: Value becomes the state of Key in Scope, or
-// Key is to be absent. The log gives it a version once it is committed.
+// Change is a write: Value becomes the state of Key in Scope, or Key is deleted. The
+// log gives it a version once it is committed.
 type Change struct {
-	// Scope is what one reader reads, as a region or a cluster. 1 to [MaxName]
+	// Scope is the unit that a reader reads, as a region or a cluster. 1 to [MaxName]
 	// bytes of UTF-8 without control characters.
 	Scope string
 	Key
@@ -98,7 +98,7 @@ func validName(field, name string) error {
 
 func control(r rune) bool { return r < 0x20 || r == 0x7f }
 
-// wrong is an error about a field of a struct.
+// wrong returns an error about the configuration in the form TYPE.FIELD: REASON.
 func wrong(field, format string, args ...any) error {
-	return fmt.Errorf(field+": "+format, args...)
+	return fmt.Errorf("statesync: "+field+": "+format, args...)
 }

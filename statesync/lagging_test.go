@@ -23,7 +23,7 @@ func (f *follower) refused(t *testing.T, stream int) {
 	told := f.told()
 	require.Greater(t, len(told.ended), stream)
 	end := told.ended[stream]
-	require.ErrorContains(t, end.Err, "server is behind what it told before")
+	require.ErrorContains(t, end.Err, "server is behind its earlier state")
 	require.Equal(t, uint64(1), end.Frames, "a frame after the header was taken")
 	require.False(t, end.complete)
 }
@@ -53,7 +53,7 @@ func TestAListOfAServerThatLagsIsRefused(t *testing.T) {
 	})
 }
 
-// What was told by a stream that broke off was told.
+// Frames of a stream that broke off count.
 func TestAServerThatLagsBehindABrokenListIsRefused(t *testing.T) {
 	log := epoch("e")
 	script(t, [][]step{
@@ -85,7 +85,7 @@ func TestAServerThatResumesBehindWhatItToldIsRefused(t *testing.T) {
 }
 
 // TestAnEpochThatWasLeftIsRefused has servers that still serve an epoch after
-// another has told of the next, in a list that is finished or not.
+// another has sent the next, in a list that is finished or not.
 func TestAnEpochThatWasLeftIsRefused(t *testing.T) {
 	old, middle, young := epoch("old"), epoch("middle"), epoch("young")
 	d9 := is("d", 9)
@@ -128,20 +128,25 @@ func TestAnOlderItemNeverComesAfterANewerOne(t *testing.T) {
 		})
 	})
 	t.Run("that waits", func(t *testing.T) {
-		script(t, streams, func(f *follower) { f.Handle = f.slow("a@1", 1500*time.Millisecond) }, func(t *testing.T, f *follower) { //nolint:thelper // a test
-			passes(time.Second)
-			f.List()
-			passes(600 * time.Millisecond)
-			require.Equal(t, []string{"b@2", "a@1", "a@3"}, f.told().handled)
-			passes(2 * time.Second)
-			f.arrives(t, "b@2", "a@3", "d@5")
-			require.Equal(t, []string{"a@1", "a@3"}, of("a", f.told().handled))
-			require.Equal(t, statesync.Cursor{Epoch: "e", Version: 5}, f.Status().Applied)
-		})
+		script(
+			t,
+			streams,
+			func(f *follower) { f.Handle = f.slow("a@1", 1500*time.Millisecond) },
+			func(t *testing.T, f *follower) { //nolint:thelper // a test
+				passes(time.Second)
+				f.List()
+				passes(600 * time.Millisecond)
+				require.Equal(t, []string{"b@2", "a@1", "a@3"}, f.told().handled)
+				passes(2 * time.Second)
+				f.arrives(t, "b@2", "a@3", "d@5")
+				require.Equal(t, []string{"a@1", "a@3"}, of("a", f.told().handled))
+				require.Equal(t, statesync.Cursor{Epoch: "e", Version: 5}, f.Status().Applied)
+			},
+		)
 	})
 }
 
-// of returns those of names that are of id.
+// of returns the names that belong to id.
 func of(id string, names []string) (these []string) {
 	for _, name := range names {
 		if strings.HasPrefix(strings.TrimPrefix(name, "-"), id+"@") {

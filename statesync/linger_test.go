@@ -87,7 +87,7 @@ func TestALogThatFailsIsReadLessAndLessOften(t *testing.T) {
 	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, counts *counted) { //nolint:thelper // a test
 		broken := &failing{Log: log, times: 20}
 		counts.Log = broken
-		// One stream asks for the scope, and is gone before it could wait.
+		// One stream asks for the scope, and ends before it could wait.
 		short, cancel := context.WithTimeout(ctx, time.Nanosecond)
 		defer cancel()
 		require.ErrorIs(t, server.Watch(short, eu, func(statesync.Frame) error { return nil }), context.DeadlineExceeded)
@@ -100,7 +100,7 @@ func TestALogThatFailsIsReadLessAndLessOften(t *testing.T) {
 			require.True(t, n < 2 || most/3 <= pause, "pause %d is %v, not from %v", n, pause, most/3)
 			require.LessOrEqual(t, pause, most, n)
 		}
-		// After a long time in which it could be read, it counts anew.
+		// After a long time in which it could be read, it counts again from zero.
 		broken.times = 1
 		require.NoError(t, log.Commit(put("a", 1)))
 		time.Sleep(time.Minute)

@@ -9,16 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Mark names one point of a log's history: the version at which a commit, or a
-// batch of commits, ended, and an ID that was drawn when it did. A log that was
-// restored, or that has lost its newest commits, gives those versions again with
-// other IDs. A cursor whose mark the log does not have is therefore one of
-// another history, whatever its version and epoch. It is what a term is beside an
-// index in Raft.
+// Mark names one point of a log's history: the version at which a commit, or a batch of
+// commits, ended, and a random ID. A log that was restored, or that has lost its newest
+// commits, assigns those versions again with other IDs. A cursor whose mark the log
+// does not have therefore belongs to another history, whatever its version and epoch. A
+// mark is like a term beside an index in Raft.
 //
-// The zero Mark is that of a log that leaves none.
+// A log without marks has the zero Mark.
 type Mark struct {
-	// Version is where the commit or batch ended.
+	// Version is the last version of the commit or batch.
 	Version uint64
 	// ID is 1 to 64 letters, digits, or one of "_-".
 	ID string
@@ -35,10 +34,10 @@ func (m Mark) String() string {
 	return strconv.FormatUint(m.Version, 10) + "-" + m.ID
 }
 
-// MarshalText returns what String returns.
+// MarshalText returns the text of String.
 func (m Mark) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText takes what MarshalText returned. It returns ErrInvalid, wrapped,
+// UnmarshalText parses the text of MarshalText. It returns ErrInvalid, wrapped,
 // for anything else.
 func (m *Mark) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
@@ -77,18 +76,18 @@ func notOfMark(r rune) bool {
 }
 
 // Marks is a [Log] that leaves a mark at the end of each batch. Its Read returns
-// the mark of the head, and the mark at the version after which it reads. It keeps
-// the marks from the floor up, or fewer: a cursor whose mark is no longer kept has
-// to begin anew.
+// the mark of the head, and the mark at the version after which it reads. It keeps the
+// marks from the floor up, or fewer: a reader whose mark is no longer kept must start
+// again.
 type Marks interface {
 	// Marked reports whether the log of scope has the mark. It returns
-	// ErrUnknownScope, wrapped, for a scope that does not exist. A mark that the
-	// log once gave and does not have proves that history was lost: a store may
-	// begin another epoch then.
+	// ErrUnknownScope, wrapped, for a scope that does not exist. If the log once made
+	// the mark and no longer has it, history was lost: a store may begin another epoch
+	// then.
 	Marked(ctx context.Context, scope string, mark Mark) (bool, error)
 }
 
-// marked reports whether log has the mark. A log that leaves none has none.
+// marked reports whether log has the mark, false for a log without marks.
 func marked(ctx context.Context, log Log, scope string, mark Mark) (bool, error) {
 	marks, ok := log.(Marks)
 	if !ok {

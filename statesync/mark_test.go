@@ -130,7 +130,7 @@ func TestACursorOfALostHistoryIsNotResumed(t *testing.T) {
 		require.ErrorAs(t, err, &resync)
 		require.Equal(t, statesync.OtherHistory, resync.Reason)
 
-		// A reader that has seen no mark is told by the version alone.
+		// A reader that has seen no mark is checked by the version alone.
 		w.Cursor.Mark = statesync.Mark{}
 		frames, end := open(ctx, server, w)
 		require.NotEmpty(t, after(frames))

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Memory is a [Log] in memory, for tests and for programs that make their
-// desired state anew at every start. It also keeps [Readers]. The zero Memory
-// is empty and ready; its scopes are made with AddScope. It is safe for
-// concurrent use and must not be copied after first use.
+// Memory is a [Log] in memory, for tests and for programs that rebuild their desired
+// state at every start. It also keeps [Readers]. The zero Memory is empty and ready;
+// its scopes are made with AddScope. It is safe for concurrent use and must not be
+// copied after first use.
 type Memory struct {
 	mu     sync.Mutex
 	scopes map[string]*memoryScope
@@ -26,7 +26,7 @@ type memoryScope struct {
 	// changed is closed, and replaced, when the position changes.
 	changed chan struct{}
 	readers map[string]Reader
-	// marks has the ID of each mark, and order the versions of them, ascending.
+	// marks has the ID of each mark by version, and order the versions, ascending.
 	marks map[uint64]string
 	order []uint64
 }
@@ -69,8 +69,7 @@ func (m *Memory) AddScope(scope string) error {
 }
 
 // Commit adds the changes, all or none, in their order. They become readable at
-// once. It returns ErrInvalid or ErrUnknownScope, wrapped, for a change that
-// cannot be taken.
+// once. It returns ErrInvalid or ErrUnknownScope, wrapped, for an invalid change.
 func (m *Memory) Commit(changes ...Change) error {
 	var errs []error
 	for _, c := range changes {
@@ -106,7 +105,7 @@ func (s *memoryScope) announce() {
 }
 
 // Forget drops the tombstones of scope up to version, at most up to its head:
-// that is the new floor. See [Horizon] for how far that is safe.
+// that is the new floor. See [Horizon] for a safe version.
 func (m *Memory) Forget(scope string, version uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,9 +122,9 @@ func (m *Memory) Forget(scope string, version uint64) error {
 	return nil
 }
 
-// Restore replaces what scope holds by items, as a restored backup would: in an
-// epoch of its own, with the versions that items have. The floor is at the head,
-// as tombstones that are not among items are forgotten.
+// Restore replaces the content of scope with items, as a restored backup would: in a
+// new epoch, with the versions of the items. The floor is at the head, because
+// tombstones that are not among items are lost.
 func (m *Memory) Restore(scope string, items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +137,7 @@ func (m *Memory) Restore(scope string, items []Item) error {
 		s.put(&entry{Item: i})
 		s.Head = i.Version
 	}
-	// Tombstones that a backup does not hold are forgotten.
+	// Tombstones that are not in the backup are lost.
 	s.Floor = s.Head
 	if s.Head > 0 {
 		s.leave()

@@ -49,7 +49,7 @@ func TestALogKeepsWhatWasCommitted(t *testing.T) {
 	require.Equal(t, "1", string(readers[0].Body))
 }
 
-// A backup may lack tombstones of which readers of the new epoch were not told.
+// A backup may lack tombstones that readers of the new epoch did not get.
 func TestARestoredLogHasItsFloorAtItsHead(t *testing.T) {
 	log := &statesync.Memory{}
 	require.NoError(t, log.AddScope("eu"))

@@ -6,14 +6,14 @@ import (
 	"maps"
 )
 
-// What a stream does wrong, as errBroken is what a log does.
+// Errors of a stream that breaks the contract, as errBroken is for a log.
 var (
-	errChain  = errors.New("stream breaks its promise")
-	errBehind = errors.New("server is behind what it told before")
-	errDigest = errors.New("state is not what the server says it is")
+	errChain  = errors.New("stream breaks its contract")
+	errBehind = errors.New("server is behind its earlier state")
+	errDigest = errors.New("state differs from the server's digest")
 )
 
-// pending is an item that waits to be handled, and where it was found.
+// pending is an item that waits to be handled, and its position.
 type pending struct {
 	Item
 	at place
@@ -23,50 +23,49 @@ type pending struct {
 type place struct {
 	epoch   string
 	version uint64
-	// history is the mirror's; see there.
+	// history is the mirror's history when the item came.
 	history uint64
 }
 
-// mirror is a reader's copy of the state of one scope, and proves it right as it
-// grows. It is not safe for concurrent use.
+// mirror is a reader's copy of the state of one scope. It checks every frame. It is not
+// safe for concurrent use.
 type mirror struct {
-	// cursor is where the copy stands. Its version is 0 until the first list
+	// cursor is the copy's position. Its version is 0 until the first list
 	// has synced.
 	cursor Cursor
 	items  map[Key]Item
 	tally  tally
 	// proven is the last consistent point, where count and digest were right.
 	proven Cursor
-	// pending has the newest item of each key that is not handled. It outlives
-	// the list that brought it: what was begun with a newer item must not end
-	// with an older one.
+	// pending has the newest item of each key that is not handled. An item stays
+	// pending across lists: a key handled with a newer item must not end with an older
+	// one.
 	pending map[Key]pending
-	// head is how far the log is known to be. seen is the furthest that any
-	// stream came, also one that broke off, and past are the epochs before its:
-	// a server that lags behind the log sends what is no longer true.
+	// head is the highest known head of the log. seen is the furthest position of any
+	// stream, broken ones included, and past are the earlier epochs: a server that lags
+	// behind the log would send outdated state.
 	head uint64
 	seen Cursor
 	past map[string]bool
-	// newest is the version of each key's newest item in the epoch of seen. A
-	// list may bring an older one first, and then the newer again.
+	// newest is the version of each key's newest item in the epoch of seen. A list may
+	// bring an older item first, and then the newer one again.
 	newest map[Key]uint64
-	// history counts the histories that the log has lost under the reader: their
-	// versions are not comparable, also within one epoch.
+	// history counts the histories that the log has lost: their versions are not
+	// comparable, even within one epoch.
 	history uint64
 
-	// The rest is about the stream: epoch is empty until its header has come, at
-	// is where it stands, next is the list that it brings, nil once that has
-	// synced.
+	// The rest is about the stream: epoch is empty until its header has come, at is its
+	// position, next is its list, nil once that has synced.
 	epoch string
 	at    uint64
-	// partial is set while it stands inside a commit.
+	// partial is set inside a commit.
 	next    map[Key]Item
 	sum     tally
 	partial bool
 }
 
-// begin prepares for a stream. A list asks for everything anew; what is known
-// stays until it has synced.
+// begin prepares for a stream. A list asks for everything again; the old state stays
+// until it has synced.
 func (m *mirror) begin(list bool) (from Cursor) {
 	m.epoch = ""
 	if list || m.cursor.Version == 0 {
@@ -77,16 +76,25 @@ func (m *mirror) begin(list bool) (from Cursor) {
 	return m.cursor
 }
 
-// take adds one frame and returns the keys whose items are to be handled. With
-// an error the stream is worth no more; what was taken before stays true.
+// take adds one frame and returns the keys whose items must be handled. After an error
+// the stream must end; the frames before it remain valid.
 func (m *mirror) take(f Frame) (changed []Key, err error) {
 	switch {
 	case (f.Type == FrameHeader) != (m.epoch == ""):
-		return nil, fmt.Errorf("%w: a %s frame while the header is there: %t", errChain, f.Type, m.epoch != "")
+		return nil, fmt.Errorf("%w: %s frame in the wrong place, header received: %t", errChain, f.Type, m.epoch != "")
 	case f.Type == FrameHeader:
 		return nil, m.open(f)
 	case f.Epoch != m.epoch || f.After != m.at || f.Version < f.After:
-		return nil, fmt.Errorf("%w: %s frame from %d to %d in epoch %q, expected from %d in epoch %q", errChain, f.Type, f.After, f.Version, f.Epoch, m.at, m.epoch)
+		return nil, fmt.Errorf(
+			"%w: %s frame from %d to %d in epoch %q, expected from %d in epoch %q",
+			errChain,
+			f.Type,
+			f.After,
+			f.Version,
+			f.Epoch,
+			m.at,
+			m.epoch,
+		)
 	}
 	last := f.After
 	for _, i := range f.Items {
@@ -111,7 +119,7 @@ func (m *mirror) take(f Frame) (changed []Key, err error) {
 		}
 	case f.Type == FrameBookmark:
 	default:
-		err = fmt.Errorf("%w: a %s frame while the list is complete: %t", errChain, f.Type, m.next == nil)
+		err = fmt.Errorf("%w: %s frame in the wrong place, list complete: %t", errChain, f.Type, m.next == nil)
 	}
 	if m.partial = f.More; err == nil && m.next == nil && !f.More {
 		err = agree(f, m.tally)
@@ -147,8 +155,8 @@ func (m *mirror) open(f Frame) error {
 	return nil
 }
 
-// disown prepares for a list of another history: what was read before is not
-// comparable with what comes, also where version and epoch are the same.
+// disown prepares for a list of another history: the old state is not comparable with
+// the new one, even where version and epoch are the same.
 func (m *mirror) disown() {
 	m.history++
 	m.cursor, m.proven, m.seen, m.newest = Cursor{}, Cursor{}, Cursor{}, nil
@@ -165,14 +173,14 @@ func (m *mirror) see(at Cursor) {
 	m.seen = at
 }
 
-// sync makes the list the state, if count and digest are those of the server.
+// sync makes the list the state, if count and digest match the server's.
 func (m *mirror) sync(f Frame) error {
 	if err := agree(f, m.sum); err != nil {
 		return err
 	}
 	for key := range m.pending {
-		// What the list lacks is wanted no more, and the server has not said that
-		// it is to be deleted.
+		// A key that the list lacks is no longer desired, but there is no order to
+		// delete it.
 		if _, wanted := m.next[key]; !wanted {
 			delete(m.pending, key)
 		}
@@ -185,7 +193,15 @@ func (m *mirror) sync(f Frame) error {
 
 func agree(f Frame, have tally) error {
 	if digest := have.digest.sealed(); f.Count != have.count || f.Digest != digest {
-		return fmt.Errorf("%w at version %d: %d items with digest %s, expected %d with %s", errDigest, f.Version, have.count, digest, f.Count, f.Digest)
+		return fmt.Errorf(
+			"%w at version %d: %d items with digest %s, expected %d with %s",
+			errDigest,
+			f.Version,
+			have.count,
+			digest,
+			f.Count,
+			f.Digest,
+		)
 	}
 	return nil
 }

@@ -60,18 +60,22 @@ func TestALongPollEndsWithWhatThereIs(t *testing.T) {
 
 // What is not read yet is not the end, whatever the reader is willing to wait.
 func TestAPageWaitsForTheLog(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(3, 0, true, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		log.patient = true
-		first, done := request(ctx, server, "?limit=2")
-		<-done
-		require.Contains(t, first.Body.String(), `"version":2,"head":3,"more":true`)
-		second, done := request(ctx, server, "?limit=2&after=2&epoch=e")
-		time.Sleep(time.Hour)
-		require.Empty(t, second.Body.String())
-		log.write(map[uint64][]statesync.Page{2: page(3, 0, false, c3)})
-		<-done
-		require.Contains(t, second.Body.String(), `"version":3,"head":3,"count":3`)
-	})
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(3, 0, true, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			log.patient = true
+			first, done := request(ctx, server, "?limit=2")
+			<-done
+			require.Contains(t, first.Body.String(), `"version":2,"head":3,"more":true`)
+			second, done := request(ctx, server, "?limit=2&after=2&epoch=e")
+			time.Sleep(time.Hour)
+			require.Empty(t, second.Body.String())
+			log.write(map[uint64][]statesync.Page{2: page(3, 0, false, c3)})
+			<-done
+			require.Contains(t, second.Body.String(), `"version":3,"head":3,"count":3`)
+		},
+	)
 }
 
 // TestWhoeverWaitsHearsThatTheServerEnds has those that wait for the log to be
@@ -102,7 +106,11 @@ func TestWhoeverWaitsHearsThatTheServerEnds(t *testing.T) {
 				require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 				require.Equal(t, "1", answer.Header().Get("Retry-After"))
 				<-streamed
-				require.Contains(t, stream.Body.String(), `"code":"end","message":"stream ended: shutdown; come back with your cursor","reason":"shutdown"`)
+				require.Contains(
+					t,
+					stream.Body.String(),
+					`"code":"end","message":"stream ended: shutdown; come back with your cursor","reason":"shutdown"`,
+				)
 				require.Zero(t, time.Since(began))
 				require.NoError(t, <-started)
 			})

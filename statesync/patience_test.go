@@ -16,49 +16,60 @@ import (
 )
 
 func TestAListThatWaitsForTheLogNeverSaysSynced(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		log.patient = true
-		frames, end := open(ctx, server, eu)
-		for range 1200 {
-			time.Sleep(time.Second)
-			for _, f := range after(frames) {
-				require.NotEqual(t, statesync.FrameSynced, f.Type, "the log has more")
-				require.True(t, f.Type == statesync.FrameHeader || f.More, f.Type)
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			log.patient = true
+			frames, end := open(ctx, server, eu)
+			for range 1200 {
+				time.Sleep(time.Second)
+				for _, f := range after(frames) {
+					require.NotEqual(t, statesync.FrameSynced, f.Type, "the log has more")
+					require.True(t, f.Type == statesync.FrameHeader || f.More, f.Type)
+				}
 			}
-		}
-		log.write(map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2), 2: page(4, 0, false, c3, is("d", 4))})
-		require.Equal(t, []string{"items 4", "synced 4"}, told(after(frames)))
-		select {
-		case err := <-end:
-			require.NoError(t, err)
-		default:
-		}
-	})
+			log.write(map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2), 2: page(4, 0, false, c3, is("d", 4))})
+			require.Equal(t, []string{"items 4", "synced 4"}, told(after(frames)))
+			select {
+			case err := <-end:
+				require.NoError(t, err)
+			default:
+			}
+		},
+	)
 }
 
 func TestAPageThatWaitsForTheLogIsNotTheEnd(t *testing.T) {
-	telling(t, map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2)}, func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
-		log.patient = true
-		client := &statesync.Client{URL: "http://server", Transport: buffering(&statesync.Handler{Server: server, Authorize: func(*http.Request, string) (string, error) { return "r", nil }})}
-		first, err := client.Page(ctx, eu, 2, 0)
-		require.NoError(t, err)
-		require.True(t, first.More)
-		next := eu
-		next.Cursor = first.Next()
-		pages := make(chan statesync.Frame, 1)
-		go func() {
-			if p, err := client.Page(ctx, next, 2, 0); err == nil {
-				pages <- p
+	telling(
+		t,
+		map[uint64][]statesync.Page{0: page(4, 0, true, a1, b2)},
+		func(t *testing.T, ctx context.Context, server *statesync.Server, log *written) { //nolint:thelper // a test
+			log.patient = true
+			client := &statesync.Client{
+				URL:       "http://server",
+				Transport: buffering(&statesync.Handler{Server: server, Authorize: func(*http.Request, string) (string, error) { return "r", nil }}),
 			}
-		}()
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		require.Empty(t, pages)
-		log.write(map[uint64][]statesync.Page{2: page(4, 0, false, c3, is("d", 4))})
-		p := <-pages
-		require.False(t, p.More)
-		require.Len(t, p.Items, 2)
-	})
+			first, err := client.Page(ctx, eu, 2, 0)
+			require.NoError(t, err)
+			require.True(t, first.More)
+			next := eu
+			next.Cursor = first.Next()
+			pages := make(chan statesync.Frame, 1)
+			go func() {
+				if p, err := client.Page(ctx, next, 2, 0); err == nil {
+					pages <- p
+				}
+			}()
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			require.Empty(t, pages)
+			log.write(map[uint64][]statesync.Page{2: page(4, 0, false, c3, is("d", 4))})
+			p := <-pages
+			require.False(t, p.More)
+			require.Len(t, p.Items, 2)
+		},
+	)
 }
 
 // TestASlowReaderIsToldWhyItsStreamEnds has readers that take a frame only now and

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// pollWait is how long a page is waited for, and pollAge how long until a stream
-	// is tried again.
+	// pollWait is how long a request for a page waits, and pollAge how long until a
+	// stream is tried again.
 	pollWait = 5 * time.Second
 	pollAge  = 30 * time.Minute
-	// pollLimit is the most items of a page.
+	// pollLimit is the max number of items in a page.
 	pollLimit = 500
 )
 
-// polling is what a Client knows of streams that something on the way holds back.
+// polling is a Client's record of streams that a proxy holds back.
 type polling struct {
 	mu sync.Mutex
 	// silent counts the streams in a row that went silent, a stream without a header
@@ -27,14 +27,14 @@ type polling struct {
 	until  time.Time
 }
 
-// on returns until when pages are asked for instead of streams.
+// on returns whether the client polls pages instead of streams, and until when.
 func (p *polling) on() (until time.Time, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until, time.Now().Before(p.until)
 }
 
-// ended notes how a stream ended, and reports whether streams are in doubt.
+// ended records how a stream ended, and reports whether streams are in doubt.
 func (p *polling) ended(silent, headed bool) (doubt bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +56,8 @@ func (p *polling) begin() (until time.Time) {
 	return p.until
 }
 
-// fallBack follows by pages for as long as streams do not come through, if pages
-// do. It returns errSilent if they do not.
+// fallBack polls pages while streams are held back. It returns errSilent if pages do
+// not arrive either.
 func (c *Client) fallBack(ctx context.Context, w Watch, headed bool, receive func(Frame) error) error {
 	short, cancel := context.WithTimeout(ctx, cmp.Or(c.Patience, 10*time.Second))
 	defer cancel()
@@ -66,18 +66,17 @@ func (c *Client) fallBack(ctx context.Context, w Watch, headed bool, receive fun
 	}
 	until := c.polling.begin()
 	if c.Logger != nil {
-		c.Logger.LogAttrs(ctx, slog.LevelWarn, "streams do not come through, as behind a proxy that buffers, and pages do: polling with long polls",
+		c.Logger.LogAttrs(ctx, slog.LevelWarn, "streams are held back, as by a buffering proxy: polling pages instead",
 			slog.String("scope", w.Scope), slog.Duration("for", pollAge))
 	}
 	if headed {
-		// The reader has begun a stream, and opens the next.
+		// The reader has seen a header, and must open a new stream.
 		return errSilent
 	}
 	return c.poll(ctx, w, until, receive)
 }
 
-// Polling reports whether pages are asked for instead of streams, because
-// something on the way holds streams back.
+// Polling reports whether the client polls pages, because a proxy holds streams back.
 func (c *Client) Polling() bool {
 	_, on := c.polling.on()
 	return on
@@ -96,7 +95,16 @@ func (c *Client) poll(ctx context.Context, w Watch, until time.Time, receive fun
 		switch epoch {
 		case "":
 			epoch = page.Epoch
-			if err := receive(Frame{Type: FrameHeader, Epoch: epoch, After: at, Version: at, Head: page.Head, Heartbeat: pollWait + cmp.Or(c.Patience, 10*time.Second)}); err != nil {
+			if err := receive(
+				Frame{
+					Type:      FrameHeader,
+					Epoch:     epoch,
+					After:     at,
+					Version:   at,
+					Head:      page.Head,
+					Heartbeat: pollWait + cmp.Or(c.Patience, 10*time.Second),
+				},
+			); err != nil {
 				return err
 			}
 		case page.Epoch:
@@ -127,7 +135,7 @@ func (c *Client) pageWithin(ctx context.Context, w Watch, wait time.Duration) (F
 	return c.Page(ctx, w, pollLimit, wait)
 }
 
-// framesOf returns the frames of a stream that say what the page does.
+// framesOf converts a page into the frames of a stream.
 func framesOf(page Frame, list bool) (frames []Frame) {
 	f := page
 	f.Floor = 0

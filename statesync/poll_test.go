@@ -33,15 +33,28 @@ func TestAReplicaBehindAProxyThatBuffersPolls(t *testing.T) {
 	server := &statesync.Server{}
 	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, _ *counted) { //nolint:thelper // a test
 		for n := range 1200 {
-			require.NoError(t, log.Commit(put("item", n), statesync.Change{Scope: "eu", Key: statesync.Key{Collection: "many", ID: strconv.Itoa(n)}, Value: []byte(`1`)}))
+			require.NoError(
+				t,
+				log.Commit(
+					put("item", n),
+					statesync.Change{Scope: "eu", Key: statesync.Key{Collection: "many", ID: strconv.Itoa(n)}, Value: []byte(`1`)},
+				),
+			)
 		}
 		var said bytes.Buffer
 		client := &statesync.Client{
-			URL: "http://server", Logger: slog.New(slog.NewTextHandler(&said, nil)),
-			Transport: buffering(&statesync.Handler{Server: server, Authorize: func(*http.Request, string) (string, error) { return "reader", nil }}),
+			URL:    "http://server",
+			Logger: slog.New(slog.NewTextHandler(&said, nil)),
+			Transport: buffering(
+				&statesync.Handler{Server: server, Authorize: func(*http.Request, string) (string, error) { return "reader", nil }},
+			),
 		}
 		var handled atomic.Int64
-		replica := &statesync.Replica{Source: client, Scope: "eu", Handle: func(context.Context, statesync.Item) error { handled.Add(1); return nil }}
+		replica := &statesync.Replica{
+			Source: client,
+			Scope:  "eu",
+			Handle: func(context.Context, statesync.Item) error { handled.Add(1); return nil },
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() { done <- replica.Start(ctx) }()
@@ -53,7 +66,7 @@ func TestAReplicaBehindAProxyThatBuffersPolls(t *testing.T) {
 		require.True(t, complete)
 		require.Len(t, state.Items, len(page.Items))
 		require.Equal(t, statesync.Cursor{Epoch: page.Epoch, Version: page.Head, Mark: page.Mark}, replica.Status().Applied)
-		require.Contains(t, said.String(), "long polls")
+		require.Contains(t, said.String(), "polling pages instead")
 		require.True(t, client.Polling())
 
 		require.NoError(t, log.Commit(drop("item")))

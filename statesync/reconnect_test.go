@@ -64,7 +64,14 @@ func TestReconnectWhileAStreamIsOpenedIsNotLost(t *testing.T) {
 func TestReconnectDoesNothingBesideAStream(t *testing.T) {
 	log := epoch("e")
 	script(t, [][]step{
-		{waits(time.Second), says(log.header(0, 1)), says(log.items(0, a1)), says(log.synced(1, a1)), waits(time.Minute), ends(statesync.ErrUnauthenticated)},
+		{
+			waits(time.Second),
+			says(log.header(0, 1)),
+			says(log.items(0, a1)),
+			says(log.synced(1, a1)),
+			waits(time.Minute),
+			ends(statesync.ErrUnauthenticated),
+		},
 	}, func(f *follower) { f.Reconnect() }, func(t *testing.T, f *follower) { //nolint:thelper // a test
 		f.Reconnect()
 		passes(30 * time.Second)
@@ -72,7 +79,7 @@ func TestReconnectDoesNothingBesideAStream(t *testing.T) {
 		f.arrives(t, "a@1")
 		f.Reconnect()
 		passes(2 * time.Minute)
-		require.Equal(t, []time.Duration{f.told().ended[0].Retry}, f.gaps(), "a stream that opened has done what was asked for")
+		require.Equal(t, []time.Duration{f.told().ended[0].Retry}, f.gaps(), "a stream that opened has fulfilled the call")
 	})
 }
 

@@ -15,49 +15,44 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// Replica keeps a copy of a scope and has each change of it handled: in order
-// for each key, many keys at a time, again until it succeeds. A key that fails
-// holds back no other.
+// Replica keeps a copy of a scope and has each change handled: in order for each key,
+// many keys at a time, retried until it succeeds. A key that fails holds back no other.
 //
-// It begins with a list of everything, proves that list and every later bookmark
-// by count and digest, resumes streams where they broke, and lists anew every
-// Relist. An unknown scope, an end without a word, a list that was cut, a digest
-// that does not fit, a server that fell behind: after each of them nothing is
-// handled that the server did not send, and Complete is false until a list was
-// proven again.
+// It begins with a list of everything, checks that list and every later bookmark by
+// count and digest, resumes broken streams, and lists everything again every Relist.
+// After an unknown scope, an abrupt end, a cut list, a wrong digest, or a server that
+// fell behind, it handles nothing that the server did not send, and Complete is false
+// until a list was proven again.
 //
 // Its fields must not change once Start was called. It must not be copied.
 type Replica struct {
-	// Source is where the state comes from. Required.
+	// Source is the source of the state. Required.
 	Source Source
-	// Scope is what to read. Required.
+	// Scope is the scope to read. Required.
 	Scope string
-	// Collections are those wanted. None means all.
+	// Collections are the collections to read. None means all.
 	Collections []string
-	// Handle makes the world match one item: a tombstone means that the key is
-	// to be absent. Required. It must be idempotent: after a restart, a relist
-	// in a new epoch, or an error it is called again. It is called from Workers
-	// goroutines, never twice at a time for one key, and always with the newest
-	// item of its key.
+	// Handle makes the world match one item: a tombstone means that the key must be
+	// absent. Required. It must be idempotent: after a restart, a relist in a new
+	// epoch, or an error it is called again. It is called from Workers goroutines,
+	// never twice at a time for one key, and always with the newest item of its key.
 	Handle func(ctx context.Context, item Item) error
 	// Workers is how many keys are handled at a time. Default 8.
 	Workers int
-	// Retry is when a key that failed is handled again. The zero Backoff
-	// never gives up; a key that is given up is tried again after each list.
+	// Retry is the backoff of failed keys. The zero Backoff never gives up; a key that
+	// was given up is tried again after each list.
 	Retry reconcile.Backoff
-	// Relist is how often everything is listed anew, 20 % more or less. Default
+	// Relist is how often everything is listed again, 20 % more or less. Default
 	// 10 minutes.
 	Relist time.Duration
 	// OnSynced is called when a list was proven, before its stream goes on.
-	// Default nil, which is none.
+	// Default nil: no call.
 	OnSynced func(Snapshot)
-	// OnStream is called at the end of each stream. Default nil, which is none.
+	// OnStream is called at the end of each stream. Default nil: no call.
 	OnStream func(Stream)
-	// OnHandled is called after each call of Handle. Default nil, which is
-	// none.
+	// OnHandled is called after each call of Handle. Default nil: no call.
 	OnHandled func(reconcile.KeyPass[Key])
-	// Logger gets ends of streams and keys that fail. Default nil, which is
-	// silent.
+	// Logger gets ends of streams and failed keys. Default nil: no log.
 	Logger *slog.Logger
 
 	mu     sync.Mutex
@@ -68,48 +63,48 @@ type Replica struct {
 	live   bool
 	lists  uint64
 	listed time.Time
-	// interrupt ends the stream in order to list anew; relist calls it when
-	// that is due. Both are nil while there is no stream.
+	// interrupt ends the stream in order to list again; relist calls it when that is
+	// due. Both are nil without a stream.
 	interrupt context.CancelFunc
 	relist    *time.Timer
 	queue     *reconcile.Queue[Key]
-	// again holds at most one call of Reconnect. open is set while a stream has
-	// begun, while which none is taken.
+	// again holds at most one call of Reconnect. open is set while a stream is open; no
+	// call is stored then.
 	again chan struct{}
 	open  bool
 }
 
-// Snapshot is the state that a list proved, as far as it is known now.
+// Snapshot is the newest state after a list was proven.
 type Snapshot struct {
-	// Cursor is where the copy stands.
+	// Cursor is the copy's position.
 	Cursor Cursor
-	// Lists counts the lists that were proven, and Listed is when the last was.
-	// What is absent from two of them is not wanted.
+	// Lists counts the proven lists, and Listed is the time of the last. A key absent
+	// from two of them is not desired.
 	Lists  uint64
 	Listed time.Time
 	// Items are the newest item of each key, tombstones included.
 	Items map[Key]Item
 }
 
-// Stream is the account of one stream that ended.
+// Stream describes one stream that has ended.
 type Stream struct {
 	// List reports that it began with a list.
 	List bool
-	// Began is when it was opened, and Frames counts what came.
+	// Began is when it was opened, and Frames counts its frames.
 	Began  time.Time
 	Frames uint64
 	// Err is why it ended.
 	Err error
-	// Retry is how long after that the next is opened.
+	// Retry is the pause before the next stream.
 	Retry time.Duration
 }
 
-// Status is how far a Replica is.
+// Status is the progress of a Replica.
 type Status struct {
-	// Cursor is what was received. Applied is the acknowledged cursor:
-	// everything up to there was handled, and proven to be everything. What a
-	// newer item of the same key replaced before it was handled counts as well.
-	// Head is how far the log is known to be.
+	// Cursor is the received position. Applied is the acknowledged cursor: everything
+	// up to it was proven complete and handled. An item that a newer one of its key
+	// replaced before it was handled counts as handled. Head is the log's newest known
+	// version.
 	Cursor, Applied Cursor
 	Head            uint64
 	// Pending counts the keys that are not handled yet, Parked those that were
@@ -119,9 +114,9 @@ type Status struct {
 	Complete bool
 }
 
-// Start keeps the copy until ctx ends and then returns nil, when every call of
-// Handle has returned. It does not wait longer than 30 s for those: then it
-// returns a [reconcile.StuckError].
+// Start keeps the copy until ctx ends and every call of Handle has returned, and then
+// returns nil. It waits at most 30 s for those calls: then it returns a
+// [reconcile.StuckError].
 func (r *Replica) Start(ctx context.Context) error {
 	if err := r.validate(); err != nil {
 		return err
@@ -143,27 +138,26 @@ func (r *Replica) Start(ctx context.Context) error {
 func (r *Replica) validate() error {
 	errs := []error{}
 	if r.Source == nil {
-		errs = append(errs, wrong("Source", "is required"))
+		errs = append(errs, wrong("Replica.Source", "is required"))
 	}
 	if r.Handle == nil {
-		errs = append(errs, wrong("Handle", "is required"))
+		errs = append(errs, wrong("Replica.Handle", "is required"))
 	}
 	if r.Relist < 0 {
-		errs = append(errs, wrong("Relist", "is %v, must not be negative", r.Relist))
+		errs = append(errs, wrong("Replica.Relist", "is %v, must not be negative", r.Relist))
 	}
 	if r.Workers < 0 {
-		errs = append(errs, wrong("Workers", "is %d, must not be negative", r.Workers))
+		errs = append(errs, wrong("Replica.Workers", "is %d, must not be negative", r.Workers))
 	}
-	errs = append(errs, Watch{Scope: r.Scope, Collections: r.Collections}.Validate())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("statesync: Replica: %w", err)
+	if err := (Watch{Scope: r.Scope, Collections: r.Collections}).Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("statesync: Replica: %w", err))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// Complete returns the state, and whether it is all there is: a list was proven,
-// and a stream that has not contradicted it since is open. Only then may what is
-// absent from the state be removed.
+// Complete returns the state, and whether it is complete: a list was proven, and a
+// stream is open that has not contradicted it since. Only then may the caller remove
+// what is absent from the state.
 func (r *Replica) Complete() (Snapshot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +174,7 @@ func (r *Replica) snapshot() Snapshot {
 	return s
 }
 
-// Status returns how far the Replica is.
+// Status returns the progress of the Replica.
 func (r *Replica) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +188,7 @@ func (r *Replica) Status() Status {
 	return s
 }
 
-// List lists everything anew, now.
+// List lists everything again, now.
 func (r *Replica) List() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,12 +198,11 @@ func (r *Replica) List() {
 	}
 }
 
-// Reconnect ends the pause between two streams, for a program that knows that
-// trying again makes sense now: the network is back, a new credential is there.
-// A call while the next stream is being opened, which may be too early for what
-// is new, ends the pause after that one, if it does not open; several calls are
-// one. A call before Start or while a stream is open does nothing. However often
-// it is called, the streams that it hastens are a second apart.
+// Reconnect ends the pause between two streams, for a program that knows a reason to
+// try again: the network is back, or there is a new credential. A call while the next
+// stream is being opened ends the pause after that attempt, if it fails; several calls
+// count as one. A call before Start or while a stream is open does nothing. However
+// often it is called, the streams that it hastens are a second apart.
 func (r *Replica) Reconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +215,7 @@ func (r *Replica) Reconnect() {
 	}
 }
 
-// begun notes that a stream has begun. The mutex is held.
+// begun records that a stream has begun. The mutex is held.
 func (r *Replica) begun() {
 	if !r.open {
 		r.open = true
@@ -230,7 +223,7 @@ func (r *Replica) begun() {
 	}
 }
 
-// reconnected forgets a call of Reconnect that has got what it asked for.
+// reconnected drops a call of Reconnect that is fulfilled.
 func (r *Replica) reconnected() {
 	select {
 	case <-r.again:
@@ -265,7 +258,14 @@ func (r *Replica) follow(ctx context.Context) {
 		}
 		stream.Retry = pause.after(stream)
 		if r.Logger != nil {
-			r.Logger.LogAttrs(ctx, level(stream.Err), "stream ended", slog.String("scope", r.Scope), slog.Any("reason", stream.Err), slog.Duration("retry_in", stream.Retry))
+			r.Logger.LogAttrs(
+				ctx,
+				level(stream.Err),
+				"stream ended",
+				slog.String("scope", r.Scope),
+				slog.Any("reason", stream.Err),
+				slog.Duration("retry_in", stream.Retry),
+			)
 		}
 		if r.OnStream != nil {
 			r.OnStream(stream)
@@ -274,11 +274,11 @@ func (r *Replica) follow(ctx context.Context) {
 	}
 }
 
-// rest waits for most, or until Reconnect cuts that short.
-func (r *Replica) rest(ctx context.Context, p *pause, most time.Duration) {
+// rest waits for limit, or until Reconnect cuts that short.
+func (r *Replica) rest(ctx context.Context, p *pause, limit time.Duration) {
 	defer r.reconnected()
-	over := time.Now().Add(most)
-	timer := time.NewTimer(most)
+	over := time.Now().Add(limit)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -294,8 +294,8 @@ func (r *Replica) rest(ctx context.Context, p *pause, most time.Duration) {
 	}
 }
 
-// errRelist is a stream that was ended because it is time to list anew.
-var errRelist = errors.New("time to list anew")
+// errRelist is a stream that was ended because it is time to list again.
+var errRelist = errors.New("time to list again")
 
 func level(err error) slog.Level {
 	var end *EndError
@@ -342,7 +342,7 @@ func (r *Replica) stream(ctx context.Context) Stream {
 	case errors.Is(s.Err, context.Canceled) && ctx.Err() != nil:
 		s.Err = errRelist
 	}
-	// The list that was not finished is worth nothing.
+	// Discard the unfinished list.
 	r.mirror.next = nil
 	return s
 }
@@ -350,14 +350,17 @@ func (r *Replica) stream(ctx context.Context) Stream {
 // doubtful reports whether a stream that ended with err leaves the copy in doubt,
 // so that only a list can prove it again.
 func doubtful(err error) bool {
-	return slices.ContainsFunc([]error{ErrUnknownScope, ErrResync, errDigest, errChain, errBehind}, func(doubt error) bool { return errors.Is(err, doubt) })
+	return slices.ContainsFunc(
+		[]error{ErrUnknownScope, ErrResync, errDigest, errChain, errBehind},
+		func(doubt error) bool { return errors.Is(err, doubt) },
+	)
 }
 
-// receive takes one frame and has what it changed handled.
+// receive takes one frame and queues the changed keys.
 func (r *Replica) receive(f Frame) error {
 	r.mu.Lock()
 	changed, err := r.mirror.take(f)
-	// The stream ends only after this frame, but what is wrong is so at once.
+	// The stream ends only after this frame, but a wrong state is incomplete at once.
 	r.live = err == nil && (r.live || f.Type != FrameHeader)
 	if err == nil {
 		r.begun()
@@ -366,7 +369,7 @@ func (r *Replica) receive(f Frame) error {
 	if err == nil && f.Type == FrameSynced {
 		r.lists++
 		r.listed = time.Now()
-		// The spread keeps readers that began together from listing together.
+		// The jitter keeps readers that began together from listing together.
 		r.due = r.listed.Add(time.Duration((0.8 + 0.4*rand.Float64()) * float64(cmp.Or(r.Relist, 10*time.Minute)))) //nolint:gosec // no secret
 		r.relist = time.AfterFunc(time.Until(r.due), r.interrupt)
 		if r.OnSynced != nil {

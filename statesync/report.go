@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Report is the state that a reader reports: how far it has applied the log, and
-// whatever else its program reports.
+// Report is a reader's report: how far it has applied the log, and a body of the
+// program's own.
 type Report struct {
 	// Reader is the identity of the reader, unique in its scope.
 	Reader string `json:"reader"`
-	// Session rises with every start of the reader. The nanoseconds since 1970
-	// at its start do.
+	// Session rises with every start of the reader, such as the nanoseconds since 1970.
 	Session uint64 `json:"session"`
 	// Sequence rises with every report of a session.
 	Sequence uint64 `json:"sequence"`
@@ -56,8 +55,8 @@ func (r Report) Validate() error {
 	return nil
 }
 
-// After reports whether r was made after other by the same reader. What the
-// network delivers late is not after what came before it.
+// After reports whether r was made after other by the same reader, whatever the order
+// of their arrival.
 func (r Report) After(other Report) bool {
 	if r.Session != other.Session {
 		return r.Session > other.Session
@@ -65,27 +64,27 @@ func (r Report) After(other Report) bool {
 	return r.Sequence > other.Sequence
 }
 
-// Reader is the last that is known of a reader.
+// Reader is the last report of a reader.
 type Reader struct {
 	Report
 	// At is when the report came in, by the clock of the store.
 	At time.Time
 }
 
-// Alive reports whether the reader's lease of the given length still runs at now.
-// What a reader reported whose lease ran out is unknown, not gone.
+// Alive reports whether the reader's lease of the given length still runs at now. The
+// state of a reader whose lease has expired is unknown.
 func (r Reader) Alive(now time.Time, lease time.Duration) bool {
 	return now.Sub(r.At) < lease
 }
 
-// Readers keeps the reports of readers. A store that implements it beside [Log]
-// binds its retention to the readers that are alive.
+// Readers stores the reports of readers. A store that implements it beside [Log] keeps
+// tombstones until the readers that are alive have applied them.
 type Readers interface {
-	// Report stores r unless a report is stored that is not older: then stored
-	// is false and nothing changes. It returns ErrUnknownScope, wrapped, for a
-	// scope that does not exist. A reader whose mark the log once gave and does
-	// not have, or two readers that have applied more than the log of their epoch
-	// has, prove that the log was restored: a store may begin another epoch then.
+	// Report stores r unless the stored report is as new or newer: then stored is false
+	// and nothing changes. It returns ErrUnknownScope, wrapped, for a scope that does
+	// not exist. The log was restored if it once made the reader's mark and no longer
+	// has it, or if two readers have applied more than the log of their epoch has: a
+	// store may begin another epoch then.
 	Report(ctx context.Context, scope string, r Report) (stored bool, err error)
 	// Readers returns the last report of every reader of scope, sorted by
 	// Reader.
@@ -93,8 +92,8 @@ type Readers interface {
 }
 
 // Horizon returns the greatest version up to which tombstones of a log at p may
-// be forgotten: every reader that is alive has applied them. A reader of
-// another epoch has to begin anew whatever is kept, so it holds back nothing.
+// be forgotten: every reader that is alive has applied them. A reader of another epoch
+// must start again in any case, so it holds back nothing.
 func Horizon(p Position, readers []Reader, now time.Time, lease time.Duration) uint64 {
 	horizon := p.Head
 	for _, r := range readers {

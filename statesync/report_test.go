@@ -19,7 +19,7 @@ func TestTombstonesStayForReadersThatAreAlive(t *testing.T) {
 		readers []statesync.Reader
 		horizon uint64
 	}{
-		"nobody reads":                {nil, 100},
+		"no reader":                   {nil, 100},
 		"the slowest decides":         {[]statesync.Reader{at("e", 70, 0), at("e", 50, 0), at("e", 60, 0)}, 50},
 		"a lease that still runs":     {[]statesync.Reader{at("e", 50, time.Hour-1)}, 50},
 		"a lease that is over":        {[]statesync.Reader{at("e", 50, time.Hour)}, 100},

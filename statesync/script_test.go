@@ -62,7 +62,7 @@ type account struct {
 	handled []string
 }
 
-// ended is a stream that ended, and what the replica said of itself then.
+// ended is a stream that ended, and the replica's status then.
 type ended struct {
 	statesync.Stream
 	at       time.Time
@@ -120,7 +120,7 @@ func (f *follower) Watch(ctx context.Context, w statesync.Watch, receive func(st
 	return ctx.Err()
 }
 
-// told returns what has come of f so far.
+// told returns the record of f so far.
 func (f *follower) told() account {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,14 +171,18 @@ func named(i statesync.Item) string {
 }
 
 func is(id string, version uint64) statesync.Item {
-	return statesync.Item{Version: version, Key: statesync.Key{Collection: "things", ID: id}, Value: json.RawMessage(strconv.FormatUint(version, 10))}
+	return statesync.Item{
+		Version: version,
+		Key:     statesync.Key{Collection: "things", ID: id},
+		Value:   json.RawMessage(strconv.FormatUint(version, 10)),
+	}
 }
 
 func gone(id string, version uint64) statesync.Item {
 	return statesync.Item{Version: version, Key: statesync.Key{Collection: "things", ID: id}, Deleted: true}
 }
 
-// epoch is a log as a server tells it.
+// epoch is a log as a server streams it.
 type epoch string
 
 func (e epoch) header(at, head uint64) statesync.Frame {

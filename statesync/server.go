@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -13,33 +12,32 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// Server streams a [Log] to any number of readers. Each scope that is
-// read has one reader of the log, whose findings are kept in memory and shared
-// by all streams: the load of the log does not depend on the number of streams.
-// A slow stream costs a position: when it comes back it gets the newest state of
-// what changed meanwhile.
+// Server streams a [Log] to any number of readers. Each scope that is read has one
+// reader of the log, whose state is kept in memory and shared by all streams: the load
+// of the log does not depend on the number of streams. A slow stream costs a position:
+// when it comes back, it gets the newest state of the changed keys.
 //
 // A Server is a [Source], and is served over HTTP by a [Handler]. Its fields must
 // not change once Start was called. It must not be copied.
 type Server struct {
-	// Log is what is streamed. Required.
+	// Log is the log to stream. Required.
 	Log Log
-	// Heartbeat is the longest time between two frames of a stream. Default
+	// Heartbeat is the max time between two frames of a stream. Default
 	// 5 s.
 	Heartbeat time.Duration
-	// MaxAge is when a stream is ended, 20 % more or less. Default 30 minutes.
+	// MaxAge is the age at which a stream is ended, 20 % more or less. Default 30
+	// minutes.
 	MaxAge time.Duration
-	// Batch is the most items in a frame. Default 500.
+	// Batch is the max number of items in a frame. Default 500.
 	Batch int
 	// Linger is how long a scope stays in memory after its last stream. Default
 	// one minute.
 	Linger time.Duration
-	// Backoff is when to read a log again that could not be read. Default
-	// 0.5 s doubled up to 30 s, each half as much more or less. A stream that is
-	// asked for meanwhile waits up to 5 s for the log, which is then read again each
-	// second.
+	// Backoff is the backoff after a failed read of the log. Default 0.5 s doubled up
+	// to 30 s, with 50 % jitter. A stream that is opened meanwhile waits up to 5 s for
+	// the log, which is then read again each second.
 	Backoff reconcile.Backoff
-	// Logger gets what goes wrong. Default nil, which is silent.
+	// Logger gets failures. Default nil: no log.
 	Logger *slog.Logger
 
 	mu    sync.Mutex
@@ -51,14 +49,13 @@ type Server struct {
 	started, stopping chan struct{}
 }
 
-// frameBytes is about how many bytes of values a frame carries: a few large items
-// make no frame that a reader does not take, and many readers at once do not take
-// much memory.
+// frameBytes is about how many bytes of values a frame carries. It keeps frames of
+// large items readable, and the memory of many readers small.
 const frameBytes = 64 << 10
 
-// Start serves until ctx ends, then ends all streams and returns nil. It is
-// called once. Streams that are asked for earlier wait for it; those that are
-// asked for later end at once.
+// Start serves until ctx ends, then ends all streams and returns nil. It is called
+// once. Streams that are opened earlier wait for it; those that are opened later end at
+// once.
 func (s *Server) Start(ctx context.Context) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -101,20 +98,17 @@ func (s *Server) init() {
 func (s *Server) validate() error {
 	var errs []error
 	if s.Log == nil {
-		errs = append(errs, wrong("Log", "is required"))
+		errs = append(errs, wrong("Server.Log", "is required"))
 	}
 	for name, value := range map[string]time.Duration{"Heartbeat": s.Heartbeat, "MaxAge": s.MaxAge, "Linger": s.Linger} {
 		if value < 0 {
-			errs = append(errs, wrong(name, "is %v, must not be negative", value))
+			errs = append(errs, wrong("Server."+name, "is %v, must not be negative", value))
 		}
 	}
 	if s.Batch < 0 {
-		errs = append(errs, wrong("Batch", "is %d, must not be negative", s.Batch))
+		errs = append(errs, wrong("Server.Batch", "is %d, must not be negative", s.Batch))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("statesync: Server: %w", err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // keep runs f, again and again if the log fails, until ctx ends or the scope
@@ -140,7 +134,14 @@ func (s *Server) keep(ctx context.Context, f *feed) {
 		}
 		delay, _ := backoff.Next(retry)
 		if s.Logger != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelError, "log cannot be read", slog.String("scope", f.scope), slog.Any("error", err), slog.Duration("retry_in", delay))
+			s.Logger.LogAttrs(
+				ctx,
+				slog.LevelError,
+				"log cannot be read",
+				slog.String("scope", f.scope),
+				slog.Any("error", err),
+				slog.Duration("retry_in", delay),
+			)
 		}
 		if !f.rest(ctx, delay) {
 			return
@@ -148,15 +149,15 @@ func (s *Server) keep(ctx context.Context, f *feed) {
 	}
 }
 
-// hastened is the least time between two reads that streams have hastened.
+// hastened is the min time between two reads that streams have hastened.
 const hastened = time.Second
 
-// rest waits for most, or for hastened once a stream asks for the log. It returns
+// rest waits for limit, or for hastened once a stream waits for the log. It returns
 // false if ctx ended.
-func (f *feed) rest(ctx context.Context, most time.Duration) bool {
-	soon := time.NewTimer(min(hastened, most))
+func (f *feed) rest(ctx context.Context, limit time.Duration) bool {
+	soon := time.NewTimer(min(hastened, limit))
 	defer soon.Stop()
-	late := time.NewTimer(most)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
@@ -172,7 +173,7 @@ func (f *feed) rest(ctx context.Context, most time.Duration) bool {
 	return true
 }
 
-// drop forgets f, so that the next stream reads the log anew.
+// drop removes f. The next stream reads the log again.
 func (s *Server) drop(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +200,14 @@ func (s *Server) join(ctx context.Context, scope string) (f *feed, stopping <-ch
 	}
 	f = s.feeds[scope]
 	if f == nil {
-		f = &feed{log: s.Log, scope: scope, page: 1000, changed: make(chan struct{}), asking: make(chan struct{}, 1), hasten: make(chan struct{}, 1)}
+		f = &feed{
+			log:     s.Log,
+			scope:   scope,
+			page:    1000,
+			changed: make(chan struct{}),
+			asking:  make(chan struct{}, 1),
+			hasten:  make(chan struct{}, 1),
+		}
 		s.feeds[scope] = f
 		s.launch(f)
 	}
@@ -230,6 +238,6 @@ func (s *Server) leave(f *feed) {
 
 // age returns how long a stream may last.
 func (s *Server) age() time.Duration {
-	// The spread keeps streams that began together from ending together.
+	// The jitter keeps streams that began together from ending together.
 	return time.Duration((0.8 + 0.4*rand.Float64()) * float64(cmp.Or(s.MaxAge, 30*time.Minute))) //nolint:gosec // no secret
 }

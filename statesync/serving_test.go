@@ -228,8 +228,12 @@ func TestAServerThatEndsSaysSo(t *testing.T) {
 }
 
 func TestWhatCannotBeIsNamedBeforeAnythingRuns(t *testing.T) {
-	require.ErrorContains(t, (&statesync.Server{Heartbeat: -1}).Start(t.Context()), "Log: is required\nHeartbeat")
-	require.ErrorContains(t, (&statesync.Replica{Workers: -1}).Start(t.Context()), "Source: is required")
+	require.ErrorContains(
+		t,
+		(&statesync.Server{Heartbeat: -1}).Start(t.Context()),
+		"statesync: Server.Log: is required\nstatesync: Server.Heartbeat: is -1ns, must not be negative",
+	)
+	require.ErrorContains(t, (&statesync.Replica{Workers: -1}).Start(t.Context()), "statesync: Replica.Source: is required")
 }
 
 func put(id string, n int) statesync.Change {

@@ -82,7 +82,10 @@ func TestARequestSaysWhatIsAskedFor(t *testing.T) {
 
 	client = &statesync.Client{URL: "http://server", Transport: transport(func(r *http.Request) (*http.Response, error) {
 		asked = r
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"type":"page","epoch":"e","version":9,"more":true,"floor":4}`))}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK,
+			Body:       io.NopCloser(strings.NewReader(`{"type":"page","epoch":"e","version":9,"more":true,"floor":4}`)),
+		}, nil
 	})}
 	page, err := client.Page(t.Context(), w, 7, 20*time.Second)
 	require.NoError(t, err)
@@ -99,7 +102,7 @@ func TestARequestSaysWhatIsAskedFor(t *testing.T) {
 	require.Nil(t, asked, "a request was sent that could have been known to fail")
 }
 
-// A reader that does not fit is told where it is and where the log.
+// A reader that does not fit gets its own position and the log's.
 func TestAResyncArrivesAsItWas(t *testing.T) {
 	log, web := served(t)
 	require.NoError(t, log.Commit(put("a", 1), drop("a")))
@@ -131,7 +134,10 @@ func TestAReaderThatTakesNothingIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 		defer cancel()
 		answer := &dated{ResponseRecorder: httptest.NewRecorder()}
-		(&statesync.Handler{Server: server, Authorize: anybody}).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/scopes/eu/items?watch", nil))
+		(&statesync.Handler{Server: server, Authorize: anybody}).ServeHTTP(
+			answer,
+			httptest.NewRequestWithContext(ctx, http.MethodGet, "/scopes/eu/items?watch", nil),
+		)
 		require.Equal(t, []time.Duration{14 * time.Second, 14 * time.Second, 14 * time.Second}, answer.left)
 	})
 }
@@ -147,7 +153,10 @@ func TestAHandlerKeepsToItself(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 		require.NotContains(t, answer.Body.String(), "no connection")
 		report := httptest.NewRecorder()
-		(&statesync.Handler{Server: server, Authorize: anybody}).ServeHTTP(report, httptest.NewRequestWithContext(ctx, http.MethodPost, "/scopes/eu/reports", nil))
+		(&statesync.Handler{Server: server, Authorize: anybody}).ServeHTTP(
+			report,
+			httptest.NewRequestWithContext(ctx, http.MethodPost, "/scopes/eu/reports", nil),
+		)
 		require.Equal(t, http.StatusNotFound, report.Code)
 	})
 }

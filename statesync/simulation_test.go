@@ -232,7 +232,7 @@ func (s *simulation) restore(ctx context.Context) {
 	for _, i := range page.Items[:lost] {
 		s.items[i.Version] = i.String() + string(i.Value)
 		if !i.Deleted {
-			// The floor is at the head: tombstones need not be told.
+			// The floor is at the head: tombstones need not be sent.
 			s.newest[i.Key] = i.Version
 		}
 	}
@@ -249,7 +249,7 @@ func (s *simulation) handle(ctx context.Context, i statesync.Item) error {
 		s.fail("%s is handled twice at a time", i.Key)
 	}
 	if i.Deleted && !s.deleted[i.Key] {
-		s.fail("%s is deleted, which nobody asked for", i.Key)
+		s.fail("%s is deleted without an order", i.Key)
 	}
 	s.busy[i.Key] = true
 	pause := time.Duration(s.random.IntN(300)) * time.Millisecond
@@ -274,7 +274,7 @@ func (s *simulation) handle(ctx context.Context, i statesync.Item) error {
 	return nil
 }
 
-// current tells whether i is of the log's epoch: versions of two epochs cannot
+// current reports whether i is of the log's epoch: versions of two epochs cannot
 // be compared. Of a tombstone, which is like others, it is not known.
 func (s *simulation) current(i statesync.Item) bool {
 	return !i.Deleted && s.items[i.Version] == i.String()+string(i.Value)
@@ -298,7 +298,7 @@ func (s *simulation) inspect(r *statesync.Replica) {
 		}
 	}
 	if status.Applied.Version > status.Cursor.Version && status.Applied.Epoch == status.Cursor.Epoch {
-		s.fail("applied %s is ahead of what was received, %s", status.Applied, status.Cursor)
+		s.fail("applied %s is ahead of the received cursor, %s", status.Applied, status.Cursor)
 	}
 }
 
@@ -319,7 +319,14 @@ func (s *simulation) arrived(r *statesync.Replica) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !complete || snapshot.Cursor != s.head || status.Applied != s.head || status.Pending > 0 {
-		s.fail("the log is at %s, the replica is complete: %t, at %s, applied %s, with %d pending", s.head, complete, snapshot.Cursor, status.Applied, status.Pending)
+		s.fail(
+			"the log is at %s, the replica is complete: %t, at %s, applied %s, with %d pending",
+			s.head,
+			complete,
+			snapshot.Cursor,
+			status.Applied,
+			status.Pending,
+		)
 	}
 	for key, value := range s.live {
 		if s.world[key] != value {

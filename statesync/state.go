@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// state is the newest item of each key of one scope, in the order of versions:
-// what a log comes down to. It is not safe for concurrent use.
+// state is the newest item of each key of one scope, in the order of versions: the
+// content of a log. It is not safe for concurrent use.
 type state struct {
 	Position
 	// slots ascend by version. A slot whose key has changed since is empty.
 	slots []slot
 	empty int
 	keys  map[Key]*entry
-	// sums has one row for each collection, so that what a reader of some of
-	// them must have is the sum of a few rows.
+	// sums has one row for each collection: the tally of a reader of some collections
+	// is the sum of a few rows.
 	sums map[string]*tally
 }
 
@@ -24,21 +24,20 @@ type slot struct {
 	entry   *entry // nil: empty
 }
 
-// entry is an item as it is kept and shared. Nothing in it changes once it is
-// made.
+// entry is a stored item, shared by all readers. It is immutable.
 type entry struct {
 	Item
 	// encoded is the item as JSON on one line, if the state encodes.
 	encoded []byte
 }
 
-// tally is what a set of live items must come to.
+// tally is the count and the digest of a set of live items.
 type tally struct {
 	count  int
 	digest Digest
 }
 
-// put adds e, whose version must be above that of everything that was put.
+// put adds e, whose version must be above every earlier one.
 func (s *state) put(e *entry) {
 	if s.keys == nil {
 		s.keys, s.sums = map[Key]*entry{}, map[string]*tally{}
@@ -62,7 +61,7 @@ func (s *state) tally(e *entry, sign int) {
 	row := s.sums[e.Collection]
 	if row == nil {
 		row = &tally{}
-		// The name is kept for good, the item is not.
+		// The name is kept for ever, the item is not.
 		s.sums[strings.Clone(e.Collection)] = row
 	}
 	row.count += sign
@@ -118,7 +117,7 @@ func (s *state) page(version uint64, limit, size int, want filter) (entries []*e
 	return entries, s.Head, false
 }
 
-// total returns what a reader of the wanted collections has if it has all.
+// total returns the tally of a complete reader of the requested collections.
 func (s *state) total(want filter) (t tally) {
 	for collection, row := range s.sums {
 		if want.has(collection) {
@@ -129,7 +128,7 @@ func (s *state) total(want filter) (t tally) {
 	return t
 }
 
-// filter is the collections that a reader wants; none is all.
+// filter is the collections that a reader reads; none means all.
 type filter []string
 
 func (f filter) has(collection string) bool {

@@ -35,7 +35,7 @@ import (
 //	cure KEY...                  no more
 //	restore KEY=VALUE...         put another log in its place, which has that alone
 //	forget VERSION               drop tombstones up to it
-//	list                         have the Replica list anew
+//	list                         have the Replica list again
 //	wait DURATION                let time pass
 //	state                        how far the Replica is
 func TestStoriesOfAReplica(t *testing.T) {
@@ -231,7 +231,13 @@ func (r *replicaStory) state() string {
 	snapshot, complete := r.replica.Complete()
 	status := r.replica.Status()
 	word := map[bool]string{true: "complete", false: "not complete"}[complete]
-	return fmt.Sprintf("%s; has %s; received up to %d, acknowledged up to %d", word, strings.Join(names(snapshot), " "), status.Cursor.Version, status.Applied.Version)
+	return fmt.Sprintf(
+		"%s; has %s; received up to %d, acknowledged up to %d",
+		word,
+		strings.Join(names(snapshot), " "),
+		status.Cursor.Version,
+		status.Applied.Version,
+	)
 }
 
 // changes reads KEY=VALUE and KEY-.

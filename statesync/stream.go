@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// batch is a frame whose items are still entries, which transports that write
-// JSON have encoded already.
+// batch is a frame whose items are still entries, already encoded for JSON transports.
 type batch struct {
 	Frame
 	entries []*entry
@@ -42,7 +41,7 @@ func (w Watch) Validate() error {
 	return nil
 }
 
-// watch sends one stream, whose heartbeat is that of the server if it is zero here.
+// watch sends one stream. A zero heartbeat means the server's.
 func (s *Server) watch(ctx context.Context, w Watch, heartbeat time.Duration, send func(batch) error) error {
 	if err := w.Validate(); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (s *Server) watch(ctx context.Context, w Watch, heartbeat time.Duration, se
 	return stream.run(ctx, w.Cursor, age.C)
 }
 
-// stream is one reader's way through a feed.
+// stream is one reader of a feed.
 type stream struct {
 	feed      *feed
 	send      func(batch) error
@@ -72,13 +71,13 @@ type stream struct {
 	limit     int
 
 	epoch string
-	// history is that of the feed when the stream began; see there.
+	// history is the feed's history when the stream began.
 	history uint64
-	// version is up to where everything was sent. floor is the log's floor when
-	// the stream began, or when its list did.
+	// version is the position up to which everything was sent. floor is the log's floor
+	// when the stream, or its list, began.
 	version, floor uint64
-	// bootstrap is true until the whole state was sent, for a stream that
-	// began without any.
+	// bootstrap is true until the whole state was sent, for a stream that began at
+	// zero.
 	bootstrap bool
 	// partial is true after a frame that ended inside a commit.
 	partial bool
@@ -93,7 +92,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	if err := s.feed.resumable(ctx, v.Position, cursor); err != nil {
 		return err
 	}
-	if err := s.tell(FrameHeader, v, nil); err != nil {
+	if err := s.sendFrame(FrameHeader, v, nil); err != nil {
 		return err
 	}
 	ready := make(chan struct{})
@@ -121,7 +120,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 		select {
 		case <-changed:
 		case <-idle.C:
-			if err := s.tell(FrameBookmark, v, nil); err != nil {
+			if err := s.sendFrame(FrameBookmark, v, nil); err != nil {
 				return err
 			}
 			idle.Reset(s.heartbeat)
@@ -135,7 +134,7 @@ func (s *stream) run(ctx context.Context, cursor Cursor, age <-chan time.Time) e
 	}
 }
 
-// over returns why the stream ends now, if it does.
+// over returns the error with which the stream must end now, if any.
 func (s *stream) over(ctx context.Context, age <-chan time.Time) error {
 	select {
 	case <-age:
@@ -149,11 +148,11 @@ func (s *stream) over(ctx context.Context, age <-chan time.Time) error {
 	}
 }
 
-// look returns what follows, at most about size bytes of it.
+// look returns the next entries, at most about size bytes.
 func (s *stream) look(size int) view {
 	v := s.feed.look(s.version, s.limit, size, s.want)
 	if s.version == 0 {
-		// The reader has nothing that forgotten tombstones would take away.
+		// The reader has no state yet that needs a pruned tombstone.
 		s.floor = v.Floor
 	}
 	return v
@@ -162,8 +161,8 @@ func (s *stream) look(size int) view {
 // logPatience is how long a stream that begins waits for a log that cannot be read.
 const logPatience = 5 * time.Second
 
-// open waits until it is known where the log stands. A log that cannot be read is
-// read again soon, and waited for.
+// open waits until the log's position is known. A log that cannot be read is tried
+// again soon.
 func (s *stream) open(ctx context.Context) (view, error) {
 	enough := time.NewTimer(logPatience)
 	defer enough.Stop()
@@ -193,7 +192,7 @@ func (s *stream) open(ctx context.Context) (view, error) {
 	}
 }
 
-// broken returns why the stream cannot go on.
+// broken returns an error if the stream cannot continue.
 func (s *stream) broken(v view) error {
 	switch at := (Cursor{Epoch: s.epoch, Version: s.version}); {
 	case v.err != nil:
@@ -203,7 +202,7 @@ func (s *stream) broken(v view) error {
 	case v.history != s.history:
 		return &ResyncError{Reason: OtherHistory, Cursor: at, Position: v.Position}
 	case s.version < v.Floor && s.floor < v.Floor:
-		// Tombstones are forgotten that the reader needs.
+		// Tombstones that the reader needs were pruned.
 		return &ResyncError{Reason: BelowFloor, Cursor: at, Position: v.Position}
 	}
 	return nil
@@ -216,15 +215,15 @@ func ended(err error) error {
 	return &EndError{Reason: EndOfLog, Cause: err}
 }
 
-// step sends what v has, and reports whether it sent anything.
+// step sends the entries of v, and reports whether it sent anything.
 func (s *stream) step(v view) (sent bool, err error) {
 	switch {
 	case s.bootstrap:
 		return s.load(v)
 	case len(v.entries) > 0:
-		return true, s.tell(FrameChanges, v, v.entries)
+		return true, s.sendFrame(FrameChanges, v, v.entries)
 	case v.through > s.version || s.partial && !v.more:
-		return true, s.tell(FrameBookmark, v, nil)
+		return true, s.sendFrame(FrameBookmark, v, nil)
 	}
 	return false, nil
 }
@@ -233,7 +232,7 @@ func (s *stream) step(v view) (sent bool, err error) {
 func (s *stream) load(v view) (sent bool, err error) {
 	if len(v.entries) > 0 || v.through > s.version {
 		sent = true
-		if err := s.tell(FrameItems, v, v.entries); err != nil {
+		if err := s.sendFrame(FrameItems, v, v.entries); err != nil {
 			return sent, err
 		}
 	}
@@ -241,11 +240,11 @@ func (s *stream) load(v view) (sent bool, err error) {
 		return sent, nil
 	}
 	s.bootstrap = false
-	return true, s.tell(FrameSynced, v, nil)
+	return true, s.sendFrame(FrameSynced, v, nil)
 }
 
-// tell sends one frame and moves on to where v ends.
-func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
+// sendFrame sends one frame and moves to the end of v.
+func (s *stream) sendFrame(kind FrameType, v view, entries []*entry) error {
 	f := Frame{Type: kind, Epoch: v.Epoch, After: s.version, Version: v.through, Head: v.Head, More: v.more}
 	switch kind {
 	case FrameHeader:
@@ -264,12 +263,12 @@ func (s *stream) tell(kind FrameType, v view, entries []*entry) error {
 	return nil
 }
 
-// FramePage is a frame that came by [Client.Page]: a part of the log as of one
-// moment, without a stream.
+// FramePage is the frame of [Client.Page]: a part of the log as of one moment, without
+// a stream.
 const FramePage FrameType = "page"
 
-// page returns what follows the cursor of w, at most limit items. If there is
-// nothing yet, it waits that long for it.
+// page returns at most limit items after the cursor of w. If there is none yet, it
+// waits that long.
 func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duration) (batch, error) {
 	if err := w.Validate(); err != nil {
 		return batch{}, err
@@ -303,7 +302,8 @@ func (s *Server) page(ctx context.Context, w Watch, limit int, wait time.Duratio
 		} else {
 			b.Count, b.Digest, b.Mark = v.total.count, v.total.digest.sealed(), v.mark
 		}
-		// While the log is being read for the first time, its end is no end.
+		// During the first read of the log, the end of the entries is not the end of
+		// the log.
 		loading := v.more && len(v.entries) == 0
 		if len(b.entries) > 0 || wait <= 0 && !loading {
 			return b, nil

@@ -71,11 +71,11 @@ type failure struct {
 type failureDetail struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Reason is that of a ResyncError or an EndError.
+	// Reason is the reason of a ResyncError or an EndError.
 	Reason string `json:"reason,omitempty"`
-	// Position is where the log stands, if a cursor does not fit it.
+	// Position is the log's position, if the cursor does not fit it.
 	Position *Position `json:"position,omitempty"`
-	// Cursor is the cursor that does not.
+	// Cursor is the cursor that does not fit.
 	Cursor *Cursor `json:"cursor,omitempty"`
 }
 
@@ -98,17 +98,28 @@ func describe(err error) (failureDetail, int) {
 	switch {
 	case errors.As(err, &resync):
 		return failureDetail{
-			Code: codeResync, Message: resync.Error() + "; begin anew without a cursor",
+			Code: codeResync, Message: resync.Error() + "; start again without a cursor",
 			Reason: string(resync.Reason), Position: &resync.Position, Cursor: &resync.Cursor,
 		}, http.StatusGone
 	case errors.As(err, &end) && end.Reason == EndOfLog:
-		return failureDetail{Code: codeUnavailable, Message: "the log cannot be read at the moment", Reason: string(end.Reason)}, http.StatusServiceUnavailable
+		return failureDetail{
+			Code:    codeUnavailable,
+			Message: "the log cannot be read at the moment",
+			Reason:  string(end.Reason),
+		}, http.StatusServiceUnavailable
 	case errors.As(err, &end):
-		return failureDetail{Code: codeEnd, Message: end.Error() + "; come back with your cursor", Reason: string(end.Reason)}, http.StatusServiceUnavailable
+		return failureDetail{
+			Code:    codeEnd,
+			Message: end.Error() + "; come back with your cursor",
+			Reason:  string(end.Reason),
+		}, http.StatusServiceUnavailable
 	case errors.Is(err, ErrUnauthenticated):
 		return failureDetail{Code: codeUnauthenticated, Message: "a valid credential is required"}, http.StatusUnauthorized
 	case errors.Is(err, ErrUnknownScope):
-		return failureDetail{Code: codeUnknownScope, Message: "this scope does not exist, which says nothing about what it should contain"}, http.StatusNotFound
+		return failureDetail{
+			Code:    codeUnknownScope,
+			Message: "this scope does not exist, which says nothing about what it should contain",
+		}, http.StatusNotFound
 	case errors.Is(err, ErrInvalid):
 		return failureDetail{Code: codeInvalid, Message: err.Error()}, http.StatusBadRequest
 	}
@@ -124,7 +135,7 @@ type remote struct {
 func (e *remote) Error() string { return "server: " + e.detail.Message }
 func (e *remote) Unwrap() error { return e.cause }
 
-// err turns what the server sent back into the error that it was.
+// err turns the server's description back into an error.
 func (d failureDetail) err() error {
 	switch d.Code {
 	case codeResync:

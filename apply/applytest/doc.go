@@ -1,8 +1,8 @@
-// Package applytest puts a program that talks to an API server to the test: it
-// sits between the two, counts what is sent, and makes it go wrong.
+// Package applytest tests a program that talks to an API server: it sits between the
+// two, counts the requests, and injects faults.
 //
-// It works on HTTP, so it serves any reconciler, whatever library that is built
-// on: give the program a rest.Config whose transport is wrapped.
+// It works on HTTP and serves any reconciler, built on any library: give the program a
+// rest.Config whose transport is wrapped.
 //
 //	var net applytest.Transport
 //	config.Wrap(net.Wrap)
@@ -21,10 +21,10 @@
 //   - Crash: a fault that lets nothing through from then on, before or after a
 //     given request. A [Sweep] does so, or disturbs the program in other ways, at
 //     every request of a scenario, and compares how each attempt ends.
-//   - Hold the program's view of the world back: [Transport.Freeze] keeps what
-//     watches deliver, [Transport.Thaw] lets it go, [Transport.Replay] delivers it
-//     once more, [Transport.Cut] ends the watches, [Transport.Expire] makes them
-//     start from a new list.
+//   - Delay the program's view of the world: [Transport.Freeze] holds back the events
+//     of watches, [Transport.Thaw] delivers them, [Transport.Replay] delivers them once
+//     more, [Transport.Cut] ends the watches, [Transport.Expire] makes them start from
+//     a new list.
 //
 // Everything may be called while requests are under way. Use a Transport for one
 // program, or for one client of it.

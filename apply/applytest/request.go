@@ -8,11 +8,11 @@ import (
 // Request is one request, in the terms of the API server's audit log.
 type Request struct {
 	// Number counts all requests of a Transport from 1. WriteNumber counts those
-	// that write, and is 0 for the others. Reset starts both anew.
+	// that write, and is 0 for the others. Reset restarts both at 1.
 	Number, WriteNumber int
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection.
 	Verb string
-	// Group, Version and Resource are empty for what is no resource, such as
+	// Group, Version and Resource are empty for a path that is no resource, such as
 	// /version.
 	Group, Version, Resource string
 	// Namespace and Name are empty where the request has none.
@@ -20,9 +20,9 @@ type Request struct {
 	Subresource     string
 	// DryRun is whether the server is asked to store nothing.
 	DryRun bool
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
-	// Status is the code of the answer, 0 for none yet, or none at all.
+	// Status is the code of the answer, 0 without an answer.
 	Status int
 }
 

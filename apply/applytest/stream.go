@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// stream is the body of a watch. It is taken apart into events, so that they can
-// be kept back and delivered again.
+// stream is the body of a watch, split into events that can be held back and delivered
+// again.
 type stream struct {
 	owner  *Transport
 	source io.ReadCloser
@@ -18,7 +18,7 @@ type stream struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	pending []byte   // delivered next
-	held    [][]byte // kept back
+	held    [][]byte // held back
 	seen    [][]byte // all events so far
 	err     error    // how the source ended
 	closed  bool
@@ -83,7 +83,7 @@ func (s *stream) frame(data []byte) int {
 }
 
 func (s *stream) arrived(event []byte) {
-	// Held to the end, or a Thaw in between would leave the event behind.
+	// The lock is held to the end: a Thaw in between would leave the event behind.
 	s.owner.mu.Lock()
 	defer s.owner.mu.Unlock()
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *stream) arrived(event []byte) {
 	s.changed.Broadcast()
 }
 
-// thaw delivers what was kept back.
+// thaw delivers the events held back.
 func (s *stream) thaw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *stream) thaw() {
 	s.changed.Broadcast()
 }
 
-// replay delivers again all that was delivered.
+// replay delivers all events again.
 func (s *stream) replay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,15 +160,15 @@ func (s *stream) Close() error {
 	return s.source.Close()
 }
 
-// Freeze keeps back what open and later watches deliver, so that the program sees
-// the world as it is now, whatever happens to it.
+// Freeze holds back the events of open and later watches. The program keeps seeing the
+// world as it is now.
 func (t *Transport) Freeze() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.frozen = true
 }
 
-// Thaw delivers what Freeze has kept back, and then what comes.
+// Thaw delivers the events that Freeze has held back, and all later ones.
 func (t *Transport) Thaw() {
 	t.mu.Lock()
 	t.frozen = false
@@ -179,23 +179,23 @@ func (t *Transport) Thaw() {
 }
 
 // Replay delivers once more every event that the open watches have delivered, as
-// a server may do that is behind another one. What is kept back stays so.
+// a server may do that is behind another one. Events held back stay held back.
 func (t *Transport) Replay() {
 	for _, s := range t.open() {
 		s.replay()
 	}
 }
 
-// Cut ends the open watches as a lost connection does. What was kept back is
-// lost with them.
+// Cut ends the open watches as a lost connection does. Events held back are lost with
+// them.
 func (t *Transport) Cut() {
 	for _, s := range t.open() {
 		s.cut()
 	}
 }
 
-// Expire ends the open watches, and answers their next start with 410 Gone, so
-// that the program has to list anew.
+// Expire ends the open watches, and answers their next start with 410 Gone, so that the
+// program has to list again.
 func (t *Transport) Expire() {
 	streams := t.open()
 	t.mu.Lock()

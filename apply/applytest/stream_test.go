@@ -76,7 +76,7 @@ func TestAFrozenWatchKeepsItsOrder(t *testing.T) {
 		send("4\n", "5\n")
 		require.Empty(t, p.delivered())
 		p.net.Replay()
-		require.Equal(t, "1\n2\n3\n", p.delivered(), "what is held back was not delivered yet")
+		require.Equal(t, "1\n2\n3\n", p.delivered(), "events held back were not delivered yet")
 		p.net.Replay()
 		require.Equal(t, "1\n2\n3\n", p.delivered(), "what comes again is no more than before")
 		p.net.Thaw()

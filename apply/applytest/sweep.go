@@ -13,12 +13,12 @@ import (
 
 // Scenario is a program with a world of its own, for a [Sweep].
 type Scenario struct {
-	// World is the name of the world, by which its requests differ from those of
-	// another one: part of their paths. Empty: they do not differ.
+	// World is the name of the world, a part of its requests' paths that differs from
+	// other worlds. Empty: the paths are the same in each world.
 	World string
 	// Run starts the program with no memory, lets it converge and stops it. All
-	// its requests go through the Transport. An error means that it did not
-	// converge, as after a crash it does not. Required.
+	// its requests go through the Transport. An error means that it did not converge,
+	// such as after a crash. Required.
 	Run func(ctx context.Context, net *Transport) error
 	// State returns the end state in a form that is equal for every world in the
 	// same state: without UIDs, versions, times and the world's own name.
@@ -44,23 +44,23 @@ const (
 	// ServerError answers 500, Throttle answers 429 and asks for a second.
 	ServerError Disturbance = "answer 500 to"
 	Throttle    Disturbance = "answer 429 to"
-	// CutWatches ends the watches, ExpireWatches has them begin from a new list, and
-	// FreezeWatches keeps back for a while what they tell.
+	// CutWatches ends the watches, ExpireWatches makes them start from a new list, and
+	// FreezeWatches holds back their events for a while.
 	CutWatches    Disturbance = "cut the watches at"
 	ExpireWatches Disturbance = "expire the watches at"
 	FreezeWatches Disturbance = "freeze the watches at"
 )
 
-// freeze is how long FreezeWatches keeps things back.
+// freeze is how long FreezeWatches holds events back.
 const freeze = 300 * time.Millisecond
 
-// Sweep proves that a program may be disturbed anywhere. The zero value kills it
-// before and after each request.
+// Sweep disturbs a program at each of its requests and checks how it ends. The zero
+// value kills it before and after each request.
 type Sweep struct {
 	// Disturbances are tried one by one at each request. Nil: KillBefore and
 	// KillAfter.
 	Disturbances []Disturbance
-	// Skip leaves out so many boundaries after each one that is tried. Zero: all
+	// Skip is how many boundaries are left out after each one that is tried. Zero: all
 	// are tried.
 	Skip int
 }
@@ -70,11 +70,11 @@ type Sweep struct {
 // program there, and compares the end state with the undisturbed one and the
 // deletions with what may be deleted. The attempts are parallel subtests.
 //
-// A request is known again by its verb, its path, and how many of the kind went
-// before it. An attempt in which it does not come is made again, twice at most.
+// A request is recognised by its verb, its path, and how many like it came before. An
+// attempt without that request is repeated, at most twice.
 //
-// It logs, as figures, how many boundaries there are, how many were tried, and
-// which share of those was reached.
+// It logs three figures: the boundaries, how many of them were tried, and which share
+// of those was reached.
 func (s Sweep) Run(t *testing.T, fresh func(t *testing.T) Scenario) {
 	t.Helper()
 	var net Transport
@@ -115,12 +115,12 @@ func (s Sweep) Run(t *testing.T, fresh func(t *testing.T) Scenario) {
 					return
 				}
 			}
-			t.Logf("%s %s: it did not come", key.verb, key.path)
+			t.Logf("%s %s: no such request", key.verb, key.path)
 		})
 	}
 }
 
-// boundary is a request by which a run is cut.
+// boundary is a request at which a run is disturbed.
 type boundary struct {
 	verb, path string
 	occurrence int
@@ -148,7 +148,7 @@ func (o *occurrences) next(world string, r Request) boundary {
 	return key
 }
 
-// attempt disturbs the program at one request and looks at the end. It reports
+// attempt disturbs the program at one request and checks the end state. It reports
 // whether the request came.
 func attempt(t *testing.T, s Scenario, key boundary, what Disturbance, want string) (came bool) {
 	t.Helper()
@@ -168,7 +168,7 @@ func attempt(t *testing.T, s Scenario, key boundary, what Disturbance, want stri
 	err := s.Run(ctx, net)
 	if net.Crashed() {
 		if err == nil {
-			t.Errorf("the program says that it converged, although this was done: %s %s", what, at.Load())
+			t.Errorf("the program reports that it converged, in spite of: %s %s", what, at.Load())
 		}
 		again := &Transport{}
 		runs = append(runs, again)
@@ -195,8 +195,8 @@ func attempt(t *testing.T, s Scenario, key boundary, what Disturbance, want stri
 	return at.Load() != nil
 }
 
-// Disturb does what a disturbance does to the watches, and returns what it does to
-// the request. A Fault of a Transport calls it for the request to disturb.
+// Disturb applies the disturbance to the watches, and returns its fault for the
+// request. A Fault of a Transport calls it for the request to disturb.
 func (t *Transport) Disturb(what Disturbance) Fault {
 	switch what {
 	case KillBefore:

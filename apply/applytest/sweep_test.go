@@ -45,7 +45,7 @@ func (s *store) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
 }
 
-// subject is a program that a sweep is to judge, in a world of its own.
+// subject is a program under a sweep, in a world of its own.
 type subject struct {
 	store
 	world string
@@ -187,10 +187,10 @@ func TestASweepNamesWhatIsWrong(t *testing.T) {
 		{"cleans up on its second start", false, true, []string{"kill_before_request_1", "kill_after_request_1", "a wrong deletion: delete configmaps world-"}},
 		{"cleans up after a failure", true, true, []string{"a wrong deletion: delete configmaps world-"}},
 		{"always cleans up", false, true, []string{"a wrong deletion: delete configmaps world-1/theirs"}},
-		{"ignores errors", false, true, []string{"the program says that it converged, although this was done: kill before update configmaps world-"}},
+		{"ignores errors", false, true, []string{"the program reports that it converged, in spite of: kill before update configmaps world-"}},
 		{"outlives its end", false, false, nil},
 		{"does not start again", false, true, []string{"kill before update configmaps world-", "and it does not converge: there is a lock file"}},
-		{"is of two minds", false, false, []string{"get /api/v1/namespaces/WORLD/configmaps/a: it did not come", "figure boundaries_covered 50.0 %"}},
+		{"is of two minds", false, false, []string{"get /api/v1/namespaces/WORLD/configmaps/a: no such request", "figure boundaries_covered 50.0 %"}},
 	} {
 		t.Run(test.subject, func(t *testing.T) {
 			t.Parallel()

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// ErrCrashed is what every request gets after a crash.
+// ErrCrashed is the error of every request after a crash.
 var ErrCrashed = errors.New("applytest: the program has crashed")
 
-// ErrLost is what a request gets that was lost, or whose answer was.
+// ErrLost is the error of a request that was lost, or whose answer was lost.
 var ErrLost = errors.New("applytest: connection lost")
 
-// Transport stands between a client and an API server. The zero value passes
-// everything and keeps a list of it.
+// Transport sits between a client and an API server. The zero value passes and records
+// every request.
 type Transport struct {
-	// Fault, if set, is asked before each request what happens to it. It may be
+	// Fault, if set, returns what happens to each request. It may be
 	// called from several goroutines at once, and must not be set while requests
 	// are under way.
 	Fault func(Request) Fault
-	// OnCrash is called, if set, when a fault has crashed the program, with the
-	// request behind it sent or not: the moment to end the program's context.
+	// OnCrash is called, if set, when a fault has crashed the program, whether or not
+	// the request was sent. It should end the program's context.
 	OnCrash func()
 
 	mu       sync.Mutex
@@ -39,9 +39,9 @@ type Transport struct {
 	expired  int // watches opened before this generation get 410 on their next start
 }
 
-// Fault is what happens to a request. The zero value is nothing.
+// Fault is what happens to a request. The zero value is no fault.
 type Fault struct {
-	// Delay holds the request back, or until its context ends.
+	// Delay holds the request back, at most until its context ends.
 	Delay time.Duration
 	// Status answers in the server's place, with a metav1.Status of that code. 429
 	// and 503 carry RetryAfter, in whole seconds.
@@ -61,38 +61,38 @@ func (t *Transport) Wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 type wrapped struct {
-	*Transport
-	next http.RoundTripper
+	transport *Transport
+	next      http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
-	request, number, err := w.begin(r)
+	request, number, err := w.transport.begin(r)
 	if err != nil {
 		return nil, err
 	}
 	var fault Fault
-	if w.Fault != nil {
-		fault = w.Fault(request)
+	if w.transport.Fault != nil {
+		fault = w.transport.Fault(request)
 	}
 	if err := pause(r, fault.Delay); err != nil {
 		return nil, err
 	}
 	if fault.Crash {
-		w.crash()
-		if w.OnCrash != nil {
-			defer w.OnCrash()
+		w.transport.crash()
+		if w.transport.OnCrash != nil {
+			defer w.transport.OnCrash()
 		}
 	}
 	switch {
 	case fault.Lose, fault.Crash && !fault.LoseAnswer:
-		return nil, w.lost(r)
+		return nil, w.transport.lost(r)
 	case fault.Status != 0:
 		drain(r.Body)
-		w.answered(number, fault.Status)
+		w.transport.answered(number, fault.Status)
 		return stand(r, fault), nil
 	}
-	if w.stale(request) {
+	if w.transport.stale(request) {
 		return stand(r, Fault{Status: http.StatusGone}), nil
 	}
 	answer, err := w.next.RoundTrip(r)
@@ -100,15 +100,15 @@ func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if fault.LoseAnswer {
-		w.answered(number, answer.StatusCode)
+		w.transport.answered(number, answer.StatusCode)
 		if request.Verb != "watch" {
-			_, err = io.Copy(io.Discard, answer.Body) // until it is carried out
+			_, err = io.Copy(io.Discard, answer.Body) // the answer's end: it is carried out
 		}
-		return nil, errors.Join(w.lost(r), err, answer.Body.Close())
+		return nil, errors.Join(w.transport.lost(r), err, answer.Body.Close())
 	}
-	w.answered(number, answer.StatusCode)
+	w.transport.answered(number, answer.StatusCode)
 	if request.Verb == "watch" && answer.StatusCode == http.StatusOK {
-		answer.Body = w.follow(answer)
+		answer.Body = w.transport.follow(answer)
 	}
 	return answer, nil
 }
@@ -164,8 +164,8 @@ func (t *Transport) Crashed() bool {
 	return t.crashed
 }
 
-// Requests returns what has been sent since the start or the last Reset, in
-// order, with the answers so far.
+// Requests returns the requests since the start or the last Reset, in order, with the
+// answers so far.
 func (t *Transport) Requests() []Request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +224,7 @@ func (t *Transport) NoRequests(r Reporter) {
 	}
 }
 
-// pause waits, or until the request's context ends.
+// pause waits for d, at most until the request's context ends.
 func pause(r *http.Request, d time.Duration) error {
 	if d <= 0 {
 		return nil

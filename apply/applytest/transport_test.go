@@ -88,7 +88,9 @@ func TestAssertionsNameWhatWasSent(t *testing.T) {
 	told = nil
 	net.NoRequests(&told)
 	require.Equal(t, report{
-		"a request where none was due: get nodes n", "a request where none was due: patch nodes n", "a request where none was due: create nodes (dry run)",
+		"a request where none was due: get nodes n",
+		"a request where none was due: patch nodes n",
+		"a request where none was due: create nodes (dry run)",
 	}, told)
 	require.Equal(t, 1, net.Count("list"))
 	require.Len(t, net.Writes(), 1)
@@ -179,7 +181,7 @@ func TestACrashLetsNothingMoreThrough(t *testing.T) {
 		require.Equal(t, test.served, served, name)
 		require.Equal(t, 1, crashes)
 		require.True(t, net.Crashed())
-		require.Len(t, net.Requests(), 2, "what is tried after a crash was never sent")
+		require.Len(t, net.Requests(), 2, "requests after a crash are not sent")
 	}
 }
 
@@ -231,7 +233,7 @@ func TestWatchesAreHeldBackReplayedAndEnded(t *testing.T) {
 	default:
 	}
 	net.Replay()
-	require.Equal(t, "one", <-lines, "what was delivered before comes again, what is held back does not")
+	require.Equal(t, "one", <-lines, "delivered events come again, events held back do not")
 	net.Thaw()
 	require.Equal(t, "two", <-lines)
 	require.Equal(t, "three", <-lines)

@@ -1,6 +1,6 @@
-// Package budget bounds the requests of a process to one API server, and adapts
-// the bound to what the server answers. It knows HTTP only: [Budget.Wrap] fits the
-// transport of any client.
+// Package budget bounds the requests of a process to one API server, and adapts the
+// bound to the server's answers. It knows HTTP only: [Budget.Wrap] fits the transport
+// of any client.
 package budget
 
 import (
@@ -14,9 +14,9 @@ import (
 
 // Budget bounds the requests under way at once through all transports that it
 // wraps ([Budget.Wrap]). The bound adapts: it grows by one when as many requests
-// as it allows have succeeded, and is halved when the server answers 429 or 503,
-// after which nothing is sent before Retry-After is over. A watch counts only
-// until it is answered.
+// as it allows have succeeded, and is halved when the server answers 429 or 503. Then
+// no request is sent before Retry-After is over. A watch counts only until it is
+// answered.
 //
 // The zero value works. Clients should turn their own limit off: rest.Config.QPS
 // of -1.
@@ -31,12 +31,12 @@ type Budget struct {
 	limit   int // now; zero: not begun
 	gained  int // successes since the limit last grew
 	busy    int
-	pause   time.Time // nothing is sent before
-	halved  time.Time // requests sent before do not halve again
+	pause   time.Time // no request before
+	halved  time.Time // requests sent before it do not halve again
 	waiting []chan struct{}
 }
 
-// Request is one request to the API server as it ended.
+// Request is one finished request to the API server.
 type Request struct {
 	// Method is the HTTP method.
 	Method string
@@ -47,10 +47,10 @@ type Request struct {
 	Duration time.Duration
 }
 
-// The limit begins here, or at Max if that is less.
+// budgetStart is the first limit, unless Max is less.
 const budgetStart = 8
 
-// Wrap bounds what goes through a transport. It is made for rest.Config.Wrap.
+// Wrap bounds the requests through a transport. It is made for rest.Config.Wrap.
 func (b *Budget) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &budgeted{budget: b, next: next}
 }
@@ -155,7 +155,7 @@ func (b *Budget) acquire(ctx context.Context) error {
 	}
 }
 
-// abandon takes a waiter out; if its turn had come, the next one has it.
+// abandon removes a waiter. If it was its turn, the next waiter gets the turn.
 func (b *Budget) abandon(turn chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,7 +188,7 @@ func (b *Budget) judge(answer *http.Response, sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer == nil {
-		return // shows nothing of the server's load
+		return // no sign of the server's load
 	}
 	now := time.Now()
 	switch answer.StatusCode {
@@ -201,7 +201,7 @@ func (b *Budget) judge(answer *http.Response, sent time.Time) {
 		}
 	default:
 		if !sent.After(b.halved) {
-			return // it is about the time before
+			return // about the load before the halving
 		}
 		if b.gained++; b.gained >= b.now() && b.limit < b.max() {
 			b.limit++
@@ -211,7 +211,7 @@ func (b *Budget) judge(answer *http.Response, sent time.Time) {
 	}
 }
 
-// maxRetryAfter bounds what a server can ask for.
+// maxRetryAfter bounds the Retry-After that is respected.
 const maxRetryAfter = time.Minute
 
 func retryAfter(answer *http.Response) time.Duration {

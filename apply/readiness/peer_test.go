@@ -29,7 +29,7 @@ func TestReadinessAgreesWithAnotherToolsCases(t *testing.T) {
 	same := map[string]readiness.Status{
 		"HealthStatusHealthy": readiness.Current, "HealthStatusProgressing": readiness.InProgress, "HealthStatusDegraded": readiness.Failed,
 	}
-	// Where it goes by other rules, which are not those of kstatus either, and why.
+	// Where it uses rules that differ from kstatus, and why.
 	type other struct {
 		status readiness.Status
 		why    string

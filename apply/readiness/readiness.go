@@ -1,6 +1,6 @@
-// Package readiness reads from a live Kubernetes object how far it is on its way
-// to what its spec asks for, in the terms of kstatus: [Of] takes one object and
-// returns one [Result]. It is pure: no client, no clock.
+// Package readiness reads from a live Kubernetes object how far it has reached its
+// spec, in the terms of kstatus: [Of] takes one object and returns one [Result]. It is
+// pure: no client, no clock.
 //
 //trueup:pure
 package readiness
@@ -12,13 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Status is how far an object is on its way to what its spec asks for, in the terms
-// of kstatus.
+// Status is how far an object has reached its spec, in the terms of kstatus.
 type Status string
 
 // The statuses.
 const (
-	// Current: it is as its spec asks.
+	// Current: it has reached its spec.
 	Current Status = "Current"
 	// InProgress: its controller is working towards it, or has not seen it yet.
 	InProgress Status = "InProgress"
@@ -53,22 +52,21 @@ func failed(format string, args ...any) Result {
 // these is Current as soon as it exists. It takes any object: a field that is
 // absent or of a wrong type counts as absent.
 //
-// The rules are those of kstatus, but for these, because here something waits
-// for the outcome:
+// The rules are kstatus rules, with these exceptions. Callers wait for the outcome.
 //
 //   - A Job is Current when it is complete, not when it runs, and not while it is
 //     suspended.
 //   - A Pod that failed is Failed, and so is one that waits because its image
-//     cannot be pulled or its container cannot be made. One that no node can take
-//     is InProgress however long it lasts.
+//     cannot be pulled or its container cannot be made. A Pod that fits no node stays
+//     InProgress.
 //   - A Service of type LoadBalancer is Current when it has an address.
 //   - A claim that has lost its volume is Failed.
 //   - A StatefulSet or DaemonSet that is updated OnDelete is Current when its pods
 //     are ready, of whatever revision.
-//   - A Deployment that is paused is Current when what it runs is as stated.
-//   - An APIService is Current when it is available, a HorizontalPodAutoscaler
-//     unless it cannot tell how much to scale.
-//   - A condition that names an older generation than the object's is not believed.
+//   - A Deployment that is paused is Current when its pods match the spec.
+//   - An APIService is Current when it is available, a HorizontalPodAutoscaler unless
+//     it cannot compute a scale.
+//   - A condition of an older generation than the object's is ignored.
 func Of(object *unstructured.Unstructured) Result {
 	if object == nil || len(object.Object) == 0 {
 		return Result{Unknown, "there is no object"}
@@ -178,7 +176,7 @@ func (o live) text(path ...string) string {
 // condition is one of status.conditions.
 type condition struct {
 	kind, status, reason, message string
-	observed                      int64 // the generation that it is about; 0: it does not say
+	observed                      int64 // the generation that it is about; 0: unset
 }
 
 // behind reports that the condition is about an older generation.

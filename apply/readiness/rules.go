@@ -4,8 +4,8 @@ package readiness
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// replicas compares the counts of a workload with what is wanted, in the order
-// in which a controller fulfils them.
+// replicas compares the counts of a workload with the desired one, in the order in
+// which a controller reaches them.
 func replicas(wanted int64, counts ...count) Result {
 	for _, c := range counts {
 		if c.have < wanted {
@@ -22,7 +22,7 @@ type count struct {
 
 func (o live) status(field, label string) count { return count{label, o.count("status", field)} }
 
-// surplus reports replicas that are still to go.
+// surplus reports replicas that must still be deleted.
 func (o live) surplus(wanted int64) Result {
 	if have := o.count("status", "replicas"); have > wanted {
 		return inProgress("replicas: %d of %d", have, wanted)
@@ -30,8 +30,8 @@ func (o live) surplus(wanted int64) Result {
 	return current()
 }
 
-// onDelete reports that pods are replaced when they are deleted, so that
-// their revision shows nothing of the controller.
+// onDelete reports that pods are replaced when they are deleted, so their revision is
+// no sign of the controller's progress.
 func (o live) onDelete() bool { return o.text("spec", "updateStrategy", "type") == "OnDelete" }
 
 func deployment(o live) Result {
@@ -51,7 +51,11 @@ func deployment(o live) Result {
 	if r := o.surplus(wanted); r.Status != Current {
 		return r
 	}
-	if r := replicas(wanted, o.status("availableReplicas", "available replicas"), o.status("readyReplicas", "ready replicas")); r.Status != Current {
+	if r := replicas(
+		wanted,
+		o.status("availableReplicas", "available replicas"),
+		o.status("readyReplicas", "ready replicas"),
+	); r.Status != Current {
 		return r
 	}
 	if c, ok := o.condition("Available"); ok && c.status != "True" {
@@ -83,7 +87,12 @@ func statefulSet(o live) Result {
 	if r := o.surplus(wanted); r.Status != Current {
 		return r
 	}
-	if r := replicas(wanted, o.status("replicas", "replicas"), o.status("readyReplicas", "ready replicas")); r.Status != Current || o.onDelete() {
+	if r := replicas(
+		wanted,
+		o.status("replicas", "replicas"),
+		o.status("readyReplicas", "ready replicas"),
+	); r.Status != Current ||
+		o.onDelete() {
 		return r
 	}
 	if partition := o.count("spec", "updateStrategy", "rollingUpdate", "partition"); partition > 0 {
@@ -159,7 +168,7 @@ func claim(o live) Result {
 	case "Bound":
 		return current()
 	case "Lost":
-		return failed("phase Lost: its volume is gone")
+		return failed("phase Lost: its volume was deleted")
 	default:
 		return inProgress("phase %q", phase)
 	}

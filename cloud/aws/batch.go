@@ -11,8 +11,8 @@ const (
 	maxFilterValues = 200
 )
 
-// batch calls for many machines at a time, and returns the error of each that
-// the call did not reach.
+// batch makes calls for many machines at a time, and returns the errors of machines
+// that failed, by id.
 func batch(ctx context.Context, ids []string, call func(ctx context.Context, ids []string) error) map[string]error {
 	failed := map[string]error{}
 	for chunk := range slices.Chunk(ids, maxBatch) {
@@ -21,8 +21,8 @@ func batch(ctx context.Context, ids []string, call func(ctx context.Context, ids
 	return failed
 }
 
-// divide calls again without the machines that the error names, or for each half
-// if it names none, as long as the error may be that of single machines.
+// divide calls again without the machines that the error names, or for each half if it
+// names none, while the error may concern single machines.
 func divide(ctx context.Context, ids []string, call func(ctx context.Context, ids []string) error, failed map[string]error) {
 	err := call(ctx, ids)
 	if err == nil {
@@ -53,7 +53,7 @@ func divide(ctx context.Context, ids []string, call func(ctx context.Context, id
 	}
 }
 
-// escape takes the meaning from the wildcards of a filter's value.
+// escape escapes the wildcards of a filter's value.
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(value)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// A Class is what the machines of a pool are made from, as a person writes it:
-// with selectors where ids change.
+// A Class describes the machines of a pool as a person writes it, with selectors for
+// ids that change.
 type Class struct {
-	// Bootstrap is how the image joins the cluster; it decides which images are
-	// looked for without an Image selector. Required then.
+	// Bootstrap is how the image joins the cluster. It selects the image if there is no
+	// Image selector, and is required then.
 	Bootstrap Bootstrap
 
 	// Architecture is "x86_64" or "arm64". Required.
@@ -19,8 +19,7 @@ type Class struct {
 	// Image selector.
 	KubernetesVersion string
 
-	// ImageID names the image. Then none is looked for, and the fields that select one are
-	// not needed.
+	// ImageID names the image. The fields that select one are ignored then.
 	ImageID string
 
 	// Image selects the newest image that fits. Nil means the newest of Bootstrap,
@@ -36,8 +35,8 @@ type Class struct {
 	SecurityGroupIDs      []string
 	SecurityGroupSelector map[string]string
 
-	// InstanceProfile, a name or an ARN, or Role: at most one. For a role, a
-	// profile of the name ProfileName is made and kept.
+	// InstanceProfile, a name or an ARN, or Role: at most one. For a role, the profile
+	// ProfileName is made.
 	InstanceProfile string
 	Role            string
 	ProfileName     string
@@ -53,7 +52,7 @@ const (
 	Bottlerocket Bootstrap = "Bottlerocket"
 )
 
-// An ImageSelector selects images by all that is set.
+// An ImageSelector selects images by all fields that are set.
 type ImageSelector struct {
 	Tags map[string]string
 	// Name may have the wildcards * and ?.
@@ -82,33 +81,33 @@ type Subnet struct {
 // Validate returns an error for each field that cannot be resolved, joined.
 func (c Class) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("class: "+format, args...)) }
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("aws: Class."+format, args...)) }
 	if c.Architecture != "x86_64" && c.Architecture != "arm64" {
-		wrong(`Architecture is %q, must be "x86_64" or "arm64"`, c.Architecture)
+		wrong(`Architecture: is %q, must be "x86_64" or "arm64"`, c.Architecture)
 	}
 	switch {
 	case c.ImageID != "":
 	case c.Image == nil:
 		if c.imageNames() == nil {
-			wrong(`Bootstrap is %q, must be "AL2023", "AL2" or "Bottlerocket"`, c.Bootstrap)
+			wrong(`Bootstrap: is %q, must be "AL2023", "AL2" or "Bottlerocket"`, c.Bootstrap)
 		}
 		if c.KubernetesVersion == "" {
-			wrong("KubernetesVersion is required without an Image selector")
+			wrong("KubernetesVersion: is required without an Image selector")
 		}
 	case len(c.Image.Tags) == 0 && c.Image.Name == "":
-		wrong("Image selects by Tags or Name, none is set")
+		wrong("Image: must set Tags or Name")
 	}
 	if (len(c.SubnetIDs) > 0) == (len(c.SubnetSelector) > 0) {
-		wrong("exactly one of SubnetIDs and SubnetSelector is required")
+		wrong("SubnetIDs: exactly one of SubnetIDs and SubnetSelector is required")
 	}
 	if (len(c.SecurityGroupIDs) > 0) == (len(c.SecurityGroupSelector) > 0) {
-		wrong("exactly one of SecurityGroupIDs and SecurityGroupSelector is required")
+		wrong("SecurityGroupIDs: exactly one of SecurityGroupIDs and SecurityGroupSelector is required")
 	}
 	if c.InstanceProfile != "" && c.Role != "" {
-		wrong("at most one of InstanceProfile and Role may be set")
+		wrong("InstanceProfile: must be empty with Role")
 	}
 	if c.Role != "" && c.ProfileName == "" {
-		wrong("ProfileName is required with Role")
+		wrong("ProfileName: is required with Role")
 	}
 	return errors.Join(errs...)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// throttlePause is how long no call of an operation is made after EC2 has
-// refused one because of its rate.
+// throttlePause is how long an operation pauses after EC2 has throttled a call.
 const throttlePause = 5 * time.Second
 
 // Limits returns the rates of EC2 per account and region, as buckets by operation
@@ -42,10 +41,9 @@ func Limits(scale, burst float64) (limits map[string]cloud.Bucket, rest cloud.Bu
 	}, b(100, 5)
 }
 
-// NewClient returns an EC2 client whose every attempt takes its turn at the
-// limiter. It retries connections that break and errors of the server, three
-// attempts in all; it does not retry throttled calls. A nil limiter limits
-// nothing. Options are applied last.
+// NewClient returns an EC2 client that passes every attempt through the limiter. It
+// retries broken connections and server errors, up to three attempts; it does not retry
+// throttled calls. A nil limiter limits nothing. Options are applied last.
 func NewClient(config aws.Config, limiter *cloud.Limiter, options ...func(*ec2.Options)) *ec2.Client {
 	return ec2.NewFromConfig(config, append([]func(*ec2.Options){func(o *ec2.Options) {
 		o.Retryer = noThrottleRetry{retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = 3 })}
@@ -63,11 +61,14 @@ func (r noThrottleRetry) IsErrorRetryable(err error) bool {
 	return !isThrottle(err) && !errors.Is(err, cloud.ErrThrottled) && r.RetryerV2.IsErrorRetryable(err)
 }
 
-// limit is a step of the client's stack behind the one that retries.
+// limit adds the limiter to the client's stack, after the retries.
 func limit(limiter *cloud.Limiter) func(*middleware.Stack) error {
 	return func(stack *middleware.Stack) error {
-		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("trueup.Limiter",
-			func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc(
+			"trueup.Limiter",
+			func(
+				ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+			) (middleware.FinalizeOutput, middleware.Metadata, error) {
 				operation := middleware.GetOperationName(ctx)
 				if err := limiter.Wait(ctx, operation); err != nil {
 					return middleware.FinalizeOutput{}, middleware.Metadata{}, err
@@ -77,7 +78,8 @@ func limit(limiter *cloud.Limiter) func(*middleware.Stack) error {
 					limiter.Penalize(operation, throttlePause)
 				}
 				return out, metadata, err
-			}), "Retry", middleware.After)
+			},
+		), "Retry", middleware.After)
 	}
 }
 

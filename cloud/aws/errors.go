@@ -13,8 +13,8 @@ import (
 
 var instanceID = regexp.MustCompile(`\bi-[0-9a-f]{8,17}\b`)
 
-// classify wraps an error of EC2 in the condition of package cloud that it means.
-// An error that it does not know stays as it is: what it did is not known.
+// classify wraps an error of EC2 in the matching condition of package cloud. An unknown
+// error stays as it is: its effect is unknown.
 func classify(operation string, err error) error {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if err == nil || !ok || errors.Is(err, cloud.ErrThrottled) {
@@ -27,16 +27,33 @@ func classify(operation string, err error) error {
 	case "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed":
 		return fmt.Errorf("%w: %w", cloud.ErrNotFound, err)
 	case "IncorrectInstanceState", "IncorrectState":
-		return &cloud.InvalidStateError{ID: instanceID.FindString(api.ErrorMessage()), State: cloud.InstanceUnknown, Operation: operation, Err: err}
-	case "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientFreeAddressesInSubnet", "InsufficientCapacity", "Unsupported":
-		return &cloud.CapacityError{InstanceType: "the type", Err: err}
+		return &cloud.InvalidStateError{
+			ID:        instanceID.FindString(api.ErrorMessage()),
+			State:     cloud.InstanceUnknown,
+			Operation: operation,
+			Err:       err,
+		}
+	case "InsufficientInstanceCapacity",
+		"InsufficientHostCapacity",
+		"InsufficientReservedInstanceCapacity",
+		"InsufficientFreeAddressesInSubnet",
+		"InsufficientCapacity",
+		"Unsupported":
+		return &cloud.CapacityError{Err: err}
 	case "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded":
 		return fmt.Errorf("%w: %w", cloud.ErrQuotaExceeded, err)
 	case "IdempotentParameterMismatch":
 		return fmt.Errorf("%w: %w", cloud.ErrTokenReused, err)
 	case "IdempotentInstanceTerminated":
 		return fmt.Errorf("%w: %w", cloud.ErrTokenSpent, err)
-	case "UnauthorizedOperation", "AuthFailure", "OptInRequired", "Blocked", "PendingVerification", "MissingParameter", "UnknownParameter", "OperationNotPermitted":
+	case "UnauthorizedOperation",
+		"AuthFailure",
+		"OptInRequired",
+		"Blocked",
+		"PendingVerification",
+		"MissingParameter",
+		"UnknownParameter",
+		"OperationNotPermitted":
 		return fmt.Errorf("%w: %w", cloud.ErrRejected, err)
 	default:
 		if strings.HasPrefix(code, "Invalid") && api.ErrorFault() != smithy.FaultServer {
@@ -56,5 +73,7 @@ func named(err error) []string {
 
 // single reports whether an error may concern one machine of a batch only.
 func single(err error) bool {
-	return errors.Is(err, cloud.ErrNotFound) || errors.Is(err, cloud.ErrInvalidState) || errors.Is(err, cloud.ErrNoCapacity) || errors.Is(err, cloud.ErrQuotaExceeded) || errors.Is(err, cloud.ErrRejected)
+	return errors.Is(err, cloud.ErrNotFound) || errors.Is(err, cloud.ErrInvalidState) || errors.Is(err, cloud.ErrNoCapacity) ||
+		errors.Is(err, cloud.ErrQuotaExceeded) ||
+		errors.Is(err, cloud.ErrRejected)
 }

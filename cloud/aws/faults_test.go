@@ -26,7 +26,7 @@ func TestTheProxyMakesTheFaultsOfEC2(t *testing.T) {
 		require.NoError(t, err)
 		return len(all)
 	}
-	// on says what happens to the first n requests of an action.
+	// on sets what happens to the first n requests of an action.
 	on := func(action string, n int, fault ec2test.Fault) (tokens *[]string) {
 		var mu sync.Mutex
 		tokens = new([]string)

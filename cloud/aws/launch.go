@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -29,7 +30,11 @@ func (p *Provider) LaunchInstance(ctx context.Context, config cloud.LaunchConfig
 func (p *Provider) LaunchInstances(ctx context.Context, config cloud.LaunchConfig, count int) ([]cloud.Instance, error) {
 	result, err := p.EC2.RunInstances(ctx, runInstances(config, count))
 	if err != nil {
-		return nil, classify("RunInstances", err)
+		err = classify("RunInstances", err)
+		if short, ok := errors.AsType[*cloud.CapacityError](err); ok {
+			short.InstanceType = config.InstanceType
+		}
+		return nil, err
 	}
 	out := make([]cloud.Instance, 0, len(result.Instances))
 	for i := range result.Instances {
@@ -38,8 +43,8 @@ func (p *Provider) LaunchInstances(ctx context.Context, config cloud.LaunchConfi
 	return out, nil
 }
 
-// runInstances is the request for a config. The machine stops, and does not end,
-// when its operating system shuts down: that is how a warm-up ends.
+// runInstances is the request for a config. When its operating system shuts down, the
+// machine stops and is not terminated: that is how a warm-up ends.
 func runInstances(c cloud.LaunchConfig, count int) *ec2.RunInstancesInput {
 	in := &ec2.RunInstancesInput{
 		ClientToken: text(c.Token), ImageId: text(c.ImageID), InstanceType: types.InstanceType(c.InstanceType),
@@ -66,8 +71,10 @@ func runInstances(c cloud.LaunchConfig, count int) *ec2.RunInstancesInput {
 	}
 	if m := c.Metadata; m != (cloud.MetadataOptions{}) {
 		in.MetadataOptions = &types.InstanceMetadataOptionsRequest{
-			HttpEndpoint: types.InstanceMetadataEndpointState(m.HTTPEndpoint), HttpTokens: types.HttpTokensState(m.HTTPTokens),
-			HttpPutResponseHopLimit: number(m.HTTPPutResponseHopLimit), InstanceMetadataTags: types.InstanceMetadataTagsState(m.InstanceMetadataTags),
+			HttpEndpoint:            types.InstanceMetadataEndpointState(m.HTTPEndpoint),
+			HttpTokens:              types.HttpTokensState(m.HTTPTokens),
+			HttpPutResponseHopLimit: number(m.HTTPPutResponseHopLimit),
+			InstanceMetadataTags:    types.InstanceMetadataTagsState(m.InstanceMetadataTags),
 		}
 	}
 	if tags := ec2Tags(c.Tags); len(tags) > 0 {

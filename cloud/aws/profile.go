@@ -19,8 +19,8 @@ import (
 const profileTag = "trueup-instance-profile"
 
 // InstanceProfile returns the instance profile of the class, empty if it has none.
-// For a role it makes the profile ProfileName, and puts the role into it; one of
-// that name that it did not make is [cloud.ErrNotOwned].
+// For a role it makes the profile ProfileName, and adds the role to it; a profile of
+// that name that no Resolver made is [cloud.ErrNotOwned].
 func (r *Resolver) InstanceProfile(ctx context.Context, class Class) (string, error) {
 	if class.Role == "" {
 		return class.InstanceProfile, nil
@@ -34,7 +34,10 @@ func (r *Resolver) InstanceProfile(ctx context.Context, class Class) (string, er
 		if aws.ToString(have.RoleName) == role {
 			return class.ProfileName, nil
 		}
-		_, err := r.IAM.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &class.ProfileName, RoleName: have.RoleName})
+		_, err := r.IAM.RemoveRoleFromInstanceProfile(
+			ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &class.ProfileName, RoleName: have.RoleName},
+		)
 		if err != nil && !isNoSuchEntity(err) {
 			return "", fmt.Errorf("instance profile %s: remove role %s: %w", class.ProfileName, aws.ToString(have.RoleName), err)
 		}
@@ -52,12 +55,12 @@ func (r *Resolver) InstanceProfile(ctx context.Context, class Class) (string, er
 // profile returns the class's own profile, and makes it if there is none.
 func (r *Resolver) profile(ctx context.Context, class Class) (*types.InstanceProfile, error) {
 	if r.IAM == nil {
-		return nil, errors.New("Resolver.IAM is required for a class with a role")
+		return nil, errors.New("aws: Resolver.IAM: is required for a class with a role")
 	}
 	got, err := r.IAM.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &class.ProfileName})
 	switch {
 	case err == nil && !owned(got.InstanceProfile):
-		return nil, fmt.Errorf("it exists and has no tag %s: %w", profileTag, cloud.ErrNotOwned)
+		return nil, fmt.Errorf("it exists without the tag %s: %w", profileTag, cloud.ErrNotOwned)
 	case err == nil:
 		return got.InstanceProfile, nil
 	case !isNoSuchEntity(err):
@@ -73,8 +76,7 @@ func (r *Resolver) profile(ctx context.Context, class Class) (*types.InstancePro
 }
 
 // DeleteInstanceProfile deletes the profile that was made for the class's role.
-// One that is not there, or that a Resolver did not make, is left alone and no
-// error.
+// It ignores a profile that does not exist or that no Resolver made.
 func (r *Resolver) DeleteInstanceProfile(ctx context.Context, class Class) error {
 	if class.Role == "" {
 		return nil
@@ -87,7 +89,10 @@ func (r *Resolver) DeleteInstanceProfile(ctx context.Context, class Class) error
 		return fmt.Errorf("instance profile %s: %w", class.ProfileName, err)
 	}
 	for _, role := range got.InstanceProfile.Roles {
-		_, err := r.IAM.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &class.ProfileName, RoleName: role.RoleName})
+		_, err := r.IAM.RemoveRoleFromInstanceProfile(
+			ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &class.ProfileName, RoleName: role.RoleName},
+		)
 		if err != nil && !isNoSuchEntity(err) {
 			return fmt.Errorf("instance profile %s: remove role %s: %w", class.ProfileName, aws.ToString(role.RoleName), err)
 		}
@@ -113,7 +118,7 @@ func isNoSuchEntity(err error) bool {
 	return ok && api.ErrorCode() == "NoSuchEntity"
 }
 
-// invalidID reports whether EC2 refused an id, and not the right to ask.
+// invalidID reports whether EC2 refused an id, rather than the caller's permission.
 func invalidID(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && strings.HasPrefix(api.ErrorCode(), "Invalid")

@@ -21,10 +21,10 @@ type Provider struct {
 }
 
 var (
-	_ cloud.Provider       = (*Provider)(nil)
-	_ cloud.BatchMachines  = (*Provider)(nil)
-	_ cloud.BatchPower     = (*Provider)(nil)
-	_ cloud.BatchInventory = (*Provider)(nil)
+	_ cloud.Provider          = (*Provider)(nil)
+	_ cloud.BatchMachines     = (*Provider)(nil)
+	_ cloud.BatchPowerControl = (*Provider)(nil)
+	_ cloud.BatchInventory    = (*Provider)(nil)
 )
 
 // GetInstanceState implements [cloud.Inventory].
@@ -91,8 +91,14 @@ func (p *Provider) describe(ctx context.Context, filters []types.Filter) ([]clou
 // instance reads a machine as EC2 reports it.
 func instance(i *types.Instance) cloud.Instance {
 	out := cloud.Instance{
-		ID: aws.ToString(i.InstanceId), State: cloud.InstanceUnknown, PrivateIP: aws.ToString(i.PrivateIpAddress), PublicIP: aws.ToString(i.PublicIpAddress),
-		LaunchTime: aws.ToTime(i.LaunchTime), InstanceType: string(i.InstanceType), SubnetID: aws.ToString(i.SubnetId), Tags: make(map[string]string, len(i.Tags)),
+		ID:           aws.ToString(i.InstanceId),
+		State:        cloud.InstanceUnknown,
+		PrivateIP:    aws.ToString(i.PrivateIpAddress),
+		PublicIP:     aws.ToString(i.PublicIpAddress),
+		LaunchTime:   aws.ToTime(i.LaunchTime),
+		InstanceType: string(i.InstanceType),
+		SubnetID:     aws.ToString(i.SubnetId),
+		Tags:         make(map[string]string, len(i.Tags)),
 	}
 	if i.Placement != nil {
 		out.AvailabilityZone = aws.ToString(i.Placement.AvailabilityZone)
@@ -123,12 +129,12 @@ func (p *Provider) TerminateInstances(ctx context.Context, ids []string) map[str
 	})
 }
 
-// StartInstance implements [cloud.Power].
+// StartInstance implements [cloud.PowerControl].
 func (p *Provider) StartInstance(ctx context.Context, id string) error {
 	return p.StartInstances(ctx, []string{id})[id]
 }
 
-// StartInstances implements [cloud.BatchPower].
+// StartInstances implements [cloud.BatchPowerControl].
 func (p *Provider) StartInstances(ctx context.Context, ids []string) map[string]error {
 	return batch(ctx, ids, func(ctx context.Context, ids []string) error {
 		_, err := p.EC2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})
@@ -136,12 +142,12 @@ func (p *Provider) StartInstances(ctx context.Context, ids []string) map[string]
 	})
 }
 
-// StopInstance implements [cloud.Power].
+// StopInstance implements [cloud.PowerControl].
 func (p *Provider) StopInstance(ctx context.Context, id string, force bool) error {
 	return p.StopInstances(ctx, []string{id}, force)[id]
 }
 
-// StopInstances implements [cloud.BatchPower].
+// StopInstances implements [cloud.BatchPowerControl].
 func (p *Provider) StopInstances(ctx context.Context, ids []string, force bool) map[string]error {
 	return batch(ctx, ids, func(ctx context.Context, ids []string) error {
 		_, err := p.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids, Force: aws.Bool(force)})

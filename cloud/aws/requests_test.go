@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,7 +57,12 @@ func startProxy(t *testing.T, server *ec2test.Server) *proxy {
 					status = http.StatusServiceUnavailable
 				}
 				w.WriteHeader(status)
-				_, _ = fmt.Fprintf(w, "<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>x</RequestID></Response>", code, message)
+				_, _ = fmt.Fprintf(
+					w,
+					"<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>x</RequestID></Response>",
+					code,
+					message,
+				)
 				return
 			}
 		}
@@ -109,9 +115,15 @@ func TestALaunchSendsTheWholeConfig(t *testing.T) {
 	_, err := client(server, nil).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
 	require.NoError(t, err)
 	c := cloud.LaunchConfig{
-		Token: "token-1", ImageID: image, InstanceType: "m5.large", UserData: "#!/bin/sh\necho é", Tags: map[string]string{"b": "2", "a": "1"},
-		BlockDevices: []cloud.BlockDevice{{DeviceName: "/dev/xvda", VolumeSize: 20, VolumeType: "gp3", Encrypted: true, Iops: 4000, Throughput: 200}},
-		Metadata:     cloud.MetadataOptions{HTTPTokens: "required", HTTPPutResponseHopLimit: 2},
+		Token:        "token-1",
+		ImageID:      image,
+		InstanceType: "m5.large",
+		UserData:     "#!/bin/sh\necho é",
+		Tags:         map[string]string{"b": "2", "a": "1"},
+		BlockDevices: []cloud.BlockDevice{
+			{DeviceName: "/dev/xvda", VolumeSize: 20, VolumeType: "gp3", Encrypted: true, Iops: 4000, Throughput: 200},
+		},
+		Metadata: cloud.MetadataOptions{HTTPTokens: "required", HTTPPutResponseHopLimit: 2},
 	}
 	got, err := provider.LaunchInstances(t.Context(), c, 2)
 	require.NoError(t, err)
@@ -155,6 +167,9 @@ func TestErrorsAreTheConditionsOfPackageCloud(t *testing.T) {
 		err := launch()
 		require.ErrorIs(t, err, want, code)
 		require.ErrorContains(t, err, "the message", code)
+		if errors.Is(want, cloud.ErrNoCapacity) {
+			require.ErrorContains(t, err, "insufficient capacity for m5.large: ")
+		}
 		require.Len(t, p.take(), 1, "%s: not tried again by the client", code)
 	}
 	p.answer = func(url.Values) (string, string) { return "Unavailable", "" }
@@ -196,7 +211,12 @@ func TestOneMachineHoldsBackNoOtherOfABatch(t *testing.T) {
 	require.ErrorIs(t, failed[ids[7]], cloud.ErrInvalidState)
 	require.ErrorIs(t, failed[ids[30]], cloud.ErrNoCapacity)
 	slices.Sort(started)
-	require.Equal(t, slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == ids[7] || id == ids[30] }), started, "each of the others once")
+	require.Equal(
+		t,
+		slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == ids[7] || id == ids[30] }),
+		started,
+		"each of the others once",
+	)
 	require.LessOrEqual(t, len(p.take()), 14, "a batch is divided, not taken apart")
 }
 
@@ -205,7 +225,11 @@ func TestOnlyTheSixActionsOfThePlainCaseAreCalled(t *testing.T) {
 	p := startProxy(t, server)
 	provider := p.provider(server, nil)
 	ctx := t.Context()
-	got, err := provider.LaunchInstances(ctx, cloud.LaunchConfig{Token: "t", ImageID: image, InstanceType: "m5.large", Tags: map[string]string{"a": "b"}}, 2)
+	got, err := provider.LaunchInstances(
+		ctx,
+		cloud.LaunchConfig{Token: "t", ImageID: image, InstanceType: "m5.large", Tags: map[string]string{"a": "b"}},
+		2,
+	)
 	require.NoError(t, err)
 	ids := []string{got[0].ID, got[1].ID}
 	require.NoError(t, cloud.Wait(ctx, provider, ids[0], cloud.InstanceRunning))
@@ -219,7 +243,11 @@ func TestOnlyTheSixActionsOfThePlainCaseAreCalled(t *testing.T) {
 	require.Empty(t, provider.TerminateInstances(ctx, ids))
 	actions := p.actions()
 	delete(actions, "DescribeInstances")
-	require.Equal(t, map[string]int{"RunInstances": 1, "StartInstances": 1, "StopInstances": 1, "CreateTags": 1, "TerminateInstances": 1}, actions)
+	require.Equal(
+		t,
+		map[string]int{"RunInstances": 1, "StartInstances": 1, "StopInstances": 1, "CreateTags": 1, "TerminateInstances": 1},
+		actions,
+	)
 }
 
 func TestTheLimiterStandsBeforeEveryAttempt(t *testing.T) {

@@ -26,8 +26,8 @@ type Resolver struct {
 }
 
 // Resolve returns the class with ids. The error joins one for each part that
-// could not be resolved; the other parts are valid with an error. Something that
-// a selector does not find is [cloud.ErrNotFound].
+// could not be resolved; the other parts are valid with an error. If a selector finds
+// nothing, the error is [cloud.ErrNotFound].
 func (r *Resolver) Resolve(ctx context.Context, class Class) (Resolved, error) {
 	if err := class.Validate(); err != nil {
 		return Resolved{}, err
@@ -70,7 +70,11 @@ func (r *Resolver) Image(ctx context.Context, class Class) (id, name string, err
 		}
 		for i := range page.Images {
 			image := &page.Images[i]
-			if newest == nil || cmp.Or(cmp.Compare(aws.ToString(image.CreationDate), aws.ToString(newest.CreationDate)), cmp.Compare(aws.ToString(image.ImageId), aws.ToString(newest.ImageId))) > 0 {
+			if newest == nil ||
+				cmp.Or(
+					cmp.Compare(aws.ToString(image.CreationDate), aws.ToString(newest.CreationDate)),
+					cmp.Compare(aws.ToString(image.ImageId), aws.ToString(newest.ImageId)),
+				) > 0 {
 				newest = image
 			}
 		}
@@ -81,9 +85,9 @@ func (r *Resolver) Image(ctx context.Context, class Class) (id, name string, err
 	return aws.ToString(newest.ImageId), aws.ToString(newest.Name), nil
 }
 
-// Subnets returns the subnets of the class, ordered by zone and id. Those that are
-// named by id are looked up only to learn their zones; without the right to do so
-// they are returned without a zone.
+// Subnets returns the subnets of the class, ordered by zone and id. Subnets that are
+// named by id are looked up only for their zones; without the permission they are
+// returned without a zone.
 func (r *Resolver) Subnets(ctx context.Context, class Class) ([]Subnet, error) {
 	in := &ec2.DescribeSubnetsInput{SubnetIds: class.SubnetIDs, Filters: tagFilters(class.SubnetSelector)}
 	var out []Subnet
@@ -97,7 +101,14 @@ func (r *Resolver) Subnets(ctx context.Context, class Class) ([]Subnet, error) {
 			return nil, fmt.Errorf("subnets: %w", err)
 		}
 		for _, s := range page.Subnets {
-			out = append(out, Subnet{ID: aws.ToString(s.SubnetId), Zone: aws.ToString(s.AvailabilityZone), FreeAddresses: int(aws.ToInt32(s.AvailableIpAddressCount))})
+			out = append(
+				out,
+				Subnet{
+					ID:            aws.ToString(s.SubnetId),
+					Zone:          aws.ToString(s.AvailabilityZone),
+					FreeAddresses: int(aws.ToInt32(s.AvailableIpAddressCount)),
+				},
+			)
 		}
 	}
 	if len(out) == 0 {
@@ -115,8 +126,8 @@ func unseen(ids []string) []Subnet {
 	return out
 }
 
-// SecurityGroups returns the ids of the class's security groups, in order. Those
-// that are named by id are not looked up.
+// SecurityGroups returns the ids of the class's security groups, in order. Groups that
+// are named by id are not looked up.
 func (r *Resolver) SecurityGroups(ctx context.Context, class Class) ([]string, error) {
 	if len(class.SecurityGroupIDs) > 0 {
 		return slices.Compact(slices.Sorted(slices.Values(class.SecurityGroupIDs))), nil
@@ -140,7 +151,7 @@ func (r *Resolver) SecurityGroups(ctx context.Context, class Class) ([]string, e
 	return out, nil
 }
 
-// tagFilters selects by tags; the value "*" asks for the key alone.
+// tagFilters selects by tags; the value "*" matches any value.
 func tagFilters(tags map[string]string) []types.Filter {
 	var out []types.Filter
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

@@ -39,7 +39,10 @@ func TestAClassIsResolved(t *testing.T) {
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: []types.Tag{tag("pool", "a")}}},
 	})
 	require.NoError(t, err)
-	machine, err := client.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: awssdk.String(image), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)})
+	machine, err := client.RunInstances(
+		ctx,
+		&ec2.RunInstancesInput{ImageId: awssdk.String(image), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)},
+	)
 	require.NoError(t, err)
 	var newest string
 	for _, name := range []string{"nodes-1", "nodes-2"} {
@@ -99,10 +102,17 @@ func TestAClassIsResolved(t *testing.T) {
 }
 
 func TestAWrongClassIsRefusedByField(t *testing.T) {
-	err := aws.Class{Architecture: "x86", Bootstrap: "Windows", SubnetIDs: []string{"a"}, SubnetSelector: map[string]string{"a": "b"}, InstanceProfile: "p", Role: "r"}.Validate()
+	err := aws.Class{
+		Architecture:    "x86",
+		Bootstrap:       "Windows",
+		SubnetIDs:       []string{"a"},
+		SubnetSelector:  map[string]string{"a": "b"},
+		InstanceProfile: "p",
+		Role:            "r",
+	}.Validate()
 	for _, text := range []string{
-		`Architecture is "x86", must be "x86_64" or "arm64"`, `Bootstrap is "Windows"`, "KubernetesVersion is required", "exactly one of SubnetIDs and SubnetSelector",
-		"exactly one of SecurityGroupIDs and SecurityGroupSelector", "at most one of InstanceProfile and Role", "ProfileName is required with Role",
+		`Architecture: is "x86", must be "x86_64" or "arm64"`, `Bootstrap: is "Windows"`, "KubernetesVersion: is required", "exactly one of SubnetIDs and SubnetSelector",
+		"exactly one of SecurityGroupIDs and SecurityGroupSelector", "InstanceProfile: must be empty with Role", "ProfileName: is required with Role",
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 var checks = []check{ //nolint:gochecknoglobals // a table
-	{name: "a launched machine is what was asked for", check: launched},
+	{name: "a launched machine has the requested properties", check: launched},
 	{name: "a token creates one machine", check: tokens},
 	{name: "a token with another config is refused", check: tokenReused},
 	{name: "a token of a terminated machine creates nothing", check: tokenSpent},
 	{name: "a machine stops, starts and ends", check: lifecycle},
-	{name: "what is so already is no error", check: repeated},
+	{name: "a repeated operation is no error", check: repeated},
 	{name: "a wrong state is refused", check: wrongState},
 	{name: "an unknown machine is not found", check: unknown},
 	{name: "a list has the machines with all tags", check: lists},
@@ -289,7 +289,7 @@ func batchLaunch(ctx context.Context, s *session) error {
 }
 
 func batchBad(ctx context.Context, s *session) error {
-	power, hasPower := s.Provider.(cloud.BatchPower)
+	power, hasPower := s.Provider.(cloud.BatchPowerControl)
 	inventory, hasInventory := s.Provider.(cloud.BatchInventory)
 	if !hasPower || !hasInventory {
 		return nil

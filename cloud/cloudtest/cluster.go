@@ -11,30 +11,40 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// A Cluster is what stands beside a [Fake] in a simulation: machines that run
-// boot, join as Nodes, attest their warm-up, stop themselves, and run pods. It
-// implements [cloud.Nodes] and [cloud.Journal].
+// A Cluster simulates the cluster of a [Fake]'s machines: they boot, join as Nodes,
+// attest their warm-up, stop themselves, and run pods. It implements [cloud.Nodes] and
+// [cloud.Journal].
 //
-// Nothing happens in it by itself: each Step brings it up to the present time.
+// It changes only in Step, which brings it up to the present time.
 // The methods are safe for concurrent use.
 type Cluster struct {
 	// Fake is the cloud of its machines. Required.
 	Fake *Fake
-	// Scope is that of the pool. Required.
+	// Scope is the scope of the pool. Required.
 	Scope cloud.Scope
 	// Boot is the time from a running machine to a ready Node. Default 15s.
 	Boot time.Duration
-	// Warmup is the time from there to the end of the first warm-up. Default 60s.
+	// Warmup is the time from a ready Node to the end of the first warm-up. Default
+	// 60s.
 	Warmup time.Duration
 	// ControllerStop keeps machines from stopping themselves after the warm-up.
 	ControllerStop bool
-	// Machine is what a machine has room for. Default 4 cores, 16 GiB, 20 pods.
+	// Machine is the capacity of a machine. Default 4 cores, 16 GiB, 20 pods.
 	Machine cloud.Resources
-	// Overhead is what the DaemonSets take of each machine.
+	// Overhead is the part of each machine that DaemonSets use.
 	Overhead cloud.Resources
-	// Habit returns how a machine behaves. Nil means that all are well.
+	// Habit returns how a machine behaves. Nil means that all are healthy.
 	Habit func(id string) Habit
-	// Fault is asked before each write, by the name of the method. Nil means no
+	// Clock returns how far the clock of a machine is ahead of the others. Nil means
+	// that all clocks agree.
+	Clock func(id string) time.Duration
+	// CloudController taints the Nodes of machines that are off, and removes the
+	// taint when they are ready, as a cloud-controller-manager does.
+	CloudController bool
+	// Passing reports which taints a start is expected to remove. Nil means
+	// [cloud.Taint.Passing].
+	Passing func(cloud.Taint) bool
+	// Fault returns the fault of each write, by the name of the method. Nil means no
 	// faults.
 	Fault func(Call) Fault
 
@@ -51,7 +61,7 @@ type Cluster struct {
 	attested     map[string]cloud.Attestation
 }
 
-// A Habit is how one machine differs from a good one.
+// A Habit is how one machine differs from a healthy one.
 type Habit struct {
 	NeverJoins   bool // runs, and never becomes a Node
 	NeverStops   bool // never ends its warm-up
@@ -62,6 +72,9 @@ type Habit struct {
 type node struct {
 	cloud.NodeStatus
 	closed bool
+	taints []cloud.Taint
+	heard  time.Time // last report of its kubelet, by the clock of the machine
+	silent time.Time // it is not ready until then
 }
 
 type pod struct {
@@ -91,14 +104,14 @@ func (c *Cluster) AddPod(spec cloud.Pod, runs time.Duration, pinned bool) {
 	c.pods[spec.Name] = p
 }
 
-// RemovePod removes a pod. One that is not there is ignored.
+// RemovePod removes a pod, if it exists.
 func (c *Cluster) RemovePod(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pods, name)
 }
 
-// Pending returns the pods that run nowhere, in the order of their names.
+// Pending returns the pods without a machine, in the order of their names.
 func (c *Cluster) Pending() []cloud.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,6 +122,27 @@ func (c *Cluster) Pending() []cloud.Pod {
 		}
 	}
 	return out
+}
+
+// LoseReadiness makes a machine's Node not ready for a time, as a restart of its
+// kubelet or a lost connection does. Its pods keep running.
+func (c *Cluster) LoseReadiness(id string, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[id]; n != nil {
+		n.silent = time.Now().Add(d)
+	}
+}
+
+// Heard returns the time of the last report of a machine's kubelet, by the clock of the
+// machine; zero if there is none.
+func (c *Cluster) Heard(id string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[id]; n != nil {
+		return n.heard
+	}
+	return time.Time{}
 }
 
 // Attested reports whether the machine attested its warm-up.
@@ -125,9 +159,9 @@ func (c *Cluster) Writes() int {
 	return c.writes
 }
 
-// Wrong returns what should never have happened: a machine that was stopped
-// under its pods, a standby machine that was not stopped, a Node that was opened
-// while its machine was off.
+// Wrong returns the violations so far: a machine that was stopped under its pods, a
+// standby machine that was not stopped, a Node that was opened while its machine was
+// off.
 func (c *Cluster) Wrong() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,6 +204,9 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 		}
 		if n != nil {
 			n.Ready, n.NetworkReady = false, false
+			if c.CloudController && i.State == cloud.InstanceStopped {
+				n.taints = []cloud.Taint{{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: cloud.NoSchedule}}
+			}
 		}
 		if i.State != cloud.InstancePending {
 			c.kill(i, n)
@@ -193,8 +230,7 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 		c.nodes[i.ID] = n
 	}
 	warm := c.warmed[i.ID]
-	n.Ready = !warm || !habit.NeverReady
-	n.NetworkReady = n.Ready
+	c.report(n, now, (!warm || !habit.NeverReady) && !now.Before(n.silent))
 	if warm || habit.NeverStops || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second)+cmp.Or(c.Warmup, time.Minute))) {
 		return
 	}
@@ -208,8 +244,26 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 	}
 }
 
-// kill returns the pods of a machine that went off to pending, and blames that if
-// the pool did it.
+// heartbeat is how often a kubelet reports an unchanged state.
+const heartbeat = 5 * time.Minute
+
+// report applies a report of a machine's kubelet to its Node.
+func (c *Cluster) report(n *node, now time.Time, ready bool) {
+	clock := now
+	if c.Clock != nil {
+		clock = clock.Add(c.Clock(n.ID))
+	}
+	if ready != n.Ready || !clock.Before(n.heard.Add(heartbeat)) {
+		n.heard = clock
+	}
+	n.Ready, n.NetworkReady = ready, ready
+	if ready {
+		n.Starting, n.taints = false, nil
+	}
+}
+
+// kill returns the pods of a powered-off machine to pending. If the pool stopped the
+// machine, that is a violation.
 func (c *Cluster) kill(i cloud.Instance, n *node) {
 	for _, p := range c.pods {
 		if p.node != i.ID {
@@ -222,8 +276,8 @@ func (c *Cluster) kill(i cloud.Instance, n *node) {
 	}
 }
 
-// Lose declares the pods on a machine lost before it goes off: a spot
-// interruption, or a drain that may end by force.
+// Lose gives up the pods of a machine before it is powered off: a spot interruption, or
+// a drain that may end by force.
 func (c *Cluster) Lose(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

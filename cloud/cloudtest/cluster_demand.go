@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// Observe lists the machines, and returns what a pool sees.
+// Observe lists the machines, and returns the observed state of the pool.
 func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory cloud.Memory) cloud.Observed {
 	seen := cloud.Observed{Listed: time.Now(), Memory: memory, Reserved: map[string]bool{}}
 	seen.Instances, seen.ListError = provider.ListInstances(ctx, c.Scope.Tags())
@@ -29,9 +29,9 @@ func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory 
 	return seen
 }
 
-// Want returns what the pending pods need, by [cloud.Demand]: it leaves out
-// standby machines and templates in places without capacity. Machines that were
-// started are reserved for their pods for twice the time of a boot.
+// Want returns the demand of the pending pods, by [cloud.Demand], without standby
+// machines and templates in places without capacity. Machines that were started are
+// reserved for their pods for twice the time of a boot.
 func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 	return func(memory cloud.Memory) cloud.Want {
 		c.mu.Lock()
@@ -73,7 +73,10 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 		}
 	}
 	on := c.on()
-	supply := cloud.Supply{Pool: pool.Scope.Pool, MaxLaunches: pool.Size}
+	seen.Memory = memory
+	plan := pool.Plan(seen, cloud.Want{}, now)
+	supply := cloud.Supply{Pool: pool.Scope.Pool, Coming: plan.Counts.Coming}
+	supply.MaxLaunches, supply.Limit = plan.Room(pool, now)
 	var standby []cloud.NodeStatus
 	for _, n := range seen.Nodes {
 		switch {
@@ -85,10 +88,14 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 			standby = append(standby, n)
 		}
 	}
-	// What attested its warm-up is started first.
+	// Machines that attested their warm-up are started first.
 	slices.SortStableFunc(standby, func(a, b cloud.NodeStatus) int { return cmp.Compare(b.Attestation, a.Attestation) })
 	for _, n := range standby {
-		supply.Standby = append(supply.Standby, c.shape(n.Name, n.ID, nil))
+		shape := c.shape(n.Name, n.ID, nil)
+		if has := c.nodes[n.ID]; has != nil {
+			shape.Taints = slices.DeleteFunc(slices.Clone(has.taints), c.passing)
+		}
+		supply.Standby = append(supply.Standby, shape)
 	}
 	for _, t := range pool.Templates {
 		if !memory.IsBlocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
@@ -102,9 +109,16 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 // shape is a machine as the scheduler sees it, with the pods of DaemonSets.
 func (c *Cluster) shape(name, id string, pods []*cloud.Pod) *cloud.Node {
 	room := c.machine()
-	room.Pods++ // that of the DaemonSets
+	room.Pods++ // the pods of the DaemonSets
 	overhead := &cloud.Pod{Name: "daemons", Requests: c.Overhead}
 	return &cloud.Node{Name: name, Machine: id, Allocatable: room, Pods: append([]*cloud.Pod{overhead}, pods...)}
+}
+
+func (c *Cluster) passing(t cloud.Taint) bool {
+	if c.Passing != nil {
+		return c.Passing(t)
+	}
+	return t.Passing()
 }
 
 // waits reports whether a pod is pending.

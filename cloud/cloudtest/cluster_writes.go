@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// write asks the fault hook, outside the lock, and counts.
+// write calls the fault hook, outside the lock, and counts.
 func (c *Cluster) write(ctx context.Context, method, id string, do func() error) error {
 	var fault Fault
 	if c.Fault != nil {
@@ -36,7 +36,7 @@ var errConflict = errors.New("conflict: the object has been modified")
 
 // Mark implements [cloud.Nodes].
 func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
-	truth := c.Fake.truth(m.Instance.ID)
+	state := c.Fake.stateOf(m.Instance.ID)
 	return c.write(ctx, "Mark", m.Instance.ID, func() error {
 		n := c.nodes[m.Instance.ID]
 		if n == nil {
@@ -47,18 +47,19 @@ func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
 			return fmt.Errorf("node %s is %q, not %q: %w", n.Name, n.State, m.From, errConflict)
 		}
 		switch {
-		case truth == "":
-		case m.To == cloud.StateStandby && truth != cloud.InstanceStopped:
-			c.blame("machine %s is called standby while %s", m.Instance.ID, truth)
-		case m.To == cloud.StateRunning && !truth.Powered() && !truth.Ending():
-			c.blame("machine %s is opened while %s", m.Instance.ID, truth)
+		case state == "":
+		case m.To == cloud.StateStandby && state != cloud.InstanceStopped:
+			c.blame("machine %s is called standby while %s", m.Instance.ID, state)
+		case m.To == cloud.StateRunning && !state.Powered() && !state.Ending():
+			c.blame("machine %s is opened while %s", m.Instance.ID, state)
 		}
 		n.State, n.Since, n.Intent, n.closed = m.To, time.Now(), m.Intent, m.To != cloud.StateRunning
 		switch m.To {
 		case cloud.StateRunning:
 			n.LastStarted = time.Now()
+			n.Starting = m.From == cloud.StateStandby && !n.Ready
 		case cloud.StateStandby:
-			n.EmptySince, n.LastStarted = time.Time{}, time.Time{}
+			n.EmptySince, n.LastStarted, n.Starting = time.Time{}, time.Time{}, false
 		default:
 		}
 		return nil
@@ -127,8 +128,7 @@ func (c *Cluster) Erase(ctx context.Context, operation string) error {
 	})
 }
 
-// Outdate makes every Node drifted that there is now, as a change of the template
-// does.
+// Outdate makes every present Node drifted, as a change of the template does.
 func (c *Cluster) Outdate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

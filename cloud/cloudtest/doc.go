@@ -1,8 +1,8 @@
-// Package cloudtest tests what is built on package cloud: [Run] is the contract
-// of a provider as a test, [Fake] is a cloud in memory that fails like a real
-// one, and [Cluster] is the cluster beside it, whose machines boot, join, attest
-// their warm-up, run pods and stop.
+// Package cloudtest tests providers and users of package cloud: [Run] is the contract
+// of a provider as a test, [Fake] is a cloud in memory that fails like a real one, and
+// [Cluster] is the cluster of its machines, which boot, join, attest their warm-up, run
+// pods and stop.
 //
-// All of them use package time, and so run in virtual time inside a bubble of
+// All of them use package time, and run in virtual time inside a bubble of
 // testing/synctest.
 package cloudtest

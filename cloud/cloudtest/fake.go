@@ -15,8 +15,8 @@ import (
 // interface. The zero Fake works without faults: a machine changes its state
 // within 100ms, in the one zone "zone-a".
 //
-// The fields are read while it works; change them only between calls, or hold
-// them still. The methods are safe for concurrent use.
+// The fields are read while it works; change them only between calls. The methods are
+// safe for concurrent use.
 type Fake struct {
 	// Transition is how long a machine is pending, stopping or shutting down.
 	// Default 100ms.
@@ -26,10 +26,10 @@ type Fake struct {
 	// Empty means that every subnet is in "zone-a".
 	Zones map[string]string
 
-	// ListLag is how far ListInstances is behind. Other reads are up to date.
+	// ListLag is how far ListInstances lags behind. Other reads are up to date.
 	ListLag time.Duration
 
-	// Retention is for how long a terminated machine is still reported. Default
+	// Retention is how long a terminated machine is still reported. Default
 	// one hour.
 	Retention time.Duration
 
@@ -45,12 +45,11 @@ type Fake struct {
 	// a batch counts as one call. An operation without a limit has none.
 	Limits map[string]cloud.Bucket
 
-	// Fault is asked before each call. Nil means no faults.
+	// Fault returns the fault of each call. Nil means no faults.
 	Fault func(Call) Fault
 
-	// OnState is called by Start for each state that a machine comes into, in
-	// the order of time: what boots a machine into a cluster, and takes it out
-	// again, is put here.
+	// OnState is called by Start for each state that a machine enters, in the order of
+	// time. It may add a machine to a cluster when it boots, and remove it later.
 	OnState func(context.Context, cloud.Instance)
 
 	mu       sync.Mutex
@@ -70,11 +69,11 @@ type Call struct {
 	Token     string // of a launch
 }
 
-// A Fault is what goes wrong with one call.
+// A Fault is the fault of one call.
 type Fault struct {
 	// Err is returned instead of the answer.
 	Err error
-	// Lost carries the call out all the same, if Err is set.
+	// Lost carries the call out nevertheless, if Err is set.
 	Lost bool
 	// Twice carries the call out twice, as a network does that repeats a request.
 	Twice bool
@@ -83,8 +82,8 @@ type Fault struct {
 // machine is one instance and its history.
 type machine struct {
 	cloud.Instance
-	// states and tags are what it was from when on, oldest first. A state may
-	// lie in the future: that is a transition on its way.
+	// states and tags are its history, oldest first. A state in the future is a
+	// transition under way.
 	states []stateAt
 	tags   []tagsAt
 }
@@ -128,7 +127,7 @@ func (m *machine) state(at time.Time) cloud.InstanceState {
 	return ""
 }
 
-// become begins a transition now, and drops any that was on its way.
+// become begins a transition now, and drops any that is under way.
 func (m *machine) become(now time.Time, first cloud.InstanceState, after time.Duration, then cloud.InstanceState) {
 	m.states = slices.DeleteFunc(m.states, func(e stateAt) bool { return e.at.After(now) })
 	m.states = append(m.states, stateAt{now, first}, stateAt{now.Add(after), then})
@@ -150,7 +149,7 @@ func (m *machine) at(at time.Time) cloud.Instance {
 	return i
 }
 
-// known returns the machine unless the cloud has forgotten it.
+// known returns the machine, or ErrNotFound if the cloud no longer reports it.
 func (f *Fake) known(id string, now time.Time) (*machine, error) {
 	m, ok := f.machines[id]
 	if !ok || f.forgotten(m, now) {
@@ -159,8 +158,8 @@ func (f *Fake) known(id string, now time.Time) (*machine, error) {
 	return m, nil
 }
 
-// do carries out one call: the fault hook, the rate limit, and the operation,
-// which holds the lock.
+// do carries out one call: the fault hook, the rate limit, and the operation, under the
+// lock.
 func (f *Fake) do(ctx context.Context, call Call, operation func(now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -201,15 +200,15 @@ func (f *Fake) Calls() map[string]int {
 	return maps.Clone(f.calls)
 }
 
-// forgotten reports whether the machine was terminated so long ago that the
-// cloud does not report it any more.
+// forgotten reports whether the machine was terminated so long ago that the cloud no
+// longer reports it.
 func (f *Fake) forgotten(m *machine, now time.Time) bool {
 	last := m.states[len(m.states)-1]
 	return last.state == cloud.InstanceTerminated && now.Sub(last.at) > f.retention()
 }
 
-// Instances returns every machine that the cloud knows now, without lag, oldest
-// first, terminated ones included. Their tags are not to be changed.
+// Instances returns every machine that the cloud reports now, without lag, oldest
+// first, terminated ones included. Their tags must not be changed.
 func (f *Fake) Instances() []cloud.Instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,9 +222,8 @@ func (f *Fake) Instances() []cloud.Instance {
 	return out
 }
 
-// truth is the state of a machine, without a call; empty for one that is
-// not known.
-func (f *Fake) truth(id string) cloud.InstanceState {
+// stateOf returns the state of a machine, without a call; empty for an unknown one.
+func (f *Fake) stateOf(id string) cloud.InstanceState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, err := f.known(id, time.Now())
@@ -243,8 +241,7 @@ func (f *Fake) Shutdown(id string) error {
 	return f.stop(id, "Shutdown", time.Now())
 }
 
-// Interrupt terminates a machine from outside: a spot interruption, or another
-// hand.
+// Interrupt terminates a machine from outside, such as by a spot interruption.
 func (f *Fake) Interrupt(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +249,7 @@ func (f *Fake) Interrupt(id string) error {
 	return f.terminate(id, time.Now())
 }
 
-// notify wakes Start; what changed is found there.
+// notify wakes Start, which finds the changes.
 func (f *Fake) notify() {
 	if f.changed != nil {
 		close(f.changed)

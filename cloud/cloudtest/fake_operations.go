@@ -69,8 +69,21 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 		}
 		f.last++
 		m := &machine{Instance: cloud.Instance{
-			ID: fmt.Sprintf("i-fake-%06d", f.last), LaunchTime: now, InstanceType: config.InstanceType, SubnetID: config.SubnetID, AvailabilityZone: zone,
-			PrivateIP: fmt.Sprintf("10.%d.%d.%d", f.last>>16&255, f.last>>8&255, f.last&255), PublicIP: fmt.Sprintf("198.51.%d.%d", f.last>>8&255, f.last&255),
+			ID: fmt.Sprintf(
+				"i-fake-%06d",
+				f.last,
+			),
+			LaunchTime:       now,
+			InstanceType:     config.InstanceType,
+			SubnetID:         config.SubnetID,
+			AvailabilityZone: zone,
+			PrivateIP: fmt.Sprintf(
+				"10.%d.%d.%d",
+				f.last>>16&255,
+				f.last>>8&255,
+				f.last&255,
+			),
+			PublicIP: fmt.Sprintf("198.51.%d.%d", f.last>>8&255, f.last&255),
 		}}
 		m.tags = []tagsAt{{now, maps.Clone(config.Tags)}}
 		m.become(now, cloud.InstancePending, f.transition(), cloud.InstanceRunning)
@@ -88,7 +101,7 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 	return out, short
 }
 
-// room reports why no more machines can run in a place.
+// room returns an error if a place is full.
 func (f *Fake) room(place cloud.Placement, another bool, now time.Time) error {
 	alive, powered := 0, 0
 	for _, m := range f.machines {
@@ -127,12 +140,12 @@ func (f *Fake) terminate(id string, now time.Time) error {
 	return err
 }
 
-// StartInstance implements [cloud.Power].
+// StartInstance implements [cloud.PowerControl].
 func (f *Fake) StartInstance(ctx context.Context, id string) error {
 	return f.one(ctx, "StartInstance", id, func(now time.Time) error { return f.start(id, now) })
 }
 
-// StartInstances implements [cloud.BatchPower].
+// StartInstances implements [cloud.BatchPowerControl].
 func (f *Fake) StartInstances(ctx context.Context, ids []string) map[string]error {
 	return f.many(ctx, "StartInstance", ids, f.start)
 }
@@ -152,12 +165,12 @@ func (f *Fake) start(id string, now time.Time) error {
 	return nil
 }
 
-// StopInstance implements [cloud.Power].
+// StopInstance implements [cloud.PowerControl].
 func (f *Fake) StopInstance(ctx context.Context, id string, force bool) error {
 	return f.one(ctx, "StopInstance", id, func(now time.Time) error { return f.stop(id, "StopInstance", now) })
 }
 
-// StopInstances implements [cloud.BatchPower].
+// StopInstances implements [cloud.BatchPowerControl].
 func (f *Fake) StopInstances(ctx context.Context, ids []string, force bool) map[string]error {
 	return f.many(ctx, "StopInstance", ids, func(id string, now time.Time) error { return f.stop(id, "StopInstance", now) })
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// Start calls OnState for every state that a machine comes into from now on, until
-// ctx ends, and then returns nil. States are called for one at a time. A Fake
-// works without Start as well; then nothing is called.
+// Start calls OnState for every state that a machine enters from now on, one at a time,
+// until ctx ends, and then returns nil. A Fake works without Start as well; then
+// OnState is not called.
 func (f *Fake) Start(ctx context.Context) error {
-	called := map[string]int{} // by machine: how many of its states are done with
+	called := map[string]int{} // by machine: how many of its states were handled
 	f.due(time.Now(), called)
 	for {
 		due, next, changed := f.due(time.Now(), called)
@@ -37,15 +37,15 @@ func (f *Fake) Start(ctx context.Context) error {
 	}
 }
 
-// change is a machine as it was when it came into a state.
+// change is a machine as it entered a state.
 type change struct {
 	cloud.Instance
 	at time.Time
 }
 
-// due returns the states that machines have come into and that are not in called,
-// and adds them to it. It also returns when the next one comes, and what is closed
-// when a call changes that.
+// due returns the states that machines have entered and that are not in called, and
+// adds them to it. It also returns the time of the next one, and a channel that is
+// closed when a call changes a machine.
 func (f *Fake) due(now time.Time, called map[string]int) (due []change, next time.Time, changed chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,7 +44,14 @@ func TestEveryStateIsCalledForInTheOrderOfTime(t *testing.T) {
 		cancel()
 		require.NoError(t, <-done)
 		require.Equal(t, []string{
-			"1s 1 pending", "6s 2 pending", "11s 1 running", "16s 2 running", "16s 2 stopping", "26s 2 stopped", "1m6s 1 shutting-down", "1m16s 1 terminated",
+			"1s 1 pending",
+			"6s 2 pending",
+			"11s 1 running",
+			"16s 2 running",
+			"16s 2 stopping",
+			"26s 2 stopped",
+			"1m6s 1 shutting-down",
+			"1m16s 1 terminated",
 		}, got)
 	})
 }
@@ -84,7 +91,11 @@ func TestFaultsLoseAnswersAndRepeatRequests(t *testing.T) {
 func TestRatesQuotaAndCapacityAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := cloud.Placement{InstanceType: "m5.large", Zone: "zone-a"}
-		f := &cloudtest.Fake{Quota: 3, Capacity: map[cloud.Placement]int{place: 2}, Limits: map[string]cloud.Bucket{"ListInstances": {Size: 2, Refill: 0.5}}}
+		f := &cloudtest.Fake{
+			Quota:    3,
+			Capacity: map[cloud.Placement]int{place: 2},
+			Limits:   map[string]cloud.Bucket{"ListInstances": {Size: 2, Refill: 0.5}},
+		}
 		got, err := f.LaunchInstances(t.Context(), launch("a"), 3)
 		require.ErrorIs(t, err, cloud.ErrNoCapacity)
 		require.Len(t, got, 2, "as many as there are")
@@ -122,7 +133,11 @@ func TestAnInvoiceHasTheTimeInEachState(t *testing.T) {
 		require.Equal(t, time.Minute, invoice.Time(cloud.InstancePending))
 		require.Equal(t, 9*time.Minute, invoice.Time(cloud.InstanceRunning))
 		require.Equal(t, 9*time.Minute, invoice.Time(cloud.InstanceStopped))
-		require.Equal(t, 21*time.Minute, invoice.Time(cloud.InstancePending, cloud.InstanceRunning, cloud.InstanceStopped, cloud.InstanceStopping, cloud.InstanceShuttingDown))
+		require.Equal(
+			t,
+			21*time.Minute,
+			invoice.Time(cloud.InstancePending, cloud.InstanceRunning, cloud.InstanceStopped, cloud.InstanceStopping, cloud.InstanceShuttingDown),
+		)
 		require.Contains(t, invoice.String(), "m5.large     running               540 machine-seconds")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// An Invoice is what the machines of a [Fake] have used: the cost of a policy.
+// An Invoice is the machine time of a [Fake]: the cost of a policy.
 type Invoice []InvoiceLine
 
 // An InvoiceLine is the time that all machines of a type spent in a state.

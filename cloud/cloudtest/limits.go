@@ -7,7 +7,7 @@ type bucketState struct {
 	at     time.Time
 }
 
-// limit takes a token, or returns how long it takes until there is one.
+// limit takes a token, or returns how long until there is one.
 func (f *Fake) limit(operation string, now time.Time) time.Duration {
 	limit, ok := f.Limits[operation]
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// A Subject is a provider as Run drives it.
+// A Subject is a provider under Run.
 type Subject struct {
-	// Provider is what is tested. Required.
+	// Provider is the provider under test. Required.
 	Provider cloud.Provider
 	// Config is a launch that works. Run sets its Token and Tags. Required.
 	Config cloud.LaunchConfig
@@ -27,9 +27,9 @@ type Subject struct {
 	Limit time.Duration
 }
 
-// Run tests that a provider keeps the contract of [cloud.Provider], and of the
-// batch interfaces that it implements. Open is called once for each subtest; the
-// machines of one may be seen by others. Run terminates what it launches.
+// Run tests that a provider fulfils the contract of [cloud.Provider], and of the batch
+// interfaces that it implements. Open is called once for each subtest; subtests may see
+// each other's machines. Run terminates the machines that it launches.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	for _, c := range checks {
@@ -54,7 +54,7 @@ type check struct {
 	check func(ctx context.Context, s *session) error
 }
 
-// session is one subtest with what it launched.
+// session is one subtest with its machines.
 type session struct {
 	Subject
 	name     string
@@ -146,7 +146,7 @@ func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 	}
 }
 
-// is reports an error that is not the wanted one.
+// is returns an error unless err is the wanted one.
 func is(what string, err, want error) error {
 	if !errors.Is(err, want) {
 		return fmt.Errorf("%s: %w, want %w", what, cmp.Or(err, errors.New("no error")), want)

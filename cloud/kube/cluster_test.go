@@ -53,7 +53,7 @@ func (c *cluster) resource(name, namespace string) dynamic.ResourceInterface {
 	return r
 }
 
-// watch keeps pods up to date; a watch that ends starts anew.
+// watch keeps pods up to date; a watch that ends starts again.
 func (c *cluster) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		w, err := c.resource("pods", "").Watch(ctx, metav1.ListOptions{})
@@ -83,7 +83,7 @@ func (c *cluster) watch(ctx context.Context) {
 	}
 }
 
-// wait returns the pods of a batch as soon as done says so of them, or with
+// wait returns the pods of a batch as soon as done returns true for them, or with
 // false after the time.
 func (c *cluster) wait(t *testing.T, batch string, limit time.Duration, done func([]*corev1.Pod) bool) ([]*corev1.Pod, bool) {
 	t.Helper()
@@ -147,9 +147,11 @@ func each[T any](t *testing.T, all []T, do func(T) error) {
 // namespace creates a namespace in which pods can be created.
 func (c *cluster) namespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	_, err := c.resource("namespaces", "").Create(t.Context(), object(t, "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}), metav1.CreateOptions{})
+	_, err := c.resource("namespaces", "").
+		Create(t.Context(), object(t, "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}), metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = c.resource("serviceaccounts", name).Create(t.Context(), object(t, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}), metav1.CreateOptions{})
+	_, err = c.resource("serviceaccounts", name).
+		Create(t.Context(), object(t, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}), metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -165,7 +167,8 @@ func (c *cluster) addNodes(t *testing.T, nodes []*corev1.Node) {
 		if err != nil {
 			return err
 		}
-		_, err = c.resource("nodes", "").Patch(t.Context(), n.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), metav1.PatchOptions{})
+		_, err = c.resource("nodes", "").
+			Patch(t.Context(), n.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"taints":%s}}`, taints), metav1.PatchOptions{})
 		return err
 	})
 }

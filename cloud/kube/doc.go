@@ -1,19 +1,19 @@
-// Package kube reads Pods, Nodes and DaemonSets of Kubernetes as the values that
-// [cloud.Demand] decides on.
+// Package kube converts Pods, Nodes and DaemonSets of Kubernetes to the input of
+// [cloud.Demand].
 //
-//   - [Pod] takes over every rule by which kube-scheduler v1.35 to v1.37 with its
-//     default plugins refuses a node, and computes the requests as the scheduler
-//     does: init containers, sidecars, overhead and pod-level requests included.
-//     What has no counterpart in [cloud.Pod] becomes a line of its Unmodelled.
-//   - [Node] takes over a Node with the pods on it.
-//   - [Daemons] are the pods of DaemonSets that a new machine will run.
-//   - [Unschedulable] are the pods to ask for.
+//   - [Pod] converts every rule by which kube-scheduler v1.35 to v1.37 with its default
+//     plugins refuses a node, and computes the requests as the scheduler does: init
+//     containers, sidecars, overhead and pod-level requests included. A rule without a
+//     counterpart in [cloud.Pod] becomes a line of its Unmodelled.
+//   - [Node] converts a Node with its pods.
+//   - [Daemons] returns the pods of DaemonSets that a new machine will run.
+//   - [Unschedulable] reports whether a pod belongs to the demand.
 //
-// A conversion keeps references to strings of its argument, and to none of its
-// maps or slices. It costs some microseconds: a caller with an informer converts an object
-// when it changes, not in each pass.
+// A result shares strings with its argument, but no maps or slices. It costs some
+// microseconds: a caller with an informer converts an object when it changes, not in
+// each pass.
 //
-// Preferred rules are left out, since they never keep a pod off a node. So are
-// the default constraints of a scheduler that is configured to have required
-// ones, and what a scheduler with another name does differently.
+// Preferred rules are left out, because they never keep a pod off a node. So are
+// required default constraints of a scheduler's configuration, and the rules of a
+// scheduler with another name.
 package kube

@@ -16,8 +16,11 @@ func ExamplePod() {
 	}
 	always := corev1.ContainerRestartPolicyAlways
 	pod := kube.Pod(&corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: &always, Resources: cores("500m")}, {Name: "migrate", Resources: cores("3")}},
-		Containers:     []corev1.Container{{Name: "web", Resources: cores("2")}},
+		InitContainers: []corev1.Container{
+			{Name: "proxy", RestartPolicy: &always, Resources: cores("500m")},
+			{Name: "migrate", Resources: cores("3")},
+		},
+		Containers: []corev1.Container{{Name: "web", Resources: cores("2")}},
 	}})
 	fmt.Println(pod.Requests.CPU)
 

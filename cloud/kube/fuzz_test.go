@@ -33,7 +33,11 @@ func FuzzPod(f *testing.F) {
 		first, second := kube.Pod(&pod), kube.Pod(&pod)
 		require.Equal(t, first, second)
 		require.Equal(t, before, &pod)
-		node := cloud.Node{Name: "n", Labels: map[string]string{"zone": "a"}, Allocatable: cloud.Resources{CPU: 1 << 40, Memory: 1 << 60, EphemeralStorage: 1 << 60, Pods: 10}}
+		node := cloud.Node{
+			Name:        "n",
+			Labels:      map[string]string{"zone": "a"},
+			Allocatable: cloud.Resources{CPU: 1 << 40, Memory: 1 << 60, EphemeralStorage: 1 << 60, Pods: 10},
+		}
 		cloud.Demand(cloud.DemandInput{
 			Pods: []*cloud.Pod{&first}, Nodes: []*cloud.Node{&node},
 			Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 2, Standby: []*cloud.Node{&node}, Templates: []cloud.NodeTemplate{{Node: node}}}},

@@ -9,11 +9,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// Node returns what of n decides about the pods that it takes. Pods are those
-// bound to n; ones that have ended are left out, as the scheduler does.
+// Node converts n. Pods are the pods bound to n; finished ones are left out, as the
+// scheduler does.
 //
-// The caller sets Machine, if the name of the node does not say which machine
-// it is.
+// The caller sets Machine, if the name of the node does not identify the machine.
 func Node(n *corev1.Node, pods ...*corev1.Pod) cloud.Node {
 	node := cloud.Node{
 		Name: n.Name, Labels: maps.Clone(n.Labels), Unschedulable: n.Spec.Unschedulable,
@@ -32,10 +31,10 @@ func Node(n *corev1.Node, pods ...*corev1.Pod) cloud.Node {
 	return node
 }
 
-// Daemons returns the pods of the DaemonSets that will run on a machine that
-// looks like node: what to put into the Pods of a [cloud.NodeTemplate]'s or of a
-// standby machine's node. What admission adds to a pod, such as the defaults of a
-// LimitRange or the overhead of a RuntimeClass, is not in them.
+// Daemons returns the pods of the DaemonSets that will run on a machine like node, for
+// the Pods of the node of a [cloud.NodeTemplate] or of a standby machine. They lack
+// what admission adds to a pod, such as the defaults of a LimitRange or the overhead of
+// a RuntimeClass.
 func Daemons(node *cloud.Node, sets ...*appsv1.DaemonSet) []*cloud.Pod {
 	var all []*cloud.Pod
 	for _, set := range sets {
@@ -53,7 +52,7 @@ func Daemons(node *cloud.Node, sets ...*appsv1.DaemonSet) []*cloud.Pod {
 	return all
 }
 
-// daemonTolerations are those that the DaemonSet controller adds to its pods.
+// daemonTolerations are the tolerations that the DaemonSet controller adds to its pods.
 func daemonTolerations(hostNetwork bool) []cloud.Toleration {
 	all := []cloud.Toleration{
 		{Key: corev1.TaintNodeNotReady, Exists: true, Effect: cloud.NoExecute},

@@ -30,9 +30,18 @@ status:
 	ended.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
 	pod := kube.Pod(running)
 	require.Empty(t, cmp.Diff(cloud.Node{
-		Name: "n1", Labels: map[string]string{"zone": "a"}, Unschedulable: true, Taints: []cloud.Taint{{Key: "k", Value: "v", Effect: cloud.NoExecute}},
-		Allocatable: cloud.Resources{CPU: 3920, Memory: 7 << 30, EphemeralStorage: 9 << 30, Pods: 58, Extended: map[string]int64{"nvidia.com/gpu": 2, "attachable-volumes-aws-ebs": 25}},
-		Pods:        []*cloud.Pod{&pod},
+		Name:          "n1",
+		Labels:        map[string]string{"zone": "a"},
+		Unschedulable: true,
+		Taints:        []cloud.Taint{{Key: "k", Value: "v", Effect: cloud.NoExecute}},
+		Allocatable: cloud.Resources{
+			CPU:              3920,
+			Memory:           7 << 30,
+			EphemeralStorage: 9 << 30,
+			Pods:             58,
+			Extended:         map[string]int64{"nvidia.com/gpu": 2, "attachable-volumes-aws-ebs": 25},
+		},
+		Pods: []*cloud.Pod{&pod},
 	}, kube.Node(&node, ended, running, failed)))
 }
 
@@ -47,8 +56,12 @@ func TestDaemonsAreThoseThatTheNodeWillRun(t *testing.T) {
 	gone := set("gone", `containers: []`)
 	gone.DeletionTimestamp = &metav1.Time{}
 	node := &cloud.Node{
-		Labels: map[string]string{"os": "linux"}, Unschedulable: true,
-		Taints: []cloud.Taint{{Key: "node.kubernetes.io/not-ready", Effect: cloud.NoExecute}, {Key: "dedicated", Value: "x", Effect: "PreferNoSchedule"}},
+		Labels:        map[string]string{"os": "linux"},
+		Unschedulable: true,
+		Taints: []cloud.Taint{
+			{Key: "node.kubernetes.io/not-ready", Effect: cloud.NoExecute},
+			{Key: "dedicated", Value: "x", Effect: "PreferNoSchedule"},
+		},
 	}
 	tainted := &cloud.Node{Taints: []cloud.Taint{{Key: "dedicated", Value: "x", Effect: cloud.NoSchedule}}}
 	unreachable := &cloud.Node{Taints: []cloud.Taint{{Key: "node.kubernetes.io/network-unavailable", Effect: cloud.NoSchedule}}}
@@ -56,7 +69,10 @@ func TestDaemonsAreThoseThatTheNodeWillRun(t *testing.T) {
 		set("all", `{containers: [{name: a, resources: {requests: {cpu: 100m}}}], tolerations: [{operator: Exists}]}`),
 		set("plain", `containers: []`),
 		set("windows", `{nodeSelector: {os: windows}, containers: []}`),
-		set("linux", `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: os, operator: In, values: [linux]}]}]}}}, containers: []}`),
+		set(
+			"linux",
+			`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: os, operator: In, values: [linux]}]}]}}}, containers: []}`,
+		),
 		set("network", `{hostNetwork: true, containers: []}`),
 		gone,
 	}
@@ -66,7 +82,11 @@ func TestDaemonsAreThoseThatTheNodeWillRun(t *testing.T) {
 		}
 		return all
 	}
-	require.Equal(t, []string{"kube-system/all", "kube-system/plain", "kube-system/linux", "kube-system/network"}, names(kube.Daemons(node, sets...)))
+	require.Equal(
+		t,
+		[]string{"kube-system/all", "kube-system/plain", "kube-system/linux", "kube-system/network"},
+		names(kube.Daemons(node, sets...)),
+	)
 	require.Equal(t, []string{"kube-system/all"}, names(kube.Daemons(tainted, sets...)))
 	require.Equal(t, []string{"kube-system/all", "kube-system/network"}, names(kube.Daemons(unreachable, sets...)))
 	require.Equal(t, int64(100), kube.Daemons(node, sets...)[0].Requests.CPU)

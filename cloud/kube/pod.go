@@ -24,7 +24,7 @@ func Unschedulable(p *corev1.Pod) bool {
 	})
 }
 
-// Pod returns what of p decides about its node.
+// Pod converts p.
 func Pod(p *corev1.Pod) cloud.Pod {
 	pod := cloud.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
@@ -73,7 +73,8 @@ func Pod(p *corev1.Pod) cloud.Pod {
 		case "", corev1.TolerationOpEqual, corev1.TolerationOpExists:
 			pod.Tolerations = append(pod.Tolerations, toleration(t))
 		default:
-			// One toleration more could only let the pod onto more nodes.
+			// Leaving out a toleration is safe: it could only admit the pod to more
+			// nodes.
 			refused("toleration of "+t.Key, fmt.Errorf("operator %s is not known", t.Operator))
 		}
 	}
@@ -84,8 +85,8 @@ func toleration(t corev1.Toleration) cloud.Toleration {
 	return cloud.Toleration{Key: t.Key, Exists: t.Operator == corev1.TolerationOpExists, Value: t.Value, Effect: string(t.Effect)}
 }
 
-// requests are computed as for a pod that waits, or as for one that has a node:
-// such a one may have been resized in place.
+// requests returns the requests of a pod. A pod with a node may have been resized in
+// place, and is computed differently from a pending one.
 func requests(p *corev1.Pod) cloud.Resources {
 	placed := p.Spec.NodeName != ""
 	return resources(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
@@ -136,8 +137,8 @@ func hostPorts(spec *corev1.PodSpec) (all []cloud.HostPort) {
 	return all
 }
 
-// unmodelled are the parts of spec by which the scheduler chooses nodes and that
-// a [cloud.Pod] does not have.
+// unmodelled returns the parts of spec that affect scheduling and that a [cloud.Pod]
+// does not have.
 func unmodelled(spec *corev1.PodSpec) (all []string) {
 	for _, gate := range spec.SchedulingGates {
 		all = append(all, fmt.Sprintf("scheduling gate %s: the scheduler does not look at the pod", gate.Name))
@@ -194,7 +195,10 @@ func spread(c *corev1.TopologySpreadConstraint, labels map[string]string) (cloud
 		selected = selected.DeepCopy()
 		for _, key := range c.MatchLabelKeys {
 			if value, there := labels[key]; there {
-				selected.MatchExpressions = append(selected.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+				selected.MatchExpressions = append(
+					selected.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}},
+				)
 			}
 		}
 	}

@@ -17,7 +17,9 @@ import (
 
 func podOf(t *testing.T, spec string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"app": "web", "rev": "3"}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"app": "web", "rev": "3"}},
+	}
 	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &pod.Spec))
 	return pod
 }
@@ -64,7 +66,7 @@ containers:
 			cloud.Resources{CPU: 750, Memory: 2 * mi},
 		},
 		{
-			"requests of the pod replace those of its containers", `
+			"requests of the pod replace its containers' requests", `
 resources: {requests: {cpu: "3"}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m, memory: 1Mi}}}`,
@@ -128,7 +130,13 @@ containers:
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	pod.Status.NominatedNodeName = "n2"
 	want := cloud.Pod{
-		Namespace: "ns", Name: "p", UID: "uid", Labels: map[string]string{"app": "web", "rev": "3"}, Priority: 7, Terminating: true, Nominated: "n2",
+		Namespace:    "ns",
+		Name:         "p",
+		UID:          "uid",
+		Labels:       map[string]string{"app": "web", "rev": "3"},
+		Priority:     7,
+		Terminating:  true,
+		Nominated:    "n2",
 		NodeSelector: map[string]string{"zone": "a"},
 		NodeAffinity: []cloud.NodeTerm{
 			{
@@ -153,8 +161,15 @@ containers:
 		}},
 		Spread: []cloud.Spread{
 			{
-				TopologyKey: "zone", MaxSkew: 2, MinDomains: 3, IgnoreNodeAffinity: true, HonorTaints: true,
-				Selector: cloud.Selector{{Key: "app", Operator: cloud.In, Values: []string{"web"}}, {Key: "rev", Operator: cloud.In, Values: []string{"3"}}},
+				TopologyKey:        "zone",
+				MaxSkew:            2,
+				MinDomains:         3,
+				IgnoreNodeAffinity: true,
+				HonorTaints:        true,
+				Selector: cloud.Selector{
+					{Key: "app", Operator: cloud.In, Values: []string{"web"}},
+					{Key: "rev", Operator: cloud.In, Values: []string{"3"}},
+				},
 			},
 			{TopologyKey: "host", MaxSkew: 1},
 		},
@@ -166,7 +181,12 @@ containers:
 
 func TestRequiredNodeAffinityWithoutTermsAdmitsNoNode(t *testing.T) {
 	t.Parallel()
-	pod := kube.Pod(podOf(t, `{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, containers: [{name: a}]}`))
+	pod := kube.Pod(
+		podOf(
+			t,
+			`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, containers: [{name: a}]}`,
+		),
+	)
 	require.False(t, pod.CanRunOn(&cloud.Node{Labels: map[string]string{"a": "b"}}))
 }
 
@@ -189,7 +209,10 @@ func TestWhatHasNoCounterpartIsNamed(t *testing.T) {
 		require.Len(t, reasons, 1)
 		require.True(t, strings.HasPrefix(reasons[0], c.want), reasons[0])
 	}
-	harmless := podOf(t, `{volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: d, secret: {secretName: e}}, {name: f, projected: {}}, {name: g, hostPath: {path: /x}}, {name: h, nfs: {server: s, path: /x}}]}`)
+	harmless := podOf(
+		t,
+		`{volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: d, secret: {secretName: e}}, {name: f, projected: {}}, {name: g, hostPath: {path: /x}}, {name: h, nfs: {server: s, path: /x}}]}`,
+	)
 	require.Empty(t, kube.Pod(harmless).Unmodelled)
 }
 
@@ -197,7 +220,9 @@ func TestUnschedulableIsWhatTheSchedulerSays(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}
 	require.False(t, kube.Unschedulable(&pod), "not looked at yet")
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated},
+	}
 	require.False(t, kube.Unschedulable(&pod), "gated")
 	pod.Status.Conditions[0].Reason = corev1.PodReasonUnschedulable
 	require.True(t, kube.Unschedulable(&pod))

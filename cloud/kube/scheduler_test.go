@@ -19,13 +19,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
-// many is a number of batches: n, or TRUEUP_BATCHES.
+// many is a number of batches: n, a quarter of it with -short, or TRUEUP_BATCHES.
 func many(t *testing.T, n int) int {
 	t.Helper()
 	if s := os.Getenv("TRUEUP_BATCHES"); s != "" {
 		more, err := strconv.Atoi(s)
 		require.NoError(t, err, "TRUEUP_BATCHES")
 		return more
+	}
+	if testing.Short() {
+		return max(1, n/4)
 	}
 	return n
 }
@@ -113,7 +116,9 @@ func (b *batch) pod(app string) corev1.Pod {
 	}}}
 	if b.one(4) {
 		always := corev1.ContainerRestartPolicyAlways
-		p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i", Resources: corev1.ResourceRequirements{Requests: list(pick(b, "100m", "1500m"), "")}}}
+		p.Spec.InitContainers = []corev1.Container{
+			{Name: "i", Image: "i", Resources: corev1.ResourceRequirements{Requests: list(pick(b, "100m", "1500m"), "")}},
+		}
 		if b.one(2) {
 			p.Spec.InitContainers[0].RestartPolicy = &always
 		}
@@ -129,7 +134,9 @@ func apps(names ...string) *metav1.LabelSelector {
 	if len(names) == 1 {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": names[0]}}
 	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: names}}}
+	return &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: names}},
+	}
 }
 
 const (
@@ -138,7 +145,12 @@ const (
 )
 
 func (b *batch) spread(key string, who *metav1.LabelSelector) corev1.TopologySpreadConstraint {
-	c := corev1.TopologySpreadConstraint{TopologyKey: key, MaxSkew: pick[int32](b, 1, 1, 2), WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: who}
+	c := corev1.TopologySpreadConstraint{
+		TopologyKey:       key,
+		MaxSkew:           pick[int32](b, 1, 1, 2),
+		WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector:     who,
+	}
 	if b.one(4) {
 		c.MinDomains = new(int32)
 		*c.MinDomains = pick[int32](b, 2, 3)
@@ -186,17 +198,36 @@ func (b *batch) constrain(p *corev1.Pod, others ...string) {
 	case 4:
 		stayNear(p, corev1.PodAffinityTerm{TopologyKey: pick(b, zoneKey, hostKey), LabelSelector: apps(app)})
 	case 5:
-		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: pick(b, corev1.ProtocolTCP, corev1.ProtocolUDP)}}
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{
+			{ContainerPort: 80, HostPort: 8080, Protocol: pick(b, corev1.ProtocolTCP, corev1.ProtocolUDP)},
+		}
 	case 6:
 		if len(others) > 0 {
-			keepAway(p, corev1.PodAffinityTerm{TopologyKey: hostKey, LabelSelector: apps(others...), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": b.name("t")}}})
+			keepAway(
+				p,
+				corev1.PodAffinityTerm{
+					TopologyKey:       hostKey,
+					LabelSelector:     apps(others...),
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": b.name("t")}},
+				},
+			)
 		}
 	}
 	if b.one(4) {
-		affinity(p).NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "cores", Operator: pick(b, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt), Values: []string{"4"}}}},
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: zoneKey, Operator: pick(b, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn), Values: []string{b.name("x")}}}},
-		}}}
+		affinity(p).NodeAffinity = &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: "cores", Operator: pick(b, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt), Values: []string{"4"}},
+					},
+				},
+				{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: zoneKey, Operator: pick(b, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn), Values: []string{b.name("x")}},
+					},
+				},
+			}},
+		}
 	}
 }
 
@@ -207,7 +238,13 @@ func (b *batch) pool(name string) {
 	taint := b.one(4)
 	add := func(n *corev1.Node) *corev1.Node {
 		if taint {
-			n.Spec.Taints = []corev1.Taint{{Key: "pool", Value: name, Effect: pick(b, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)}}
+			n.Spec.Taints = []corev1.Taint{
+				{
+					Key:    "pool",
+					Value:  name,
+					Effect: pick(b, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule),
+				},
+			}
 		}
 		return n
 	}
@@ -275,7 +312,7 @@ func (b *batch) machines(round int, r cloud.DemandResult) (all []*corev1.Node) {
 	return all
 }
 
-// begin creates what is there of a batch, and the standby machines as nodes
+// begin creates the existing objects of a batch, and the standby machines as nodes
 // that are stopped.
 func (c *cluster) begin(t *testing.T, b *batch) {
 	t.Helper()
@@ -288,7 +325,7 @@ func (c *cluster) begin(t *testing.T, b *batch) {
 
 // Each group of pods has a pool of its own, so that it does not matter in which
 // order the scheduler takes them: it finds a place for every pod, and none for
-// those that Demand says fit nowhere.
+// those that fit nowhere by Demand.
 func TestTheSchedulerLeavesNoPodPendingOnTheMachinesOfDemand(t *testing.T) {
 	c := startCluster(t)
 	pending, placed, machines := 0, 0, 0
@@ -418,7 +455,8 @@ func TestTheSchedulerAgreesWheneverItHasComeToRest(t *testing.T) {
 func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r cloud.DemandResult) {
 	t.Helper()
 	all, agree := c.wait(t, b.id, 30*time.Second, func(pods []*corev1.Pod) bool {
-		if len(pods) != len(b.pods)+len(b.bound) || slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && !refused(p) }) {
+		if len(pods) != len(b.pods)+len(b.bound) ||
+			slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && !refused(p) }) {
 			return false
 		}
 		known := *b
@@ -451,13 +489,22 @@ func (c *cluster) agreeWithPlaces(t *testing.T, b *batch, seed uint64) {
 	t.Helper()
 	all, _ := c.wait(t, b.id, 0, func([]*corev1.Pod) bool { return true })
 	for _, p := range all {
-		if p.Spec.NodeName == "" || len(kube.Pod(p).Affinity)+len(kube.Pod(p).Spread) > 0 || slices.ContainsFunc(b.bound, func(old *corev1.Pod) bool { return old.Name == p.Name }) {
+		if p.Spec.NodeName == "" || len(kube.Pod(p).Affinity)+len(kube.Pod(p).Spread) > 0 ||
+			slices.ContainsFunc(b.bound, func(old *corev1.Pod) bool { return old.Name == p.Name }) {
 			continue
 		}
 		known := *b
 		known.supplies = nil
 		known.bound = slices.DeleteFunc(slices.Clone(all), func(other *corev1.Pod) bool { return other == p || other.Spec.NodeName == "" })
-		require.Len(t, cloud.Demand(known.input([]*corev1.Pod{p})).Placements, 1, "TRUEUP_SEED=%d TRUEUP_BATCHES=1: %s is on %s", seed, p.Name, p.Spec.NodeName)
+		require.Len(
+			t,
+			cloud.Demand(known.input([]*corev1.Pod{p})).Placements,
+			1,
+			"TRUEUP_SEED=%d TRUEUP_BATCHES=1: %s is on %s",
+			seed,
+			p.Name,
+			p.Spec.NodeName,
+		)
 	}
 }
 

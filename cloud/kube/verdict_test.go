@@ -21,7 +21,7 @@ import (
 // verdictFile holds the situations that -situations writes, with what
 // cluster-autoscaler says of them: its predicates for each pod and node, and its
 // estimator for the machines. Its module is not served by the Go module proxy, so
-// that no program of this repository can ask it; what it said is recorded.
+// that no program of this repository can ask it; its answers are recorded.
 const verdictFile = "testdata/verdicts.json"
 
 type verdicts struct {
@@ -57,7 +57,13 @@ func situations() []situation {
 		s := situation{Name: fmt.Sprintf("seed %d", seed+1), Alike: seed%4 == 3, Template: b.node("template", "none", "x", 4, 10)}
 		tainted := func(n *corev1.Node) *corev1.Node {
 			if b.one(3) {
-				n.Spec.Taints = []corev1.Taint{{Key: "pool", Value: "a", Effect: pick(b, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)}}
+				n.Spec.Taints = []corev1.Taint{
+					{
+						Key:    "pool",
+						Value:  "a",
+						Effect: pick(b, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule),
+					},
+				}
 			}
 			n.Spec.Unschedulable = b.one(8)
 			if b.one(8) {
@@ -75,7 +81,13 @@ func situations() []situation {
 				b.constrain(&p, names...)
 				b.constrain(&p, names...)
 				if b.one(3) {
-					p.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: pick(b, corev1.TolerationOpExists, corev1.TolerationOpEqual), Effect: pick(b, corev1.TaintEffectNoSchedule, "")}}
+					p.Spec.Tolerations = []corev1.Toleration{
+						{
+							Key:      "pool",
+							Operator: pick(b, corev1.TolerationOpExists, corev1.TolerationOpEqual),
+							Effect:   pick(b, corev1.TaintEffectNoSchedule, ""),
+						},
+					}
 				}
 			}
 			p.UID = types.UID(app)

@@ -21,12 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob/crds"
+	"github.com/seed-9e1ffd66/trueup/cmd/agentjob/internal/crds"
+	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
-var update = flag.Bool("update", false, "write the generated files of the chart anew")
+var update = flag.Bool("update", false, "rewrite the generated files of the chart")
 
 const (
 	rulesFile   = "chart/files/rules.yaml"
@@ -37,6 +37,9 @@ const (
 // helm runs helm, and returns its standard output; its standard error is in the error.
 func helm(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("long: it builds Helm")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // it is built the first time
 	defer cancel()
 	program, err := kubetest.BuildHelm(ctx, t.Output())
@@ -109,7 +112,7 @@ func TestTheFilesOfTheChartAreUpToDate(t *testing.T) {
 	})
 	require.NoError(t, err)
 	want := map[string]string{rulesFile: "# Generated from the rights of the operator by \"make generate\".\n" + string(rules)}
-	source := filepath.Join("..", "internal", "agentjob", "crds")
+	source := filepath.Join("internal", "crds")
 	generated, err := filepath.Glob(filepath.Join(source, "*.yaml"))
 	require.NoError(t, err)
 	require.Len(t, generated, 8)
@@ -131,7 +134,7 @@ func TestTheFilesOfTheChartAreUpToDate(t *testing.T) {
 	require.Len(t, present, len(generated), "one is not generated")
 }
 
-// TestTheChartIsWhatTheProgramPrints compares what is installed by either way.
+// TestTheChartIsWhatTheProgramPrints compares the objects installed either way.
 func TestTheChartIsWhatTheProgramPrints(t *testing.T) {
 	t.Parallel()
 	chart, printed := rendered(t), manifests(t)
@@ -212,7 +215,11 @@ func TestTheValuesReachTheProcess(t *testing.T) {
 	require.Equal(t, "system-cluster-critical", pod.Spec.PriorityClassName)
 	agent := pod.Spec.Containers[0]
 	require.Equal(t, "example.com:5000/agentjob@sha256:"+strings.Repeat("0", 64), agent.Image)
-	require.Equal(t, []string{"--cluster-access-namespaces=all", "--keep-finished=90m", "--watch-namespace=team"}, agent.Args)
+	require.Equal(
+		t,
+		[]string{"--ceiling=other-ceiling", "--cluster-access-namespaces=all", "--keep-finished=90m", "--watch-namespace=team"},
+		agent.Args,
+	)
 	env := map[string]string{}
 	for _, e := range agent.Env {
 		env[e.Name] = e.Value
@@ -231,7 +238,7 @@ func TestTheValuesReachTheProcess(t *testing.T) {
 
 	alone := rendered(t, "--set", "leaderElection.enabled=false")
 	d = deployment(t, alone["Deployment "+agentjob.Account])
-	require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--no-leader-election")
+	require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--leader-elect=false")
 	require.Equal(t, appsv1.RecreateDeploymentStrategyType, d.Spec.Strategy.Type)
 	require.NotContains(t, alone, "Role "+agentjob.Account)
 
@@ -266,6 +273,9 @@ func TestTheChartIsLinted(t *testing.T) {
 
 // TestWrongValuesAreRefused names each by the value that is wrong.
 func TestWrongValuesAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it builds Helm")
+	}
 	t.Parallel()
 	for set, want := range map[string]string{
 		"health.port=0":                               "/health/port",

@@ -12,14 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/agentjob"
+	agentjob "github.com/seed-9e1ffd66/trueup/cmd/agentjob/operator"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	testprocess "github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // installation is a release of the chart on a cluster.
@@ -57,8 +58,20 @@ type process struct {
 func (i *installation) start() *process {
 	i.Helper()
 	p := &process{deployment: &appsv1.Deployment{}, log: filepath.Join(i.TempDir(), "stdout"), stderr: &bytes.Buffer{}}
-	require.NoError(i, json.Unmarshal([]byte(i.kubectl("get", "deployment", agentjob.Account, "-n", agentjob.Namespace, "-o", "json")), p.deployment))
-	p.pod = i.kubectl("get", "pods", "-n", agentjob.Namespace, "-l", "app.kubernetes.io/name=thurkube", "-o", "jsonpath={.items[0].metadata.name}")
+	require.NoError(
+		i,
+		json.Unmarshal([]byte(i.kubectl("get", "deployment", agentjob.Account, "-n", agentjob.Namespace, "-o", "json")), p.deployment),
+	)
+	p.pod = i.kubectl(
+		"get",
+		"pods",
+		"-n",
+		agentjob.Namespace,
+		"-l",
+		"app.kubernetes.io/name=thurkube",
+		"-o",
+		"jsonpath={.items[0].metadata.name}",
+	)
 	_, kubeconfig, err := i.cluster.ServiceAccount(i.Context(), agentjob.Namespace, p.deployment.Spec.Template.Spec.ServiceAccountName)
 	require.NoError(i, err)
 	agent := p.deployment.Spec.Template.Spec.Containers[0]
@@ -91,7 +104,12 @@ func (p *process) probe(t *testing.T, probe *corev1.Probe) int {
 			port = int(named.ContainerPort)
 		}
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, probe.HTTPGet.Path), http.NoBody)
+	request, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d%s", port, probe.HTTPGet.Path),
+		http.NoBody,
+	)
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -127,27 +145,28 @@ func (p *process) stop(t *testing.T) {
 
 func (i *installation) eventually(what string, holds func() bool) {
 	i.Helper()
-	require.Eventually(i, holds, 2*time.Minute, 50*time.Millisecond, what)
+	await.Eventually(i, what, holds)
 }
 
 // freePort returns 9000, or another one if that is taken on this machine.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for _, address := range []string{"0.0.0.0:9000", "0.0.0.0:0"} {
-		var config net.ListenConfig
-		if listener, err := config.Listen(t.Context(), "tcp", address); err == nil {
-			require.NoError(t, listener.Close())
-			return listener.Addr().(*net.TCPAddr).Port
-		}
+	if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:9000"); err == nil {
+		require.NoError(t, listener.Close())
+		return 9000
 	}
-	t.Fatal("no port is free")
-	return 0
+	port, err := testprocess.Port(t.Context())
+	require.NoError(t, err)
+	return port
 }
 
 // TestTheChartIsInstalled is D29, C21 and C22: port, probes and log level follow the
 // values, each line of the log is JSON, the rights of the chart suffice for a run, and
 // uninstalling leaves definitions and AgentJobs, unless it is asked to take them.
 func TestTheChartIsInstalled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it builds Helm")
+	}
 	t.Parallel()
 	i := &installation{t, kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})}
 	port := freePort(t)
@@ -176,7 +195,11 @@ func TestTheChartIsInstalled(t *testing.T) {
 	require.NoError(t, i.cluster.Apply(t.Context(), objects))
 	phase := func() string { return i.kubectl("get", "aj", "job", "-o", "jsonpath={.status.phase}") }
 	i.eventually("the job runs", func() bool { return phase() == "Succeeded" })
-	require.Contains(t, i.kubectl("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.kind=="AgentJob")]}{.reportingInstance} {end}`), p.pod)
+	require.Contains(
+		t,
+		i.kubectl("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.kind=="AgentJob")]}{.reportingInstance} {end}`),
+		p.pod,
+	)
 	i.eventually("it logs what it does", func() bool {
 		levels := map[any]bool{}
 		for _, line := range p.lines(t) {
@@ -199,7 +222,10 @@ func TestTheChartIsInstalled(t *testing.T) {
 
 	uid := i.kubectl("get", "aj", "job", "-o", "jsonpath={.metadata.uid}")
 	i.helm("uninstall", agentjob.Account)
-	require.Empty(t, i.kubectl("get", "deployments,serviceaccounts", "-n", agentjob.Namespace, "-l", "app.kubernetes.io/name=thurkube", "-o", "name"))
+	require.Empty(
+		t,
+		i.kubectl("get", "deployments,serviceaccounts", "-n", agentjob.Namespace, "-l", "app.kubernetes.io/name=thurkube", "-o", "name"),
+	)
 	require.Empty(t, i.kubectl("get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=thurkube", "-o", "name"))
 	require.Equal(t, 8, strings.Count(i.kubectl("get", "crd", "-o", "name"), "thurkube.thurbeen.eu"))
 	require.Equal(t, uid, i.kubectl("get", "aj", "job", "-o", "jsonpath={.metadata.uid}"))

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // asProgram makes the test binary the program itself.
@@ -54,7 +54,7 @@ func TestTheCommandLine(t *testing.T) {
 	require.Contains(t, stdout, "go1.")
 	code, stdout, _ = run(t, "--help")
 	require.Zero(t, code)
-	for _, text := range []string{"--crd", "--health-addr", "THURKUBE_HEALTH_ADDR", "RUST_LOG", "--cluster-access-namespaces", "0.0.0.0:8080"} {
+	for _, text := range []string{"--crd", "--health-probe-bind-address", "THURKUBE_HEALTH_ADDR", "RUST_LOG", "--cluster-access-namespaces", "0.0.0.0:8080"} {
 		require.Contains(t, stdout, text)
 	}
 
@@ -64,13 +64,15 @@ func TestTheCommandLine(t *testing.T) {
 		"unknown flag: --loud":                                            {"--loud"},
 		`invalid argument "soon" for "--keep-finished"`:                   {"--keep-finished", "soon"},
 		"--keep-finished: is 0s, must be more than 0s":                    {"--kubeconfig", config, "--keep-finished", "0"},
+		`--ceiling: is "", must be the name of a ClusterRole`:             {"--kubeconfig", config, "--ceiling", ""},
+		`--ceiling: is "a/b", must be the name of a ClusterRole`:          {"--kubeconfig", config, "--ceiling", "a/b"},
 		"--keep-finished: is -1h0m0s, must be more than 0s":               {"--kubeconfig", config, "--keep-finished", "-1h"},
 		`--cluster-access-namespaces: is "some", must be labelled or all`: {"--kubeconfig", config, "--cluster-access-namespaces", "some"},
-		`invalid argument "maybe" for "--no-leader-election"`:             {"--no-leader-election=maybe"},
+		`invalid argument "maybe" for "--leader-elect"`:                   {"--leader-elect=maybe"},
 		"/no/such/file": {"--kubeconfig", "/no/such/file"},
-		`--health-addr: is "nowhere", must be host:port`:                     {"--kubeconfig", config, "--health-addr", "nowhere"},
-		`--health-addr: is "127.0.0.1:99999", must be host:port`:             {"--kubeconfig", config, "--health-addr", "127.0.0.1:99999"},
-		`--namespace: is empty, must be set, or --no-leader-election be set`: {"--kubeconfig", config, "--namespace", ""},
+		`--health-probe-bind-address: is "nowhere", must be host:port or :port`:         {"--kubeconfig", config, "--health-addr", "nowhere"},
+		`--health-probe-bind-address: is "127.0.0.1:99999", must be host:port or :port`: {"--kubeconfig", config, "--health-addr", "127.0.0.1:99999"},
+		`--namespace: is empty, must be set, or --leader-elect=false`:                   {"--kubeconfig", config, "--namespace", ""},
 		`unknown flag: --crd`: {"manifests", "--crd"},
 	} {
 		code, stdout, stderr := run(t, args...)
@@ -167,7 +169,7 @@ func TestTheManifestsGiveNoMoreRightsThanNeeded(t *testing.T) {
 // itself: with a Lease, and without.
 func TestWithoutAnAPIServerItIsHealthyAndNotReady(t *testing.T) {
 	t.Parallel()
-	for name, more := range map[string][]string{"with a Lease": nil, "alone": {"--no-leader-election"}} {
+	for name, more := range map[string][]string{"with a Lease": nil, "alone": {"--leader-elect=false"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
@@ -193,25 +195,25 @@ func TestWithoutAnAPIServerItIsHealthyAndNotReady(t *testing.T) {
 				return all
 			}
 			var address string
-			require.Eventually(t, func() bool {
+			await.Eventually(t, `address != ""`, func() bool {
 				for _, line := range lines() {
 					if line["msg"] == "listening" {
 						address, _ = line["address"].(string)
 					}
 				}
 				return address != ""
-			}, 3*time.Minute, 5*time.Millisecond)
+			})
 			require.Equal(t, http.StatusOK, status(t, "http://"+address+"/healthz"))
 			require.Equal(t, http.StatusServiceUnavailable, status(t, "http://"+address+"/readyz"))
 			// What it tries and cannot do is logged, and changes neither.
-			require.Eventually(t, func() bool {
+			await.Eventually(t, "what it waits for, at ./cmd/agentjob/main_test.go", func() bool {
 				for _, line := range lines() {
 					if text, _ := json.Marshal(line); strings.Contains(string(text), "connection refused") {
 						return true
 					}
 				}
 				return false
-			}, 3*time.Minute, 5*time.Millisecond)
+			})
 			require.Equal(t, http.StatusOK, status(t, "http://"+address+"/healthz"))
 			require.Equal(t, http.StatusServiceUnavailable, status(t, "http://"+address+"/readyz"))
 

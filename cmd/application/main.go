@@ -4,50 +4,74 @@ package main
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/application"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/operator"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+func main() { program.Main(command()) }
+
+// services returns the settings of what applications use. What holds a password has no flag.
+func services() []program.Setting {
+	return []program.Setting{
+		{Flag: "db-connection-limit", Variable: "DB_CONNECTION_LIMIT", Usage: "connections that the role of one app may have (default 50)"},
+		{
+			Flag:     "db-statement-timeout",
+			Variable: "DB_STATEMENT_TIMEOUT",
+			Usage:    "time that a statement of an app may take, unless its session sets another (default 5m)",
+		},
+		{Flag: "keycloak-admin-url", Variable: "KEYCLOAK_ADMIN_URL", Usage: "Keycloak; none: apps have no realms"},
+		{Flag: "keycloak-admin-user", Variable: "KEYCLOAK_ADMIN_USER", Usage: "administrator of its realm master who may create realms"},
+		{Flag: "aws-endpoint-url", Variable: "AWS_ENDPOINT_URL", Usage: "another S3 than that of AWS, in path style"},
+		{Flag: "s3-region", Variable: "S3_REGION", Usage: "region of S3 (default ca-central-1)"},
+		{Flag: "redis-endpoint", Variable: "REDIS_ENDPOINT", Usage: "host of the managed Redis"},
+		{Flag: "opensearch-endpoint", Variable: "OPENSEARCH_ENDPOINT", Usage: "host of the managed OpenSearch"},
+		{Flag: "base-domain", Variable: "BASE_DOMAIN", Usage: "domain that hosts are below (default platform.company.dev)"},
+		{
+			Flag:     "allowed-domains",
+			Variable: "ALLOWED_DOMAINS",
+			Usage:    "further domains that spec.domain may be below, separated by commas; * is any",
+		},
+		{
+			Flag:     "reserved-hosts",
+			Variable: "RESERVED_HOSTS",
+			Usage:    "hosts that no app may have, beside auth., the environments and services of the platform",
+		},
+		{
+			Flag:     "gateway-namespaces",
+			Variable: "GATEWAY_NAMESPACES",
+			Usage:    "namespaces of the ingress controllers, which may connect to the apps (default ingress-nginx)",
+		},
+	}
 }
 
-const services = `Services that applications use are set in the environment:
-  DB_ADMIN_URL         administrator of PostgreSQL, with CREATEROLE: postgresql://admin:password@host:5432/database
-  KEYCLOAK_ADMIN_URL, KEYCLOAK_ADMIN_USER, KEYCLOAK_ADMIN_PASSWORD
-                       Keycloak, and an administrator of its realm master who may create realms
-  AWS_ENDPOINT_URL     another S3 than that of AWS, in path style
-  S3_REGION            region of S3 (ca-central-1)
-  REDIS_ENDPOINT       host of the managed Redis
-  OPENSEARCH_ENDPOINT  host of the managed OpenSearch
-  BASE_DOMAIN          domain that hosts are below (platform.company.dev)
+const secrets = `What holds a password is set in the environment alone:
+  DB_ADMIN_URL            administrator of PostgreSQL, with CREATEROLE: postgresql://admin:password@host:5432/database
+                          its parameters, such as sslmode, reach the apps; credentials do not; none: apps have no databases
+  KEYCLOAK_ADMIN_PASSWORD password of --keycloak-admin-user
 Credentials for S3 are found as by the SDK of AWS.`
 
 // options are the flags.
 type options struct {
-	address, kubeconfig, namespace, logLevel string
-	checkInterval                            time.Duration
+	health, metrics, kubeconfig, namespace, logLevel string
+	elect                                            bool
+	checkInterval                                    time.Duration
+	lookup                                           func(variable string) string // of services
 }
 
 func command() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use: "application", Short: "Give each Application its database, buckets, realm and workload", Args: program.NoArgs,
-		Long: "Give each Application its database, buckets, realm and workload.\n\n" + services,
+		Long: "Give each Application its database, buckets, realm and workload.\n\n" + secrets,
 		RunE: func(c *cobra.Command, _ []string) error {
 			operator, err := o.operator(c.OutOrStdout())
 			if err != nil {
@@ -57,21 +81,32 @@ func command() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.StringVar(&o.address, "address", "0.0.0.0:9090", "address of /healthz, /readyz and /metrics")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
-	flags.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("OPERATOR_NAMESPACE"), application.Namespace), "namespace of the Lease (OPERATOR_NAMESPACE)")
-	flags.DurationVar(&o.checkInterval, "check-interval", 5*time.Minute, "time between two looks at what is outside of the cluster: databases, buckets, realms; at least 1s")
-	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	root.AddCommand(program.VersionCommand(), manifestsCommand(), environmentCommand())
+	program.AddressFlags(flags, &o.health, &o.metrics, "0.0.0.0:9090", "")
+	program.KubeconfigFlag(flags, &o.kubeconfig)
+	program.NamespaceFlag(flags, &o.namespace, operator.Namespace, "OPERATOR_NAMESPACE")
+	program.LeaderElectFlag(flags, &o.elect)
+	flags.DurationVar(
+		&o.checkInterval,
+		"check-interval",
+		5*time.Minute,
+		"time between two looks at what is outside of the cluster: databases, buckets, realms; at least 1s",
+	)
+	program.LogLevelFlag(flags, &o.logLevel)
+	o.lookup = program.Settings(flags, services())
+	root.AddCommand(manifestsCommand(), environmentCommand())
+	program.Bind(root, "PLATTR_", os.LookupEnv)
 	return root
 }
 
-func (o options) operator(log io.Writer) (*application.Operator, error) {
+func (o options) operator(log io.Writer) (*operator.Operator, error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	if err := program.CheckAddresses(o.health, o.metrics); err != nil {
 		return nil, err
 	}
-	settings, err := application.SettingsOf(os.Getenv)
+	settings, err := operator.SettingsOf(o.lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -80,19 +115,31 @@ func (o options) operator(log io.Writer) (*application.Operator, error) {
 		return nil, err
 	}
 	host, _ := os.Hostname() // only a name for people
+	if o.namespace == "" && o.elect {
+		return nil, errors.New("--namespace: is empty, must be set, or --leader-elect=false")
+	}
 	if o.checkInterval < time.Second {
 		return nil, fmt.Errorf("--check-interval: is %s, must be at least 1s", o.checkInterval)
 	}
-	return &application.Operator{
-		CheckInterval: o.checkInterval,
-		Kubernetes:    config, Namespace: o.namespace, Address: o.address, Settings: settings, Logger: logger,
-		Instance: cmp.Or(os.Getenv("POD_NAME"), host, "plattr-operator"),
+	return &operator.Operator{
+		CheckInterval:  o.checkInterval,
+		Kubernetes:     config,
+		Namespace:      o.namespace,
+		Address:        o.health,
+		MetricsAddress: o.metrics,
+		Alone:          !o.elect,
+		Settings:       settings,
+		Logger:         logger,
+		Instance:       cmp.Or(os.Getenv("POD_NAME"), host, "plattr-operator"),
 	}, nil
 }
 
 func manifestsCommand() *cobra.Command {
-	var m application.Manifests
-	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
+	var m operator.Manifests
+	c := program.ManifestsCommand(
+		"Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -",
+		func() (string, error) { return m.YAML() },
+	) //nolint:gocritic // m is complete when it is called
 	program.ImageFlag(c.Flags(), &m.Image, "application")
 	c.Flags().StringVar(&m.BaseDomain, "base-domain", "platform.company.dev", "domain that hosts are below")
 	return c
@@ -100,10 +147,11 @@ func manifestsCommand() *cobra.Command {
 
 func environmentCommand() *cobra.Command {
 	var profile, file string
+	var lookup func(string) string
 	c := &cobra.Command{
 		Use: "env", Short: "Print the variables of an app, on a developer's machine or in the cluster", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, err := application.SettingsOf(os.Getenv)
+			settings, err := operator.SettingsOf(lookup)
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
@@ -114,7 +162,7 @@ func environmentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := settings.Environment(manifest, application.Profile(profile))
+			text, err := settings.Environment(manifest, operator.Profile(profile))
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
@@ -122,7 +170,8 @@ func environmentCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&profile, "profile", string(application.Local), "local or remote")
+	lookup = program.Settings(c.Flags(), services())
+	c.Flags().StringVar(&profile, "profile", string(operator.Local), "local or remote")
 	c.Flags().StringVarP(&file, "file", "f", "", "file with an Application")
 	return c
 }

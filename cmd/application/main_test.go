@@ -27,7 +27,16 @@ func TestTheCommandPrintsWhatItNeedsAndWhatAppsGet(t *testing.T) {
 		require.Contains(t, out, part)
 	}
 	file := filepath.Join(t.TempDir(), "app.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("{apiVersion: platform.internal/v1alpha1, kind: Application, metadata: {name: a}, spec: {environment: uat, database: {enabled: true}}}"), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(
+			file,
+			[]byte(
+				"{apiVersion: platform.internal/v1alpha1, kind: Application, metadata: {name: a}, spec: {environment: uat, database: {enabled: true}}}",
+			),
+			0o600,
+		),
+	)
 	code, out, _ = run(t, "env", "--profile", "remote", "-f", file)
 	require.Zero(t, code)
 	require.Contains(t, out, "POSTGREST_URL=https://a.uat.example.com/api/rest\n")

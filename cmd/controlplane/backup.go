@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // newBackupCommand copies the database while the program runs.
-func newBackupCommand(lookupEnv func(string) (string, bool)) *cobra.Command {
+func newBackupCommand() *cobra.Command {
 	var opts options
 	command := &cobra.Command{
 		Use:   "backup FILE",
@@ -33,10 +33,6 @@ run "controlplane restored", and start. A PostgreSQL is copied with its own tool
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			var err error
-			if opts.fromEnv, err = fromEnv(command.Flags(), lookupEnv); err != nil {
-				return err
-			}
 			return opts.backup(command.Context(), args[0], command.OutOrStdout())
 		},
 	}
@@ -47,7 +43,7 @@ run "controlplane restored", and start. A PostgreSQL is copied with its own tool
 func (o options) backup(ctx context.Context, into string, stdout io.Writer) error {
 	err := db.Backup(ctx, o.database, into)
 	if errors.Is(err, db.ErrBadURL) || errors.Is(err, db.ErrNoBackup) {
-		return o.wrong("database", "%w", err)
+		return wrong("database", "%w", err)
 	}
 	if err != nil {
 		return err

@@ -16,7 +16,18 @@ func TestABackupServesAfterItWasPutBack(t *testing.T) {
 	program, token, dir := binary(t), writeFile(t, adminToken), t.TempDir()
 	database, copied := filepath.Join(dir, "db"), filepath.Join(dir, "copy")
 	start := func() (base string, stop func()) {
-		p := serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", database, "--admin-token-file", token)
+		p := serveProcess(
+			t,
+			program,
+			"--listen",
+			"127.0.0.1:0",
+			"--metrics-bind-address",
+			"127.0.0.1:0",
+			"--database",
+			database,
+			"--admin-token-file",
+			token,
+		)
 		return "http://" + p.address, func() {
 			require.NoError(t, p.command.Process.Kill())
 			<-p.ended
@@ -24,7 +35,14 @@ func TestABackupServesAfterItWasPutBack(t *testing.T) {
 	}
 	base, stop := start()
 	put := func(name string) int {
-		status, answer := request(t, http.DefaultClient, http.MethodPut, base+"/api/v1/admin/regions/"+name, adminToken, `{"name":"`+name+`-1","platform":"aws"}`)
+		status, answer := request(
+			t,
+			http.DefaultClient,
+			http.MethodPut,
+			base+"/api/v1/admin/regions/"+name,
+			adminToken,
+			`{"name":"`+name+`-1","platform":"aws"}`,
+		)
 		require.Less(t, status, 300, answer)
 		return status
 	}

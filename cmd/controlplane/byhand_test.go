@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 // TestTheProgramsByHandWorkWhenTheyArePasted runs the commands of a section of
@@ -28,17 +30,14 @@ func TestTheProgramsByHandWorkWhenTheyArePasted(t *testing.T) {
 		script.WriteString(block)
 		blocks = after
 	}
-	dir := t.TempDir()
-	for _, name := range []string{"controlplane", "shuttle"} {
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), "../"+name).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	listens := serveProcess(t, filepath.Join(dir, "controlplane"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	dir := programs.Dir(t, "controlplane", "shuttle")
+	listens := serveProcess(t, filepath.Join(dir, "controlplane"), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(dir, "other.db"), "--admin-token-file", writeFile(t, adminToken))
-	port := listens.address // free again once the process is gone
+	port := listens.address // free again once the process has exited
 	require.NoError(t, listens.command.Process.Kill())
 	<-listens.ended
-	commands := strings.NewReplacer("go run ./cmd/", "./", "127.0.0.1:8080", port, "--database trueup.db", "--database trueup.db --metrics-listen= --listen "+port).Replace(script.String())
+	commands := strings.NewReplacer("go run ./cmd/", "./", "127.0.0.1:8080", port, "--database trueup.db", "--database trueup.db --metrics-bind-address= --listen "+port).
+		Replace(script.String())
 	shell := exec.CommandContext(t.Context(), "bash", "-e", "-u", "-o", "pipefail")
 	shell.Dir, shell.Env = dir, append(os.Environ(), "TRUEUP_CONTROLPLANE_LOG_LEVEL=error")
 	shell.Stdin = strings.NewReader("trap 'kill %1' EXIT\n" + commands)

@@ -31,7 +31,7 @@ func memory(tb testing.TB, pid int, field string) int {
 // TestOneAgentDoesNotExhaustTheProgram has an agent send large bodies that stand for much
 // more, many at once, while another one goes on.
 func TestOneAgentDoesNotExhaustTheProgram(t *testing.T) {
-	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
 	base := "http://" + p.address
 	create := func(path, body string) string {

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -29,7 +29,7 @@ import (
 
 // BenchmarkFanout has regions follow the program while an administrator writes, each with
 // the reader of krane and a connection of its own, and prints what each write took from
-// the request to the region, what was lost, and what a stream costs the program.
+// the request to the region, the lost changes, and what a stream costs the program.
 func BenchmarkFanout(b *testing.B) {
 	program := binary(b)
 	for b.Loop() {
@@ -66,7 +66,21 @@ func (f *fanout) run(b *testing.B, name string) {
 	f.sent, f.received = make([]atomic.Int64, many), make([]atomic.Int64, many)
 	f.token = writeFile(b, adminToken)
 	for range f.replicas {
-		f.processes = append(f.processes, serveProcess(b, f.program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", f.database, "--admin-token-file", f.token))
+		f.processes = append(
+			f.processes,
+			serveProcess(
+				b,
+				f.program,
+				"--listen",
+				"127.0.0.1:0",
+				"--metrics-bind-address",
+				"127.0.0.1:0",
+				"--database",
+				f.database,
+				"--admin-token-file",
+				f.token,
+			),
+		)
 	}
 	tokens := f.register(b)
 	before := f.resident(b)
@@ -98,7 +112,14 @@ func (f *fanout) register(b *testing.B) []string {
 		workers.Go(func() {
 			for n := range next {
 				var answer struct{ Token string }
-				status, body := request(b, http.DefaultClient, http.MethodPut, fmt.Sprintf("http://%s/api/v1/admin/regions/reg_%d", f.processes[0].address, n), adminToken, fmt.Sprintf(`{"name":"r-%d","platform":"aws"}`, n))
+				status, body := request(
+					b,
+					http.DefaultClient,
+					http.MethodPut,
+					fmt.Sprintf("http://%s/api/v1/admin/regions/reg_%d", f.processes[0].address, n),
+					adminToken,
+					fmt.Sprintf(`{"name":"r-%d","platform":"aws"}`, n),
+				)
 				if status == http.StatusCreated && json.Unmarshal([]byte(body), &answer) == nil {
 					tokens[n] = answer.Token
 				}
@@ -127,8 +148,11 @@ func (f *fanout) follower(region int, token string, synced *atomic.Int64) *state
 	identity := connect.WithInterceptors(signed{"Authorization": "Bearer " + token, "X-Krane-Region": fmt.Sprint("r-", region)})
 	first := sync.OnceFunc(func() { synced.Add(1) })
 	return &statesync.Replica{
-		Source: &stream.Source{Client: ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, "http://control", identity), Collection: stream.Deployments},
-		Scope:  fmt.Sprint("r-", region),
+		Source: &stream.Source{
+			Client:     ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, "http://control", identity),
+			Collection: stream.Deployments,
+		},
+		Scope: fmt.Sprint("r-", region),
 		Handle: func(_ context.Context, item statesync.Item) error {
 			_, name := stream.Split(item.Key)
 			if n, err := strconv.Atoi(strings.TrimPrefix(name, "d-")); err == nil && f.received[n].CompareAndSwap(0, time.Now().UnixNano()) {
@@ -165,7 +189,11 @@ func (f *fanout) write(b *testing.B) {
 // put asks one replica after the other until one has taken the deployment.
 func (f *fanout) put(b *testing.B, client *http.Client, region, n int) {
 	b.Helper()
-	body := fmt.Sprintf(`{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"d-%d","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080,"git_commit_message":%q}}`, n, strings.Repeat("x", 700))
+	body := fmt.Sprintf(
+		`{"desired_state":"running","spec":{"k8s_namespace":"ws","k8s_name":"d-%d","workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":"web:1","cpu_millicores":"250","memory_mib":"256","port":8080,"git_commit_message":%q}}`,
+		n,
+		strings.Repeat("x", 700),
+	)
 	for attempt := 0; b.Context().Err() == nil; attempt++ {
 		url := fmt.Sprintf("http://%s/api/v1/admin/regions/reg_%d/deployments/d_%d", f.processes[(n+attempt)%len(f.processes)].address, region, n)
 		r, err := http.NewRequestWithContext(b.Context(), http.MethodPut, url, strings.NewReader(body))
@@ -217,8 +245,8 @@ func (f *fanout) resident(b *testing.B) int {
 	return total
 }
 
-// processor is the processor time that all replicas have used. One that was killed counts
-// with nothing, which is less than it had used before: the time is that of the others.
+// processor returns the processor time that all replicas have used. A killed replica is not
+// counted: the result is the time of the others.
 func (f *fanout) processor(b *testing.B) time.Duration {
 	b.Helper()
 	var total time.Duration

@@ -21,14 +21,19 @@ func clientFrom(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// TestGuessingIsSlowedDownAtEachEntrance sends invalid tokens to each endpoint that takes
-// one, to each endpoint from another address.
-func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
-	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+// TestHostileGuessesLockOutNoValidToken sends invalid tokens to each endpoint that takes one,
+// to each endpoint from another address, and valid ones from the same.
+func TestHostileGuessesLockOutNoValidToken(t *testing.T) {
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
 	base := "http://" + p.address
 	form := func(token string) *http.Request {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/status/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+		r, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			base+"/status/login",
+			strings.NewReader(url.Values{"token": {token}}.Encode()),
+		)
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		return r
@@ -39,8 +44,16 @@ func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
 			require.NoError(t, err)
 			r.Header.Set("Authorization", "Bearer "+token)
 			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("X-Krane-Region", "eu-1")
 			return r
 		}
+	}
+	valid := map[string]string{"admin": adminToken, "page": adminToken, "login": adminToken}
+	for endpoint, put := range map[string][2]string{"cluster": {"clusters/" + clusterID, `{"region":"nyc3"}`}, "region": {"regions/eu", `{"name":"eu-1","platform":"aws"}`}} {
+		status, answer := request(t, http.DefaultClient, http.MethodPut, base+"/api/v1/admin/"+put[0], adminToken, put[1])
+		require.Equal(t, http.StatusCreated, status, answer)
+		_, token, _ := strings.Cut(answer, `"token":"`)
+		valid[endpoint], _, _ = strings.Cut(token, `"`)
 	}
 	last := 1
 	for endpoint, attempt := range map[string]func(token string) *http.Request{
@@ -51,31 +64,41 @@ func TestGuessingIsSlowedDownAtEachEntrance(t *testing.T) {
 		"login":   form,
 	} {
 		last++
-		client := clientFrom(t, fmt.Sprintf("127.0.0.%d", last))
-		send := func(r *http.Request) (status int, retryAfter string) {
-			response, err := client.Do(r)
-			require.NoError(t, err)
-			_, err = io.Copy(io.Discard, response.Body)
-			require.NoError(t, err)
-			require.NoError(t, response.Body.Close())
-			return response.StatusCode, response.Header.Get("Retry-After")
-		}
-		for range 100 {
-			status, _ := send(attempt("revoked"))
-			require.Equal(t, http.StatusUnauthorized, status, "%s: one token again and again", endpoint)
-		}
-		for n := range 5 {
-			status, _ := send(attempt(fmt.Sprint("guess-", n)))
-			require.Equal(t, http.StatusUnauthorized, status, endpoint)
-		}
-		for _, token := range []string{"guess", adminToken} {
-			status, retryAfter := send(attempt(token))
-			require.Equal(t, http.StatusTooManyRequests, status, "%s: also the right one", endpoint)
+		t.Run(endpoint, func(t *testing.T) {
+			client := clientFrom(t, fmt.Sprintf("127.0.0.%d", last))
+			send := func(r *http.Request) (status int, retryAfter string) {
+				response, err := client.Do(r)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, response.Body)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				return response.StatusCode, response.Header.Get("Retry-After")
+			}
+			for range 100 {
+				status, _ := send(attempt("revoked"))
+				require.Equal(t, http.StatusUnauthorized, status, "%s: one token again and again", endpoint)
+			}
+			for n := range 4 {
+				status, _ := send(attempt(fmt.Sprint("guess-", n)))
+				require.Equal(t, http.StatusUnauthorized, status, endpoint)
+			}
+			status, retryAfter := send(attempt("guess"))
+			require.Equal(t, http.StatusTooManyRequests, status, endpoint)
 			require.Equal(t, "1", retryAfter, endpoint)
-		}
-		_, metrics := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
-		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q,reason=\"invalid\"} 105\n", endpoint))
-		require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_attempts_delayed_total{endpoint=%q,limit=\"address\"} 2\n", endpoint))
+			for range 20 {
+				status, _ := send(attempt("another-guess"))
+				require.Equal(t, http.StatusTooManyRequests, status, endpoint)
+				status, _ = send(attempt(valid[endpoint]))
+				require.Less(t, status, http.StatusBadRequest, "%s: a valid token is not refused", endpoint)
+			}
+			_, metrics := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
+			require.Contains(
+				t,
+				metrics,
+				fmt.Sprintf("trueup_controlplane_credentials_refused_total{endpoint=%q,reason=\"invalid\"} 125\n", endpoint),
+			)
+			require.Contains(t, metrics, fmt.Sprintf("trueup_controlplane_attempts_delayed_total{endpoint=%q} 21\n", endpoint))
+		})
 	}
 	status, _ := request(t, http.DefaultClient, http.MethodGet, base+"/api/v1/admin/clusters", adminToken, "")
 	require.Equal(t, http.StatusOK, status, "another address")
@@ -95,7 +118,18 @@ func TestAnAdministratorsTokenIsThatOfNoAgent(t *testing.T) {
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr, "is the token in --agent-token-file; administrators need another")
 
-	p := serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", database, "--admin-token-file", token)
+	p := serveProcess(
+		t,
+		program,
+		"--listen",
+		"127.0.0.1:0",
+		"--metrics-bind-address",
+		"127.0.0.1:0",
+		"--database",
+		database,
+		"--admin-token-file",
+		token,
+	)
 	for path, body := range map[string]string{"clusters/" + clusterID: `{"region":"nyc3"}`, "regions/eu": `{"name":"eu-1","platform":"aws"}`} {
 		status, answer := request(t, http.DefaultClient, http.MethodPut, "http://"+p.address+"/api/v1/admin/"+path, adminToken, body)
 		require.Equal(t, http.StatusCreated, status, answer)

@@ -4,7 +4,7 @@
 //
 // One listener (--listen) answers the API below /api/v1/, ctrl.v1.ClusterService and the
 // reflection of it, the page /status for administrators, /healthz and /readyz. A second
-// one (--metrics-listen) answers /metrics without a credential; empty turns it off. Every
+// one (--metrics-bind-address) answers /metrics without a credential; empty turns it off. Every
 // flag has an environment variable as fallback: TRUEUP_CONTROLPLANE_ and the name of the
 // flag in capitals with _ for -. /readyz fails while the database cannot be read, or
 // committed changes get no version.
@@ -21,13 +21,13 @@
 // elsewhere.
 //
 // Rows of desired state that are changed in the database by hand reach the agents
-// within minutes. Rows that no agent needs are purged: what was archived, deleted
-// services and projects, and instances without a deployment after 7 days, what is
-// stopped, stopping or standby after 30 days. Nothing is purged that a live agent has not
-// confirmed to have applied. trueup_controlplane_rows counts the rows by state.
+// within minutes. Rows that no agent needs are purged: archived resources, deleted
+// services and projects, and instances without a deployment after 7 days; stopped, stopping
+// and standby resources after 30 days. A row is never purged before every live agent has
+// confirmed to have applied it. trueup_controlplane_rows counts the rows by state.
 //
 // The values of var groups are encrypted with AES-256-GCM under the first key of
-// --var-group-keys-file, and at each start all that is under another one is encrypted anew.
+// --var-group-keys-file, and at each start all that is under another one is re-encrypted.
 // A key is replaced in three steps, each with a restart of every replica: the new one is
 // added as the last line, is moved to the first, and the old one is removed. Without its
 // key a value is lost, so the file belongs into another backup than the database.
@@ -37,17 +37,9 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program.Run(ctx, newRootCommand(os.LookupEnv), os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { program.Main(newRootCommand(os.LookupEnv)) }

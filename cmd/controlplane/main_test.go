@@ -26,6 +26,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 const (
@@ -34,13 +36,10 @@ const (
 	otherID    = "aaaaaaaa-0000-4000-8000-000000000002"
 )
 
-// binary builds the program.
+// binary returns the path of the program.
 func binary(tb testing.TB) string {
 	tb.Helper()
-	path := filepath.Join(tb.TempDir(), "controlplane")
-	output, err := exec.CommandContext(tb.Context(), "go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(tb, err, "%s", output)
-	return path
+	return programs.Path(tb, "controlplane")
 }
 
 // outcome is how a process ended.
@@ -143,7 +142,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 	program := binary(t)
 	help := execute(t, program, nil, "--help")
 	require.Zero(t, help.code)
-	for _, flag := range []string{"--listen", "--metrics-listen", "--database", "--admin-token-file", "--tls-cert-file", "--tls-private-key-file", "--log-level", "--snapshot-retention", "version", "manifests"} {
+	for _, flag := range []string{"--listen", "--metrics-bind-address", "--database", "--admin-token-file", "--tls-cert-file", "--tls-private-key-file", "--log-level", "--snapshot-retention", "version", "manifests"} {
 		require.Contains(t, help.stdout, flag)
 	}
 	version := execute(t, program, nil, "version")
@@ -189,11 +188,11 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"a URL of PostgreSQL":     {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the name of the database is not valid"},
 		"another database":        {nil, []string{"--database", "mysql://user:pass-word@host/db", "--admin-token-file", token}, "--database"},
 		"an address":              {nil, []string{"--listen", "8080"}, "--listen"},
-		"a metrics address":       {nil, []string{"--metrics-listen", "localhost"}, "--metrics-listen"},
+		"a metrics address":       {nil, []string{"--metrics-bind-address", "localhost"}, "--metrics-bind-address"},
 		"a certificate alone":     {nil, []string{"--admin-token-file", token, "--tls-cert-file", token}, "--tls-private-key-file"},
 		"a key alone":             {nil, []string{"--admin-token-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
 		"a certificate that's no": {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
-		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key one is not 32 bytes"},
+		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key is not 32 bytes"},
 		"keys by env":             {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
 		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS is set as well"},
 		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
@@ -213,7 +212,18 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 func TestTheProgramServesUntilSIGTERMAndKeepsItsData(t *testing.T) {
 	program, token := binary(t), writeFile(t, "\n  "+adminToken+"\n")
 	database := filepath.Join(t.TempDir(), "a b%41?.db")
-	flags := []string{"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", "sqlite://" + database, "--admin-token-file", token, "--log-level", "debug"}
+	flags := []string{
+		"--listen",
+		"127.0.0.1:0",
+		"--metrics-bind-address",
+		"127.0.0.1:0",
+		"--database",
+		"sqlite://" + database,
+		"--admin-token-file",
+		token,
+		"--log-level",
+		"debug",
+	}
 	p := serveProcess(t, program, flags...)
 	base := "http://" + p.address
 	client := &http.Client{}
@@ -275,7 +285,17 @@ func TestAnAddressInUseEndsWithCodeOne(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	got := execute(t, binary(t), nil, "--listen", taken.Addr().String(), "--metrics-listen", "127.0.0.1:0", "--admin-token-file", writeFile(t, adminToken))
+	got := execute(
+		t,
+		binary(t),
+		nil,
+		"--listen",
+		taken.Addr().String(),
+		"--metrics-bind-address",
+		"127.0.0.1:0",
+		"--admin-token-file",
+		writeFile(t, adminToken),
+	)
 	require.Equal(t, 1, got.code)
 	require.Contains(t, got.stderr, taken.Addr().String())
 }
@@ -283,19 +303,56 @@ func TestAnAddressInUseEndsWithCodeOne(t *testing.T) {
 func TestTheAPISpeaksTLS(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--admin-token-file", writeFile(t, adminToken),
-		"--tls-cert-file", writeFile(t, string(certPEM)),
-		"--tls-private-key-file", writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}))))
+	p := serveProcess(
+		t,
+		binary(t),
+		"--listen",
+		"127.0.0.1:0",
+		"--metrics-bind-address",
+		"127.0.0.1:0",
+		"--admin-token-file",
+		writeFile(t, adminToken),
+		"--tls-cert-file",
+		writeFile(t, string(certPEM)),
+		"--tls-private-key-file",
+		writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}))),
+	)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(certPEM))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer client.CloseIdleConnections()
 	status, body := request(t, client, "GET", "https://"+p.address+"/api/v1/admin/clusters", adminToken, "")
 	require.Equal(t, 200, status, body)
+
+	health, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+p.address+"/healthz", http.NoBody)
+	require.NoError(t, err)
+	response, err := client.Do(health)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, "max-age=31536000", response.Header.Get("Strict-Transport-Security"))
+	connect := func(config *tls.Config) error {
+		config.RootCAs = roots
+		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", p.address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}
+	require.NoError(t, connect(&tls.Config{MaxVersion: tls.VersionTLS12}))
+	for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		if strings.Contains(suite.Name, "_CBC_") || strings.Contains(suite.Name, "_RC4_") || strings.HasPrefix(suite.Name, "TLS_RSA_") {
+			require.Error(t, connect(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID}}), suite.Name)
+		}
+	}
+	require.Error(t, connect(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})) //nolint:gosec // it is refused
 }

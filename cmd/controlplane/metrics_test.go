@@ -11,15 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/metrictest"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
@@ -32,19 +33,21 @@ func TestTheMetricsAreThoseOfTheList(t *testing.T) {
 	database := &db.Database{Log: log}
 	_, err := guard.New(guard.Config{Registerer: registry})
 	require.NoError(t, err)
+	_, err = audit.NewFailures(registry)
+	require.NoError(t, err)
 	_, err = limits.New(limits.Config{Registerer: registry})
 	require.NoError(t, err)
-	_, err = server.New(server.Config{Store: &server.Store{Database: database}, Admins: tokens.Only(adminToken), Registerer: registry})
+	_, err = clusters.New(clusters.Config{Store: &clusters.Store{Database: database}, Admins: tokens.Only(adminToken), Registerer: registry})
 	require.NoError(t, err)
-	_, err = cluster.New(cluster.Config{Database: database, Feed: &statesync.Server{Log: log}, Registerer: registry})
+	_, err = regions.New(regions.Config{Database: database, Feed: &statesync.Server{Log: log}, Registerer: registry})
 	require.NoError(t, err)
 	_, err = statuspage.New(statuspage.Config{Database: database, Admins: tokens.Only(adminToken), Registerer: registry})
 	require.NoError(t, err)
-	require.NoError(t, (&cluster.Reconciler{Registerer: registry}).Register())
-	require.NoError(t, registry.Register(cluster.NewLogMetrics(log, logger)))
+	require.NoError(t, (&regions.Reconciler{Registerer: registry}).Register())
+	require.NoError(t, registry.Register(regions.NewLogMetrics(log, logger)))
 	metrictest.Check(t, "controlplane", registry)
 
-	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
 	_, scraped := request(t, http.DefaultClient, http.MethodGet, "http://"+p.metrics+"/metrics", "", "")
 	listed, err := os.ReadFile(metrictest.File(t, "controlplane"))

@@ -13,19 +13,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/guard"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/keyring"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/limits"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/requestid"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -35,45 +38,49 @@ const minAuditRetention = 24 * time.Hour
 
 // options are the flags of the server.
 type options struct {
-	listen, metricsListen string
-	database              string
-	adminTokenFile        string
-	agentTokenFile        string
-	varGroupKeysFile      string
-	varGroupKeys          string // from the environment, instead of the file
-	certFile, keyFile     string
-	logLevel              string
-	snapshotRetention     time.Duration
-	auditRetention        time.Duration
-	// fromEnv has the names of the flags that came from the environment.
-	fromEnv map[string]bool
+	listen, metricsAddress string
+	database               string
+	adminTokenFile         string
+	agentTokenFile         string
+	varGroupKeysFile       string
+	varGroupKeys           string // from the environment, instead of the file
+	certFile, keyFile      string
+	trustedProxies         string
+	logLevel               string
+	snapshotRetention      time.Duration
+	auditRetention         time.Duration
+	auditLog               string
 }
 
-// wrong returns a usage error that names the flag, or the environment variable
-// that its value came from.
-func (o options) wrong(flag, format string, args ...any) error {
-	name := "--" + flag
-	if o.fromEnv[flag] {
-		name = envName(flag)
-	}
-	return program.Usagef("%s: %w", name, fmt.Errorf(format, args...))
+// wrong returns a usage error that names the flag.
+func wrong(flag, format string, args ...any) error {
+	return program.Usagef("--%s: %w", flag, fmt.Errorf(format, args...))
 }
 
 // run serves until ctx ends.
 func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return o.wrong("log-level", "%w", err)
+		return wrong("log-level", "%w", err)
 	}
-	logger = slog.New(requestid.Logger(logger.Handler()))
+	logger = slog.New(requestid.Logger(origin.Logger(logger.Handler())))
+	proxies, err := origin.ParseProxies(o.trustedProxies)
+	if err != nil {
+		return wrong("trusted-proxies", "%w", err)
+	}
 	if err := o.checkAddresses(); err != nil {
 		return err
 	}
 	if o.snapshotRetention < starbase.SnapshotMaxAge {
-		return o.wrong("snapshot-retention", "is %v; want at least %v, the age of a record that is accepted", o.snapshotRetention, starbase.SnapshotMaxAge)
+		return wrong(
+			"snapshot-retention",
+			"is %v; want at least %v, the age of a record that is accepted",
+			o.snapshotRetention,
+			starbase.SnapshotMaxAge,
+		)
 	}
 	if o.auditRetention < minAuditRetention {
-		return o.wrong("audit-retention", "is %v; want at least %v", o.auditRetention, minAuditRetention)
+		return wrong("audit-retention", "is %v; want at least %v", o.auditRetention, minAuditRetention)
 	}
 	if o.adminTokenFile == "" {
 		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
@@ -89,7 +96,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		return nil
 	}}
 	if err := admins.Read(ctx); err != nil {
-		return o.wrong("admin-token-file", "%w", err)
+		return wrong("admin-token-file", "%w", err)
 	}
 	keys, err := o.keys()
 	if err != nil {
@@ -106,7 +113,16 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	defer func() { err = errors.Join(err, database.Close()) }()
 
 	registry := program.NewRegistry("controlplane")
-	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
+	failures, err := audit.NewFailures(registry)
+	if err != nil {
+		return err
+	}
+	if err := o.exportAudit(database, log, logger, failures); err != nil {
+		return err
+	}
+	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry, Refused: func(ctx context.Context, endpoint string) {
+		audit.Refuse(ctx, database, logger, endpoint)
+	}})
 	if err != nil {
 		return err
 	}
@@ -114,13 +130,13 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	regions, clusters := &cluster.Store{Database: database}, &server.Store{Database: database, Keys: keys}
+	regionStore, clusterStore := &regions.Store{Database: database}, &clusters.Store{Database: database, Keys: keys}
 	noAgent := func(ctx context.Context, token string) error {
-		return noAgents(ctx, token, clusters.Authenticate, regions.Authenticate)
+		return noAgents(ctx, token, clusterStore.Authenticate, regionStore.Authenticate)
 	}
 	for _, token := range admins.Tokens() {
 		if err := noAgent(ctx, token); errors.Is(err, errAgents) {
-			return o.wrong("admin-token-file", "%w", err)
+			return wrong("admin-token-file", "%w", err)
 		} else if err != nil {
 			return err
 		}
@@ -132,28 +148,49 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		}
 		return noAgent(ctx, token)
 	}
-	if n, err := clusters.Rekey(ctx); n > 0 || err != nil {
+	if err := clusterStore.KnowKeys(ctx); errors.Is(err, clusters.ErrNewKeyFirst) || errors.Is(err, clusters.ErrKeyMissing) {
+		return wrong("var-group-keys-file", "%w", err)
+	} else if err != nil {
+		return err
+	}
+	n, err := clusterStore.Rekey(ctx)
+	if n > 0 {
+		logger.InfoContext(ctx, "var group values re-encrypted", slog.Int("values", n), slog.String("key", keys.Current()))
+	}
+	if err != nil {
 		// What cannot be read holds back only the clusters that it belongs to.
-		logger.LogAttrs(ctx, levelOf(err), "values of var groups encrypted anew", slog.Int("values", n), slog.String("key", keys.Current()), slog.Any("error", err))
+		logger.ErrorContext(ctx, "var group values not re-encrypted", slog.String("key", keys.Current()), slog.Any("error", err))
 	}
 	changes := &audit.Log{Database: database, Retention: o.auditRetention, Logger: logger}
-	api, err := server.New(server.Config{
-		Store: clusters, Admins: admins.Tokens, SnapshotRetention: o.snapshotRetention,
-		AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(changes)), AdminConditions: cluster.AdminConditions(),
+	api, err := clusters.New(clusters.Config{
+		Store: clusterStore, Admins: admins.Tokens, SnapshotRetention: o.snapshotRetention,
+		AdminRoutes: slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(changes)), AdminConditions: regions.AdminConditions(),
 		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
-	logMetrics := cluster.NewLogMetrics(database.Log, logger)
+	logMetrics := regions.NewLogMetrics(database.Log, logger)
 	logMetrics.Observe()
 	registry.MustRegister(logMetrics)
 	feed := &statesync.Server{Log: database.Log, Logger: logger}
-	agents, err := cluster.New(cluster.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry})
+	agents, err := regions.New(
+		regions.Config{Database: database, Feed: feed, Bearer: bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry},
+	)
 	if err != nil {
 		return err
 	}
-	page, err := statuspage.New(statuspage.Config{Database: database, Admins: admins.Tokens, Streams: agents.Streams, Log: logMetrics.State, Guard: attempts, Logger: logger, Registerer: registry})
+	page, err := statuspage.New(
+		statuspage.Config{
+			Database:   database,
+			Admins:     admins.Tokens,
+			Streams:    agents.Streams,
+			Log:        logMetrics.State,
+			Guard:      attempts,
+			Logger:     logger,
+			Registerer: registry,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -163,8 +200,19 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	mux.Handle(statuspage.Path+"/", page)
 	agents.Mount(mux)
 	mux.Handle("/", api)
-	logger.InfoContext(ctx, "starting", slog.String("version", program.Version()), slog.String("database", database.Name()), slog.Any("administrators", admins.Fingerprints()))
+	logger.InfoContext(
+		ctx,
+		"starting",
+		slog.String("version", program.Version()),
+		slog.String("database", database.Name()),
+		slog.Any("administrators", admins.Fingerprints()),
+	)
 	defer logger.InfoContext(ctx, "stopped")
+	connections := origin.Strangers(logger)
+	var metrics prometheus.Gatherer
+	if o.metricsAddress != "" {
+		metrics = registry
+	}
 	group := reconcile.Group{Members: []reconcile.Member{
 		{Name: "tokens of administrators", Starter: admins},
 		{Name: "change log", Starter: database.Log},
@@ -172,37 +220,43 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		{Name: "status page", Starter: page},
 		{Name: "revocation", Starter: agents},
 		{Name: "audit", Starter: changes},
-		{Name: "reconciler", Starter: &cluster.Reconciler{Store: regions, Logger: logger, Registerer: registry}},
+		{Name: "reconciler", Starter: &regions.Reconciler{Store: regionStore, Logger: logger, Registerer: registry}},
 		{Name: "listener", Starter: &serve.Server{
-			Address: o.listen, Handler: requestid.Handler(mux), UnencryptedHTTP2: true, TLS: tlsConfig, Logger: logger,
+			Address: o.listen, Handler: requestid.Handler(origin.Handler(mux, proxies)), UnencryptedHTTP2: true, TLS: tlsConfig, Logger: connections,
 			Checks: []serve.Check{{Name: "database", Func: func(ctx context.Context) error {
 				if err := database.Ping(ctx); err != nil {
 					// The error may name paths; the log has it.
-					logger.WarnContext(ctx, "database is not ready", slog.Any("error", err))
+					connections.WarnContext(ctx, "database is not ready", slog.Any("error", err))
 					return errors.New("cannot be read")
 				}
 				return nil
 			}}, {Name: "numbering", Func: logMetrics.Ready}},
-			OnListen: func(address net.Addr) {
-				logger.InfoContext(ctx, "listening", slog.String("for", "api"), slog.String("address", address.String()), slog.Bool("tls", tlsConfig != nil))
-			},
+			Purpose: "api", MetricsAddress: o.metricsAddress, Gatherer: metrics,
 		}},
 	}}
-	if o.metricsListen != "" {
-		group.Members = append(group.Members, reconcile.Member{Name: "metrics listener", Starter: &serve.Server{
-			Address: o.metricsListen, Gatherer: registry, Logger: logger,
-			OnListen: func(address net.Addr) {
-				logger.InfoContext(ctx, "listening", slog.String("for", "metrics"), slog.String("address", address.String()))
-			},
-		}})
-	}
 	return group.Start(ctx)
+}
+
+// exportAudit has the entries of the audit written where --audit-log says.
+func (o options) exportAudit(database *db.Database, output io.Writer, logger *slog.Logger, failures prometheus.Counter) error {
+	switch o.auditLog {
+	case "":
+	case "-":
+		audit.Export(database, output, logger, failures)
+	default:
+		file := audit.File(o.auditLog)
+		if _, err := file.Write(nil); err != nil {
+			return wrong("audit-log", "%w", err)
+		}
+		audit.Export(database, file, logger, failures)
+	}
+	return nil
 }
 
 // errAgents is a token that cannot be one of administrators.
 var errAgents = errors.New("administrators need another")
 
-// noAgents returns an error if a token is that of an agent.
+// noAgents returns an error if the token belongs to an agent.
 func noAgents(ctx context.Context, token string, owners ...func(ctx context.Context, token string) (string, error)) error {
 	for _, owner := range owners {
 		id, err := owner(ctx, token)
@@ -217,12 +271,12 @@ func noAgents(ctx context.Context, token string, owners ...func(ctx context.Cont
 }
 
 func (o options) checkAddresses() error {
-	for _, flag := range []struct{ name, value string }{{"listen", o.listen}, {"metrics-listen", o.metricsListen}} {
-		if flag.value == "" && flag.name == "metrics-listen" {
+	for _, flag := range []struct{ name, value string }{{"listen", o.listen}, {program.MetricsFlag, o.metricsAddress}} {
+		if flag.value == "" && flag.name == program.MetricsFlag {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(flag.value); err != nil {
-			return o.wrong(flag.name, "%q is not host:port", flag.value)
+			return wrong(flag.name, "%q is not host:port", flag.value)
 		}
 	}
 	return nil
@@ -233,7 +287,7 @@ func (o options) checkAddresses() error {
 func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	database, err := db.Open(ctx, o.database)
 	if errors.Is(err, db.ErrBadURL) {
-		return nil, o.wrong("database", "%w", err)
+		return nil, wrong("database", "%w", err)
 	}
 	return database, err
 }
@@ -245,10 +299,10 @@ func (o options) token(flag, file string) (string, error) {
 	}
 	token, err := program.ReadToken(file)
 	if err != nil {
-		return "", o.wrong(flag, "%w", err)
+		return "", wrong(flag, "%w", err)
 	}
 	if err := tokens.Weak(token); err != nil {
-		return "", o.wrong(flag, "the token in %s is weak: %w", file, err)
+		return "", wrong(flag, "the token in %s is weak: %w", file, err)
 	}
 	return token, nil
 }
@@ -256,18 +310,18 @@ func (o options) token(flag, file string) (string, error) {
 // keys returns the keys of var groups, nil without any.
 func (o options) keys() (*keyring.Ring, error) {
 	const flag = "var-group-keys-file"
-	text, from := o.varGroupKeys, envName("var-group-keys")
+	text, from := o.varGroupKeys, varGroupKeysVariable
 	switch {
 	case o.varGroupKeysFile != "" && text != "":
-		return nil, o.wrong(flag, "%s is set as well; want one of them", from)
+		return nil, wrong(flag, "%s is set as well; want one of them", from)
 	case o.varGroupKeysFile != "":
 		content, err := os.ReadFile(o.varGroupKeysFile)
 		if err != nil {
-			return nil, o.wrong(flag, "%w", err)
+			return nil, wrong(flag, "%w", err)
 		}
 		keys, err := keyring.Parse(string(content))
 		if err != nil {
-			return nil, o.wrong(flag, "%s: %w", o.varGroupKeysFile, err)
+			return nil, wrong(flag, "%s: %w", o.varGroupKeysFile, err)
 		}
 		return keys, nil
 	case text == "":
@@ -280,27 +334,27 @@ func (o options) keys() (*keyring.Ring, error) {
 	return keys, nil
 }
 
-func levelOf(err error) slog.Level {
-	if err != nil {
-		return slog.LevelError
-	}
-	return slog.LevelInfo
-}
-
 func (o options) tls() (*tls.Config, error) {
 	switch {
 	case o.certFile == "" && o.keyFile == "":
 		return nil, nil //nolint:nilnil // no TLS is not an error
 	case o.keyFile == "":
-		return nil, o.wrong("tls-private-key-file", "required with --tls-cert-file")
+		return nil, wrong("tls-private-key-file", "required with --tls-cert-file")
 	case o.certFile == "":
-		return nil, o.wrong("tls-cert-file", "required with --tls-private-key-file")
+		return nil, wrong("tls-cert-file", "required with --tls-private-key-file")
 	}
 	if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
-		return nil, o.wrong("tls-cert-file", "%w", err)
+		return nil, wrong("tls-cert-file", "%w", err)
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
+		// With TLS 1.2, what has forward secrecy and authenticated encryption. TLS 1.3 has
+		// nothing else.
+		CipherSuites: []uint16{
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+		},
 		// Read again for each connection: a renewed certificate is used without a
 		// restart.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

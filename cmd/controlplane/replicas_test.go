@@ -14,6 +14,7 @@ import (
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
 
@@ -87,10 +88,17 @@ func TestNothingIsLostWhenAReplicaAndTheDatabaseAreKilled(t *testing.T) {
 	url := server.Database(t)
 	var replicas []*process
 	for range 2 {
-		replicas = append(replicas, serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+		replicas = append(replicas, serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 			"--database", url, "--admin-token-file", token, "--agent-token-file", agents))
 	}
-	status, body := request(t, http.DefaultClient, http.MethodPut, "http://"+replicas[0].address+"/api/v1/admin/regions/reg_eu", adminToken, `{"name":"eu-1","platform":"aws"}`)
+	status, body := request(
+		t,
+		http.DefaultClient,
+		http.MethodPut,
+		"http://"+replicas[0].address+"/api/v1/admin/regions/reg_eu",
+		adminToken,
+		`{"name":"eu-1","platform":"aws"}`,
+	)
 	require.Equal(t, http.StatusCreated, status, body)
 
 	transport := &http.Transport{Protocols: new(http.Protocols)}
@@ -120,7 +128,7 @@ func TestNothingIsLostWhenAReplicaAndTheDatabaseAreKilled(t *testing.T) {
 		put(t, alive[n%len(alive)].address, id, image)
 		want[id] = image
 	}
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "what it waits for, at ./cmd/controlplane/replicas_test.go", func() bool {
 		follower.mu.Lock()
 		defer follower.mu.Unlock()
 		for id, image := range want {
@@ -129,7 +137,7 @@ func TestNothingIsLostWhenAReplicaAndTheDatabaseAreKilled(t *testing.T) {
 			}
 		}
 		return true
-	}, 2*time.Minute, 10*time.Millisecond)
+	})
 	cancel()
 	parts.Wait()
 	require.Empty(t, follower.wrong)
@@ -138,9 +146,20 @@ func TestNothingIsLostWhenAReplicaAndTheDatabaseAreKilled(t *testing.T) {
 // put sets a deployment, again until the replica could.
 func put(t *testing.T, address, id, image string) {
 	t.Helper()
-	spec := fmt.Sprintf(`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`, strings.ReplaceAll(id, "_", "-"), image)
-	require.Eventually(t, func() bool {
-		status, _ := request(t, http.DefaultClient, http.MethodPut, "http://"+address+"/api/v1/admin/regions/reg_eu/deployments/"+id, adminToken, `{"desired_state":"running","spec":`+spec+`}`)
+	spec := fmt.Sprintf(
+		`{"k8s_namespace":"ws","k8s_name":%q,"workspace_id":"ws_1","project_id":"prj_1","app_id":"app_1","environment_id":"env_1","image":%q,"cpu_millicores":"250","memory_mib":"256","port":8080}`,
+		strings.ReplaceAll(id, "_", "-"),
+		image,
+	)
+	await.Eventually(t, "status == http.StatusOK", func() bool {
+		status, _ := request(
+			t,
+			http.DefaultClient,
+			http.MethodPut,
+			"http://"+address+"/api/v1/admin/regions/reg_eu/deployments/"+id,
+			adminToken,
+			`{"desired_state":"running","spec":`+spec+`}`,
+		)
 		return status == http.StatusOK
-	}, 2*time.Minute, 10*time.Millisecond)
+	})
 }

@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/audit"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/cluster"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/db"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase/server"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/statuspage"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/statuspage"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
 
 // route is one method of one path of the program.
@@ -28,20 +28,44 @@ type route struct{ method, path string }
 // allRoutes returns every route of the program, with names and ids that are registered.
 func allRoutes(t *testing.T) (list []route) {
 	t.Helper()
-	regions := &cluster.Store{}
-	api, err := server.New(server.Config{Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(&audit.Log{}))})
+	regionStore := &regions.Store{}
+	api, err := clusters.New(
+		clusters.Config{
+			Store:       &clusters.Store{},
+			Admins:      tokens.Only(adminToken),
+			AdminRoutes: slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(&audit.Log{})),
+		},
+	)
 	require.NoError(t, err)
 	page, err := statuspage.New(statuspage.Config{Database: &db.Database{}, Admins: tokens.Only(adminToken)})
 	require.NoError(t, err)
-	for _, r := range slices.Concat(api.Routes(), cluster.Routes(), []adminapi.Route{{Method: "GET", Path: "/healthz"}, {Method: "GET", Path: "/readyz"}}) {
+	for _, r := range slices.Concat(api.Routes(), regions.Routes(), []adminapi.Route{{Method: "GET", Path: "/healthz"}, {Method: "GET", Path: "/readyz"}}) {
 		list = append(list, route{r.Method, r.Path})
 	}
 	for _, pattern := range page.Routes() {
 		method, path, _ := strings.Cut(pattern, " ")
 		list = append(list, route{method, path})
 	}
-	values := strings.NewReplacer("{cluster_id}", clusterID, "{project_id}", otherID, "{service_id}", otherID, "{var_group_id}", otherID, "{environment}", "production",
-		"{region_id}", "eu", "{id}", "d_1", "{scope}", "eu-1", "{$}", "")
+	values := strings.NewReplacer(
+		"{cluster_id}",
+		clusterID,
+		"{project_id}",
+		otherID,
+		"{service_id}",
+		otherID,
+		"{var_group_id}",
+		otherID,
+		"{environment}",
+		"production",
+		"{region_id}",
+		"eu",
+		"{id}",
+		"d_1",
+		"{scope}",
+		"eu-1",
+		"{$}",
+		"",
+	)
 	for n := range list {
 		list[n].path = values.Replace(list[n].path)
 	}
@@ -52,7 +76,7 @@ func allRoutes(t *testing.T) (list []route) {
 // TestEveryRefusalHasALineThatSaysWhy asks every route of the program for each thing that
 // it refuses.
 func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
-	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+	p := serveProcess(t, binary(t), "--listen", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--database", filepath.Join(t.TempDir(), "db"), "--admin-token-file", writeFile(t, adminToken))
 	base := "http://" + p.address
 	create := func(path, body string) string {
@@ -141,7 +165,7 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 	refused("unknown RPC", "POST", "/ctrl.v1.ClusterService/None", regionToken, "{}", 404)
 	refused("an id that is none", "GET", "/api/v1/admin/clusters/none", adminToken, "", 400)
 	refused("what there is not", "GET", "/api/v1/admin/clusters/"+otherID, adminToken, "", 404)
-	refused("the token of another", "GET", "/api/v1/clusters/"+otherID+"/desired-state", clusterToken, "", 404)
+	refused("the token of another", "GET", "/api/v1/clusters/"+otherID+"/desired-state", clusterToken, "", 403)
 	refused("the page with another token", "GET", "/status", "no-one-has-this-token", "", 401)
 	refused("login with another token", "POST", "/status/login", "", "token=none", 401)
 	refused("a header that is too large", "GET", "/healthz", strings.Repeat("x", 100<<10), "", 431)
@@ -153,9 +177,11 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 // something one that shows the object, and one that lists its kind.
 func TestWhatCanBeChangedCanBeRead(t *testing.T) {
 	t.Parallel()
-	regions := &cluster.Store{}
-	api, err := server.New(server.Config{
-		Store: &server.Store{}, Admins: tokens.Only(adminToken), AdminRoutes: slices.Concat(cluster.AdminRoutes(regions), audit.Routes(&audit.Log{})),
+	regionStore := &regions.Store{}
+	api, err := clusters.New(clusters.Config{
+		Store:       &clusters.Store{},
+		Admins:      tokens.Only(adminToken),
+		AdminRoutes: slices.Concat(regions.AdminRoutes(regionStore), audit.Routes(&audit.Log{})),
 	})
 	require.NoError(t, err)
 	read := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/snapshot"
 )
@@ -39,19 +39,39 @@ func bills(t *testing.T, at time.Time) []json.RawMessage {
 // PostgreSQL is killed, as by kill -9, while it stores a batch, and the batch is sent to
 // the other one.
 func TestARecordIsStoredOnceWhenAReplicaIsKilledInItsBatch(t *testing.T) {
-	url := pgtest.Start(t, pgtest.Options{}).Database(t)
+	url := pgtest.NewDatabase(t)
 	program, token := binary(t), writeFile(t, adminToken)
 	start := func() *process {
-		return serveProcess(t, program, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", url, "--admin-token-file", token)
+		return serveProcess(
+			t,
+			program,
+			"--listen",
+			"127.0.0.1:0",
+			"--metrics-bind-address",
+			"127.0.0.1:0",
+			"--database",
+			url,
+			"--admin-token-file",
+			token,
+		)
 	}
 	survivor := start()
-	status, body := request(t, http.DefaultClient, http.MethodPut, "http://"+survivor.address+"/api/v1/admin/clusters/"+clusterID, adminToken, `{"region":"nyc3"}`)
+	status, body := request(
+		t,
+		http.DefaultClient,
+		http.MethodPut,
+		"http://"+survivor.address+"/api/v1/admin/clusters/"+clusterID,
+		adminToken,
+		`{"region":"nyc3"}`,
+	)
 	require.Equal(t, http.StatusCreated, status, body)
 	var created struct{ Token string }
 	require.NoError(t, json.Unmarshal([]byte(body), &created))
 	send := func(ctx context.Context, p *process, batch []json.RawMessage) (snapshot.Receipt, error) {
 		sink := &snapshot.HTTPSink{
-			URL: "http://" + p.address + "/api/v1/clusters/" + clusterID + "/snapshots", Member: "snapshots", Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+			URL:    "http://" + p.address + "/api/v1/clusters/" + clusterID + "/snapshots",
+			Member: "snapshots",
+			Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 			Authorize: func(r *http.Request) error {
 				r.Header.Set("Authorization", "Bearer "+created.Token)
 				return nil

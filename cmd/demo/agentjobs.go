@@ -22,7 +22,9 @@ var agentJobManifests string
 type agentJobs struct{ operatorDemo }
 
 func agentJobsCommand() *cobra.Command {
-	a := agentJobs{operatorDemo{program: "agentjob", namespace: "thurkube-system", account: "thurkube", limit: limit, look: "get aj -n agents"}}
+	a := agentJobs{
+		operatorDemo{program: "agentjob", namespace: "thurkube-system", account: "thurkube", limit: limit, look: "get aj -n agents"},
+	}
 	steps := []func(context.Context) error{a.start, a.oneRun, a.changed, a.withRights, a.scheduled, a.rest}
 	return a.command("agentjobs", "Show the agent-run operator at work on a real Kubernetes", steps, a.removed, func() {})
 }
@@ -31,7 +33,10 @@ func (a *agentJobs) start(ctx context.Context) error {
 	d := &a.demo
 	d.display.step("Kubernetes")
 	var err error
-	if d.kube.cluster, err = kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, Progress: d.display}); err != nil {
+	if d.kube.cluster, err = kubetest.Run(
+		ctx,
+		kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, Progress: d.display},
+	); err != nil {
 		return err
 	}
 	d.display.done("%s", d.kube.cluster.Config.Host)
@@ -41,13 +46,17 @@ func (a *agentJobs) start(ctx context.Context) error {
 	if err := d.kube.cluster.Apply(ctx, agentJobManifests); err != nil {
 		return err
 	}
-	return a.begin(ctx, nil, "--health-addr", "127.0.0.1:0")
+	return a.begin(ctx, nil, "--health-probe-bind-address", "127.0.0.1:0")
 }
 
 // job applies an AgentJob with a prompt and further fields.
 func (a *agentJobs) job(ctx context.Context, name, prompt, more string) error {
 	return a.demo.kube.cluster.Apply(ctx, fmt.Sprintf(
-		"{apiVersion: thurkube.thurbeen.eu/v1alpha1, kind: AgentJob, metadata: {name: %s, namespace: agents}, spec: {runtimeRef: claude, authRef: anthropic, roleRef: reader, prompt: %q%s}}\n", name, prompt, more))
+		"{apiVersion: thurkube.thurbeen.eu/v1alpha1, kind: AgentJob, metadata: {name: %s, namespace: agents}, spec: {runtimeRef: claude, authRef: anthropic, roleRef: reader, prompt: %q%s}}\n",
+		name,
+		prompt,
+		more,
+	))
 }
 
 // becomes shows the job as "kubectl get aj -w" would, until a field of its status is as
@@ -69,7 +78,16 @@ func (a *agentJobs) oneRun(ctx context.Context) error {
 	if err := errors.Join(a.job(ctx, "review", "Review the last commit.", ""), a.becomes(ctx, "review", "phase", "Succeeded")); err != nil {
 		return err
 	}
-	owned, err := a.kubectl(ctx, "get", "aj", "review", "-n", "agents", "-o", "jsonpath={range .status.owned[*]}{.kind} {end}exit code {.status.lastRun.exitCode}")
+	owned, err := a.kubectl(
+		ctx,
+		"get",
+		"aj",
+		"review",
+		"-n",
+		"agents",
+		"-o",
+		"jsonpath={range .status.owned[*]}{.kind} {end}exit code {.status.lastRun.exitCode}",
+	)
 	a.demo.display.done("%s", owned)
 	return err
 }
@@ -109,7 +127,10 @@ func (a *agentJobs) runs() (map[string]int, error) {
 
 func (a *agentJobs) withRights(ctx context.Context) error {
 	a.demo.display.step("Rights")
-	if err := errors.Join(a.job(ctx, "census", "Count the nodes.", ", clusterAccessRef: nodes"), a.becomes(ctx, "census", "phase", "Succeeded")); err != nil {
+	if err := errors.Join(
+		a.job(ctx, "census", "Count the nodes.", ", clusterAccessRef: nodes"),
+		a.becomes(ctx, "census", "phase", "Succeeded"),
+	); err != nil {
 		return err
 	}
 	const account = "--as=system:serviceaccount:agents:census-runner"
@@ -125,7 +146,10 @@ func (a *agentJobs) withRights(ctx context.Context) error {
 
 func (a *agentJobs) scheduled(ctx context.Context) error {
 	a.demo.display.step("A schedule")
-	if err := errors.Join(a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', timezone: Europe/Berlin"), a.becomes(ctx, "digest", "lastSuccessfulTime", "")); err != nil {
+	if err := errors.Join(
+		a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', timezone: Europe/Berlin"),
+		a.becomes(ctx, "digest", "lastSuccessfulTime", ""),
+	); err != nil {
 		return err
 	}
 	at, err := a.kubectl(ctx, "get", "aj", "digest", "-n", "agents", "-o", "jsonpath={.status.lastSuccessfulTime}")
@@ -134,7 +158,10 @@ func (a *agentJobs) scheduled(ctx context.Context) error {
 	}
 	a.demo.display.done("it ran at %s", at)
 	// Its next runs would be no rest.
-	return errors.Join(a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', suspend: true"), a.becomes(ctx, "digest", "phase", "Suspended"))
+	return errors.Join(
+		a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', suspend: true"),
+		a.becomes(ctx, "digest", "phase", "Suspended"),
+	)
 }
 
 // rest counts what the operator sends in five seconds once it has nothing to do.

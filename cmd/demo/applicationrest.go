@@ -37,7 +37,13 @@ func (a *applications) rest(ctx context.Context) error {
 	}
 	a.demo.display.done("%d writes in %s with %d apps, at least two looks at each", writes, rest, manyApps+1)
 	a.demo.display.print(lines...)
-	a.demo.note("application_writes_at_rest", float64(writes), "writes", "writes to Kubernetes, PostgreSQL, S3 and Keycloak in %s at rest", rest)
+	a.demo.note(
+		"application_writes_at_rest",
+		float64(writes),
+		"writes",
+		"writes to Kubernetes, PostgreSQL, S3 and Keycloak in %s at rest",
+		rest,
+	)
 	return nil
 }
 
@@ -57,7 +63,7 @@ func (a *applications) silent(ctx context.Context) error {
 	})
 }
 
-// counts adds up what was sent to each service.
+// counts returns the reads and writes of each service.
 func (a *applications) counts(ctx context.Context) (map[string]count, error) {
 	all, err := a.outside.counts(ctx)
 	if err != nil {

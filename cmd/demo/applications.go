@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -22,8 +23,7 @@ var applicationManifests string
 
 const (
 	manyApps = 50
-	// look is how often the operator looks at what is outside of the cluster: often, for
-	// a demo.
+	// look is how often the operator checks the external objects: often, for a demo.
 	look = 5 * time.Second
 )
 
@@ -38,16 +38,33 @@ type applications struct {
 }
 
 func applicationsCommand() *cobra.Command {
-	a := applications{operatorDemo: operatorDemo{program: "application", namespace: "plattr-system", account: "plattr-operator", limit: 20 * time.Minute, look: "get apps.platform.internal,previews -A"}}
+	a := applications{
+		operatorDemo: operatorDemo{
+			program:   "application",
+			namespace: "plattr-system",
+			account:   "plattr-operator",
+			limit:     20 * time.Minute,
+			look:      "get apps.platform.internal,previews -A",
+		},
+	}
 	steps := []func(context.Context) error{a.start, a.startOperator, a.strangers, a.one, a.preview, a.drift, a.many, a.rest, a.expires}
-	return a.command("applications", "Show the application operator at work on a real Kubernetes, PostgreSQL, S3 and Keycloak", steps, a.removed, func() { a.outside.stop() })
+	return a.command(
+		"applications",
+		"Show the application operator at work on a real Kubernetes, PostgreSQL, S3 and Keycloak",
+		steps,
+		a.removed,
+		func() { a.outside.stop() },
+	)
 }
 
 func (a *applications) start(ctx context.Context) error {
 	d := &a.demo
 	d.display.step("Kubernetes, PostgreSQL, S3, Keycloak")
 	var err error
-	if d.kube.cluster, err = kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3, Progress: d.display}); err != nil {
+	if d.kube.cluster, err = kubetest.Run(
+		ctx,
+		kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3, Progress: d.display},
+	); err != nil {
 		return err
 	}
 	if a.client, err = dynamic.NewForConfig(d.kube.cluster.Config); err != nil {
@@ -70,10 +87,10 @@ func (a *applications) startOperator(ctx context.Context) error {
 		return err
 	}
 	env := append(a.outside.env(), "BASE_DOMAIN=apps.example.com", "REDIS_ENDPOINT=redis.internal")
-	return a.begin(ctx, env, "--address", "127.0.0.1:0", "--check-interval", look.String())
+	return a.begin(ctx, env, "--health-probe-bind-address", "127.0.0.1:0", "--check-interval", look.String())
 }
 
-// strangers makes what is of others and must stay as it is.
+// strangers creates objects of others, which must stay as they are.
 func (a *applications) strangers(ctx context.Context) (err error) {
 	a.demo.display.step("Others")
 	if err := a.outside.strangers(ctx); err != nil {
@@ -94,7 +111,7 @@ func (a *applications) apply(ctx context.Context, names ...string) error {
 	return a.demo.kube.cluster.Apply(ctx, all.String())
 }
 
-// state is what is shown of an app or a preview.
+// state has the fields shown of an app or a preview.
 type state struct {
 	phase      v1alpha1.Phase
 	conditions map[string]string // status by type
@@ -149,14 +166,22 @@ func (a *applications) one(ctx context.Context) error {
 	}
 	a.demo.display.done("it runs; its login, its schema, its public bucket and its realm answer")
 	a.demo.display.print(lines...)
-	a.demo.note("application_seconds_to_running", took.Seconds(), "s", "seconds from nothing to a running app with a database, two buckets and a realm")
+	a.demo.note(
+		"application_seconds_to_running",
+		took.Seconds(),
+		"s",
+		"seconds from nothing to a running app with a database, two buckets and a realm",
+	)
 	return nil
 }
 
 // preview copies the app for five minutes: it expires while the rest is shown.
 func (a *applications) preview(ctx context.Context) error {
 	a.demo.display.step("A preview")
-	err := a.demo.kube.cluster.Apply(ctx, "{apiVersion: platform.internal/v1alpha1, kind: PreviewEnvironment, metadata: {name: shop-42, namespace: team}, spec: {applicationRef: shop, pullRequest: 42, branch: feature, ttl: 5m}}")
+	err := a.demo.kube.cluster.Apply(
+		ctx,
+		"{apiVersion: platform.internal/v1alpha1, kind: PreviewEnvironment, metadata: {name: shop-42, namespace: team}, spec: {applicationRef: shop, pullRequest: 42, branch: feature, ttl: 5m}}",
+	)
 	if err != nil {
 		return err
 	}
@@ -186,7 +211,17 @@ func (a *applications) drift(ctx context.Context) error {
 		}
 	}
 	err := until(ctx, func() (bool, error) {
-		found, err := a.kubectl(ctx, "get", "ingress/shop-api", "service/shop", "-n", "team", "--ignore-not-found", "-o", `jsonpath={.items[*].metadata.name} {.items[1].spec.selector.platform\.internal/app}`)
+		found, err := a.kubectl(
+			ctx,
+			"get",
+			"ingress/shop-api",
+			"service/shop",
+			"-n",
+			"team",
+			"--ignore-not-found",
+			"-o",
+			`jsonpath={.items[*].metadata.name} {.items[1].spec.selector.platform\.internal/app}`,
+		)
 		return strings.TrimSpace(found) == "shop-api shop shop", err
 	})
 	if err != nil {
@@ -231,7 +266,13 @@ func (a *applications) many(ctx context.Context) error {
 		return running == manyApps, nil
 	})
 	a.demo.display.done("all run")
-	a.demo.note("application_seconds_to_running_50", time.Since(start).Seconds(), "s", "seconds until %d more run, with two buckets, a database and a realm each", manyApps)
+	a.demo.note(
+		"application_seconds_to_running_50",
+		time.Since(start).Seconds(),
+		"s",
+		"seconds until %d more run, with two buckets, a database and a realm each",
+		manyApps,
+	)
 	return err
 }
 
@@ -243,7 +284,17 @@ func (a *applications) expires(ctx context.Context) error {
 		return err
 	}
 	err = until(ctx, func() (bool, error) {
-		left, err := a.kubectl(ctx, "get", "preview/shop-42", "namespace/preview-shop-pr-42", "-n", "team", "--ignore-not-found", "-o", "name")
+		left, err := a.kubectl(
+			ctx,
+			"get",
+			"preview/shop-42",
+			"namespace/"+names.App{Name: "shop", PullRequest: 42, Home: "team"}.Namespace(),
+			"-n",
+			"team",
+			"--ignore-not-found",
+			"-o",
+			"name",
+		)
 		a.demo.display.progress("at %s", at)
 		return left == "", err
 	})
@@ -258,7 +309,8 @@ func (a *applications) expires(ctx context.Context) error {
 	return err
 }
 
-// removed deletes all apps, and counts what is left and what others miss.
+// removed deletes all apps, and counts the objects left over and the missing objects of
+// others.
 func (a *applications) removed(ctx context.Context) error {
 	a.demo.display.step("The end")
 	if _, err := a.kubectl(ctx, "delete", "apps.platform.internal", "--all", "-n", "team", "--timeout=10m"); err != nil {
@@ -268,7 +320,16 @@ func (a *applications) removed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	inside, err := a.kubectl(ctx, "get", "deploy,svc,ingress,hpa,secret,cm,sa,networkpolicy,namespace", "-A", "-l", "app.kubernetes.io/managed-by=plattr-operator", "-o", "name")
+	inside, err := a.kubectl(
+		ctx,
+		"get",
+		"deploy,svc,ingress,hpa,secret,cm,sa,networkpolicy,namespace",
+		"-A",
+		"-l",
+		"app.kubernetes.io/managed-by=plattr-operator",
+		"-o",
+		"name",
+	)
 	if err != nil {
 		return err
 	}

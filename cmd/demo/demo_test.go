@@ -3,19 +3,21 @@ package main
 import (
 	"bytes"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 // TestTheDemoShowsWhatItPromises runs the whole demo, as "make demo" does.
 func TestTheDemoShowsWhatItPromises(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a demo is run")
+	}
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program := programs.Path(t, "demo")
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -75,10 +77,11 @@ func TestATerminalShowsOneLineForAStep(t *testing.T) {
 // demo-krane" does: two pulling and two streaming agents, edits behind their
 // backs, a control plane that is killed, removals.
 func TestTwoRegionsShareAControlPlane(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	out, err = exec.CommandContext(t.Context(), program, "regions").CombinedOutput()
+	if testing.Short() {
+		t.Skip("long: another demo is run")
+	}
+	program := programs.Path(t, "demo")
+	out, err := exec.CommandContext(t.Context(), program, "regions").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
 		"all run, and the control plane knows", "both are back after",
@@ -91,10 +94,11 @@ func TestTwoRegionsShareAControlPlane(t *testing.T) {
 // TestAgentJobsShowWhatTheyPromise runs the demo of the agent-run operator, as "make
 // demo-agentjob" does.
 func TestAgentJobsShowWhatTheyPromise(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	out, err = exec.CommandContext(t.Context(), program, "agentjobs").CombinedOutput()
+	if testing.Short() {
+		t.Skip("long: another demo is run")
+	}
+	program := programs.Path(t, "demo")
+	out, err := exec.CommandContext(t.Context(), program, "agentjobs").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
 		"figure agentjob_runs_per_hash_max 1 runs", "figure agentjob_requests_at_rest 0 requests", "figure agentjob_cluster_objects_left 0 objects",

@@ -39,10 +39,25 @@ func damages() []damage {
 	return []damage{
 		{"scaled a Deployment", deployments, `{"spec":{"replicas":0}}`, same("spec", "replicas")},
 		{"deleted a Deployment", deployments, "", again},
-		{"edited a ConfigMap", schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, `{"data":{"GREETING":"goodbye"}}`, same("data", "GREETING")},
+		{
+			"edited a ConfigMap",
+			schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			`{"data":{"GREETING":"goodbye"}}`,
+			same("data", "GREETING"),
+		},
 		{"deleted a Service", schema.GroupVersionResource{Version: "v1", Resource: "services"}, "", again},
-		{"stripped a label", deployments, `{"metadata":{"labels":{"starform.io/managed-by":null}}}`, same("metadata", "labels", "starform.io/managed-by")},
-		{"opened a NetworkPolicy", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}, `{"spec":{"podSelector":{"matchLabels":null}}}`, same("spec", "podSelector", "matchLabels")},
+		{
+			"stripped a label",
+			deployments,
+			`{"metadata":{"labels":{"starform.io/managed-by":null}}}`,
+			same("metadata", "labels", "starform.io/managed-by"),
+		},
+		{
+			"opened a NetworkPolicy",
+			schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+			`{"spec":{"podSelector":{"matchLabels":null}}}`,
+			same("spec", "podSelector", "matchLabels"),
+		},
 	}
 }
 
@@ -123,7 +138,13 @@ func (d damage) do(ctx context.Context, resource dynamic.ResourceInterface, targ
 	if d.patch == "" {
 		return "", resource.Delete(ctx, target.GetName(), metav1.DeleteOptions{})
 	}
-	damaged, err := resource.Patch(ctx, target.GetName(), types.MergePatchType, []byte(d.patch), metav1.PatchOptions{FieldManager: "somebody-else"})
+	damaged, err := resource.Patch(
+		ctx,
+		target.GetName(),
+		types.MergePatchType,
+		[]byte(d.patch),
+		metav1.PatchOptions{FieldManager: "somebody-else"},
+	)
 	if err != nil {
 		return "", err
 	}
@@ -146,7 +167,7 @@ func (d *demo) settled(ctx context.Context, want int) error {
 }
 
 // remove takes one service out of the desired state and waits until its pods
-// are gone and the others run as before.
+// are deleted and the others run as before.
 func (d *demo) remove(ctx context.Context) error {
 	d.display.step("Removal")
 	if err := d.settled(ctx, len(d.services)*replicas); err != nil {

@@ -51,7 +51,10 @@ var (
 func (d *demo) startKubernetes(ctx context.Context) (err error) {
 	d.display.step("Kubernetes")
 	if d.context == "" {
-		d.kube.cluster, err = kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true, Progress: d.display})
+		d.kube.cluster, err = kubetest.Run(
+			ctx,
+			kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true, Progress: d.display},
+		)
 		if err != nil {
 			return err
 		}
@@ -199,10 +202,14 @@ func (k *kube) cleanUp(ctx context.Context, selector string) error {
 		errs = append(errs, k.client.Resource(namespaceResource).Delete(ctx, namespace.GetName(), metav1.DeleteOptions{}))
 	}
 	const group = "rbac.authorization.k8s.io"
-	errs = append(errs,
+	errs = append(
+		errs,
 		k.client.Resource(namespaceResource).Delete(ctx, "starform-system", metav1.DeleteOptions{}),
-		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterroles"}).Delete(ctx, "shuttle", metav1.DeleteOptions{}),
-		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterrolebindings"}).Delete(ctx, "shuttle", metav1.DeleteOptions{}))
+		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterroles"}).
+			Delete(ctx, "shuttle", metav1.DeleteOptions{}),
+		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterrolebindings"}).
+			Delete(ctx, "shuttle", metav1.DeleteOptions{}),
+	)
 	return errors.Join(errs...)
 }
 

@@ -18,7 +18,7 @@ import (
 
 	ec2cloud "github.com/seed-9e1ffd66/trueup/cloud/aws"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/machines"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
@@ -47,9 +47,23 @@ type nodePools struct {
 }
 
 func nodePoolsCommand() *cobra.Command {
-	n := nodePools{operatorDemo: operatorDemo{program: "nodepool", namespace: "stratos-system", account: "stratos", limit: 2 * limit, look: "get nodepools,nodes"}}
+	n := nodePools{
+		operatorDemo: operatorDemo{
+			program:   "nodepool",
+			namespace: "stratos-system",
+			account:   "stratos",
+			limit:     2 * limit,
+			look:      "get nodepools,nodes",
+		},
+	}
 	steps := []func(context.Context) error{n.start, n.fill, n.scaleUp, n.scaleDown, n.resize, n.rest, n.burst, n.draw}
-	return n.command("nodepools", "Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2", steps, nil, n.end)
+	return n.command(
+		"nodepools",
+		"Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2",
+		steps,
+		nil,
+		n.end,
+	)
 }
 
 // end ends what the demo runs beside the operator.
@@ -88,10 +102,17 @@ func (n *nodePools) start(ctx context.Context) error {
 		}),
 	}
 	n.client = ec2cloud.NewClient(config, nil)
-	if _, err := iam.NewFromConfig(config).CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
+	if _, err := iam.NewFromConfig(config).
+		CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
 		return err
 	}
-	simulator := &machines.Simulator{EC2: n.client, Kubernetes: d.kube.cluster.Config, Boot: machineBoot, Warmup: time.Second, Pull: 100 * time.Millisecond}
+	simulator := &machines.Simulator{
+		EC2:        n.client,
+		Kubernetes: d.kube.cluster.Config,
+		Boot:       machineBoot,
+		Warmup:     time.Second,
+		Pull:       100 * time.Millisecond,
+	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- simulator.Start(running) }()
@@ -119,7 +140,13 @@ func (n *nodePools) startOperator(ctx context.Context) error {
 	if err := n.install(ctx, "--cluster-name", "demo"); err != nil {
 		return err
 	}
-	env := []string{"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1", "STRATOS_CLUSTER_NAME=demo"}
+	env := []string{
+		"AWS_ENDPOINT_URL=" + n.ec2.URL,
+		"AWS_ACCESS_KEY_ID=demo",
+		"AWS_SECRET_ACCESS_KEY=demo",
+		"AWS_REGION=us-east-1",
+		"STRATOS_CLUSTER_NAME=demo",
+	}
 	err := n.begin(ctx, env, "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
 		"--cluster-endpoint", "https://demo.example.com", "--cluster-ca", "Yw==", "--cluster-cidr", "10.100.0.0/16")
 	if err != nil {
@@ -146,8 +173,16 @@ func (n *nodePools) pool(ctx context.Context, size, standby int) error {
 	if err != nil {
 		return err
 	}
-	replace := strings.NewReplacer("SUBNETS", *subnets.Subnets[0].SubnetId+", "+*subnets.Subnets[1].SubnetId, "GROUP", *groups.SecurityGroups[0].GroupId,
-		"SIZE", fmt.Sprint(size), "STANDBY", fmt.Sprint(standby))
+	replace := strings.NewReplacer(
+		"SUBNETS",
+		*subnets.Subnets[0].SubnetId+", "+*subnets.Subnets[1].SubnetId,
+		"GROUP",
+		*groups.SecurityGroups[0].GroupId,
+		"SIZE",
+		fmt.Sprint(size),
+		"STANDBY",
+		fmt.Sprint(standby),
+	)
 	return n.demo.kube.cluster.Apply(ctx, replace.Replace(nodePoolManifests))
 }
 
@@ -178,7 +213,13 @@ func (n *nodePools) fill(ctx context.Context) error {
 // pods makes pods, and returns when they were all waiting and when they all had a Node.
 func (n *nodePools) pods(ctx context.Context, name string, count int, requests string) (waiting, bound time.Time, err error) {
 	err = n.demo.kube.cluster.Apply(ctx, fmt.Sprintf(
-		"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s, namespace: default}, spec: {replicas: %d, selector: {matchLabels: {app: %s}}, template: {metadata: {labels: {app: %s}}, spec: {terminationGracePeriodSeconds: 0, containers: [{name: web, image: web, resources: {requests: {%s}}}]}}}}", name, count, name, name, requests))
+		"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s, namespace: default}, spec: {replicas: %d, selector: {matchLabels: {app: %s}}, template: {metadata: {labels: {app: %s}}, spec: {terminationGracePeriodSeconds: 0, containers: [{name: web, image: web, resources: {requests: {%s}}}]}}}}",
+		name,
+		count,
+		name,
+		name,
+		requests,
+	))
 	if err != nil {
 		return waiting, bound, err
 	}
@@ -219,8 +260,17 @@ func (n *nodePools) scaleUp(ctx context.Context) error {
 	if err := n.becomes(ctx, 4, 2); err != nil {
 		return err
 	}
-	n.demo.display.done("10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable; 2 more warm up", bound.Sub(waiting).Seconds())
-	n.demo.note("nodepool_pending_to_running_minus_boot_s", max(beyond.Seconds(), 0), "s", "from pods that nothing has room for to pods on machines, without the %s of the boot", machineBoot+powerOn)
+	n.demo.display.done(
+		"10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable; 2 more warm up",
+		bound.Sub(waiting).Seconds(),
+	)
+	n.demo.note(
+		"nodepool_pending_to_running_minus_boot_s",
+		max(beyond.Seconds(), 0),
+		"s",
+		"from pods that nothing has room for to pods on machines, without the %s of the boot",
+		machineBoot+powerOn,
+	)
 	return n.stages(ctx)
 }
 
@@ -295,6 +345,12 @@ func (n *nodePools) burst(ctx context.Context) error {
 		return err
 	}
 	n.demo.display.done("%d pods have machines", burst)
-	n.demo.note("nodepool_start_p99_ms", 1000*p99, "ms", "from an unschedulable pod to the call that starts its machine, at a burst of %d pods", burst)
+	n.demo.note(
+		"nodepool_start_p99_ms",
+		1000*p99,
+		"ms",
+		"from an unschedulable pod to the call that starts its machine, at a burst of %d pods",
+		burst,
+	)
 	return n.stages(ctx)
 }

@@ -18,9 +18,9 @@ import (
 // one program beside it, steps, and the end.
 type operatorDemo struct {
 	demo demo
-	// program is its name, and that of its folder in cmd.
+	// program is its name, and the name of its folder in cmd.
 	program string
-	// namespace and account are those of the operator in the cluster.
+	// namespace and account are the operator's in the cluster.
 	namespace, account string
 	limit              time.Duration
 	// look is what to ask kubectl while the demo is kept.
@@ -31,7 +31,12 @@ type operatorDemo struct {
 
 // command returns the command of the demo, which runs steps. Without --keep it ends with
 // end, if that is set; stop is called in any case.
-func (o *operatorDemo) command(use, short string, steps []func(context.Context) error, end func(context.Context) error, stop func()) *cobra.Command {
+func (o *operatorDemo) command(
+	use, short string,
+	steps []func(context.Context) error,
+	end func(context.Context) error,
+	stop func(),
+) *cobra.Command {
 	o.demo.display = newDisplay(os.Stdout)
 	c := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -41,7 +46,12 @@ func (o *operatorDemo) command(use, short string, steps []func(context.Context) 
 	return c
 }
 
-func (o *operatorDemo) run(ctx context.Context, steps []func(context.Context) error, end func(context.Context) error, stop func()) (err error) {
+func (o *operatorDemo) run(
+	ctx context.Context,
+	steps []func(context.Context) error,
+	end func(context.Context) error,
+	stop func(),
+) (err error) {
 	d := &o.demo
 	if d.dir, err = os.MkdirTemp("", "trueup-"+o.program+"-"); err != nil {
 		return err
@@ -104,7 +114,7 @@ func (o *operatorDemo) install(ctx context.Context, flags ...string) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"},
+		{"wait", "--for=condition=Established", "--timeout=300s", "crd", "--all"},
 		{"delete", "deployment", "-n", o.namespace, o.account, "--cascade=foreground", "--timeout=60s"},
 	} {
 		if _, err := o.kubectl(ctx, args...); err != nil {
@@ -123,7 +133,11 @@ func (o *operatorDemo) begin(ctx context.Context, env []string, flags ...string)
 	if err != nil {
 		return err
 	}
-	if o.operator, err = o.demo.processes.Run(o.program, o.path(), env, append([]string{"--kubeconfig", kubeconfig}, flags...)...); err != nil {
+	if o.operator, err = o.demo.processes.Run(
+		o.program,
+		o.path(),
+		env,
+		append([]string{"--kubeconfig", kubeconfig}, flags...)...); err != nil {
 		return err
 	}
 	if _, err := listening(ctx, o.operator); err != nil {

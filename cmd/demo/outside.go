@@ -7,13 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -25,7 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
 )
 
-// count is what was sent to a service.
+// count is the number of reads and writes of a service.
 type count struct{ reads, writes int }
 
 // outside is what applications have outside of the cluster: real services, with counters
@@ -59,7 +55,10 @@ func (o *outside) start(ctx context.Context) (err error) {
 		return err
 	}
 	o.people = s3.New(s3.Options{
-		Region: s3test.Region, BaseEndpoint: aws.String(o.s3.URL), UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
+		Region:       s3test.Region,
+		BaseEndpoint: aws.String(o.s3.URL),
+		UsePathStyle: true,
+		Credentials:  credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
 	})
 	return errors.Join(
 		o.pg.SQL(ctx, "postgres", "CREATE DATABASE platform"),
@@ -87,8 +86,13 @@ func (o *outside) stop() {
 func (o *outside) env() []string {
 	return []string{
 		fmt.Sprintf("DB_ADMIN_URL=postgresql://operator:adm1n@127.0.0.1:%d/platform", o.pg.Port),
-		"AWS_ENDPOINT_URL=" + o.toS3.url, "S3_REGION=" + s3test.Region, "AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
-		"KEYCLOAK_ADMIN_URL=" + o.toKeycloak.url, "KEYCLOAK_ADMIN_USER=" + keycloaktest.User, "KEYCLOAK_ADMIN_PASSWORD=" + keycloaktest.Password,
+		"AWS_ENDPOINT_URL=" + o.toS3.url,
+		"S3_REGION=" + s3test.Region,
+		"AWS_ACCESS_KEY_ID=" + s3test.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
+		"KEYCLOAK_ADMIN_URL=" + o.toKeycloak.url,
+		"KEYCLOAK_ADMIN_USER=" + keycloaktest.User,
+		"KEYCLOAK_ADMIN_PASSWORD=" + keycloaktest.Password,
 	}
 }
 
@@ -102,7 +106,10 @@ func (o *outside) strangers(ctx context.Context) error {
 	if _, err := o.people.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String("plattr-prod-theirs-uploads")}); err != nil {
 		return err
 	}
-	if _, err := o.people.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("plattr-prod-theirs-uploads"), Key: aws.String("kept"), Body: strings.NewReader("x")}); err != nil {
+	if _, err := o.people.PutObject(
+		ctx,
+		&s3.PutObjectInput{Bucket: aws.String("plattr-prod-theirs-uploads"), Key: aws.String("kept"), Body: strings.NewReader("x")},
+	); err != nil {
 		return err
 	}
 	return o.admin(ctx, http.MethodPost, "", map[string]any{"realm": "theirs", "enabled": true}, nil)
@@ -126,11 +133,15 @@ const mark = "platform.internal %"
 
 // foreign describes all that has no mark of the operator.
 func (o *outside) foreign(ctx context.Context) ([]string, error) {
-	all, err := o.rows(ctx, `SELECT 'schema ' || nspname || ' ' || coalesce(nspacl::text, '') || ' ' || coalesce(obj_description(oid, 'pg_namespace'), '') FROM pg_namespace
+	all, err := o.rows(
+		ctx,
+		`SELECT 'schema ' || nspname || ' ' || coalesce(nspacl::text, '') || ' ' || coalesce(obj_description(oid, 'pg_namespace'), '') FROM pg_namespace
 			WHERE coalesce(obj_description(oid, 'pg_namespace'), '') NOT LIKE $1 AND nspname NOT LIKE 'pg\_%'
 		UNION ALL SELECT 'table ' || relname || ' ' || coalesce(relacl::text, '') FROM pg_class WHERE relnamespace::regnamespace::text = 'theirs'
 		UNION ALL SELECT 'role ' || rolname || ' ' || rolcanlogin || ' ' || rolcreaterole FROM pg_roles
-			WHERE coalesce(shobj_description(oid, 'pg_authid'), '') NOT LIKE $1 AND rolname NOT LIKE 'pg\_%' ORDER BY 1`, mark)
+			WHERE coalesce(shobj_description(oid, 'pg_authid'), '') NOT LIKE $1 AND rolname NOT LIKE 'pg\_%' ORDER BY 1`,
+		mark,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +178,13 @@ func (o *outside) foreign(ctx context.Context) ([]string, error) {
 
 // left names what has a mark of the operator, and a name like this.
 func (o *outside) left(ctx context.Context, like string) ([]string, error) {
-	all, err := o.rows(ctx, `SELECT 'schema ' || nspname FROM pg_namespace WHERE obj_description(oid, 'pg_namespace') LIKE $1 AND nspname LIKE $2
-		UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') LIKE $1 AND rolname LIKE $2 || '\_%'`, mark, like)
+	all, err := o.rows(
+		ctx,
+		`SELECT 'schema ' || nspname FROM pg_namespace WHERE obj_description(oid, 'pg_namespace') LIKE $1 AND nspname LIKE $2
+		UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') LIKE $1 AND rolname LIKE $2 || '\_%'`,
+		mark,
+		like,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +193,8 @@ func (o *outside) left(ctx context.Context, like string) ([]string, error) {
 		return nil, err
 	}
 	for _, b := range buckets.Buckets {
-		if strings.HasPrefix(*b.Name, "plattr-") && *b.Name != "plattr-prod-theirs-uploads" && (like == "%" || strings.HasPrefix(*b.Name, "plattr-preview-")) {
+		if strings.HasPrefix(*b.Name, "plattr-") && *b.Name != "plattr-prod-theirs-uploads" &&
+			(like == "%" || strings.HasPrefix(*b.Name, "plattr-preview-")) {
 			all = append(all, "bucket "+*b.Name)
 		}
 	}
@@ -208,7 +225,10 @@ func (o *outside) usable(ctx context.Context, kubectl func(context.Context, ...s
 	if _, err := conn.Exec(ctx, "CREATE TABLE things (id int)"); err != nil {
 		return err
 	}
-	if _, err := o.people.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("plattr-prod-shop-assets"), Key: aws.String("a"), Body: strings.NewReader("x")}); err != nil {
+	if _, err := o.people.PutObject(
+		ctx,
+		&s3.PutObjectInput{Bucket: aws.String("plattr-prod-shop-assets"), Key: aws.String("a"), Body: strings.NewReader("x")},
+	); err != nil {
 		return err
 	}
 	for _, at := range []string{o.s3.URL + "/plattr-prod-shop-assets/a", o.keycloak.URL + "/realms/shop/.well-known/openid-configuration"} {
@@ -271,11 +291,24 @@ func (o *outside) realms(ctx context.Context) ([]map[string]any, error) {
 
 // admin asks Keycloak as its administrator.
 func (o *outside) admin(ctx context.Context, method, path string, body, into any) error {
-	form := url.Values{"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {keycloaktest.User}, "password": {keycloaktest.Password}}
+	form := url.Values{
+		"grant_type": {"password"},
+		"client_id":  {"admin-cli"},
+		"username":   {keycloaktest.User},
+		"password":   {keycloaktest.Password},
+	}
 	var token struct {
 		Access string `json:"access_token"`
 	}
-	if err := send(ctx, http.MethodPost, o.keycloak.URL+"/realms/master/protocol/openid-connect/token", "", "application/x-www-form-urlencoded", strings.NewReader(form.Encode()), &token); err != nil {
+	if err := send(
+		ctx,
+		http.MethodPost,
+		o.keycloak.URL+"/realms/master/protocol/openid-connect/token",
+		"",
+		"application/x-www-form-urlencoded",
+		strings.NewReader(form.Encode()),
+		&token,
+	); err != nil {
 		return err
 	}
 	text, err := json.Marshal(body)
@@ -308,9 +341,12 @@ func send(ctx context.Context, method, at, token, kind string, body io.Reader, i
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// counts adds up what was sent to the services.
+// counts returns the reads and writes of each service.
 func (o *outside) counts(ctx context.Context) (map[string]count, error) {
-	found, err := o.rows(ctx, `SELECT txid_snapshot_xmax(txid_current_snapshot())::text UNION ALL SELECT xact_commit::text FROM pg_stat_database WHERE datname = 'platform'`)
+	found, err := o.rows(
+		ctx,
+		`SELECT txid_snapshot_xmax(txid_current_snapshot())::text UNION ALL SELECT xact_commit::text FROM pg_stat_database WHERE datname = 'platform'`,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -323,39 +359,3 @@ func (o *outside) counts(ctx context.Context) (map[string]count, error) {
 	}
 	return map[string]count{"PostgreSQL": sql, "S3": o.toS3.count(), "Keycloak": o.toKeycloak.count()}, nil
 }
-
-// counter is a proxy that counts requests.
-type counter struct {
-	url           string
-	server        *http.Server
-	reads, writes atomic.Int64
-}
-
-func newCounter(ctx context.Context, target string) (*counter, error) {
-	to, err := url.Parse(target)
-	if err != nil {
-		return nil, err
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	c := &counter{url: "http://" + l.Addr().String()}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is part of what is signed
-		switch {
-		case r.In.Method == http.MethodGet, r.In.Method == http.MethodHead, strings.HasSuffix(r.In.URL.Path, "/openid-connect/token"):
-			c.reads.Add(1)
-		default:
-			c.writes.Add(1)
-		}
-	}}
-	// A request that the operator ends early is no news.
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	c.server = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
-	go c.server.Serve(l) //nolint:errcheck // it ends by Close
-	return c, nil
-}
-
-func (c *counter) count() count { return count{int(c.reads.Load()), int(c.writes.Load())} }

@@ -76,7 +76,7 @@ func (d *demo) prepareDatabase(ctx context.Context) (err error) {
 func (d *demo) runControlPlane(ctx context.Context, listen string) (address string, err error) {
 	d.starts++
 	d.control, err = d.processes.Run(fmt.Sprintf("controlplane-%d", d.starts), filepath.Join(d.programs, "controlplane"), nil,
-		"--listen", listen, "--metrics-listen", "", "--database", d.database, "--admin-token-file", filepath.Join(d.dir, "admin.token"))
+		"--listen", listen, "--metrics-bind-address", "", "--database", d.database, "--admin-token-file", filepath.Join(d.dir, "admin.token"))
 	if err != nil {
 		return "", err
 	}

@@ -44,7 +44,7 @@ func (d *demo) quiet(ctx context.Context) error {
 	return nil
 }
 
-// showLastRequests prints what was sent at rest.
+// showLastRequests prints the last requests at rest.
 func (d *demo) showLastRequests(n int) error {
 	all, err := d.kube.cluster.Requests(agentUser)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -127,7 +126,14 @@ func (r *regions) newSide(ctx context.Context, region string) (*side, error) {
 	if err := s.demo.kube.cluster.Apply(ctx, regionManifests); err != nil {
 		return s, err
 	}
-	if _, err := s.demo.kube.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "ciliumnetworkpolicies.cilium.io"); err != nil {
+	if _, err := s.demo.kube.cluster.Kubectl(
+		ctx,
+		"wait",
+		"--for=condition=Established",
+		"--timeout=300s",
+		"crd",
+		"ciliumnetworkpolicies.cilium.io",
+	); err != nil {
 		return s, err
 	}
 	if len(r.sides) > 0 {
@@ -155,19 +161,32 @@ func (r *regions) agents(ctx context.Context) error {
 func (s *side) startKrane(ctx context.Context) error {
 	s.demo.display.step("Region " + s.region)
 	var answer struct{ Token string }
-	if err := s.demo.admin.do(ctx, http.MethodPut, "regions/reg_"+s.region, object{"name": s.region, "platform": "demo"}, &answer); err != nil {
+	if err := s.demo.admin.do(
+		ctx,
+		http.MethodPut,
+		"regions/reg_"+s.region,
+		object{"name": s.region, "platform": "demo"},
+		&answer,
+	); err != nil {
 		return err
 	}
 	token := filepath.Join(s.demo.dir, "region.token")
 	if err := os.WriteFile(token, []byte(answer.Token), 0o600); err != nil {
 		return err
 	}
-	port, err := freePort(ctx)
+	port, err := process.Port(ctx)
 	if err != nil {
 		return err
 	}
 	config := filepath.Join(s.demo.dir, "krane.yaml")
-	text := fmt.Sprintf("instance_id: demo\ncluster: {region: %s, platform: demo, cell_id: %s-a}\ncontrol: {url: %q}\ntoken_file: %s\nrpc_port: %d\n", s.region, s.region, s.demo.admin.base, token, port)
+	text := fmt.Sprintf(
+		"instance_id: demo\ncluster: {region: %s, platform: demo, cell_id: %s-a}\ncontrol: {url: %q}\ntoken_file: %s\nrpc_port: %d\n",
+		s.region,
+		s.region,
+		s.demo.admin.base,
+		token,
+		port,
+	)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -184,18 +203,6 @@ func (s *side) startKrane(ctx context.Context) error {
 	}
 	s.demo.display.done("registered, krane runs")
 	return nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(errors.New("no port"), listener.Close())
-	}
-	return address.Port, listener.Close()
 }
 
 // put sets a deployment of the region.
@@ -331,7 +338,7 @@ func (r *regions) outage(ctx context.Context) error {
 	return nil
 }
 
-// remove stops a deployment in each region and waits until it is gone, in the
+// remove stops a deployment in each region and waits until it is deleted, in the
 // cluster and in the reports.
 func (r *regions) remove(ctx context.Context) error {
 	r.display.step("Removal")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/replay/chart"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/chart"
 )
 
 // sampleEvery is how often the machines are counted.
@@ -68,7 +68,7 @@ func (s *sampler) count(ctx context.Context) {
 	s.samples = append(s.samples, sample)
 }
 
-// picture draws what was counted.
+// picture draws the samples.
 func (s *sampler) picture() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

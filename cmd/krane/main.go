@@ -4,29 +4,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/agent"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/config"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { program.Main(command()) }
 
 func command() *cobra.Command {
 	var o options
@@ -44,22 +37,27 @@ func command() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.StringVar(&o.config, "config", "", "file with settings as YAML; environment variables go before it")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
-	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	root.AddCommand(program.VersionCommand(), manifestsCommand())
+	flags.StringVar(&o.config, "config", "", "file with settings as YAML, such as cluster: {region: eu}; flags and variables go before it")
+	program.KubeconfigFlag(flags, &o.kubeconfig)
+	program.LogLevelFlag(flags, &o.logLevel)
+	o.lookup = program.Settings(flags, settings())
+	root.AddCommand(manifestsCommand())
+	program.Bind(root, config.Prefix, os.LookupEnv)
 	return root
 }
 
 // options are the flags of the agent.
-type options struct{ config, kubeconfig, logLevel string }
+type options struct {
+	config, kubeconfig, logLevel string
+	lookup                       func(variable string) string
+}
 
 func (o options) agent(log io.Writer) (*agent.Agent, error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
 		return nil, fmt.Errorf("--log-level: %w", err)
 	}
-	c, err := config.Load(o.config, os.Getenv)
+	c, err := config.Load(o.config, o.lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -73,35 +71,56 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
-	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", func() (string, error) { return m.YAML() }) //nolint:gocritic // m is complete when it is called
+	c := program.ManifestsCommand(
+		"Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -",
+		func() (string, error) { return m.YAML() },
+	) //nolint:gocritic // m is complete when it is called
 	program.ImageFlag(c.Flags(), &m.Image, "krane")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
-	c.Flags().StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
-	c.Flags().StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")
+	c.Flags().
+		StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
+	c.Flags().
+		StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")
 	return c
+}
+
+// settings are the settings of the agent that hold no secret.
+func settings() []program.Setting {
+	var all []program.Setting
+	for _, s := range []struct{ field, usage string }{
+		{"instance_id", "name of this process (default: the variable HOSTNAME)"},
+		{"cluster.region", "region of this cluster; required"},
+		{"cluster.platform", "what the region is on"},
+		{"cluster.cell_id", "names one of several agents of a region"},
+		{"control.url", "URL of the control plane; required"},
+		{"token_file", "file with the token for the control plane, read again for each call"},
+		{"rpc_port", "port of /healthz, /readyz and /metrics (default 8070)"},
+		{"health_probe_bind_address", program.HealthUsage + "; goes before --rpc-port"},
+		{"metrics_bind_address", program.MetricsUsage},
+		{"vault.url", "service that decrypts variables"},
+		{"vault.key_file", "file with the keys that decrypt variables, without a service"},
+		{"registry.url", "where images are pulled from"},
+		{"registry.username", "user of the registry"},
+		{"storage_class_name", "class of scratch volumes (default ebs-csi-gp3)"},
+		{"runtime_class", "runtime class of pods (default gvisor)"},
+		{"state_dir", "folder that keeps the limit of deletions over a restart; none: it is kept in memory"},
+		{"pod_security", "loosest pod security level that a deployment may ask for: restricted or baseline (default restricted)"},
+		{"max_delete_percent", "share of what is absent that may be deleted within 5 minutes; at least 5 objects may (default 10)"},
+		{"k8s.qps", "requests to Kubernetes a second (default 100)"},
+		{"k8s.burst", "requests to Kubernetes at once (default 200)"},
+	} {
+		flag := strings.NewReplacer(".", "-", "_", "-").Replace(s.field)
+		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage})
+	}
+	return all
 }
 
 const help = `Follow the streams of the control plane, make this cluster match them, and
 report what runs.
 
-Settings, each also as a variable, such as KRANE_CONTROL_URL for control.url:
-  instance_id              name of this process (HOSTNAME)
-  cluster.region           region of this cluster (required)
-  cluster.platform         what the region is on
-  cluster.cell_id          names one of several agents of a region
-  control.url              URL of the control plane (required)
-  control.token            token for it; or
-  token_file               file that holds it, read anew for each call
-  rpc_port                 port of /healthz, /readyz and /metrics (8070)
-  vault.url, vault.token   service that decrypts variables; or
-  vault.key_file           file that holds keys
-  registry.url, registry.username, registry.password
-                           where images are pulled from
-  storage_class_name       class of scratch volumes (ebs-csi-gp3)
-  runtime_class            runtime class of pods (gvisor)
-  state_dir                folder that keeps the limit of deletions over a restart (none)
-  max_delete_percent       share of what is absent that may go within 5 minutes (10; at least 5)
-  k8s.qps, k8s.burst       bounds of requests to Kubernetes (100, 200)
-
-A setting that is missing or wrong ends the program with status 2.`
+A setting is a flag, a variable such as KRANE_CONTROL_URL, or a field of the file
+--config such as control.url. What is secret has no flag:
+  KRANE_CONTROL_TOKEN      token for the control plane, without --token-file
+  KRANE_VAULT_TOKEN        token for --vault-url
+  KRANE_REGISTRY_PASSWORD  password of --registry-username`

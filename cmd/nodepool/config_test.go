@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the files under config anew")
+var update = flag.Bool("update", false, "rewrite the files under config")
 
 // files are those under config, but the samples: a definition each, and the rights.
 func files(t *testing.T) map[string]string {

@@ -9,33 +9,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
-	"os/signal"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 )
 
-// prefix begins the name of the variable of each flag.
-const prefix = "STRATOS_"
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program.Run(ctx, command(), os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { program.Main(command()) }
 
 // options are the flags.
 type options struct {
@@ -52,9 +40,6 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "nodepool", Short: "Keep machines that were booted once and stopped, and start them when pods need them", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnvironment(c.Flags()); err != nil {
-				return err
-			}
 			w, err := o.operator(c.Context(), c.OutOrStdout())
 			if err != nil {
 				return &program.UsageError{Err: err}
@@ -64,12 +49,12 @@ func command() *cobra.Command {
 	}
 	f := root.Flags()
 	o.shared(f)
-	f.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics")
-	f.StringVar(&o.health, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.BoolVar(&o.elect, "leader-elect", true, "work only while holding the Lease stratos.sh: needed with more than one replica")
+	program.AddressFlags(f, &o.health, &o.metrics, ":8081", ":8080")
+	program.LeaderElectFlag(f, &o.elect)
 	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
-	f.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), nodepool.Namespace), "namespace of the Lease (POD_NAMESPACE)")
-	root.AddCommand(program.VersionCommand(), manifestsCommand(), planCommand(), simulateCommand())
+	program.NamespaceFlag(f, &o.namespace, operator.Namespace, "POD_NAMESPACE")
+	root.AddCommand(manifestsCommand(), planCommand(), simulateCommand())
+	program.Bind(root, "STRATOS_", os.LookupEnv)
 	return root
 }
 
@@ -83,28 +68,11 @@ func (o *options) shared(f *pflag.FlagSet) {
 	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment")
 	f.Float64Var(&o.qps, "aws-rate-limit-qps", 1, "multiplies the rates of EC2 that are kept to; at least 0.1")
 	f.Float64Var(&o.burst, "aws-rate-limit-burst", 1, "multiplies the bursts of EC2 that are kept to; at least 0.1")
-	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (KUBECONFIG); without it the pod's service account is used")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	program.KubeconfigFlag(f, &o.kubeconfig)
+	program.LogLevelFlag(f, &o.logLevel)
 }
 
-// fromEnvironment gives each flag that is not set the value of its variable: STRATOS_ and
-// its name in capitals.
-func fromEnvironment(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := os.LookupEnv(name)
-		if !ok || f.Changed || value == "" {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, program.Usagef("%s: is %q: %w", name, value, err))
-		}
-	})
-	return errors.Join(errs...)
-}
-
-func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operator, error) {
+func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operator, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -116,9 +84,9 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 	if err != nil {
 		return nil, err
 	}
-	open, region := (&nodepool.Fake{}).Open, cmp.Or(o.region, "fake")
+	open, region := (&operator.Fake{}).Open, cmp.Or(o.region, "fake")
 	if o.provider == "aws" {
-		ec2 := nodepool.EC2{QPS: o.qps, Burst: o.burst}
+		ec2 := operator.EC2{QPS: o.qps, Burst: o.burst}
 		open = ec2.Open
 		if region = o.region; region == "" {
 			if region, err = ec2.Home(ctx); err != nil {
@@ -127,11 +95,21 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 		}
 	}
 	host, _ := os.Hostname() // only a name for people
-	return &nodepool.Operator{
-		Kubernetes: config, Namespace: o.namespace, Alone: !o.elect, ClusterName: o.cluster, ClusterEndpoint: o.endpoint, ClusterCA: o.ca, ClusterCIDR: o.cidr,
-		Region: region, OpenRegion: open, Address: o.health, MetricsAddress: o.metrics, StopTimeout: o.stop,
-		Instance: cmp.Or(os.Getenv("POD_NAME"), host, "stratos"),
-		Logger:   logger,
+	return &operator.Operator{
+		Kubernetes:      config,
+		Namespace:       o.namespace,
+		Alone:           !o.elect,
+		ClusterName:     o.cluster,
+		ClusterEndpoint: o.endpoint,
+		ClusterCA:       o.ca,
+		ClusterCIDR:     o.cidr,
+		Region:          region,
+		OpenRegion:      open,
+		Address:         o.health,
+		MetricsAddress:  o.metrics,
+		StopTimeout:     o.stop,
+		Instance:        cmp.Or(os.Getenv("POD_NAME"), host, "stratos"),
+		Logger:          logger,
 	}, nil
 }
 
@@ -139,19 +117,16 @@ func (o options) operator(ctx context.Context, log io.Writer) (*nodepool.Operato
 func (o options) validate() error {
 	var errs []error
 	wrong := func(flag, value, must string) {
-		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, value, must))
+		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, program.Shown(value), must))
 	}
-	for flag, address := range map[string]string{"metrics-bind-address": o.metrics, "health-probe-bind-address": o.health} {
-		_, port, err := net.SplitHostPort(address)
-		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-			wrong(flag, address, "host:port or :port")
-		}
+	if err := program.CheckAddresses(o.health, o.metrics); err != nil {
+		errs = append(errs, err)
 	}
 	if o.cluster == "" {
 		wrong("cluster-name", o.cluster, "the name of the cluster, unique in the account")
 	}
-	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		wrong("cluster-endpoint", o.endpoint, "a URL with https")
+	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		wrong("cluster-endpoint", o.endpoint, "a URL with https, without user")
 	}
 	if _, err := base64.StdEncoding.DecodeString(o.ca); err != nil {
 		wrong("cluster-ca", "(hidden)", "base64")
@@ -177,13 +152,16 @@ func (o options) validate() error {
 }
 
 func manifestsCommand() *cobra.Command {
-	var m nodepool.Manifests
-	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", func() (string, error) {
-		if m.ClusterName == "" {
-			return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
-		}
-		return m.YAML()
-	})
+	var m operator.Manifests
+	c := program.ManifestsCommand(
+		"Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -",
+		func() (string, error) {
+			if m.ClusterName == "" {
+				return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
+			}
+			return m.YAML()
+		},
+	)
 	program.ImageFlag(c.Flags(), &m.Image, "nodepool")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")

@@ -27,7 +27,7 @@ func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s")
 	require.Equal(t, program.ExitUsage, code)
 	for _, want := range []string{
-		`--cluster-name: is ""`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be base64`, `--cluster-cidr: is "10.0.0.0"`,
+		`--cluster-name: is ""`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be base64`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,
 		`--cloud-provider: is "gcp", must be aws or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
 	} {
 		require.Contains(t, stderr, want)
@@ -45,7 +45,7 @@ func TestAVariableIsAFlag(t *testing.T) {
 	require.Contains(t, stderr, `STRATOS_AWS_RATE_LIMIT_BURST: is "many"`)
 	t.Setenv("STRATOS_AWS_RATE_LIMIT_BURST", "2")
 	_, _, stderr = execute()
-	require.Contains(t, stderr, `--cloud-provider: is "nowhere"`)
+	require.Contains(t, stderr, `STRATOS_CLOUD_PROVIDER: is "nowhere"`)
 	require.NotContains(t, stderr, "cluster-name")
 	_, _, stderr = execute("--cloud-provider", "elsewhere")
 	require.Contains(t, stderr, `--cloud-provider: is "elsewhere"`)

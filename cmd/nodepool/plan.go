@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 )
 
 // planCommand shows what would be done.
@@ -16,11 +16,10 @@ func planCommand() *cobra.Command {
 	o := options{metrics: ":0", health: ":0", stop: time.Second}
 	prices := map[string]string{}
 	c := &cobra.Command{
-		Use: "plan [POOL]", Short: "Show what would be started, stopped, launched and terminated now, why, and what it costs an hour", Args: cobra.MaximumNArgs(1),
+		Use:   "plan [POOL]",
+		Short: "Show what would be started, stopped, launched and terminated now, why, and what it costs an hour",
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := fromEnvironment(c.Flags()); err != nil {
-				return err
-			}
 			known, err := parsePrices(prices)
 			if err != nil {
 				return err
@@ -29,7 +28,7 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			preview := nodepool.Preview{Operator: *w, Prices: known}
+			preview := operator.Preview{Operator: *w, Prices: known}
 			if len(args) > 0 {
 				preview.Pool = args[0]
 			}

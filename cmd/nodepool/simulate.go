@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/nodepool/replay"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
 const simulateHelp = `Replay a history of pods against the settings of a pool, once for each of several
@@ -43,8 +43,11 @@ type simulation struct {
 func simulateCommand() *cobra.Command {
 	var s simulation
 	c := &cobra.Command{
-		Use: "simulate -f TRACE", Short: "Replay a history of pods against the settings of a pool, to choose minStandby", Long: simulateHelp, Example: simulateExample,
-		Args: program.NoArgs,
+		Use:     "simulate -f TRACE",
+		Short:   "Replay a history of pods against the settings of a pool, to choose minStandby",
+		Long:    simulateHelp,
+		Example: simulateExample,
+		Args:    program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return s.run(c)
 		},
@@ -52,7 +55,12 @@ func simulateCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&s.trace, "file", "f", "", "the trace, a CSV file; - for the standard input; required")
 	f.StringVarP(&s.manifest, "pool", "p", "", "a NodePool as YAML")
-	f.StringVar(&s.standby, "min-standby-range", "", "values of minStandby to compare, as FIRST:LAST; default: 0 to half of the pool; of more than 12 values, 12 are replayed")
+	f.StringVar(
+		&s.standby,
+		"min-standby-range",
+		"",
+		"values of minStandby to compare, as FIRST:LAST; default: 0 to half of the pool; of more than 12 values, 12 are replayed",
+	)
 	f.StringVarP(&s.output, "output", "o", "table", "table or json")
 	f.StringVar(&s.svg, "svg", "", "file that a picture is written to")
 	f.IntVar(&s.settings.Pool.Size, "pool-size", 0, "how many machines the pool may have")
@@ -152,7 +160,7 @@ func (s simulation) read(flags *pflag.FlagSet) (settings replay.Settings, chosen
 	return settings, chosen, errors.Join(errs...)
 }
 
-// values are those of minStandby that are compared.
+// values returns the values of minStandby to compare.
 func (s simulation) values(size int) ([]int, error) {
 	if s.standby == "" {
 		return replay.Range(0, size/2), nil
@@ -161,7 +169,11 @@ func (s simulation) values(size int) ([]int, error) {
 	from, err := strconv.Atoi(first)
 	to, wrong := strconv.Atoi(cmp.Or(last, first))
 	if err != nil || wrong != nil || from < 0 || to < from || to > size {
-		return nil, fmt.Errorf("--min-standby-range: is %q, must be two numbers such as 0:8, from 0 to the size of the pool (%d)", s.standby, size)
+		return nil, fmt.Errorf(
+			"--min-standby-range: is %q, must be two numbers such as 0:8, from 0 to the size of the pool (%d)",
+			s.standby,
+			size,
+		)
 	}
 	return replay.Range(from, to), nil
 }

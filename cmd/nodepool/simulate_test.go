@@ -10,15 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 // TestSimulateReplaysTheExample runs the program as its help shows it, and with what is
 // wrong.
 func TestSimulateReplaysTheExample(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "nodepool")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program := programs.Path(t, "nodepool")
 	simulate := func(args ...string) (stdout, stderr string, code int) {
 		var out, wrong bytes.Buffer
 		c := exec.CommandContext(t.Context(), program, append([]string{"simulate"}, args...)...) //nolint:gosec // the program that was built here
@@ -31,7 +31,20 @@ func TestSimulateReplaysTheExample(t *testing.T) {
 		return out.String(), wrong.String(), code
 	}
 	picture := filepath.Join(t.TempDir(), "pool.svg")
-	example := []string{"-f", "testdata/trace.csv", "-p", "testdata/pool.yaml", "--instance-type", "m5.xlarge", "--price", "0.192", "--price-stopped", "0.011", "--min-standby-range", "2:4"}
+	example := []string{
+		"-f",
+		"testdata/trace.csv",
+		"-p",
+		"testdata/pool.yaml",
+		"--instance-type",
+		"m5.xlarge",
+		"--price",
+		"0.192",
+		"--price-stopped",
+		"0.011",
+		"--min-standby-range",
+		"2:4",
+	}
 	table, stderr, code := simulate(append(example, "--svg", picture)...)
 	require.Zero(t, code, stderr)
 	require.Contains(t, table, "* 3")
@@ -64,7 +77,7 @@ func TestSimulateReplaysTheExample(t *testing.T) {
 		"--pool: open none.yaml":                                          {"-p", "none.yaml"},
 		"--file: open none.csv":                                           append(example, "-f", "none.csv"),
 		"price: is NaN":                                                   append(example, "--price", "NaN"),
-		"MinStandby is 3, must be from 0 to Size (2)":                     append(example, "--pool-size", "2"),
+		"MinStandby: is 3, must be from 0 to Size (2)":                    append(example, "--pool-size", "2"),
 	} {
 		stdout, stderr, code := simulate(args...)
 		require.Equal(t, 2, code, stderr)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
@@ -42,8 +43,16 @@ func (s *system) measure(b *testing.B, name string, services, pods int, most flo
 		turns <- struct{}{}
 		puts.Go(func() {
 			defer func() { <-turns }()
-			control.do(b, http.MethodPut, fmt.Sprintf("projects/%s/services/00000000-0000-4000-8001-%012d/production", projectID, n),
-				fmt.Sprintf(`{"service_name":"web-%d","image":"example.com/web:1","replicas":%d,"env":{"MODE":"bench"},"ports":[{"container_port":8080}]}`, n, pods))
+			control.do(
+				b,
+				http.MethodPut,
+				fmt.Sprintf("projects/%s/services/00000000-0000-4000-8001-%012d/production", projectID, n),
+				fmt.Sprintf(
+					`{"service_name":"web-%d","image":"example.com/web:1","replicas":%d,"env":{"MODE":"bench"},"ports":[{"container_port":8080}]}`,
+					n,
+					pods,
+				),
+			)
 		})
 	}
 	puts.Wait()
@@ -87,5 +96,5 @@ func (s *system) sum(b *testing.B, agent *process.Process, metric string) (sum f
 
 func (s *system) until(b *testing.B, agent *process.Process, metric string, holds func(float64) bool) {
 	b.Helper()
-	require.Eventually(b, func() bool { return holds(s.sum(b, agent, metric)) }, 20*time.Minute, 250*time.Millisecond, metric)
+	await.Until(b, await.Hang, metric, func() bool { return holds(s.sum(b, agent, metric)) })
 }

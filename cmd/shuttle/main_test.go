@@ -19,8 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 const (
@@ -32,15 +34,10 @@ const (
 	adminToken  = "an-admin-token-for-tests"
 )
 
-// build compiles the two programs into a folder.
+// build returns a folder with the two programs.
 func build(tb testing.TB) string {
 	tb.Helper()
-	dir := tb.TempDir()
-	for _, name := range []string{"shuttle", "controlplane"} {
-		out, err := exec.CommandContext(tb.Context(), "go", "build", "-o", dir, "github.com/seed-9e1ffd66/trueup/cmd/"+name).CombinedOutput()
-		require.NoError(tb, err, "%s", out)
-	}
-	return dir
+	return programs.Dir(tb, "shuttle", "controlplane")
 }
 
 // run runs shuttle with nothing in its environment but env.
@@ -62,7 +59,10 @@ func TestTheCommandLine(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("x"), 0o600))
 	env := []string{
-		"STARFORM_STARBASE_URL=https://starbase.example.com", "STARFORM_CLUSTER_ID=" + clusterID, "STARFORM_REGION=nyc3", "STARFORM_AUTH_TOKEN_FILE=" + token,
+		"STARFORM_STARBASE_URL=https://starbase.example.com",
+		"STARFORM_CLUSTER_ID=" + clusterID,
+		"STARFORM_REGION=nyc3",
+		"STARFORM_AUTH_TOKEN_FILE=" + token,
 	}
 	code, stdout, _ := run(t, program, nil, "--help")
 	require.Zero(t, code)
@@ -133,7 +133,7 @@ func (a admin) services(t *testing.T) map[string]serviceState {
 func listening(tb testing.TB, p *process.Process) string {
 	tb.Helper()
 	var address string
-	require.Eventually(tb, func() bool {
+	await.Eventually(tb, p.Tail(), func() bool {
 		data, err := os.ReadFile(p.Log)
 		require.NoError(tb, err)
 		for line := range strings.Lines(string(data)) {
@@ -143,7 +143,7 @@ func listening(tb testing.TB, p *process.Process) string {
 			}
 		}
 		return address != ""
-	}, 3*time.Minute, 10*time.Millisecond, p.Tail())
+	})
 	return address
 }
 
@@ -161,8 +161,16 @@ func newSystem(tb testing.TB, nodes int) *system {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &system{
-		bin: build(tb), cluster: kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes, GatewayAPI: true}), group: process.NewGroup(dir),
-		adminFile: filepath.Join(dir, "admin"), tokenFile: filepath.Join(dir, "token"), database: filepath.Join(dir, "trueup.db"), keysFile: filepath.Join(dir, "keys"),
+		bin:     build(tb),
+		cluster: kubetest.Start(tb, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes, GatewayAPI: true}),
+		group:   process.NewGroup(dir),
+		adminFile: filepath.Join(
+			dir,
+			"admin",
+		),
+		tokenFile: filepath.Join(dir, "token"),
+		database:  filepath.Join(dir, "trueup.db"),
+		keysFile:  filepath.Join(dir, "keys"),
 	}
 	tb.Cleanup(s.group.Close)
 	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil, "manifests")
@@ -188,8 +196,21 @@ func (s *system) keys(tb testing.TB, names ...string) {
 
 func (s *system) startControlPlane(tb testing.TB, name, address string) (*process.Process, admin) {
 	tb.Helper()
-	p, err := s.group.Run(name, filepath.Join(s.bin, "controlplane"), nil,
-		"--listen", address, "--metrics-listen", "", "--database", s.database, "--admin-token-file", s.adminFile, "--var-group-keys-file", s.keysFile)
+	p, err := s.group.Run(
+		name,
+		filepath.Join(s.bin, "controlplane"),
+		nil,
+		"--listen",
+		address,
+		"--metrics-bind-address",
+		"",
+		"--database",
+		s.database,
+		"--admin-token-file",
+		s.adminFile,
+		"--var-group-keys-file",
+		s.keysFile,
+	)
 	require.NoError(tb, err)
 	return p, admin{"http://" + listening(tb, p)}
 }
@@ -201,7 +222,12 @@ func (s *system) register(tb testing.TB, control admin) {
 	require.NoError(tb, json.Unmarshal([]byte(control.do(tb, http.MethodPut, "clusters/"+clusterID, `{"region":"nyc3"}`)), &registered))
 	s.token = registered.Token
 	require.NoError(tb, os.WriteFile(s.tokenFile, []byte(s.token), 0o600))
-	control.do(tb, http.MethodPut, "projects/"+projectID, `{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`)
+	control.do(
+		tb,
+		http.MethodPut,
+		"projects/"+projectID,
+		`{"cluster_id":"`+clusterID+`","workspace_id":"`+workspaceID+`","workspace_slug":"acme","slug":"shop"}`,
+	)
 }
 
 // startAgent starts an agent that passes each second, unless settings says otherwise.
@@ -234,25 +260,35 @@ func TestTheProgramsTogether(t *testing.T) {
 	server, control := s.startControlPlane(t, "first", "127.0.0.1:0")
 	s.register(t, control)
 	path := "projects/" + projectID + "/services/"
-	control.do(t, http.MethodPut, path+goodID+"/production", `{"service_name":"good","image":"example.com/good:1","replicas":2,"env":{"PASSWORD":"hunter2"}}`)
+	control.do(
+		t,
+		http.MethodPut,
+		path+goodID+"/production",
+		`{"service_name":"good","image":"example.com/good:1","replicas":2,"env":{"PASSWORD":"hunter2"}}`,
+	)
 	control.do(t, http.MethodPut, path+badID+"/production", `{"service_name":"bad","image":"example.com/bad:1","replicas":1}`)
 
 	agent := s.startAgent(t, control)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `states[goodID].Phase == "Healthy" && states[goodID].Ready == 2 && states[badID].Phase == "Healthy"`, func() bool {
 		states := control.services(t)
 		return states[goodID].Phase == "Healthy" && states[goodID].Ready == 2 && states[badID].Phase == "Healthy"
-	}, 3*time.Minute, 100*time.Millisecond)
+	})
 
 	// Behind the control plane's back, in its database, while it is down.
 	require.NoError(t, server.Stop(15*time.Second))
 	spoil(t, s.database)
 	address := strings.TrimPrefix(control.base, "http://")
 	server, control = s.startControlPlane(t, "second", address)
-	control.do(t, http.MethodPut, path+goodID+"/production", `{"service_name":"good","image":"example.com/good:2","replicas":3,"env":{"PASSWORD":"hunter2"}}`)
-	require.Eventually(t, func() bool {
+	control.do(
+		t,
+		http.MethodPut,
+		path+goodID+"/production",
+		`{"service_name":"good","image":"example.com/good:2","replicas":3,"env":{"PASSWORD":"hunter2"}}`,
+	)
+	await.Eventually(t, `states[goodID].Phase == "Healthy" && states[goodID].Ready == 3 && states[badID].Phase == "Rejected"`, func() bool {
 		states := control.services(t)
 		return states[goodID].Phase == "Healthy" && states[goodID].Ready == 3 && states[badID].Phase == "Rejected"
-	}, 3*time.Minute, 100*time.Millisecond)
+	})
 	bad := control.services(t)[badID]
 	require.Equal(t, "Invalid", bad.ErrorClass)
 	require.Contains(t, bad.Message, "replicas is -1: want 0 to 1000")
@@ -277,7 +313,11 @@ func spoil(t *testing.T, database string) {
 	db, err := sql.Open("sqlite", database)
 	require.NoError(t, err)
 	defer db.Close()
-	result, err := db.ExecContext(context.WithoutCancel(t.Context()), `UPDATE services SET spec = json_set(spec, '$.replicas', -1) WHERE service_id = ?`, badID)
+	result, err := db.ExecContext(
+		context.WithoutCancel(t.Context()),
+		`UPDATE services SET spec = json_set(spec, '$.replicas', -1) WHERE service_id = ?`,
+		badID,
+	)
 	require.NoError(t, err)
 	n, err := result.RowsAffected()
 	require.NoError(t, err)

@@ -31,10 +31,13 @@ func main() {
 	flag.StringVar(&c.folder, "folder", ".", "folder with *.yaml files")
 	flag.StringVar(&c.name, "name", "converge", "name of this set of objects")
 	flag.StringVar(&c.namespace, "namespace", "default", "namespace of the ConfigMap that remembers the kinds of the set")
-	flag.IntVar(&c.limit.Count, "max-deletions", 5, "max objects that one pass may delete, or -1 for none; or else, if more,")
-	flag.IntVar(&c.limit.Percent, "max-percent", 10, "max percent of its objects that one pass may delete")
+	flag.IntVar(&c.guard.Absent.Count, "max-deletions", 5, "max objects that may be deleted in an hour, or -1 for none; or else, if more,")
+	flag.IntVar(&c.guard.Absent.Percent, "max-percent", 10, "max percent of its objects that may be deleted in an hour")
 	flag.DurationVar(&c.interval, "interval", 30*time.Second, "time between two looks at the folder")
 	flag.Parse()
+	if c.guard.Absent == (apply.Limit{}) {
+		c.guard.Absent.Count = -1 // the zero Limit would mean the default
+	}
 	group, err := c.group(ctrl.GetConfigOrDie())
 	if err == nil {
 		err = group.Start(ctrl.SetupSignalHandler())
@@ -47,18 +50,10 @@ func main() {
 
 type converge struct {
 	folder, name, namespace string
-	limit                   apply.Limit
+	guard                   apply.Guard
 	interval                time.Duration
 	logger                  *slog.Logger
 	applier                 apply.Applier
-}
-
-// The zero Limit would mean the default; 0 and 0 on the command line mean none.
-func limit(l apply.Limit) apply.Limit {
-	if l == (apply.Limit{}) {
-		l.Count = -1
-	}
-	return l
 }
 
 func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
@@ -69,15 +64,22 @@ func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
 	mapper, unmapped := apiutil.NewDynamicRESTMapper(config, web)
 	client, unmade := metadata.NewForConfigAndClient(config, web)
 	known, unknown := discovery.NewDiscoveryClientForConfigAndClient(config, web)
-	loop := &reconcile.Loop{Name: "converge", Reconciler: c, Interval: c.interval, Timeout: time.Minute, Backoff: reconcile.Backoff{Jitter: 0.2}, Logger: c.logger}
+	loop := &reconcile.Loop{
+		Name:       "converge",
+		Reconciler: c,
+		Interval:   c.interval,
+		Timeout:    time.Minute,
+		Backoff:    reconcile.Backoff{Jitter: 0.2},
+		Logger:     c.logger,
+	}
 	live := &apply.Live{
-		Client: client, Mapper: mapper, Logger: c.logger, OnDrift: func(apply.Observed) { loop.Trigger() },
+		Client: client, Mapper: mapper, Discovery: known, Logger: c.logger, OnDrift: func(apply.Observed) { loop.Trigger() },
 		Owner: apply.Owner{
 			Manager: "converge", Labels: map[string]string{"converge.example.com/set": c.name}, Domain: "converge.example.com",
 			ApplySet: apply.ID{Kind: "ConfigMap", Namespace: c.namespace, Name: "converge-" + c.name}, // so that kinds come and go
 		},
 	}
-	c.applier.Live, c.applier.Discovery = live, known
+	c.applier.Live = live
 	members := []reconcile.Member{{Name: "live", Starter: live}, {Name: "loop", Starter: loop}}
 	return &reconcile.Group{Members: members}, errors.Join(unmapped, unmade, unknown)
 }
@@ -94,7 +96,7 @@ func (c *converge) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, invalid
 	}
 	applied, failed := c.applier.Apply(ctx, set)
-	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Limit: limit(c.limit)})
+	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Guard: &c.guard})
 	for _, r := range append(applied.Results, pruned.Results...) {
 		c.logger.InfoContext(ctx, "object", slog.String("id", r.ID.String()), slog.String("action", string(r.Action)))
 	}

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -50,10 +50,10 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 	becomes := func(want string, args ...string) {
 		t.Helper()
 		var have string
-		require.Eventually(t, func() bool {
+		await.Eventually(t, fmt.Sprintf("want %q", want), func() bool {
 			have, _ = cluster.Kubectl(t.Context(), args...)
 			return have == want
-		}, 3*time.Minute, 50*time.Millisecond, "want %q", want)
+		})
 	}
 	replicas := []string{"get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.replicas}"}
 	live := []string{"get", "configmap", "-n", "shop", "-l", "converge.example.com/set", "-o", "jsonpath={.items[*].metadata.name}"}
@@ -61,7 +61,18 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 	write("shop.yaml", shop)
 	write("few.yaml", settings("c0", "c1"))
 	write("many.yaml", settings("c2", "c3", "c4", "c5", "c6", "c7"))
-	p, stop := programtest.Start(t, programtest.Build(t), "--kubeconfig", cluster.Kubeconfig, "--folder", folder, "--interval", "200ms", "--max-deletions", "3")
+	p, stop := programtest.Start(
+		t,
+		programtest.Build(t),
+		"--kubeconfig",
+		cluster.Kubeconfig,
+		"--folder",
+		folder,
+		"--interval",
+		"200ms",
+		"--max-deletions",
+		"3",
+	)
 	becomes("2", replicas...)
 	becomes("c0 c1 c2 c3 c4 c5 c6 c7", live...)
 	_, err := cluster.Kubectl(t.Context(), "scale", "deployment", "web", "-n", "shop", "--replicas=7")
@@ -71,10 +82,10 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(folder, "few.yaml")))
 	becomes("c2 c3 c4 c5 c6 c7", live...)
 	require.NoError(t, os.Remove(filepath.Join(folder, "many.yaml")))
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `err == nil && strings.Contains(string(log), "the limit is 3")`, func() bool {
 		log, err := os.ReadFile(p.Log)
 		return err == nil && strings.Contains(string(log), "the limit is 3")
-	}, 3*time.Minute, 50*time.Millisecond)
+	})
 	becomes("c2 c3 c4 c5 c6 c7", live...)
 	require.NoError(t, stop(), p.Tail())
 }

@@ -1,4 +1,4 @@
-// Command drift tells which of the objects that a field manager has applied to a
+// Command drift reports which of the objects that a field manager has applied to a
 // namespace were touched by others since, and by whom. What was applied is read
 // from a YAML file; of the cluster, metadata only is read, and nothing written.
 package main
@@ -50,7 +50,7 @@ type drift struct {
 
 	reader    client.Reader
 	out       io.Writer
-	untouched map[string]diff.Sum // digests of what was found untouched
+	untouched map[string]diff.Sum // digests of untouched objects
 }
 
 // Reconcile looks at every object once.
@@ -79,12 +79,12 @@ func (d *drift) Reconcile(ctx context.Context) (reconcile.Result, error) {
 }
 
 // look compares what the manager owns with what the desired object states. As
-// long as the digest stays that of an untouched object, there is nothing to say.
+// long as the digest equals an untouched object's, there is nothing to report.
 func (d *drift) look(ctx context.Context, desired *unstructured.Unstructured) (string, error) {
 	var live metav1.PartialObjectMetadata
 	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := d.reader.Get(ctx, client.ObjectKeyFromObject(desired), &live); apierrors.IsNotFound(err) {
-		return "is gone", nil
+		return "was deleted", nil
 	} else if err != nil {
 		return "", err
 	}

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -41,10 +41,10 @@ func TestObjectsThatOthersTouchedAreNamed(t *testing.T) {
 	p, stop := programtest.Start(t, programtest.Build(t), "--kubeconfig", cluster.Kubeconfig, "--file", file, "--interval", "100ms")
 	says := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		await.Eventually(t, text, func() bool {
 			log, err := os.ReadFile(p.Log)
 			return err == nil && strings.Contains(string(log), text)
-		}, 3*time.Minute, 20*time.Millisecond, text)
+		})
 	}
 	says("Service/dns is as applied")
 	says("ConfigMap/settings is as applied")
@@ -59,12 +59,12 @@ func TestObjectsThatOthersTouchedAreNamed(t *testing.T) {
 	says("ConfigMap/settings was touched; others: somebody (")
 	kubectl("annotate", "configmap", "other", "note=nothing of ours")
 	kubectl("delete", "service", "dns")
-	says("Service/dns is gone")
+	says("Service/dns was deleted")
 	require.NoError(t, cluster.Apply(t.Context(), desired))
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `err == nil && strings.Count(string(log), "ConfigMap/settings is as applied") == 2`, func() bool {
 		log, err := os.ReadFile(p.Log)
 		return err == nil && strings.Count(string(log), "ConfigMap/settings is as applied") == 2
-	}, 3*time.Minute, 20*time.Millisecond)
+	})
 	require.NoError(t, stop(), p.Tail())
 	log, err := os.ReadFile(p.Log)
 	require.NoError(t, err)

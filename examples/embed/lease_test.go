@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -73,7 +74,7 @@ func TestALeaseAndAManagerTakeTurns(t *testing.T) {
 	}
 	reaches := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return seen.String() == want }, 3*time.Minute, 10*time.Millisecond, "%s", want)
+		await.Eventually(t, want, func() bool { return seen.String() == want })
 	}
 
 	stopManager := startManager()

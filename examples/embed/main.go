@@ -16,7 +16,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -53,7 +52,7 @@ func start(ctx context.Context, namespace string, logger *slog.Logger) error {
 		return err
 	}
 	config.QPS = -1 // the server has a limit of its own
-	mgr, err := newManager(config, namespace, logger)
+	mgr, err := newManager(ctx, config, namespace, logger)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func start(ctx context.Context, namespace string, logger *slog.Logger) error {
 }
 
 // newManager makes a manager with the live view and the controller.
-func newManager(config *rest.Config, namespace string, logger *slog.Logger) (manager.Manager, error) {
+func newManager(ctx context.Context, config *rest.Config, namespace string, logger *slog.Logger) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := webapp.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -82,14 +81,27 @@ func newManager(config *rest.Config, namespace string, logger *slog.Logger) (man
 	r.finalizer = kube.Finalizer{Client: objects, Resource: resource, Name: "example.com/children"}
 	r.status = kube.Status[*webapp.WebApp]{Client: objects, Resource: resource}
 	live := &apply.Live{
-		Client: metadataClient, Mapper: mgr.GetRESTMapper(), OnChange: r.wake, OnDrift: r.wake, Logger: logger,
+		Client:   metadataClient,
+		Mapper:   mgr.GetRESTMapper(),
+		OnChange: r.wake,
+		OnDrift:  r.wake,
+		Logger:   logger,
 		Owner: apply.Owner{
 			Manager: "webapp-embed", Domain: "example.com", PartLabel: "example.com/webapp",
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "webapp-embed"},
 		},
-		Kinds: []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"}},
+		Kinds: []schema.GroupVersionKind{
+			{Group: "apps", Version: "v1", Kind: "Deployment"},
+			{Version: "v1", Kind: "Service"},
+			{Version: "v1", Kind: "ConfigMap"},
+		},
 	}
 	r.applier = apply.Applier{Live: live, Objects: objects}
+	// A child names its parent by UID; a request names it by namespace and name.
+	uidOf := func(o client.Object) []string { return []string{string(o.GetUID())} }
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &webapp.WebApp{}, byUID, uidOf); err != nil {
+		return nil, err
+	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		For(&webapp.WebApp{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.woken)).
@@ -120,10 +132,22 @@ func (r *reconciler) woken(_ context.Context, requests workqueue.TypedRateLimiti
 	return nil
 }
 
-// wake starts a pass for the WebApp of a child. Its name is that of the child.
+// byUID is the index of WebApps by UID.
+const byUID = "metadata.uid"
+
+// wake starts a pass for the WebApp that is the controller of a child, whatever the name of
+// the child. It reads the cache of the Manager.
 func (r *reconciler) wake(child apply.Observed) {
-	if due := r.queue.Load(); due != nil {
-		due.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: child.ID.Namespace, Name: child.ID.Name}})
+	due, parents := r.queue.Load(), webapp.List{}
+	if due == nil {
+		return // the first pass for each WebApp is yet to come
+	}
+	of := client.MatchingFields{byUID: string(child.Controller)}
+	if err := r.parents.List(context.Background(), &parents, client.InNamespace(child.ID.Namespace), of); err != nil {
+		return // the cache has not begun, and neither has the first pass
+	}
+	for i := range parents.Items {
+		due.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&parents.Items[i])})
 	}
 }
 

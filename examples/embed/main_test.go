@@ -12,12 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
 // The operator runs as a program, with its own ServiceAccount, on a Kubernetes whose
 // controllers run its pods on simulated nodes.
 func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a Kubernetes of its own")
+	}
 	t.Parallel()
 	s := site{t, kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
 	for _, file := range []string{"../internal/webapp/crd.yaml", "rbac.yaml"} {
@@ -25,12 +29,18 @@ func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.cluster.Apply(t.Context(), string(data)))
 	}
-	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=60s")
+	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s")
 	_, kubeconfig, err := s.cluster.ServiceAccount(t.Context(), "webapp-embed", "webapp-embed")
 	require.NoError(t, err)
 	path := programtest.Build(t)
 	p, stop := programtest.Start(t, path, "--kubeconfig", kubeconfig)
-	children := []string{"deployments,services,configmaps", "-l", "app.kubernetes.io/managed-by=webapp-embed", "-o", "jsonpath={.items[*].kind}"}
+	children := []string{
+		"deployments,services,configmaps",
+		"-l",
+		"app.kubernetes.io/managed-by=webapp-embed",
+		"-o",
+		"jsonpath={.items[*].kind}",
+	}
 	ready := []string{"webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`}
 
 	// It is made, and ready when its pods are.
@@ -47,7 +57,7 @@ func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 	s.becomes("2", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
 	s.kubectl("label", "service", "web", "example.com/webapp-", "app.kubernetes.io/managed-by-")
 	s.becomes("Deployment Service ConfigMap", children...)
-	s.kubectl("delete", "configmap,deployment", "web")
+	s.kubectl("delete", "configmap/web-config", "deployment/web")
 	s.becomes("Deployment Service ConfigMap", children...)
 
 	// What is no longer wanted goes.
@@ -57,7 +67,11 @@ func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 	// What the server refuses is named, and the rest is made.
 	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":{"A COLOR":"blue"},"image":"web:2"}}`)
 	s.becomes("True", "webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Stalled")].status}`)
-	require.Contains(t, s.kubectl("get", "webapp", "-o", "jsonpath={.items[*].status.conditions[0].message}"), "a valid config key must consist of")
+	require.Contains(
+		t,
+		s.kubectl("get", "webapp", "-o", "jsonpath={.items[*].status.conditions[0].message}"),
+		"a valid config key must consist of",
+	)
 	s.becomes("web:2", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":null}}`)
 	s.becomes("True", ready...)
@@ -71,11 +85,16 @@ func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 	require.NoError(t, stop(), p.Tail())
 	p, stop = programtest.Start(t, path, "--kubeconfig", kubeconfig)
 	looked := func() bool {
-		return len(slices.DeleteFunc(s.requests()[len(before):], func(r kubetest.Request) bool { return r.Verb != "get" || r.Namespace != "default" })) >= 62
+		return len(
+			slices.DeleteFunc(s.requests()[len(before):], func(r kubetest.Request) bool { return r.Verb != "get" || r.Namespace != "default" }),
+		) >= 62
 	}
-	require.Eventually(t, looked, 2*time.Minute, 100*time.Millisecond, "it has looked at every child")
+	await.Eventually(t, "it has looked at every child", looked)
 	after := s.quiet()[len(before):]
-	require.Empty(t, slices.DeleteFunc(after, func(r kubetest.Request) bool { return slices.Contains([]string{"get", "list", "watch"}, r.Verb) }))
+	require.Empty(
+		t,
+		slices.DeleteFunc(after, func(r kubetest.Request) bool { return slices.Contains([]string{"get", "list", "watch"}, r.Verb) }),
+	)
 
 	// A deleted parent goes when its children are gone.
 	s.kubectl("delete", "webapps", "--all", "--timeout=2m")
@@ -97,7 +116,13 @@ func (s site) kubectl(args ...string) string {
 
 func (s site) apply(name, spec string) {
 	s.t.Helper()
-	require.NoError(s.t, s.cluster.Apply(s.t.Context(), fmt.Sprintf("{apiVersion: example.com/v1, kind: WebApp, metadata: {name: %s, namespace: default}, spec: {%s}}", name, spec)))
+	require.NoError(
+		s.t,
+		s.cluster.Apply(
+			s.t.Context(),
+			fmt.Sprintf("{apiVersion: example.com/v1, kind: WebApp, metadata: {name: %s, namespace: default}, spec: {%s}}", name, spec),
+		),
+	)
 }
 
 // becomes waits until kubectl get prints what is wanted.

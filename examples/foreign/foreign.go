@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 		Owns(&corev1.ConfigMap{}).Owns(&appsv1.Deployment{}).Complete(r)
 }
 
-// Reconcile makes both objects as the ConfigMap says.
+// Reconcile makes both objects match the ConfigMap.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var site corev1.ConfigMap
 	if err := r.Client.Get(ctx, request.NamespacedName, &site); err != nil {

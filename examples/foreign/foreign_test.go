@@ -24,6 +24,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/examples/foreign"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -101,7 +102,10 @@ func (w *world) pass(through client.Client, naive bool) func(context.Context) er
 func (w *world) state(ctx context.Context) (string, error) {
 	var settings corev1.ConfigMapList
 	var webs appsv1.DeploymentList
-	if err := errors.Join(w.admin.List(ctx, &settings, client.InNamespace(w.namespace)), w.admin.List(ctx, &webs, client.InNamespace(w.namespace))); err != nil {
+	if err := errors.Join(
+		w.admin.List(ctx, &settings, client.InNamespace(w.namespace)),
+		w.admin.List(ctx, &webs, client.InNamespace(w.namespace)),
+	); err != nil {
 		return "", err
 	}
 	var b strings.Builder
@@ -175,7 +179,10 @@ func frozenWatch(t *testing.T, cluster *kubetest.Cluster) {
 	config := rest.CopyConfig(w.config)
 	config.Wrap(net.Wrap)
 	options := w.options(t)
-	view, err := cache.New(config, cache.Options{Scheme: options.Scheme, Mapper: options.Mapper, DefaultNamespaces: map[string]cache.Config{w.namespace: {}}})
+	view, err := cache.New(
+		config,
+		cache.Options{Scheme: options.Scheme, Mapper: options.Mapper, DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+	)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -189,10 +196,10 @@ func frozenWatch(t *testing.T, cluster *kubetest.Cluster) {
 	require.NoError(t, err)
 	pass := w.pass(through, false)
 	require.True(t, view.WaitForCacheSync(ctx))
-	require.Eventually(t, func() bool { // until it sees what it made
+	await.Eventually(t, "pass(t.Context()) == nil && len(net.Writes()) == 0", func() bool { // until it sees what it made
 		net.Reset()
 		return pass(t.Context()) == nil && len(net.Writes()) == 0
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 
 	net.Freeze()
 	var site corev1.ConfigMap
@@ -203,13 +210,13 @@ func frozenWatch(t *testing.T, cluster *kubetest.Cluster) {
 	require.NoError(t, pass(t.Context()))
 	net.NoWrites(t) // it sees the world as it was
 	net.Thaw()
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `err == nil && strings.Contains(state, "example.com/web:2")`, func() bool {
 		if err := pass(t.Context()); err != nil {
 			return false
 		}
 		state, err := w.state(t.Context())
 		return err == nil && strings.Contains(state, "example.com/web:2")
-	}, 3*time.Minute, 10*time.Millisecond)
+	})
 }
 
 func killedAnywhere(t *testing.T, cluster *kubetest.Cluster) {

@@ -58,7 +58,7 @@ func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
 			foreign.Reconciler{Recursive: true}, "more than 200 requests in a minute without faults",
 		},
 		"the first child that cannot be made keeps the other from being made": {
-			foreign.Reconciler{StopsEarly: true}, "the end differs from that of the same desired state without a history",
+			foreign.Reconciler{StopsEarly: true}, "the end differs from the same desired state without a history",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,12 @@ func start(ctx context.Context, net http.RoundTripper, r foreign.Reconciler) err
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	access := &rest.Config{Host: "http://simtest", Transport: net, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	access := &rest.Config{
+		Host:          "http://simtest",
+		Transport:     net,
+		QPS:           -1,
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+	}
 	again := true     // a name may come again, in the next life
 	priority := false // that queue may leave a goroutine behind, which a bubble does not allow
 	manager, err := ctrl.NewManager(access, ctrl.Options{

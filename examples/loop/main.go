@@ -1,4 +1,4 @@
-// Command loop keeps one file equal to another until it is told to stop: the
+// Command loop keeps one file equal to another until it is stopped: the
 // least that reconcile.Loop and reconcile.Group need around them.
 package main
 
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	from := flag.String("from", "from.txt", "file that says what should be")
+	from := flag.String("from", "from.txt", "file with the desired content")
 	to := flag.String("to", "to.txt", "file that is kept equal to it")
 	interval := flag.Duration("interval", time.Second, "time between two looks")
 	flag.Parse()
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// newGroup makes two loops: one that works, and one that says how it goes.
+// newGroup makes two loops: one that copies, and one that reports the progress.
 func newGroup(from, to string, interval time.Duration, out io.Writer) *reconcile.Group {
 	passes := make(chan reconcile.Pass, 100)
 	mirror := &reconcile.Loop{
@@ -55,7 +55,14 @@ func newGroup(from, to string, interval time.Duration, out io.Writer) *reconcile
 			case <-ctx.Done():
 				return nil
 			case pass := <-passes:
-				fmt.Fprintf(out, "%s %d (%s): %v\n", pass.Name, pass.Number, pass.Reason, pass.Err) //nolint:errcheck // a report that cannot be read is no failure
+				fmt.Fprintf(
+					out,
+					"%s %d (%s): %v\n",
+					pass.Name,
+					pass.Number,
+					pass.Reason,
+					pass.Err,
+				) //nolint:errcheck // a report that cannot be read is no failure
 			}
 		}
 	})

@@ -4,11 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 func TestTheFileFollowsTheOtherAndIsRepaired(t *testing.T) {
@@ -18,10 +18,10 @@ func TestTheFileFollowsTheOtherAndIsRepaired(t *testing.T) {
 	p, stop := programtest.Start(t, programtest.Build(t), "--from", from, "--to", to, "--interval", "20ms")
 	holds := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		await.Eventually(t, "err == nil && string(have) == want", func() bool {
 			have, err := os.ReadFile(to)
 			return err == nil && string(have) == want
-		}, 3*time.Minute, 10*time.Millisecond)
+		})
 	}
 	require.NoError(t, os.WriteFile(from, []byte("one"), 0o600))
 	holds("one")

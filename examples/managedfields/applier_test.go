@@ -69,11 +69,21 @@ func run(ctx context.Context, net http.RoundTripper) error {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	live := &apply.Live{
-		Client: views, Mapper: mapper, OnChange: wake, OnDrift: wake, Kinds: []schema.GroupVersionKind{kind},
-		Owner: apply.Owner{Manager: "operator", Domain: "example.com", PartLabel: "example.com/site", Labels: map[string]string{"managed-by": "operator"}},
+		Client:   views,
+		Mapper:   mapper,
+		OnChange: wake,
+		OnDrift:  wake,
+		Kinds:    []schema.GroupVersionKind{kind},
+		Owner: apply.Owner{
+			Manager:   "operator",
+			Domain:    "example.com",
+			PartLabel: "example.com/site",
+			Labels:    map[string]string{"managed-by": "operator"},
+		},
 	}
 	o.applier.Live, o.applier.Objects = live, client
-	return (&reconcile.Group{Members: []reconcile.Member{{Name: "live", Starter: live}, {Name: "controller", Starter: &o.controller}}}).Start(ctx)
+	group := reconcile.Group{Members: []reconcile.Member{{Name: "live", Starter: live}, {Name: "controller", Starter: &o.controller}}}
+	return group.Start(ctx)
 }
 
 func (o *operator) reconcile(ctx context.Context, _ types.NamespacedName, s *site) (reconcile.Result, error) {
@@ -91,10 +101,14 @@ func (o *operator) reconcile(ctx context.Context, _ types.NamespacedName, s *sit
 	var pages []*unstructured.Unstructured
 	for _, name := range slices.Sorted(maps.Keys(s.Spec.Pages)) {
 		text := s.Spec.Pages[name]
-		page := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"text": text, "title": name}}}
+		page := &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"text": text, "title": name}},
+		}
 		page.SetNamespace(s.Namespace)
 		page.SetName(kube.Name(0, s.Name, name))
-		page.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(s, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"})})
+		page.SetOwnerReferences(
+			[]metav1.OwnerReference{*metav1.NewControllerRef(s, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"})},
+		)
 		pages = append(pages, page)
 	}
 	set, invalid := apply.NewSet(o.applier.Live.Owner, pages, part)
@@ -114,7 +128,10 @@ func edit(w *simtest.World) {
 	switch live := w.Object("sites.example.com", "web", name); {
 	case live == nil:
 		err = w.Create(simtest.Object{
-			"apiVersion": "example.com/v1", "kind": "Site", "metadata": map[string]any{"namespace": "web", "name": name}, "spec": map[string]any{"pages": pages},
+			"apiVersion": "example.com/v1",
+			"kind":       "Site",
+			"metadata":   map[string]any{"namespace": "web", "name": name},
+			"spec":       map[string]any{"pages": pages},
 		})
 	case w.Random.IntN(5) == 0:
 		err = w.Delete("sites.example.com", "web", name)

@@ -72,7 +72,16 @@ func (m *Manager) of(o simtest.Object, subresource string) (*managedfields.Field
 	}
 	if m.kinds[name] == nil {
 		var err error
-		m.kinds[name], err = managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), same{}, same{}, same{}, kind, kind.GroupVersion(), subresource, nil)
+		m.kinds[name], err = managedfields.NewDefaultCRDFieldManager(
+			managedfields.NewDeducedTypeConverter(),
+			same{},
+			same{},
+			same{},
+			kind,
+			kind.GroupVersion(),
+			subresource,
+			nil,
+		)
 		if err != nil {
 			return nil, err
 		}

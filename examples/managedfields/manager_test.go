@@ -15,9 +15,17 @@ import (
 // client sends requests for ConfigMap web, and returns the code and the body.
 func client(t *testing.T) func(method, options, body string) (int, string) {
 	t.Helper()
-	server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"}}, Fields: &managedfields.Manager{}}
+	server := &simtest.Server{
+		Kinds:  []simtest.Kind{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"}},
+		Fields: &managedfields.Manager{},
+	}
 	return func(method, options, body string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://simtest/api/v1/namespaces/shop/configmaps/web?"+options, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(
+			t.Context(),
+			method,
+			"http://simtest/api/v1/namespaces/shop/configmaps/web?"+options,
+			strings.NewReader(body),
+		)
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/merge-patch+json")
 		if strings.Contains(body, "apiVersion") {
@@ -93,7 +101,12 @@ func TestPreconditionsOfAnApply(t *testing.T) {
 func TestWithoutAManagerThereIsNoApply(t *testing.T) {
 	t.Parallel()
 	server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"}}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "http://simtest/api/v1/namespaces/shop/configmaps/web", strings.NewReader(config(`{}`)))
+	r, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPatch,
+		"http://simtest/api/v1/namespaces/shop/configmaps/web",
+		strings.NewReader(config(`{}`)),
+	)
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/apply-patch+yaml")
 	answer, err := server.RoundTrip(r)

@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run works while this replica holds the Lease, and begins anew when it takes it again.
+// run works while this replica holds the Lease, and restarts when it takes it again.
 func run(ctx context.Context, config *rest.Config, namespace string, logger *slog.Logger) error {
 	config.QPS = -1 // the server has a limit of its own
 	client, failed := dynamic.NewForConfig(config)
@@ -51,8 +51,8 @@ func run(ctx context.Context, config *rest.Config, namespace string, logger *slo
 	if err = errors.Join(failed, err); err != nil {
 		return err
 	}
-	work := func(ctx context.Context) error { return newOperator(client, metadataClient, logger).Start(ctx) }
-	return (&kube.Lease{Client: client, Namespace: namespace, Name: "webapp-operator", Starter: reconcile.StarterFunc(work), Logger: logger}).Start(ctx)
+	work := reconcile.StarterFunc(func(ctx context.Context) error { return newOperator(client, metadataClient, logger).Start(ctx) })
+	return (&kube.Lease{Client: client, Namespace: namespace, Name: "webapp-operator", Starter: work, Logger: logger}).Start(ctx)
 }
 
 // operator makes the children of all WebApps. Those of one WebApp are a part of what

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
@@ -77,13 +78,19 @@ type replica struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, all: t, cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3}), path: programtest.Build(t), replica: &replica{}}
+	s := &site{
+		T:       t,
+		all:     t,
+		cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3}),
+		path:    programtest.Build(t),
+		replica: &replica{},
+	}
 	for _, file := range []string{"../internal/webapp/crd.yaml", "rbac.yaml"} {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, s.cluster.Apply(t.Context(), string(data)))
 	}
-	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=60s")
+	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s")
 	var err error
 	_, s.kubeconfig, err = s.cluster.ServiceAccount(t.Context(), "webapp-operator", "webapp-operator")
 	require.NoError(t, err)
@@ -115,7 +122,12 @@ func (s *site) namespace(name string) string {
 }
 
 func app(namespace, name, spec string) string {
-	return fmt.Sprintf("{apiVersion: example.com/v1, kind: WebApp, metadata: {name: %s, namespace: %s}, spec: {%s}}\n---\n", name, namespace, spec)
+	return fmt.Sprintf(
+		"{apiVersion: example.com/v1, kind: WebApp, metadata: {name: %s, namespace: %s}, spec: {%s}}\n---\n",
+		name,
+		namespace,
+		spec,
+	)
 }
 
 func (s *site) apply(namespace, name, spec string) {
@@ -153,17 +165,43 @@ func (s *site) matches(holds func(string) bool, want string, args ...string) {
 
 // condition is how kubectl prints a field of one condition of the app web.
 func condition(namespace, kind, field string) []string {
-	return []string{"get", "webapp", "web", "-n", namespace, "-o", fmt.Sprintf(`jsonpath={.status.conditions[?(@.type=="%s")].%s}`, kind, field)}
+	return []string{
+		"get",
+		"webapp",
+		"web",
+		"-n",
+		namespace,
+		"-o",
+		fmt.Sprintf(`jsonpath={.status.conditions[?(@.type=="%s")].%s}`, kind, field),
+	}
 }
 
 // ready waits until the status of this very generation is Ready.
 func (s *site) ready(namespace, name string) {
 	s.Helper()
-	s.becomes("True", "get", "webapp", name, "-n", namespace, "-o", `go-template={{$g := .metadata.generation}}{{if eq .status.observedGeneration $g}}{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}{{end}}`)
+	s.becomes(
+		"True",
+		"get",
+		"webapp",
+		name,
+		"-n",
+		namespace,
+		"-o",
+		`go-template={{$g := .metadata.generation}}{{if eq .status.observedGeneration $g}}{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}{{end}}`,
+	)
 }
 
 func children(namespace string) []string {
-	return []string{"get", "deployments,services,configmaps", "-n", namespace, "-l", "app.kubernetes.io/managed-by=webapp-operator", "-o", "jsonpath={.items[*].kind}"}
+	return []string{
+		"get",
+		"deployments,services,configmaps",
+		"-n",
+		namespace,
+		"-l",
+		"app.kubernetes.io/managed-by=webapp-operator",
+		"-o",
+		"jsonpath={.items[*].kind}",
+	}
 }
 
 // requests are those of the operator without those for its Lease.
@@ -226,7 +264,19 @@ func (s *site) becomesReady() {
 	s.ready(ns, "web")
 	s.becomes("False", condition(ns, "Reconciling", "status")...)
 	require.Regexp(s, `NAME +IMAGE +REPLICAS +READY +REASON +AGE\nweb +web:1 +2 +True +ChildrenReady`, s.kubectl("get", "webapps", "-n", ns))
-	require.Equal(s, "WebApp web true", s.kubectl("get", "service", "web", "-n", ns, "-o", "jsonpath={.metadata.ownerReferences[0].kind} {.metadata.ownerReferences[0].name} {.metadata.ownerReferences[0].controller}"))
+	require.Equal(
+		s,
+		"WebApp web true",
+		s.kubectl(
+			"get",
+			"service",
+			"web",
+			"-n",
+			ns,
+			"-o",
+			"jsonpath={.metadata.ownerReferences[0].kind} {.metadata.ownerReferences[0].name} {.metadata.ownerReferences[0].controller}",
+		),
+	)
 	require.Equal(s, s.kubectl("get", "webapp", "web", "-n", ns, "-o", "jsonpath={.metadata.uid}"),
 		s.kubectl("get", "service", "web", "-n", ns, "-o", `jsonpath={.metadata.labels.example\.com/webapp}`))
 }
@@ -235,16 +285,16 @@ func (s *site) repaired() {
 	ns := s.namespace("drift")
 	s.apply(ns, "web", "image: 'web:1', replicas: 2, config: {COLOR: blue}")
 	s.ready(ns, "web")
-	uid := s.kubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.metadata.uid}")
+	uid := s.kubectl("get", "configmap", "web-config", "-n", ns, "-o", "jsonpath={.metadata.uid}")
 	s.kubectl("scale", "deployment", "web", "-n", ns, "--replicas=7")
 	s.becomes("2", "get", "deployment", "web", "-n", ns, "-o", "jsonpath={.spec.replicas}")
-	s.kubectl("patch", "configmap", "web", "-n", ns, "-p", `{"data":{"COLOR":"red"}}`)
-	s.becomes("blue", "get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data.COLOR}")
+	s.kubectl("patch", "configmap", "web-config", "-n", ns, "-p", `{"data":{"COLOR":"red"}}`)
+	s.becomes("blue", "get", "configmap", "web-config", "-n", ns, "-o", "jsonpath={.data.COLOR}")
 	s.kubectl("label", "service", "web", "-n", ns, "example.com/webapp-")
 	s.contains("-", "get", "service", "web", "-n", ns, "-o", `jsonpath={.metadata.labels.example\.com/webapp}`)
-	s.kubectl("delete", "configmap,deployment", "web", "-n", ns)
+	s.kubectl("delete", "configmap/web-config", "deployment/web", "-n", ns)
 	s.becomes("Deployment Service ConfigMap", children(ns)...)
-	require.NotEqual(s, uid, s.kubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.metadata.uid}"))
+	require.NotEqual(s, uid, s.kubectl("get", "configmap", "web-config", "-n", ns, "-o", "jsonpath={.metadata.uid}"))
 	s.ready(ns, "web")
 }
 
@@ -275,13 +325,13 @@ func (s *site) named() {
 
 func (s *site) foreign() {
 	ns := s.namespace("foreign")
-	s.kubectl("create", "configmap", "web", "-n", ns, "--from-literal=mine=yes")
+	s.kubectl("create", "configmap", "web-config", "-n", ns, "--from-literal=mine=yes")
 	s.apply(ns, "web", "image: 'web:1', config: {COLOR: blue}")
 	s.contains("ConfigMap/foreign/web", condition(ns, "Stalled", "message")...)
 	s.becomes("True", condition(ns, "Stalled", "status")...)
-	require.Equal(s, `{"mine":"yes"}`, s.kubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data}"))
+	require.Equal(s, `{"mine":"yes"}`, s.kubectl("get", "configmap", "web-config", "-n", ns, "-o", "jsonpath={.data}"))
 	s.kubectl("delete", "webapp", "web", "-n", ns, "--timeout=60s")
-	require.Equal(s, `{"mine":"yes"}`, s.kubectl("get", "configmap", "web", "-n", ns, "-o", "jsonpath={.data}"))
+	require.Equal(s, `{"mine":"yes"}`, s.kubectl("get", "configmap", "web-config", "-n", ns, "-o", "jsonpath={.data}"))
 }
 
 func (s *site) deleted() {
@@ -291,11 +341,11 @@ func (s *site) deleted() {
 	s.ready(ns, "web")
 	s.ready(ns, "other")
 	// A finalizer of another holds a child, and so the parent.
-	s.kubectl("patch", "configmap", "web", "-n", ns, "-p", `{"metadata":{"finalizers":["example.com/backup"]}}`)
+	s.kubectl("patch", "configmap", "web-config", "-n", ns, "-p", `{"metadata":{"finalizers":["example.com/backup"]}}`)
 	s.kubectl("delete", "webapp", "web", "-n", ns, "--wait=false")
 	s.becomes("other ", "get", "services", "-n", ns, "-o", "jsonpath={.items[*].metadata.name} ")
 	require.Equal(s, `["example.com/children"]`, s.kubectl("get", "webapp", "web", "-n", ns, "-o", "jsonpath={.metadata.finalizers}"))
-	s.kubectl("patch", "configmap", "web", "-n", ns, "-p", `{"metadata":{"finalizers":null}}`)
+	s.kubectl("patch", "configmap", "web-config", "-n", ns, "-p", `{"metadata":{"finalizers":null}}`)
 	s.becomes("other", "get", "webapps", "-n", ns, "-o", "jsonpath={.items[*].metadata.name}")
 	require.Equal(s, "Deployment Service", s.kubectl(children(ns)...))
 }
@@ -334,7 +384,7 @@ func (s *site) fifty() {
 		}
 		return n
 	}
-	require.Eventually(s, func() bool { return reads() >= 3*parents }, 2*time.Minute, 100*time.Millisecond, "it has looked at every child")
+	await.Eventually(s, "it has looked at every child", func() bool { return reads() >= 3*parents })
 	after := s.quiet()[len(before):]
 	require.Empty(s, writes(after))
 	require.Equal(s, 3*parents, reads(), "once each, for the status")

@@ -18,7 +18,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Config says how to repeat. Its zero value makes three attempts in all.
+// Config configures the retries. Its zero value makes three attempts in total.
 type Config struct {
 	// Attempts is the number of attempts in all. Default 3.
 	Attempts int
@@ -43,7 +43,7 @@ type Config struct {
 // or was answered with 408, 425, 429, 500, 502, 503 or 504. After the last
 // attempt the answer or error of that attempt is returned as it is. Redirects
 // are returned, not followed. A request ends with its context, in the middle of a
-// wait too. Closing the client's idle connections closes those of the transport.
+// wait too. Closing the client's idle connections closes the transport's.
 //
 // Requests must be made with a body that can be read again: http.NewRequest
 // sees to that for a bytes.Reader, a bytes.Buffer and a strings.Reader.

@@ -78,7 +78,8 @@ func check(expression string, metrics map[string][]string) error {
 			return own, false
 		}
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			if own, ok := metrics[strings.TrimSuffix(name, suffix)]; ok && strings.HasSuffix(name, suffix) && strings.HasSuffix(strings.TrimSuffix(name, suffix), "_seconds") {
+			if own, ok := metrics[strings.TrimSuffix(name, suffix)]; ok && strings.HasSuffix(name, suffix) &&
+				strings.HasSuffix(strings.TrimSuffix(name, suffix), "_seconds") {
 				return own, true
 			}
 		}
@@ -133,7 +134,13 @@ func check(expression string, metrics map[string][]string) error {
 // alerts returns the alerts of a program.
 func alerts(t *testing.T, program string) []rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.Parse(read(t, "ops", "prometheus", program+".yaml"), false, model.UTF8Validation, language, slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.Parse(
+		read(t, "ops", "prometheus", program+".yaml"),
+		false,
+		model.UTF8Validation,
+		language,
+		slog.New(slog.DiscardHandler),
+	)
 	require.Empty(t, errs)
 	var list []rulefmt.Rule
 	for _, group := range groups.Groups {

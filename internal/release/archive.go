@@ -86,7 +86,9 @@ func add(w *tar.Writer, path, name string, mode int64, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: mode, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+	if err := w.WriteHeader(
+		&tar.Header{Name: name, Size: int64(len(content)), Mode: mode, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX},
+	); err != nil {
 		return err
 	}
 	_, err = w.Write(content)
@@ -125,8 +127,8 @@ func (r *release) checksums() error {
 	return os.WriteFile(filepath.Join(r.out, list), []byte(lines.String()), 0o644) //nolint:gosec // it is published
 }
 
-// notesOf returns the section of a version in the changes; before it has one, that of what
-// is unreleased.
+// notesOf returns the section of a version in the changes, or else the section of
+// unreleased changes.
 func notesOf(changes, version string) (string, error) {
 	for _, title := range []string{"## " + version, "## Unreleased"} {
 		_, section, found := strings.Cut(changes, "\n"+title+"\n")

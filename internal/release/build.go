@@ -36,7 +36,16 @@ func (r *release) build(ctx context.Context, program string, p platform) (string
 	if err != nil {
 		return "", err
 	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.system, "GOARCH="+p.architecture, "GOWORK="+work, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Env = append(
+		os.Environ(),
+		"CGO_ENABLED=0",
+		"GOOS="+p.system,
+		"GOARCH="+p.architecture,
+		"GOWORK="+work,
+		"GOFLAGS=",
+		"GOAMD64=v1",
+		"GOARM64=v8.0",
+	)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s for %s: %w\n%s", program, p, err, out)
 	}

@@ -108,7 +108,11 @@ func imageOf(program, binary string, labels map[string]string, p platform, at ti
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.AppendLayers(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), base, top)
+	image, err := mutate.AppendLayers(
+		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
+		base,
+		top,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +137,9 @@ func layer(files map[string]file, names ...string) (v1.Layer, error) {
 	w := tar.NewWriter(&all)
 	for _, name := range names {
 		f := files[name]
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(f.content)), Mode: f.mode, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(
+			&tar.Header{Name: name, Size: int64(len(f.content)), Mode: f.mode, Typeflag: tar.TypeReg, Format: tar.FormatPAX},
+		); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {
@@ -143,7 +149,10 @@ func layer(files map[string]file, names ...string) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(all.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(all.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer),
+	)
 }
 
 // authorities are the certificates that a program trusts, as PEM. One that is trusted under

@@ -24,10 +24,10 @@ func main() {
 	}
 }
 
-// release is what is built, from the flags.
+// release is the release to build, from the flags.
 type release struct {
 	root      string // of the checkout
-	out       string // folder for what is made
+	out       string // folder for the output
 	version   string
 	programs  []string
 	platforms []platform
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(log)
 	flags.StringVar(&r.root, "root", "../..", "folder of the checkout")
-	flags.StringVar(&r.out, "out", "", "folder for what is made (required)")
+	flags.StringVar(&r.out, "out", "", "folder for the output (required)")
 	flags.StringVar(&r.version, "version", development, "version such as v0.1.0")
 	names := flags.String("programs", strings.Join(programs(), ","), "programs, separated by commas")
 	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")

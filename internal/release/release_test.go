@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compiles skips a test that compiles a program anew, two minutes' work, with -short.
+// compiles skips a test that compiles a program again, two minutes' work, with -short.
 func compiles(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -40,7 +40,14 @@ func TestAnImageIsPulledAsItWasPushed(t *testing.T) {
 	t.Cleanup(server.Close)
 	repository := strings.TrimPrefix(server.URL, "http://") + "/team/trueup"
 	out := t.TempDir()
-	require.NoError(t, run(t.Context(), []string{"images", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64", "--version", "v0.1.0", "--push", repository}, t.Output()))
+	require.NoError(
+		t,
+		run(
+			t.Context(),
+			[]string{"images", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64", "--version", "v0.1.0", "--push", repository},
+			t.Output(),
+		),
+	)
 	reference, err := name.ParseReference(repository + "/agentjob:v0.1.0")
 	require.NoError(t, err)
 	index, err := remote.Index(reference, remote.WithContext(t.Context()))
@@ -89,7 +96,14 @@ func TestTwoReleasesAreTheSameBytes(t *testing.T) {
 	var sums [2][]byte
 	for n := range sums {
 		out := t.TempDir()
-		require.NoError(t, run(t.Context(), []string{"archive", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64", "--version", "v0.1.0"}, io.Discard))
+		require.NoError(
+			t,
+			run(
+				t.Context(),
+				[]string{"archive", "--out", out, "--programs", "agentjob", "--platforms", "linux/amd64", "--version", "v0.1.0"},
+				io.Discard,
+			),
+		)
 		var err error
 		sums[n], err = os.ReadFile(filepath.Join(out, "SHA256SUMS"))
 		require.NoError(t, err)

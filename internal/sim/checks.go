@@ -47,6 +47,9 @@ func (s *Pool) converged() {
 	if pending := len(s.Cluster.Pending()); pending > 0 && alive < s.Spec.Size {
 		s.blame("%d pods are pending, and there is room for %d machines", pending, s.Spec.Size-alive)
 	}
+	if pending := len(s.Cluster.Pending()); pending > 0 && standby > 0 {
+		s.blame("%d pods are pending, and %d machines are on standby", pending, standby)
+	}
 	if alive > s.Spec.Size && standby > 0 {
 		s.blame("%d machines, %d of them on standby, the size is %d", alive, standby, s.Spec.Size)
 	}

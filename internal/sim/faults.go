@@ -97,13 +97,45 @@ func (s *Pool) disturb() {
 		}
 	case 9:
 		s.Provider.lie(s.random)
+	case 10:
+		if used := s.used(); len(used) > 0 {
+			s.flap(time.Duration(1+s.random.IntN(300))*time.Second, used[s.random.IntN(len(used))])
+		}
+	case 11:
+		s.flap(time.Duration(1+s.random.IntN(300))*time.Second, s.used()...)
+	}
+}
+
+// flap takes the readiness of Nodes away for a while, and leaves alone those that
+// have hardly come back from the last time.
+func (s *Pool) flap(d time.Duration, ids ...string) {
+	for _, id := range ids {
+		if time.Now().After(s.flapped[id].Add(2 * time.Minute)) {
+			s.log("not ready for %s: %s", d, id)
+			s.flapped[id] = time.Now().Add(d)
+			s.Cluster.LoseReadiness(id, d)
+		}
 	}
 }
 
 // pod is one that takes from an eighth to almost all of a machine.
 func (s *Pool) pod() cloud.Pod {
 	s.podsAt++
-	return cloud.Pod{Name: fmt.Sprintf("pod-%04d", s.podsAt), Requests: cloud.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30}}
+	return cloud.Pod{
+		Name:     fmt.Sprintf("pod-%04d", s.podsAt),
+		Requests: cloud.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30},
+	}
+}
+
+// used returns the machines that run for pods. One that loses readiness while it
+// warms up may be late, and go for that.
+func (s *Pool) used() (ids []string) {
+	for _, i := range s.Fake.Instances() {
+		if i.State == cloud.InstanceRunning && i.Tags["stratos.sh/state"] == string(cloud.StateRunning) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
 }
 
 // any picks a machine in one of the states.

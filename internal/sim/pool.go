@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ type Pool struct {
 	Cluster *cloudtest.Cluster
 	Spec    cloud.Pool
 	Memory  cloud.Memory
-	// Executor is that of every pass, Provider the cloud as it reaches it.
+	// Executor runs every pass, Provider is its view of the cloud.
 	Executor *cloud.Executor
 	Provider *Provider
 	// Pass is one pass of the program.
@@ -36,8 +37,9 @@ type Pool struct {
 	crash   float64 // how likely a call kills the process
 	dead    bool    // the process was killed in this pass
 	habits  map[string]cloudtest.Habit
-	shrunk  bool // the pool was made smaller: standby machines may go
-	largest int  // the size it may still have
+	flapped map[string]time.Time // until when a Node is, or was, not ready
+	shrunk  bool                 // the pool was made smaller: standby machines may be terminated
+	largest int                  // the size it may still have
 	podsAt  int
 	// Trace is a line for everything that happened, Wrong for what should not have.
 	Trace strings.Builder
@@ -49,7 +51,7 @@ var errKilled = errors.New("the process was killed")
 // NewPool returns the history of a seed, from an empty cloud on.
 func NewPool(seed uint64) *Pool {
 	random := rand.New(rand.NewPCG(seed, 0))
-	s := &Pool{random: random, habits: map[string]cloudtest.Habit{}}
+	s := &Pool{random: random, habits: map[string]cloudtest.Habit{}, flapped: map[string]time.Time{}}
 	scope := cloud.Scope{Domain: "stratos.sh", Cluster: "c1", Pool: "p", PoolUID: fmt.Sprintf("uid-%d", seed)}
 	s.Fake = &cloudtest.Fake{
 		Transition: time.Duration(1+random.IntN(400)) * 100 * time.Millisecond,
@@ -57,7 +59,15 @@ func NewPool(seed uint64) *Pool {
 		Zones:      map[string]string{"subnet-a": "zone-a", "subnet-b": "zone-b", "subnet-c": "zone-c"},
 		Fault:      s.fault,
 	}
-	s.Cluster = &cloudtest.Cluster{Fake: s.Fake, Scope: scope, Boot: time.Duration(5+random.IntN(40)) * time.Second, Fault: s.fault, Habit: s.habit, Overhead: cloud.Resources{CPU: 200}, ControllerStop: random.IntN(2) == 0}
+	s.Cluster = &cloudtest.Cluster{
+		Fake:           s.Fake,
+		Scope:          scope,
+		Boot:           time.Duration(5+random.IntN(40)) * time.Second,
+		Fault:          s.fault,
+		Habit:          s.habit,
+		Overhead:       cloud.Resources{CPU: 200},
+		ControllerStop: random.IntN(2) == 0,
+	}
 	size := 1 + random.IntN(10)
 	s.Spec = cloud.Pool{
 		Scope: scope, Size: size, MinStandby: random.IntN(size + 1), ControllerStop: s.Cluster.ControllerStop,
@@ -71,9 +81,20 @@ func NewPool(seed uint64) *Pool {
 		s.Spec.SurplusTTL = time.Duration(5+random.IntN(20)) * time.Minute
 	}
 	for _, zone := range []string{"a", "b", "c"}[:1+random.IntN(3)] {
-		s.Spec.Templates = append(s.Spec.Templates, cloud.Template{Name: "subnet-" + zone, InstanceType: "m5.large", Zone: "zone-" + zone, Hash: "1"})
+		s.Spec.Templates = append(
+			s.Spec.Templates,
+			cloud.Template{Name: "subnet-" + zone, InstanceType: "m5.large", Zone: "zone-" + zone, Hash: "1"},
+		)
 	}
 	s.largest = size
+	s.Cluster.CloudController = random.IntN(2) == 0
+	if random.IntN(2) == 0 { // clocks are up to ten minutes off, both ways
+		s.Cluster.Clock = func(id string) time.Duration {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(id))
+			return time.Duration(h.Sum32()%1200)*time.Second - 10*time.Minute
+		}
+	}
 	s.faults, s.crash = random.Float64()*0.15, random.Float64()*0.03
 	s.Provider = &Provider{Fake: s.Fake, s: s}
 	s.Executor = &cloud.Executor{Provider: s.Provider, Nodes: s.Cluster, Journal: s.Cluster, Parallel: 1, Config: config}
@@ -112,8 +133,8 @@ func (s *Pool) record(plan cloud.Plan) {
 	for _, a := range plan.Actions {
 		s.log("%s", a)
 	}
-	for _, b := range plan.Brakes {
-		s.log("brake %s", b)
+	for _, b := range plan.Holds {
+		s.log("hold %s", b)
 	}
 }
 
@@ -127,8 +148,8 @@ func (s *Pool) blame(format string, args ...any) {
 }
 
 // Run lets an hour pass in which everything goes wrong, and an hour in which
-// nothing does. Then the pool must be what is wanted, and silent. It ends early
-// once something is wrong.
+// nothing does. Then the pool must have its desired state, and make no calls. It ends
+// early once something is wrong.
 func (s *Pool) Run(ctx context.Context) {
 	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; {
 		s.disturb()

@@ -14,8 +14,19 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
-	histories = flag.Int("histories", 500, "how many histories to simulate")
+	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 800, and 100 with -short")
 )
+
+// many returns how many histories to simulate.
+func many() int {
+	switch {
+	case *histories > 0:
+		return *histories
+	case testing.Short():
+		return 100
+	}
+	return 800
+}
 
 func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {
 	t.Parallel()
@@ -30,7 +41,7 @@ func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {
 		for worker := range workers {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				for seed := uint64(worker) + 1; seed <= uint64(*histories); seed += workers {
+				for seed := uint64(worker) + 1; seed <= uint64(many()); seed += workers {
 					if wrong, _ := history(t, seed, nil); len(wrong) > 0 {
 						t.Fatalf("%s\nreproduce: go test ./internal/sim -run NoMachineIsTooMany -v -seed %d", strings.Join(wrong, "\n"), seed)
 					}
@@ -39,7 +50,7 @@ func TestNoMachineIsTooManyAndNoGoodOneIsLost(t *testing.T) {
 		}
 	})
 	if passed {
-		fmt.Printf("figure pool_histories %d\n", *histories)
+		fmt.Printf("figure pool_histories %d count\n", many())
 		for _, name := range []string{"duplicates", "leaks", "good_machines_killed"} {
 			fmt.Printf("figure pool_%s 0\n", name)
 		}

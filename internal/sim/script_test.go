@@ -13,6 +13,9 @@ import (
 // TestALifeEndsTheSameWhereverItIsCut cuts the life of a pool at each call that
 // changes something, before it and after it, in each way.
 func TestALifeEndsTheSameWhereverItIsCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a cut at each step")
+	}
 	t.Parallel()
 	undisturbed := life(t, sim.Cut{})
 	require.Empty(t, undisturbed.Wrong)

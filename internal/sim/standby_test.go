@@ -15,7 +15,7 @@ import (
 // are kept for pods that may come, of which more and less are wanted as time goes by.
 func TestStandbyThatIsKeptForPodsBreaksNoPromise(t *testing.T) {
 	t.Parallel()
-	for seed := uint64(1); seed <= max(100, uint64(*histories)/5); seed++ {
+	for seed := uint64(1); seed <= uint64(max(20, many()/5)); seed++ {
 		asked, began := 0, time.Time{}
 		wrong, trace := history(t, seed, func(p *sim.Pool) {
 			inner := p.Want

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -19,12 +19,20 @@ import (
 // conditions, and managedFields.
 func busy(name string) *widget {
 	w := newWidget(name, 1)
-	w.Labels = map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "operator", "app.kubernetes.io/instance": name}
+	w.Labels = map[string]string{
+		"app.kubernetes.io/name":       name,
+		"app.kubernetes.io/managed-by": "operator",
+		"app.kubernetes.io/instance":   name,
+	}
 	w.Annotations = map[string]string{"example.com/hash": "0123456789abcdef0123456789abcdef", "example.com/owner": "team-a"}
 	fields := `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/name":{},"f:app.kubernetes.io/managed-by":{}}},"f:spec":{"f:size":{},"f:secret":{}}}`
 	for _, manager := range []string{"operator", "kubectl", "status"} {
 		w.ManagedFields = append(w.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: "Apply", APIVersion: "example.com/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Manager:    manager,
+			Operation:  "Apply",
+			APIVersion: "example.com/v1",
+			FieldsType: "FieldsV1",
+			FieldsV1:   &metav1.FieldsV1{Raw: []byte(fields)},
 		})
 	}
 	kube.SetState(&w.Status.Conditions, kube.Ready, "PodsReady", "3 of 3 pods are ready")
@@ -42,7 +50,7 @@ func started(b *testing.B, w *world, objects int, passed chan<- types.Namespaced
 		return reconcile.Result{}, nil
 	}
 	begin(b, c)
-	require.Eventually(b, func() bool { synced, _ := c.Synced(); return synced }, 3*time.Minute, time.Millisecond)
+	await.Eventually(b, "synced", func() bool { synced, _ := c.Synced(); return synced })
 	return c
 }
 

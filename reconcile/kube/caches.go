@@ -63,9 +63,13 @@ func (c *caches) open(own Kind, owned, referenced []Kind) error {
 				k = newKindCache(c, kind)
 				c.kinds = append(c.kinds, k)
 			case k == c.own:
-				return fmt.Errorf("kube: %s.Resource is %s; want another than that of Controller.Kind, which is watched already", field, kind.Resource.GroupResource())
+				return fmt.Errorf("kube: %s.Resource: is %s, must not be the resource of Controller.Kind", field, kind.Resource.GroupResource())
 			case k.kind != kind || i > 0 && slices.Contains(list.kinds[:i], kind):
-				return fmt.Errorf("kube: %s.Resource is %s, which is listed twice; want it once, or the same in Owned and in Referenced", field, kind.Resource.GroupResource())
+				return fmt.Errorf(
+					"kube: %s.Resource: is %s, listed twice, must be listed once, or the same in Owned and in Referenced",
+					field,
+					kind.Resource.GroupResource(),
+				)
 			}
 			list.mark(k)
 		}

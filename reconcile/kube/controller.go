@@ -99,7 +99,7 @@ type Controller[T metav1.Object] struct {
 	// Result.RequeueAfter fits state outside Kubernetes better.
 	Resync time.Duration
 
-	// Workers, Timeout and Backoff are those of the reconcile.Queue: the number of
+	// Workers, Timeout and Backoff configure the reconcile.Queue: the number of
 	// objects reconciled at a time (default 1), the bound of a pass (default none),
 	// and the delay of the repetition of a failed pass. An event does not wait for
 	// that delay: a pass that fails and writes a different value each time, such as
@@ -289,17 +289,17 @@ func (c *Controller[T]) validate() error {
 	}
 	switch {
 	case c.Client == nil:
-		return errors.New("kube: Controller.Client is required")
+		return errors.New("kube: Controller.Client: is required")
 	case c.Reconcile == nil:
-		return errors.New("kube: Controller.Reconcile is required")
+		return errors.New("kube: Controller.Reconcile: is required")
 	case c.WatchLag < 0:
-		return fmt.Errorf("kube: Controller.WatchLag is %v; want 0 (1m) or more", c.WatchLag)
+		return fmt.Errorf("kube: Controller.WatchLag: is %v, must be 0 (1m) or more", c.WatchLag)
 	case c.Resync < 0:
-		return fmt.Errorf("kube: Controller.Resync is %v; want 0 (never) or more", c.Resync)
+		return fmt.Errorf("kube: Controller.Resync: is %v, must be 0 (never) or more", c.Resync)
 	case c.Workers < 0:
-		return fmt.Errorf("kube: Controller.Workers is %d; want 0 (1) or more", c.Workers)
+		return fmt.Errorf("kube: Controller.Workers: is %d, must be 0 (1) or more", c.Workers)
 	case c.Timeout < 0:
-		return fmt.Errorf("kube: Controller.Timeout is %v; want 0 (no bound) or more", c.Timeout)
+		return fmt.Errorf("kube: Controller.Timeout: is %v, must be 0 (no bound) or more", c.Timeout)
 	}
 	return nil
 }

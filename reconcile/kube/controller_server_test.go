@@ -3,21 +3,25 @@
 package kube_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,6 +33,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -81,7 +86,7 @@ func TestAControllerOnARealServer(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t, kubetest.Options{})
 	require.NoError(t, cluster.Apply(t.Context(), fmt.Sprintf(widgetCRD, "widget", "Widget")))
-	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s")
+	_, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=300s")
 	require.NoError(t, err)
 	for name, test := range map[string]func(*site){
 		"an operator converges and is silent then":            operatorSilent,
@@ -120,7 +125,13 @@ type site struct {
 func newSite(t *testing.T, cluster *kubetest.Cluster) *site {
 	t.Helper()
 	words := strings.FieldsFunc(strings.ToLower(filepath.Base(t.Name())), func(r rune) bool { return r < 'a' || r > 'z' })
-	s := &site{t: t, cluster: cluster, ns: strings.Join(words[:min(5, len(words))], "-"), config: rest.CopyConfig(cluster.Config), link: &link{}}
+	s := &site{
+		t:       t,
+		cluster: cluster,
+		ns:      strings.Join(words[:min(5, len(words))], "-"),
+		config:  rest.CopyConfig(cluster.Config),
+		link:    &link{},
+	}
 	s.config.Impersonate = rest.ImpersonationConfig{UserName: s.ns, Groups: []string{"system:masters"}}
 	s.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		s.link.RoundTripper = next
@@ -214,7 +225,13 @@ func (l *link) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if l.gone.Load() && query.Get("resourceVersion") != "" {
 		status, err := json.Marshal(metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonExpired, Code: http.StatusGone,
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: "v1",
+				Kind:       "Status",
+			},
+			Status: "Failure",
+			Reason: metav1.StatusReasonExpired,
+			Code:   http.StatusGone,
 		})
 		return &http.Response{
 			StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}},
@@ -324,7 +341,7 @@ func (s *site) children(t *testing.T) int {
 
 func synced(t *testing.T, c *kube.Controller[*widget]) {
 	t.Helper()
-	require.Eventually(t, func() bool { ok, err := c.Synced(); return ok && err == nil }, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, "ok && err == nil", func() bool { ok, err := c.Synced(); return ok && err == nil })
 }
 
 func operatorSilent(s *site) {
@@ -335,16 +352,20 @@ func operatorSilent(s *site) {
 	}
 	stop := run(t, c)
 	synced(t, c)
-	s.kubectl(t, "wait", "-n", s.ns, "widgets", "--all", "--for=condition=Reconciling", "--timeout=30s")
+	s.kubectl(t, "wait", "-n", s.ns, "widgets", "--all", "--for=condition=Reconciling", "--timeout=300s")
 	s.kubectl(t, "create", "secret", "generic", "token", "-n", s.ns)
 	created := time.Now()
-	require.Eventually(t, func() bool {
-		list, err := c.List(s.ns)
-		require.NoError(t, err)
-		return !slices.ContainsFunc(list, func(o *widget) bool { return !meta.IsStatusConditionTrue(o.Status.Conditions, string(kube.Ready)) })
-	}, 3*time.Minute, time.Millisecond)
+	await.Eventually(
+		t,
+		"!slices.ContainsFunc(list, func(o *widget) bool { return !meta.IsStatusConditionTrue(o.Status.Conditions, string(kube.Ready)) })",
+		func() bool {
+			list, err := c.List(s.ns)
+			require.NoError(t, err)
+			return !slices.ContainsFunc(list, func(o *widget) bool { return !meta.IsStatusConditionTrue(o.Status.Conditions, string(kube.Ready)) })
+		},
+	)
 	t.Logf("20 users of a secret were ready %v after its creation, one by one", time.Since(created))
-	s.kubectl(t, "wait", "-n", s.ns, "widgets", "--all", "--for=condition=Ready", "--timeout=30s")
+	s.kubectl(t, "wait", "-n", s.ns, "widgets", "--all", "--for=condition=Ready", "--timeout=300s")
 	o, err := c.Get(keyOf(s.ns, "w7"))
 	require.NoError(t, err)
 	require.Equal(t, o.Generation, o.Status.ObservedGeneration)
@@ -359,13 +380,13 @@ func operatorSilent(s *site) {
 
 	stop = run(t, c)
 	synced(t, c)
-	require.Eventually(t, func() bool { return passes.Load() >= count+20 }, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, "passes.Load() >= count+20", func() bool { return passes.Load() >= count+20 })
 	quiet(t, passes)
 	for _, request := range s.requests(t)[len(before):] {
 		require.True(t, strings.HasPrefix(request, "list "), "a restart writes nothing: %s", request)
 	}
 	s.kubectl(t, "delete", "widgets", "-n", s.ns, "--all", "--timeout=30s")
-	require.Eventually(t, func() bool { return len(c.Keys("")) == 0 }, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, `len(c.Keys("")) == 0`, func() bool { return len(c.Keys("")) == 0 })
 	require.NoError(t, stop())
 	t.Logf("%d passes in all, %d requests", passes.Load(), len(s.requests(t)))
 }
@@ -375,7 +396,10 @@ func latency(s *site) {
 	t := s.t
 	var objects []string
 	for i := range 200 {
-		objects = append(objects, fmt.Sprintf("{apiVersion: example.com/v1, kind: Widget, metadata: {namespace: %s, name: w%d}, spec: {size: 0}}", s.ns, i))
+		objects = append(
+			objects,
+			fmt.Sprintf("{apiVersion: example.com/v1, kind: Widget, metadata: {namespace: %s, name: w%d}, spec: {size: 0}}", s.ns, i),
+		)
 	}
 	require.NoError(t, s.cluster.Apply(t.Context(), strings.Join(objects, "\n---\n")))
 	seen := make(chan int64, 1000)
@@ -391,7 +415,13 @@ func latency(s *site) {
 	var took []time.Duration
 	resource := s.client.Resource(widgets).Namespace(s.ns)
 	for i := range int64(200) {
-		_, err := resource.Patch(t.Context(), fmt.Sprintf("w%d", i), types.MergePatchType, fmt.Appendf(nil, `{"spec":{"size":%d}}`, i+1), metav1.PatchOptions{})
+		_, err := resource.Patch(
+			t.Context(),
+			fmt.Sprintf("w%d", i),
+			types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"size":%d}}`, i+1),
+			metav1.PatchOptions{},
+		)
 		answered := time.Now()
 		require.NoError(t, err)
 		require.Equal(t, i+1, <-seen)
@@ -445,9 +475,9 @@ func withoutNamespace(s *site) {
 	require.Len(t, c.Keys(""), 1, "the label chooses")
 	name := s.kubectl(t, "get", "configmaps", "-n", s.ns, "-o", "jsonpath={.items[*].metadata.name}")
 	s.kubectl(t, "patch", "configmap", name, "-n", s.ns, "--type=merge", "-p", `{"data":{"a":"c"}}`)
-	require.Eventually(t, func() bool { return <-data == "/"+s.ns+" c" }, 3*time.Minute, time.Millisecond)
+	await.Eventually(t, `<-data == "/"+s.ns+" c"`, func() bool { return <-data == "/"+s.ns+" c" })
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool-")
-	require.Eventually(t, absent.Load, 3*time.Minute, time.Millisecond, "what is not selected is absent")
+	await.Eventually(t, "what is not selected is absent", absent.Load)
 	s.kubectl(t, "label", "clusterrole", s.ns, "pool="+s.ns)
 	s.kubectl(t, "delete", "clusterrole", s.ns, "--timeout=20s")
 	require.NoError(t, stop())
@@ -548,18 +578,18 @@ func otherView(s *site) {
 			return err == nil && string(found.GetUID()) != uid
 		}
 	}
-	require.Eventually(t, exists("a", ""), 3*time.Minute, 5*time.Millisecond)
-	require.Eventually(t, exists("b", ""), 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, `exists("a", "")`, exists("a", ""))
+	await.Eventually(t, `exists("b", "")`, exists("b", ""))
 	for range 3 {
 		quiet(t, &passes)
 		old := s.kubectl(t, "get", "configmap", "a", "-n", s.ns, "-o", "jsonpath={.metadata.uid}")
 		s.kubectl(t, "delete", "configmap", "a", "-n", s.ns)
-		require.Eventually(t, exists("a", old), 3*time.Minute, 5*time.Millisecond, "a deleted child wakes its owner")
+		await.Eventually(t, "a deleted child wakes its owner", exists("a", old))
 	}
 	quiet(t, &passes)
 	before := passes.Load()
 	s.kubectl(t, "label", "configmap", "b", "-n", s.ns, "seen=yes")
-	require.Eventually(t, func() bool { return passes.Load() > before }, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, "passes.Load() > before", func() bool { return passes.Load() > before })
 	quiet(t, &passes)
 	require.Equal(t, before+1, passes.Load(), "one change wakes one owner, once")
 
@@ -567,7 +597,11 @@ func otherView(s *site) {
 	require.NoError(t, err)
 	s.kubectl(t, "delete", "widget", "b", "-n", s.ns, "--timeout=30s")
 	s.apply(t, "b", 2)
-	require.Eventually(t, func() bool { next, err := c.Get(keyOf(s.ns, "b")); return err == nil && next.UID != o.UID }, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(
+		t,
+		"err == nil && next.UID != o.UID",
+		func() bool { next, err := c.Get(keyOf(s.ns, "b")); return err == nil && next.UID != o.UID },
+	)
 	quiet(t, &passes)
 	before = passes.Load()
 	c.AddUID(o.UID)
@@ -592,6 +626,11 @@ func lateWatch(s *site) {
 	synced(t, c)
 	s.link.delay("configmaps")
 	s.apply(t, "a", 0)
+	await.Eventually(
+		t,
+		"the first pass has made the child and written the status",
+		func() bool { o, err := c.Get(keyOf(s.ns, "a")); return err == nil && o.Status.ObservedGeneration == 1 },
+	)
 	for i := range 10 {
 		s.apply(t, "a", i+1)
 		time.Sleep(50 * time.Millisecond)
@@ -599,8 +638,12 @@ func lateWatch(s *site) {
 	require.Equal(t, 1, s.children(t))
 	require.EqualValues(t, 1, passes.Load())
 	s.link.hurry()
-	require.Eventually(t, func() bool { o, err := c.Get(keyOf(s.ns, "a")); return err == nil && o.Status.ObservedGeneration == 11 },
-		20*time.Second, 5*time.Millisecond)
+	await.Until(
+		t,
+		20*time.Second,
+		"err == nil && o.Status.ObservedGeneration == 11",
+		func() bool { o, err := c.Get(keyOf(s.ns, "a")); return err == nil && o.Status.ObservedGeneration == 11 },
+	)
 	require.Equal(t, 1, s.children(t))
 	require.NoError(t, stop())
 }
@@ -621,7 +664,7 @@ func brokenWatch(s *site) {
 		s.kubectl(t, "delete", "configmaps", "-n", s.ns, "--all")
 		time.Sleep(300 * time.Millisecond)
 		s.link.gone.Store(false)
-		require.Eventually(t, func() bool {
+		await.Until(t, 40*time.Second, "len(list) == 2 && s.children(t) >= 2", func() bool {
 			list, err := c.List(s.ns)
 			require.NoError(t, err)
 			for _, o := range list {
@@ -630,7 +673,7 @@ func brokenWatch(s *site) {
 				}
 			}
 			return len(list) == 2 && s.children(t) >= 2
-		}, 40*time.Second, 20*time.Millisecond)
+		})
 	}
 	require.NoError(t, stop())
 }
@@ -647,15 +690,21 @@ func missingKind(s *site) {
 		return reconcile.Result{}, nil
 	}
 	stop := run(t, c)
-	require.Eventually(t, func() bool {
+	await.Until(t, 20*time.Second, `err != nil && strings.Contains(err.Error(), "could not find the requested resource")`, func() bool {
 		_, err := c.Synced()
 		return err != nil && strings.Contains(err.Error(), "could not find the requested resource")
-	},
-		20*time.Second, 5*time.Millisecond)
-	require.Contains(t, log.String(), `msg="watch failed" controller=gadgets.example.com kind=gadgets.example.com error="the server could not find the requested resource"`)
+	})
+	require.Contains(
+		t,
+		log.String(),
+		`msg="watch failed" controller=gadgets.example.com kind=gadgets.example.com error="the server could not find the requested resource"`,
+	)
 	require.NoError(t, s.cluster.Apply(t.Context(), fmt.Sprintf(widgetCRD, "gadget", "Gadget")))
-	s.kubectl(t, "wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=30s")
-	require.NoError(t, s.cluster.Apply(t.Context(), fmt.Sprintf("{apiVersion: example.com/v1, kind: Gadget, metadata: {namespace: %s, name: g}}", s.ns)))
+	s.kubectl(t, "wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=300s")
+	require.NoError(
+		t,
+		s.cluster.Apply(t.Context(), fmt.Sprintf("{apiVersion: example.com/v1, kind: Gadget, metadata: {namespace: %s, name: g}}", s.ns)),
+	)
 	require.Equal(t, "g", <-passes)
 	synced(t, c)
 	require.NoError(t, stop())
@@ -682,11 +731,15 @@ func forbiddenKind(s *site) {
 		return reconcile.Result{}, nil
 	}
 	stop := run(t, c)
-	require.Eventually(t, func() bool {
-		_, err := c.Synced()
-		return err != nil && strings.Contains(err.Error(), "secrets: not synced yet: secrets is forbidden")
-	},
-		20*time.Second, 5*time.Millisecond)
+	await.Until(
+		t,
+		20*time.Second,
+		`err != nil && strings.Contains(err.Error(), "secrets: not synced yet: secrets is forbidden")`,
+		func() bool {
+			_, err := c.Synced()
+			return err != nil && strings.Contains(err.Error(), "secrets: not synced yet: secrets is forbidden")
+		},
+	)
 	require.Empty(t, passes)
 	grant("secrets", "secrets")
 	require.Equal(t, "a", <-passes, "list and watch are all that a controller needs")
@@ -700,7 +753,11 @@ func teardownResumed(s *site) {
 	var outside, failing atomic.Bool
 	var order logbook
 	operator := func() *kube.Controller[*widget] {
-		c := &kube.Controller[*widget]{Client: s.client, Kind: kube.Kind{Resource: widgets, Namespace: s.ns}, Backoff: reconcile.Backoff{Min: 20 * time.Millisecond}}
+		c := &kube.Controller[*widget]{
+			Client:  s.client,
+			Kind:    kube.Kind{Resource: widgets, Namespace: s.ns},
+			Backoff: reconcile.Backoff{Min: 20 * time.Millisecond},
+		}
 		c.Reconcile = func(ctx context.Context, _ types.NamespacedName, o *widget) (reconcile.Result, error) {
 			if o == nil {
 				return reconcile.Result{}, nil
@@ -729,16 +786,25 @@ func teardownResumed(s *site) {
 		return c
 	}
 	stop := run(t, operator())
-	require.Eventually(t, outside.Load, 3*time.Minute, 5*time.Millisecond)
+	await.Eventually(t, "outside.Load", outside.Load)
 	require.NoError(t, stop())
 	s.kubectl(t, "delete", "widget", "a", "-n", s.ns, "--wait=false")
 	failing.Store(true)
 	stop = run(t, operator())
 	time.Sleep(time.Second)
-	require.Equal(t, "a", s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "jsonpath={.items[*].metadata.name}"), "a teardown that fails keeps it")
+	require.Equal(
+		t,
+		"a",
+		s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "jsonpath={.items[*].metadata.name}"),
+		"a teardown that fails keeps it",
+	)
 	require.True(t, outside.Load())
 	failing.Store(false)
-	require.Eventually(t, func() bool { return s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "name") == "" }, 3*time.Minute, 20*time.Millisecond)
+	await.Eventually(
+		t,
+		`s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "name") == ""`,
+		func() bool { return s.kubectl(t, "get", "widgets", "-n", s.ns, "-o", "name") == "" },
+	)
 	require.False(t, outside.Load())
 	require.Empty(t, order.String())
 	require.NoError(t, stop())
@@ -799,31 +865,47 @@ func finalizerRace(s *site) {
 }
 
 // statusWriters has several writers, each with a condition of its own, and one
-// that edits the spec.
+// that edits the spec. The order of the versions shows that no write takes back
+// that of another.
 func statusWriters(s *site) {
 	t := s.t
+	const rounds = 20
 	s.apply(t, "a", 1)
 	resource := s.client.Resource(widgets).Namespace(s.ns)
+	kinds := []string{"One", "Two", "Three"}
+	var mu sync.Mutex
+	written := map[string]map[string]string{} // by version: the round of each condition
 	var writers sync.WaitGroup
-	for _, kind := range []string{"One", "Two", "Three"} {
+	for _, kind := range kinds {
 		writers.Go(func() {
-			status := &kube.Status[*widget]{Client: s.client, Resource: widgets, Conditions: []string{kind}}
-			for i := 0; i < 20; {
-				o := &widget{}
-				got, err := resource.Get(t.Context(), "a", metav1.GetOptions{})
-				if err == nil {
-					data, _ := json.Marshal(got)
-					err = json.Unmarshal(data, o)
+			wrote := false
+			status := &kube.Status[*widget]{Client: s.client, Resource: widgets, Conditions: []string{kind}, OnWrite: func(object metav1.Object) {
+				wrote = true
+				mu.Lock()
+				defer mu.Unlock()
+				o, _ := object.(*widget)
+				written[o.ResourceVersion] = messages(o)
+			}}
+			for i := 0; i < rounds && t.Context().Err() == nil; {
+				round := fmt.Sprint(i)
+				o, err := readWidget(t.Context(), resource, "a")
+				if err != nil {
+					continue
 				}
-				if err == nil {
+				generation := o.Generation
+				if wrote = messages(o)[kind] == round; !wrote { // else the answer was lost
 					err = status.Update(t.Context(), o, func(o *widget) {
 						o.Status.Conditions = nil
-						kube.SetCondition(&o.Status.Conditions, kind, metav1.ConditionTrue, "Round", fmt.Sprint(i))
+						kube.SetCondition(&o.Status.Conditions, kind, metav1.ConditionTrue, "Round", round)
 					})
 				}
-				// A status for a generation that is over is left alone, rightly.
-				if after, getErr := resource.Get(t.Context(), "a", metav1.GetOptions{}); err == nil && getErr == nil && after.GetGeneration() == o.Generation {
+				if wrote {
 					i++
+				} else if after, getErr := readWidget(t.Context(), resource, "a"); err == nil && getErr == nil {
+					// The generation of the object does not show it: it may have been
+					// read again.
+					assert.NotEqual(t, round, messages(o)[kind], "the object has what was not written")
+					assert.Greater(t, after.Status.ObservedGeneration, generation, "a status is left alone only if its generation is over")
 				}
 			}
 		})
@@ -834,6 +916,17 @@ func statusWriters(s *site) {
 	writers.Wait()
 	require.Equal(t, "One=19 Three=19 Two=19", s.kubectl(t, "get", "widget", "a", "-n", s.ns, "-o",
 		`jsonpath={range .status.conditions[*]}{.type}={.message} {end}`))
+	versions := slices.SortedFunc(maps.Keys(written), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	last := map[string]int{}
+	for _, version := range versions {
+		for kind, round := range written[version] {
+			n, err := strconv.Atoi(round)
+			require.NoError(t, err)
+			require.Contains(t, []int{last[kind], last[kind] + 1}, n, "%s at version %s of %v", kind, version, written)
+			last[kind] = n
+		}
+		require.Len(t, written[version], len(last), "no condition goes: version %s of %v", version, written)
+	}
 
 	got, err := resource.Get(t.Context(), "a", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -842,9 +935,31 @@ func statusWriters(s *site) {
 		_ = unstructured.SetNestedField(o.Object, "Running", "status", "phase")
 	}
 	require.NoError(t, status.Update(t.Context(), got, set))
-	before := len(s.requests(t))
+	sent := len(s.requests(t))
 	require.NoError(t, status.Update(t.Context(), got, set))
-	require.Len(t, s.requests(t), before)
+	require.Len(t, s.requests(t), sent)
+}
+
+func readWidget(ctx context.Context, resource dynamic.ResourceInterface, name string) (*widget, error) {
+	got, err := resource.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(got)
+	if err != nil {
+		return nil, err
+	}
+	o := &widget{}
+	return o, json.Unmarshal(data, o)
+}
+
+// messages returns the messages of the conditions by type.
+func messages(o *widget) map[string]string {
+	all := map[string]string{}
+	for _, c := range o.Status.Conditions {
+		all[c.Type] = c.Message
+	}
+	return all
 }
 
 func statusSchema(s *site) {
@@ -857,7 +972,7 @@ func statusSchema(s *site) {
 	err = status.Update(t.Context(), got, func(o *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(o.Object, "x", "status", "unheardOf")
 	})
-	require.ErrorContains(t, err, `the server kept none of what was written; its schema may lack it: {"unheardOf":"x"}`)
+	require.ErrorContains(t, err, `the server dropped all written fields; its schema may lack them: {"unheardOf":"x"}`)
 
 	configMap := &kube.Status[*unstructured.Unstructured]{Client: s.client, Resource: maps1}
 	plain := child("plain", got)
@@ -880,7 +995,10 @@ func replicaKilled(s *site) {
 	file := filepath.Join(t.TempDir(), "passes")
 	start := func(who string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReplicaProcess$")
-		cmd.Env = append(os.Environ(), "REPLICA="+strings.Join([]string{s.cluster.Config.Host, s.cluster.Config.BearerToken, s.cluster.Config.CAFile, s.ns, file, who}, "\t"))
+		cmd.Env = append(
+			os.Environ(),
+			"REPLICA="+strings.Join([]string{s.cluster.Config.Host, s.cluster.Config.BearerToken, s.cluster.Config.CAFile, s.ns, file, who}, "\t"),
+		)
 		_, err := cmd.StdinPipe() // it ends when this process does
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
@@ -903,7 +1021,7 @@ func replicaKilled(s *site) {
 		}
 	}
 	a := start("a")
-	require.Eventually(t, reconciled("a"), 3*time.Minute, 10*time.Millisecond)
+	await.Eventually(t, `reconciled("a")`, reconciled("a"))
 	start("b")
 	time.Sleep(time.Second)
 	data, err := os.ReadFile(file)
@@ -911,7 +1029,7 @@ func replicaKilled(s *site) {
 	require.NotContains(t, string(data), "b ")
 	require.NoError(t, a.Process.Kill())
 	at := time.Now()
-	require.Eventually(t, reconciled("b"), 3*time.Minute, 10*time.Millisecond, "everything is looked at again")
+	await.Eventually(t, "everything is looked at again", reconciled("b"))
 	t.Logf("%d objects were replayed %v after the kill, with a lease of %v", count, time.Since(at), duration)
 	require.Equal(t, count, s.children(t), "none was made twice")
 }
@@ -922,7 +1040,10 @@ func TestReplicaProcess(t *testing.T) {
 	if len(args) != 6 {
 		t.Skip("is the program of other tests")
 	}
-	s := &site{ns: args[3], config: &rest.Config{Host: args[0], BearerToken: args[1], TLSClientConfig: rest.TLSClientConfig{CAFile: args[2]}, QPS: -1}}
+	s := &site{
+		ns:     args[3],
+		config: &rest.Config{Host: args[0], BearerToken: args[1], TLSClientConfig: rest.TLSClientConfig{CAFile: args[2]}, QPS: -1},
+	}
 	var err error
 	s.client, err = dynamic.NewForConfig(s.config)
 	require.NoError(t, err)

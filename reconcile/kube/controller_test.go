@@ -90,7 +90,9 @@ func child(name string, owner *unstructured.Unstructured) *unstructured.Unstruct
 	o.SetNamespace("shop")
 	o.SetName(name)
 	yes := true
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Widget", Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}})
+	o.SetOwnerReferences(
+		[]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Widget", Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}},
+	)
 	return o
 }
 
@@ -625,29 +627,29 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 	t.Parallel()
 	type controller = kube.Controller[*widget]
 	for want, spoil := range map[string]func(*controller){
-		"kube: Controller.Client is required":                                                                  func(c *controller) { c.Client = nil },
-		"kube: Controller.Reconcile is required":                                                               func(c *controller) { c.Reconcile = nil },
-		"kube: Controller.Resync is -1s; want 0 (never) or more":                                               func(c *controller) { c.Resync = -time.Second },
-		"kube: Controller.WatchLag is -1s; want 0 (1m) or more":                                                func(c *controller) { c.WatchLag = -time.Second },
-		"kube: Controller.Workers is -1; want 0 (1) or more":                                                   func(c *controller) { c.Workers = -1 },
-		"kube: Controller.Timeout is -1s; want 0 (no bound) or more":                                           func(c *controller) { c.Timeout = -time.Second },
-		"reconcile: Queue.Backoff":                                                                             func(c *controller) { c.Backoff.Min = -time.Second },
-		"kube: Controller.Owned[0].Resource is widgets.example.com; want another than that of Controller.Kind": func(c *controller) { c.Owned = []kube.Kind{{Resource: widgets}} },
-		"kube: Controller.Owned[1].Resource is secrets, which is listed twice": func(c *controller) {
+		"kube: Controller.Client: is required":                                                                    func(c *controller) { c.Client = nil },
+		"kube: Controller.Reconcile: is required":                                                                 func(c *controller) { c.Reconcile = nil },
+		"kube: Controller.Resync: is -1s, must be 0 (never) or more":                                              func(c *controller) { c.Resync = -time.Second },
+		"kube: Controller.WatchLag: is -1s, must be 0 (1m) or more":                                               func(c *controller) { c.WatchLag = -time.Second },
+		"kube: Controller.Workers: is -1, must be 0 (1) or more":                                                  func(c *controller) { c.Workers = -1 },
+		"kube: Controller.Timeout: is -1s, must be 0 (no bound) or more":                                          func(c *controller) { c.Timeout = -time.Second },
+		"reconcile: Queue.Backoff":                                                                                func(c *controller) { c.Backoff.Min = -time.Second },
+		"kube: Controller.Owned[0].Resource: is widgets.example.com, must not be the resource of Controller.Kind": func(c *controller) { c.Owned = []kube.Kind{{Resource: widgets}} },
+		"kube: Controller.Owned[1].Resource: is secrets, listed twice": func(c *controller) {
 			c.Owned = []kube.Kind{{Resource: secrets}, {Resource: secrets}}
 		},
-		"kube: Controller.Referenced[0].Resource is secrets, which is listed twice": func(c *controller) {
+		"kube: Controller.Referenced[0].Resource: is secrets, listed twice": func(c *controller) {
 			c.Owned, c.Referenced = []kube.Kind{{Resource: secrets}}, []kube.Kind{{Resource: secrets, Whole: true}}
 		},
-		"kube: Controller.Kind.Resource is required": func(c *controller) { c.Kind.Resource = schema.GroupVersionResource{} },
-		`kube: Controller.Kind.Resource is "example.com/, Resource=widgets"; want at least a version and the plural name`: func(c *controller) { c.Kind.Resource.Version = "" },
-		`kube: Controller.Referenced[0].LabelSelector is "a in"; want a label selector: `: func(c *controller) {
+		"kube: Controller.Kind.Resource: is required":                                                                  func(c *controller) { c.Kind.Resource = schema.GroupVersionResource{} },
+		`kube: Controller.Kind.Resource: is "example.com/, Resource=widgets", must have a version and the plural name`: func(c *controller) { c.Kind.Resource.Version = "" },
+		`kube: Controller.Referenced[0].LabelSelector: is "a in", must be a label selector: `: func(c *controller) {
 			c.Referenced = []kube.Kind{{Resource: secrets, LabelSelector: "a in"}}
 		},
-		`kube: Controller.Kind.FieldSelector is "a"; want a field selector: `:                    func(c *controller) { c.Kind.FieldSelector = "a" },
-		`kube: Controller.Kind.Drop is "spec,metadata.labels"; want paths such as spec.template`: func(c *controller) { c.Kind.Drop = "spec,metadata.labels" },
-		`kube: Controller.Kind.Drop is "spec..a"; want paths such as spec.template`:              func(c *controller) { c.Kind.Drop = "spec..a" },
-		`kube: Controller.Referenced[0].Drop is "data", and Whole is false`: func(c *controller) {
+		`kube: Controller.Kind.FieldSelector: is "a", must be a field selector: `:                    func(c *controller) { c.Kind.FieldSelector = "a" },
+		`kube: Controller.Kind.Drop: is "spec,metadata.labels", must be paths such as spec.template`: func(c *controller) { c.Kind.Drop = "spec,metadata.labels" },
+		`kube: Controller.Kind.Drop: is "spec..a", must be paths such as spec.template`:              func(c *controller) { c.Kind.Drop = "spec..a" },
+		`kube: Controller.Referenced[0].Drop: is "data", must be empty without Whole`: func(c *controller) {
 			c.Referenced = []kube.Kind{{Resource: secrets, Drop: "data"}}
 		},
 	} {

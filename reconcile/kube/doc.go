@@ -32,7 +32,7 @@
 // The cache holds JSON without managedFields, decoded at each read. Of children
 // and referenced objects it holds the metadata, unless Whole is set.
 //
-// Events that change nothing, such as those of a repeated list, start no pass.
+// Events without a change, such as from a repeated list, start no pass.
 // Events of the operator's own writes start one, which then has no work.
 // IgnoreStatus avoids it for writes of the status.
 //
@@ -75,8 +75,7 @@
 // change is merged and the write repeated, at most five times within one call.
 // Neither needs a Controller, and both work in a pass of controller-runtime.
 //
-// The conditions are those of kstatus, Ready, Reconciling and Stalled, set by
-// [SetState].
+// The conditions are Ready, Reconciling and Stalled of kstatus, set by [SetState].
 //
 // # One at a time
 //
@@ -87,8 +86,7 @@
 //
 //   - The work never runs in two processes at a time, if work whose ctx ends
 //     returns within Duration - RenewDeadline. Until it has returned, the lease is
-//     renewed as far as the API server can be reached, also when the program is
-//     told to stop.
+//     renewed while the API server can be reached, even when the program is stopping.
 //   - Losing the lease ends the work's ctx with the cause [ErrLeaseLost], and the
 //     elector waits until the work has returned. Taking the lease starts the work
 //     again from the beginning: a Controller lists, and starts a pass for each

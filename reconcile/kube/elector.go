@@ -113,7 +113,7 @@ func (e *elector) release(ctx context.Context) {
 		err = e.overwrite(ctx, "")
 	}
 	if err != nil && !errors.Is(err, errTaken) {
-		e.logger.WarnContext(ctx, "lease not given back", e.attrs(slog.Any("error", err))...)
+		e.logger.WarnContext(ctx, "lease not released", e.attrs(slog.Any("error", err))...)
 	}
 	e.report(ctx, false)
 }
@@ -275,7 +275,11 @@ func (e *elector) report(ctx context.Context, held bool) {
 }
 
 func (e *elector) attrs(more ...slog.Attr) []any {
-	list := []any{slog.String("lease", fmt.Sprintf("%s/%s", e.namespace, e.name)), slog.String("identity", e.identity), slog.String("holder", e.holder())}
+	list := []any{
+		slog.String("lease", fmt.Sprintf("%s/%s", e.namespace, e.name)),
+		slog.String("identity", e.identity),
+		slog.String("holder", e.holder()),
+	}
 	for _, a := range more {
 		list = append(list, a)
 	}

@@ -150,7 +150,12 @@ func (c *client) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ..
 	})
 }
 
-func (c *client) Create(ctx context.Context, lease *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (c *client) Create(
+	ctx context.Context,
+	lease *unstructured.Unstructured,
+	_ metav1.CreateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	return c.request(ctx, func() (*unstructured.Unstructured, error) {
 		if c.server.lease != nil {
 			return nil, apierrors.NewAlreadyExists(leases, lease.GetName())
@@ -161,7 +166,12 @@ func (c *client) Create(ctx context.Context, lease *unstructured.Unstructured, _
 	})
 }
 
-func (c *client) Update(ctx context.Context, lease *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (c *client) Update(
+	ctx context.Context,
+	lease *unstructured.Unstructured,
+	_ metav1.UpdateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	return c.request(ctx, func() (*unstructured.Unstructured, error) {
 		switch {
 		case c.server.lease == nil:

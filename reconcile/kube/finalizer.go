@@ -167,16 +167,16 @@ func (f *Finalizer) on(object metav1.Object) bool {
 func (f *Finalizer) validate() error {
 	switch {
 	case f.Client == nil:
-		return errors.New("kube: Finalizer.Client is required")
+		return errors.New("kube: Finalizer.Client: is required")
 	case f.Resource.Resource == "":
-		return errors.New("kube: Finalizer.Resource is required")
+		return errors.New("kube: Finalizer.Resource: is required")
 	case f.Name == "":
-		return errors.New("kube: Finalizer.Name is required")
+		return errors.New("kube: Finalizer.Name: is required")
 	case !strings.Contains(f.Name, "/"):
-		return fmt.Errorf("kube: Finalizer.Name is %q; want a domain before it, as in shop.example.com/teardown", f.Name)
+		return fmt.Errorf("kube: Finalizer.Name: is %q, must begin with a domain, as in shop.example.com/teardown", f.Name)
 	}
 	for _, problem := range validation.IsQualifiedName(f.Name) {
-		return fmt.Errorf("kube: Finalizer.Name is %q; want a qualified name: %s", f.Name, problem)
+		return fmt.Errorf("kube: Finalizer.Name: is %q, must be a qualified name: %s", f.Name, problem)
 	}
 	return nil
 }

@@ -48,7 +48,12 @@ func TestTheFinalizerIsThereBeforeAnythingElseAndCostsNothingThen(t *testing.T) 
 	w := newWorld()
 	w.put(widgets, newWidget("a", 1))
 	var told []string
-	f := &kube.Finalizer{Client: w, Resource: widgets, Name: ours, OnWrite: func(o metav1.Object) { told = append(told, o.GetResourceVersion()) }}
+	f := &kube.Finalizer{
+		Client:   w,
+		Resource: widgets,
+		Name:     ours,
+		OnWrite:  func(o metav1.Object) { told = append(told, o.GetResourceVersion()) },
+	}
 	a := held(t, w)
 	for range 3 {
 		alive, result, err := f.Finalize(t.Context(), a, never(t))
@@ -193,11 +198,11 @@ func TestAFinalizerSaysWhatIsWrongWithItsFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for want, f := range map[string]kube.Finalizer{
-		"kube: Finalizer.Client is required":   {Resource: widgets, Name: ours},
-		"kube: Finalizer.Resource is required": {Client: w, Name: ours},
-		"kube: Finalizer.Name is required":     {Client: w, Resource: widgets},
-		`kube: Finalizer.Name is "teardown"; want a domain before it, as in shop.example.com/teardown`: {Client: w, Resource: widgets, Name: "teardown"},
-		`kube: Finalizer.Name is "example.com/no spaces"; want a qualified name: `:                     {Client: w, Resource: widgets, Name: "example.com/no spaces"},
+		"kube: Finalizer.Client: is required":   {Resource: widgets, Name: ours},
+		"kube: Finalizer.Resource: is required": {Client: w, Name: ours},
+		"kube: Finalizer.Name: is required":     {Client: w, Resource: widgets},
+		`kube: Finalizer.Name: is "teardown", must begin with a domain, as in shop.example.com/teardown`: {Client: w, Resource: widgets, Name: "teardown"},
+		`kube: Finalizer.Name: is "example.com/no spaces", must be a qualified name: `:                   {Client: w, Resource: widgets, Name: "example.com/no spaces"},
 	} {
 		_, _, err := f.Finalize(t.Context(), newWidget("a", 1), never(t))
 		require.ErrorContains(t, err, want)

@@ -81,24 +81,24 @@ func compareKeys(a, b types.NamespacedName) int {
 // validate returns an error that names the wrong field as a field of owner.
 func (k *Kind) validate(owner string) error {
 	if k.Resource.Empty() {
-		return fmt.Errorf("kube: %s.Resource is required", owner)
+		return fmt.Errorf("kube: %s.Resource: is required", owner)
 	}
 	if k.Resource.Version == "" || k.Resource.Resource == "" {
-		return fmt.Errorf("kube: %s.Resource is %q; want at least a version and the plural name of a resource", owner, k.Resource.String())
+		return fmt.Errorf("kube: %s.Resource: is %q, must have a version and the plural name of a resource", owner, k.Resource.String())
 	}
 	if _, err := labels.Parse(k.LabelSelector); err != nil {
-		return fmt.Errorf("kube: %s.LabelSelector is %q; want a label selector: %w", owner, k.LabelSelector, err)
+		return fmt.Errorf("kube: %s.LabelSelector: is %q, must be a label selector: %w", owner, k.LabelSelector, err)
 	}
 	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
-		return fmt.Errorf("kube: %s.FieldSelector is %q; want a field selector: %w", owner, k.FieldSelector, err)
+		return fmt.Errorf("kube: %s.FieldSelector: is %q, must be a field selector: %w", owner, k.FieldSelector, err)
 	}
 	for _, path := range k.dropped() {
 		if slices.Contains(path, "") || slices.Contains([]string{"metadata", "apiVersion", "kind"}, path[0]) {
-			return fmt.Errorf("kube: %s.Drop is %q; want paths such as spec.template, outside of metadata, separated by commas", owner, k.Drop)
+			return fmt.Errorf("kube: %s.Drop: is %q, must be paths such as spec.template, outside of metadata, separated by commas", owner, k.Drop)
 		}
 	}
 	if k.Drop != "" && !k.Whole {
-		return fmt.Errorf("kube: %s.Drop is %q, and Whole is false; want Whole, or no Drop: nothing but metadata is kept", owner, k.Drop)
+		return fmt.Errorf("kube: %s.Drop: is %q, must be empty without Whole: only metadata is cached", owner, k.Drop)
 	}
 	return nil
 }

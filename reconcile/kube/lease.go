@@ -173,25 +173,33 @@ func (l *Lease) elector() (*elector, error) {
 	}
 	switch {
 	case l.Client == nil:
-		return nil, errors.New("kube: Lease.Client is required")
+		return nil, errors.New("kube: Lease.Client: is required")
 	case l.Starter == nil:
-		return nil, errors.New("kube: Lease.Starter is required")
+		return nil, errors.New("kube: Lease.Starter: is required")
 	case l.Namespace == "":
-		return nil, errors.New("kube: Lease.Namespace is required")
+		return nil, errors.New("kube: Lease.Namespace: is required")
 	case l.Name == "":
-		return nil, errors.New("kube: Lease.Name is required")
+		return nil, errors.New("kube: Lease.Name: is required")
 	case l.Duration < 0:
-		return nil, fmt.Errorf("kube: Lease.Duration is %v; want 0 (15s) or more", l.Duration)
+		return nil, fmt.Errorf("kube: Lease.Duration: is %v, must be 0 (15s) or more", l.Duration)
 	case e.deadline < 0 || e.deadline >= duration:
-		return nil, fmt.Errorf("kube: Lease.RenewDeadline is %v; want 0 (two thirds of Duration) or more, and less than Duration, %v", e.deadline, duration)
+		return nil, fmt.Errorf(
+			"kube: Lease.RenewDeadline: is %v, must be 0 (two thirds of Duration) or more, and less than Duration, %v",
+			e.deadline,
+			duration,
+		)
 	case e.retry <= 0 || e.longestRetry() >= e.deadline:
-		return nil, fmt.Errorf("kube: Lease.RetryPeriod is %v; want 0 (two fifteenths of Duration) or more, and with 20 %% added less than RenewDeadline, %v", e.retry, e.deadline)
+		return nil, fmt.Errorf(
+			"kube: Lease.RetryPeriod: is %v, must be 0 (two fifteenths of Duration) or more, and with 20 %% added less than RenewDeadline, %v",
+			e.retry,
+			e.deadline,
+		)
 	}
 	for _, problem := range validation.IsDNS1123Label(l.Namespace) {
-		return nil, fmt.Errorf("kube: Lease.Namespace is %q; want a DNS label: %s", l.Namespace, problem)
+		return nil, fmt.Errorf("kube: Lease.Namespace: is %q, must be a DNS label: %s", l.Namespace, problem)
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(l.Name) {
-		return nil, fmt.Errorf("kube: Lease.Name is %q; want a DNS subdomain: %s", l.Name, problem)
+		return nil, fmt.Errorf("kube: Lease.Name: is %q, must be a DNS subdomain: %s", l.Name, problem)
 	}
 	e.namespace, e.leases = l.Namespace, l.Client.Resource(leaseResource()).Namespace(l.Namespace)
 	return e, nil

@@ -445,15 +445,15 @@ func TestALeaseOutOfRangeNamesTheField(t *testing.T) {
 	t.Parallel()
 	c, work := newServer().client(), (&stage{}).work("a", 0)
 	for want, lease := range map[string]*kube.Lease{
-		"kube: Lease.Client is required":                     {Namespace: "shop", Name: "boss", Starter: work},
-		"kube: Lease.Starter is required":                    {Client: c, Namespace: "shop", Name: "boss"},
-		"kube: Lease.Name is required":                       {Client: c, Namespace: "shop", Starter: work},
-		`kube: Lease.Namespace is "a.b"; want a DNS label: `: {Client: c, Namespace: "a.b", Name: "boss", Starter: work},
-		"kube: Lease.Namespace is required":                  {Client: c, Name: "boss", Starter: work},
-		`kube: Lease.Name is "Boss"; want a DNS subdomain: `: {Client: c, Namespace: "shop", Name: "Boss", Starter: work},
-		"kube: Lease.Duration is -1ns; want 0 (15s) or more": {Client: c, Namespace: "shop", Name: "boss", Starter: work, Duration: -1},
-		"kube: Lease.RenewDeadline is 15s; want 0 (two thirds of Duration) or more, and less than Duration, 15s":                       {Client: c, Namespace: "shop", Name: "boss", Starter: work, RenewDeadline: 15 * time.Second},
-		"kube: Lease.RetryPeriod is 9s; want 0 (two fifteenths of Duration) or more, and with 20 % added less than RenewDeadline, 10s": {Client: c, Namespace: "shop", Name: "boss", Starter: work, RetryPeriod: 9 * time.Second},
+		"kube: Lease.Client: is required":                        {Namespace: "shop", Name: "boss", Starter: work},
+		"kube: Lease.Starter: is required":                       {Client: c, Namespace: "shop", Name: "boss"},
+		"kube: Lease.Name: is required":                          {Client: c, Namespace: "shop", Starter: work},
+		`kube: Lease.Namespace: is "a.b", must be a DNS label: `: {Client: c, Namespace: "a.b", Name: "boss", Starter: work},
+		"kube: Lease.Namespace: is required":                     {Client: c, Name: "boss", Starter: work},
+		`kube: Lease.Name: is "Boss", must be a DNS subdomain: `: {Client: c, Namespace: "shop", Name: "Boss", Starter: work},
+		"kube: Lease.Duration: is -1ns, must be 0 (15s) or more": {Client: c, Namespace: "shop", Name: "boss", Starter: work, Duration: -1},
+		"kube: Lease.RenewDeadline: is 15s, must be 0 (two thirds of Duration) or more, and less than Duration, 15s":                       {Client: c, Namespace: "shop", Name: "boss", Starter: work, RenewDeadline: 15 * time.Second},
+		"kube: Lease.RetryPeriod: is 9s, must be 0 (two fifteenths of Duration) or more, and with 20 % added less than RenewDeadline, 10s": {Client: c, Namespace: "shop", Name: "boss", Starter: work, RetryPeriod: 9 * time.Second},
 	} {
 		require.ErrorContains(t, lease.Start(t.Context()), want)
 	}

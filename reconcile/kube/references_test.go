@@ -187,7 +187,11 @@ func TestAPanicOfReferencesOfIsTheErrorOfThatObjectAlone(t *testing.T) {
 		_, err := c.Lookup(ref("configmaps/bad"))
 		require.ErrorContains(t, err, "kube: configmaps shop/bad: references: panic: thirteen")
 		require.NotErrorIs(t, err, kube.ErrAbsent)
-		require.Contains(t, log.String(), `msg="references failed" controller=widgets.example.com kind=configmaps key=shop/bad error="panic: thirteen`)
+		require.Contains(
+			t,
+			log.String(),
+			`msg="references failed" controller=widgets.example.com kind=configmaps key=shop/bad error="panic: thirteen`,
+		)
 		referring(w, "secrets/key", "")
 		synctest.Wait()
 		require.Equal(t, "b 0", p.take())

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -155,7 +156,7 @@ func (s *scene) order(t *testing.T) string {
 
 func (s *scene) waitFor(t *testing.T, order string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.order(t) == order }, 3*time.Minute, 5*time.Millisecond, "want %s", order)
+	await.Eventually(t, fmt.Sprintf("want %s", order), func() bool { return s.order(t) == order })
 }
 
 func (s *scene) kubectl(t *testing.T, args ...string) string {
@@ -268,7 +269,13 @@ func deleted(s *scene) {
 func (s *scene) process(t *testing.T, who string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestElectorProcess$")
-	cmd.Env = append(os.Environ(), "ELECTOR="+strings.Join([]string{s.cluster.Config.Host, s.cluster.Config.BearerToken, s.cluster.Config.CAFile, s.name, s.file, who}, "\t"))
+	cmd.Env = append(
+		os.Environ(),
+		"ELECTOR="+strings.Join(
+			[]string{s.cluster.Config.Host, s.cluster.Config.BearerToken, s.cluster.Config.CAFile, s.name, s.file, who},
+			"\t",
+		),
+	)
 	_, err := cmd.StdinPipe() // it ends when this process does
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -321,7 +328,7 @@ func killedAndPaused(s *scene) {
 	}
 	var worst time.Duration
 	for round := range 8 {
-		require.Eventually(t, func() bool { return len(s.turns(t)) > round }, 3*time.Minute, 20*time.Millisecond)
+		await.Eventually(t, "len(s.turns(t)) > round", func() bool { return len(s.turns(t)) > round })
 		turns := s.turns(t)
 		who := turns[len(turns)-1].who
 		time.Sleep(500 * time.Millisecond)
@@ -332,7 +339,7 @@ func killedAndPaused(s *scene) {
 			require.NoError(t, processes[who].Process.Signal(syscall.SIGSTOP))
 		}
 		before := len(s.turns(t))
-		require.Eventually(t, func() bool { return len(s.turns(t)) > before }, 3*time.Minute, 10*time.Millisecond)
+		await.Eventually(t, "len(s.turns(t)) > before", func() bool { return len(s.turns(t)) > before })
 		worst = max(worst, time.Since(at))
 		if round%2 == 0 {
 			processes[who] = s.process(t, who)

@@ -56,26 +56,30 @@ type Status[T metav1.Object] struct {
 //   - Conditions are sorted by type, one of each. A condition that update leaves out
 //     is kept, except as in Status.Conditions.
 //
-// After a conflict the object is read again, and update is called once more with
-// that state. It must therefore compute the status elsewhere and only set it. A
+// After a conflict the status is read again, and update is called once more with
+// it. It must therefore compute the status elsewhere and only set it. A
 // deleted object, one replaced by a successor of the same name, and one whose
-// status observed a later generation are not written, without an error.
+// status observed a later generation are not written, without an error. The object
+// then has none of the changes: a caller that acts on a recorded status looks there
+// for it.
 //
-// The object must belong to the caller, as one passed by a [Controller] does. It
-// becomes the state that the server answered or that was read. The error is the
+// The object must belong to the caller, as one passed by a [Controller] does. Its
+// status and resourceVersion become those that the server answered or that were
+// read. The rest stays as the caller has read it, also when it was edited meanwhile:
+// a status is about the spec that the pass has seen. The error is the
 // error of a request, or means that the server dropped the changes because its
 // schema lacks the fields.
 func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
 	switch {
 	case s.Client == nil:
-		return errors.New("kube: Status.Client is required")
+		return errors.New("kube: Status.Client: is required")
 	case s.Resource.Resource == "":
-		return errors.New("kube: Status.Resource is required")
+		return errors.New("kube: Status.Resource: is required")
 	}
 	resource := s.Client.Resource(s.Resource).Namespace(object.GetNamespace())
 	generation, uid, name := object.GetGeneration(), object.GetUID(), object.GetName()
 	for attempt := 1; ; attempt++ {
-		changes, err := s.changes(object, generation, update)
+		before, changes, err := s.changes(object, generation, update)
 		if err != nil || len(changes) == 0 {
 			return s.describe(object, err)
 		}
@@ -95,31 +99,40 @@ func (s *Status[T]) Update(ctx context.Context, object T, update func(object T))
 		current, getErr := resource.Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(getErr), getErr == nil && current.GetUID() != uid:
-			return nil
+			return s.describe(object, setStatus(object, before))
 		case getErr != nil:
 			return s.describe(object, getErr)
 		case apierrors.IsNotFound(err):
 			return s.describe(object, fmt.Errorf("the resource has no status subresource: %w", err))
 		}
 		if observed, _, _ := unstructured.NestedInt64(current.Object, "status", "observedGeneration"); observed > generation {
-			return nil
+			return s.describe(object, setStatus(object, before))
 		}
-		if err := assign(object, current); err != nil {
+		if err := take(object, current); err != nil {
 			return s.describe(object, err)
 		}
 	}
 }
 
-// changes calls update and returns the merge patch of the status.
-func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[string]any, error) {
-	before, err := statusOf(object)
+// take gives the object the status and the resourceVersion of a later state of it.
+func take[T metav1.Object](object T, later *unstructured.Unstructured) error {
+	status, _, err := unstructured.NestedMap(later.Object, "status")
 	if err != nil {
-		return nil, err
+		return err
+	}
+	object.SetResourceVersion(later.GetResourceVersion())
+	return setStatus(object, status)
+}
+
+// changes calls update and returns the status before it and the merge patch of it.
+func (s *Status[T]) changes(object T, generation int64, update func(T)) (before, patch map[string]any, err error) {
+	if before, err = statusOf(object); err != nil {
+		return nil, nil, err
 	}
 	update(object)
 	stated, err := statusOf(object)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	after := copyObject(stated)
 	s.merge(before, after, generation, time.Now())
@@ -127,21 +140,21 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (map[str
 		// Converted to T and back, so that a field that T lacks is not written in each
 		// pass.
 		if err := setStatus(object, after); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if after, err = statusOf(object); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return mergePatch(before, after), nil
+	return before, mergePatch(before, after), nil
 }
 
 func (s *Status[T]) wrote(object T, written *unstructured.Unstructured, changes map[string]any) error {
 	if written.GetResourceVersion() == object.GetResourceVersion() {
 		fields, _ := json.Marshal(changes)
-		return s.describe(object, fmt.Errorf("the server kept none of what was written; its schema may lack it: %s", fields))
+		return s.describe(object, fmt.Errorf("the server dropped all written fields; its schema may lack them: %s", fields))
 	}
-	if err := assign(object, written); err != nil {
+	if err := take(object, written); err != nil {
 		return s.describe(object, err)
 	}
 	if s.OnWrite != nil {
@@ -181,7 +194,7 @@ func statusOf(object any) (map[string]any, error) {
 	return asMap, nil
 }
 
-// setStatus replaces the status by decoded JSON.
+// setStatus replaces the status by decoded JSON, nil for none.
 func setStatus[T metav1.Object](object T, status map[string]any) error {
 	field := statusField(object)
 	if !field.IsValid() {
@@ -189,7 +202,9 @@ func setStatus[T metav1.Object](object T, status map[string]any) error {
 		if err != nil {
 			return err
 		}
-		whole["status"] = status
+		if whole["status"] = status; status == nil {
+			delete(whole, "status")
+		}
 		return assign(object, whole)
 	}
 	data, err := json.Marshal(status)
@@ -265,7 +280,7 @@ func copyValue(value any) any {
 	}
 }
 
-// assign replaces the contents of object by those of current.
+// assign replaces the contents of object by current.
 func assign[T metav1.Object](object T, current any) error {
 	data, err := json.Marshal(current)
 	if err != nil {

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -123,7 +124,10 @@ func TestConditionsOfOthersAreNeverLost(t *testing.T) {
 	}
 	w.put(widgets, o)
 	mine := func(o *widget) {
-		o.Status.Conditions = []metav1.Condition{{Type: "Mine", Status: "True", Reason: "Set"}, {Type: "Audited", Status: "True", Reason: "Mistake"}}
+		o.Status.Conditions = []metav1.Condition{
+			{Type: "Mine", Status: "True", Reason: "Set"},
+			{Type: "Audited", Status: "True", Reason: "Mistake"},
+		}
 	}
 	conditions := func() map[string]string {
 		all := map[string]string{}
@@ -151,7 +155,10 @@ func TestAConflictIsMergedWithWhatTheOtherWrote(t *testing.T) {
 	stale := typed(t, w)
 	w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) {
 		o.Object["spec"] = map[string]any{"size": int64(2)}
-		o.Object["status"] = map[string]any{"theirs": "kept", "conditions": []any{map[string]any{"type": "Audited", "status": "True", "reason": "Theirs"}}}
+		o.Object["status"] = map[string]any{
+			"theirs":     "kept",
+			"conditions": []any{map[string]any{"type": "Audited", "status": "True", "reason": "Theirs"}},
+		}
 	})
 	s := &kube.Status[*widget]{Client: w, Resource: widgets}
 	require.NoError(t, s.Update(t.Context(), stale, ready))
@@ -163,6 +170,40 @@ func TestAConflictIsMergedWithWhatTheOtherWrote(t *testing.T) {
 	require.NotNil(t, meta.FindStatusCondition(got.Status.Conditions, "Audited"))
 	require.EqualValues(t, 2, got.Generation)
 	require.EqualValues(t, 1, got.Status.ObservedGeneration, "what the pass has seen, not what is there now")
+}
+
+// TestAStatusIsAboutTheSpecThatThePassHasSeen has an edit come between: a phase that is
+// taken from the spec would say of the new one what only the next pass does.
+func TestAStatusIsAboutTheSpecThatThePassHasSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.put(widgets, newWidget("a", 1))
+	stale, plain := typed(t, w), w.get(widgets, keyOf("shop", "a"))
+	w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) { o.Object["spec"] = map[string]any{"size": int64(2)} })
+	s := &kube.Status[*widget]{Client: w, Resource: widgets}
+	phase := func(o *widget) { o.Status.Phase = fmt.Sprint("size ", o.Spec.Size) }
+	require.NoError(t, s.Update(t.Context(), stale, phase))
+	require.Equal(t, []string{"patch widgets", "get widgets", "patch widgets"}, w.requests())
+	got := typed(t, w)
+	require.Equal(t, "size 1", got.Status.Phase)
+	require.EqualValues(t, 1, got.Status.ObservedGeneration)
+	require.EqualValues(t, 1, stale.Spec.Size, "the pass goes on with what it has seen")
+	require.EqualValues(t, 1, stale.Generation)
+	require.Equal(t, got.ResourceVersion, stale.ResourceVersion)
+	require.Equal(t, got.Status, stale.Status)
+
+	w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(o.Object, "status", "observedGeneration")
+	})
+	u := &kube.Status[*unstructured.Unstructured]{Client: w, Resource: widgets}
+	require.NoError(t, u.Update(t.Context(), plain, func(o *unstructured.Unstructured) {
+		size, _, _ := unstructured.NestedInt64(o.Object, "spec", "size")
+		_ = unstructured.SetNestedField(o.Object, fmt.Sprint("plain ", size), "status", "phase")
+	}))
+	require.Equal(t, "plain 1", typed(t, w).Status.Phase)
+	require.EqualValues(t, 1, plain.GetGeneration())
+	require.NoError(t, s.Update(t.Context(), got, phase), "the next pass, of what was stored")
+	require.Equal(t, "size 2", typed(t, w).Status.Phase)
 }
 
 func TestAStatusOfWhatIsGoneOrAheadIsLeftAlone(t *testing.T) {
@@ -179,15 +220,57 @@ func TestAStatusOfWhatIsGoneOrAheadIsLeftAlone(t *testing.T) {
 			})
 		},
 	} {
-		w := newWorld()
-		w.put(widgets, newWidget("a", 1))
-		stale := typed(t, w)
-		meanwhile(w)
-		before := w.get(widgets, keyOf("shop", "a"))
-		s := &kube.Status[*widget]{Client: w, Resource: widgets}
-		require.NoError(t, s.Update(t.Context(), stale, ready), name)
-		require.Empty(t, cmp.Diff(before, w.get(widgets, keyOf("shop", "a"))), name)
+		for _, had := range []string{"", "Pending"} {
+			w := newWorld()
+			first := newWidget("a", 1)
+			first.Status.Phase = had
+			w.put(widgets, first)
+			stale, plain := typed(t, w), w.get(widgets, keyOf("shop", "a"))
+			meanwhile(w)
+			before := w.get(widgets, keyOf("shop", "a"))
+			s := &kube.Status[*widget]{Client: w, Resource: widgets}
+			passed := *stale
+			require.NoError(t, s.Update(t.Context(), stale, ready), name)
+			require.Empty(t, cmp.Diff(before, w.get(widgets, keyOf("shop", "a"))), name)
+			require.Empty(t, cmp.Diff(&passed, stale), "%s: it has nothing that was not written", name)
+
+			u := &kube.Status[*unstructured.Unstructured]{Client: w, Resource: widgets}
+			passedPlain := plain.DeepCopy()
+			require.NoError(t, u.Update(t.Context(), plain, func(o *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(o.Object, "Running", "status", "phase")
+			}), name)
+			require.Empty(t, cmp.Diff(passedPlain, plain), name)
+		}
 	}
+}
+
+// TestAStatusThatIsLeftAloneAfterAConflictIsNotInTheObject has an edit and then a status of
+// its generation come between.
+func TestAStatusThatIsLeftAloneAfterAConflictIsNotInTheObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.put(widgets, newWidget("a", 1))
+	o, writes, told := typed(t, w), 0, 0
+	w.before = func(verb string) {
+		if verb != "patch" {
+			return
+		}
+		writes++
+		w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) {
+			if writes == 1 {
+				o.Object["spec"] = map[string]any{"size": int64(2)}
+			} else {
+				o.Object["status"] = map[string]any{"observedGeneration": int64(2)}
+			}
+		})
+	}
+	s := &kube.Status[*widget]{Client: w, Resource: widgets, OnWrite: func(metav1.Object) { told++ }}
+	require.NoError(t, s.Update(t.Context(), o, ready))
+	require.Equal(t, []string{"patch widgets", "get widgets", "patch widgets", "get widgets"}, w.requests())
+	require.Zero(t, told)
+	require.EqualValues(t, 1, o.Generation, "what the pass has seen, not what is there now")
+	require.Empty(t, o.Status)
+	require.Empty(t, typed(t, w).Status.Conditions)
 }
 
 func TestAFieldLeftOutIsRemoved(t *testing.T) {
@@ -300,8 +383,8 @@ func TestAConflictOfStatusWithoutEndIsAnErrorAndSoAreMissingFields(t *testing.T)
 	}
 	s := &kube.Status[*widget]{Client: w, Resource: widgets}
 	require.ErrorContains(t, s.Update(t.Context(), a, ready), "kube: widgets.example.com shop/a: status: ")
-	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client is required")
-	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource is required")
+	require.EqualError(t, (&kube.Status[*widget]{Resource: widgets}).Update(t.Context(), a, ready), "kube: Status.Client: is required")
+	require.EqualError(t, (&kube.Status[*widget]{Client: w}).Update(t.Context(), a, ready), "kube: Status.Resource: is required")
 }
 
 func TestStatesAreThreeConditionsOfWhichOneIsTrue(t *testing.T) {

@@ -102,7 +102,11 @@ func versionOf(o *unstructured.Unstructured) int64 {
 }
 
 // commit stores a state, nil for a deletion. The lock is held.
-func (w *world) commit(resource schema.GroupVersionResource, key types.NamespacedName, next *unstructured.Unstructured) *unstructured.Unstructured {
+func (w *world) commit(
+	resource schema.GroupVersionResource,
+	key types.NamespacedName,
+	next *unstructured.Unstructured,
+) *unstructured.Unstructured {
 	w.version++
 	if w.objects[resource] == nil {
 		w.objects[resource] = map[types.NamespacedName]*unstructured.Unstructured{}
@@ -357,7 +361,12 @@ func (e *endpoint) Get(ctx context.Context, name string, _ metav1.GetOptions, _ 
 	return nil, apierrors.NewNotFound(e.group(), name)
 }
 
-func (e *endpoint) Create(ctx context.Context, object *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (e *endpoint) Create(
+	ctx context.Context,
+	object *unstructured.Unstructured,
+	_ metav1.CreateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	unlock, err := e.request(ctx, "create")
 	if err != nil {
 		return nil, err
@@ -374,7 +383,14 @@ func (e *endpoint) Create(ctx context.Context, object *unstructured.Unstructured
 	return e.world.store(e.resource, object), nil
 }
 
-func (e *endpoint) Patch(ctx context.Context, name string, form types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (e *endpoint) Patch(
+	ctx context.Context,
+	name string,
+	form types.PatchType,
+	data []byte,
+	_ metav1.PatchOptions,
+	sub ...string,
+) (*unstructured.Unstructured, error) {
 	unlock, err := e.request(ctx, "patch")
 	if err != nil {
 		return nil, err

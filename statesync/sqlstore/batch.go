@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// Batch is what the sequencer did in one transaction.
+// Batch is one transaction of the sequencer.
 type Batch struct {
-	// Changes is how many got a version.
+	// Changes counts the changes that got a version.
 	Changes int
-	// Scopes is how many scopes they belong to.
+	// Scopes counts their scopes.
 	Scopes int
 	// Took is the duration of the transaction.
 	Took time.Duration
-	// Err is why nothing was moved. It is retried.
+	// Err is the reason why no change was moved. The batch is retried.
 	Err error
 }
 
 // maxBatchBytes bounds the values of one batch on PostgreSQL, as batchRows bounds
-// its changes. A commit that is larger is a batch of its own.
+// its changes. A larger commit is a batch of its own.
 const maxBatchBytes = 32 << 20
 
-// batch is what one transaction of the sequencer has done.
+// batch is the result of one transaction of the sequencer.
 type batch struct {
 	heads []moved
 	// seen is the snapshot of the statement that moved, and complete reports that it
-	// moved all that is visible to it.
+	// moved all rows visible to it.
 	seen     string
 	complete bool
-	// backlog is what is left to move.
+	// backlog is the transactions left to move.
 	backlog [][]int64
-	// renewed reports that a scope has got another epoch.
+	// renewed reports that a scope has got a new epoch.
 	renewed bool
 }
 
-// move locks, and moves one batch in tx. It returns errIdle if there is none.
+// move takes the lock and moves one batch in tx. It returns errIdle if there is none.
 func (q *sequencer) move(ctx context.Context, tx *sql.Tx) (done batch, err error) {
 	s := q.running.store
 	if done.renewed, err = s.lockBatch(ctx, tx, q.from, q.limit); err != nil {
@@ -92,7 +92,7 @@ func (q *sequencer) moveBy(ctx context.Context, tx *sql.Tx, done *batch, stateme
 	return fits, err
 }
 
-// finish runs what a move takes beside its one statement.
+// finish runs the statements of a move beside the main one.
 func (q *sequencer) finish(ctx context.Context, tx *sql.Tx, mark int64) error {
 	s := q.running.store
 	for _, statement := range s.sql.moveAfter {
@@ -110,10 +110,10 @@ func (q *sequencer) finish(ctx context.Context, tx *sql.Tx, mark int64) error {
 	return err
 }
 
-// plan divides a queue that is too long for one batch. Each part is whole
-// transactions, and the parts follow the last numbers that those drew: of two that
-// change one key the second has waited for the lock of the first, and so has drawn
-// after it.
+// plan divides a queue that is too long for one batch. Each part consists of whole
+// transactions. The parts are ordered by the last number of each transaction: of two
+// that change one key, the second has waited for the lock of the first, and has drawn
+// its number after it.
 func (q *sequencer) plan(ctx context.Context, tx *sql.Tx) (parts [][]int64, err error) {
 	type transaction struct{ id, rows, bytes int64 }
 	all, err := collect(ctx, tx, func(row *sql.Rows, t *transaction) error {
@@ -135,9 +135,9 @@ func (q *sequencer) plan(ctx context.Context, tx *sql.Tx) (parts [][]int64, err 
 	return parts, nil
 }
 
-// lostTail gives another epoch to the scopes whose heads, before the batch, were
-// below what this process has read or given: the log has lost its newest commits,
-// and the batch has given their versions again.
+// lostTail gives a new epoch to the scopes whose heads, before the batch, were below a
+// version that this process has read or assigned: the log has lost its newest commits,
+// and the batch has assigned their versions again.
 func (q *sequencer) lostTail(ctx context.Context, tx *sql.Tx, heads []moved) (lost bool, err error) {
 	s := q.running.store
 	known := s.watcher.known(scopesOf(heads))
@@ -166,7 +166,7 @@ func scopesOf(heads []moved) []string {
 	return names
 }
 
-// canceled reports whether the server ended a statement at its limit.
+// canceled reports whether the server ended a statement at its time limit.
 func canceled(err error) bool {
 	var postgres interface{ SQLState() string }
 	return errors.As(err, &postgres) && postgres.SQLState() == "57014"

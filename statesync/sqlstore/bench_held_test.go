@@ -22,7 +22,7 @@ import (
 // load has writers commit for that long, each four changes to keys of its own about
 // a hundred times a second, and returns how many changes there were in a second.
 // They change nothing else: rows of the caller's that are updated while a snapshot is
-// held get slower too, and would take the processors from what is measured.
+// held get slower too, and would take the processors from the measurement.
 func load(tb testing.TB, s *sqlstore.Store, db *sql.DB, most time.Duration) float64 {
 	tb.Helper()
 	const each, think = 4, 10 * time.Millisecond
@@ -104,7 +104,7 @@ func BenchmarkSnapshotHeld(b *testing.B) {
 			mu.Unlock()
 		}
 		figures.Add("S3_snapshot_held_growth", last/first, "x")
-		// The same once the dead rows are gone says what else the machine does now.
+		// The same without the dead rows shows the load of the machine.
 		require.NoError(b, holder.Rollback())
 		_, err := db.ExecContext(b.Context(), `VACUUM trueup_queue, trueup_log, trueup_marks`)
 		require.NoError(b, err)

@@ -74,7 +74,8 @@ func hammer(tb testing.TB, db *sql.DB, o outbox, think, most time.Duration) floa
 // benchDatabase has a server of its own, whose commits wait for the disk.
 func benchDatabase(tb testing.TB) (store *sqlstore.Store, db *sql.DB, url string) {
 	tb.Helper()
-	url = pgtest.Start(tb, pgtest.Options{Fsync: os.Getenv("TRUEUP_BENCH_FSYNC") != "off", Settings: []string{"autovacuum_naptime=60s"}}).Database(tb)
+	url = pgtest.Start(tb, pgtest.Options{Fsync: os.Getenv("TRUEUP_BENCH_FSYNC") != "off", Settings: []string{"autovacuum_naptime=60s"}}).
+		Database(tb)
 	db = connect(tb, url)
 	db.SetMaxOpenConns(benchWriters)
 	for _, statement := range []string{
@@ -119,7 +120,7 @@ func sequenced(tb testing.TB, s *sqlstore.Store) (o outbox, stop func()) {
 	}, func() { cancel(); reading.Wait(); stopStore() }
 }
 
-// tail reads the log as an agent's server does and tells of each item.
+// tail reads the log as an agent's server does and reports each item.
 func tail(ctx context.Context, s *sqlstore.Store, got func(value string)) {
 	var after uint64
 	for ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
@@ -47,7 +48,10 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 	for w := range 8 {
 		writers.Go(func() {
 			for n := 0; writing.Err() == nil; n++ {
-				changes := []statesync.Change{change(stormScope, fmt.Sprint("mine-", w), fmt.Sprint(n)), change(stormScope, fmt.Sprintf("%d-%d", w, n), `1`)}
+				changes := []statesync.Change{
+					change(stormScope, fmt.Sprint("mine-", w), fmt.Sprint(n)),
+					change(stormScope, fmt.Sprintf("%d-%d", w, n), `1`),
+				}
 				told := h.Begin(changes...)
 				if err := one.Commit(ctx, changes...); err == nil {
 					if !asynchronous {
@@ -66,11 +70,11 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 	}
 	for range rounds {
 		before := committed.Load()
-		require.Eventually(t, func() bool { return committed.Load() > before+200 }, within, time.Millisecond)
+		await.Until(t, within, "committed.Load() > before+200", func() bool { return committed.Load() > before+200 })
 		pg.Kill()
 		require.NoError(t, pg.Start(ctx))
 		before = committed.Load()
-		require.Eventually(t, func() bool { return committed.Load() > before }, within, time.Millisecond)
+		await.Until(t, within, "committed.Load() > before", func() bool { return committed.Load() > before })
 	}
 	stop()
 	writers.Wait()
@@ -80,7 +84,7 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 	told.Committed()
 	// What was committed and not yet moved is in the queue.
 	var page statesync.Page
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "err == nil", func() bool {
 		var queued int
 		if err := one.DB.QueryRowContext(ctx, `SELECT count(*) FROM trueup_queue`).Scan(&queued); err != nil || queued > 0 {
 			return false
@@ -88,7 +92,7 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 		var err error
 		page, err = one.Read(ctx, stormScope, 0, 1)
 		return err == nil
-	}, within, time.Millisecond)
+	})
 	total.Store(page.Head)
 	// A reader that had everything before is woken.
 	told = h.Begin(change(stormScope, "last", `2`))
@@ -105,9 +109,9 @@ func crash(t *testing.T, asynchronous bool, settings ...string) {
 	for _, i := range all.Items {
 		want[i.Key] = i
 	}
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "complete && state.Cursor.Version == all.Head && reflect.DeepEqual(state.Items, want)", func() bool {
 		state, complete := replica.Complete()
 		return complete && state.Cursor.Version == all.Head && reflect.DeepEqual(state.Items, want)
-	}, within, 5*time.Millisecond)
+	})
 	t.Logf("%d commits, the server killed %d times: nothing lost, nothing doubled, no wrong proof", committed.Load(), rounds)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
@@ -29,7 +31,7 @@ func with(dsn, setting, value string) string {
 
 func TestABatchSeesWhatTheOneBeforeItMovedUnderADefaultOfSerializable(t *testing.T) {
 	t.Parallel()
-	dsn := with(database(t), "default_transaction_isolation", "serializable")
+	dsn := with(pgtest.NewDatabase(t), "default_transaction_isolation", "serializable")
 	var failed atomic.Int64
 	s := start(t, openPostgreSQL(t, dsn, &sqlstore.Store{OnBatch: func(b sqlstore.Batch) {
 		if b.Err != nil {
@@ -65,17 +67,17 @@ func TestABatchSeesWhatTheOneBeforeItMovedUnderADefaultOfSerializable(t *testing
 // waitsForLock waits until a session waits for the lock of the sequencer.
 func waitsForLock(t *testing.T, db *sql.DB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "waiting > 0", func() bool {
 		var waiting int
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%trueup_meta%'`).Scan(&waiting))
 		return waiting > 0
-	}, within, time.Millisecond)
+	})
 }
 
 func TestALongQueueMovesInBatchesUnderAShortStatementTimeout(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
+	dsn := pgtest.NewDatabase(t)
 	filling := openPostgreSQL(t, dsn, &sqlstore.Store{})
 	const commits, each = 600, 64
 	var all sync.WaitGroup
@@ -107,14 +109,14 @@ func TestALongQueueMovesInBatchesUnderAShortStatementTimeout(t *testing.T) {
 		defer mu.Unlock()
 		batches = append(batches, b.Changes)
 	}}))
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "err == nil && page.Head == commits*each", func() bool {
 		page, err := s.Read(t.Context(), "s", 0, 1)
 		return err == nil && page.Head == commits*each
-	}, within, 5*time.Millisecond)
-	require.Eventually(t, func() bool {
+	})
+	await.Until(t, within, "err == nil && page.Head == large", func() bool {
 		page, err := s.Read(t.Context(), "large", 0, 1)
 		return err == nil && page.Head == large
-	}, within, 5*time.Millisecond)
+	})
 	page, err := s.Read(t.Context(), "s", 0, 1000)
 	require.NoError(t, err)
 	require.Len(t, page.Items, 4*each)
@@ -135,7 +137,7 @@ func TestALongQueueMovesInBatchesUnderAShortStatementTimeout(t *testing.T) {
 
 func TestOneCommitThatIsLargerThanABatchIsMovedWhole(t *testing.T) {
 	t.Parallel()
-	s := openPostgreSQL(t, database(t), &sqlstore.Store{})
+	s := openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{})
 	sqlstore.SetMaxBatch(s, 10)
 	changes := make([]statesync.Change, 101)
 	for i := range changes {
@@ -153,7 +155,7 @@ func TestOneCommitThatIsLargerThanABatchIsMovedWhole(t *testing.T) {
 	}
 	start(t, s)
 	head(t, s, "s", 103)
-	// A batch is told of after it can be read.
+	// A batch is reported after it can be read.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -252,7 +254,7 @@ func (r *relay) silence(silent bool) {
 
 func TestAReplicaIsNotCompleteWhileItsServerCannotConfirmTheHead(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
+	dsn := pgtest.NewDatabase(t)
 	link, relayed := through(t, dsn)
 	s := openPostgreSQL(t, relayed, &sqlstore.Store{})
 	sqlstore.SetLimit(s, 300*time.Millisecond)
@@ -263,10 +265,10 @@ func TestAReplicaIsNotCompleteWhileItsServerCannotConfirmTheHead(t *testing.T) {
 	f := follows(t, s)
 	f.holds(t, "a=1")
 	link.silence(true)
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "!complete", func() bool {
 		_, complete := f.Complete()
 		return !complete
-	}, within, time.Millisecond)
+	})
 	// If the process with the dead connections was the one that numbers, another
 	// takes over.
 	require.NoError(t, other.Commit(t.Context(), change("s", "b", `1`)))
@@ -278,7 +280,7 @@ func TestAReplicaIsNotCompleteWhileItsServerCannotConfirmTheHead(t *testing.T) {
 
 func TestAStoreWhoseConnectionsFallSilentGoesOnWithNewOnes(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
+	dsn := pgtest.NewDatabase(t)
 	link, relayed := through(t, dsn)
 	var told events
 	s := openPostgreSQL(t, relayed, &sqlstore.Store{OnEvent: told.note})
@@ -287,21 +289,21 @@ func TestAStoreWhoseConnectionsFallSilentGoesOnWithNewOnes(t *testing.T) {
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
 	head(t, s, "s", 1)
 	link.silence(true)
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "told.count(sqlstore.EventLost) > 0 && told.count(sqlstore.EventStuck) > 0 && s.Stalled() > 0", func() bool {
 		return told.count(sqlstore.EventLost) > 0 && told.count(sqlstore.EventStuck) > 0 && s.Stalled() > 0
-	}, within, time.Millisecond)
-	require.Equal(t, 1, told.count(sqlstore.EventStuck), "it is said once")
+	})
+	require.Equal(t, 1, told.count(sqlstore.EventStuck), "it is reported once")
 	link.silence(false)
 	direct := openPostgreSQL(t, dsn, &sqlstore.Store{})
 	require.NoError(t, direct.Commit(t.Context(), change("s", "b", `1`)))
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "err == nil && page.Head == 2 && s.Stalled() == 0", func() bool {
 		page, err := direct.Read(t.Context(), "s", 0, 1)
 		return err == nil && page.Head == 2 && s.Stalled() == 0
-	}, within, time.Millisecond)
+	})
 	// On a busy machine it may have been stuck once more.
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "told.count(sqlstore.EventMoving) == told.count(sqlstore.EventStuck)", func() bool {
 		return told.count(sqlstore.EventMoving) == told.count(sqlstore.EventStuck)
-	}, within, time.Millisecond)
+	})
 }
 
 func TestTheQueueTellsItsDepthAndAge(t *testing.T) {
@@ -313,17 +315,17 @@ func TestTheQueueTellsItsDepthAndAge(t *testing.T) {
 		require.Zero(t, depth)
 		require.Zero(t, oldest)
 		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("s", "b", `1`)))
-		require.Eventually(t, func() bool {
+		await.Until(t, within, "err == nil && depth == 2 && oldest >= 10*time.Millisecond", func() bool {
 			depth, oldest, err = s.Queue(t.Context())
 			return err == nil && depth == 2 && oldest >= 10*time.Millisecond
-		}, within, time.Millisecond)
+		})
 		require.Less(t, oldest, within)
 		start(t, s)
 		head(t, s, "s", 2)
-		require.Eventually(t, func() bool {
+		await.Until(t, within, "err == nil && depth == 0", func() bool {
 			depth, _, err = s.Queue(t.Context())
 			return err == nil && depth == 0
-		}, within, time.Millisecond)
+		})
 	})
 }
 
@@ -331,7 +333,7 @@ func TestTheQueueTellsItsDepthAndAge(t *testing.T) {
 // does that is slow and not dead.
 func TestTheRowLockExcludes(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
+	dsn := pgtest.NewDatabase(t)
 	s := start(t, openPostgreSQL(t, dsn, &sqlstore.Store{}))
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
 	head(t, s, "s", 1)
@@ -342,20 +344,20 @@ func TestTheRowLockExcludes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `2`)))
 	watch := connect(t, dsn)
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "waiting > 0", func() bool {
 		var waiting int
 		require.NoError(t, watch.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%trueup_meta%'`).Scan(&waiting))
 		require.Equal(t, uint64(1), read(t, s).Head, "it numbers without the lock")
 		return waiting > 0
-	}, within, time.Millisecond)
+	})
 	require.NoError(t, slow.Commit())
 	head(t, s, "s", 2)
 }
 
 func TestATransactionThatIsOpenForLongIsNotSkipped(t *testing.T) {
 	t.Parallel()
-	s := start(t, openPostgreSQL(t, database(t), &sqlstore.Store{}))
+	s := start(t, openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{}))
 	var open []*sql.Tx
 	for n := range 3 {
 		tx, err := s.DB.BeginTx(t.Context(), nil)
@@ -391,7 +393,7 @@ func TestATransactionThatIsOpenForLongIsNotSkipped(t *testing.T) {
 // are of at most three changes, so that nearly every queue is longer.
 func TestNothingIsSkippedInSmallBatches(t *testing.T) {
 	t.Parallel()
-	dsn := database(t)
+	dsn := pgtest.NewDatabase(t)
 	one, two := openPostgreSQL(t, dsn, &sqlstore.Store{}), openPostgreSQL(t, dsn, &sqlstore.Store{})
 	sqlstore.SetMaxBatch(one, 3)
 	sqlstore.SetMaxBatch(two, 3)

@@ -29,8 +29,8 @@ func (d Dialect) String() string {
 	}
 }
 
-// positionColumns are what a position has beside its epoch and floor: the head, the
-// secret of the scope, and its newest mark.
+// positionColumns are the columns of a position beside its epoch and floor: the head,
+// the secret of the scope, and its newest mark.
 const positionColumns = `coalesce((SELECT max(version) FROM {p}log WHERE scope = s.scope), 0), s.secret,
 	coalesce((SELECT max(version) FROM {p}marks WHERE scope = s.scope), 0),
 	coalesce((SELECT mark FROM {p}marks WHERE scope = s.scope ORDER BY version DESC LIMIT 1), 0)`
@@ -40,33 +40,33 @@ const (
 	maxRows = 64 // in one statement; SQLite takes 32,766 parameters, but drivers look each up
 )
 
-// statements are what a store sends to its database. Parameters are $1, $2, ...
-// in the order of their first use, which drivers of both databases take.
+// statements are the SQL of a store. Parameters are $1, $2, ... in the order of their
+// first use, which drivers of both databases accept.
 type statements struct {
 	// enqueue inserts as many rows as its index, a power of two.
 	enqueue map[int]string
-	// lock makes the transaction the only one that sequences, and limits its
-	// statements to $1, in milliseconds. It returns the origin that the log was last
-	// written in, an empty string, and something to ignore. lockOrigin has the
-	// server's timeline in place of the empty string.
+	// lock makes the transaction the only one that sequences, and limits its statements
+	// to $1, in milliseconds. It returns the origin of the log's last write, an empty
+	// string, and a value to ignore. lockOrigin returns the server's timeline in place
+	// of the empty string.
 	lock, lockOrigin string
 	// elect tries to become the leader, and returns a snapshot. leftBehind returns
-	// whether the queue still has a row that became visible after the snapshot $1
-	// and not after $2.
+	// whether the queue still has a row that became visible after the snapshot $1, but
+	// no later than $2.
 	elect, leftBehind string
 	// waiting returns whether the queue has rows that the snapshot $1 does not show,
 	// and queued how many of them, at most 100,000, and the age of the oldest in
 	// milliseconds.
 	waiting, queued string
-	// move takes what the queue holds beyond the snapshot $1, with $2 as its mark: it
-	// returns the scopes with their new heads and how many changes each got. Of more
-	// than one batch it takes nothing: plan lists the transactions, and moveSome
-	// takes those of $1. SQLite needs more than one statement, which come after it,
-	// and may since it has one writer.
+	// move moves the rows of the queue beyond the snapshot $1, with $2 as their mark.
+	// It returns the scopes with their new heads and how many changes each got. If
+	// there is more than one batch, it moves nothing: plan lists the transactions, and
+	// moveSome moves the transactions of $1. SQLite needs further statements after it,
+	// which is safe because it has one writer.
 	move, plan, moveSome string
 	moveAfter            []string
-	// markAfter leaves the mark $1, and emptied empties the queue, where move does
-	// not.
+	// markAfter leaves the mark $1, and emptied empties the queue, on a dialect whose
+	// move does not.
 	markAfter, emptied string
 
 	read, position, positions, scopes string
@@ -80,7 +80,8 @@ type statements struct {
 	origin, setOrigin                 string
 }
 
-// statements returns what both dialects say alike, with the difference filled in.
+// statements returns the statements that both dialects share, with the dialect's own
+// filled in.
 func (d Dialect) statements(prefix string, maxBatch int) statements {
 	now, random := `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`, `lower(hex(randomblob(16)))`
 	if d == PostgreSQL {
@@ -102,7 +103,7 @@ func (d Dialect) statements(prefix string, maxBatch int) statements {
 		s.enqueue[size] = text.String()
 	}
 	s.now = in(`SELECT {now}`)
-	// One statement sees one moment.
+	// One statement sees one snapshot.
 	s.read = in(`SELECT s.epoch, s.floor, ` + positionColumns + `, (SELECT mark FROM {p}marks WHERE scope = $1 AND version = $2),
 			l.version, l.collection, l.id, l.deleted, l.value
 		FROM {p}scopes s LEFT JOIN (
@@ -119,7 +120,7 @@ func (d Dialect) statements(prefix string, maxBatch int) statements {
 			epoch = excluded.epoch, version = excluded.version, mark = excluded.mark, body = excluded.body, at = excluded.at
 		WHERE {p}readers.session < excluded.session
 			OR ({p}readers.session = excluded.session AND {p}readers.sequence < excluded.sequence)`)
-	// Readers whose lease runs and that are above the head.
+	// Readers with a running lease that are above the head.
 	s.ahead = in(`SELECT count(*) FROM {p}readers WHERE scope = $1 AND epoch = $2 AND at > {now} - $3
 		AND version > coalesce((SELECT max(version) FROM {p}log WHERE scope = $1), 0)`)
 	s.otherEpoch = in(`UPDATE {p}scopes SET epoch = {random} WHERE scope = $1 AND epoch = $2`)
@@ -131,7 +132,7 @@ func (d Dialect) statements(prefix string, maxBatch int) statements {
 		OR version < (SELECT version FROM {p}marks WHERE scope = $1 ORDER BY version DESC LIMIT 1 OFFSET $2))`)
 	s.newEpochs = in(`UPDATE {p}scopes SET epoch = {random}`)
 	s.setOrigin = in(`UPDATE {p}meta SET origin = $1 WHERE one = 1`)
-	// The newest item stays whatever it is: it is the head.
+	// The newest item always stays: it is the head.
 	s.cut = in(`SELECT coalesce(max(version), 0) FROM {p}log WHERE scope = $1 AND deleted AND version <= $2
 		AND at <= {now} - $3 AND version < (SELECT max(version) FROM {p}log WHERE scope = $1)`)
 	s.raise = in(`UPDATE {p}scopes SET floor = $1 WHERE scope = $2 AND floor < $1`)

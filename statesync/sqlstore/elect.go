@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// stuck is how long a standby watches rows wait in the queue before it moves
-	// them itself: the leader is dead and its lock not, or a pooler lost it.
+	// stuck is how long rows may wait in the queue before a standby moves them itself:
+	// the leader is dead but its lock is held, or a pooler has lost it.
 	stuck = time.Second
-	// acting is how long it then goes on.
+	// acting is how long the standby then acts as the leader.
 	acting = 30 * time.Second
 )
 
 // onConnection sequences while a session holds the advisory lock, and is a standby
-// while another does. The lock keeps standbys from competing for the row that makes
-// a batch exclusive, and has no part in what is correct.
+// while another does. The lock only keeps standbys from competing for the row that
+// makes a batch exclusive; correctness does not depend on it.
 func (q *sequencer) onConnection(ctx context.Context) error {
 	s := q.running.store
 	limited, cancel := s.within(ctx)
@@ -25,7 +25,8 @@ func (q *sequencer) onConnection(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Closed, not given back to the pool: the end of the session ends its lock.
+	// Close the connection instead of returning it to the pool: the end of the session
+	// ends its lock.
 	defer func() {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
@@ -43,12 +44,12 @@ func (q *sequencer) onConnection(ctx context.Context) error {
 	})
 }
 
-// standby watches what another sequencer leaves behind.
+// standby watches the rows that another sequencer leaves behind.
 type standby struct {
 	sequencer *sequencer
 	// checked is a snapshot whose rows were all moved, next one whose rows must be
-	// gone at nextAt. Only what became visible between the two is looked at, so
-	// that dead rows cost nothing.
+	// moved by nextAt. Only rows that became visible between the two are checked, so
+	// dead rows cost nothing.
 	checked, next string
 	nextAt        time.Time
 	actsUntil     time.Time
@@ -66,7 +67,7 @@ func (b *standby) elect(ctx context.Context) (bool, error) {
 	}
 	switch {
 	case q.leads:
-		s.logger().InfoContext(ctx, "this process numbers what is committed")
+		s.logger().InfoContext(ctx, "sequencer elected leader")
 		s.happened(Event{Kind: EventElected})
 		return true, nil
 	case b.next == "":
@@ -80,7 +81,7 @@ func (b *standby) elect(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if left {
-		s.logger().WarnContext(ctx, "the sequencer holds its lock and does not work: taking over")
+		s.logger().WarnContext(ctx, "sequencer leader is stuck, taking over")
 		b.actsUntil = time.Now().Add(acting)
 		b.next = ""
 		q.running.failing(ctx, nil)

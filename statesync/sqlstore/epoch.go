@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// NewEpoch gives every scope another epoch, so that all readers begin anew. Call
-// it after the database was restored from a backup. At other times it does no
-// harm beside that work.
+// NewEpoch gives every scope a new epoch, which makes all readers start again. Call it
+// after the database was restored from a backup. At other times it only costs the
+// readers a list.
 func (s *Store) NewEpoch(ctx context.Context) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -30,9 +30,9 @@ func (s *Store) NewEpoch(ctx context.Context) error {
 	return nil
 }
 
-// NewEpochIn is [Store.NewEpoch] in the caller's transaction, which commits it together
-// with what the caller writes. Readers notice within Poll of the commit. No change is
-// numbered between the call and the end of the transaction.
+// NewEpochIn is [Store.NewEpoch] in the caller's transaction, committed together with
+// the caller's writes. Readers notice within Poll of the commit. No change gets a
+// version between the call and the end of the transaction.
 func (s *Store) NewEpochIn(ctx context.Context, tx *sql.Tx) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -51,10 +51,10 @@ func (s *Store) newEpoch(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// renew gives the scope another epoch by the statement, unless it has another than
-// the given one: the log has lost what was read from it.
+// renew gives the scope a new epoch by the statement, unless its epoch differs from the
+// given one already: the log has lost committed versions.
 func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch, why, statement string, args ...any) error {
-	// An epoch that was read must outlive the server.
+	// An epoch that was read must survive a crash of the server.
 	if s.sql.durable != "" {
 		if _, err := tx.ExecContext(ctx, s.sql.durable); err != nil {
 			return err
@@ -66,16 +66,16 @@ func (s *Store) renew(ctx context.Context, tx *sql.Tx, scope, epoch, why, statem
 	}
 	n, err := result.RowsAffected()
 	if n > 0 {
-		s.logger().ErrorContext(ctx, "the log has lost what was read from it: was the database restored? The scope has another epoch now",
+		s.logger().ErrorContext(ctx, "log lost committed versions, as after a restore: scope has a new epoch",
 			slog.String("scope", scope), slog.String("epoch", epoch), slog.String("why", why))
 		s.happened(Event{Kind: EventEpoch, Scope: scope})
 	}
 	return err
 }
 
-// exclude makes tx the only one that sequences, by the given statement, each of
-// whose further ones may take as long as limit. It returns the origin of the log
-// and the timeline that the server is on.
+// exclude makes tx the only one that sequences, by the given statement. Each further
+// statement of tx may take as long as limit. It returns the origin of the log and the
+// timeline of the server.
 func (s *Store) exclude(ctx context.Context, tx *sql.Tx, lock string, limit time.Duration) (origin, timeline string, err error) {
 	var ignored any
 	if err := tx.QueryRowContext(ctx, lock, strconv.FormatInt(limit.Milliseconds(), 10)).Scan(&origin, &timeline, &ignored); err != nil {
@@ -84,9 +84,8 @@ func (s *Store) exclude(ctx context.Context, tx *sql.Tx, lock string, limit time
 	return origin, timeline, nil
 }
 
-// origin is where a session's database comes from. A restored backup and a
-// promoted standby are of another origin than the log that they hold. The zero
-// origin does not know.
+// origin identifies a session's database. A restored backup and a promoted standby have
+// another origin than the log that they hold. The zero origin is unknown.
 type origin struct {
 	known bool
 	// base is the cluster, database and table; the timeline may change while a
@@ -105,7 +104,8 @@ func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
 	err := on.QueryRowContext(ctx, s.sql.origin).Scan(&o.base, &timeline)
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && slices.Contains([]string{"0A000", "42501", "42883"}, state.SQLState()) {
-		s.logger().WarnContext(ctx, "this server does not tell its origin: call NewEpoch after each restore and failover", slog.Any("error", err))
+		s.logger().
+			WarnContext(ctx, "cannot read the server's system identifier: call NewEpoch after each restore and failover", slog.Any("error", err))
 		return origin{}, nil
 	}
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *Store) findOrigin(ctx context.Context, on session) (origin, error) {
 	return o, nil
 }
 
-// lockBatch makes tx the only one that sequences. If the log comes from another
-// origin, all scopes get another epoch before anything gets a version.
+// lockBatch makes tx the only one that sequences. If the log comes from another origin,
+// all scopes get a new epoch before any change gets a version.
 func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin, limit time.Duration) (changed bool, err error) {
 	if !from.known {
 		_, _, err := s.exclude(ctx, tx, s.sql.lock, limit)
@@ -136,7 +136,8 @@ func (s *Store) lockBatch(ctx context.Context, tx *sql.Tx, from origin, limit ti
 	if before == "" {
 		return true, nil
 	}
-	s.logger().ErrorContext(ctx, "the database was restored, moved or failed over: all scopes have another epoch now", slog.String("before", before), slog.String("now", now))
+	s.logger().
+		ErrorContext(ctx, "database was restored, moved or failed over: all scopes have a new epoch", slog.String("before", before), slog.String("now", now))
 	s.happened(Event{Kind: EventEpoch})
 	_, err = tx.ExecContext(ctx, s.sql.newEpochs)
 	return true, err

@@ -25,10 +25,9 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", statesync.ErrInvalid, err)
 }
 
-// Retryable reports whether err means that the same transaction may succeed when
-// it is run again from its beginning: a deadlock, a serialisation failure, a
-// lock that was not had in time, a lost connection, a server that stops or
-// starts. A lost connection may have committed.
+// Retryable reports whether the same transaction may succeed when it is run again from
+// its beginning: after a deadlock, a serialisation failure, a lock timeout, a lost
+// connection, a stop or start of the server. A lost connection may have committed.
 func Retryable(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {
@@ -47,9 +46,8 @@ func Retryable(err error) bool {
 	return lostConnection(err)
 }
 
-// permanent reports whether a person has to do something: the tables are not
-// there, the role lacks a right, the file is damaged. Everything else the
-// sequencer tries again.
+// permanent reports whether a person must act: the tables are missing, the role lacks a
+// right, the file is damaged. The sequencer retries after any other error.
 func permanent(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {
@@ -80,14 +78,14 @@ func (s *Store) retry(ctx context.Context, do func() error) error {
 		if err == nil || !Retryable(err) || ctx.Err() != nil || pause.n >= 10 {
 			return err
 		}
-		s.logger().WarnContext(ctx, "database: trying again", slog.Any("error", err))
+		s.logger().WarnContext(ctx, "database operation failed, retrying", slog.Any("error", err))
 		if !pause.wait(ctx) {
 			return err
 		}
 	}
 }
 
-// backoff makes pauses that grow from 5 ms to 5 s, each shortened at random by
+// backoff computes pauses that grow from 5 ms to 5 s, each shortened at random by
 // up to a half.
 type backoff struct{ n int }
 

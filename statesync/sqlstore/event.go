@@ -14,25 +14,25 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// EventEpoch is another epoch of a scope, or of all: the log has lost commits,
-	// or its database is another.
+	// EventEpoch is a new epoch of a scope, or of all: the log has lost commits, or its
+	// database was replaced.
 	EventEpoch EventKind = "epoch"
-	// EventElected is this process beginning to number, EventLost is its end of
-	// that by a failure.
+	// EventElected: this process has become the sequencer's leader. EventLost: it has
+	// lost leadership by a failure.
 	EventElected EventKind = "elected"
 	EventLost    EventKind = "election-lost"
-	// EventStuck is a queue that does not get shorter for 5 s, or for three times
-	// Poll if that is longer. EventMoving is its end.
+	// EventStuck is a queue that has not got shorter for 5 s, or for three times Poll
+	// if that is longer. EventMoving: it is moving again.
 	EventStuck  EventKind = "stuck"
 	EventMoving EventKind = "moving"
 	// EventFull is a database without space on its disk.
 	EventFull EventKind = "disk-full"
 )
 
-// Event is something that a person wants to hear of once, not with every retry.
+// Event is an incident for an operator, reported once and not with every retry.
 type Event struct {
 	Kind EventKind
-	// Scope is that of an epoch. Empty: all scopes.
+	// Scope is the scope of a new epoch. Empty: all scopes.
 	Scope string
 	// Err is the cause, if there is one.
 	Err error
@@ -44,18 +44,18 @@ func (s *Store) happened(e Event) {
 	}
 }
 
-// progress is what this process knows of the numbering of changes.
+// progress is this process's record of the sequencer's progress.
 type progress struct {
 	mu sync.Mutex
 	// good is when the queue was last seen to be empty or moving. Zero before Start.
 	good time.Time
-	// seen is the newest snapshot whose rows are known to be moved.
+	// seen is the newest snapshot whose rows were moved.
 	seen string
-	// stuck and full tell that the event was reported and is not over.
+	// stuck and full are set while a reported event lasts.
 	stuck, full bool
 }
 
-// moving notes that what was visible to the snapshot has been numbered, and returns
+// moving records that all rows visible to the snapshot have versions, and returns
 // whether the queue was stuck before.
 func (p *progress) moving(seen string) (wasStuck bool) {
 	p.mu.Lock()
@@ -65,8 +65,7 @@ func (p *progress) moving(seen string) (wasStuck bool) {
 	return wasStuck
 }
 
-// failing notes an error, or nothing if there is none, and returns which of its
-// events are new.
+// failing records an error, or nil, and returns which of its events are new.
 func (p *progress) failing(err error, patience time.Duration) (stuck, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,21 +75,20 @@ func (p *progress) failing(err error, patience time.Duration) (stuck, full bool)
 	return stuck, full
 }
 
-// patience is how long the queue may stand still.
+// patience is how long the queue may not move before it is stuck.
 func (s *Store) patience() time.Duration { return max(s.statementLimit()/2, 3*s.poll()) }
 
-// moving notes that the queue is empty or moves.
+// moving records that the queue is empty or moves.
 func (s *Store) moving(ctx context.Context, seen string) {
 	if s.progress.moving(seen) {
-		s.logger().WarnContext(ctx, "the queue moves again")
+		s.logger().WarnContext(ctx, "sequencer recovered")
 		s.happened(Event{Kind: EventMoving})
 	}
 }
 
-// Stalled returns for how long the queue has not moved: since it was last seen, by
-// this process, to be empty or to get shorter. Zero below the time in which that is
-// seen, which is 5 s, or three times Poll if that is longer; before Start; and
-// while all is well.
+// Stalled returns for how long the queue has not moved: since this process last saw it
+// empty or shorter. It returns zero for less than 5 s, or than three times Poll if that
+// is longer, and before Start.
 func (s *Store) Stalled() time.Duration {
 	s.progress.mu.Lock()
 	defer s.progress.mu.Unlock()
@@ -103,9 +101,9 @@ func (s *Store) Stalled() time.Duration {
 	return 0
 }
 
-// Queue returns how many committed changes have no version yet, at most 100,000,
-// and how long ago the oldest of them was written, which may be long before its
-// commit. It is one query.
+// Queue returns how many committed changes have no version yet, at most 100,000, and
+// how long ago the oldest of them was written, perhaps long before its commit. It is
+// one query.
 func (s *Store) Queue(ctx context.Context) (depth int, oldest time.Duration, err error) {
 	if err := s.ready(); err != nil {
 		return 0, 0, err
@@ -125,7 +123,7 @@ func (s *Store) Queue(ctx context.Context) (depth int, oldest time.Duration, err
 	return depth, time.Duration(max(0, millis.Int64)) * time.Millisecond, nil
 }
 
-// diskFull reports whether err is the database's lack of space.
+// diskFull reports whether the database has no space left.
 func diskFull(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {

@@ -45,7 +45,7 @@ func TestWhatAPersonWantsToHearIsToldOnce(t *testing.T) {
 			require.Equal(t, 1, told.count(sqlstore.EventMoving))
 			require.Equal(t, 2, strings.Count(text.String(), "no space left"))
 			require.Equal(t, 1, strings.Count(text.String(), "queue is stuck"))
-			require.Equal(t, 1, strings.Count(text.String(), "moves again"))
+			require.Equal(t, 1, strings.Count(text.String(), "sequencer recovered"))
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
-// A program changes its own table and tells of it in the same transaction.
+// A program changes its own table and appends the change in the same transaction.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -23,7 +23,10 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // best effort
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)&_txlock=immediate")
+	db, err := sql.Open(
+		"sqlite",
+		"file:"+filepath.Join(dir, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)&_txlock=immediate",
+	)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -82,7 +85,7 @@ func Example() {
 	// <nil>
 }
 
-// A failed transaction of the program can be run again if the database says so.
+// A failed transaction of the program can be run again if its error is retryable.
 func ExampleRetryable() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {

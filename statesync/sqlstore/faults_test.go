@@ -10,12 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
 func TestNothingIsSkippedOnPostgreSQLWhateverFails(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := pgtest.NewDatabase(t)
 	one := openPostgreSQL(t, url, &sqlstore.Store{})
 	// One that sequences under other defaults of its sessions.
 	two := openPostgreSQL(t, with(with(url, "default_transaction_isolation", "serializable"), "synchronous_commit", "off"), &sqlstore.Store{})
@@ -29,7 +30,10 @@ func TestNothingIsSkippedOnPostgreSQLWhateverFails(t *testing.T) {
 			// The store that sequences loses its connection.
 			func(ctx context.Context, r *rand.Rand) {
 				pause(ctx, time.Duration(r.IntN(400))*time.Millisecond)
-				_, _ = admin.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+				_, _ = admin.ExecContext(
+					ctx,
+					`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+				)
 			},
 			// A stranger looks at the database, for long.
 			func(ctx context.Context, r *rand.Rand) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
@@ -18,7 +19,7 @@ import (
 // snapshot: the dead rows between are 4,000 of the queue, and as many of one key. It runs
 // alone: each transaction that other tests have open is looked up in the queue.
 func TestAHeldSnapshotMakesNoBatchDearer(t *testing.T) {
-	s := openPostgreSQL(t, database(t), &sqlstore.Store{})
+	s := openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{})
 	holder, err := s.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)
 	defer holder.Rollback() //nolint:errcheck // it has only read
@@ -63,7 +64,7 @@ func pages(t *testing.T, s *sqlstore.Store) (look, batch int) {
 	return look, batch
 }
 
-// pagesAfter is pages of what was committed after the snapshot seen, once.
+// pagesAfter reads pages of changes committed after the snapshot seen, once.
 func pagesAfter(t *testing.T, s *sqlstore.Store, seen string) (look, batch int) {
 	t.Helper()
 	lock, waiting, move := sqlstore.Sequencing(s)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
@@ -61,7 +62,18 @@ func read(t *testing.T, s *sqlstore.Store) statesync.Page {
 func TestACommitThatWasReadOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	// Nothing is written but at a commit that waits for it.
-	pg := pgtest.Start(t, pgtest.Options{Settings: []string{"synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off", "bgwriter_lru_maxpages=0"}})
+	pg := pgtest.Start(
+		t,
+		pgtest.Options{
+			Settings: []string{
+				"synchronous_commit=off",
+				"wal_writer_delay=10s",
+				"wal_writer_flush_after=1GB",
+				"autovacuum=off",
+				"bgwriter_lru_maxpages=0",
+			},
+		},
+	)
 	s := openPostgreSQL(t, pg.Database(t), &sqlstore.Store{})
 	stop := starts(t, s)
 	for n := range uint64(20) {
@@ -123,7 +135,7 @@ func (f *follower) holds(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	var have []string
-	require.Eventually(t, func() bool {
+	await.Until(t, within, fmt.Sprintf("want %s", want), func() bool {
 		state, complete := f.Complete()
 		have = nil
 		for key, i := range maps.All(state.Items) {
@@ -131,7 +143,7 @@ func (f *follower) holds(t *testing.T, want ...string) {
 		}
 		slices.Sort(have)
 		return complete && slices.Equal(have, want)
-	}, within, 5*time.Millisecond, "want %s", want)
+	})
 }
 
 func TestAReplicaIsNotCompleteWithWhatTheLogHasLostAndPassedAgain(t *testing.T) {
@@ -147,7 +159,7 @@ func TestAReplicaIsNotCompleteWithWhatTheLogHasLostAndPassedAgain(t *testing.T) 
 		f.holds(t, "a=1", "lost=1")
 		before := head(t, s, "s", 2)
 		// The watcher has read the mark of the head.
-		require.Eventually(t, func() bool { return sqlstore.MarkRead(s, "s") == before.Mark }, within, time.Millisecond)
+		await.Until(t, within, `sqlstore.MarkRead(s, "s") == before.Mark`, func() bool { return sqlstore.MarkRead(s, "s") == before.Mark })
 		// All at once, so that no look falls in between; and by another process.
 		stop()
 		other := open(&sqlstore.Store{})
@@ -190,7 +202,7 @@ func TestACursorThatComesBackAfterARestoreBeginsAnew(t *testing.T) {
 		err := server.Watch(ctx, statesync.Watch{Scope: "s", Cursor: statesync.Cursor{Epoch: before.Epoch, Version: 2, Mark: before.Mark}},
 			func(f statesync.Frame) error { return fmt.Errorf("a %s frame", f.Type) })
 		require.ErrorIs(t, err, statesync.ErrResync)
-		// Readers without marks are told by the epoch.
+		// Readers without marks notice it by the epoch.
 		require.NotEqual(t, before.Epoch, head(t, s, "s", 4).Epoch)
 		require.Equal(t, 1, told.count(sqlstore.EventEpoch))
 		cancel()

@@ -11,15 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
 // TestAnAnswerThatComesLateHidesNoChange waits for a change that is committed after the
-// database has told where the scope stands, and before its answer arrives.
+// database has read the position of the scope, and before its answer arrives.
 func TestAnAnswerThatComesLateHidesNoChange(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := pgtest.NewDatabase(t)
 	batches := make(chan sqlstore.Batch, 16)
 	// Neither polling nor notifications help.
 	s := openPostgreSQL(t, url, &sqlstore.Store{Poll: time.Hour, OnBatch: func(b sqlstore.Batch) { batches <- b }})
@@ -62,8 +63,8 @@ type heldConn struct {
 	arrived, release chan struct{}
 }
 
-// holdNext holds back what is read next. The first channel is closed once it is there,
-// and the second is to be closed to let it through.
+// holdNext holds back the next answer. The first channel is closed once it has come;
+// the caller closes the second to let it through.
 func (c *heldConn) holdNext() (arrived <-chan struct{}, release chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

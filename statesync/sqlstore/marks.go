@@ -18,12 +18,12 @@ import (
 const (
 	// maxKeptMarks is how many marks of a scope are kept above its floor.
 	maxKeptMarks = 100_000
-	// renewalPause is how long after reports have begun another epoch they do not
-	// begin a further one: a faulty agent must not make all others list for ever.
+	// renewalPause is the min time between two epochs that reports cause: a faulty
+	// agent must not make all others list for ever.
 	renewalPause = 10 * time.Minute
 )
 
-// drawMark returns the number of a batch's mark, which is never 0.
+// drawMark returns a random number for a batch's mark, never 0.
 func drawMark() int64 {
 	var bytes [8]byte
 	// Read never fails; see crypto/rand.
@@ -31,9 +31,8 @@ func drawMark() int64 {
 	return int64(binary.BigEndian.Uint64(bytes[:]) | 1) //nolint:gosec // any number will do
 }
 
-// seal returns the mark of a version: the number that was drawn for it, and what
-// only this log can have made of that. A mark with a valid seal that the log does
-// not have was lost, not invented.
+// seal returns the mark of a version: its random number and a MAC with the scope's
+// secret. A mark with a valid MAC that the log does not have was lost, not invented.
 func seal(secret, scope string, version uint64, drawn int64) statesync.Mark {
 	if version == 0 || drawn == 0 {
 		return statesync.Mark{}
@@ -60,7 +59,7 @@ func sealed(secret, scope string, mark statesync.Mark) bool {
 	return hmac.Equal([]byte(want.ID), []byte(mark.ID))
 }
 
-// place scans a position as positionColumns have it.
+// place scans the columns of a position.
 type place struct {
 	statesync.Position
 	secret string
@@ -72,8 +71,7 @@ func (p *place) into() []any {
 	return []any{&p.Epoch, &p.Floor, &p.Head, &p.secret, &p.marked, &p.drawn}
 }
 
-// position returns what was scanned. A head without a mark is one from before
-// marks were left.
+// position returns the scanned position. A head has no mark if it is older than marks.
 func (p *place) position(scope string) statesync.Position {
 	at := p.Position
 	if p.marked == p.Head {
@@ -82,9 +80,9 @@ func (p *place) position(scope string) statesync.Position {
 	return at
 }
 
-// Marked implements [statesync.Marks]. Of a mark that this log has made and does
-// not have it learns that commits were lost: the scope gets another epoch then, at
-// most one each ten minutes.
+// Marked implements [statesync.Marks]. A mark that this log has made and no longer has
+// shows that commits were lost: the scope gets a new epoch then, at most one in ten
+// minutes.
 func (s *Store) Marked(ctx context.Context, scope string, mark statesync.Mark) (bool, error) {
 	if err := s.ready(); err != nil {
 		return false, err
@@ -96,7 +94,7 @@ func (s *Store) Marked(ctx context.Context, scope string, mark statesync.Mark) (
 	defer cancel()
 	has, lost, err := s.hasMark(ctx, s.readDB(), scope, mark)
 	if err == nil && lost && !has {
-		// The reader's own database is asked again: it decides.
+		// Ask the reader's own database again: it decides.
 		err = s.transact(ctx, func(tx *sql.Tx) error {
 			has, lost, err = s.hasMark(ctx, tx, scope, mark)
 			if err != nil || !lost {
@@ -112,8 +110,8 @@ func (s *Store) Marked(ctx context.Context, scope string, mark statesync.Mark) (
 	return has, nil
 }
 
-// hasMark reports whether the log has the mark, and whether it has lost it: one
-// that it made, and that is none of those which were pruned.
+// hasMark reports whether the log has the mark, and whether it has lost it: it made the
+// mark, and has not pruned it.
 func (s *Store) hasMark(ctx context.Context, from interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, scope string, mark statesync.Mark,
@@ -121,7 +119,9 @@ func (s *Store) hasMark(ctx context.Context, from interface {
 	var epoch, secret string
 	var floor, oldest uint64
 	var drawn sql.NullInt64
-	err = from.QueryRowContext(ctx, s.sql.marked, scope, int64(min(mark.Version, maxVersion))).Scan(&epoch, &secret, &floor, &oldest, &drawn) //nolint:gosec // bounded
+	err = from.QueryRowContext(ctx, s.sql.marked, scope, int64(min(mark.Version, maxVersion))).
+		Scan(&epoch, &secret, &floor, &oldest, &drawn)
+		//nolint:gosec // bounded
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, false, unknown(scope)
@@ -134,7 +134,7 @@ func (s *Store) hasMark(ctx context.Context, from interface {
 	return false, mark.Version >= floor && mark.Version >= oldest && sealed(secret, scope, mark), nil
 }
 
-// renewReported gives the scope another epoch, unless reports have done so lately.
+// renewReported gives the scope a new epoch, unless reports have done so lately.
 func (s *Store) renewReported(ctx context.Context, tx *sql.Tx, scope, why string) error {
 	var p place
 	if err := tx.QueryRowContext(ctx, s.sql.position, scope).Scan(p.into()...); err != nil {

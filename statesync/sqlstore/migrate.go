@@ -17,11 +17,14 @@ var ErrNewerSchema = errors.New("tables are of a newer version")
 //go:embed migrations
 var migrations embed.FS
 
-// Migrate makes the tables, or brings those of an older version up to date. What
-// is up to date already it leaves as it is. Several processes may call it at
-// once. It needs the right to create tables, which nothing else here does.
+// Migrate makes the tables, or brings those of an older version up to date. It leaves
+// current ones as they are. Several processes may call it at once. It needs the right
+// to create tables; no other method does.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := s.waits(ctx); err != nil {
 		return err
 	}
 	err := s.retry(ctx, func() error {
@@ -59,7 +62,7 @@ func (s *Store) migrate(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		// One at a time: a prepared statement is one.
+		// One statement at a time: a prepared statement holds only one.
 		for statement := range strings.SplitSeq(in(string(text)), ";\n") {
 			if strings.TrimSpace(statement) == "" {
 				continue

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// longestPayload is below the 8000 bytes that PostgreSQL takes.
-const longestPayload = 7000
+// maxPayload is below PostgreSQL's limit of 8000 bytes.
+const maxPayload = 7000
 
 func (s *Store) wakeChannel() string { return s.prefix() + "wake" }
 func (s *Store) logChannel() string  { return s.prefix() + "log" }
 
-// announce publishes new heads, in this process at once, in others by way of the
+// announce publishes new heads, in this process at once, in others through the
 // notifier.
 func (r *running) announce(heads []moved) {
 	names := make([]string, 0, len(heads))
@@ -77,13 +77,13 @@ func scopeList(scopes []string) string {
 		seen[scope] = true
 	}
 	list, err := json.Marshal(short)
-	if err != nil || len(list) > longestPayload || len(short) == 0 {
+	if err != nil || len(list) > maxPayload || len(short) == 0 {
 		return ""
 	}
 	return string(list)
 }
 
-// listen hears what other processes notify. While it does not, polling goes on.
+// listen receives the notifications of other processes. Polling goes on in any case.
 func (r *running) listen(ctx context.Context) error {
 	return r.supervise(ctx, "listener", func(ctx context.Context) error {
 		channels := []string{r.store.wakeChannel(), r.store.logChannel()}
@@ -107,7 +107,7 @@ func (r *running) listen(ctx context.Context) error {
 	})
 }
 
-// keepPruned prunes now and then. Of several processes that do, each finds less.
+// keepPruned prunes now and then. If several processes do, each finds less.
 func (r *running) keepPruned(ctx context.Context) error {
 	return r.supervise(ctx, "pruning", func(ctx context.Context) error {
 		every := time.NewTicker(r.store.pruneEvery())

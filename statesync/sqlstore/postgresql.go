@@ -5,21 +5,20 @@ import "strconv"
 // postgresql fills in the statements of PostgreSQL.
 func postgresql(s *statements, in func(string) string, maxBatch int) {
 	const (
-		// A version that was read must outlive the server, also where commits do not
-		// wait for the disk by default. What waits for more than the disk still does.
+		// A version that was read must survive a crash of the server, even if commits
+		// do not wait for the disk by default. A stricter setting stays.
 		durable = `set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`
-		// A session that holds the row and falls silent, as a host that has vanished,
-		// is ended by the server. The planner, which cannot know how many rows of the
-		// queue are dead, is kept from scanning all of it or of a key, and from planning or
-		// compiling anew what takes a millisecond. All of it ends with the
-		// transaction.
+		// The server ends a session that holds the row and falls silent, such as one of
+		// a vanished host. The planner cannot know how many rows of the queue are dead:
+		// it must not scan the whole queue or all rows of a key, nor plan or compile
+		// again for a query of a millisecond. All settings end with the transaction.
 		quiet = `set_config('idle_in_transaction_session_timeout', '15000', true) || set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('jit', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true)
 			|| set_config('statement_timeout', $1, true) || ` + durable
 		timeline = `left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 	)
-	// What was committed after the snapshot $1 was taken, in two parts that each walk
-	// a part of the index and nothing else, whatever the planner believes: of a queue
-	// of mostly dead rows it is always wrong. Each is in the order of the index.
+	// The rows committed after the snapshot $1, in two parts that each walk a part of
+	// the index and nothing else, whatever the planner estimates: it is always wrong
+	// about a queue of mostly dead rows. Each part is in the order of the index.
 	unseen := func(columns string, limit int) string {
 		const later, open = `tx >= pg_snapshot_xmax($1::text::pg_snapshot)::text::bigint`,
 			`tx = ANY (ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip($1::text::pg_snapshot) AS x))`
@@ -30,24 +29,26 @@ func postgresql(s *statements, in func(string) string, maxBatch int) {
 	}
 	const (
 		many = 1 << 30
-		// beforeNext is what was committed before the snapshot $2 was taken.
+		// beforeNext selects rows committed before the snapshot $2.
 		beforeNext = `tx < pg_snapshot_xmax($2::text::pg_snapshot)::text::bigint
 			AND tx <> ALL (ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip($2::text::pg_snapshot) AS x))`
 	)
 	s.durable = `SELECT ` + durable
 	s.lock = in(`SELECT origin, '', ` + quiet + ` FROM {p}meta WHERE one = 1 FOR UPDATE`)
 	s.lockOrigin = in(`SELECT origin, ` + timeline + `, ` + quiet + ` FROM {p}meta WHERE one = 1 FOR UPDATE`)
-	s.origin = in(`SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || d.oid || '/' || '{p}log'::regclass::oid, ` + timeline + `
-		FROM pg_database d WHERE d.datname = current_database()`)
+	s.origin = in(
+		`SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || d.oid || '/' || '{p}log'::regclass::oid, ` + timeline + `
+		FROM pg_database d WHERE d.datname = current_database()`,
+	)
 	s.elect = `SELECT pg_try_advisory_lock($1), pg_current_snapshot()::text`
 	s.leftBehind = in(`SELECT EXISTS (SELECT 1 FROM (` + unseen("tx", 1000) + `) q WHERE ` + beforeNext + `)`)
 	s.waiting = in(`SELECT EXISTS (` + unseen("tx", 1) + `)`)
 	s.queued = in(`SELECT count(*), coalesce((extract(epoch FROM clock_timestamp() - min(at)) * 1000)::bigint, 0)
 		FROM (` + unseen("at", 100_000) + `) q`)
-	// One statement, for under READ COMMITTED each has a snapshot of its own: what
-	// this one deletes is what it numbers, and a commit is in it as a whole or
-	// not at all. A row of the log is replaced, not updated: the index then leads to
-	// the newest of a key past no dead one.
+	// It must be one statement, because under READ COMMITTED each has a snapshot of its
+	// own: it assigns versions to exactly the rows that it deletes, and has a commit as
+	// a whole or not at all. A row of the log is replaced, not updated: then the index
+	// leads to the newest row of a key without passing dead ones.
 	move := func(size, which, mark string) string {
 		return in(`WITH pending AS MATERIALIZED (` + which + `), size AS MATERIALIZED (` + size + `), moved AS MATERIALIZED (
 			DELETE FROM {p}queue WHERE ctid = ANY (ARRAY(SELECT row FROM pending)) AND (SELECT fits FROM size)
@@ -79,14 +80,19 @@ func postgresql(s *statements, in func(string) string, maxBatch int) {
 		FROM (SELECT pg_current_snapshot()::text AS snapshot) s LEFT JOIN counts c ON true`)
 	}
 	const row = `ctid AS row, octet_length(value) AS bytes`
-	s.move = move(`SELECT count(*) <= `+strconv.Itoa(maxBatch)+` AND coalesce(sum(bytes), 0) <= `+strconv.Itoa(maxBatchBytes)+` AS fits FROM pending`,
-		unseen(row, maxBatch+1), `$2::bigint`)
+	s.move = move(
+		`SELECT count(*) <= `+strconv.Itoa(maxBatch)+` AND coalesce(sum(bytes), 0) <= `+strconv.Itoa(maxBatchBytes)+` AS fits FROM pending`,
+		unseen(row, maxBatch+1),
+		`$2::bigint`,
+	)
 	s.moveSome = move(`SELECT true AS fits`,
 		`SELECT `+row+` FROM {p}queue WHERE tx = ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint))`, `$2::bigint`)
-	// In the order of the last numbers that they drew: a transaction that waited for
-	// another's lock has drawn after it.
+	// Ordered by the last number of each transaction: one that waited for another's
+	// lock has drawn its number after it.
 	s.plan = in(`SELECT tx, count(*), coalesce(sum(bytes), 0)::bigint FROM (` + unseen("tx, seq, octet_length(value) AS bytes", many) + `) q
 		GROUP BY tx ORDER BY max(seq) LIMIT 100000`)
-	s.positions = in(`SELECT s.scope, s.epoch, s.floor, ` + positionColumns + `, (SELECT mark FROM {p}marks WHERE scope = s.scope AND version = k.at)
-		FROM json_to_recordset($1::json) AS k(scope text, at bigint) JOIN {p}scopes s ON s.scope = k.scope`)
+	s.positions = in(
+		`SELECT s.scope, s.epoch, s.floor, ` + positionColumns + `, (SELECT mark FROM {p}marks WHERE scope = s.scope AND version = k.at)
+		FROM json_to_recordset($1::json) AS k(scope text, at bigint) JOIN {p}scopes s ON s.scope = k.scope`,
+	)
 }

@@ -3,9 +3,10 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"net/url"
 	"os"
-	"sync"
+	"regexp"
+	"strings"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -16,32 +17,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
 )
-
-// server is the PostgreSQL of all tests that do not kill it.
-var server struct {
-	sync.Once
-	*pgtest.Server
-	err error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if server.Server != nil {
-		server.Stop()
-	}
-	os.Exit(code)
-}
-
-// database returns the URL of a database of the test's own.
-func database(tb testing.TB) string {
-	tb.Helper()
-	server.Do(func() { server.Server, server.err = pgtest.Run(context.Background(), pgtest.Options{}) })
-	if errors.Is(server.err, pgtest.ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1" {
-		tb.Skip(server.err)
-	}
-	require.NoError(tb, server.err)
-	return server.Database(tb)
-}
 
 func connect(tb testing.TB, url string) *sql.DB {
 	tb.Helper()
@@ -65,6 +40,46 @@ func openPostgreSQL(tb testing.TB, url string, store *sqlstore.Store) *sqlstore.
 func TestPostgreSQLConforms(t *testing.T) {
 	t.Parallel()
 	statesynctest.Run(t, func(t *testing.T) statesynctest.Store {
-		return driven(t, openPostgreSQL(t, database(t), &sqlstore.Store{}))
+		return driven(t, openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{}))
 	})
+}
+
+// TestTheRoleOfTheApplicationNeedsWhatTheDocumentationGrants runs its grants, and a store as
+// that role.
+func TestTheRoleOfTheApplicationNeedsWhatTheDocumentationGrants(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	grants := regexp.MustCompile(`(?m)^//\tGRANT .*;$`).FindAllString(string(doc), -1)
+	require.Len(t, grants, 2)
+	at := pgtest.NewDatabase(t)
+	owner := openPostgreSQL(t, at, &sqlstore.Store{}).DB
+	as, err := url.Parse(at)
+	require.NoError(t, err)
+	as.User = url.User("postgres")
+	admin, role := connect(t, as.String()), "app_of_the_documentation"
+	run := func(ctx context.Context, db *sql.DB, statement string) {
+		_, err := db.ExecContext(ctx, statement)
+		require.NoError(t, err, statement)
+	}
+	run(t.Context(), admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() {
+		run(context.WithoutCancel(t.Context()), admin, "DROP OWNED BY "+role)
+		run(context.WithoutCancel(t.Context()), admin, "DROP ROLE "+role)
+	})
+	as.User = url.User(role)
+	store := &sqlstore.Store{Dialect: sqlstore.PostgreSQL, DB: connect(t, as.String())}
+	store.Listen = pgxlisten.On(store.DB)
+	require.Error(t, store.Commit(t.Context(), change("s", "a", "1")))
+	for n, grant := range grants {
+		run(t.Context(), owner, strings.Replace(strings.TrimPrefix(grant, "//\t"), " TO app;", " TO "+role, 1))
+		if n == 0 {
+			require.ErrorContains(t, store.Commit(t.Context(), change("s", "a", "1")), "sequence", "the tables alone are not enough")
+		}
+	}
+	start(t, store)
+	require.NoError(t, store.Commit(t.Context(), change("s", "a", "1")))
+	head(t, store, "s", 1)
+	require.NoError(t, store.Prune(t.Context()))
+	require.NoError(t, store.NewEpoch(t.Context()))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Progress is where a scope stands, and how far its readers are.
+// Progress is the position of a scope and of its readers.
 type Progress struct {
 	statesync.Position
 	// Scope is the name.
@@ -19,8 +19,8 @@ type Progress struct {
 	Readers []statesync.Reader
 }
 
-// Progress returns where every scope stands, sorted by name. It is two queries, whatever
-// the number of scopes; the readers are read after the positions.
+// Progress returns the progress of every scope, sorted by name. It is two queries,
+// whatever the number of scopes; the readers are read after the positions.
 func (s *Store) Progress(ctx context.Context) ([]Progress, error) {
 	if err := s.ready(); err != nil {
 		return nil, err

@@ -30,7 +30,11 @@ func TestTheProgressOfAllScopesIsThatOfEach(t *testing.T) {
 		for _, reader := range []string{"two", "one"} {
 			page, err := s.Read(ctx, "a", 0, 1)
 			require.NoError(t, err)
-			_, err = s.Report(ctx, "a", statesync.Report{Reader: reader, Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: page.Epoch, Version: 1}})
+			_, err = s.Report(
+				ctx,
+				"a",
+				statesync.Report{Reader: reader, Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: page.Epoch, Version: 1}},
+			)
 			require.NoError(t, err)
 		}
 		all, err := s.Progress(ctx)

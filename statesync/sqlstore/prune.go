@@ -16,9 +16,9 @@ func (s *Store) pruneEvery() time.Duration { return cmp.Or(s.PruneEvery, default
 
 // Prune drops the tombstones that are older than Retention and were applied by
 // every reader whose lease runs, and raises the floor of their scopes in the same
-// transaction. Marks go with what is below the floor; of those above it the newest
-// 100,000 of a scope are kept. One scope that fails does not hold back the others; the error
-// joins those of all scopes. Start calls Prune now and then.
+// transaction. Marks below the floor are pruned, too; of those above it the newest
+// 100,000 of a scope are kept. A scope that fails does not hold back the others; the
+// error joins the errors of all scopes. Start calls Prune now and then.
 func (s *Store) Prune(ctx context.Context) error {
 	scopes, err := s.Scopes(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Store) Prune(ctx context.Context) error {
 }
 
 // prune needs no lock: a tombstone that is replaced meanwhile is not deleted, a
-// head only rises, and a reader that reports meanwhile an older cursor is told to
-// begin anew.
+// head only rises, and a reader that reports an older cursor meanwhile must start
+// again.
 func (s *Store) prune(ctx context.Context, tx *sql.Tx, scope string) error {
 	// It writes first; see report. The floor stays.
 	if _, err := tx.ExecContext(ctx, s.sql.raise, 0, scope); err != nil {

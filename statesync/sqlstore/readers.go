@@ -13,12 +13,12 @@ import (
 
 // Report implements [statesync.Readers].
 //
-// A reader whose mark this log has made and does not have proves that the log has
-// lost what it had: the database was restored, or failed over, unnoticed. So do two
-// readers that have applied versions above the head, in the epoch of the log; one
-// may be faulty. The scope then gets another epoch, and its readers begin anew. A
-// report that is not stored proves nothing, and within ten minutes after such a
-// change of the epoch reports do not cause another.
+// If this log has made a reader's mark and no longer has it, the log has lost commits:
+// the database was restored, or failed over, unnoticed. Two readers that have applied
+// versions above the head, in the epoch of the log, prove the same; a single one may be
+// faulty. The scope then gets a new epoch, and its readers start again. A report that
+// is not stored proves nothing. Within ten minutes after such a change of the epoch,
+// reports do not cause another.
 func (s *Store) Report(ctx context.Context, scope string, r statesync.Report) (stored bool, err error) {
 	if err := s.ready(); err != nil {
 		return false, err
@@ -57,7 +57,18 @@ func (s *Store) report(ctx context.Context, tx *sql.Tx, scope string, r statesyn
 	}
 	// It writes first: SQLite would not let a transaction that has read write
 	// after another has written.
-	result, err := tx.ExecContext(ctx, s.sql.reported, scope, r.Reader, int64(r.Session), int64(r.Sequence), r.Applied.Epoch, int64(r.Applied.Version), r.Applied.Mark.String(), body) //nolint:gosec // checked above
+	result, err := tx.ExecContext(
+		ctx,
+		s.sql.reported,
+		scope,
+		r.Reader,
+		int64(r.Session),
+		int64(r.Sequence),
+		r.Applied.Epoch,
+		int64(r.Applied.Version),
+		r.Applied.Mark.String(),
+		body,
+	) //nolint:gosec // checked above
 	if err != nil {
 		return false, false, err
 	}
@@ -83,8 +94,8 @@ func (s *Store) report(ctx context.Context, tx *sql.Tx, scope string, r statesyn
 	return true, true, s.renewReported(ctx, tx, scope, why)
 }
 
-// proof returns why the report, which is stored, proves that the log has lost
-// commits. It returns nothing if it does not.
+// proof returns why the stored report proves that the log has lost commits, empty if it
+// does not.
 func (s *Store) proof(ctx context.Context, tx *sql.Tx, scope string, r statesync.Report, p place) (why string, err error) {
 	if mark := r.Applied.Mark; mark != (statesync.Mark{}) && mark != p.position(scope).Mark {
 		_, lost, err := s.hasMark(ctx, tx, scope, mark)

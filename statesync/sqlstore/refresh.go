@@ -38,16 +38,16 @@ func (r *running) watch(ctx context.Context) error {
 	})
 }
 
-// found is where a scope stands, and the mark that it has where the newest was
-// read.
+// found is the position of a scope, and its mark at the version of the newest mark that
+// was read.
 type found struct {
 	place
 	scope string
 	since sql.NullInt64
 }
 
-// refresh asks where the scopes stand. One whose head has fallen, or that does not
-// have the mark which was read from it, has lost commits and gets another epoch.
+// refresh reads the positions of the scopes. A scope whose head has fallen, or that no
+// longer has the mark that was read from it, has lost commits and gets a new epoch.
 func (s *Store) refresh(ctx context.Context, scopes []string) error {
 	ctx, cancel := s.within(ctx)
 	defer cancel()

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// longestRest bounds the pause between batches, restOf what each change adds
-	// to it: who commits alone is not kept waiting, and many make large batches.
-	longestRest = 2 * time.Millisecond
-	restOf      = 200 * time.Microsecond
-	// lookAgain is how often the whole queue is looked at, rows of transactions
-	// that were seen included, when there is nothing else to do: some may have been
-	// loaded from a dump.
+	// maxPause bounds the pause between batches; pausePerChange is added for each change.
+	// A single writer does not wait, and many writers make large batches.
+	maxPause       = 2 * time.Millisecond
+	pausePerChange = 200 * time.Microsecond
+	// lookAgain is how often an idle sequencer scans the whole queue, rows of earlier
+	// transactions included: some may have been loaded from a dump.
 	lookAgain = 10 * time.Minute
-	// maxLimit bounds how long one batch may take at last. Its limit doubles each
-	// time that it was too short.
+	// maxLimit bounds the time limit of a batch, which doubles each time that it was
+	// too short.
 	maxLimit = 20 * time.Minute
 )
 
@@ -49,7 +48,7 @@ func (r *running) sequence(ctx context.Context) error {
 			return err
 		}
 		if work.leads {
-			s.logger().WarnContext(ctx, "this process numbers no more", slog.Any("error", err))
+			s.logger().WarnContext(ctx, "sequencer lost leadership", slog.Any("error", err))
 			s.happened(Event{Kind: EventLost, Err: err})
 		}
 		r.failing(ctx, err)
@@ -60,21 +59,22 @@ func (r *running) sequence(ctx context.Context) error {
 	})
 }
 
-// failing reports what is new about a failure.
+// failing reports the new events of a failure.
 func (r *running) failing(ctx context.Context, err error) {
 	s := r.store
 	stuck, full := s.progress.failing(err, s.patience())
 	if full {
-		s.logger().ErrorContext(ctx, "the database has no space left: nothing is numbered until it has", slog.Any("error", err))
+		s.logger().ErrorContext(ctx, "database has no space left: committed changes get no version", slog.Any("error", err))
 		s.happened(Event{Kind: EventFull, Err: err})
 	}
 	if stuck {
-		s.logger().ErrorContext(ctx, "the queue is stuck: committed changes get no version", slog.Duration("after", s.patience()), slog.Any("error", err))
+		s.logger().
+			ErrorContext(ctx, "queue is stuck: committed changes get no version", slog.Duration("after", s.patience()), slog.Any("error", err))
 		s.happened(Event{Kind: EventStuck, Err: err})
 	}
 }
 
-// sequencer numbers on one session. It belongs to one goroutine.
+// sequencer assigns versions on one session. It belongs to one goroutine.
 type sequencer struct {
 	running *running
 	on      session
@@ -82,16 +82,16 @@ type sequencer struct {
 	leads   bool
 	// limit is how long a statement of a batch may take.
 	limit time.Duration
-	// seen is a snapshot whose rows were moved, and again when the whole queue is
-	// looked at next.
+	// seen is a snapshot whose rows were moved; again is the time of the next scan of
+	// the whole queue.
 	seen  string
 	again time.Time
-	// backlog are the batches that are left of a queue which is too long for one,
-	// each a list of transactions.
+	// backlog has the remaining batches of a queue that is too long for one, each a
+	// list of transactions.
 	backlog [][]int64
 }
 
-// run moves what is committed, at every Wake and Poll, whenever leads returns true.
+// run moves committed changes, at every Wake and Poll, whenever leads returns true.
 func (q *sequencer) run(ctx context.Context, on session, leads func(ctx context.Context, woken bool) (bool, error)) error {
 	s := q.running.store
 	q.on = on
@@ -101,13 +101,13 @@ func (q *sequencer) run(ctx context.Context, on session, leads func(ctx context.
 	}
 	poll := time.NewTicker(s.poll())
 	defer poll.Stop()
-	// The first batch looks at the origin, even when there is nothing to move.
+	// The first batch checks the origin, even when there is nothing to move.
 	for first, woken := true, false; ; {
 		active, err := leads(ctx, woken)
 		if err != nil {
 			return fmt.Errorf("election: %w", err)
 		}
-		// An idle database is asked, not written to.
+		// An idle database is queried, not written to.
 		if active && !woken && !first {
 			if active, err = q.waits(ctx); err != nil {
 				return fmt.Errorf("queue: %w", err)
@@ -154,7 +154,7 @@ func (q *sequencer) beyond(ctx context.Context, snapshot string) (waits bool, er
 	return waits, err
 }
 
-// moveAll moves one batch, or as many as a long queue has.
+// moveAll moves one batch, or all batches of a long queue.
 func (q *sequencer) moveAll(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -166,9 +166,9 @@ func (q *sequencer) moveAll(ctx context.Context) error {
 			return err
 		}
 		q.limit = q.running.store.statementLimit()
-		// Up to as long again belongs to the writers, and makes the next batch
-		// larger.
-		rest(ctx, min(time.Since(began), time.Duration(changes)*restOf, longestRest))
+		// A pause as long as the batch leaves time to the writers and makes the next
+		// batch larger.
+		rest(ctx, min(time.Since(began), time.Duration(changes)*pausePerChange, maxPause))
 		if complete {
 			return nil
 		}
@@ -186,13 +186,13 @@ type moved struct {
 // nothingSeen is a snapshot from before the first transaction.
 const nothingSeen = "1:1:"
 
-// batch gives versions to what is committed beyond the snapshot that was seen, or to
-// the first transactions of it. It returns how many changes that were, and whether
-// they were all.
+// batch assigns versions to the changes committed after the seen snapshot, or to the
+// first transactions of them. It returns the number of changes, and whether these were
+// all.
 func (q *sequencer) batch(ctx context.Context) (changes int, complete bool, err error) {
 	s := q.running.store
 	began := time.Now()
-	// The server gives up first.
+	// The server's limit comes first.
 	limited, cancel := context.WithTimeout(ctx, q.limit+q.limit/2)
 	defer cancel()
 	var done batch
@@ -210,7 +210,7 @@ func (q *sequencer) batch(ctx context.Context) (changes int, complete bool, err 
 	}
 	q.advance(ctx, done)
 	if done.renewed {
-		// What was known is of the history before.
+		// The old positions belong to the lost history.
 		s.watcher.lost(scopesOf(done.heads))
 		s.watcher.stale(nil)
 	}
@@ -225,7 +225,7 @@ func (q *sequencer) batch(ctx context.Context) (changes int, complete bool, err 
 	return changes, done.complete, nil
 }
 
-// advance notes what a batch has seen and left.
+// advance records what a batch has seen and left over.
 func (q *sequencer) advance(ctx context.Context, done batch) {
 	q.backlog = done.backlog
 	if done.complete {
@@ -234,8 +234,7 @@ func (q *sequencer) advance(ctx context.Context, done batch) {
 	q.running.store.moving(ctx, q.seen)
 }
 
-// errIdle ends a transaction that had nothing to do, without a commit that would
-// have to be written.
+// errIdle ends a transaction that had nothing to do, without the write of a commit.
 var errIdle = errors.New("nothing to do")
 
 func rest(ctx context.Context, d time.Duration) {

@@ -1,8 +1,34 @@
 package sqlstore
 
-// sqlite fills in the statements of SQLite. A transaction that has
-// written is the only one that does, so the statements after the lock see one
-// state of the queue.
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrNoBusyTimeout is a SQLite whose transactions fail instead of waiting for each
+// other.
+var ErrNoBusyTimeout = errors.New(
+	"SQLite has no busy_timeout and writers fail with SQLITE_BUSY: open it with ?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate, or limit DB to one connection",
+)
+
+// waits returns ErrNoBusyTimeout for a SQLite of several connections that has none.
+func (s *Store) waits(ctx context.Context) error {
+	if s.Dialect != SQLite || s.DB.Stats().MaxOpenConnections == 1 {
+		return nil
+	}
+	var milliseconds int
+	if err := s.DB.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&milliseconds); err != nil {
+		return fmt.Errorf("busy_timeout: %w", err)
+	}
+	if milliseconds == 0 {
+		return ErrNoBusyTimeout
+	}
+	return nil
+}
+
+// sqlite fills in the statements of SQLite. A transaction that has written is the only
+// writer, so the statements after the lock see one state of the queue.
 func sqlite(s *statements, in func(string) string) {
 	// $1, a limit, has no meaning here.
 	s.lock = in(`UPDATE {p}meta SET batches = batches + 1 WHERE one = 1 AND $1 <> '' RETURNING origin, '', 0`)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
 )
 
-// openSQLite returns a migrated store on a file of its own, that of path if
+// openSQLite returns a migrated store on a file of its own, or on path if
 // given, which is not started.
 func openSQLite(tb testing.TB, path string, store *sqlstore.Store) *sqlstore.Store {
 	tb.Helper()
@@ -133,4 +133,22 @@ func (tx *openTx) Commit() error {
 func TestSQLiteConforms(t *testing.T) {
 	t.Parallel()
 	statesynctest.Run(t, func(t *testing.T) statesynctest.Store { return driven(t, openSQLite(t, "", &sqlstore.Store{})) })
+}
+
+// TestASQLiteWhoseWritersFailOnEachOtherIsRefused has the name that a newcomer gives.
+func TestASQLiteWhoseWritersFailOnEachOtherIsRefused(t *testing.T) {
+	t.Parallel()
+	open := func(options string, connections int) *sqlstore.Store {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "app.db")+options)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		db.SetMaxOpenConns(connections)
+		return &sqlstore.Store{DB: db, Dialect: sqlstore.SQLite}
+	}
+	bare := open("", 0)
+	require.ErrorIs(t, bare.Migrate(t.Context()), sqlstore.ErrNoBusyTimeout)
+	require.ErrorIs(t, bare.Start(t.Context()), sqlstore.ErrNoBusyTimeout)
+	require.ErrorContains(t, bare.Start(t.Context()), "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	require.NoError(t, open("", 1).Migrate(t.Context()), "one connection waits for itself")
+	require.NoError(t, open("?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", 0).Migrate(t.Context()))
 }

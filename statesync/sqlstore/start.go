@@ -3,21 +3,24 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// Start numbers what is committed, as the only one of all processes or as the
-// standby of another, and wakes those that Wait in this process. It blocks until
-// ctx ends, then returns nil. It returns an error only for what no retry cures:
-// tables that are not there, a right that is missing, a damaged file. Any other
-// failure is logged and tried again.
+// Start assigns versions to committed changes, as the only leader among all processes
+// or as a standby, and wakes the callers of Wait in this process. It blocks until ctx
+// ends, then returns nil. It returns an error only if no retry can succeed: tables or
+// rights are missing, or the file is damaged. Any other failure is logged and retried.
 //
 // A Store is started once.
 func (s *Store) Start(ctx context.Context) error {
 	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := s.waits(ctx); errors.Is(err, ErrNoBusyTimeout) {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,20 +59,20 @@ func (s *Store) Start(ctx context.Context) error {
 // running is a started store.
 type running struct {
 	store *Store
-	// id is that of this process in its notifications.
+	// id identifies this process in its notifications.
 	id string
-	// notify holds the scopes of which other processes are notified; nil stands
-	// for all of them.
+	// notify holds the scopes for the next notification of other processes; nil stands
+	// for all scopes.
 	notify chan []string
-	// notifyWake holds a Wake for the process that sequences.
+	// notifyWake holds a Wake for the leader's process.
 	notifyWake chan struct{}
-	// heads are those that the sequencer of this process gave last. A batch that
-	// begins below is one after a loss.
+	// heads are the last heads that the sequencer of this process assigned. A batch
+	// that begins below them shows a loss.
 	heads map[string]uint64
 }
 
-// supervise calls do until ctx ends or do's error is permanent, with growing
-// pauses unless do has run well for a while.
+// supervise calls do until ctx ends or its error is permanent. The pauses grow, and
+// start over after do has run well for a while.
 func (r *running) supervise(ctx context.Context, what string, do func(context.Context) error) error {
 	var pause backoff
 	for ctx.Err() == nil {
@@ -79,7 +82,7 @@ func (r *running) supervise(ctx context.Context, what string, do func(context.Co
 			return err
 		}
 		if ctx.Err() == nil {
-			r.store.logger().WarnContext(ctx, "database: trying again", slog.String("what", what), slog.Any("error", err))
+			r.store.logger().WarnContext(ctx, "database operation failed, retrying", slog.String("what", what), slog.Any("error", err))
 		}
 		if time.Since(began) > time.Minute {
 			pause = backoff{}

@@ -27,18 +27,18 @@ const (
 )
 
 // Store is a [statesync.Log] in tables of the caller's database, and its
-// [statesync.Readers]. See the package for how it works. Its fields must not be
-// changed after first use, but for Logger, OnBatch and OnEvent, which may be set until
-// Start. It is safe for concurrent use.
+// [statesync.Readers]. See the package for how it works. Its fields must not be changed
+// after first use, except Logger, OnBatch and OnEvent, which may be set until Start. It
+// is safe for concurrent use.
 //
-// Call Migrate first, and run Start in every process that uses the store: it
-// numbers what was committed, wakes those that Wait, and prunes.
+// Call Migrate first, and run Start in every process that uses the store: it assigns
+// versions to committed changes, wakes the callers of Wait, and prunes.
 type Store struct {
-	// DB is the database. Required. On SQLite it may be limited to one
-	// connection, which spares its writers from failing on each other's locks.
-	// On PostgreSQL Start keeps up to three connections for itself.
+	// DB is the database. Required. On SQLite it may be limited to one connection: then
+	// its writers cannot fail on each other's locks. On PostgreSQL Start keeps up to
+	// three connections for itself.
 	DB *sql.DB
-	// ReadDB is where Read, Readers and Wait ask. Nil: DB. On SQLite, a second
+	// ReadDB is the database of Read, Readers and Wait. Nil: DB. On SQLite, a second
 	// pool on the same file lets readers go on while there is a writer. It must
 	// not be a replica that lags behind.
 	ReadDB *sql.DB
@@ -48,25 +48,24 @@ type Store struct {
 	// 30 of those and digits. Empty: "trueup_".
 	Prefix string
 	// Listen receives PostgreSQL's notifications until ctx ends or the
-	// connection fails: it calls listening once it is sure to miss none, and
-	// heard for each. Package pgxlisten has one for pgx. Nil: what another
-	// process did is seen by polling alone. Set it in all processes or in none.
+	// connection fails: it calls listening once it cannot miss any, and heard for each.
+	// Package pgxlisten has one for pgx. Nil: the changes of other processes are found
+	// by polling only. Set it in all processes or in none.
 	Listen func(ctx context.Context, channels []string, listening func(), heard func(channel, payload string)) error
-	// Poll is how often the database is asked for what no Wake or notification
-	// told. Zero: 250 ms.
+	// Poll is the poll interval when no Wake or notification arrives. Zero: 250 ms.
 	Poll time.Duration
-	// Retention is how long a tombstone is kept at least. Zero: 7 days.
+	// Retention is the min time that a tombstone is kept. Zero: 7 days.
 	Retention time.Duration
 	// Lease is how long after its last report a reader holds back the pruning
 	// of tombstones that it has not applied. Zero: 24 h.
 	Lease time.Duration
 	// PruneEvery is how often Start prunes. Zero: 1 h.
 	PruneEvery time.Duration
-	// Logger receives what went wrong and was retried, and a line for each Event.
-	// Nil: nothing is logged.
+	// Logger receives failures that are retried, and a line for each Event. Nil: no
+	// log.
 	Logger *slog.Logger
-	// OnBatch, if not nil, is called after each batch that moved something or
-	// failed, by one goroutine at a time. It must return soon.
+	// OnBatch, if not nil, is called after each batch that moved a change or failed, by
+	// one goroutine at a time. It must return soon.
 	OnBatch func(Batch)
 	// OnEvent, if not nil, is called for each Event, from any goroutine. It must
 	// return soon.
@@ -90,28 +89,26 @@ func (s *Store) ready() error {
 	s.setup.Do(func() {
 		var errs []error
 		if s.DB == nil {
-			errs = append(errs, errors.New("field DB: is required"))
+			errs = append(errs, errors.New("sqlstore: Store.DB: is required"))
 		}
 		if s.Dialect != SQLite && s.Dialect != PostgreSQL {
-			errs = append(errs, fmt.Errorf("field Dialect: is %d, must be SQLite or PostgreSQL", int(s.Dialect)))
+			errs = append(errs, fmt.Errorf("sqlstore: Store.Dialect: is %d, must be SQLite or PostgreSQL", int(s.Dialect)))
 		}
 		if !validPrefix.MatchString(s.prefix()) {
-			errs = append(errs, fmt.Errorf("field Prefix: %q does not match %s", s.Prefix, validPrefix))
+			errs = append(errs, fmt.Errorf("sqlstore: Store.Prefix: is %q, must match %s", s.Prefix, validPrefix))
 		}
 		for _, field := range []struct {
 			name  string
 			value time.Duration
 		}{{"Poll", s.Poll}, {"Retention", s.Retention}, {"Lease", s.Lease}, {"PruneEvery", s.PruneEvery}} {
 			if field.value < 0 {
-				errs = append(errs, fmt.Errorf("field %s: is %s, must not be negative", field.name, field.value))
+				errs = append(errs, fmt.Errorf("sqlstore: Store.%s: is %s, must not be negative", field.name, field.value))
 			}
 		}
 		s.sql = s.Dialect.statements(s.prefix(), s.batchRows())
 		s.wake = make(chan struct{}, 1)
 		s.watcher = newWatcher()
-		if err := errors.Join(errs...); err != nil {
-			s.setupErr = fmt.Errorf("sqlstore.Store: %w", err)
-		}
+		s.setupErr = errors.Join(errs...)
 	})
 	return s.setupErr
 }
@@ -129,12 +126,11 @@ func (s *Store) logger() *slog.Logger {
 // Append records the changes in the caller's transaction. They become readable,
 // all at once, soon after that has committed, and never if it does not. The
 // first change of a scope makes the scope. It returns [statesync.ErrInvalid],
-// wrapped, before it has written anything, if a change cannot be taken.
+// wrapped, before it has written anything, if a change is invalid.
 //
-// Two transactions that change one key are numbered in the order in which they
-// called Append. Where the newest of them must win, lock the row that holds the
-// key's state first, by UPDATE or SELECT FOR UPDATE; a program that keeps such a
-// row does so anyway.
+// The versions of two transactions that change one key follow the order of their calls
+// of Append. If the last commit must win, first lock the row with the key's state, by
+// UPDATE or SELECT FOR UPDATE; a program with such a row does so anyway.
 //
 // Append takes no lock that another Append waits for. Call Wake after the commit.
 func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Change) error {
@@ -150,8 +146,8 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Cha
 	if err := errors.Join(errs...); err != nil {
 		return invalid(err)
 	}
-	// Powers of two keep the number of different statements small, for those
-	// that prepare and remember them.
+	// Powers of two keep the number of different statements small, for drivers that
+	// cache prepared ones.
 	for size := maxRows; len(changes) > 0; {
 		if size > len(changes) {
 			size /= 2
@@ -177,9 +173,8 @@ func rows(changes []statesync.Change) []any {
 	return args
 }
 
-// AddScope makes the scopes that do not exist, soon after the caller's
-// transaction has committed. A scope that shall be empty needs it; another is
-// made by its first change.
+// AddScope makes the scopes that do not exist, soon after the caller's transaction has
+// committed. An empty scope needs it; any other is made by its first change.
 func (s *Store) AddScope(ctx context.Context, tx *sql.Tx, scopes ...string) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -200,9 +195,9 @@ func (s *Store) AddScope(ctx context.Context, tx *sql.Tx, scopes ...string) erro
 	return nil
 }
 
-// Commit appends the changes in a transaction of their own. It is for programs
-// whose state is the log itself: there is no state row whose lock decides the
-// order of two that change one key at the same time.
+// Commit appends the changes in a transaction of their own. It is for programs whose
+// only state is the log: no row lock orders two commits that change one key at the same
+// time.
 func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -242,9 +237,8 @@ type beginner interface {
 	BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 }
 
-// statementLimit is how long a statement of this package may take, but for a batch
-// whose one transaction is large. A connection whose other side is gone without a
-// word is given up then.
+// statementLimit is how long a statement of this package may take, except a batch with
+// one large transaction. It gives up a connection whose other side has vanished.
 func (s *Store) statementLimit() time.Duration { return cmp.Or(s.limit, defaultLimit) }
 
 // batchRows is how many changes a batch has at most.
@@ -259,8 +253,8 @@ func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc
 const maxVersion = math.MaxInt64
 
 func (s *Store) transactOn(ctx context.Context, on beginner, do func(*sql.Tx) error) error {
-	// The default of the session may be another: one in which every statement of a
-	// transaction sees the same moment would number what was moved already.
+	// The session's default may differ: an isolation level with one snapshot for the
+	// whole transaction would assign versions to rows that were moved already.
 	var options *sql.TxOptions
 	if s.Dialect == PostgreSQL {
 		options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
@@ -270,7 +264,7 @@ func (s *Store) transactOn(ctx context.Context, on beginner, do func(*sql.Tx) er
 		return fmt.Errorf("begin: %w", err)
 	}
 	if err := do(tx); err != nil {
-		// The cause matters more than what a rollback may add.
+		// The cause matters more than an error of the rollback.
 		_ = tx.Rollback()
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
@@ -30,7 +32,7 @@ func each(t *testing.T, test func(t *testing.T, open func(*sqlstore.Store) *sqls
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		t.Parallel()
-		url := database(t)
+		url := pgtest.NewDatabase(t)
 		test(t, func(s *sqlstore.Store) *sqlstore.Store { return openPostgreSQL(t, url, s) })
 	})
 }
@@ -39,11 +41,11 @@ func each(t *testing.T, test func(t *testing.T, open func(*sqlstore.Store) *sqls
 func head(t *testing.T, s *sqlstore.Store, scope string, want uint64) statesync.Position {
 	t.Helper()
 	var page statesync.Page
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "err == nil && page.Head >= want", func() bool {
 		var err error
 		page, err = s.Read(t.Context(), scope, 0, 1)
 		return err == nil && page.Head >= want
-	}, within, 2*time.Millisecond)
+	})
 	require.Equal(t, want, page.Head)
 	return page.Position
 }
@@ -163,11 +165,11 @@ func TestManyWhoWaitAtOnceAskOnce(t *testing.T) {
 		gaveUp, giveUp := context.WithCancel(ctx)
 		first, waits := make(chan error, 1), make(chan error, many)
 		go func() { first <- s.Wait(gaveUp, "s", at) }()
-		require.Eventually(t, func() bool { return s.ReadDB.Stats().WaitCount > asked }, within, time.Millisecond)
+		await.Until(t, within, "s.ReadDB.Stats().WaitCount > asked", func() bool { return s.ReadDB.Stats().WaitCount > asked })
 		for range many {
 			go func() { waits <- s.Wait(ctx, "s", at) }()
 		}
-		require.Eventually(t, func() bool { return sqlstore.Waiting(s, "s") == many+1 }, within, time.Millisecond)
+		await.Until(t, within, `sqlstore.Waiting(s, "s") == many+1`, func() bool { return sqlstore.Waiting(s, "s") == many+1 })
 		giveUp()
 		require.ErrorIs(t, <-first, context.Canceled)
 		require.NoError(t, conn.Close())
@@ -208,7 +210,11 @@ func TestWhatReportsProveOfARestore(t *testing.T) {
 		require.Equal(t, before.Epoch, epoch())
 		// So may another, whose report is too old to be stored.
 		report("b", statesync.Cursor{Epoch: before.Epoch, Version: 1})
-		stored, err := s.Report(t.Context(), "s", statesync.Report{Reader: "b", Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: before.Epoch, Version: 2}})
+		stored, err := s.Report(
+			t.Context(),
+			"s",
+			statesync.Report{Reader: "b", Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: before.Epoch, Version: 2}},
+		)
 		require.NoError(t, err)
 		require.False(t, stored)
 		require.Equal(t, before.Epoch, epoch())
@@ -216,7 +222,7 @@ func TestWhatReportsProveOfARestore(t *testing.T) {
 		second := epoch()
 		require.NotEqual(t, before.Epoch, second)
 		require.Equal(t, other, head(t, s, "other", 1))
-		require.Contains(t, log.String(), "restored")
+		require.Contains(t, log.String(), "after a restore")
 		// Not again and again.
 		report("a", statesync.Cursor{Epoch: second, Version: 2})
 		report("b", statesync.Cursor{Epoch: second, Version: 2})
@@ -238,7 +244,11 @@ func TestAReportedMarkProvesARestore(t *testing.T) {
 		lost := head(t, s, "s", 2)
 		_, err := s.DB.ExecContext(t.Context(), `UPDATE trueup_marks SET mark = 77 WHERE version = 2`)
 		require.NoError(t, err)
-		_, err = s.Report(t.Context(), "s", statesync.Report{Reader: "a", Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: lost.Epoch, Version: 2, Mark: lost.Mark}})
+		_, err = s.Report(
+			t.Context(),
+			"s",
+			statesync.Report{Reader: "a", Session: 1, Sequence: 1, Applied: statesync.Cursor{Epoch: lost.Epoch, Version: 2, Mark: lost.Mark}},
+		)
 		require.NoError(t, err)
 		require.NotEqual(t, lost.Epoch, head(t, s, "s", 2).Epoch)
 		readers, err := s.Readers(t.Context(), "s")
@@ -269,7 +279,7 @@ func TestALogThatFallsBackUnderItsReadersGetsAnotherEpoch(t *testing.T) {
 
 func TestADatabaseWithAnotherOriginGetsAnotherEpoch(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := pgtest.NewDatabase(t)
 	s := openPostgreSQL(t, url, &sqlstore.Store{})
 	stop := starts(t, s)
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
@@ -295,25 +305,25 @@ func TestADatabaseWithAnotherOriginGetsAnotherEpoch(t *testing.T) {
 
 func TestAStandbyTakesOverFromALeaderThatIsStuck(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := pgtest.NewDatabase(t)
 	// A session that holds the lock, such as another's session behind a pooler, does nothing.
 	s := openPostgreSQL(t, url, &sqlstore.Store{Poll: 10 * time.Millisecond})
 	first := openPostgreSQL(t, url, &sqlstore.Store{})
 	stop := starts(t, first)
 	var id, classid, objid int64
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "the lock is held", func() bool {
 		return s.DB.QueryRowContext(t.Context(), `SELECT objsubid, classid, objid FROM pg_locks
 			WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&id, &classid, &objid) == nil
-	}, within, time.Millisecond)
+	})
 	stop()
 	conn, err := connect(t, url).Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	require.Eventually(t, func() bool {
+	await.Until(t, within, "got", func() bool {
 		var got bool
 		require.NoError(t, conn.QueryRowContext(t.Context(), `SELECT pg_try_advisory_lock($1)`, classid<<32|objid).Scan(&got))
 		return got
-	}, within, time.Millisecond)
+	})
 	start(t, s)
 	require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`)))
 	head(t, s, "s", 1)
@@ -325,8 +335,11 @@ func TestStartReturnsWhatNoRetryCures(t *testing.T) {
 		s := open(&sqlstore.Store{})
 		require.Error(t, (&sqlstore.Store{DB: s.DB, Dialect: s.Dialect, Prefix: "missing_"}).Start(t.Context()))
 	})
-	require.EqualError(t, (&sqlstore.Store{Prefix: "A", Poll: -1}).Start(t.Context()),
-		"sqlstore.Store: field DB: is required\nfield Dialect: is 0, must be SQLite or PostgreSQL\nfield Prefix: \"A\" does not match ^[a-z_][a-z0-9_]{0,30}$\nfield Poll: is -1ns, must not be negative")
+	require.EqualError(
+		t,
+		(&sqlstore.Store{Prefix: "A", Poll: -1}).Start(t.Context()),
+		"sqlstore: Store.DB: is required\nsqlstore: Store.Dialect: is 0, must be SQLite or PostgreSQL\nsqlstore: Store.Prefix: is \"A\", must match ^[a-z_][a-z0-9_]{0,30}$\nsqlstore: Store.Poll: is -1ns, must not be negative",
+	)
 }
 
 func TestStartReturnsNilWhateverEndsItsContext(t *testing.T) {
@@ -353,11 +366,11 @@ func TestBatchesAreToldOf(t *testing.T) {
 		require.NoError(t, s.Commit(t.Context(), change("s", "a", `1`), change("s", "a", `2`), change("t", "a", `3`)))
 		stop := starts(t, s)
 		// A reader may see what the sequencer has committed before the sequencer does.
-		require.Eventually(t, func() bool {
+		await.Until(t, within, "changes == 3", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return changes == 3
-		}, within, time.Millisecond)
+		})
 		stop()
 		require.Equal(t, 3, changes)
 		require.Equal(t, 2, scopes)
@@ -366,7 +379,7 @@ func TestBatchesAreToldOf(t *testing.T) {
 
 func TestAnAbandonedTransactionMakesNobodyWait(t *testing.T) {
 	t.Parallel()
-	s := start(t, openPostgreSQL(t, database(t), &sqlstore.Store{}))
+	s := start(t, openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{}))
 	open := func() *sql.Tx {
 		tx, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
@@ -410,10 +423,10 @@ func TestAReaderWhoseLeaseRanOutHoldsBackNothing(t *testing.T) {
 		require.Zero(t, head(t, s, "s", 3).Floor)
 		_, err = s.DB.ExecContext(t.Context(), `UPDATE trueup_readers SET at = at - 86400001`)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		await.Until(t, within, "Start prunes", func() bool {
 			page, err := s.Read(t.Context(), "s", 0, 1)
 			return err == nil && page.Floor == 2
-		}, within, time.Millisecond, "Start prunes")
+		})
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 	"github.com/seed-9e1ffd66/trueup/statesync/statesynctest"
@@ -78,7 +79,7 @@ func (s *storm) run(t *testing.T) {
 	s.history = statesynctest.NewHistory(stormScope)
 	s.prepare(t)
 
-	ctx, stop := context.WithTimeout(t.Context(), most+20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), most+await.Hang) // batches of three take as long as the machine takes
 	defer stop()
 	total := atomic.Uint64{}
 	total.Store(math.MaxUint64)

@@ -9,16 +9,15 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// lingers is how long the position of a scope is kept up to date after the last
-// Wait for it: a reader reads, and is back.
+// lingers is how long the position of a scope is kept up to date after the last Wait
+// for it: a reader reads a page and waits again.
 const lingers = time.Minute
 
-// watcher knows the positions of the scopes that are waited for, however many
-// callers do.
+// watcher holds the positions of the scopes that callers wait for.
 type watcher struct {
 	mu     sync.Mutex
 	scopes map[string]*watched
-	all    bool            // everything is to be asked for
+	all    bool            // ask for all scopes
 	asked  map[string]bool // or these
 	ask    chan struct{}
 }
@@ -28,32 +27,31 @@ type watched struct {
 	known   bool
 	changed chan struct{} // closed, and replaced, at every change
 	waiting int
-	used    time.Time // when the last left
-	asking  *question // the one that is under way, if any
-	// read is the newest mark that was read, and must stay in the log.
+	used    time.Time // when the last caller left
+	asking  *question // the query under way, if any
+	// read is the newest mark that was read. The log must keep it.
 	read statesync.Mark
 	// confirmed is when the database last returned the head of the scope.
 	confirmed time.Time
 }
 
-// question is one query for the position of a scope, that many may wait for.
+// question is one query for the position of a scope, shared by many callers.
 type question struct {
-	answered chan struct{} // closed when what follows is there
+	answered chan struct{} // closed when the fields below are set
 	answer   statesync.Position
 	err      error
-	dropped  bool // by the caller that asked: there is no answer
+	dropped  bool // the asking caller gave up: there is no answer
 }
 
 func newWatcher() watcher {
 	return watcher{scopes: map[string]*watched{}, asked: map[string]bool{}, ask: make(chan struct{}, 1)}
 }
 
-// Wait implements [statesync.Log]. It needs Start to run in this process. The
-// first that waits for a scope costs a query, all others none, also those that
-// come at once: one query for each Poll serves all that wait in this process. It
-// returns an error when the database does not confirm within 5 s, or three times
-// Poll if that is longer, where the scope stands: a caller that waits on would take
-// an old head for the newest.
+// Wait implements [statesync.Log]. It needs Start to run in this process. The first
+// wait for a scope costs a query, all others none, even concurrent ones: one query for
+// each Poll serves all waits in this process. It returns an error when the database
+// does not confirm the position within 5 s, or three times Poll if that is longer: a
+// caller that waits on would mistake an old head for the newest.
 func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) error {
 	if err := s.ready(); err != nil {
 		return err
@@ -79,8 +77,8 @@ func (s *Store) Wait(ctx context.Context, scope string, at statesync.Position) e
 			unconfirmed.Stop()
 			continue
 		}
-		// Nothing is known, or something that may be older than what the caller
-		// has read. So may be the answer to a question that was asked before.
+		// The position is unknown, or may be older than the caller's. The same holds
+		// for the answer to a question that was asked before.
 		q, mine := s.watcher.join(w)
 		if mine {
 			fresh = true
@@ -116,7 +114,7 @@ func (w *watcher) confirmedFor(e *watched, patience time.Duration) time.Duration
 	return time.Until(e.confirmed.Add(patience))
 }
 
-// doubt makes those that wait for e ask for themselves, unless its position was
+// doubt makes the callers that wait for e ask for themselves, unless its position was
 // confirmed meanwhile.
 func (w *watcher) doubt(e *watched, patience time.Duration) {
 	w.mu.Lock()
@@ -146,8 +144,8 @@ func (w *watcher) leave(e *watched) {
 	e.used = time.Now()
 }
 
-// look returns whether e is known to be at the position, or known to be above.
-// Of two epochs, floors or marks that differ, it is not known here which is older.
+// look returns whether e is at the position, or above it. If epochs, floors or marks
+// differ, it cannot decide which is older.
 func (w *watcher) look(e *watched, at statesync.Position) (same, moved bool, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,8 +153,7 @@ func (w *watcher) look(e *watched, at statesync.Position) (same, moved bool, cha
 	return alike && e.Head <= at.Head, alike && e.Head > at.Head, e.changed
 }
 
-// join returns the question that is under way, or a new one that the caller must
-// put.
+// join returns the question under way, or a new one that the caller must ask.
 func (w *watcher) join(e *watched) (q *question, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +173,8 @@ func (w *watcher) answered(scope string, e *watched, q *question) {
 	close(q.answered)
 }
 
-// put remembers a position that was read. Heads only rise in an epoch, so one
-// that was read before another, and comes after it, does no harm.
+// put stores a position that was read. Heads only rise in an epoch, so a position that
+// arrives late does no harm.
 func (w *watcher) put(scope string, p statesync.Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,9 +198,8 @@ func (w *watcher) put(scope string, p statesync.Position) {
 	}
 }
 
-// rise is put by the sequencer, which knows the head alone. Where no position is known,
-// the answer to a question may be under way that was read before: the scope is asked for
-// once more.
+// rise is put for the sequencer, which knows only the head. If no position is known, an
+// older answer may be under way: the scope is asked for once more.
 func (w *watcher) rise(scope string, head uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +219,7 @@ func (e *watched) announce() {
 	e.changed = make(chan struct{})
 }
 
-// stale asks for the positions of the scopes, nil for all.
+// stale requests the positions of the scopes, nil for all.
 func (w *watcher) stale(scopes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,8 +230,8 @@ func (w *watcher) stale(scopes []string) {
 	signal(w.ask)
 }
 
-// wanted returns the scopes to ask for: all that are waited for, or those of them
-// that stale named. It forgets those that were not waited for in a while.
+// wanted returns the scopes to ask for: all with waiting callers, or those of them that
+// stale named. It drops scopes without a caller for a while.
 func (w *watcher) wanted(all bool) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +250,7 @@ func (w *watcher) wanted(all bool) []string {
 	return scopes
 }
 
-// reads returns the newest mark that was read of each of the scopes.
+// reads returns the newest mark read from each of the scopes.
 func (w *watcher) reads(scopes []string) map[string]statesync.Mark {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +263,7 @@ func (w *watcher) reads(scopes []string) map[string]statesync.Mark {
 	return marks
 }
 
-// known returns what is known of the scopes.
+// known returns the known positions of the scopes.
 func (w *watcher) known(scopes []string) map[string]statesync.Position {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,7 +276,7 @@ func (w *watcher) known(scopes []string) map[string]statesync.Position {
 	return at
 }
 
-// lost makes those that wait for the scopes ask for themselves.
+// lost makes the callers that wait for the scopes ask for themselves.
 func (w *watcher) lost(scopes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -113,7 +113,7 @@ func largeCommit(ctx context.Context, s Store) error {
 	return nil
 }
 
-// atomic has a reader look all the time while pairs of keys, far apart in the
+// atomic has a reader that reads all the time while pairs of keys, far apart in the
 // commit, get the same value.
 func atomic(ctx context.Context, s Store) error {
 	if err := addScope(ctx, s, scope); err != nil {
@@ -173,7 +173,7 @@ func whole(ctx context.Context, s Store, width int) error {
 	return nil
 }
 
-// concurrentWriters have keys of their own, so that their order is known.
+// concurrentWriters lets writers write keys of their own, whose order is known.
 func concurrentWriters(ctx context.Context, s Store) error {
 	if err := addScope(ctx, s, scope); err != nil {
 		return err
@@ -302,7 +302,7 @@ func separateScopes(ctx context.Context, s Store) error {
 	return errors.Join(errs...)
 }
 
-// refuses has a bad change among good ones: none may be stored.
+// refuses commits a bad change among good ones: none may be stored.
 func refuses(ctx context.Context, s Store) error {
 	if err := addScope(ctx, s, scope); err != nil {
 		return err
@@ -339,7 +339,7 @@ func refuses(ctx context.Context, s Store) error {
 			return fmt.Errorf("the error of a bad %s does not name it: %w", bad.field, err)
 		}
 	}
-	// What comes after them has the first version.
+	// The next change has the first version.
 	if err := commit(ctx, s, good); err != nil {
 		return err
 	}

@@ -78,8 +78,16 @@ func leavesMarks(ctx context.Context, s Store) error {
 		return fmt.Errorf("two scopes have the mark %s", other)
 	}
 	last := marks[4]
-	if err := has(ctx, s, false, other, statesync.Mark{Version: last.Version, ID: marks[3].ID}, statesync.Mark{Version: last.Version - 1, ID: last.ID},
-		statesync.Mark{Version: last.Version + 1, ID: last.ID}, statesync.Mark{Version: last.Version, ID: "invented"}); err != nil {
+	if err := has(
+		ctx,
+		s,
+		false,
+		other,
+		statesync.Mark{Version: last.Version, ID: marks[3].ID},
+		statesync.Mark{Version: last.Version - 1, ID: last.ID},
+		statesync.Mark{Version: last.Version + 1, ID: last.ID},
+		statesync.Mark{Version: last.Version, ID: "invented"},
+	); err != nil {
 		return err
 	}
 	for _, mark := range marks {

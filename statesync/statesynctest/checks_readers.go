@@ -42,14 +42,22 @@ func reports(ctx context.Context, s Store) error {
 		case stored && (after[0].Session != step.session || after[0].Sequence != step.sequence || string(after[0].Body) != string(r.Body)):
 			return fmt.Errorf("report %d.%d is stored as %+v", step.session, step.sequence, after[0])
 		case !stored && !sameReader(before[0], after[0]):
-			return fmt.Errorf("report %d.%d is older and has changed what is known from %+v to %+v", step.session, step.sequence, before[0], after[0])
+			return fmt.Errorf(
+				"report %d.%d is older and has changed the stored one from %+v to %+v",
+				step.session,
+				step.sequence,
+				before[0],
+				after[0],
+			)
 		}
 	}
 	return nil
 }
 
 func sameReader(a, b statesync.Reader) bool {
-	return a.Reader == b.Reader && a.Session == b.Session && a.Sequence == b.Sequence && a.Applied == b.Applied && string(a.Body) == string(b.Body) && a.At.Equal(b.At)
+	return a.Reader == b.Reader && a.Session == b.Session && a.Sequence == b.Sequence && a.Applied == b.Applied &&
+		string(a.Body) == string(b.Body) &&
+		a.At.Equal(b.At)
 }
 
 func refusesReports(ctx context.Context, s Store) error {
@@ -113,7 +121,10 @@ func listsReaders(ctx context.Context, s Store) error {
 	}
 	for i, r := range got {
 		n := uint64(slices.Index(names, order[i]))
-		want := statesync.Reader{Report: statesync.Report{Reader: order[i], Session: 1, Sequence: n, Applied: statesync.Cursor{Epoch: "e" + order[i], Version: n}}, At: r.At}
+		want := statesync.Reader{
+			Report: statesync.Report{Reader: order[i], Session: 1, Sequence: n, Applied: statesync.Cursor{Epoch: "e" + order[i], Version: n}},
+			At:     r.At,
+		}
 		if !sameReader(r, want) || r.Body != nil {
 			return fmt.Errorf("reader %d is %+v, not %+v", i, r, want)
 		}
@@ -152,7 +163,7 @@ func prunes(ctx context.Context, s Store) error {
 	err = errors.Join(
 		applied("slow", 1, statesync.Cursor{Epoch: epoch}),
 		applied("fast", 1, statesync.Cursor{Epoch: epoch, Version: 4}),
-		// It has to begin anew whatever is kept.
+		// It must start again in any case.
 		applied("of another epoch", 1, statesync.Cursor{Epoch: "other", Version: 1}),
 	)
 	if err != nil {
@@ -175,8 +186,8 @@ func prunes(ctx context.Context, s Store) error {
 	return resumes(page, 2, 2)
 }
 
-// resumes checks that a log which has forgotten tombstones up to cut reports so to
-// readers below, and that a reader at from may resume.
+// resumes checks that a log which has pruned tombstones up to cut refuses readers
+// below, and that a reader at from may resume.
 func resumes(page statesync.Page, cut, from uint64) error {
 	below := page.Resumable(statesync.Cursor{Epoch: page.Epoch, Version: cut - 1})
 	if !errors.Is(below, statesync.ErrResync) {
@@ -193,8 +204,8 @@ func prunesDeadOnly(ctx context.Context, s Store) error {
 	if err := errors.Join(commit(ctx, s, alive, dead, remove("again"), again), commit(ctx, s, last)); err != nil {
 		return err
 	}
-	// Whether the newest of all may go is the store's business; the head and
-	// everything alive have to stay.
+	// The store may or may not prune the newest tombstone of all; the head and every
+	// live item must stay.
 	page, err := pruned(ctx, s)
 	if err != nil {
 		return err

@@ -20,9 +20,8 @@ func begun(ctx context.Context, s Store, id string, values ...any) (Tx, error) {
 	return tx, nil
 }
 
-// reversed commits transactions in the reverse order of their first write, with
-// a reader that has read between: the numbers of a log that are taken at the
-// write are then skipped by it.
+// reversed commits transactions in the reverse order of their first write, while a
+// reader reads in between: it skips versions of a log that assigns them at the write.
 func reversed(ctx context.Context, s Store) error {
 	if err := addScope(ctx, s, scope); err != nil {
 		return err

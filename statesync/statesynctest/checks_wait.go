@@ -47,8 +47,8 @@ func waitEarly(ctx context.Context, s Store) error {
 	return nil
 }
 
-// whileWaiting calls do once the log is being waited for, as far as can be observed,
-// and returns when the wait is over.
+// whileWaiting calls do once Wait is blocked, as far as can be observed, and returns
+// when Wait has returned.
 func whileWaiting(ctx context.Context, s Store, waiting int, do func(at statesync.Position) error) error {
 	at, err := positioned(ctx, s)
 	if err != nil {
@@ -58,8 +58,8 @@ func whileWaiting(ctx context.Context, s Store, waiting int, do func(at statesyn
 	for range waiting {
 		go func() { results <- waits(ctx, s, at) }()
 	}
-	// Long enough for most to be asleep on most machines. Where it is not, the
-	// subtest is weaker, not wrong.
+	// Long enough for Wait to block on most machines. On others the subtest is weaker,
+	// not wrong.
 	pause := time.NewTimer(20 * time.Millisecond)
 	defer pause.Stop()
 	<-pause.C
@@ -83,7 +83,7 @@ func waitFloor(ctx context.Context, s Store) error {
 		if err := commit(ctx, s, remove("a"), put("b", 1)); err != nil {
 			return err
 		}
-		// A wait that has returned for the head begins again, for the floor.
+		// If the wait has returned for the head, wait again for the floor.
 		page, err := s.Log.Read(ctx, scope, 0, 1)
 		if err != nil {
 			return err

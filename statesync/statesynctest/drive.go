@@ -109,7 +109,7 @@ func all(ctx context.Context, s Store, scope string, after uint64) (statesync.Pa
 		return page, fmt.Errorf("read %s: %w", scope, err)
 	}
 	if page.More {
-		return page, fmt.Errorf("read %s: a page of %d items below its limit says that there is more", scope, len(page.Items))
+		return page, fmt.Errorf("read %s: a page of %d items below its limit reports more", scope, len(page.Items))
 	}
 	return page, ascending(page, after)
 }
@@ -141,7 +141,8 @@ func holds(page statesync.Page, want ...statesync.Item) error {
 }
 
 func equal(a, b statesync.Item) bool {
-	return a.Version == b.Version && a.Key == b.Key && a.Deleted == b.Deleted && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil)
+	return a.Version == b.Version && a.Key == b.Key && a.Deleted == b.Deleted && bytes.Equal(a.Value, b.Value) &&
+		(a.Value == nil) == (b.Value == nil)
 }
 
 func list(items []statesync.Item) string {

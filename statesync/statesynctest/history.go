@@ -12,18 +12,18 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// History knows what was written to one scope of a log, and checks what readers
-// get of it. Make it with NewHistory. It is safe for concurrent use.
+// History records what was written to one scope of a log, and checks what readers get.
+// Make it with NewHistory. It is safe for concurrent use.
 //
-// Writers tell with Begin, for each key in the order in which the changes are to
-// take effect: before they commit, while they hold whatever decides that order.
-// Each value should be used once: of what looks the same, as tombstones do, no
-// one can tell which it is, and then only what is wrong in any case is found.
+// Writers call Begin, for each key in the order in which the changes take effect:
+// before they commit, while they hold the lock that decides that order. Each value
+// should be used once: equal items, such as tombstones, cannot be told apart, and then
+// only errors in every reading are found.
 type History struct {
 	scope string
 
 	mu      sync.Mutex
-	keys    map[statesync.Key][]*written // in their order
+	keys    map[statesync.Key][]*written // in their order of effect
 	commits []*Commit
 	readers []*Reader
 }
@@ -32,7 +32,7 @@ type History struct {
 type written struct {
 	statesync.Change
 	commit *Commit
-	at     int // its place in its key's order
+	at     int // its position in its key's order
 }
 
 type outcome int
@@ -44,7 +44,7 @@ const (
 )
 
 // Commit is one transaction of a History. Until Committed or RolledBack is called,
-// it may have happened or not: that is how it stays when a writer is killed.
+// it may have happened or not, as when a writer is killed.
 type Commit struct {
 	history *History
 	changes []*written
@@ -82,21 +82,19 @@ func (c *Commit) end(o outcome) {
 	c.outcome = o
 }
 
-// Reader checks the pages that one reader gets, from the empty state on.
+// Reader checks the pages of one reader, from the empty state on.
 type Reader struct {
 	history *History
 	name    string
 	at      statesync.Position
 	after   uint64
-	// seen is what was last seen of each key.
+	// seen is the last state seen of each key.
 	seen map[statesync.Key]places
-	// touched are commits of which something was seen since the reader last had
-	// everything.
+	// touched are commits seen in part since the reader last had everything.
 	touched map[*Commit]bool
 }
 
-// places are the first and the last change of a key that may be the one that was
-// seen.
+// places are the first and the last change of a key that the seen item may be.
 type places struct{ first, last int }
 
 func nowhere() places { return places{-1, -1} }
@@ -193,30 +191,30 @@ func (r *Reader) match(i statesync.Item) (places, error) {
 	case found != nowhere():
 		return found, nil
 	case undone:
-		return found, fmt.Errorf("%s is what was rolled back", list([]statesync.Item{i}))
+		return found, fmt.Errorf("%s was rolled back", list([]statesync.Item{i}))
 	case slices.ContainsFunc(all[:before.first+1], same):
-		return found, fmt.Errorf("%s is not newer than what came before it of that key: %.60s", list([]statesync.Item{i}), all[before.first].Value)
+		return found, fmt.Errorf("%s is not newer than the item before it of that key: %.60s", list([]statesync.Item{i}), all[before.first].Value)
 	default:
 		return found, fmt.Errorf("%s was never written", list([]statesync.Item{i}))
 	}
 }
 
-// whole checks that a reader which has everything up to a head has everything of
-// the commit, or what came after it.
+// whole checks that a reader which has everything up to a head has the whole commit, or
+// newer items.
 func (r *Reader) whole(c *Commit) error {
 	for _, w := range c.changes {
 		if w.Deleted && r.at.Floor > 0 {
 			continue // it may be pruned
 		}
 		if r.saw(w.Key).last < w.at {
-			return fmt.Errorf("half a commit: at head %d there is something of it, but not %s=%.60s", r.at.Head, w.Key, w.Value)
+			return fmt.Errorf("half a commit: at head %d a part of it is readable, but not %s=%.60s", r.at.Head, w.Key, w.Value)
 		}
 	}
 	return nil
 }
 
-// Follow reads and waits, limit items at a time, until a reader that has
-// everything is at a position of which done returns true.
+// Follow reads and waits, limit items at a time, until the reader has everything up to
+// a position for which done returns true.
 func (r *Reader) Follow(ctx context.Context, log statesync.Log, limit int, done func(statesync.Position) bool) error {
 	for {
 		page, err := log.Read(ctx, r.history.scope, r.after, limit)
@@ -241,7 +239,7 @@ func (r *Reader) Follow(ctx context.Context, log statesync.Log, limit int, done 
 // Check compares the whole log with the history, when all writers have ended and
 // everything that was committed is readable: every key is at its last change,
 // the head is the number of changes, and every reader that has read up to the
-// head has the same. Tombstones that were pruned are not missed.
+// head has the same. Pruned tombstones may be missing.
 func (h *History) Check(ctx context.Context, log statesync.Log) error {
 	fresh := h.Reader("fresh")
 	if err := fresh.Follow(ctx, log, 1000, func(statesync.Position) bool { return true }); err != nil {
@@ -262,9 +260,13 @@ func (h *History) Check(ctx context.Context, log statesync.Log) error {
 	}
 	var errs []error
 	if head := fresh.at.Head; head < least || head > most {
-		errs = append(errs, fmt.Errorf("the head is %d, and %d to %d changes were committed: versions are missing or given twice", head, least, most))
+		errs = append(
+			errs,
+			fmt.Errorf("the head is %d, and %d to %d changes were committed: versions are missing or given twice", head, least, most),
+		)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(h.keys), func(a, b statesync.Key) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) }) {
+	byText := func(a, b statesync.Key) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) }
+	for _, key := range slices.SortedFunc(maps.Keys(h.keys), byText) {
 		for _, r := range h.readers {
 			if r.after == fresh.at.Head {
 				errs = append(errs, h.final(r, key, fresh.at.Floor))

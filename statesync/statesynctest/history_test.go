@@ -67,8 +67,8 @@ func TestAHistoryNamesWhatIsWrong(t *testing.T) {
 		pages []statesync.Page
 		err   string
 	}{
-		"inversion":      {[]statesync.Page{page(4, at(3, b1), at(4, a2)), page(5, at(5, a1))}, "not newer than what came before"},
-		"twice":          {[]statesync.Page{page(4, at(3, b1), at(4, a2)), page(5, at(5, a2))}, "not newer than what came before"},
+		"inversion":      {[]statesync.Page{page(4, at(3, b1), at(4, a2)), page(5, at(5, a1))}, "not newer than the item before"},
+		"twice":          {[]statesync.Page{page(4, at(3, b1), at(4, a2)), page(5, at(5, a2))}, "not newer than the item before"},
 		"invented":       {[]statesync.Page{page(1, at(1, never))}, "never written"},
 		"rolled back":    {[]statesync.Page{page(1, at(1, undone))}, "rolled back"},
 		"half a commit":  {[]statesync.Page{page(3, at(1, a1), at(3, b1))}, "half a commit"},

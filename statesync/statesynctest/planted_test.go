@@ -47,23 +47,32 @@ func pages(edit func(p *statesync.Page)) func(*statesynctest.Store) {
 	return func(s *statesynctest.Store) {
 		log := s.Log
 		marks, _ := log.(statesync.Marks)
-		s.Log = logFuncs{wait: log.Wait, marked: marks.Marked, read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
-			p, err := log.Read(ctx, scope, after, limit)
-			p.Items = slices.Clone(p.Items)
-			edit(&p)
-			return p, err
-		}}
+		s.Log = logFuncs{
+			wait:   log.Wait,
+			marked: marks.Marked,
+			read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
+				p, err := log.Read(ctx, scope, after, limit)
+				p.Items = slices.Clone(p.Items)
+				edit(&p)
+				return p, err
+			},
+		}
 	}
 }
 
 func waiting(wait func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error) func(*statesynctest.Store) {
 	return func(s *statesynctest.Store) {
 		log := s.Log
-		s.Log = logFuncs{read: log.Read, wait: func(ctx context.Context, scope string, at statesync.Position) error { return wait(ctx, scope, log, at) }}
+		s.Log = logFuncs{
+			read: log.Read,
+			wait: func(ctx context.Context, scope string, at statesync.Position) error { return wait(ctx, scope, log, at) },
+		}
 	}
 }
 
-func commits(commit func(ctx context.Context, right func(...statesync.Change) error, changes []statesync.Change) error) func(*statesynctest.Store) {
+func commits(
+	commit func(ctx context.Context, right func(...statesync.Change) error, changes []statesync.Change) error,
+) func(*statesynctest.Store) {
 	return func(s *statesynctest.Store) {
 		right := s.Commit
 		s.Commit = func(ctx context.Context, changes []statesync.Change) error {
@@ -120,7 +129,7 @@ var planted = []struct {
 			}
 		}
 	})},
-	{"writes JSON anew", "values come back byte for byte", pages(func(p *statesync.Page) {
+	{"rewrites JSON", "values come back byte for byte", pages(func(p *statesync.Page) {
 		for n := range p.Items {
 			var text bytes.Buffer
 			if json.Compact(&text, p.Items[n].Value) == nil && !p.Items[n].Deleted {
@@ -129,10 +138,10 @@ var planted = []struct {
 		}
 	})},
 	{"descends", "versions are consecutive and follow the order of commits", pages(func(p *statesync.Page) { slices.Reverse(p.Items) })},
-	{"says that there is no more", "pages are complete and say whether there is more", pages(func(p *statesync.Page) { p.More = false })},
-	{"says that there is more", "pages are complete and say whether there is more", pages(func(p *statesync.Page) { p.More = true })},
+	{"reports no more", "pages are complete and report whether there is more", pages(func(p *statesync.Page) { p.More = false })},
+	{"reports more", "pages are complete and report whether there is more", pages(func(p *statesync.Page) { p.More = true })},
 	{"has no epoch", "an unknown scope is not an empty one", pages(func(p *statesync.Page) { p.Epoch = "" })},
-	{"returns more than the limit", "pages are complete and say whether there is more", func(s *statesynctest.Store) {
+	{"returns more than the limit", "pages are complete and report whether there is more", func(s *statesynctest.Store) {
 		log := s.Log
 		s.Log = logFuncs{wait: log.Wait, read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
 			if limit > 0 {
@@ -147,7 +156,7 @@ var planted = []struct {
 			return log.Read(ctx, scope, after, max(1, limit))
 		}}
 	}},
-	{"reads the last item again", "pages are complete and say whether there is more", func(s *statesynctest.Store) {
+	{"reads the last item again", "pages are complete and report whether there is more", func(s *statesynctest.Store) {
 		log := s.Log
 		s.Log = logFuncs{wait: log.Wait, read: func(ctx context.Context, scope string, after uint64, limit int) (statesync.Page, error) {
 			return log.Read(ctx, scope, max(1, after)-1, limit)
@@ -172,60 +181,96 @@ var planted = []struct {
 			return log.Read(ctx, scope, after, limit)
 		}}
 	}},
-	{"splits a commit", "a commit is readable as a whole or not at all", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		for _, c := range changes {
-			if err := right(c); err != nil {
+	{
+		"splits a commit",
+		"a commit is readable as a whole or not at all",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			for _, c := range changes {
+				if err := right(c); err != nil {
+					return err
+				}
+				time.Sleep(10 * time.Microsecond)
+			}
+			return nil
+		}),
+	},
+	{
+		"reverses a commit",
+		"only the newest state of a key is kept",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			changes = slices.Clone(changes)
+			slices.Reverse(changes)
+			return right(changes...)
+		}),
+	},
+	{
+		"cuts a large commit",
+		"a large commit is complete",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			return right(changes[:min(len(changes), 500)]...)
+		}),
+	},
+	{
+		"numbers keys, not changes",
+		"only the newest state of a key is kept",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			var newest []statesync.Change
+			for n, c := range changes {
+				if !slices.ContainsFunc(changes[n+1:], func(later statesync.Change) bool { return later.Scope == c.Scope && later.Key == c.Key }) {
+					newest = append(newest, c)
+				}
+			}
+			return right(newest...)
+		}),
+	},
+	{
+		"commits again what it has committed",
+		"concurrent writers skip nothing",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			if err := right(changes...); err != nil || len(changes) != 2 {
 				return err
 			}
-			time.Sleep(10 * time.Microsecond)
-		}
-		return nil
-	})},
-	{"reverses a commit", "only the newest state of a key is kept", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		changes = slices.Clone(changes)
-		slices.Reverse(changes)
-		return right(changes...)
-	})},
-	{"cuts a large commit", "a large commit is complete", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		return right(changes[:min(len(changes), 500)]...)
-	})},
-	{"numbers keys, not changes", "only the newest state of a key is kept", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		var newest []statesync.Change
-		for n, c := range changes {
-			if !slices.ContainsFunc(changes[n+1:], func(later statesync.Change) bool { return later.Scope == c.Scope && later.Key == c.Key }) {
-				newest = append(newest, c)
+			return right(changes...)
+		}),
+	},
+	{
+		"stores what stands before a bad change",
+		"what cannot be taken is refused as a whole",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			for _, c := range changes {
+				if err := right(c); err != nil {
+					return err
+				}
 			}
-		}
-		return right(newest...)
-	})},
-	{"commits again what it has committed", "concurrent writers skip nothing", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		if err := right(changes...); err != nil || len(changes) != 2 {
+			return nil
+		}),
+	},
+	{
+		"passes over a bad change",
+		"what cannot be taken is refused as a whole",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			return right(slices.DeleteFunc(slices.Clone(changes), func(c statesync.Change) bool { return c.Validate() != nil })...)
+		}),
+	},
+	{
+		"hides why a change is bad",
+		"what cannot be taken is refused as a whole",
+		commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
+			err := right(changes...)
+			if errors.Is(err, statesync.ErrInvalid) {
+				return statesync.ErrInvalid
+			}
 			return err
-		}
-		return right(changes...)
-	})},
-	{"stores what stands before a bad change", "what cannot be taken is refused as a whole", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		for _, c := range changes {
-			if err := right(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})},
-	{"passes over a bad change", "what cannot be taken is refused as a whole", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		return right(slices.DeleteFunc(slices.Clone(changes), func(c statesync.Change) bool { return c.Validate() != nil })...)
-	})},
-	{"hides why a change is bad", "what cannot be taken is refused as a whole", commits(func(_ context.Context, right func(...statesync.Change) error, changes []statesync.Change) error {
-		err := right(changes...)
-		if errors.Is(err, statesync.ErrInvalid) {
-			return statesync.ErrInvalid
-		}
-		return err
-	})},
-	{"never wakes", "wait returns when something is committed", waiting(func(ctx context.Context, _ string, _ statesync.Log, _ statesync.Position) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})},
+		}),
+	},
+	{
+		"never wakes",
+		"wait returns when something is committed",
+		waiting(func(ctx context.Context, _ string, _ statesync.Log, _ statesync.Position) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}),
+	},
 	{"wakes one of many", "wait serves many", func(s *statesynctest.Store) {
 		var calls atomic.Int64
 		log := s.Log
@@ -237,37 +282,61 @@ var planted = []struct {
 			return log.Wait(ctx, scope, at)
 		}}
 	}},
-	{"never sleeps", "wait ends with its context", waiting(func(ctx context.Context, scope string, log statesync.Log, _ statesync.Position) error {
-		return log.Wait(ctx, scope, statesync.Position{})
-	})},
-	{"sleeps through what has happened", "wait returns at once when the log has moved on", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		p, err := log.Read(ctx, scope, 0, 1)
-		if err != nil {
+	{
+		"never sleeps",
+		"wait ends with its context",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, _ statesync.Position) error {
+			return log.Wait(ctx, scope, statesync.Position{})
+		}),
+	},
+	{
+		"sleeps through what has happened",
+		"wait returns at once when the log has moved on",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
+			p, err := log.Read(ctx, scope, 0, 1)
+			if err != nil {
+				return err
+			}
+			p.Head = max(p.Head, at.Head)
+			return log.Wait(ctx, scope, p.Position)
+		}),
+	},
+	{
+		"waits beyond its context",
+		"wait ends with its context",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
+			if err := log.Wait(ctx, scope, at); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return errors.New("gave up")
+		}),
+	},
+	{
+		"waits for an unknown scope",
+		"an unknown scope is not an empty one",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
+			err := log.Wait(ctx, scope, at)
+			if errors.Is(err, statesync.ErrUnknownScope) {
+				<-ctx.Done()
+				return ctx.Err()
+			}
 			return err
-		}
-		p.Head = max(p.Head, at.Head)
-		return log.Wait(ctx, scope, p.Position)
-	})},
-	{"waits beyond its context", "wait ends with its context", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		if err := log.Wait(ctx, scope, at); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return errors.New("gave up")
-	})},
-	{"waits for what is unknown", "an unknown scope is not an empty one", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		err := log.Wait(ctx, scope, at)
-		if errors.Is(err, statesync.ErrUnknownScope) {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return err
-	})},
-	{"does not wake for a floor", "wait returns when the floor rises", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head || p.Epoch != at.Epoch })
-	})},
-	{"does not wake for an epoch", "wait returns when the epoch changes", waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
-		return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head })
-	})},
+		}),
+	},
+	{
+		"does not wake for a floor",
+		"wait returns when the floor rises",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
+			return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head || p.Epoch != at.Epoch })
+		}),
+	},
+	{
+		"does not wake for an epoch",
+		"wait returns when the epoch changes",
+		waiting(func(ctx context.Context, scope string, log statesync.Log, at statesync.Position) error {
+			return awaits(ctx, scope, log, func(p statesync.Position) bool { return p.Head != at.Head })
+		}),
+	},
 	{"commits a rollback", "a rollback leaves no trace", func(s *statesynctest.Store) {
 		begin := s.Begin
 		s.Begin = func(ctx context.Context) (statesynctest.Tx, error) {
@@ -275,7 +344,7 @@ var planted = []struct {
 			return tx{append: func(c ...statesync.Change) error { return open.Append(ctx, c...) }, commit: open.Commit, rollback: open.Commit}, err
 		}
 	}},
-	{"shows what is not committed", "an open transaction is invisible", func(s *statesynctest.Store) {
+	{"shows uncommitted changes", "an open transaction is invisible", func(s *statesynctest.Store) {
 		commit := s.Commit
 		s.Begin = func(ctx context.Context) (statesynctest.Tx, error) {
 			return tx{append: func(c ...statesync.Change) error { return commit(ctx, c) }, commit: nothing, rollback: nothing}, nil
@@ -290,15 +359,16 @@ var planted = []struct {
 			return errors.Join(err, open.Append(ctx, changes...), open.Commit())
 		}
 	}},
-	{"waits for older transactions", "a stalled transaction holds up nobody", func(s *statesynctest.Store) {
+	{"waits for older transactions", "a stalled transaction delays no other", func(s *statesynctest.Store) {
 		var mu sync.RWMutex
 		begin := s.Begin
 		s.Begin = func(ctx context.Context) (statesynctest.Tx, error) {
 			open, err := begin(ctx)
 			mu.RLock()
 			return tx{
-				append: func(c ...statesync.Change) error { return open.Append(ctx, c...) },
-				commit: func() error { defer mu.RUnlock(); return open.Commit() }, rollback: func() error { defer mu.RUnlock(); return open.Rollback() },
+				append:   func(c ...statesync.Change) error { return open.Append(ctx, c...) },
+				commit:   func() error { defer mu.RUnlock(); return open.Commit() },
+				rollback: func() error { defer mu.RUnlock(); return open.Rollback() },
 			}, err
 		}
 		right := s.Commit
@@ -335,10 +405,18 @@ var planted = []struct {
 			}
 		}}
 	}},
-	{"prunes without asking readers", "pruning waits for readers", pruning(func(m *statesync.Memory, scope string, head uint64) error { return m.Forget(scope, head) })},
+	{
+		"prunes without asking readers",
+		"pruning waits for readers",
+		pruning(func(m *statesync.Memory, scope string, head uint64) error { return m.Forget(scope, head) }),
+	},
 	{"never prunes", "pruning waits for readers", pruning(func(*statesync.Memory, string, uint64) error { return nil })},
 	{"prunes and leaves the floor", "pruning waits for readers", pages(func(p *statesync.Page) { p.Floor = 0 })},
-	{"keeps its epoch", "another epoch keeps the items", func(s *statesynctest.Store) { s.NewEpoch = func(context.Context, string) error { return nil } }},
+	{
+		"keeps its epoch",
+		"another epoch keeps the items",
+		func(s *statesynctest.Store) { s.NewEpoch = func(context.Context, string) error { return nil } },
+	},
 	{"leaves no marks", "each batch leaves a mark", pages(func(p *statesync.Page) { p.Mark = statesync.Mark{} })},
 	{"leaves one mark for all", "each batch leaves a mark", pages(func(p *statesync.Page) {
 		if p.Mark != (statesync.Mark{}) {

@@ -8,14 +8,14 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Limit is how long a subtest of Run or RunServer waits for what must happen. A
-// correct store is far below it on any machine, and one that is wrong is found
-// within a minute.
+// Limit is how long a subtest of Run or RunServer waits for an expected result. A
+// correct store is far below it on any machine, and a wrong one is found within a
+// minute.
 const Limit = 45 * time.Second
 
 // Store is a store as Run drives it. A nil func skips the subtests that need it.
 type Store struct {
-	// Log is what is tested. Required.
+	// Log is the log under test. Required.
 	Log statesync.Log
 	// AddScope makes a scope, empty, unless it exists. It may take effect later.
 	// Required.
@@ -30,11 +30,11 @@ type Store struct {
 	Exclusive bool
 	// Readers is tested too, if it is not nil.
 	Readers statesync.Readers
-	// Lease is for how long Prune lets a reader hold it back. The suite reports
-	// and prunes within it, so it has to be above Limit.
+	// Lease is how long a reader can hold back Prune. The suite reports and prunes
+	// within it, so it must be above Limit.
 	Lease time.Duration
-	// Prune forgets every tombstone of scope that the readers permit, whatever
-	// its age. It needs Readers.
+	// Prune drops every tombstone of scope that the readers permit, whatever its age.
+	// It needs Readers.
 	Prune func(ctx context.Context, scope string) error
 	// NewEpoch begins another epoch, as after a restore.
 	NewEpoch func(ctx context.Context, scope string) error
@@ -74,7 +74,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 // check is a subtest.
 type check struct {
 	name string
-	// lacks returns what of the store the check cannot do without.
+	// lacks returns which field of the store the check needs and does not find.
 	lacks func(Store) string
 	run   func(context.Context, Store) error
 }
@@ -88,7 +88,7 @@ func checks() []check {
 		{"a large commit is complete", nil, largeCommit},
 		{"a commit is readable as a whole or not at all", nil, atomic},
 		{"concurrent writers skip nothing", nil, concurrentWriters},
-		{"pages are complete and say whether there is more", nil, paging},
+		{"pages are complete and report whether there is more", nil, paging},
 		{"an unknown scope is not an empty one", nil, unknownScope},
 		{"scopes do not influence each other", nil, separateScopes},
 		{"what cannot be taken is refused as a whole", nil, refuses},
@@ -98,14 +98,14 @@ func checks() []check {
 		{"wait serves many", nil, waitMany},
 		{"wait ends with its context", nil, waitEnds},
 		{"a late commit is not skipped", lacksOverlap, reversed},
-		{"a stalled transaction holds up nobody", lacksOverlap, stalled},
+		{"a stalled transaction delays no other", lacksOverlap, stalled},
 		{"a rollback leaves no trace", lacksBegin, rollback},
 		{"an open transaction is invisible", lacksBegin, invisible},
 		{"of two reports the later one stays", lacksReaders, reports},
 		{"reports are checked", lacksReaders, refusesReports},
 		{"readers are listed by scope, sorted", lacksReaders, listsReaders},
 		{"pruning waits for readers", lacksPrune, prunes},
-		{"pruning keeps what is alive, and the head", lacksPrune, prunesDeadOnly},
+		{"pruning keeps live items, and the head", lacksPrune, prunesDeadOnly},
 		{"wait returns when the floor rises", lacksPrune, waitFloor},
 		{"another epoch keeps the items", lacksEpoch, epochs},
 		{"wait returns when the epoch changes", lacksEpoch, waitEpoch},

@@ -13,28 +13,28 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Server is what [RunServer] drives: a source of frames over an empty scope,
-// and what lies behind it.
+// Server is a server under [RunServer]: a source of frames over an empty scope, and the
+// log behind it.
 type Server struct {
-	// Source is what is tested. Required.
+	// Source is the source under test. Required.
 	Source statesync.Source
 	// Scope is an empty scope that it serves. Required.
 	Scope string
 	// Commit commits changes as one transaction. Required.
 	Commit func(ctx context.Context, changes ...statesync.Change) error
 	// Forget drops the tombstones up to the head and raises the floor to it.
-	// Nil leaves out what needs it.
+	// Nil skips the checks that need it.
 	Forget func(ctx context.Context) error
-	// Restore gives the log another epoch, with the state it has. Nil leaves
-	// out what needs it.
+	// Restore gives the log a new epoch, with the same state. Nil skips the checks
+	// that need it.
 	Restore func(ctx context.Context) error
 
 	// patience is how long to wait for a frame that must come. Default Limit.
 	patience time.Duration
 }
 
-// RunServer checks that a source of frames keeps what [statesync.Source] and
-// [statesync.Frame] promise. It calls open for each check.
+// RunServer checks that a source of frames fulfils the contracts of [statesync.Source]
+// and [statesync.Frame]. It calls open for each check.
 func RunServer(t *testing.T, open func(t *testing.T) Server) {
 	t.Helper()
 	for _, check := range serverChecks {
@@ -67,7 +67,7 @@ var serverChecks = []serverCheck{ //nolint:gochecknoglobals // a table
 	{"a commit is whole", checkWholeCommits},
 	{"a large commit is whole", checkLargeCommit},
 	{"a stream resumes where it stood", checkResume},
-	{"a bookmark passes what is not wanted", checkCollections},
+	{"a bookmark passes other collections", checkCollections},
 	{"an idle stream is alive", checkHeartbeat},
 	{"a tombstone arrives late", checkTombstone},
 	{"a cursor below the floor must list", checkFloor},
@@ -76,7 +76,7 @@ var serverChecks = []serverCheck{ //nolint:gochecknoglobals // a table
 	{"a cursor of another history must list", checkHistory},
 	{"a restore ends streams", checkRestore},
 	{"an unknown scope is an error", checkUnknownScope},
-	{"what is invalid is named", checkInvalid},
+	{"an invalid request is named", checkInvalid},
 	{"a reader may stop", checkStop},
 }
 
@@ -94,7 +94,7 @@ func (s Server) deletion(collection string, id int) statesync.Change {
 	return statesync.Change{Scope: s.Scope, Key: statesync.Key{Collection: collection, ID: strconv.Itoa(id)}, Deleted: true}
 }
 
-// errEnough ends a stream that has shown what was wanted.
+// errEnough ends a stream once the check has seen enough.
 var errEnough = errors.New("enough")
 
 // read plays a stream onto the tape until enough returns true.
@@ -117,7 +117,7 @@ func (s Server) read(ctx context.Context, w statesync.Watch, tape *Tape, enough 
 	case err == nil:
 		return errors.New("stream ended without a reason")
 	case ctx.Err() != nil:
-		return fmt.Errorf("reliable: what should come did not come in time, at version %d: %w", tape.Cursor.Version, err)
+		return fmt.Errorf("reliable: expected frames did not come in time, at version %d: %w", tape.Cursor.Version, err)
 	}
 	return err
 }
@@ -243,7 +243,7 @@ func checkWholeCommits(ctx context.Context, s Server) error {
 	err := s.read(ctx, s.watch(), tape, func(statesync.Frame) (bool, error) {
 		a, b := tape.Items[statesync.Key{Collection: "a", ID: "1"}], tape.Items[statesync.Key{Collection: "b", ID: "1"}]
 		if tape.Consistent && string(a.Value) != string(b.Value) {
-			return false, fmt.Errorf("atomic: at version %d a commit is there by half: %s and %s", tape.Cursor.Version, a.Value, b.Value)
+			return false, fmt.Errorf("atomic: at version %d half of a commit is readable: %s and %s", tape.Cursor.Version, a.Value, b.Value)
 		}
 		return tape.Cursor.Version >= 2*rounds, nil
 	})
@@ -267,7 +267,7 @@ func checkLargeCommit(ctx context.Context, s Server) error {
 			values[string(i.Value)]++
 		}
 		if len(values) > 1 || len(tape.Items) != 0 && len(tape.Items) != n {
-			return false, fmt.Errorf("atomic: at version %d a commit is there in part: %v", tape.Cursor.Version, values)
+			return false, fmt.Errorf("atomic: at version %d a part of a commit is readable: %v", tape.Cursor.Version, values)
 		}
 		if tape.Cursor.Version != uint64(n*round) { //nolint:gosec // a small number
 			return false, nil

@@ -60,7 +60,7 @@ func checkCollections(ctx context.Context, s Server) error {
 	return errors.Join(err, tape.holds(map[string]string{"a/1": "1"}))
 }
 
-// checkHeartbeat sees two frames that nothing caused. It takes as long as the
+// checkHeartbeat waits for two frames without a change. It takes as long as the
 // heartbeat of the server.
 func checkHeartbeat(ctx context.Context, s Server) error {
 	tape, bookmarks := &Tape{}, 0
@@ -86,18 +86,18 @@ func checkTombstone(ctx context.Context, s Server) error {
 	again := tape.Resume()
 	err = s.read(ctx, s.resume(tape), again, until(again, 3))
 	if err == nil && !again.Items[statesync.Key{Collection: "a", ID: "1"}].Deleted {
-		err = errors.New("tombstone: a reader that resumes is not told of a deletion")
+		err = errors.New("tombstone: a reader that resumes does not get a deletion")
 	}
 	return errors.Join(err, again.holds(map[string]string{"a/2": "1"}))
 }
 
-// mustList returns nil if the stream that w asks for ends with that reason to
-// list anew before it streams anything of the state.
+// mustList returns nil if the stream of w ends with that resync reason before it sends
+// any state.
 func (s Server) mustList(ctx context.Context, w statesync.Watch, reason statesync.ResyncReason) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, Limit))
 	defer cancel()
 	err := s.Source.Watch(ctx, w, func(f statesync.Frame) error {
-		return fmt.Errorf("a stream from %s is taken up with a %s frame", w.Cursor, f.Type)
+		return fmt.Errorf("a stream from %s continues with a %s frame", w.Cursor, f.Type)
 	})
 	var resync *statesync.ResyncError
 	if !errors.As(err, &resync) || resync.Reason != reason {

@@ -8,24 +8,23 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// Tape checks the frames of one stream against what [statesync.Frame] promises,
-// by plain bookkeeping: it keeps every item, and adds up what it has whenever
-// the stream states what that must be. The zero Tape is at the beginning of a
-// stream that lists everything; one that resumes begins with what the reader
-// had.
+// Tape checks the frames of one stream against the contract of [statesync.Frame]: it
+// keeps every item, and compares count and digest whenever the stream states them. The
+// zero Tape is at the beginning of a stream that lists everything; a tape for a stream
+// that resumes begins with the reader's state.
 type Tape struct {
-	// Cursor is where the stream stands.
+	// Cursor is the position of the stream.
 	Cursor statesync.Cursor
 	// Items are the newest item of each key.
 	Items map[statesync.Key]statesync.Item
 	// Resumed reports that the stream began at Cursor, not with a list.
 	Resumed bool
-	// Headed, Synced and Consistent tell that the header has come, that the
-	// reader has everything, and that it has no part of a commit only.
+	// Headed is set once the header has come, Synced once the reader has everything,
+	// and Consistent while it has no partial commit.
 	Headed, Synced, Consistent bool
 }
 
-// Resume returns a tape for a stream that goes on where t stands.
+// Resume returns a tape for a stream that continues from t.
 func (t *Tape) Resume() *Tape {
 	return &Tape{Cursor: t.Cursor, Items: maps.Clone(t.Items), Resumed: true, Synced: true}
 }
@@ -63,13 +62,21 @@ func (t *Tape) Add(f statesync.Frame) error {
 	if t.Consistent && f.Type != statesync.FrameHeader {
 		digest, count := statesync.DigestOf(slices.Collect(maps.Values(t.Items)))
 		if count != f.Count || digest != f.Digest {
-			return fmt.Errorf("reliable: at version %d the reader has %d items with digest %s, the %s frame says %d with %s", f.Version, count, digest, f.Type, f.Count, f.Digest)
+			return fmt.Errorf(
+				"reliable: at version %d the reader has %d items with digest %s, the %s frame states %d with %s",
+				f.Version,
+				count,
+				digest,
+				f.Type,
+				f.Count,
+				f.Digest,
+			)
 		}
 	}
 	return nil
 }
 
-// place checks that a frame may come here.
+// place checks that a frame may come at this point.
 func (t *Tape) place(f statesync.Frame) error {
 	if t.Items == nil {
 		t.Items = map[statesync.Key]statesync.Item{}
@@ -85,7 +92,13 @@ func (t *Tape) place(f statesync.Frame) error {
 			return fmt.Errorf("epoch: is %q in a stream that resumes %q", f.Epoch, t.Cursor.Epoch)
 		}
 		if f.Version != t.Cursor.Version || f.Heartbeat <= 0 || len(f.Items) > 0 {
-			return fmt.Errorf("header: is at %d instead of %d, with heartbeat %v and %d items", f.Version, t.Cursor.Version, f.Heartbeat, len(f.Items))
+			return fmt.Errorf(
+				"header: is at %d instead of %d, with heartbeat %v and %d items",
+				f.Version,
+				t.Cursor.Version,
+				f.Heartbeat,
+				len(f.Items),
+			)
 		}
 		t.Headed, t.Cursor.Epoch = true, f.Epoch
 		return nil

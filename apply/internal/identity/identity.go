@@ -32,7 +32,7 @@ func (id *Identity) Selector() string {
 	return labels.SelectorFromSet(id.Labels).String()
 }
 
-// Standing is what the labels of an object show of its owner.
+// Standing is how an object's labels relate to the owner's.
 type Standing int
 
 // The standings.
@@ -56,10 +56,10 @@ func (id *Identity) Standing(have map[string]string) Standing {
 	return found
 }
 
-// Digest returns the digest of what the owner's writes own of an object, by
-// applies and, in upsert mode, by updates. It is zero when they own nothing. Where
-// the server keeps no managedFields it is a digest of the object's version, which
-// any change changes.
+// Digest returns the digest of the object's fields that the owner's writes own, by
+// applies and, in upsert mode, by updates. It is zero when they own none. Where the
+// server keeps no managedFields, it is a digest of the object's version, which changes
+// with every write.
 func (id *Identity) Digest(m metav1.Object) diff.Sum {
 	entries := m.GetManagedFields()
 	if len(entries) == 0 {

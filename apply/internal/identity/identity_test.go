@@ -29,7 +29,12 @@ func TestADigestIsOfOurWritesAlone(t *testing.T) {
 	t.Parallel()
 	id := identity.Identity{Manager: "me", Supersedes: []string{"kubectl-client-side-apply"}}
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{
+			Manager:     manager,
+			Operation:   operation,
+			Subresource: subresource,
+			FieldsV1:    &metav1.FieldsV1{Raw: []byte(fields)},
+		}
 	}
 	object := func(entries ...metav1.ManagedFieldsEntry) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1", ManagedFields: entries}}

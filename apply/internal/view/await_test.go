@@ -18,7 +18,7 @@ func TestWhatIsWaitedForWakesOnce(t *testing.T) {
 	require.NoError(t, v.Update(told("u", "13", ours)))
 	require.Equal(t, 1, *drifts)
 	require.NoError(t, v.Update(told("u", "14", ours)))
-	require.Equal(t, 1, *drifts, "nobody waits any more")
+	require.Equal(t, 1, *drifts, "there is no waiter any more")
 
 	v.Await(n, 13, "key", func() { *drifts++ })
 	require.Equal(t, 2, *drifts, "it had changed before we began to wait")

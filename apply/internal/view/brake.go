@@ -3,8 +3,8 @@ package view
 import "time"
 
 // brake counts, for each object, the wake-ups that foreign changes to it have
-// caused. An object that is changed or deleted again and again causes no more of
-// them until a minute is over; the pass at the regular interval goes on repairing.
+// caused. An object over its limit causes no wake-ups for the rest of the minute. The pass
+// at the regular interval still repairs it.
 type brake map[Name]wakes
 
 type wakes struct {
@@ -30,7 +30,7 @@ func (b brake) allow(n Name, now time.Time) bool {
 	return at.count <= wakeLimit
 }
 
-// clean drops what no longer counts, once there is much of it.
+// clean drops expired entries, once there are many.
 func (b brake) clean(now time.Time) {
 	const much = 1024
 	if len(b) < much {

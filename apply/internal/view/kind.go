@@ -1,12 +1,13 @@
-// Package view is what a program knows of its live objects: for each kind the
-// metadata of the objects that carry the owner's labels, as the newer of what the
-// watch has delivered and what the server has answered to a write of ours.
+// Package view is a program's view of its live objects: for each kind the metadata of
+// the objects that carry the owner's labels. It holds the newer of the state that the
+// watch has delivered and the server's answer to our last write.
 //
 // A [Kind] is filled by [Kind.Watch], which lists and watches, and by
 // [Kind.Wrote]. It is read through its methods, from any number of goroutines.
 package view
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -26,43 +27,43 @@ type Kind struct {
 	group schema.GroupKind
 	owner *identity.Identity
 	hooks Hooks
-	nudge chan struct{} // a look for the kind's definition is due
+	nudge chan struct{} // the kind's definition must be looked up
 
-	mu       sync.RWMutex
-	mapping  *meta.RESTMapping
-	records  map[Name]*Record
-	parts    parts
-	writing  map[Name]*writing
-	awaited  map[Name]map[any]func()
-	lost     map[Name]loss
-	brake    brake
-	managed  bool     // the server keeps managedFields for this kind
-	sources  []string // namespaces that are watched one by one; nil: all at once
-	listed   map[string]bool
-	synced   bool             // every source was listed
-	unserved bool             // the server has no such kind, so that it has no objects
-	errs     map[string]error // the last failure to list or watch, by source, until it works again
-	settled  chan struct{}    // closed when the kind is synced, or has failed, for the first time
-	complete chan struct{}    // closed when it is synced for the first time
-	began    time.Time        // when the watch was started
+	mu        sync.RWMutex
+	mapping   *meta.RESTMapping
+	records   map[Name]*Record
+	parts     parts
+	writing   map[Name]*writing
+	awaited   map[Name]map[any]func()
+	lost      map[Name]loss
+	brake     brake
+	managed   bool     // the server keeps managedFields for this kind
+	sources   []string // namespaces that are watched one by one; nil: all at once
+	listed    map[string]bool
+	synced    bool             // every source was listed
+	unserved  bool             // the server has no such kind, so that it has no objects
+	errs      map[string]error // the last failure to list or watch, by source, until it works again
+	attempted chan struct{}    // closed when the kind is synced, or has failed, for the first time
+	complete  chan struct{}    // closed when it is synced for the first time
+	began     time.Time        // when the watch was started
 }
 
 // Hooks are called, if set, without a lock, and must not block.
 type Hooks struct {
-	// Drift: what we own of an object was changed or removed by another manager,
-	// or the object is gone.
+	// Drift: another manager has changed or removed a field of ours, or the object was
+	// deleted.
 	Drift func(Object)
-	// Change: the watch shows an object in a state that was not known.
+	// Change: the watch shows a new state of an object.
 	Change func(Object)
-	// Synced: the state of the kind is complete for the first time.
+	// Synced: the kind is synced for the first time.
 	Synced func()
-	// Seen: the watch or a list has delivered the object, in no older state than the
-	// one that our last write has made.
+	// Seen: the watch or a list has delivered the object, in the state of our last
+	// write or a newer one.
 	Seen func(*metav1.PartialObjectMetadata)
 	// Watched: a list, an event or a bookmark has come, with nil, or a list or watch
 	// has failed or fallen silent.
 	Watched func(error)
-	// Generations makes a generation that another manager has changed a drift.
+	// Generations makes a change of the generation by another manager a drift.
 	Generations bool
 }
 
@@ -70,15 +71,15 @@ type Hooks struct {
 type Object struct {
 	Name
 	Record Record
-	// Gone is whether it is no longer there, or lacks a label of the owner. The
-	// record is the last one then.
+	// Gone is whether the object was deleted, or lacks a label of the owner. Then the
+	// record is the last one.
 	Gone bool
 }
 
-// New returns the view of a kind of which nothing is known.
+// New returns an empty view of a kind, not synced.
 func New(kind schema.GroupKind, owner *identity.Identity, hooks Hooks) *Kind {
 	return &Kind{
-		group: kind, owner: owner, hooks: hooks, nudge: make(chan struct{}, 1), settled: make(chan struct{}), complete: make(chan struct{}),
+		group: kind, owner: owner, hooks: hooks, nudge: make(chan struct{}, 1), attempted: make(chan struct{}), complete: make(chan struct{}),
 		records: map[Name]*Record{}, parts: parts{}, brake: brake{},
 	}
 }
@@ -86,27 +87,26 @@ func New(kind schema.GroupKind, owner *identity.Identity, hooks Hooks) *Kind {
 // GroupKind returns the kind.
 func (k *Kind) GroupKind() schema.GroupKind { return k.group }
 
-// Look is what is known of one object and its kind, all as of one moment.
+// Look is a snapshot of one object and its kind.
 type Look struct {
-	// Synced is whether the state of the kind is known. The object does not exist
-	// then unless it is found.
+	// Synced is whether the kind is synced. Then an object that is not found does not
+	// exist.
 	Synced bool
-	// Err is the last failure to list or watch the kind, if that has not been
-	// overcome.
+	// Err is the last failure to list or watch the kind, nil after a success.
 	Err error
 	// Mapping is the resource that is watched, nil while it is unknown.
 	Mapping *meta.RESTMapping
 	// Found is whether there is a record, Record.
 	Found  bool
 	Record Record
-	// Lost is, for an object that another program has deleted or unlabelled, the
-	// resourceVersion of that, and LostUID its UID.
+	// Lost is the resourceVersion in which another program deleted or unlabelled the
+	// object, and LostUID the object's UID then.
 	Lost, LostUID string
 	// Managed is whether the server keeps managedFields for the kind.
 	Managed bool
 }
 
-// Look returns what is known of an object.
+// Look returns the state of an object and its kind.
 func (k *Kind) Look(n Name) Look {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -119,17 +119,17 @@ func (k *Kind) Look(n Name) Look {
 	return look
 }
 
-// Status returns whether the state of the kind is known, and the last failure to
-// list or watch it, if that has not been overcome. Both can be.
+// Status returns whether the kind is synced, and the last failure to list or watch it,
+// nil after a success. Both can occur.
 func (k *Kind) Status() (synced bool, err error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.synced, k.failure()
 }
 
-// Unseen returns why objects of the kind may exist that the view does not show,
-// nil when there are none: the view is complete and current, or the server does
-// not serve the kind.
+// Unseen returns an error if objects of the kind may exist that the view does not show.
+// It is nil if there are none: the view is complete and current, or the server does not
+// serve the kind.
 func (k *Kind) Unseen() error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -145,19 +145,19 @@ func (k *Kind) Unseen() error {
 
 var errNotListed = errors.New("not listed yet")
 
-// Settled returns a channel that is closed when the kind is synced, or has failed,
+// Attempted returns a channel that is closed when the kind is synced, or has failed,
 // for the first time, and the time when its watch was started, zero before.
-func (k *Kind) Settled() (<-chan struct{}, time.Time) {
+func (k *Kind) Attempted() (<-chan struct{}, time.Time) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.settled, k.began
+	return k.attempted, k.began
 }
 
 // Complete returns a channel that is closed when the kind is synced for the first
 // time.
 func (k *Kind) Complete() <-chan struct{} { return k.complete }
 
-// Ever reports whether the state of the kind was complete once.
+// Ever reports whether the kind was ever synced.
 func (k *Kind) Ever() bool {
 	select {
 	case <-k.complete:
@@ -192,8 +192,7 @@ func (k *Kind) Len() int {
 }
 
 // Each calls yield for each object in no order, until it returns false. It holds a
-// lock: yield must call no method of the view. Of a kind that is not synced there
-// are none.
+// lock: yield must call no method of the view. A kind that is not synced has none.
 func (k *Kind) Each(yield func(Name, *Record) bool) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -208,7 +207,7 @@ func (k *Kind) Each(yield func(Name, *Record) bool) bool {
 	return true
 }
 
-// EachOf is Each for the objects of one part. It costs what the part costs.
+// EachOf is Each for the objects of one part. Its cost depends on the part only.
 func (k *Kind) EachOf(part Part, yield func(Name, *Record) bool) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -218,8 +217,8 @@ func (k *Kind) EachOf(part Part, yield func(Name, *Record) bool) bool {
 	return k.parts.each(part, yield)
 }
 
-// Remember takes what is observed of an object, if it still is what was seen, as
-// the answer to an apply of the hash.
+// Remember records the observed state of an object, if it still equals seen, as the
+// result of an apply of the hash.
 func (k *Kind) Remember(n Name, seen, hash diff.Sum) (held bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -239,8 +238,8 @@ func (k *Kind) Prune(n Name, of string) {
 	}
 }
 
-// Await calls wake once, from the goroutine of a watch, when the object changes or
-// goes; at once if it already is in a later version than the given one. A second
+// Await calls wake once, from the goroutine of a watch, when the object changes or is
+// deleted; at once if it already is in a later version than the given one. A second
 // call with the same key replaces the first.
 func (k *Kind) Await(n Name, version uint64, key any, wake func()) {
 	k.mu.Lock()
@@ -282,10 +281,14 @@ func (k *Kind) failure() error {
 	return errors.Join(errs...)
 }
 
-// fail notes a failure of a source, or that it works, with nil.
-func (k *Kind) fail(source string, err error) {
+// fail records a failure of a source; nil: it works. An attempt whose ctx has ended records
+// nothing: the attempt after it does.
+func (k *Kind) fail(ctx context.Context, source string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	if err == nil {
 		delete(k.errs, source)
 		return
@@ -294,14 +297,14 @@ func (k *Kind) fail(source string, err error) {
 		k.errs = map[string]error{}
 	}
 	k.errs[source] = err
-	k.settle()
+	k.markAttempted()
 }
 
-// settle closes the channel of Settled. The lock is held.
-func (k *Kind) settle() {
+// markAttempted closes the channel of Attempted. The lock is held.
+func (k *Kind) markAttempted() {
 	select {
-	case <-k.settled:
+	case <-k.attempted:
 	default:
-		close(k.settled)
+		close(k.attempted)
 	}
 }

@@ -28,7 +28,11 @@ func TestAListIsReleased(t *testing.T) {
 	list, released := text()
 	isController := true
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: list[:3], Name: list[:3], UID: "u1", ResourceVersion: "20", Labels: map[string]string{list[4:6]: list[4:10], "part": list[4:14]},
+		Namespace:       list[:3],
+		Name:            list[:3],
+		UID:             "u1",
+		ResourceVersion: "20",
+		Labels:          map[string]string{list[4:6]: list[4:10], "part": list[4:14]},
 		OwnerReferences: []metav1.OwnerReference{{UID: types.UID(list[4:14]), Controller: &isController}},
 	}}
 	require.NoError(t, v.Replace([]any{m}, "20"))
@@ -37,6 +41,10 @@ func TestAListIsReleased(t *testing.T) {
 	require.True(t, released.Value() == nil, "it is still held")
 	look := v.Look(NameOf("web", "web"))
 	require.True(t, look.Found)
-	require.Equal(t, []string{"parent", "parent-uid", "parent-uid"}, []string{look.Record.Label("pa", me), look.Record.Part(), look.Record.Controller()})
+	require.Equal(
+		t,
+		[]string{"parent", "parent-uid", "parent-uid"},
+		[]string{look.Record.Label("pa", me), look.Record.Part(), look.Record.Controller()},
+	)
 	_, _ = list, m
 }

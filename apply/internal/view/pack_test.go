@@ -1,4 +1,4 @@
-package view //nolint:testpackage // what is packed is not to be seen from outside
+package view //nolint:testpackage // the packed form is not exported
 
 import (
 	"testing"
@@ -49,5 +49,10 @@ func TestLabelsAreUnpackedAsTheyWere(t *testing.T) {
 		}
 	}
 	require.Equal(t, labelSet{}, packLabels(owners, id), "the owner's own take nothing")
-	require.Equal(t, packLabels(map[string]string{"a": "1"}, &identity.Identity{}).keys, packLabels(map[string]string{"a": "2"}, &identity.Identity{}).keys, "keys are shared")
+	require.Equal(
+		t,
+		packLabels(map[string]string{"a": "1"}, &identity.Identity{}).keys,
+		packLabels(map[string]string{"a": "2"}, &identity.Identity{}).keys,
+		"keys are shared",
+	)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// Record is what is remembered of one live object: some hundred bytes. There may
-// be a million of them, so each field is as small as it can be.
+// Record is the memory of one live object, some hundred bytes. There may be a million
+// of them, so each field is as small as it can be.
 type Record struct {
 	uid        uid
 	version    uint64 // resourceVersion
 	generation int64
 	labels     labelSet
 
-	observed diff.Sum // digest of what we own, as the server last sent it
+	observed diff.Sum // digest of our fields, as the server last sent them
 	applied  diff.Sum // digest that the server answered to our last apply; zero: unknown
 	hash     diff.Sum // content hash of that apply; while that is unknown, the one in the annotation
 
@@ -28,23 +28,24 @@ type Record struct {
 	owned unique.Handle[string]
 
 	dependsOn  unique.Handle[string] // the annotation; zero: none
-	controller unique.Handle[string] // UID of the object that it was made for by a controller; zero: none
-	part       *part                 // that it is listed in; nil: none
+	controller unique.Handle[string] // UID of its controller; zero: none
+	part       *part                 // the part that lists it; nil: none
 	at         int32                 // its index there
 
 	traits      traits
 	regenerated bool // its generation was changed by another manager since our last apply
 	pruned      bool // we have asked for its deletion
-	written     bool // known from our own write alone, not yet from the watch
+	written     bool // seen in our own write only, not yet in the watch
 }
 
-// traits are properties of an object's metadata, one bit each. A Record of 144 bytes has a
-// size class without the garbage of decoding; beyond that it takes a third more memory.
+// traits are properties of an object's metadata, one bit each. A Record of 144 bytes is
+// in a size class of its own, apart from the garbage of decoding. A larger one takes a
+// third more memory.
 type traits uint8
 
 const (
 	bare       traits = 1 << iota // it has no managedFields
-	superseded                    // a manager whose fields are to become ours still has some
+	superseded                    // a superseded manager still owns fields
 	deleting                      // it has a deletionTimestamp
 )
 
@@ -93,8 +94,7 @@ func (r *Record) clone() *Record {
 	return &c
 }
 
-// succeed carries over what is remembered of the object from an older record of
-// the same object.
+// succeed carries over the memory from an older record of the same object.
 func (r *Record) succeed(old *Record) {
 	if old == nil || old.uid != r.uid {
 		return
@@ -107,7 +107,7 @@ func (r *Record) succeed(old *Record) {
 	}
 }
 
-// remember takes the observed state as the answer to our last apply.
+// remember records the observed state as the result of our last apply.
 func (r *Record) remember(hash diff.Sum) {
 	r.applied, r.hash = r.observed, hash
 	r.owned = unique.Handle[string]{}
@@ -123,16 +123,16 @@ func (r *Record) Version() uint64 { return r.version }
 // Generation returns metadata.generation.
 func (r *Record) Generation() int64 { return r.generation }
 
-// Observed returns the digest of what we own of the object, as last seen.
+// Observed returns the digest of the object's fields that we own, as last seen.
 func (r *Record) Observed() diff.Sum { return r.observed }
 
 // Hash returns the content hash of our last apply.
 func (r *Record) Hash() diff.Sum { return r.hash }
 
-// Unknown reports whether it is not known what we last applied.
+// Unknown reports whether the result of our last apply is unknown.
 func (r *Record) Unknown() bool { return r.applied == diff.Sum{} }
 
-// Foreign reports whether another manager has changed what we applied.
+// Foreign reports whether another manager has changed a field that we applied.
 func (r *Record) Foreign() bool { return r.observed != r.applied }
 
 // Regenerated reports whether the generation was changed since our last apply, by
@@ -146,7 +146,7 @@ func (r *Record) Superseded() bool { return r.traits&superseded != 0 }
 // Bare reports whether the object has no managedFields.
 func (r *Record) Bare() bool { return r.traits&bare != 0 }
 
-// Unowned reports whether the server has no record that we apply to the object.
+// Unowned reports whether managedFields have no apply of ours.
 func (r *Record) Unowned() bool { return r.Bare() || r.observed == diff.Sum{} }
 
 // Deleting reports whether the object has a deletionTimestamp.
@@ -155,14 +155,14 @@ func (r *Record) Deleting() bool { return r.traits&deleting != 0 }
 // Pruned reports whether we have asked for the deletion of the object.
 func (r *Record) Pruned() bool { return r.pruned }
 
-// Controller returns the UID of the object that this one was made for by a
-// controller, empty if there is none.
+// Controller returns the UID in the controller ownerReference, empty if there is none.
 func (r *Record) Controller() string { return text(r.controller) }
 
 // DependsOn returns the annotation that names what the object depends on.
 func (r *Record) DependsOn() string { return text(r.dependsOn) }
 
-// Owned returns the JSON of our field set, empty once what we applied is known.
+// Owned returns the JSON of our field set, empty once the result of our last apply is
+// known.
 func (r *Record) Owned() string { return text(r.owned) }
 
 // Part returns the value of the part label, empty if the object lacks it.
@@ -188,9 +188,9 @@ func text(h unique.Handle[string]) string {
 	return h.Value()
 }
 
-// ParseVersion reads a resourceVersion. Kubernetes promises that those of one
-// resource are decimal numbers that grow. One that is not gives 0, and then the
-// state that the server sent last counts.
+// ParseVersion reads a resourceVersion. Kubernetes promises that the versions of one
+// resource are growing decimal numbers. Any other gives 0, and then the state that the
+// server sent last counts.
 func ParseVersion(version string) uint64 {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestAGenerationThatOthersChangedIsRememberedUntilOurNextApply(t *testing.T)
 	write1(v, at("14", 3))
 	require.False(t, v.held().Regenerated(), "our own apply has changed it")
 
-	// After a restart, what is observed is what was applied.
+	// After a restart, the observed state is the applied one.
 	v, _ = newView(t)
 	require.NoError(t, v.Add(at("11", 1)))
 	require.NoError(t, v.Update(at("12", 2)))
@@ -149,7 +149,7 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 		}
 	}
 	require.NoError(t, v.Add(of("a", "11", "p")))
-	v.fail("", errors.New("not found"))
+	v.fail(t.Context(), "", errors.New("not found"))
 	require.Error(t, v.Unseen())
 	v.vanish()
 	require.NoError(t, v.Unseen(), "there is nothing to see")
@@ -158,7 +158,7 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 	require.Equal(t, []types.UID{"uid-of-a"}, gone)
 
 	require.NoError(t, v.Replace(nil, "12"))
-	v.fail("", errors.New("forbidden"))
+	v.fail(t.Context(), "", errors.New("forbidden"))
 	require.EqualError(t, v.Unseen(), "forbidden", "it is served again")
 }
 

@@ -11,15 +11,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// store takes what the lists and watches of one source deliver: of one namespace,
-// or of all.
+// store receives the lists and watch events of one source: of one namespace, or of all.
 type store struct {
 	kind      *Kind
 	namespace string
 }
 
-// Store takes what lists and watches of a namespace deliver, or those of everything
-// if it is empty: metadata.
+// Store receives the metadata from lists and watches of a namespace, or of the whole
+// cluster if it is empty.
 func (k *Kind) Store(namespace string) cache.ReflectorStore { return store{k, namespace} }
 
 // Add implements cache.ReflectorStore.
@@ -89,7 +88,7 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 	k.mu.Lock()
 	old := k.records[n]
 	r, newer := k.merge(n, shown, m.Labels[k.owner.PartLabel])
-	late := shown.version < r.version // than what our own write has shown
+	late := shown.version < r.version // than the answer to our own write
 	if !late {
 		r.written = false // the watch has caught up
 	}
@@ -111,13 +110,13 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 	}
 }
 
-// remove takes an object that the watch shows as deleted, which it also does for
-// one that lacks a label of the owner from now on.
+// remove handles an object that the watch shows as deleted. It shows one that has lost
+// a label of the owner so, too.
 func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 	n := NameOf(m.Namespace, m.Name)
 	k.mu.Lock()
 	old := k.records[n]
-	// What is known to be newer, or a successor of that name, stays.
+	// A newer state, or a newer object of that name, stays.
 	gone := old != nil && old.uid == packUID(m.UID) && old.version <= ParseVersion(m.ResourceVersion)
 	found := Object{Name: n, Gone: true}
 	w := k.writing[n]
@@ -151,8 +150,8 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 			k.seen(m) // before the kind counts as synced
 		}
 	}
-	// What stays is made apart from what is garbage afterwards: one small text among it
-	// would hold all the memory around.
+	// Allocate lasting data apart from the garbage of decoding: one small text among
+	// the garbage would hold all the memory around it.
 	read, parents := make([]Record, len(objects)), make([]unique.Handle[string], len(objects))
 	for i, m := range objects {
 		parents[i] = parentOf(m)
@@ -205,7 +204,7 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 			}
 		}
 	}
-	k.lost = nil // how they went is not known any more
+	k.lost = nil // their versions no longer count
 	complete := k.list(source)
 	if relist || complete {
 		for n, wakes := range k.awaited {
@@ -255,8 +254,8 @@ func (k *Kind) overwrote(n Name, at uint64) bool {
 	return old != nil && old.written && old.version > at
 }
 
-// list notes that a source was listed, and reports whether the view has become
-// complete by that.
+// list records that a source was listed, and reports whether that has made the view
+// complete.
 func (k *Kind) list(source string) bool {
 	if k.listed == nil {
 		k.listed = map[string]bool{}
@@ -267,7 +266,7 @@ func (k *Kind) list(source string) bool {
 	k.synced = len(k.sources) == 0 || len(k.listed) == len(k.sources)
 	k.unserved = false
 	if k.synced {
-		k.settle()
+		k.markAttempted()
 		select {
 		case <-k.complete:
 		default:
@@ -277,8 +276,8 @@ func (k *Kind) list(source string) bool {
 	return k.synced && !before
 }
 
-// merge stores a record unless a newer state of the object is known, and
-// returns the one that holds.
+// merge stores a record unless there is a newer one of the object, and returns the
+// record that counts.
 func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool) {
 	old := k.records[n]
 	if old != nil && r.version != 0 && r.version <= old.version {
@@ -314,15 +313,14 @@ func (k *Kind) drop(n Name, r *Record) {
 	k.parts.remove(r)
 }
 
-// loss is how an object went that others deleted or unlabelled.
+// loss is the state in which others deleted or unlabelled an object.
 type loss struct {
 	version string
 	uid     uid
 	at      time.Time
 }
 
-// lossAge is how long the version of a loss is remembered. It spares requests, and
-// proves nothing.
+// lossAge is how long the version of a loss is remembered. It only saves requests.
 const lossAge = 10 * time.Minute
 
 func (k *Kind) lose(n Name, how loss) {
@@ -340,8 +338,8 @@ func (k *Kind) lose(n Name, how loss) {
 	k.lost[n] = how
 }
 
-// touched reports whether an object that was old (nil: not known) and now is r
-// needs a repair: another manager has changed what we own of it, or it appeared.
+// touched reports whether an object that was old (nil: unseen) and now is r needs a
+// repair: another manager has changed a field of ours, or the object has appeared.
 func (k *Kind) touched(n Name, old, r *Record) bool {
 	regenerated := k.hooks.Generations && r.regenerated
 	news := old == nil || old.uid != r.uid || old.observed != r.observed || regenerated && old.generation != r.generation

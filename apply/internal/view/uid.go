@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// uid is the UID of an object in 16 bytes, if it has the form that servers give,
-// and otherwise as it is with a mark before it. Equal UIDs are equal as uid.
+// uid is the UID of an object in 16 bytes if it has the form that servers give, and
+// otherwise the text itself behind a mark. Equal UIDs are equal as uid.
 type uid string
 
 const packedUID = 16

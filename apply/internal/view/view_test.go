@@ -45,7 +45,12 @@ type fixture struct {
 	cache.ReflectorStore
 }
 
-var me = &identity.Identity{Manager: "me", HashAnnotation: "example.com/desired-hash", DependsOnAnnotation: "example.com/depends-on", PartLabel: "part"}
+var me = &identity.Identity{
+	Manager:             "me",
+	HashAnnotation:      "example.com/desired-hash",
+	DependsOnAnnotation: "example.com/depends-on",
+	PartLabel:           "part",
+}
 
 func newView(t *testing.T) (v *fixture, drifts *int) {
 	t.Helper()
@@ -187,7 +192,7 @@ func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
 	require.Zero(t, *drifts)
 	require.Equal(t, "x", v.held().Label("foreign", me))
 
-	// Nor is what was never applied by us, however often it changes.
+	// Nor is an object that we never applied, however often it changes.
 	v.drop(NameOf("x", "a"), v.held())
 	require.NoError(t, v.Replace([]any{told("u", "20", theirs)}, "20"))
 	before := *drifts
@@ -227,7 +232,7 @@ func TestARestoredServerIsBelieved(t *testing.T) {
 	write1(v, told("u", "5000", ours))
 	require.NoError(t, v.Update(told("u", "5000", ours))) // the watch has told of it, too
 	require.NoError(t, v.Replace(nil, "100"))
-	require.Nil(t, v.held(), "what the restore lost is gone")
+	require.Nil(t, v.held(), "objects that the restore lost are dropped")
 
 	write1(v, told("u2", "5000", ours)) // the watch has not
 	require.NoError(t, v.Replace(nil, "100"))

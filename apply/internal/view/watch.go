@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -22,8 +23,11 @@ import (
 type Source struct {
 	Client clientmetadata.Interface
 	Mapper meta.RESTMapper
-	// Version is the one to watch the kind in; another one is taken when the
-	// server does not serve it, or when it is empty.
+	// Discovery proves that a kind which the mapper lacks is not served. Nil: there is
+	// no such proof.
+	Discovery Discovery
+	// Version is the version of the kind to watch. If it is empty, or the server does
+	// not serve it, another one is watched.
 	Version string
 	// Namespaces limits the watches of a namespaced kind; nil: everywhere.
 	Namespaces []string
@@ -49,12 +53,12 @@ func (k *Kind) Watch(ctx context.Context, from Source) {
 		if time.Since(start) > time.Minute {
 			backoff = retry{}
 		}
-		// The resource is gone, or was never there.
+		// The resource is no longer served, or never was.
 		backoff.wait(ctx, k.nudge)
 	}
 }
 
-// Nudge makes a kind that is not known be looked for at once.
+// Nudge makes an unknown kind be looked up at once.
 func (k *Kind) Nudge() {
 	select {
 	case k.nudge <- struct{}{}:
@@ -70,9 +74,13 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *retry) *meta.R
 			k.Serve(mapping, from.Namespaces)
 			return mapping
 		}
-		k.fail(lookup, err)
+		k.fail(ctx, lookup, err)
 		if meta.IsNoMatchError(err) && backoff.tries > 0 {
-			k.vanish()
+			if resource, unknown := Served(from.Discovery, k.group); unknown != nil {
+				k.doubt(ctx, fmt.Errorf("%w: %w", err, unknown))
+			} else if resource == nil {
+				k.vanish()
+			}
 		}
 		k.log(ctx, from, err)
 		backoff.wait(ctx, k.nudge)
@@ -84,8 +92,8 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *retry) *meta.R
 // lookup is the source of errors of the mapper. No namespace has that name.
 const lookup = "/"
 
-// Serve notes the resource of the kind, and the namespaces that are watched one by
-// one if it is namespaced; nil: all at once.
+// Serve sets the resource of the kind, and, if it is namespaced, the namespaces that
+// are watched one by one; nil: all at once.
 func (k *Kind) Serve(mapping *meta.RESTMapping, namespaces []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,10 +102,19 @@ func (k *Kind) Serve(mapping *meta.RESTMapping, namespaces []string) {
 		k.sources = namespaces
 	}
 	delete(k.errs, lookup)
+	k.unserved = false
 }
 
-// vanish notes that the server does not serve the kind, also after another look:
-// then it has no objects.
+// doubt records that it is unknown whether the server serves the kind.
+func (k *Kind) doubt(ctx context.Context, err error) {
+	k.fail(ctx, lookup, err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unserved = false
+}
+
+// vanish records that the server does not serve the kind, confirmed by discovery: it
+// has no objects.
 func (k *Kind) vanish() {
 	k.mu.Lock()
 	var gone []Object
@@ -112,8 +129,8 @@ func (k *Kind) vanish() {
 	}
 }
 
-// mappingOf returns the resource of the kind, in the wanted version if the server
-// has it.
+// mappingOf returns the resource of the kind, in the desired version if the server has
+// it.
 func (k *Kind) mappingOf(from Source) (*meta.RESTMapping, error) {
 	if from.Version == "" {
 		return from.Mapper.RESTMapping(k.group)
@@ -127,8 +144,8 @@ func (k *Kind) mappingOf(from Source) (*meta.RESTMapping, error) {
 	return mapping, err
 }
 
-// ResetMapper makes a mapper that caches ask the server anew, if the error is that
-// it lacks the kind, and reports whether it did.
+// ResetMapper empties a caching mapper if the error is that it lacks the kind, and
+// reports whether it did.
 func ResetMapper(mapper meta.RESTMapper, err error) bool {
 	resettable, ok := mapper.(meta.ResettableRESTMapper)
 	if !ok || !meta.IsNoMatchError(err) {
@@ -159,12 +176,14 @@ func (k *Kind) watchResource(ctx context.Context, from Source, mapping *meta.RES
 }
 
 func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into store, resource clientmetadata.ResourceInterface) {
-	failed := func(err error) error {
-		// A version that is too old is no failure: the list that follows shows all.
-		if err == nil || ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	// now is the context of the request. A replaced reflector may have a request in flight
+	// that ends after its successor has listed.
+	failed := func(now context.Context, err error) error {
+		// An expired version is no failure: the next list shows everything.
+		if err == nil || now.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			return err
 		}
-		k.fail(into.namespace, err)
+		k.fail(now, into.namespace, err)
 		k.watched(err)
 		k.log(ctx, from, err)
 		if apierrors.IsNotFound(err) {
@@ -180,21 +199,21 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = from.Selector
 			list, err := resource.List(ctx, options)
-			return list, failed(err)
+			return list, failed(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = from.Selector
 			w, err := resource.Watch(ctx, options)
 			if err != nil {
-				return w, reflectors.WatchError(failed(err), options)
+				return w, reflectors.WatchError(failed(ctx, err), options)
 			}
-			k.fail(into.namespace, nil)
+			k.fail(ctx, into.namespace, nil)
 			return newWatchdog(w, maxSilence, func() { k.watched(errSilent) }), nil
 		},
 	}
 	for ctx.Err() == nil {
-		// A kind whose definition has just appeared is not waited for with the
-		// reflector's patience.
+		// A kind whose definition has just appeared must not wait for the reflector's
+		// backoff.
 		now, again := context.WithCancel(ctx)
 		var nudges sync.WaitGroup
 		nudges.Go(func() { k.untilNudged(now, again) })
@@ -205,7 +224,7 @@ func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into s
 	}
 }
 
-// untilNudged calls again when a nudge comes while the kind is not known.
+// untilNudged calls again when a nudge comes while the kind is unknown.
 func (k *Kind) untilNudged(ctx context.Context, again func()) {
 	for {
 		select {
@@ -228,7 +247,7 @@ func (k *Kind) log(ctx context.Context, from Source, err error) {
 // retry is the growing delay between looks for a kind.
 type retry struct{ tries int }
 
-// The delay after the first failure, the longest, and the one after a nudge:
+// The delay after the first failure, the maximum, and the delay after a nudge:
 // discovery follows the definition soon.
 const (
 	firstRetry  = time.Second

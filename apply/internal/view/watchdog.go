@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxSilence is how long a watch may say nothing. A server sends a bookmark
-// about every minute, so one that is silent for longer is dead, whatever the
-// connection looks like.
+// maxSilence is how long a watch may be silent. A server sends a bookmark about every
+// minute, so a watch that is silent for longer is dead, even if its connection looks
+// open.
 const maxSilence = 3 * time.Minute
 
 // watchdog passes on the events of a watch and ends it when it is silent for too
-// long. The reflector then watches from where it was.
+// long. The reflector then watches on from the last version.
 type watchdog struct {
 	watch  watch.Interface
-	silent func() // is called when it ends the watch
+	silent func() // called when it ends the watch
 	events chan watch.Event
 	done   chan struct{}
 	stop   sync.Once

@@ -12,12 +12,12 @@ import (
 // writing is an object that a write of ours is about to change. Writers take
 // turns.
 type writing struct {
-	count   int           // the writer whose turn it is, and those that wait
+	count   int           // the current writer and the waiting ones
 	turn    chan struct{} // holds one token
-	deleted string        // UID of the object that went away during the turn
-	last    Record        // its last state, if it was known
-	before  diff.Sum      // what was observed when the turn began
-	made    uint64        // the version that the write of this turn has made; 0: not known, or none
+	deleted string        // UID of the object if it was deleted during the turn
+	last    Record        // its last state, if there was a record
+	before  diff.Sum      // the observed digest when the turn began
+	made    uint64        // the version that this turn's write has made; 0: unknown, or none
 	shown   []uint64      // the versions that the watch has shown since the last turn
 }
 
@@ -25,8 +25,8 @@ type writing struct {
 // one. The error is the cause for which ctx ended.
 //
 // A change that arrives before the write ends may be our own, so it is judged and
-// announced at the end, when the answer is known. end must be called; it says whether
-// the write was a deletion, which explains an absence.
+// announced at the end, when the answer is known. end must be called, with whether the
+// write was a deletion, which explains an absence.
 func (k *Kind) Begin(ctx context.Context, n Name) (end func(deletion bool), err error) {
 	k.mu.Lock()
 	if k.writing == nil {
@@ -76,7 +76,7 @@ func (k *Kind) end(n Name, w *writing, deletion bool) {
 	case r != nil:
 		found = Object{Name: n, Record: *r}
 		touched = !r.Unknown() && k.touched(n, nil, r)
-		// The one change that the write itself has made is not news.
+		// The change that the write itself has made is not announced.
 		changed = len(w.shown) > 1 || len(w.shown) == 1 && w.shown[0] != w.made
 	case w.deleted != "":
 		found = Object{Name: n, Record: w.last, Gone: true}
@@ -89,7 +89,7 @@ func (k *Kind) end(n Name, w *writing, deletion bool) {
 	k.announce(found, touched, changed, nil)
 }
 
-// Wrote takes the server's answer to our apply of the object.
+// Wrote records the server's answer to our apply of the object.
 func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	n := NameOf(m.Namespace, m.Name)
 	answer := newRecord(m, k.owner)
@@ -100,7 +100,7 @@ func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	defer k.mu.Unlock()
 	w := k.writing[n]
 	if w != nil && w.deleted == answer.UID() {
-		return // it is gone already
+		return // deleted already
 	}
 	if w != nil && w.before != applied { // otherwise it was as desired, and another's write made the version
 		w.made = answer.version
@@ -112,8 +112,8 @@ func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 		delete(k.awaited, n)
 	}
 	if r.uid == answer.uid {
-		// The view may be ahead of the answer: then what it has observed since
-		// differs from what was applied, and stands as a foreign change.
+		// The view may be ahead of the answer: then the observed state differs from the
+		// applied one, and counts as a foreign change.
 		r.remember(hash)
 		r.applied, r.regenerated = applied, r.generation != generation
 	}

@@ -1,4 +1,4 @@
-// Package wire has the form in which a desired object is kept and sent.
+// Package wire is the JSON form in which a desired object is kept and sent.
 //
 //trueup:pure
 package wire
@@ -13,22 +13,22 @@ import (
 // Body is a desired object as JSON, its metadata first. It is immutable.
 type Body []byte
 
-// Must is what has to hold for a write: the object does not exist, when UID is
-// empty, or it is the one with this UID and, if given, in this version.
+// Must is the precondition of a write: the object does not exist, if UID is empty, or
+// it has this UID and, if given, this version.
 type Must struct {
 	UID string
-	// Version is a resourceVersion. Together with an empty UID it is the one in
-	// which the object went: one that exists in it has only lost a label.
+	// Version is a resourceVersion. Together with an empty UID it is the version in
+	// which the object was lost: an object that exists in it has only lost a label.
 	Version string
 }
 
 // neverVersion is a resourceVersion that no object can have. An apply that
 // carries it creates, or fails with a conflict if the object exists: a server
-// compares the version only with that of an existing object. So one request
-// creates, and never takes over an object of that name.
+// compares the version only with an existing object's. One request creates the
+// object, and never adopts an existing one.
 const neverVersion = "1"
 
-// head is what every body begins with.
+// head is the beginning of every body.
 const head = `{"metadata":{`
 
 // Encode writes an object, which has a name and a kind.
@@ -65,8 +65,8 @@ func (b Body) Under(must Must) ([]byte, error) {
 	return append(append(body, ','), b[len(head):]...), nil
 }
 
-// Decode returns the object, which the caller owns. Encode has written it, so that
-// it can be read.
+// Decode returns the object, which the caller owns. It cannot fail: Encode has written
+// the body.
 func (b Body) Decode() map[string]any {
 	var object map[string]any
 	if err := utiljson.Unmarshal(b, &object); err != nil {

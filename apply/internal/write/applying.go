@@ -30,7 +30,7 @@ func (a applying) write(ctx context.Context, t *Target) (Done, *metav1.PartialOb
 	must := wire.Must{UID: t.UID}
 	answer, err := a.first(ctx, t)
 	if unmet(err) {
-		// The object exists, or is another one by now.
+		// The object exists, or was replaced by another one.
 		if must, err = a.lookUp(ctx, t); err == nil {
 			answer, err = a.send(ctx, t, must)
 		}
@@ -51,9 +51,9 @@ func (a applying) write(ctx context.Context, t *Target) (Done, *metav1.PartialOb
 	}
 }
 
-// first makes the first attempt. An object that went is created, or labelled again if
-// that is all that has happened to it: in that version it exists only then. Force is
-// not used, because the label may have become another owner's.
+// first makes the first attempt. A lost object is created, or labelled again if it has
+// only lost a label: it exists in the lost version only then. Force is not used,
+// because the label may belong to another owner now.
 func (a applying) first(ctx context.Context, t *Target) (*metav1.PartialObjectMetadata, error) {
 	if t.UID != "" || t.Lost == "" || t.Create != nil {
 		return a.send(ctx, t, wire.Must{UID: t.UID})
@@ -67,11 +67,10 @@ func (a applying) first(ctx context.Context, t *Target) (*metav1.PartialObjectMe
 	return answer, err
 }
 
-// errUnmet is a precondition of ours that does not hold.
+// errUnmet is a failed precondition of ours.
 var errUnmet = errors.New("the object is another one")
 
-// prepare changes who owns which fields of the live object, where that has to
-// happen before an apply.
+// prepare moves the ownership of fields of the live object, where an apply needs that.
 func (a applying) prepare(ctx context.Context, t *Target) error {
 	if t.UID == "" || !t.Superseded && t.Create == nil {
 		return nil
@@ -80,18 +79,18 @@ func (a applying) prepare(ctx context.Context, t *Target) error {
 	if err == nil && string(found.UID) == t.UID {
 		return a.writer.moveFields(ctx, t, found)
 	}
-	return nil // the apply finds out
+	return nil // the apply returns the error
 }
 
-// lookUp asks the server for an object that is not what was known, and decides
-// whether it may be applied.
+// lookUp asks the server for an object that differs from the view, and decides whether
+// it may be applied.
 func (a applying) lookUp(ctx context.Context, t *Target) (wire.Must, error) {
 	found, err := a.writer.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
 	if Gone(err) {
 		return wire.Must{}, nil
 	}
 	if err != nil {
-		return wire.Must{}, fmt.Errorf("looking up what holds the name: %w", err)
+		return wire.Must{}, fmt.Errorf("looking up the object of that name: %w", err)
 	}
 	if err := a.writer.Claim(t, found); err != nil {
 		return wire.Must{}, err
@@ -143,7 +142,12 @@ func (a applying) patch(ctx context.Context, t *Target, must wire.Must, dryRun [
 	// the body a second time, to warn of duplicate keys, and an encoded body has none.
 	send := func() error {
 		answer, err = a.writer.metadata(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, // JSON is YAML
-			metav1.PatchOptions{FieldManager: a.writer.Owner.Manager, Force: &t.Force, DryRun: dryRun, FieldValidation: metav1.FieldValidationIgnore})
+			metav1.PatchOptions{
+				FieldManager:    a.writer.Owner.Manager,
+				Force:           &t.Force,
+				DryRun:          dryRun,
+				FieldValidation: metav1.FieldValidationIgnore,
+			})
 		return err
 	}
 	if dryRun != nil {
@@ -168,14 +172,14 @@ func (a applying) same(ctx context.Context, t *Target) *metav1.PartialObjectMeta
 	}
 	found, err := a.writer.object(t).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil || diff.Tracked(found.Object) || !diff.States(found.Object, t.Body.Decode()) {
-		return nil // a write settles it
+		return nil // a write decides
 	}
 	return MetadataOf(found)
 }
 
 // unmet reports that a precondition did not hold: the object exists, or it does
-// not, or it is another one. The server calls a foreign UID a conflict where the
-// name is free, and an invalid field where another object has it.
+// not, or it is another one. For a foreign UID the server answers a conflict if the
+// name is free, and an invalid field if another object has the name.
 func unmet(err error) bool {
 	if apierrors.IsConflict(err) || errors.Is(err, errUnmet) {
 		return true
@@ -187,13 +191,13 @@ func unmet(err error) bool {
 	return slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// Unmet reports that a write did not find the object that it was for.
+// Unmet reports that a write did not find its object.
 func Unmet(err error) bool { return unmet(err) || errors.Is(err, ErrStale) }
 
 // ConflictError names the fields of an object that others own with another value.
 type ConflictError struct{ Fields []Field }
 
-// Field is one of them.
+// Field is one field that another manager owns.
 type Field struct{ Path, Manager string }
 
 func (c *ConflictError) Error() string { return "owned with another value" }

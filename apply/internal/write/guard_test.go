@@ -27,7 +27,7 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// server holds one object, and what was sent to it.
+// server holds one object, and the requests that it got.
 type server struct {
 	clientmetadata.Getter
 
@@ -47,7 +47,14 @@ func (s *server) Get(context.Context, string, metav1.GetOptions, ...string) (*me
 	return s.held.DeepCopy(), nil
 }
 
-func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, options metav1.PatchOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+func (s *server) Patch(
+	_ context.Context,
+	_ string,
+	_ types.PatchType,
+	data []byte,
+	options metav1.PatchOptions,
+	_ ...string,
+) (*metav1.PartialObjectMetadata, error) {
 	var body map[string]any
 	if err := json.Unmarshal(data, &body); err != nil {
 		return nil, err
@@ -117,6 +124,44 @@ func TestAnObjectIsWrittenOnlyIfItIsOursToWrite(t *testing.T) {
 	}
 }
 
+// TestWhatAControllerHasIsOfThatParentAlone: the controller is the one of that UID, and a
+// desired object that names none has none.
+func TestWhatAControllerHasIsOfThatParentAlone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		desired, found string // UIDs of the controllers
+		adopt          bool
+		want           error
+	}{
+		"of the same parent":                     {"u1", "u1", false, nil},
+		"of the same parent, to be adopted":      {"u1", "u1", true, nil},
+		"of its predecessor":                     {"u1", "u2", false, write.ErrNotOurs},
+		"of its predecessor, to be adopted":      {"u1", "u2", true, write.ErrNotOurs},
+		"of one that is not stated":              {"", "u1", false, write.ErrNotOurs},
+		"of one that is not stated, to be taken": {"", "u1", true, write.ErrNotOurs},
+		"of none":                                {"u1", "", false, write.ErrNotOurs},
+		"of none, to be adopted":                 {"u1", "", true, nil},
+	} {
+		body := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "x"}}
+		if test.desired != "" {
+			body["metadata"] = map[string]any{"name": "a", "namespace": "x", "ownerReferences": []any{
+				map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": test.desired, "controller": true},
+			}}
+		}
+		encoded, err := wire.Encode(body)
+		require.NoError(t, err)
+		found := live("u", "another", metav1.ManagedFieldsOperationUpdate, nil)
+		if test.found != "" {
+			controls := true
+			found.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ConfigMap", Name: "parent", UID: types.UID(test.found), Controller: &controls},
+			}
+		}
+		err = (&write.Writer{Owner: owner}).Claim(&write.Target{Part: "p", Body: encoded, Adopt: test.adopt}, found)
+		require.ErrorIs(t, err, test.want, name)
+	}
+}
+
 func TestADeletionAndAReleaseAreForOneVersionOfOneObject(t *testing.T) {
 	t.Parallel()
 	s := &server{held: live("u", "me", metav1.ManagedFieldsOperationApply, owner.Labels)}
@@ -146,7 +191,9 @@ func TestAnApplyHasTheServerParseTheBodyOnce(t *testing.T) {
 func TestAnObjectThatLostALabelIsAppliedInThatVersionWithoutForce(t *testing.T) {
 	t.Parallel()
 	conflict := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict, Details: &metav1.StatusDetails{
-		Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".metadata.labels.owner", Message: `conflict with "you"`}},
+		Causes: []metav1.StatusCause{
+			{Type: metav1.CauseTypeFieldManagerConflict, Field: ".metadata.labels.owner", Message: `conflict with "you"`},
+		},
 	}}}
 	for name, test := range map[string]struct {
 		lost, lostUID string

@@ -20,13 +20,14 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// lastApplied is where kubectl keeps what its client-side apply has sent.
+// lastApplied is the annotation in which kubectl keeps the object of its last
+// client-side apply.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// moveFields changes in one patch who owns which fields of a live object, and no
-// field itself: those that superseded managers have stated become ours, so that an
-// apply removes what is no longer stated; those that are left to others become those of a
-// manager of their own, so that an apply without them does not reset them.
+// moveFields changes the ownership of fields of a live object in one patch, and no
+// field itself. Fields of superseded managers become ours, so that an apply removes
+// those that are no longer stated. Fields that are left to others get a manager of
+// their own, so that an apply without them does not reset them.
 func (w *Writer) moveFields(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata) error {
 	return w.onCurrent(ctx, t, found, func(found *metav1.PartialObjectMetadata) error { return w.moveFieldsOf(ctx, t, found) })
 }
@@ -60,13 +61,18 @@ func (w *Writer) Moved(t *Target, live *unstructured.Unstructured) *unstructured
 	return moved
 }
 
-// moves bounds how often a patch is made anew because the object has changed since it
+// moves bounds how often a patch is repeated because the object has changed since it
 // was read. A controller that reports its status does so a few times in a row.
 const moves = 5
 
-// onCurrent calls change with an object that was read, and again with what it is then
-// if another program has changed it in between.
-func (w *Writer) onCurrent(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata, change func(*metav1.PartialObjectMetadata) error) error {
+// onCurrent calls change with the object as read, and again with a fresh read if
+// another program has changed it in between.
+func (w *Writer) onCurrent(
+	ctx context.Context,
+	t *Target,
+	found *metav1.PartialObjectMetadata,
+	change func(*metav1.PartialObjectMetadata) error,
+) error {
 	err := change(found)
 	for range moves - 1 {
 		if !apierrors.IsConflict(err) {
@@ -107,9 +113,9 @@ func lastAppliedPath() fieldpath.Path {
 	return fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)
 }
 
-// take makes the updates of superseded managers ours. Of the one that wrote the
-// annotation, whose text is applied, it takes the fields that the annotation states:
-// the others are the server's defaults, which have no owner from then on.
+// take makes the updates of superseded managers ours. If a manager wrote the
+// annotation, whose text is applied, only the fields in the annotation become ours; its
+// others are the server's defaults and lose their owner.
 func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied string) (bool, error) {
 	union := &fieldpath.Set{}
 	taken := false
@@ -130,7 +136,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 		if superseded && set.Has(lastAppliedPath()) {
 			var stated map[string]any
 			if err := utiljson.Unmarshal([]byte(applied), &stated); err != nil {
-				stated = nil // nothing is removed on the word of a broken record
+				stated = nil // an unreadable record removes nothing
 			}
 			set = diff.Stated(stated, set)
 		}
@@ -150,7 +156,9 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	}
 	if ours != nil {
 		next.APIVersion = ours.APIVersion
-	} else if i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool { return slices.Contains(w.Owner.Supersedes, e.Manager) }); i >= 0 {
+	} else if i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool {
+		return slices.Contains(w.Owner.Supersedes, e.Manager)
+	}); i >= 0 {
 		next.APIVersion = (*entries)[i].APIVersion
 	}
 	var err error
@@ -162,7 +170,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	return true, nil
 }
 
-// leave gives the fields that an update leaves to others to a manager of their own,
+// leave moves the fields that an update leaves to others to a manager of their own,
 // unless another manager owns them already.
 func (w *Writer) leave(entries *[]metav1.ManagedFieldsEntry, t *Target) (bool, error) {
 	if t.Create == nil {
@@ -219,16 +227,15 @@ func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
 	return &metav1.FieldsV1{Raw: b.Bytes()}, nil
 }
 
-// outdated reports that the server cannot read our entry in the version of the
-// object that is applied: the entry is of another version, and a field of either is
-// not in the schema of the other.
+// outdated reports that the server cannot read our entry in the applied version: the
+// entry has another version, and a field of one is not in the schema of the other.
 func outdated(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && !apierrors.IsInvalid(err) && strings.Contains(status.ErrStatus.Message, "field not declared in schema")
 }
 
-// moveVersion puts our entry into the version that is applied, if it is in another
-// one. It returns the cause if it is not.
+// moveVersion changes the version of our entry to the applied one. It returns the cause
+// if they are equal already.
 func (w *Writer) moveVersion(ctx context.Context, t *Target, cause error) (moved bool, err error) {
 	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 )
 
-// immutable reports that the server refused an update for nothing but immutable
-// fields. It has no code of its own for that: each cause must be of a type that
-// validation uses for it, and name it. One other cause, and the object is invalid.
+// immutable reports that the server refused an update only because of immutable fields.
+// There is no code for that: each cause must have a type that validation uses for it,
+// and its message. With any other cause the object is invalid.
 func immutable(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
 		return false
 	}
-	// Those of Kubernetes' own validation; the second one is used in the rules of
-	// definitions, too.
+	// The messages of Kubernetes' own validation. The rules of definitions use the
+	// second one, too.
 	phrases := []string{
 		"field is immutable",
 		"is immutable",
@@ -49,39 +49,39 @@ func immutable(err error) bool {
 
 const causeForbidden = metav1.CauseType("FieldValueForbidden")
 
-// Recreate deletes the object with that UID, which the server will not change, and
-// creates it anew.
+// Recreate deletes the object with that UID, which the server refuses to change, and
+// creates it again.
 func (w *Writer) Recreate(ctx context.Context, t *Target, uid string, cause error) (Done, *metav1.PartialObjectMetadata, error) {
 	known := *t
 	known.UID = uid
 	return w.recreate(ctx, &known, cause)
 }
 
-// recreate sends one deletion, for this very object. One that finalizers hold is
-// waited for by the watch, which starts the pass that creates.
+// recreate sends one deletion, for this very object. If finalizers hold it, the watch
+// starts the pass that creates it, once it is deleted.
 func (w *Writer) recreate(ctx context.Context, t *Target, cause error) (Done, *metav1.PartialObjectMetadata, error) {
 	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
 	switch {
 	case Gone(err):
 	case err != nil:
-		return Nothing, nil, fmt.Errorf("looking at what is to be recreated: %w", errors.Join(err, cause))
+		return Nothing, nil, fmt.Errorf("reading the object to recreate: %w", errors.Join(err, cause))
 	case t.UID != "" && string(found.UID) != t.UID:
 		return Nothing, nil, fmt.Errorf("another object has taken the name: %w", cause)
 	case w.Owner.Standing(found.Labels) != identity.Labelled:
-		return Nothing, nil, fmt.Errorf("not recreated, as it does not carry our labels: %w", cause)
+		return Nothing, nil, fmt.Errorf("not recreated, because it lacks our labels: %w", cause)
 	case found.DeletionTimestamp != nil:
 		return Nothing, nil, ErrTerminating
 	default:
 		if err := w.Delete(ctx, t, wire.Must{UID: string(found.UID)}, ""); err != nil && !Gone(err) {
-			return Nothing, nil, fmt.Errorf("deleting what cannot be changed: %w", errors.Join(err, cause))
+			return Nothing, nil, fmt.Errorf("deleting the object to recreate: %w", errors.Join(err, cause))
 		}
 	}
 	switch answer, err := w.method(t).create(ctx, t); {
 	case err == nil:
 		return Recreated, answer, nil
 	case unmet(err), apierrors.IsAlreadyExists(err):
-		return Nothing, nil, fmt.Errorf("%w, to be recreated: %w", ErrTerminating, cause)
+		return Nothing, nil, fmt.Errorf("%w, and will be recreated: %w", ErrTerminating, cause)
 	default:
-		return Nothing, nil, fmt.Errorf("deleted because of an immutable field, and not created anew yet: %w", err)
+		return Nothing, nil, fmt.Errorf("deleted because of an immutable field, and not created again yet: %w", err)
 	}
 }

@@ -17,15 +17,14 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-// replacing writes by create, and where the object exists by reading and replacing
-// it.
+// replacing writes by create, and, if the object exists, by reading and replacing it.
 type replacing struct{ writer *Writer }
 
-// maxTries bounds how often a replacement is tried that others overtake.
+// maxTries bounds the attempts of a replacement while others change the object.
 const maxTries = 4
 
-// write creates the object. If it exists, it is read, and replaced by itself with
-// the stated fields, in the version that was read. Any other error is returned.
+// write creates the object. If it exists, it is read, the stated fields are put over
+// it, and it is replaced in the version that was read. Any other error is returned.
 func (r replacing) write(ctx context.Context, t *Target) (Done, *metav1.PartialObjectMetadata, error) {
 	if t.UID == "" {
 		answer, err := r.create(ctx, t)
@@ -45,7 +44,7 @@ func (r replacing) write(ctx context.Context, t *Target) (Done, *metav1.PartialO
 			return done, answer, err
 		}
 	}
-	return Nothing, nil, fmt.Errorf("replaced by others each time that it was read, %d times", maxTries)
+	return Nothing, nil, fmt.Errorf("changed by others after each of %d reads", maxTries)
 }
 
 func created(answer *metav1.PartialObjectMetadata, err error) (Done, *metav1.PartialObjectMetadata, error) {
@@ -88,7 +87,7 @@ func (r replacing) create(ctx context.Context, t *Target) (*metav1.PartialObject
 	return MetadataOf(answer), nil
 }
 
-// replace reads the object and writes it back as desired, unless it is.
+// replace reads the object and writes it back as desired, unless nothing differs.
 func (r replacing) replace(ctx context.Context, t *Target, must wire.Must) (Done, *metav1.PartialObjectMetadata, error) {
 	found, err := r.writer.object(t).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
@@ -117,8 +116,8 @@ func (r replacing) replace(ctx context.Context, t *Target, must wire.Must) (Done
 	return Updated, MetadataOf(answer), nil
 }
 
-// rehearse sends the replacement of what was read, or, if others overtake, of a
-// later version, as a dry run.
+// rehearse sends the replacement as a dry run, of the version that was read or, if
+// others change it meanwhile, of a later one.
 func (r replacing) rehearse(ctx context.Context, t *Target, live metav1.Object) error {
 	whole, ok := live.(*unstructured.Unstructured)
 	if !ok {
@@ -136,10 +135,10 @@ func (r replacing) rehearse(ctx context.Context, t *Target, live metav1.Object) 
 	}
 }
 
-// overlay returns the live object with the stated fields put over it and without
-// those that were stated once and no longer are. What the server assigned, what
-// others added, and what is left to them stays; so does the resourceVersion. Lists
-// are replaced as wholes.
+// overlay returns the live object with the stated fields, and without fields that were
+// stated once and no longer are. Fields that the server assigned, that others added, or
+// that are left to others stay, and so does the resourceVersion. A list is replaced as
+// a whole.
 func (r replacing) overlay(t *Target, live, desired map[string]any) map[string]any {
 	next := runtime.DeepCopyJSON(live)
 	for _, path := range r.formerly(t, live, desired) {
@@ -149,7 +148,7 @@ func (r replacing) overlay(t *Target, live, desired map[string]any) map[string]a
 	return next
 }
 
-// put lays the stated fields over an object, which takes them.
+// put writes the stated fields into the live object.
 func put(live, desired map[string]any) {
 	for key, v := range desired {
 		stated, isMap := v.(map[string]any)
@@ -173,9 +172,8 @@ func (r replacing) removes(t *Target, found *unstructured.Unstructured, desired 
 	return n
 }
 
-// formerly returns the fields outside of lists that our updates own, that are no
-// longer stated, and that are not left to others. The server sets those again that
-// have a default.
+// formerly returns the fields outside of lists that our updates own, that are no longer
+// stated, and that are not left to others. The server sets fields with a default again.
 func (r replacing) formerly(t *Target, live, desired map[string]any) [][]string {
 	object := unstructured.Unstructured{Object: live}
 	wanted := unstructured.Unstructured{Object: desired}

@@ -33,7 +33,12 @@ func (w *whole) Get(context.Context, string, metav1.GetOptions, ...string) (*uns
 	return &unstructured.Unstructured{Object: w.held}, nil
 }
 
-func (w *whole) Update(_ context.Context, o *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (w *whole) Update(
+	_ context.Context,
+	o *unstructured.Unstructured,
+	_ metav1.UpdateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	w.replaced = o.Object
 	return o, nil
 }

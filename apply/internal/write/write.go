@@ -1,7 +1,6 @@
-// Package write makes one live object as one desired object states it: by
-// server-side apply, by create and replace, or by deletion and creation. It
-// decides whether the object may be written with the live one at hand, and never
-// writes to one that it has not seen or named by UID.
+// Package write makes one live object match one desired object: by server-side apply,
+// by create and replace, or by deletion and creation. Before a write it checks whose
+// the live object is, and it never writes to one that it has not read or named by UID.
 package write
 
 import (
@@ -35,22 +34,22 @@ type Writer struct {
 	OnRequest func(t *Target, verb string, took time.Duration, err error)
 }
 
-// Target is one desired object, and what is known of the live one.
+// Target is one desired object, and the observed state of the live one.
 type Target struct {
 	Resource        schema.GroupVersionResource
 	Kind            schema.GroupVersionKind
 	Namespace, Name string
 	Body            wire.Body
-	// Create is the body of a creation if that differs: with the fields that an
-	// update leaves to others.
+	// Create is the body of a create, if it differs: it has the fields that an update
+	// leaves to others.
 	Create wire.Body
-	// Left are the fields that are left to others after the creation; the zero
-	// Ignore: none.
+	// Left are the fields that are left to others after the create; the zero Ignore:
+	// none.
 	Left diff.Ignore
 	Hash diff.Sum
 	Part string
 
-	UID        string // of the live object as far as it is known; empty: it is not there
+	UID        string // of the observed object; empty: there is none
 	Lost       string // the version in which another program removed or unlabelled it
 	LostUID    string // its UID then
 	Bare       bool   // the live object has no managedFields
@@ -58,7 +57,7 @@ type Target struct {
 
 	Force    bool // take fields that others own
 	Adopt    bool // take over an object without an owner
-	Recreate bool // delete and create anew for an immutable field
+	Recreate bool // delete and create again for an immutable field
 	Upsert   bool // create and replace instead of server-side apply
 }
 
@@ -100,8 +99,8 @@ func (w *Writer) method(t *Target) method {
 	return applying{w}
 }
 
-// Write makes the object as desired. The answer is what the server holds then; nil:
-// it was not asked, or has refused.
+// Write makes the object as desired. The answer is the object on the server then; nil:
+// no request was sent, or it failed.
 func (w *Writer) Write(ctx context.Context, t *Target) (Done, *metav1.PartialObjectMetadata, error) {
 	done, answer, err := w.method(t).write(ctx, t)
 	if t.Recreate && immutable(err) {
@@ -111,7 +110,7 @@ func (w *Writer) Write(ctx context.Context, t *Target) (Done, *metav1.PartialObj
 }
 
 // WriteIn is Write for the object that must describes and no other: it fails with
-// ErrStale, or a conflict, if that is not what the name holds.
+// ErrStale, or a conflict, if another object has the name.
 func (w *Writer) WriteIn(ctx context.Context, t *Target, must wire.Must) (Done, *metav1.PartialObjectMetadata, error) {
 	return w.method(t).writeIn(ctx, t, must)
 }
@@ -129,15 +128,19 @@ func (w *Writer) Rehearse(ctx context.Context, t *Target, live metav1.Object) (r
 	return false, err
 }
 
-// Claim returns why a live object must not be written, nil if it may be.
+// Claim returns an error if the live object must not be written.
 func (w *Writer) Claim(t *Target, found metav1.Object) error {
 	standing := w.Owner.Standing(found.GetLabels())
 	part := found.GetLabels()[w.Owner.PartLabel]
+	foreign := standing == identity.Unlabelled && !w.Owner.Wrote(found) && !sameController(t, found)
+	controller := metav1.GetControllerOfNoCopy(found)
 	switch {
 	case standing == identity.Others:
 		return fmt.Errorf("%w: its labels name another one", ErrNotOurs)
-	case standing == identity.Unlabelled && !w.Owner.Wrote(found) && !t.Adopt:
-		return fmt.Errorf("%w: it was made by %s", ErrNotOurs, managers(found))
+	case foreign && !t.Adopt:
+		return fmt.Errorf("%w: it was made by %s (Applier.Adoption decides about such objects)", ErrNotOurs, managers(found))
+	case foreign && controller != nil:
+		return fmt.Errorf("%w: %s %s controls it and would change it again", ErrNotOurs, controller.Kind, controller.Name)
 	case w.Owner.PartLabel != "" && part != "" && part != t.Part:
 		return fmt.Errorf("%w: its label %s is %q", ErrClaimed, w.Owner.PartLabel, part)
 	case found.GetDeletionTimestamp() != nil:
@@ -145,6 +148,18 @@ func (w *Writer) Claim(t *Target, found metav1.Object) error {
 	default:
 		return nil
 	}
+}
+
+// sameController reports whether the object has the controller that the desired object
+// names: an object of an earlier program for the same parent belongs to that parent.
+func sameController(t *Target, found metav1.Object) bool {
+	controller := metav1.GetControllerOfNoCopy(found)
+	if controller == nil {
+		return false
+	}
+	desired := unstructured.Unstructured{Object: t.Body.Decode()}
+	ours := metav1.GetControllerOfNoCopy(&desired)
+	return ours != nil && ours.UID == controller.UID
 }
 
 // managers names the field managers of an object.
@@ -211,8 +226,8 @@ func (w *Writer) object(t *Target) dynamic.ResourceInterface {
 	return resource.Namespace(t.Namespace)
 }
 
-// Gone reports that a server has answered that an object does not exist. A path that
-// the server does not serve is a 404, too, and proves nothing of the object.
+// Gone reports that the server has answered that the object does not exist. A path that
+// it does not serve is a 404, too, and proves nothing about the object.
 func Gone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && apierrors.IsNotFound(err) && status.ErrStatus.Details != nil && status.ErrStatus.Details.Name != "" &&
@@ -228,8 +243,8 @@ func MetadataOf(object *unstructured.Unstructured) *metav1.PartialObjectMetadata
 	}}
 }
 
-// Release takes labels and annotations off an object, under a precondition, so that
-// it is no longer the owner's.
+// Release removes labels and annotations from an object, under a precondition.
+// Afterwards it no longer belongs to the owner.
 func (w *Writer) Release(ctx context.Context, t *Target, must wire.Must, labels, annotations []string) error {
 	none := func(keys []string) map[string]any {
 		m := map[string]any{}

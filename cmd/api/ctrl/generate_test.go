@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-var update = flag.Bool("update", false, "write the generated code anew")
+var update = flag.Bool("update", false, "rewrite the generated code")
 
 const (
 	importPath = "github.com/seed-9e1ffd66/trueup/cmd/api"

@@ -14,9 +14,9 @@ import (
 type Object = map[string]any
 
 // Agent is what the objects of one agent have in common. All fields are
-// required but those of the token.
+// required except the fields of the token.
 type Agent struct {
-	// Name is that of the ServiceAccount, the Deployment, its container, and the
+	// Name is the name of the ServiceAccount, the Deployment and its container, and the
 	// value of the label app.kubernetes.io/name.
 	Name string
 	// Namespace is where the agent runs.
@@ -40,7 +40,7 @@ type Workload struct {
 	// State is a folder that the agent writes.
 	State State
 	// Authorities is a ConfigMap in the namespace whose files, such as ca.crt, are
-	// certificates as PEM that are trusted beside those of the image. It is not among the
+	// certificates as PEM that are trusted beside the image's own. It is not among the
 	// objects. Empty: none.
 	Authorities string
 }

@@ -55,7 +55,10 @@ func TestAFolderOutlivesItsContainerOrItsPod(t *testing.T) {
 	t.Parallel()
 	agent := installation.Agent{Name: "tug", Namespace: "harbour"}
 	for claim, volume := range map[string]string{"": "emptyDir:\n          sizeLimit: 16Mi\n", "logbook": "persistentVolumeClaim:\n          claimName: logbook\n"} {
-		out, err := agent.YAML(nil, agent.Deployment(installation.Workload{MemoryLimit: "1Gi", State: installation.State{Dir: "/var/lib/tug", Size: "16Mi", Claim: claim}}))
+		out, err := agent.YAML(
+			nil,
+			agent.Deployment(installation.Workload{MemoryLimit: "1Gi", State: installation.State{Dir: "/var/lib/tug", Size: "16Mi", Claim: claim}}),
+		)
 		require.NoError(t, err)
 		require.Contains(t, out, "mountPath: /var/lib/tug\n          name: state\n")
 		require.Contains(t, out, volume)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// described is the text of a [prometheus.Desc], which has no methods for what is in it.
+// described matches the text of a [prometheus.Desc], which has no methods for its fields.
 var (
 	described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 	// constant is a label with its value.
@@ -93,6 +93,10 @@ func Check(tb testing.TB, program string, collectors ...prometheus.Collector) {
 		tb.Fatal(err)
 	}
 	if !bytes.Equal(have, want) {
-		tb.Errorf("%s is not what the program exports; TRUEUP_UPDATE=1 writes it anew, then look at its alerts and its dashboard. It exports:\n%s", file, want)
+		tb.Errorf(
+			"%s is not what the program exports; TRUEUP_UPDATE=1 rewrites it, then look at its alerts and its dashboard. It exports:\n%s",
+			file,
+			want,
+		)
 	}
 }

@@ -24,7 +24,7 @@ resources:
 `
 
 // base is the program's kustomize base: what its command prints. With -update it is
-// written anew.
+// rewritten.
 func (h habit) base(t *testing.T, path string) string {
 	t.Helper()
 	code, stdout, stderr := call(t, path, append([]string{"manifests"}, h.needed...)...)
@@ -60,7 +60,14 @@ func (h habit) overlay(t *testing.T, path string, kubernetes *kubetest.Cluster) 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay", "kustomization.yaml"), []byte(kustomization), 0o600))
 	out, err := kubernetes.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(dir, "overlay"))
 	require.NoError(t, err, out)
-	out, err = kubernetes.Kubectl(t.Context(), "get", "deployments", "-A", "-o", `jsonpath={range .items[?(@.metadata.annotations.team=="platform")]}{.spec.template.spec.containers[0].image} {end}`)
+	out, err = kubernetes.Kubectl(
+		t.Context(),
+		"get",
+		"deployments",
+		"-A",
+		"-o",
+		`jsonpath={range .items[?(@.metadata.annotations.team=="platform")]}{.spec.template.spec.containers[0].image} {end}`,
+	)
 	require.NoError(t, err, out)
 	require.Contains(t, strings.Fields(out), "registry.example.com/mirror/"+h.name+":v0.1.0")
 }

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 )
 
 // Exit statuses of every program.
@@ -37,31 +41,46 @@ func NoArgs(command *cobra.Command, args []string) error {
 	return nil
 }
 
+// Main runs the command with the arguments of the process and ends the process. SIGTERM and
+// SIGINT end the context of the command.
+func Main(command *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Run(ctx, command, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
 // Run executes the command with args and returns the exit status. An error is
 // written to stderr as one line that begins with the command's name; cobra
-// itself writes neither the error nor the usage. Help goes to stdout.
+// itself writes neither the error nor the usage. A *[UsageError] names each setting by its
+// flag or variable, whichever was used. Help goes to stdout. Run adds the commands
+// version, man and, by cobra, completion.
 func Run(ctx context.Context, command *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	command.SilenceErrors, command.SilenceUsage = true, true
-	command.CompletionOptions.DisableDefaultCmd = true
+	command.AddCommand(versionCommand(), manCommand())
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
 	command.SetArgs(args)
 	command.SetOut(stdout)
 	command.SetErr(stderr)
-	err := command.ExecuteContext(ctx)
+	ran, err := command.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
-	line := strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")), " ")
+	text := err.Error()
+	_, usage := errors.AsType[*UsageError](err)
+	if usage {
+		text = asUsed(ran.Flags(), text)
+	}
+	line := strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")), " ")
 	_, _ = fmt.Fprintln(stderr, command.Name()+": "+line) // a failed write has no reader left
-	if _, ok := errors.AsType[*UsageError](err); ok {
+	if usage {
 		return ExitUsage
 	}
 	return ExitFailure
 }
 
-// VersionCommand returns the command that prints the program's name and
-// version.
-func VersionCommand() *cobra.Command {
+// versionCommand prints the program's name and version.
+func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -69,6 +88,27 @@ func VersionCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(command.OutOrStdout(), command.Root().Name()+" "+Version())
 			return err
+		},
+	}
+}
+
+// manCommand writes a page for each command of the program.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man FOLDER",
+		Short: "Write the manual pages into a folder that exists",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return Usagef("man: want one argument, the folder of the pages, have %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			header := &doc.GenManHeader{Section: "1", Source: command.Root().Name() + " " + Version(), Manual: "trueup"}
+			if err := doc.GenManTree(command.Root(), header, args[0]); err != nil {
+				return fmt.Errorf("man: %w", err)
+			}
+			return nil
 		},
 	}
 }

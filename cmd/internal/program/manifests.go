@@ -9,10 +9,10 @@ import (
 )
 
 // ManifestsCommand returns the command that prints what a program needs in its cluster.
-// yaml is called after the flags are read, which the caller adds.
+// yaml is called after the flags are read, which the caller adds; they have no variables.
 func ManifestsCommand(short string, yaml func() (string, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: "manifests", Short: short, Args: NoArgs,
+		Use: "manifests", Short: short, Args: NoArgs, Annotations: map[string]string{annotationUnbound: "true"},
 		RunE: func(c *cobra.Command, _ []string) error {
 			text, err := yaml()
 			if err != nil {

@@ -35,7 +35,6 @@ func TestTheExitStatusTellsAWrongCallFromAFailure(t *testing.T) {
 		{args: []string{"version", "more"}, code: program.ExitUsage, stderr: `tool: unknown command "more" for "tool version"` + "\n"},
 	} {
 		command := &cobra.Command{Use: "tool", Args: program.NoArgs, RunE: func(*cobra.Command, []string) error { return test.err }}
-		command.AddCommand(program.VersionCommand())
 		var stdout, stderr bytes.Buffer
 		args := append([]string{}, test.args...)
 		require.Equal(t, test.code, program.Run(t.Context(), command, args, &stdout, &stderr), test.args)

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +19,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
+	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
 const (
@@ -40,6 +42,8 @@ type habit struct {
 	listeners []string
 	// alone needs no Kubernetes.
 	alone bool
+	// lease says that it can work under a Lease.
+	lease bool
 	// needed are the flags that its manifests have no default for.
 	needed []string
 }
@@ -47,36 +51,73 @@ type habit struct {
 func habits(t *testing.T) []habit {
 	t.Helper()
 	return []habit{
-		{name: "agentjob", args: []string{"--health-addr", "127.0.0.1:0"}, required: "Kubernetes"},
-		{name: "application", args: []string{"--address", "127.0.0.1:0"}, required: "Kubernetes"},
+		{name: "agentjob", lease: true, args: []string{"--health-probe-bind-address", "127.0.0.1:0"}, required: "Kubernetes"},
+		{name: "application", lease: true, args: []string{"--health-probe-bind-address", "127.0.0.1:0"}, required: "Kubernetes"},
 		{
-			name: "controlplane", alone: true, required: "--admin-token-file", listeners: []string{"api", "metrics"},
-			args: []string{"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--database", "DIR/db", "--admin-token-file", "DIR/token"},
+			name:      "controlplane",
+			alone:     true,
+			required:  "--admin-token-file",
+			listeners: []string{"api", "metrics"},
+			args: []string{
+				"--listen",
+				"127.0.0.1:0",
+				"--metrics-bind-address",
+				"127.0.0.1:0",
+				"--database",
+				"DIR/db",
+				"--admin-token-file",
+				"DIR/token",
+			},
 		},
 		{
-			name: "krane", required: "cluster.region",
-			env: []string{"KRANE_INSTANCE_ID=krane-1", "KRANE_RPC_PORT=" + port(t), "KRANE_CLUSTER_REGION=eu", "KRANE_CONTROL_URL=http://127.0.0.1:1", "KRANE_CONTROL_TOKEN=" + sesame},
+			name:     "krane",
+			required: "cluster.region",
+			env: []string{
+				"KRANE_INSTANCE_ID=krane-1",
+				"KRANE_RPC_PORT=" + port(t),
+				"KRANE_CLUSTER_REGION=eu",
+				"KRANE_CONTROL_URL=http://127.0.0.1:1",
+				"KRANE_CONTROL_TOKEN=" + sesame,
+			},
 		},
 		{
-			name: "nodepool", required: "--cluster-name", listeners: []string{"health", "metrics"}, needed: []string{"--cluster-name", "example"},
-			args: []string{"--cloud-provider", "fake", "--cluster-name", "c", "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0"},
+			name:      "nodepool",
+			lease:     true,
+			required:  "--cluster-name",
+			listeners: []string{"health", "metrics"},
+			needed:    []string{"--cluster-name", "example"},
+			args: []string{
+				"--cloud-provider",
+				"fake",
+				"--cluster-name",
+				"c",
+				"--metrics-bind-address",
+				"127.0.0.1:0",
+				"--health-probe-bind-address",
+				"127.0.0.1:0",
+			},
 		},
 		{
-			name: "shuttle", required: "STARFORM_STARBASE_URL",
-			env: []string{"STARFORM_STARBASE_URL=http://127.0.0.1:1", "STARFORM_CLUSTER_ID=" + cluster, "STARFORM_REGION=nyc3", "STARFORM_AUTH_TOKEN_FILE=DIR/token", "STARFORM_METRICS_ADDR=127.0.0.1:0"},
+			name:     "shuttle",
+			lease:    true,
+			required: "STARFORM_STARBASE_URL",
+			env: []string{
+				"STARFORM_STARBASE_URL=http://127.0.0.1:1",
+				"STARFORM_CLUSTER_ID=" + cluster,
+				"STARFORM_REGION=nyc3",
+				"STARFORM_AUTH_TOKEN_FILE=DIR/token",
+				"STARFORM_METRICS_ADDR=127.0.0.1:0",
+			},
 		},
 	}
 }
 
-// port is one that was free a moment ago.
+// port is one that is free.
 func port(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	found, err := process.Port(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	_, found, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return found
+	return strconv.Itoa(found)
 }
 
 // TestEveryProgramHasTheSameHabits builds the programs and uses each in the same way: what
@@ -84,11 +125,11 @@ func port(t *testing.T) string {
 func TestEveryProgramHasTheSameHabits(t *testing.T) {
 	t.Parallel()
 	kubernetes := kubetest.Start(t, kubetest.Options{Controllers: true})
-	dir := t.TempDir()
+	var names []string
 	for _, h := range habits(t) {
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "github.com/seed-9e1ffd66/trueup/cmd/"+h.name).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		names = append(names, h.name)
 	}
+	dir := programs.Dir(t, names...)
 	for _, h := range habits(t) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
@@ -119,9 +160,40 @@ func (h habit) answers(t *testing.T, path string) {
 	code, stdout, stderr := call(t, path, "--help")
 	require.Zero(t, code, stderr)
 	require.Empty(t, stderr)
-	for _, want := range []string{"  manifests ", "  version ", "Usage:\n  " + h.name + " [flags]"} {
+	wanted := []string{
+		"  completion ",
+		"  man ",
+		"  manifests ",
+		"  version ",
+		"Usage:\n  " + h.name + " [flags]",
+		"--log-level ",
+		"--metrics-bind-address ",
+	}
+	if !h.alone {
+		wanted = append(wanted, "--kubeconfig ", "[KUBECONFIG]", "--health-probe-bind-address ")
+	}
+	if h.lease {
+		wanted = append(wanted, "--leader-elect")
+	}
+	for _, want := range wanted {
 		require.Contains(t, stdout, want)
 	}
+	for line := range strings.Lines(stdout) {
+		if flag := regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+)`).FindStringSubmatch(line); flag != nil && flag[1] != "help" {
+			require.Regexp(t, `\[[A-Z][A-Z0-9_]+\]`, line, "a variable for each flag")
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, stdout, stderr := call(t, path, "completion", shell)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, h.name)
+	}
+	pages := t.TempDir()
+	code, _, stderr = call(t, path, "man", pages)
+	require.Zero(t, code, stderr)
+	page, err := os.ReadFile(filepath.Join(pages, h.name+".1"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "metrics-bind-address")
 	code, stdout, _ = call(t, path, "version")
 	require.Zero(t, code)
 	require.Regexp(t, "^"+h.name+` \S+( [0-9a-f]{40})? go1\.\S+\n$`, stdout)
@@ -186,7 +258,7 @@ func (h habit) serves(t *testing.T, path, kubeconfig string) {
 	p, err := children.Run(h.name, path, env, args...)
 	require.NoError(t, err)
 	addresses := map[string]string{}
-	require.Eventually(t, func() bool {
+	await.Eventually(t, p.Tail(), func() bool {
 		for _, line := range logged(t, p) {
 			if line["msg"] == "listening" {
 				purpose, _ := line["for"].(string)
@@ -194,7 +266,7 @@ func (h habit) serves(t *testing.T, path, kubeconfig string) {
 			}
 		}
 		return len(addresses) == max(1, len(h.listeners))
-	}, time.Minute, 10*time.Millisecond, p.Tail())
+	})
 	health, metrics := addresses[""], addresses[""]
 	if h.listeners != nil {
 		health, metrics = addresses[h.listeners[0]], addresses[h.listeners[1]]
@@ -202,10 +274,10 @@ func (h habit) serves(t *testing.T, path, kubeconfig string) {
 
 	status, body := get(t, "http://"+health+"/healthz")
 	require.Equal(t, http.StatusOK, status, body)
-	require.Eventually(t, func() bool {
+	await.Eventually(t, `status == http.StatusOK || status == http.StatusServiceUnavailable && strings.Contains(body, ": ")`, func() bool {
 		status, body = get(t, "http://"+health+"/readyz")
 		return status == http.StatusOK || status == http.StatusServiceUnavailable && strings.Contains(body, ": ")
-	}, time.Minute, 10*time.Millisecond)
+	})
 	status, body = get(t, "http://"+metrics+"/metrics")
 	require.Equal(t, http.StatusOK, status)
 	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes"} {

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// NewRegistry returns the metrics that every program has: those of its process and of the
-// Go runtime, and trueup_<program>_build_info, which is 1 with the labels version, revision
-// and goversion.
+// NewRegistry returns the metrics that every program has: the metrics of its process and of
+// the Go runtime, and trueup_<program>_build_info, which is 1 with the labels version,
+// revision and goversion.
 func NewRegistry(program string) *prometheus.Registry {
 	version, revision, goversion := build()
 	info := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -9,15 +9,15 @@ import (
 // release is the version of a release, which its build sets.
 var release string //nolint:gochecknoglobals // set by the linker
 
-// unknown is what is not known of a build.
+// unknown stands for missing build information.
 const unknown = "unknown"
 
-// Image returns the image of a program: that of the running release, else the latest.
+// Image returns the image of a program: the image of the running release, else the latest.
 func Image(program string) string {
 	return "ghcr.io/seed-9e1ffd66/trueup/" + program + ":" + cmp.Or(release, "latest")
 }
 
-// Version returns the version of the running program: that of the release or of the
+// Version returns the version of the running program: the version of the release or of the
 // module, the commit if known, and the Go version.
 func Version() string {
 	version, revision, goversion := build()
@@ -31,7 +31,7 @@ func Version() string {
 	return strings.Join(parts, " ")
 }
 
-// build returns of what the program was built, empty for what is not known.
+// build returns what the program was built from. Unknown parts are empty.
 func build() (version, revision, goversion string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

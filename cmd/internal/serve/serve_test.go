@@ -1,11 +1,14 @@
 package serve_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +56,45 @@ func TestTheZeroServerIsHealthyAndReady(t *testing.T) {
 		require.Equal(t, want, status, path)
 	}
 	require.NoError(t, stop())
+}
+
+// TestMetricsHaveAListenerOfTheirOwn: neither address answers for the other, the log tells them
+// apart, and both end.
+func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "things_total", Help: "Things."}))
+	metrics := make(chan net.Addr, 1)
+	var log bytes.Buffer
+	url, stop := start(t, &serve.Server{
+		MetricsAddress: "127.0.0.1:0", Gatherer: registry, OnListenMetrics: func(a net.Addr) { metrics <- a },
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	own := "http://" + (<-metrics).String()
+	for address, wanted := range map[string]map[string]int{
+		url: {"/healthz": 200, "/readyz": 200, "/metrics": 404},
+		own: {"/metrics": 200, "/more": 404},
+	} {
+		for path, want := range wanted {
+			status, body := get(t, address+path)
+			require.Equal(t, want, status, path)
+			require.Equal(t, want == 200 && path == "/metrics", strings.Contains(body, "things_total"), path)
+		}
+	}
+	require.NoError(t, stop())
+	for _, line := range []string{"address=" + strings.TrimPrefix(url, "http://") + " for=health", "address=" + strings.TrimPrefix(own, "http://") + " for=metrics"} {
+		require.Contains(t, log.String(), line)
+	}
+	_, err := net.Dial("tcp", strings.TrimPrefix(own, "http://"))
+	require.Error(t, err)
+}
+
+// TestAnAddressInUseEndsBothListeners names the address.
+func TestAnAddressInUseEndsBothListeners(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	server := serve.Server{MetricsAddress: taken.Addr().String(), Gatherer: prometheus.NewRegistry()}
+	require.ErrorContains(t, server.Start(t.Context()), "listen on "+taken.Addr().String())
 }
 
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
@@ -117,10 +159,13 @@ func TestStopWaitsForTheRequestUnderWay(t *testing.T) {
 func TestStopIsBounded(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	url, stop := start(t, &serve.Server{StopTimeout: 50 * time.Millisecond, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(entered)
-		<-release
-	})})
+	url, stop := start(
+		t,
+		&serve.Server{StopTimeout: 50 * time.Millisecond, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(entered)
+			<-release
+		})},
+	)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
 	cut := make(chan error, 1)

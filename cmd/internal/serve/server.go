@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 // Server is one HTTP listener. It answers
@@ -34,17 +36,23 @@ type Server struct {
 	Checks []Check
 	// Gatherer is what /metrics shows. Nil: /metrics goes to Handler.
 	Gatherer prometheus.Gatherer
-	// TLS turns on HTTPS. Nil: plain HTTP.
+	// MetricsAddress is host:port of a listener of its own for /metrics, in plain HTTP.
+	// Empty: Address has it.
+	MetricsAddress string
+	// TLS turns on HTTPS, and the header Strict-Transport-Security. Nil: plain HTTP.
 	TLS *tls.Config
 	// UnencryptedHTTP2 lets plain HTTP speak HTTP/2 too.
 	UnencryptedHTTP2 bool
-	// Logger gets the complaints of net/http and an overlong stop. Nil: none
-	// are logged.
+	// Logger gets "listening" with the address, the complaints of net/http and an overlong
+	// stop. Nil: none are logged.
 	Logger *slog.Logger
-	// OnListen is called once with the address that is listened on, before
-	// the first request is answered. Nil: not called.
-	OnListen func(net.Addr)
-	// StopTimeout bounds how long requests may go on after ctx ended; then
+	// Purpose is the attribute "for" of the line "listening". Empty: "health" beside a
+	// listener for metrics, else none.
+	Purpose string
+	// OnListen and OnListenMetrics are called once with the address that is listened on,
+	// before the first request is answered. Nil: not called.
+	OnListen, OnListenMetrics func(net.Addr)
+	// StopTimeout bounds how long requests may continue after ctx ended. Then
 	// their connections are closed. Zero: 15 s.
 	StopTimeout time.Duration
 }
@@ -75,6 +83,28 @@ const (
 // waits for the requests under way, and returns nil. An address that cannot
 // be listened on is an error.
 func (s *Server) Start(ctx context.Context) error {
+	if s.MetricsAddress == "" {
+		return s.listen(ctx)
+	}
+	main := *s
+	main.Gatherer, main.Purpose = nil, cmp.Or(s.Purpose, "health")
+	metrics := Server{
+		Address:     s.MetricsAddress,
+		Gatherer:    s.Gatherer,
+		Logger:      s.Logger,
+		Purpose:     "metrics",
+		OnListen:    s.OnListenMetrics,
+		StopTimeout: s.StopTimeout,
+	}
+	group := reconcile.Group{StopTimeout: cmp.Or(s.StopTimeout, defaultStopTimeout) + time.Second, Members: []reconcile.Member{
+		{Name: main.Purpose, Starter: reconcile.StarterFunc(main.listen)},
+		{Name: metrics.Purpose, Starter: reconcile.StarterFunc(metrics.listen)},
+	}}
+	return group.Start(ctx)
+}
+
+// listen serves one address.
+func (s *Server) listen(ctx context.Context) error {
 	address := cmp.Or(s.Address, "127.0.0.1:0")
 	config := listening()
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -95,6 +125,14 @@ func (s *Server) Start(ctx context.Context) error {
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+	attributes := []slog.Attr{slog.String("address", listener.Addr().String())}
+	if s.Purpose != "" {
+		attributes = append(attributes, slog.String("for", s.Purpose))
+	}
+	if s.TLS != nil {
+		attributes = append(attributes, slog.Bool("tls", true))
+	}
+	logger.LogAttrs(ctx, slog.LevelInfo, "listening", attributes...)
 	if s.OnListen != nil {
 		s.OnListen(listener.Addr())
 	}
@@ -147,7 +185,13 @@ func (s *Server) handler(stopping *atomic.Bool) http.Handler {
 	if s.Handler != nil {
 		mux.Handle("/", s.Handler)
 	}
-	return mux
+	if s.TLS == nil {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request, stopping bool) {

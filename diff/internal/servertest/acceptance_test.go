@@ -55,7 +55,7 @@ func TestWhatTheServerRewritesIsNoDifference(t *testing.T) {
 	require.Contains(t, text(requests), `"requests":{"cpu":"100m","memory":"1Gi"}`, "the server rewrites")
 	still(t, applied, s.get(t, desired), desired)
 
-	// A changed wish lists what has changed, and no quantity.
+	// A changed desired state lists what has changed, and no quantity.
 	changed := desired.DeepCopy()
 	require.NoError(t, unstructured.SetNestedField(changed.Object, int64(3), "spec", "replicas"))
 	require.Equal(t, []string{"changed .spec.replicas: 2 -> 3"}, lines(t, changed, applied, diff.Options{Manager: manager}))
@@ -163,7 +163,11 @@ func TestAnOldVersionInManagedFieldsIsStillOurs(t *testing.T) {
 	require.Equal(t, "bump.example.com/v1", diff.Entry(live.GetManagedFields(), manager).APIVersion)
 	still(t, old, live, desired)
 	s.patch(t, "other", desired, types.MergePatchType, "{spec: {a: 2}}")
-	require.Equal(t, []string{`changed .spec.a: 2 -> 1 (by "other")`}, lines(t, desired, s.get(t, desired), diff.Options{Manager: manager, Applied: true}))
+	require.Equal(
+		t,
+		[]string{`changed .spec.a: 2 -> 1 (by "other")`},
+		lines(t, desired, s.get(t, desired), diff.Options{Manager: manager, Applied: true}),
+	)
 	// An apply with the new version keeps one entry, in the new version: another
 	// digest, once.
 	applied := s.apply(t, manager, text(desired.Object))

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // Admission that overwrites what we state is part of our own apply: the field
@@ -28,12 +29,16 @@ spec:
   - patchType: ApplyConfiguration
     applyConfiguration: {expression: "Object{data: {'a': 'by admission'}}"}
 `)
-	s.apply(t, "setup", "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: overwrite}, spec: {policyName: overwrite}}")
+	s.apply(
+		t,
+		"setup",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: overwrite}, spec: {policyName: overwrite}}",
+	)
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: overwritten}, data: {a: '1', b: '2'}}"
 	desired := s.read(t, config)
-	require.Eventually(t, func() bool {
+	await.Until(t, waitLimit, "text(s.apply(t, manager, config).Object[\"data\"]) == `{\"a\":\"by admission\",\"b\":\"2\"}`", func() bool {
 		return text(s.apply(t, manager, config).Object["data"]) == `{"a":"by admission","b":"2"}`
-	}, waitLimit, waitStep)
+	})
 	applied := s.apply(t, manager, config)
 	again := s.apply(t, manager, config)
 	require.Equal(t, applied.GetResourceVersion(), again.GetResourceVersion())

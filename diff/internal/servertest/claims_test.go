@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // The tests of this file hold each claim of the package's documentation against
@@ -22,7 +23,7 @@ const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, finalizers
 func secondLater(t *testing.T, applied *unstructured.Unstructured) {
 	t.Helper()
 	at := diff.Entry(applied.GetManagedFields(), manager).Time.Unix()
-	require.Eventually(t, func() bool { return time.Now().Unix() > at }, waitLimit, waitStep)
+	await.Until(t, waitLimit, "time.Now().Unix() > at", func() bool { return time.Now().Unix() > at })
 }
 
 func TestARepeatedApplyChangesNeitherVersionNorTime(t *testing.T) {
@@ -43,7 +44,13 @@ func TestWhatOthersAddOrRepeatLeavesOurSetAsItIs(t *testing.T) {
 	desired := s.read(t, config)
 	applied := s.apply(t, manager, config)
 	secondLater(t, applied)
-	s.patch(t, "other", desired, types.MergePatchType, "{data: {c: '3'}, metadata: {labels: {x: z}, finalizers: [example.com/hold, example.com/other]}}")
+	s.patch(
+		t,
+		"other",
+		desired,
+		types.MergePatchType,
+		"{data: {c: '3'}, metadata: {labels: {x: z}, finalizers: [example.com/hold, example.com/other]}}",
+	)
 	still(t, applied, s.get(t, desired), desired)
 	s.patch(t, "other", desired, types.MergePatchType, "{data: {a: '1'}}")
 	s.update(t, "editor", desired, func(map[string]any) {})
@@ -117,7 +124,11 @@ func TestAChangeByACoOwnerTakesTheFieldFromUs(t *testing.T) {
 	s.apply(t, "co-owner", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: x}}")
 	live := s.get(t, desired)
 	differs(t, applied, live)
-	require.Equal(t, []string{`changed .data.a: "x" -> "1" (by "co-owner")`}, lines(t, desired, live, diff.Options{Manager: manager, Applied: true}))
+	require.Equal(
+		t,
+		[]string{`changed .data.a: "x" -> "1" (by "co-owner")`},
+		lines(t, desired, live, diff.Options{Manager: manager, Applied: true}),
+	)
 }
 
 func TestStatusWritesAreNoneOfOurBusiness(t *testing.T) {

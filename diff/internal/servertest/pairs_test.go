@@ -31,7 +31,9 @@ func TestPairsOfAnotherToolAgreeWithTheServer(t *testing.T) {
 		"elasticsearch":         "privileged, which the test's server forbids",
 		"wordpress":             "a Secret: its fields are masked, and so cannot be laid over the live object",
 	}
-	configs, err := filepath.Glob(filepath.Join(moduleAt(t, "github.com/argoproj/gitops-engine@v0.7.3"), "pkg", "diff", "testdata", "*-config.json"))
+	configs, err := filepath.Glob(
+		filepath.Join(moduleAt(t, "github.com/argoproj/gitops-engine@v0.7.3"), "pkg", "diff", "testdata", "*-config.json"),
+	)
 	require.NoError(t, err)
 	questions := 0
 	for _, config := range configs {

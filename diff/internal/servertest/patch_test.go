@@ -37,7 +37,9 @@ func patched(live map[string]any, fields []diff.Field) (any, error) {
 	return content, nil
 }
 
-var stepPattern = regexp.MustCompile(`^(?:\.([A-Za-z0-9_$-]+)|\[("(?:[^"\\]|\\.)*")\]|\[=("(?:[^"\\]|\\.)*"|[^\]]*)\]|\[((?:[^"\]]|"(?:[^"\\]|\\.)*")*)\])`)
+var stepPattern = regexp.MustCompile(
+	`^(?:\.([A-Za-z0-9_$-]+)|\[("(?:[^"\\]|\\.)*")\]|\[=("(?:[^"\\]|\\.)*"|[^\]]*)\]|\[((?:[^"\]]|"(?:[^"\\]|\\.)*")*)\])`,
+)
 
 // step is one element of a path: the name of a field, or what an item contains
 // or is.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 const replayGroup = "replay.example.com"
@@ -21,11 +22,14 @@ const replayGroup = "replay.example.com"
 // TestSequencesOfWritersAgreeWithTheServer replays the sequences of writers that
 // the tests of structured-merge-diff hold on a real API server. After each, every
 // manager that has applied is asked about its last object, which it wants again,
-// and about each of its earlier ones, as a changed wish. The oracle is what a
+// and about each of its earlier ones, as a changed desired state. The oracle is what a
 // forced apply leaves (dry run): the digest must have changed exactly if that
 // apply changes something, Fields must name exactly the difference, and Covers
 // must know what is owned.
 func TestSequencesOfWritersAgreeWithTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: many objects")
+	}
 	t.Parallel()
 	sequences, known := readSequences(t)
 	replayAll(t, "sequences", sequences, known, 60)
@@ -35,6 +39,9 @@ func TestSequencesOfWritersAgreeWithTheServer(t *testing.T) {
 // that structured-merge-diff compares in its tests: one applied, replaced by the
 // other, taken over, and back.
 func TestPairsOfObjectsAgreeWithTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: many objects")
+	}
 	t.Parallel()
 	pairs, known := readPairs(t)
 	replayAll(t, "pairs", pairs, known, 60)
@@ -173,10 +180,10 @@ func (s *server) define(t *testing.T, group, kind string, versions []any) error 
 			"apiVersion": group + "/" + v.(map[string]any)["name"].(string), "kind": kind,
 			"metadata": map[string]any{"name": "probe", "namespace": s.namespace},
 		}}
-		require.Eventually(t, func() bool {
+		await.Until(t, waitLimit, "err == nil || !apierrors.IsNotFound(err)", func() bool {
 			_, err := s.dryApply(t, "setup", u)
 			return err == nil || !apierrors.IsNotFound(err)
-		}, waitLimit, waitStep)
+		})
 	}
 	return nil
 }
@@ -273,7 +280,10 @@ func (r *replay) judge(t *testing.T, manager string, desired *unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	shown := "\nfields " + strings.Join(show(fields), "\n       ") + "\ndesired " + text(desired.Object) + "\nlive " + text(live.Object) + "\nafter " + text(after.Object)
+	shown := "\nfields " + strings.Join(
+		show(fields),
+		"\n       ",
+	) + "\ndesired " + text(desired.Object) + "\nlive " + text(live.Object) + "\nafter " + text(after.Object)
 	before, then := entryText(live, manager), entryText(after, manager)
 	contentChanges := text(contentOf(live.Object)) != text(contentOf(after.Object))
 	if latest {

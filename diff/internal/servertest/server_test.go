@@ -103,7 +103,12 @@ func (s *server) apply(t *testing.T, manager, text string) *unstructured.Unstruc
 	return answer
 }
 
-func (s *server) tryApply(ctx context.Context, manager string, u *unstructured.Unstructured, options metav1.ApplyOptions) (*unstructured.Unstructured, error) {
+func (s *server) tryApply(
+	ctx context.Context,
+	manager string,
+	u *unstructured.Unstructured,
+	options metav1.ApplyOptions,
+) (*unstructured.Unstructured, error) {
 	options.FieldManager = manager
 	return s.resource(u).Apply(ctx, u.GetName(), u, options)
 }
@@ -132,7 +137,14 @@ func (s *server) update(t *testing.T, manager string, of *unstructured.Unstructu
 }
 
 // patch merges YAML into the object.
-func (s *server) patch(t *testing.T, manager string, of *unstructured.Unstructured, kind types.PatchType, text string, subresources ...string) *unstructured.Unstructured {
+func (s *server) patch(
+	t *testing.T,
+	manager string,
+	of *unstructured.Unstructured,
+	kind types.PatchType,
+	text string,
+	subresources ...string,
+) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
 	require.NoError(t, err)

@@ -43,25 +43,26 @@ func Children(app *WebApp) []*unstructured.Unstructured {
 	labels := object{"app": app.Name}
 	container := object{"name": "web", "image": app.Spec.Image, "ports": []any{object{"containerPort": app.Spec.Port}}}
 	pod := object{"metadata": object{"labels": labels}, "spec": object{"containers": []any{container}}}
-	children := []*unstructured.Unstructured{
-		child(app, "apps/v1", "Deployment", "spec", object{"replicas": app.Spec.Replicas, "selector": object{"matchLabels": labels}, "template": pod}),
-		child(app, "v1", "Service", "spec", object{"selector": labels, "ports": []any{object{"port": 80, "targetPort": app.Spec.Port}}}),
-	}
+	deployment := object{"replicas": app.Spec.Replicas, "selector": object{"matchLabels": labels}, "template": pod}
+	service := object{"selector": labels, "ports": []any{object{"port": 80, "targetPort": app.Spec.Port}}}
+	children := []*unstructured.Unstructured{child(app, app.Name, "apps/v1", "Deployment", "spec", deployment)}
+	children = append(children, child(app, app.Name, "v1", "Service", "spec", service))
 	if len(app.Spec.Config) == 0 {
 		return children
 	}
 	// Another configuration is another template, so that the pods are replaced.
 	hash, _ := diff.Hash(app.Spec.Config) // JSON can hold it
+	config := app.Name + "-config"
 	pod["metadata"] = object{"labels": labels, "annotations": object{"example.com/config": hash.String()}}
-	container["envFrom"] = []any{object{"configMapRef": object{"name": app.Name}}}
-	return append(children, child(app, "v1", "ConfigMap", "data", app.Spec.Config))
+	container["envFrom"] = []any{object{"configMapRef": object{"name": config}}}
+	return append(children, child(app, config, "v1", "ConfigMap", "data", app.Spec.Config))
 }
 
-// child returns an object of the app's name with one field. The app is its controller.
-func child(app *WebApp, version, kind, field string, value any) *unstructured.Unstructured {
+// child returns an object with one field. The app is its controller.
+func child(app *WebApp, name, version, kind, field string, value any) *unstructured.Unstructured {
 	c := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, field: value}}
 	c.SetNamespace(app.Namespace)
-	c.SetName(app.Name)
+	c.SetName(name)
 	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(app, Version().WithKind("WebApp"))})
 	return c
 }

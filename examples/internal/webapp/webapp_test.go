@@ -33,9 +33,17 @@ func TestChildrenBelongToTheirAppAndFollowItsConfiguration(t *testing.T) {
 		return kinds
 	}
 	require.Equal(t, []string{"Deployment shop/web", "Service shop/web"}, kinds(newApp(nil)))
-	require.Equal(t, []string{"Deployment shop/web", "Service shop/web", "ConfigMap shop/web"}, kinds(newApp(map[string]string{"COLOR": "blue"})))
+	require.Equal(
+		t,
+		[]string{"Deployment shop/web", "Service shop/web", "ConfigMap shop/web-config"},
+		kinds(newApp(map[string]string{"COLOR": "blue"})),
+	)
 	template := func(color string) any {
-		template, found, err := unstructured.NestedFieldNoCopy(webapp.Children(newApp(map[string]string{"COLOR": color}))[0].Object, "spec", "template")
+		template, found, err := unstructured.NestedFieldNoCopy(
+			webapp.Children(newApp(map[string]string{"COLOR": color}))[0].Object,
+			"spec",
+			"template",
+		)
 		require.NoError(t, err)
 		require.True(t, found)
 		return template
@@ -50,7 +58,9 @@ func TestProgressIsStalledOnlyByWhatARetryCannotCure(t *testing.T) {
 	results := func(action apply.Action, err error) apply.Report {
 		return apply.Report{Results: []apply.Result{{ID: id, Action: action, Err: err}}}
 	}
-	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{Message: "is invalid", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}}
+	invalid := &apierrors.StatusError{
+		ErrStatus: metav1.Status{Message: "is invalid", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity},
+	}
 	busy := errors.New("busy")
 	for _, c := range []struct {
 		report apply.Report

@@ -35,7 +35,15 @@ type contender struct {
 }
 
 // start makes the namespace and what the jobs refer to, and starts the process.
-func start(ctx context.Context, cluster *kubetest.Cluster, admin dynamic.Interface, name string, wakes int, account types.NamespacedName, command func(kubeconfig string) *exec.Cmd) (*contender, error) {
+func start(
+	ctx context.Context,
+	cluster *kubetest.Cluster,
+	admin dynamic.Interface,
+	name string,
+	wakes int,
+	account types.NamespacedName,
+	command func(kubeconfig string) *exec.Cmd,
+) (*contender, error) {
 	c := &contender{name: name, user: "system:serviceaccount:" + account.Namespace + ":" + account.Name, cluster: cluster, admin: admin}
 	objects := []string{
 		fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name),

@@ -53,7 +53,12 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.rounds, "rounds", 5, "changes of the image, of which the median is taken")
 	flag.IntVar(&b.wakes, "wakes", 200, "changes of a reference of one job")
 	flag.IntVar(&b.runs, "runs", 100, "AgentJobs that run once")
-	flag.DurationVar(&b.rest, "rest", 150*time.Second, "how long both rest before their memory is read: the runtime collects garbage at least every two minutes")
+	flag.DurationVar(
+		&b.rest,
+		"rest",
+		150*time.Second,
+		"how long both rest before their memory is read: the runtime collects garbage at least every two minutes",
+	)
 	asPeer := flag.Bool("peer", false, "for internal use: be the peer")
 	kubeconfig := flag.String("peer-kubeconfig", "", "for internal use: its access") // controller-runtime has a flag kubeconfig
 	flag.Parse()
@@ -113,9 +118,29 @@ func (b *bench) contenders(ctx context.Context, cluster *kubetest.Cluster) error
 			return err
 		}
 	}
-	b.ours, err = start(ctx, cluster, admin, "trueup", b.wakes, types.NamespacedName{Namespace: "thurkube-system", Name: "thurkube"}, func(kubeconfig string) *exec.Cmd {
-		return exec.CommandContext(ctx, b.operator, "--kubeconfig", kubeconfig, "--watch-namespace", "trueup", "--no-leader-election", "--health-addr", "127.0.0.1:0", "--log-level", "error")
-	})
+	b.ours, err = start(
+		ctx,
+		cluster,
+		admin,
+		"trueup",
+		b.wakes,
+		types.NamespacedName{Namespace: "thurkube-system", Name: "thurkube"},
+		func(kubeconfig string) *exec.Cmd {
+			return exec.CommandContext(
+				ctx,
+				b.operator,
+				"--kubeconfig",
+				kubeconfig,
+				"--watch-namespace",
+				"trueup",
+				"--leader-elect=false",
+				"--health-probe-bind-address",
+				"127.0.0.1:0",
+				"--log-level",
+				"error",
+			)
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -123,8 +148,16 @@ func (b *bench) contenders(ctx context.Context, cluster *kubetest.Cluster) error
 	if err != nil {
 		return err
 	}
-	b.peer, err = start(ctx, cluster, admin, peerName, b.wakes, types.NamespacedName{Namespace: "default", Name: "peer"}, func(kubeconfig string) *exec.Cmd {
-		return exec.CommandContext(ctx, self, "-peer", "-peer-kubeconfig", kubeconfig)
-	})
+	b.peer, err = start(
+		ctx,
+		cluster,
+		admin,
+		peerName,
+		b.wakes,
+		types.NamespacedName{Namespace: "default", Name: "peer"},
+		func(kubeconfig string) *exec.Cmd {
+			return exec.CommandContext(ctx, self, "-peer", "-peer-kubeconfig", kubeconfig)
+		},
+	)
 	return err
 }

@@ -72,7 +72,13 @@ func (o *observer) see(plural string, object any) {
 			text, _, _ := unstructured.NestedString(u.Object, "status", name) // absent: not reported yet
 			return text
 		}
-		seen := seenJob{phase: field("phase"), config: field("configHash"), template: field("templateHash"), ready: condition(u, "Ready"), since: time.Now()}
+		seen := seenJob{
+			phase:    field("phase"),
+			config:   field("configHash"),
+			template: field("templateHash"),
+			ready:    condition(u, "Ready"),
+			since:    time.Now(),
+		}
 		if before := o.jobs[u.GetName()]; before.phase == seen.phase {
 			seen.since = before.since
 		}

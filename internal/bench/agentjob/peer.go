@@ -57,7 +57,12 @@ func runPeer(ctx context.Context, config *rest.Config, namespace string) error {
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: {Label: ours}, &corev1.ServiceAccount{}: {Label: ours}, &batchv1.CronJob{}: {Label: ours}, &batchv1.Job{}: {Label: ours},
+				&corev1.ConfigMap{}: {
+					Label: ours,
+				},
+				&corev1.ServiceAccount{}: {Label: ours},
+				&batchv1.CronJob{}:       {Label: ours},
+				&batchv1.Job{}:           {Label: ours},
 			},
 		},
 	})
@@ -187,11 +192,21 @@ func (p *peer) converge(ctx context.Context, job *agentJob) error {
 		return err
 	}
 	job.Status.ConfigHash, job.Status.TemplateHash, job.Status.Phase = configHash, templateHash, "Scheduled"
-	job.Status.Owned = []ownedObject{{"ConfigMap", job.Name + "-config-" + configHash}, {"CronJob", job.Name}, {"ServiceAccount", job.Name + "-runner"}}
+	job.Status.Owned = []ownedObject{
+		{"ConfigMap", job.Name + "-config-" + configHash},
+		{"CronJob", job.Name},
+		{"ServiceAccount", job.Name + "-runner"},
+	}
 	return nil
 }
 
-func (p *peer) children(ctx context.Context, job *agentJob, uses *agentRuntime, auth *agentAuth, config, configHash, templateHash string) error {
+func (p *peer) children(
+	ctx context.Context,
+	job *agentJob,
+	uses *agentRuntime,
+	auth *agentAuth,
+	config, configHash, templateHash string,
+) error {
 	data := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-config-" + configHash}}
 	_, err := controllerutil.CreateOrUpdate(ctx, p, data, func() error {
 		data.Labels, data.Immutable, data.Data = labelsOf(job), new(true), map[string]string{"agent.json": config}
@@ -221,7 +236,12 @@ func (p *peer) children(ctx context.Context, job *agentJob, uses *agentRuntime, 
 		return err
 	}
 	var old corev1.ConfigMapList
-	if err := p.List(ctx, &old, client.InNamespace(job.Namespace), client.MatchingLabels{groupVersion().Group + "/owner-uid": string(job.UID)}); err != nil {
+	if err := p.List(
+		ctx,
+		&old,
+		client.InNamespace(job.Namespace),
+		client.MatchingLabels{groupVersion().Group + "/owner-uid": string(job.UID)},
+	); err != nil {
 		return err
 	}
 	for i := range old.Items {

@@ -12,7 +12,10 @@ import (
 func cronSpec(job *agentJob, uses *agentRuntime, auth *agentAuth, configHash string) batchv1.CronJobSpec {
 	const user = int64(65532)
 	scratch := func(name string) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Gi"))}}}
+		return corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Gi"))}},
+		}
 	}
 	annotations := map[string]string{groupVersion().Group + "/config-hash": configHash}
 	pod := corev1.PodTemplateSpec{
@@ -25,20 +28,45 @@ func cronSpec(job *agentJob, uses *agentRuntime, auth *agentAuth, configHash str
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Volumes: []corev1.Volume{
-				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: job.Name + "-config-" + configHash}}}},
-				scratch("tmp"), scratch("home"),
+				{
+					Name: "config",
+					VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: job.Name + "-config-" + configHash}},
+					},
+				},
+				scratch("tmp"),
+				scratch("home"),
 			},
 			Containers: []corev1.Container{{
 				Name: "agent", Image: uses.Spec.Image, Command: uses.Spec.Command,
 				Env: []corev1.EnvVar{
-					{Name: uses.Spec.AuthEnvVar, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: auth.Spec.SecretRef.Name}, Key: auth.Spec.SecretRef.Key}}},
+					{
+						Name: uses.Spec.AuthEnvVar,
+						ValueFrom: &corev1.EnvVarSource{
+							SecretKeyRef: &corev1.SecretKeySelector{
+								LocalObjectReference: corev1.LocalObjectReference{Name: auth.Spec.SecretRef.Name},
+								Key:                  auth.Spec.SecretRef.Key,
+							},
+						},
+					},
 					{Name: "HOME", Value: "/home/agent"},
 				},
 				VolumeMounts: []corev1.VolumeMount{
-					{Name: "config", MountPath: uses.Spec.ConfigPath, ReadOnly: true}, {Name: "tmp", MountPath: "/tmp"}, {Name: "home", MountPath: "/home/agent"},
+					{
+						Name:      "config",
+						MountPath: uses.Spec.ConfigPath,
+						ReadOnly:  true,
+					},
+					{Name: "tmp", MountPath: "/tmp"},
+					{Name: "home", MountPath: "/home/agent"},
 				},
 				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+					AllowPrivilegeEscalation: new(
+						false,
+					),
+					ReadOnlyRootFilesystem: new(true),
+					RunAsNonRoot:           new(true),
+					Capabilities:           &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 			}},
 		},
@@ -49,7 +77,13 @@ func cronSpec(job *agentJob, uses *agentRuntime, auth *agentAuth, configHash str
 		JobTemplate: batchv1.JobTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(job), Annotations: annotations},
 			Spec: batchv1.JobSpec{
-				BackoffLimit: new(int32(0)), Completions: new(int32(1)), Parallelism: new(int32(1)), ActiveDeadlineSeconds: &job.Spec.TimeoutSeconds, Template: pod,
+				BackoffLimit: new(
+					int32(0),
+				),
+				Completions:           new(int32(1)),
+				Parallelism:           new(int32(1)),
+				ActiveDeadlineSeconds: &job.Spec.TimeoutSeconds,
+				Template:              pod,
 			},
 		},
 	}

@@ -51,7 +51,9 @@ func TestOthersEditWhatIsStatedAndAddToSome(t *testing.T) {
 	require.NoError(t, others.Namespace(t.Context(), "ns"))
 	objects := (benchobjects.Mix{Namespace: "ns", Count: 10}).Objects()
 	for _, o := range objects {
-		_, err := client.Resource(benchobjects.Resources()[o.GroupVersionKind()]).Namespace("ns").Create(t.Context(), o, metav1.CreateOptions{FieldManager: "owner"})
+		_, err := client.Resource(benchobjects.Resources()[o.GroupVersionKind()]).
+			Namespace("ns").
+			Create(t.Context(), o, metav1.CreateOptions{FieldManager: "owner"})
 		require.NoError(t, err, o.GetName())
 	}
 	require.NoError(t, others.Share(t.Context(), objects))

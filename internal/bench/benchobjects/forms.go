@@ -27,8 +27,14 @@ func Definition() *unstructured.Unstructured {
 							"anyOf":                      []any{object{"type": "integer"}, text},
 						},
 						"parts": object{
-							"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"name"},
-							"items": object{"type": "object", "required": []any{"name"}, "properties": object{"name": text, "weight": object{"type": "integer"}}},
+							"type":                       "array",
+							"x-kubernetes-list-type":     "map",
+							"x-kubernetes-list-map-keys": []any{"name"},
+							"items": object{
+								"type":       "object",
+								"required":   []any{"name"},
+								"properties": object{"name": text, "weight": object{"type": "integer"}},
+							},
 						},
 					},
 				}}}},

@@ -24,7 +24,8 @@ type Others struct {
 // Namespace creates a namespace.
 func (o Others) Namespace(ctx context.Context, name string) error {
 	namespace := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}}}
-	_, err := o.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx, namespace, metav1.CreateOptions{})
+	_, err := o.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
+		Create(ctx, namespace, metav1.CreateOptions{})
 	return err
 }
 
@@ -35,11 +36,16 @@ func (o Others) Share(ctx context.Context, objects []*unstructured.Unstructured)
 		at := objects[i]
 		switch {
 		case coOwned(at):
-			body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"example.com/second":"yes"}},"data":{"level":"info","second":"added"}}`, at.GetName())
+			body := fmt.Appendf(
+				nil,
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"example.com/second":"yes"}},"data":{"level":"info","second":"added"}}`,
+				at.GetName(),
+			)
 			_, err := o.resource(at).Patch(ctx, at.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "second"})
 			return err
 		case scaledByOthers(at):
-			_, err := o.resource(at).Patch(ctx, at.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "autoscaler"}, "scale")
+			_, err := o.resource(at).
+				Patch(ctx, at.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{FieldManager: "autoscaler"}, "scale")
 			return err
 		default:
 			return nil

@@ -15,7 +15,10 @@ func (p *polled) start(ctx context.Context, url string) (err error) {
 	if p.db, err = open(ctx, url); err != nil {
 		return err
 	}
-	_, err = p.db.ExecContext(ctx, `CREATE SEQUENCE versions; CREATE TABLE rows (key text PRIMARY KEY, value text NOT NULL, version bigint NOT NULL UNIQUE)`)
+	_, err = p.db.ExecContext(
+		ctx,
+		`CREATE SEQUENCE versions; CREATE TABLE rows (key text PRIMARY KEY, value text NOT NULL, version bigint NOT NULL UNIQUE)`,
+	)
 	return err
 }
 

@@ -190,7 +190,13 @@ func (b *bench) watch(ctx context.Context, namespace string, to chan<- *unstruct
 	return nil
 }
 
-func watchResource(ctx context.Context, third dynamic.Interface, resource schema.GroupVersionResource, namespace string, to chan<- *unstructured.Unstructured) error {
+func watchResource(
+	ctx context.Context,
+	third dynamic.Interface,
+	resource schema.GroupVersionResource,
+	namespace string,
+	to chan<- *unstructured.Unstructured,
+) error {
 	list, err := third.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

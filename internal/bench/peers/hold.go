@@ -57,7 +57,13 @@ func holdObjects(ctx context.Context, way, address string, n int) error {
 
 // holder returns what begins to hold the objects, and what must stay alive for
 // that. What does not grow with them is made before.
-func holder(way string, n int, config *rest.Config, mapper meta.RESTMapper, kind schema.GroupVersionKind) (func(context.Context) (any, error), error) {
+func holder(
+	way string,
+	n int,
+	config *rest.Config,
+	mapper meta.RESTMapper,
+	kind schema.GroupVersionKind,
+) (func(context.Context) (any, error), error) {
 	switch way {
 	case "trueup":
 		return trueupHolder(n, config, mapper, kind)
@@ -78,7 +84,12 @@ func holder(way string, n int, config *rest.Config, mapper meta.RESTMapper, kind
 
 // trueupHolder is a live view that a pass has compared with the desired state.
 // The desired state is there before: it is no cost of watching.
-func trueupHolder(n int, config *rest.Config, mapper meta.RESTMapper, kind schema.GroupVersionKind) (func(context.Context) (any, error), error) {
+func trueupHolder(
+	n int,
+	config *rest.Config,
+	mapper meta.RESTMapper,
+	kind schema.GroupVersionKind,
+) (func(context.Context) (any, error), error) {
 	objects := make([]*unstructured.Unstructured, n)
 	for i := range objects {
 		objects[i] = watchedObject(i)
@@ -108,7 +119,13 @@ func trueupHolder(n int, config *rest.Config, mapper meta.RESTMapper, kind schem
 
 // cacheHolder is a cache of controller-runtime. Stripped, it drops managedFields,
 // as its documentation advises those who need no such field.
-func cacheHolder(config *rest.Config, mapper meta.RESTMapper, object client.Object, stripped bool, n int) func(context.Context) (any, error) {
+func cacheHolder(
+	config *rest.Config,
+	mapper meta.RESTMapper,
+	object client.Object,
+	stripped bool,
+	n int,
+) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
 		options := cache.Options{Scheme: scheme.Scheme, Mapper: mapper}
 		if stripped {
@@ -145,7 +162,12 @@ func settled() footprint {
 	debug.FreeOSMemory()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	f := footprint{resident: float64(stats.Sys - stats.HeapReleased), heap: float64(stats.HeapAlloc), spans: float64(stats.HeapInuse), runtime: float64(stats.MSpanInuse + stats.MCacheInuse + stats.BuckHashSys + stats.GCSys + stats.OtherSys + stats.StackInuse)}
+	f := footprint{
+		resident: float64(stats.Sys - stats.HeapReleased),
+		heap:     float64(stats.HeapAlloc),
+		spans:    float64(stats.HeapInuse),
+		runtime:  float64(stats.MSpanInuse + stats.MCacheInuse + stats.BuckHashSys + stats.GCSys + stats.OtherSys + stats.StackInuse),
+	}
 	if resident, ok := residentBytes(); ok {
 		f.resident = resident
 	}

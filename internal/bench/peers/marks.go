@@ -34,12 +34,29 @@ func (b *bench) marks() []benchfigures.Mark {
 		},
 		{ID: "D1", What: "requests after restarts, beside lists and watches", Figure: "trueup.restart_requests", Hard: b.runs("rest")},
 		{
-			ID: "D2", What: "flux ApplyAll against ours, time of a sweep for each unchanged object", Figure: "flux_4_takes.sweep_ratio", Limit: 500, AtLeast: true,
-			Peers: each("sweep_ratio", "flux_1_takes", "plain_8_takes", "CreateOrUpdate_takes", "wrangler_canonical_takes"),
+			ID:      "D2",
+			What:    "flux ApplyAll against ours, time of a sweep for each unchanged object",
+			Figure:  "flux_4_takes.sweep_ratio",
+			Limit:   500,
+			AtLeast: true,
+			Peers:   each("sweep_ratio", "flux_1_takes", "plain_8_takes", "CreateOrUpdate_takes", "wrangler_canonical_takes"),
 		},
 		{
-			ID: "D2", What: "sweep over " + n + ", for each unchanged object", Figure: "trueup.sweep_us_per_object", Limit: 1,
-			Peers: each("sweep_us_per_object", "flux_4", "flux_1", "plain_8", "plain_1", "CreateOrUpdate", "wrangler_canonical", "wrangler_0.1"), Ratio: "flux_4_takes.sweep_ratio",
+			ID:     "D2",
+			What:   "sweep over " + n + ", for each unchanged object",
+			Figure: "trueup.sweep_us_per_object",
+			Limit:  1,
+			Peers: each(
+				"sweep_us_per_object",
+				"flux_4",
+				"flux_1",
+				"plain_8",
+				"plain_1",
+				"CreateOrUpdate",
+				"wrangler_canonical",
+				"wrangler_0.1",
+			),
+			Ratio: "flux_4_takes.sweep_ratio",
 		},
 		{ID: "D2", What: "first pass after a restart, for each object", Figure: "trueup.restart_first_pass_us_per_object", Limit: 80},
 		{ID: "D2", What: "the same with the lists", Figure: "trueup.restart_with_lists_us_per_object", NoLimit: true},
@@ -52,18 +69,44 @@ func (b *bench) marks() []benchfigures.Mark {
 			Peers: each("repair_requests_per_object", "flux_4", "plain_8", "CreateOrUpdate"),
 		},
 		{
-			ID: "D3", What: "creating, against a bare loop of 8 concurrent applies", Figure: "of_plain_8.create_rate_ratio", Limit: 0.9, AtLeast: true,
-			Peers: each("create_rate", "trueup", "plain_8"),
+			ID:      "D3",
+			What:    "creating, against a bare loop of 8 concurrent applies",
+			Figure:  "of_plain_8.create_rate_ratio",
+			Limit:   0.9,
+			AtLeast: true,
+			Peers:   each("create_rate", "trueup", "plain_8"),
 		},
 		{
 			ID: "D3", What: "creating, against flux ApplyAll", Figure: "of_flux_4.create_rate_ratio", Limit: 2, AtLeast: true,
 			Peers: each("create_rate", "flux_4", "CreateOrUpdate", "wrangler_0.1"),
 		},
-		{ID: "D4", What: "foreign edit answered until its repair is seen, p50", Figure: "trueup.repair_p50_ms", NoLimit: true, Peers: each("repair_p50_ms", "CreateOrUpdate")},
-		{ID: "D4", What: "the same, p99 of " + fmt.Sprint(b.edits) + " edits", Figure: "trueup.repair_p99_ms", Limit: 100, Peers: each("repair_p99_ms", "CreateOrUpdate")},
 		{
-			ID: "D5", What: fmt.Sprintf("resident memory for each of %d watched objects", b.watched), Figure: "trueup.resident_bytes_per_object", Limit: 500,
-			Peers: each("resident_bytes_per_object", "informer", "stripped_informer", "metadata_informer", "stripped_metadata_informer"), Ratio: "informer_takes.memory_ratio",
+			ID:      "D4",
+			What:    "foreign edit answered until its repair is seen, p50",
+			Figure:  "trueup.repair_p50_ms",
+			NoLimit: true,
+			Peers:   each("repair_p50_ms", "CreateOrUpdate"),
+		},
+		{
+			ID:     "D4",
+			What:   "the same, p99 of " + fmt.Sprint(b.edits) + " edits",
+			Figure: "trueup.repair_p99_ms",
+			Limit:  100,
+			Peers:  each("repair_p99_ms", "CreateOrUpdate"),
+		},
+		{
+			ID:     "D5",
+			What:   fmt.Sprintf("resident memory for each of %d watched objects", b.watched),
+			Figure: "trueup.resident_bytes_per_object",
+			Limit:  500,
+			Peers: each(
+				"resident_bytes_per_object",
+				"informer",
+				"stripped_informer",
+				"metadata_informer",
+				"stripped_metadata_informer",
+			),
+			Ratio: "informer_takes.memory_ratio",
 		},
 		{
 			ID: "D6", What: "allocations for each unchanged object in a sweep", Figure: "trueup.sweep_allocations_per_object", Hard: b.runs("rest"),
@@ -78,8 +121,11 @@ func (b *bench) partsMarks(each func(string, ...string) []string) []benchfigures
 	n := fmt.Sprintf("%d parents of 10 children", b.parents)
 	return []benchfigures.Mark{
 		{
-			ID: "D8", What: "requests in " + fmt.Sprint(sweeps) + " passes for each of " + n + " (peer: in a pass)", Figure: "trueup.parts_requests_at_rest",
-			Hard: b.runs("parts"), Peers: each("parts_requests_at_rest_per_pass", "CreateOrUpdate"),
+			ID:     "D8",
+			What:   "requests in " + fmt.Sprint(sweeps) + " passes for each of " + n + " (peer: in a pass)",
+			Figure: "trueup.parts_requests_at_rest",
+			Hard:   b.runs("parts"),
+			Peers:  each("parts_requests_at_rest_per_pass", "CreateOrUpdate"),
 		},
 		{
 			ID: "D8", What: "requests after a restart, beside lists and watches", Figure: "trueup.parts_requests_after_restart",
@@ -90,21 +136,42 @@ func (b *bench) partsMarks(each func(string, ...string) []string) []benchfigures
 			Peers: each("parts_pass_us", "CreateOrUpdate"), Ratio: "CreateOrUpdate_takes.parts_pass_ratio",
 		},
 		{ID: "D8", What: "allocations for each unchanged child in a pass", Figure: "trueup.parts_allocs_per_child", Hard: b.runs("parts")},
-		{ID: "D8", What: "prune of one part of 10 children beside 10,000 other parts, against beside 10", Figure: "trueup.parts_prune_flat", Limit: 1.3},
+		{
+			ID:     "D8",
+			What:   "prune of one part of 10 children beside 10,000 other parts, against beside 10",
+			Figure: "trueup.parts_prune_flat",
+			Limit:  1.3,
+		},
 		{ID: "D8", What: "the same when it deletes them", Figure: "trueup.parts_prune_deleting_flat", Limit: 1.3},
 		{
-			ID: "D8", What: fmt.Sprintf("resident memory for each of %d watched children", b.watched), Figure: "trueup.parts_bytes_per_child", Limit: 500,
-			Peers: each("parts_bytes_per_child", "informer"), Ratio: "informer_takes.parts_memory_ratio",
+			ID:     "D8",
+			What:   fmt.Sprintf("resident memory for each of %d watched children", b.watched),
+			Figure: "trueup.parts_bytes_per_child",
+			Limit:  500,
+			Peers:  each("parts_bytes_per_child", "informer"),
+			Ratio:  "informer_takes.parts_memory_ratio",
 		},
 		{
-			ID: "D8", What: "children created in a second, against CreateOrUpdate", Figure: "of_CreateOrUpdate.parts_create_ratio", Limit: 1.3, AtLeast: true,
-			Peers: each("parts_create_rate", "trueup", "CreateOrUpdate"),
+			ID:      "D8",
+			What:    "children created in a second, against CreateOrUpdate",
+			Figure:  "of_CreateOrUpdate.parts_create_ratio",
+			Limit:   1.3,
+			AtLeast: true,
+			Peers:   each("parts_create_rate", "trueup", "CreateOrUpdate"),
 		},
 		{
-			ID: "D8", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.parts_create_until_silent_ratio", NoLimit: true,
-			Peers: each("parts_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+			ID:      "D8",
+			What:    "the same, until the operator sends nothing more",
+			Figure:  "of_CreateOrUpdate.parts_create_until_silent_ratio",
+			NoLimit: true,
+			Peers:   each("parts_create_rate_until_silent", "trueup", "CreateOrUpdate"),
 		},
-		{ID: "A5", What: fmt.Sprintf("resident memory of examples/operator with %d parents of 3 children", b.parents), Figure: "operator.resident_mib", Limit: 30},
+		{
+			ID:     "A5",
+			What:   fmt.Sprintf("resident memory of examples/operator with %d parents of 3 children", b.parents),
+			Figure: "operator.resident_mib",
+			Limit:  30,
+		},
 	}
 }
 
@@ -116,8 +183,17 @@ func (b *bench) runs(stage string) bool { return slices.Contains(b.stages, stage
 func (b *bench) report(ctx context.Context, begun time.Time) error {
 	table, missed := b.book.Table(b.marks())
 	load, _ := b.book.Get("machine.load_average_at_begin")
-	_, err := fmt.Fprintf(b.book.Out, "\nMeasured %s on %d cores (load average before: %.1f) in %s, with %s.\n\n%s",
-		begun.UTC().Format(time.DateOnly), runtime.NumCPU(), load.Value, time.Since(begun).Round(time.Second), strings.Join(b.versions(ctx), ", "), table)
+	_, err := fmt.Fprintf(
+		b.book.Out,
+		"\nMeasured %s on %d cores (load average before: %.1f) in %s, with %s.\n\n%s",
+		begun.UTC().
+			Format(time.DateOnly),
+		runtime.NumCPU(),
+		load.Value,
+		time.Since(begun).Round(time.Second),
+		strings.Join(b.versions(ctx), ", "),
+		table,
+	)
 	if len(missed) > 0 {
 		err = errors.Join(err, errors.New("hard marks missed: "+strings.Join(missed, ", ")))
 	}

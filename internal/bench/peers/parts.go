@@ -137,7 +137,10 @@ func (b *bench) partsSide(name string) *side { return b.side("parts_" + name) }
 
 // partsCreate runs both operators side by side and creates parents in turns. The rate
 // is that of the children, from the first parent until every parent had its pass.
-func (b *bench) partsCreate(ctx context.Context, starts map[string]func(context.Context, *side) (partsOperator, error)) (map[string][]*unstructured.Unstructured, error) {
+func (b *bench) partsCreate(
+	ctx context.Context,
+	starts map[string]func(context.Context, *side) (partsOperator, error),
+) (map[string][]*unstructured.Unstructured, error) {
 	names := []string{"trueup", "CreateOrUpdate"}
 	operators, parents := map[string]partsOperator{}, map[string][]*unstructured.Unstructured{}
 	rates, silence := map[string][]float64{}, map[string][]float64{} // until all are made, and until nothing more is sent
@@ -178,7 +181,11 @@ func (b *bench) partsCreate(ctx context.Context, starts map[string]func(context.
 		b.book.Add(name+".parts_create_requests_per_child", operators[name].own().perObject(10*len(parents[name])), "requests")
 	}
 	b.book.Add("of_CreateOrUpdate.parts_create_ratio", benchfigures.Percentile(ratios(rates["trueup"], rates["CreateOrUpdate"]), 0.5), "x")
-	b.book.Add("of_CreateOrUpdate.parts_create_until_silent_ratio", benchfigures.Percentile(ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5), "x")
+	b.book.Add(
+		"of_CreateOrUpdate.parts_create_until_silent_ratio",
+		benchfigures.Percentile(ratios(silence["trueup"], silence["CreateOrUpdate"]), 0.5),
+		"x",
+	)
 	return parents, nil
 }
 
@@ -212,7 +219,12 @@ func (b *bench) makeParents(ctx context.Context, name string, from, n int) ([]*u
 }
 
 // partsRest restarts an operator and measures its passes when nothing is to be done.
-func (b *bench) partsRest(ctx context.Context, name string, start func(context.Context, *side) (partsOperator, error), parents []*unstructured.Unstructured) error {
+func (b *bench) partsRest(
+	ctx context.Context,
+	name string,
+	start func(context.Context, *side) (partsOperator, error),
+	parents []*unstructured.Unstructured,
+) error {
 	s := b.partsSide(name)
 	o, err := start(ctx, s)
 	if err != nil {

@@ -31,14 +31,15 @@ func (b *bench) measureOperator(ctx context.Context) error {
 	if err := b.cluster.Apply(ctx, string(definition)); err != nil {
 		return err
 	}
-	if _, err := b.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=60s"); err != nil {
+	if _, err := b.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s"); err != nil {
 		return err
 	}
 	const namespace = "webapps"
 	if err := b.others.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	apps := b.others.Client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "webapps"}).Namespace(namespace)
+	apps := b.others.Client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "webapps"}).
+		Namespace(namespace)
 	err = benchobjects.Each(b.parents, 8, func(i int) error {
 		app := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": map[string]any{"name": fmt.Sprintf("web-%05d", i)},

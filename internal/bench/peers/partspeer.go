@@ -55,7 +55,9 @@ func startPartsPeer(ctx context.Context, s *side) (partsOperator, error) {
 	parent := &unstructured.Unstructured{}
 	parent.SetGroupVersionKind(parentKind())
 	skip := true // of the name, which the controller of another start has had
-	build := ctrl.NewControllerManagedBy(mgr).For(parent).WithOptions(controller.Options{MaxConcurrentReconciles: partsWorkers, SkipNameValidation: &skip})
+	build := ctrl.NewControllerManagedBy(mgr).
+		For(parent).
+		WithOptions(controller.Options{MaxConcurrentReconciles: partsWorkers, SkipNameValidation: &skip})
 	for kind := range benchobjects.Resources() {
 		build = build.Owns(newObject(kind.GroupVersion().String(), kind.Kind))
 	}

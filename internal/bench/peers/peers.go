@@ -81,7 +81,13 @@ func (p *plain) prepare(objects []*unstructured.Unstructured) (pass, error) {
 	}
 	return func(ctx context.Context) error {
 		return benchobjects.Each(len(paths), p.concurrency, func(i int) error {
-			return p.client.Patch(types.ApplyPatchType).AbsPath(paths[i]).Param("fieldManager", "plain-bench").Param("force", "true").Body(bodies[i]).Do(ctx).Error()
+			return p.client.Patch(types.ApplyPatchType).
+				AbsPath(paths[i]).
+				Param("fieldManager", "plain-bench").
+				Param("force", "true").
+				Body(bodies[i]).
+				Do(ctx).
+				Error()
 		})
 	}, nil
 }

@@ -84,7 +84,13 @@ func (t *trueup) sweep(ctx context.Context, set *apply.Set) error {
 		return err
 	}
 	if report.Unchanged != set.Len() {
-		return fmt.Errorf("%d of %d objects unchanged, %d created, %d updated", report.Unchanged, set.Len(), report.Count(apply.Created), report.Count(apply.Updated))
+		return fmt.Errorf(
+			"%d of %d objects unchanged, %d created, %d updated",
+			report.Unchanged,
+			set.Len(),
+			report.Count(apply.Created),
+			report.Count(apply.Updated),
+		)
 	}
 	return nil
 }

@@ -26,7 +26,10 @@ func (b *bench) autoscaler(context.Context) error {
 			cpu, memory = 95, 190
 		}
 		name := fmt.Sprintf("estimatee-%05d", i)
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "universe", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "estimatee"}}, Status: unschedulable()}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "universe", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "estimatee"}},
+			Status:     unschedulable(),
+		}
 		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewMilliQuantity(cpu, resource.DecimalSI),
 			corev1.ResourceMemory: *resource.NewQuantity(memory, resource.DecimalSI),
@@ -36,7 +39,11 @@ func (b *bench) autoscaler(context.Context) error {
 	supply := cloud.Supply{Pool: "template", MaxLaunches: 3000, Templates: []cloud.NodeTemplate{{Node: kube.Node(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: "zone-mars"}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("5000Mi"), corev1.ResourcePods: resource.MustParse("100"),
+			corev1.ResourceCPU: resource.MustParse(
+				"1",
+			),
+			corev1.ResourceMemory: resource.MustParse("5000Mi"),
+			corev1.ResourcePods:   resource.MustParse("100"),
 		}},
 	})}}}
 	read := convert(pods)

@@ -27,9 +27,14 @@ func diverse(count int, seed uint64) []*corev1.Pod {
 		}}}}
 		p.Status = unschedulable()
 		spread := func(key string) {
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-				MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: one("my-label")},
-			}}
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+				{
+					MaxSkew:           1,
+					TopologyKey:       key,
+					WhenUnsatisfiable: corev1.DoNotSchedule,
+					LabelSelector:     &metav1.LabelSelector{MatchLabels: one("my-label")},
+				},
+			}
 		}
 		term := func(key string) []corev1.PodAffinityTerm {
 			return []corev1.PodAffinityTerm{{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}}}
@@ -41,10 +46,14 @@ func diverse(count int, seed uint64) []*corev1.Pod {
 			spread(corev1.LabelHostname)
 		case 3:
 			p.Labels = one("my-affinity")
-			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelTopologyZone)}}
+			p.Spec.Affinity = &corev1.Affinity{
+				PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelTopologyZone)},
+			}
 		case 4:
 			p.Labels = map[string]string{"app": "nginx"}
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelHostname)}}
+			p.Spec.Affinity = &corev1.Affinity{
+				PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelHostname)},
+			}
 		}
 		pods[i] = p
 	}

@@ -22,7 +22,11 @@ import (
 
 // karpenter prepares karpenter's scheduler as its own benchmark does. What it
 // returns is what that benchmark measures: the preparation is left out.
-func karpenter(ctx context.Context, types []*cloudprovider.InstanceType, pods []*corev1.Pod) (solve func() (machines, placed int, err error), err error) {
+func karpenter(
+	ctx context.Context,
+	types []*cloudprovider.InstanceType,
+	pods []*corev1.Pod,
+) (solve func() (machines, placed int, err error), err error) {
 	ctx = options.ToContext(injection.WithControllerName(ctx, "provisioner"), &options.Options{
 		CPURequests: 5000, PreferencePolicy: options.PreferencePolicyRespect, MinValuesPolicy: options.MinValuesPolicyStrict,
 		IgnoreDRARequests: true, FeatureGates: options.FeatureGates{ReservedCapacity: true},

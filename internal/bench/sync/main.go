@@ -150,7 +150,11 @@ func deliver(ctx context.Context, p peer, resources int, add func(string, float6
 	if err != nil {
 		return err
 	}
-	add(fmt.Sprintf("%s_cpu_per_delivery_%d", p.name, resources), float64((after.cpu-before.cpu).Nanoseconds())/1000/float64(clients*changes), "us")
+	add(
+		fmt.Sprintf("%s_cpu_per_delivery_%d", p.name, resources),
+		float64((after.cpu-before.cpu).Nanoseconds())/1000/float64(clients*changes),
+		"us",
+	)
 	return nil
 }
 

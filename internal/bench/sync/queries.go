@@ -70,7 +70,9 @@ func readsFor(ctx context.Context, streams, changes int) (int64, error) {
 	}
 	before := counted.reads.Load()
 	for n := range changes {
-		if err := log.Commit(statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: "1"}, Value: []byte(value(1, n))}); err != nil {
+		if err := log.Commit(
+			statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: "1"}, Value: []byte(value(1, n))},
+		); err != nil {
 			return 0, err
 		}
 		if err := f.wait(ctx, streams*(n+2)); err != nil {

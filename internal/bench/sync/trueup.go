@@ -26,7 +26,9 @@ func serveOurs(ctx context.Context, resources int) (string, func(int) error, err
 	version := 0
 	change := func(n int) error {
 		version++
-		return log.Commit(statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: fmt.Sprint(n)}, Value: []byte(value(n, version))})
+		return log.Commit(
+			statesync.Change{Scope: scope, Key: statesync.Key{Collection: "things", ID: fmt.Sprint(n)}, Value: []byte(value(n, version))},
+		)
 	}
 	for n := range resources {
 		if err := change(n); err != nil {

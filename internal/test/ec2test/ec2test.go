@@ -8,7 +8,6 @@ import (
 	_ "embed" // for the emulator
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,14 +19,18 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
-// Version is that of moto.
+// Version is the version of moto.
 const Version = "5.2.5"
 
 // ErrNotInstalled is a machine on which moto cannot be installed.
 var ErrNotInstalled = errors.New("no EC2 emulator: it needs python3 with venv and pip, and PyPI (Debian: apt-get install python3-venv)")
 
-// startLimit bounds the start of the emulator; it takes about three seconds.
-const startLimit = time.Minute
+// startLimit bounds the start of the emulator, which takes three seconds on a quiet machine.
+const startLimit = 5 * time.Minute
+
+// askLimit bounds one question whether it has started. A process that has ended is noticed
+// between two questions.
+const askLimit = 10 * time.Second
 
 //go:embed emulator.py
 var emulator []byte
@@ -95,7 +98,7 @@ func start(ctx context.Context, group *process.Group, dir string, options Option
 	if err := os.WriteFile(script, emulator, 0o600); err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := process.Port(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,13 @@ func start(ctx context.Context, group *process.Group, dir string, options Option
 	if transition <= 0 {
 		transition = 200 * time.Millisecond
 	}
-	p, err := group.Run("moto", python, []string{"TRANSITION=" + strconv.FormatFloat(transition.Seconds(), 'f', -1, 64)}, script, strconv.Itoa(port))
+	p, err := group.Run(
+		"moto",
+		python,
+		[]string{"TRANSITION=" + strconv.FormatFloat(transition.Seconds(), 'f', -1, 64)},
+		script,
+		strconv.Itoa(port),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +126,7 @@ func start(ctx context.Context, group *process.Group, dir string, options Option
 func (s *Server) ready(ctx context.Context, p *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	client := &http.Client{Timeout: askLimit}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -124,7 +134,7 @@ func (s *Server) ready(ctx context.Context, p *process.Process) error {
 		if err != nil {
 			return err
 		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
+		if response, err := client.Do(request); err == nil {
 			return response.Body.Close()
 		}
 		select {
@@ -176,13 +186,4 @@ func install(ctx context.Context) (python string, err error) {
 		}
 	}
 	return python, nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -18,7 +18,14 @@ import (
 // TestTheEmulatorDoesWhatMotoLeavesOut speaks the protocol by hand.
 func TestTheEmulatorDoesWhatMotoLeavesOut(t *testing.T) {
 	s := ec2test.Start(t, ec2test.Options{Transition: 50 * time.Millisecond})
-	run := url.Values{"Action": {"RunInstances"}, "ImageId": {"ami-12c6146b"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"2"}, "ClientToken": {"a"}}
+	run := url.Values{
+		"Action":       {"RunInstances"},
+		"ImageId":      {"ami-12c6146b"},
+		"InstanceType": {"m5.large"},
+		"MinCount":     {"1"},
+		"MaxCount":     {"2"},
+		"ClientToken":  {"a"},
+	}
 	first := call(t, s, run)
 	require.Equal(t, 2, strings.Count(first, "<instanceId>"), "as many as it can")
 	require.Equal(t, ids(first), ids(call(t, s, run)), "a token is one launch")
@@ -27,7 +34,11 @@ func TestTheEmulatorDoesWhatMotoLeavesOut(t *testing.T) {
 	require.Contains(t, call(t, s, other), "IdempotentParameterMismatch")
 
 	id := ids(first)[0]
-	require.Contains(t, call(t, s, url.Values{"Action": {"CreateTags"}, "ResourceId.1": {"i-0123456789abcdef0"}, "Tag.1.Key": {"a"}, "Tag.1.Value": {"b"}}), "InvalidInstanceID.NotFound")
+	require.Contains(
+		t,
+		call(t, s, url.Values{"Action": {"CreateTags"}, "ResourceId.1": {"i-0123456789abcdef0"}, "Tag.1.Key": {"a"}, "Tag.1.Value": {"b"}}),
+		"InvalidInstanceID.NotFound",
+	)
 	terminate := url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}, "InstanceId.2": {ids(first)[1]}}
 	require.Contains(t, call(t, s, terminate), "shutting-down")
 	require.Contains(t, call(t, s, run), "IdempotentInstanceTerminated")
@@ -41,7 +52,17 @@ func TestAMachineIsPendingBeforeItRuns(t *testing.T) {
 	go func() {
 		defer close(launched)
 		for range 5 {
-			call(t, s, url.Values{"Action": {"RunInstances"}, "ImageId": {"ami-12c6146b"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"20"}})
+			call(
+				t,
+				s,
+				url.Values{
+					"Action":       {"RunInstances"},
+					"ImageId":      {"ami-12c6146b"},
+					"InstanceType": {"m5.large"},
+					"MinCount":     {"1"},
+					"MaxCount":     {"20"},
+				},
+			)
 		}
 	}()
 	for done := false; !done; {
@@ -66,7 +87,10 @@ func call(t *testing.T, s *ec2test.Server, form url.Values) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	request.Header.Set(
+		"Authorization",
+		"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0",
+	)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()

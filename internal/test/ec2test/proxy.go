@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Proxy stands before a server of AWS and does with each request what a test says. Its
+// Proxy sits before a server of AWS and applies a test's faults to each request. Its
 // methods are safe for concurrent use.
 type Proxy struct {
 	// URL is its endpoint.
@@ -51,13 +51,13 @@ type Fault struct {
 	Delay time.Duration
 	// DropRequest ends the connection. The server does not see the request.
 	DropRequest bool
-	// DropAnswer ends the connection after the server has done what was asked.
+	// DropAnswer ends the connection after the server has carried out the request.
 	DropAnswer bool
 	// Code refuses the request with this error of AWS, such as RequestLimitExceeded or
 	// InsufficientInstanceCapacity. The server does not see it.
 	Code string
-	// Status is that of the answer. Zero: what AWS sends with Code. Without a Code the
-	// answer has no error of AWS, as one of a broken gateway.
+	// Status is the status of the answer. Zero: what AWS sends with Code. Without a
+	// Code the answer has no error of AWS, as one of a broken gateway.
 	Status int
 	// Message of the error. Empty: one that says that it is a fault of the test.
 	Message string
@@ -81,7 +81,12 @@ func RunProxy(ctx context.Context, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{URL: "http://" + listener.Addr().String(), target: strings.TrimRight(target, "/"), served: make(chan struct{}), calls: map[string]int{}}
+	p := &Proxy{
+		URL:    "http://" + listener.Addr().String(),
+		target: strings.TrimRight(target, "/"),
+		served: make(chan struct{}),
+		calls:  map[string]int{},
+	}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(p.served)
@@ -96,8 +101,8 @@ func (p *Proxy) Stop() {
 	<-p.served
 }
 
-// Inject replaces the hook that says what happens to each request from now on. It may
-// block. Nil: nothing happens.
+// Inject replaces the hook that decides what happens to each request from now on. It
+// may block. Nil: nothing happens.
 func (p *Proxy) Inject(hook func(Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +180,7 @@ func (p *Proxy) fault(form url.Values) Fault {
 }
 
 // forward sends a request on. What the server was sent is done to its end, also when the
-// client is gone.
+// client has disconnected.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, body []byte) {
 	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, p.target+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
@@ -227,7 +232,7 @@ func refuse(w http.ResponseWriter, f Fault) {
 	w.Write(append([]byte(xml.Header), text...)) //nolint:errcheck // the client has gone
 }
 
-// status returns that of an error of AWS.
+// status returns the HTTP status of an error of AWS.
 func (f Fault) status() int {
 	switch {
 	case f.Status != 0:

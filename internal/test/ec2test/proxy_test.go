@@ -29,7 +29,12 @@ func TestTheProxyDoesWhatItsHookSays(t *testing.T) {
 	defer server.Close()
 	proxy := ec2test.StartProxy(t, server.URL+"/")
 	post := func(action string) (status int, body string, err error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+"/path", strings.NewReader(url.Values{"Action": {action}, "ClientToken": {"t"}}.Encode()))
+		request, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			proxy.URL+"/path",
+			strings.NewReader(url.Values{"Action": {action}, "ClientToken": {"t"}}.Encode()),
+		)
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("X-Test", "header")

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Version is that of Keycloak, checksum the SHA-256 of its archive.
+// Version is the version of Keycloak, checksum the SHA-256 of its archive.
 const (
 	Version  = "26.7.3"
 	checksum = "27a6535553c3cdcd083872ba40629efafb3475e3b758e0c6f691395561dd0f1f"

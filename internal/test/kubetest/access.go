@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,14 @@ import (
 // Kubectl runs kubectl as the admin and returns its standard output. The error
 // holds its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.kubectl(ctx, nil, args...)
+	out, err := c.get(ctx, args)
+	if errors.Is(err, errElsewhere) {
+		return c.kubectl(ctx, nil, args...)
+	}
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
 }
 
 // KubectlPath returns the path of the program kubectl.
@@ -28,7 +36,11 @@ func (c *Cluster) KubectlPath() string { return c.programs.path(kubectl) }
 // Apply creates or updates the objects of a YAML stream, as the field manager
 // "kubectl".
 func (c *Cluster) Apply(ctx context.Context, yaml string) error {
-	_, err := c.kubectl(ctx, strings.NewReader(yaml), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	err := c.put(ctx, yaml)
+	if !errors.Is(err, errElsewhere) {
+		return err
+	}
+	_, err = c.kubectl(ctx, strings.NewReader(yaml), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	return err
 }
 

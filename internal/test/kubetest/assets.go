@@ -83,7 +83,7 @@ func BuildVersitygw(ctx context.Context, progress io.Writer) (string, error) {
 	return filepath.Join(dir, versitygw), err
 }
 
-// folder returns the folder with what is built, building it if need be.
+// folder returns the folder of the build, and builds it if necessary.
 func (r recipe) folder(ctx context.Context, progress io.Writer) (string, error) {
 	source, err := findSource(r.module)
 	if err != nil {
@@ -176,7 +176,17 @@ func (b builder) say(format string, args ...any) {
 
 // compile runs go build with the package count as progress.
 func (b builder) compile(ctx context.Context, name, ldflags, pkg string) error {
-	cmd := b.goCommand(ctx, "build", "-v", "-trimpath", "-ldflags", strings.TrimSpace("-s -w "+ldflags), "-o", filepath.Join(b.work, name), pkg)
+	cmd := b.goCommand(
+		ctx,
+		"build",
+		"-v",
+		"-trimpath",
+		"-ldflags",
+		strings.TrimSpace("-s -w "+ldflags),
+		"-o",
+		filepath.Join(b.work, name),
+		pkg,
+	)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -276,7 +286,11 @@ func findSource(module string) (string, error) {
 			return source, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("kubetest: no internal/%s/go.mod at or above %s; run inside the trueup repository or set KUBEBUILDER_ASSETS", module, dir)
+			return "", fmt.Errorf(
+				"kubetest: no internal/%s/go.mod at or above %s; run inside the trueup repository or set KUBEBUILDER_ASSETS",
+				module,
+				dir,
+			)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 const auditLog = "audit.log"
 
-// auditPolicy records who asked for what, once per request: when it is
-// answered, or for a watch when it begins.
+// auditPolicy records the user and the target of each request, once per request: when
+// it is answered, or for a watch when it begins.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

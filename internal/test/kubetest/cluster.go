@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -61,6 +60,7 @@ type Cluster struct {
 	ports     ports
 	token     string
 	unlock    func()
+	served    served
 }
 
 type ports struct{ client, peer, api int }
@@ -181,7 +181,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		c.write("service-account.key", string(encoded)),
 		c.write("tokens.csv", c.token+`,admin,admin,"system:masters"`+"\n"),
 		c.write("audit-policy.yaml", auditPolicy),
-		c.choosePorts(),
+		c.choosePorts(ctx),
 	)
 }
 
@@ -198,15 +198,16 @@ func (c *Cluster) write(name, content string) error {
 	return os.WriteFile(filepath.Join(c.Dir, name), []byte(content), 0o600)
 }
 
-func (c *Cluster) choosePorts() error {
+// choosePorts keeps the ports of a stopped server free until it is started again.
+func (c *Cluster) choosePorts(ctx context.Context) (err error) {
+	chosen := map[int]bool{}
 	for _, port := range []*int{&c.ports.client, &c.ports.peer, &c.ports.api} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a local bind
-		if err != nil {
-			return err
+		for *port == 0 || chosen[*port] {
+			if *port, err = process.Port(ctx); err != nil {
+				return err
+			}
 		}
-		*port = listener.Addr().(*net.TCPAddr).Port
-		// Not before all are chosen, or the next might be the same.
-		defer listener.Close() //nolint:errcheck // it has no connections
+		chosen[*port] = true
 	}
 	return nil
 }
@@ -238,14 +239,40 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 }
 
 func (c *Cluster) startServer() (err error) {
-	c.server, err = c.processes.Run(apiServer, c.programs.path(apiServer), nil,
-		"--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", c.ports.client), "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(c.ports.api), "--cert-dir", c.Dir,
-		"--service-account-key-file", "service-account.key", "--service-account-signing-key-file", "service-account.key",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16",
-		"--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC",
-		"--audit-policy-file", "audit-policy.yaml", "--audit-log-path", filepath.Join(c.Dir, auditLog), "--audit-log-mode", "blocking",
-		// In MB. The default is 100, and what is rotated away would be missed.
-		"--audit-log-maxsize", "1000000")
+	c.server, err = c.processes.Run(
+		apiServer,
+		c.programs.path(apiServer),
+		nil,
+		"--etcd-servers",
+		fmt.Sprintf("http://127.0.0.1:%d", c.ports.client),
+		"--bind-address",
+		"127.0.0.1",
+		"--secure-port",
+		strconv.Itoa(c.ports.api),
+		"--cert-dir",
+		c.Dir,
+		"--service-account-key-file",
+		"service-account.key",
+		"--service-account-signing-key-file",
+		"service-account.key",
+		"--service-account-issuer",
+		"https://kubernetes.default.svc",
+		"--service-cluster-ip-range",
+		"10.96.0.0/16",
+		"--token-auth-file",
+		"tokens.csv",
+		"--authorization-mode",
+		"RBAC",
+		"--audit-policy-file",
+		"audit-policy.yaml",
+		"--audit-log-path",
+		filepath.Join(c.Dir, auditLog),
+		"--audit-log-mode",
+		"blocking",
+		// In MB. The default is 100, and rotated entries would be missing.
+		"--audit-log-maxsize",
+		"1000000",
+	)
 	return err
 }
 

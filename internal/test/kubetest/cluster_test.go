@@ -10,10 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -30,10 +30,13 @@ spec:
 `
 
 func TestADeploymentBecomesRunningPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a Kubernetes of its own")
+	}
 	t.Parallel()
 	c := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true})
 	require.NoError(t, c.Apply(t.Context(), deployment))
-	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Available", "--timeout=60s", "deployment/web")
+	_, err := c.Kubectl(t.Context(), "wait", "--for=condition=Available", "--timeout=300s", "deployment/web")
 	require.NoError(t, err)
 	pods, err := c.Kubectl(t.Context(), "get", "pods", "-l", "app=web", "--field-selector=status.phase=Running", "-o", "name")
 	require.NoError(t, err)
@@ -41,11 +44,11 @@ func TestADeploymentBecomesRunningPods(t *testing.T) {
 	_, err = c.Kubectl(t.Context(), "get", "httproutes")
 	require.NoError(t, err)
 	// Nodes without a lease that is renewed are dead after a minute.
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "len(strings.Fields(leases)) == 2", func() bool {
 		leases, err := c.Kubectl(t.Context(), "get", "leases", "-n", "kube-node-lease", "-o", "jsonpath={.items[*].spec.renewTime}")
 		require.NoError(t, err)
 		return len(strings.Fields(leases)) == 2
-	}, 3*time.Minute, 100*time.Millisecond)
+	})
 }
 
 func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
@@ -58,7 +61,7 @@ func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
 	require.ErrorContains(t, err, "forbidden")
 
 	const robot = "system:serviceaccount:default:robot"
-	require.Eventually(t, func() bool {
+	await.Eventually(t, "what it waits for, at ./internal/test/kubetest/cluster_test.go", func() bool {
 		requests, err := c.Requests(robot)
 		require.NoError(t, err)
 		for _, r := range requests {
@@ -67,7 +70,7 @@ func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
 			}
 		}
 		return false
-	}, 3*time.Minute, 20*time.Millisecond)
+	})
 	requests, err := c.Requests("nobody")
 	require.NoError(t, err)
 	require.Empty(t, requests)
@@ -76,6 +79,9 @@ func TestTheAuditLogTellsWhoAskedForWhat(t *testing.T) {
 // TestNothingIsLeftAfterAKill starts a cluster in another process, kills that
 // process, and looks at what remains.
 func TestNothingIsLeftAfterAKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a Kubernetes of its own")
+	}
 	if os.Getenv("KUBETEST_CHILD") != "" {
 		c := kubetest.Start(t, kubetest.Options{})
 		_, err := io.WriteString(os.Stdout, "dir="+c.Dir+"\n")
@@ -103,7 +109,7 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 
 	require.NoError(t, child.Process.Signal(syscall.SIGKILL))
 	require.Error(t, child.Wait())
-	require.Eventually(t, func() bool { return len(processesIn(t, dir)) == 0 }, 3*time.Minute, 20*time.Millisecond)
+	await.Eventually(t, "len(processesIn(t, dir)) == 0", func() bool { return len(processesIn(t, dir)) == 0 })
 
 	kubetest.Start(t, kubetest.Options{})
 	require.NoDirExists(t, dir, "the next start removes what the killed one left")
@@ -129,6 +135,9 @@ func processesIn(t *testing.T, dir string) []int {
 }
 
 func TestAServerThatWasAwayHasWhatItHad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a restart of the API server")
+	}
 	t.Parallel()
 	c := kubetest.Start(t, kubetest.Options{})
 	require.NoError(t, c.Apply(t.Context(), "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}}"))

@@ -1,5 +1,7 @@
 package kubetest
 
+import "context"
+
 // For tests of what only a crash or another process brings about.
 var (
 	LockFile        = lockFile
@@ -9,3 +11,15 @@ var (
 
 // LockName is the name of the lock in a cluster's folder.
 const LockName = lockName
+
+// ErrElsewhere is what Get returns for what is left to kubectl.
+var ErrElsewhere = errElsewhere
+
+// Get is Kubectl's "get" within the process, Process what kubectl itself answers.
+func (c *Cluster) Get(ctx context.Context, args ...string) (string, error) {
+	return c.get(ctx, append([]string{"get"}, args...))
+}
+
+func (c *Cluster) Process(ctx context.Context, args ...string) (string, error) {
+	return c.kubectl(ctx, nil, args...)
+}

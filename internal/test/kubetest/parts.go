@@ -106,7 +106,7 @@ func (c *Cluster) installGatewayAPI(ctx context.Context) error {
 	if err := c.Apply(ctx, string(definitions)); err != nil {
 		return err
 	}
-	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	_, err = c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=300s", "crd", "--all")
 	return err
 }
 

@@ -44,6 +44,9 @@ func TestAProcessThatEndsIsReportedWithItsLogAndLeavesNothing(t *testing.T) {
 }
 
 func TestATakenPortIsExchangedForAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a Kubernetes of its own")
+	}
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("KUBEBUILDER_ASSETS", standIns(t,
 		`if mkdir "$TMPDIR/once" 2>/dev/null; then echo "bind: address already in use"; else echo "second try"; fi; exit 1`, "exec sleep 1000"))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,7 +21,9 @@ import (
 )
 
 // ErrNotInstalled is a machine without the programs of PostgreSQL.
-var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or PATH (Debian: apt-get install postgresql)")
+var ErrNotInstalled = errors.New(
+	"PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or PATH (Debian: apt-get install postgresql)",
+)
 
 // startLimit bounds a start, and a recovery after a crash.
 const startLimit = 2 * time.Minute
@@ -40,7 +41,7 @@ type Options struct {
 	Passwords bool
 }
 
-// access says who may connect with [Options.Passwords].
+// access is the pg_hba.conf for [Options.Passwords].
 const access = `local all all trust
 host all postgres all reject
 host all all 127.0.0.1/32 scram-sha-256
@@ -61,6 +62,7 @@ type Server struct {
 	group     *process.Group
 	daemon    *process.Process
 	databases atomic.Int64
+	infix     string // of the names of databases, where several processes make some
 	unlock    func()
 }
 
@@ -125,12 +127,21 @@ func (s *Server) prepare(ctx context.Context) error {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		if err := s.becomeSomebody(); err != nil {
+		if err := s.chooseUser(); err != nil {
 			return err
 		}
 	}
 	s.group = process.NewGroup(s.dir)
-	if err := s.command(ctx, "initdb", "--pgdata="+s.data(), "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"); err != nil {
+	if err := s.command(
+		ctx,
+		"initdb",
+		"--pgdata="+s.data(),
+		"--no-sync",
+		"--auth=trust",
+		"--username=postgres",
+		"--encoding=UTF8",
+		"--locale=C",
+	); err != nil {
 		return err
 	}
 	if s.options.Passwords {
@@ -144,24 +155,23 @@ func (s *Server) prepare(ctx context.Context) error {
 	return s.SQL(ctx, "postgres", "CREATE ROLE trueup LOGIN")
 }
 
-// listen chooses a port, and writes who may connect to it.
+// listen chooses a port, and writes the hba_file.
 func (s *Server) listen(ctx context.Context) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.Port = l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
+	var err error
+	if s.Port, err = process.Port(ctx); err != nil {
 		return err
 	}
 	file := filepath.Join(s.dir, "access.conf")
-	s.options.Settings = slices.Concat([]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.Port), "hba_file=" + file}, s.options.Settings)
+	s.options.Settings = slices.Concat(
+		[]string{"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.Port), "hba_file=" + file},
+		s.options.Settings,
+	)
 	return os.WriteFile(file, []byte(access), 0o644) // the server runs as another user
 }
 
-// becomeSomebody chooses the user that the server runs as, and gives it the
+// chooseUser chooses the user that the server runs as, and gives it the
 // folder.
-func (s *Server) becomeSomebody() error {
+func (s *Server) chooseUser() error {
 	var who *user.User
 	for _, name := range []string{"postgres", "nobody"} {
 		if u, err := user.Lookup(name); err == nil {
@@ -244,14 +254,25 @@ func (s *Server) Start(ctx context.Context) error {
 
 // SQL runs a statement in the database as the superuser.
 func (s *Server) SQL(ctx context.Context, database, statement string) error {
-	return s.command(ctx, "psql", "--no-psqlrc", "--quiet", "--host="+s.dir, "--port="+strconv.Itoa(s.Port), "--username=postgres", "--dbname="+database, "--set=ON_ERROR_STOP=1", "--command="+statement)
+	return s.command(
+		ctx,
+		"psql",
+		"--no-psqlrc",
+		"--quiet",
+		"--host="+s.dir,
+		"--port="+strconv.Itoa(s.Port),
+		"--username=postgres",
+		"--dbname="+database,
+		"--set=ON_ERROR_STOP=1",
+		"--command="+statement,
+	)
 }
 
 // Database makes a new, empty database that belongs to the role trueup, which is
 // no superuser, and returns its URL.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
-	name := fmt.Sprintf("db%d", s.databases.Add(1))
+	name := fmt.Sprintf("db%s%d", s.infix, s.databases.Add(1))
 	if err := s.SQL(tb.Context(), "postgres", "CREATE DATABASE "+name+" OWNER trueup"); err != nil {
 		tb.Fatal(err)
 	}
@@ -281,7 +302,7 @@ func (s *Server) Stop() {
 		if os.RemoveAll(s.dir) == nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is nothing to wait on
+		time.Sleep(10 * time.Millisecond)
 	}
 	if s.unlock != nil {
 		s.unlock()

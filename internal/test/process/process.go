@@ -29,7 +29,7 @@ type Group struct {
 	closed bool
 }
 
-// errClosed says that the group starts nothing any more.
+// errClosed means that the group starts no more processes.
 var errClosed = errors.New("the group is closed")
 
 // NewGroup returns a group whose children run in the folder dir and log there.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
@@ -33,10 +34,10 @@ func TestStopAsksBeforeItKills(t *testing.T) {
 	started := func(name, script string) *process.Process {
 		p, err := g.Run(name, "/bin/sh", nil, "-c", script)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		await.Eventually(t, `err == nil && strings.Contains(string(data), "ready")`, func() bool {
 			data, err := os.ReadFile(p.Log)
 			return err == nil && strings.Contains(string(data), "ready")
-		}, 3*time.Minute, time.Millisecond)
+		})
 		return p
 	}
 	polite := started("polite", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")

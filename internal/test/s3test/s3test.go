@@ -5,7 +5,6 @@ package s3test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,6 +25,10 @@ const (
 
 // startLimit bounds a start; it takes less than a second.
 const startLimit = time.Minute
+
+// askLimit bounds one question whether it has started. A process that has ended is noticed
+// between two questions.
+const askLimit = 10 * time.Second
 
 // Server is a running server of S3. It keeps versions of objects in buckets that ask for
 // it. It is not safe for concurrent use.
@@ -70,12 +73,8 @@ func Run(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) prepare(ctx context.Context) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
+	var err error
+	if s.port, err = process.Port(ctx); err != nil {
 		return err
 	}
 	s.URL = "http://127.0.0.1:" + strconv.Itoa(s.port)
@@ -93,11 +92,30 @@ func (s *Server) Start(ctx context.Context) error {
 	defer cancel()
 	var err error
 	// The metadata are in files: not every file system has attributes for them.
-	s.daemon, err = s.group.Run("versitygw", s.program, nil, "--port", "127.0.0.1:"+strconv.Itoa(s.port), "--access", AccessKey, "--secret", SecretKey,
-		"--region", Region, "--quiet", "posix", "--versioning-dir", filepath.Join(s.dir, "versions"), "--sidecar", filepath.Join(s.dir, "metadata"), filepath.Join(s.dir, "data"))
+	s.daemon, err = s.group.Run(
+		"versitygw",
+		s.program,
+		nil,
+		"--port",
+		"127.0.0.1:"+strconv.Itoa(s.port),
+		"--access",
+		AccessKey,
+		"--secret",
+		SecretKey,
+		"--region",
+		Region,
+		"--quiet",
+		"posix",
+		"--versioning-dir",
+		filepath.Join(s.dir, "versions"),
+		"--sidecar",
+		filepath.Join(s.dir, "metadata"),
+		filepath.Join(s.dir, "data"),
+	)
 	if err != nil {
 		return err
 	}
+	client := &http.Client{Timeout: askLimit}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -105,7 +123,7 @@ func (s *Server) Start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
+		if response, err := client.Do(request); err == nil {
 			return response.Body.Close()
 		}
 		select {

@@ -10,6 +10,9 @@ import (
 )
 
 func TestAServerAnswersAgainAfterItsEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it builds the S3 server")
+	}
 	t.Parallel()
 	s := s3test.Start(t)
 	status := func() int {

@@ -1,6 +1,6 @@
 // Package storytest runs tests that read like stories: a txtar file begins with a script,
 // whose lines are comments (#), commands, and after each command what it prints, each
-// line after ">". With -update-stories the outputs are written anew, for a person to read.
+// line after ">". With -update-stories the outputs are rewritten, for a person to read.
 package storytest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update-stories", false, "rewrite the outputs in the stories of testdata") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("update-stories", false, "rewrite the outputs in the stories of testdata")
 
 // Story is one file.
 type Story struct {

@@ -1,4 +1,4 @@
-// Package pgxlisten hears PostgreSQL's notifications on a connection of
+// Package pgxlisten receives PostgreSQL's notifications on a connection of
 // github.com/jackc/pgx/v5/stdlib, for the field Listen of a sqlstore.Store.
 package pgxlisten
 
@@ -23,15 +23,15 @@ func On(db *sql.DB) func(ctx context.Context, channels []string, listening func(
 		if err != nil {
 			return err
 		}
-		defer conn.Close() //nolint:errcheck // it is gone already: see below
+		defer conn.Close() //nolint:errcheck // it is closed already: see below
 		var failure error
-		// ErrBadConn closes the connection instead of giving it back with its
+		// ErrBadConn closes the connection instead of returning it to the pool with its
 		// subscriptions.
 		_ = conn.Raw(func(raw any) error {
 			if c, ok := raw.(*stdlib.Conn); ok {
 				failure = listen(ctx, c.Conn(), channels, listening, heard)
 			} else {
-				failure = fmt.Errorf("the driver is %T, not that of pgx", raw)
+				failure = fmt.Errorf("the driver is %T, not the one of pgx", raw)
 			}
 			return driver.ErrBadConn
 		})
@@ -57,15 +57,15 @@ func listen(ctx context.Context, conn *pgx.Conn, channels []string, listening fu
 	}
 }
 
-// silence is how long a connection may bring nothing before it is asked whether it
-// is there, and answer how long that may take.
+// silence is how long a connection may be silent before it is pinged, and answer how
+// long that may take.
 const (
 	silence = 30 * time.Second
 	answer  = 10 * time.Second
 )
 
-// wait returns the next notification, or nothing if there is none for long and the
-// server is still there.
+// wait returns the next notification, or nil if there was none for a while and the
+// server is still up.
 func wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	limited, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()

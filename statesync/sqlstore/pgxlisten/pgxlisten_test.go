@@ -50,5 +50,5 @@ func TestAnotherDriverIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	err = pgxlisten.On(db)(t.Context(), nil, nil, nil)
-	require.ErrorContains(t, err, "not that of pgx")
+	require.ErrorContains(t, err, "not the one of pgx")
 }

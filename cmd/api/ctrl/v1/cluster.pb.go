@@ -35,9 +35,11 @@ type HeartbeatRequest struct {
 	// Opt-in extension: how far this agent has applied the log of its region.
 	// Deleted rows are kept until every agent that lives has applied them.
 	//
-	// The epoch of this start of the agent, as HeartbeatResponse gave it. Another
+	// The epoch of this start of the agent, as HeartbeatResponse gave it. An earlier
 	// one than the last that was given is FailedPrecondition with the reason
-	// stale-epoch: claim again. 0: the agent does not report its position.
+	// superseded: another agent has started, claim with yield. A later one has the
+	// reason stale-epoch, since the database was restored: claim again. 0: the agent
+	// does not report its position.
 	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
 	// Rises with everything this start of the agent reports.
 	Sequence uint64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -52,7 +54,11 @@ type HeartbeatRequest struct {
 	Mark string `protobuf:"bytes,14,opt,name=mark,proto3" json:"mark,omitempty"`
 	// Asks for an epoch for this start of the agent. Later reports of an earlier
 	// start are refused.
-	Claim         bool `protobuf:"varint,15,opt,name=claim,proto3" json:"claim,omitempty"`
+	Claim bool `protobuf:"varint,15,opt,name=claim,proto3" json:"claim,omitempty"`
+	// With claim: only once the agent that has the last epoch was silent for 120 s.
+	// Until then the answer is FailedPrecondition with the reason epoch-held, and
+	// this agent reports nothing.
+	Yield         bool `protobuf:"varint,16,opt,name=yield,proto3" json:"yield,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +149,13 @@ func (x *HeartbeatRequest) GetClaim() bool {
 	return false
 }
 
+func (x *HeartbeatRequest) GetYield() bool {
+	if x != nil {
+		return x.Yield
+	}
+	return false
+}
+
 // HeartbeatResponse has the epoch that was claimed.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -194,7 +207,7 @@ var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xee\x01\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\x84\x02\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
@@ -205,7 +218,8 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\x10observed_version\x18\f \x01(\x04R\x0fobservedVersion\x12\x14\n" +
 	"\x05epoch\x18\r \x01(\tR\x05epoch\x12\x12\n" +
 	"\x04mark\x18\x0e \x01(\tR\x04mark\x12\x14\n" +
-	"\x05claim\x18\x0f \x01(\bR\x05claim\"4\n" +
+	"\x05claim\x18\x0f \x01(\bR\x05claim\x12\x14\n" +
+	"\x05yield\x18\x10 \x01(\bR\x05yield\"4\n" +
 	"\x11HeartbeatResponse\x12\x1f\n" +
 	"\vagent_epoch\x18\n" +
 	" \x01(\x04R\n" +

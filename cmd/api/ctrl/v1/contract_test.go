@@ -64,6 +64,7 @@ message ApplyDeployment
   27 autoscaling Autoscaling
   28 reserved
   29 ephemeral_storage EphemeralStorage
+  30 pod_security string
 
 message ApplySentinel
   1 k8s_namespace string
@@ -146,6 +147,7 @@ message HeartbeatRequest
   13 epoch string
   14 mark string
   15 claim bool
+  16 yield bool
 
 message HeartbeatResponse
   10 agent_epoch uint64

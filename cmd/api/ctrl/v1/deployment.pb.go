@@ -352,8 +352,11 @@ type ApplyDeployment struct {
 	Autoscaling *Autoscaling `protobuf:"bytes,27,opt,name=autoscaling,proto3" json:"autoscaling,omitempty"`
 	// The scratch volume at /data. Unset: none.
 	EphemeralStorage *EphemeralStorage `protobuf:"bytes,29,opt,name=ephemeral_storage,json=ephemeralStorage,proto3" json:"ephemeral_storage,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The level of the Pod Security Standards that its pods keep: restricted, or
+	// baseline where the agent of the region allows that. Empty: restricted.
+	PodSecurity   string `protobuf:"bytes,30,opt,name=pod_security,json=podSecurity,proto3" json:"pod_security,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyDeployment) Reset() {
@@ -552,6 +555,13 @@ func (x *ApplyDeployment) GetEphemeralStorage() *EphemeralStorage {
 		return x.EphemeralStorage
 	}
 	return nil
+}
+
+func (x *ApplyDeployment) GetPodSecurity() string {
+	if x != nil {
+		return x.PodSecurity
+	}
+	return ""
 }
 
 // Autoscaling has the bounds of the number of pods, and the load at which pods are
@@ -1149,7 +1159,7 @@ const file_ctrl_v1_deployment_proto_rawDesc = "" +
 	" \x01(\v2\x0f.ctrl.v1.SyncedH\x00R\x06synced\x12/\n" +
 	"\bbookmark\x18\v \x01(\v2\x11.ctrl.v1.BookmarkH\x00R\bbookmark\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversionB\a\n" +
-	"\x05state\"\xaf\a\n" +
+	"\x05state\"\xd2\a\n" +
 	"\x0fApplyDeployment\x12#\n" +
 	"\rk8s_namespace\x18\x01 \x01(\tR\fk8sNamespace\x12\x19\n" +
 	"\bk8s_name\x18\x02 \x01(\tR\ak8sName\x12!\n" +
@@ -1178,7 +1188,8 @@ const file_ctrl_v1_deployment_proto_rawDesc = "" +
 	"\bgit_repo\x18\x19 \x01(\tR\agitRepo\x12,\n" +
 	"\x12git_commit_message\x18\x1a \x01(\tR\x10gitCommitMessage\x126\n" +
 	"\vautoscaling\x18\x1b \x01(\v2\x14.ctrl.v1.AutoscalingR\vautoscaling\x12F\n" +
-	"\x11ephemeral_storage\x18\x1d \x01(\v2\x19.ctrl.v1.EphemeralStorageR\x10ephemeralStorageB\v\n" +
+	"\x11ephemeral_storage\x18\x1d \x01(\v2\x19.ctrl.v1.EphemeralStorageR\x10ephemeralStorage\x12!\n" +
+	"\fpod_security\x18\x1e \x01(\tR\vpodSecurityB\v\n" +
 	"\t_build_idJ\x04\b\b\x10\tJ\x04\b\x10\x10\x11J\x04\b\x13\x10\x14J\x04\b\x14\x10\x15J\x04\b\x1c\x10\x1d\"\xd4\x01\n" +
 	"\vAutoscaling\x12!\n" +
 	"\fmin_replicas\x18\x01 \x01(\rR\vminReplicas\x12!\n" +

@@ -73,8 +73,10 @@ type ApplicationSpec struct {
 	// +optional
 	// +kubebuilder:default={min: 2, max: 20, targetCPU: 70}
 	Scaling Scaling `json:"scaling,omitzero"`
-	// Domain is the host of the app. Absent: the name, the environment unless it is
-	// production, and the operator's base domain.
+	// Domain is the host of the app, below a domain that the operator allows. Absent: the
+	// name, the environment unless it is production, and the operator's base domain. A host
+	// belongs to the first Application that has it; for any other the condition
+	// IngressReady has the reason HostTaken.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$')",message="must be a host name in lower case such as app.example.com"
@@ -83,6 +85,71 @@ type ApplicationSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	CORS CORS `json:"cors,omitzero"`
+	// Network says what may connect to the app beside the ingress controller.
+	// +optional
+	Network Network `json:"network,omitzero"`
+	// Previews says what copies of the app for pull requests may have of it.
+	// +optional
+	Previews Previews `json:"previews,omitzero"`
+}
+
+// Network says what may connect to the app's pods. The ingress controller always may.
+type Network struct {
+	// From are further sources. Absent: none.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	From []Peer `json:"from,omitempty"`
+}
+
+// Peer is pods that may connect to an app.
+type Peer struct {
+	// Namespace of the pods. Absent: that of the Application.
+	// +optional
+	Namespace Namespace `json:"namespace,omitempty"`
+	// Application whose pods they are. Absent: all pods of the namespace.
+	// +optional
+	Application Name `json:"application,omitempty"`
+}
+
+// Namespace is the name of a namespace.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: a-z, 0-9 and -, with a letter or digit at both ends"
+type Namespace string
+
+// Previews says what a PreviewEnvironment may have of its Application. The author of a
+// preview chooses the image that runs in it.
+type Previews struct {
+	// Secrets lets previews have the values of variables that come from Secrets. Without it
+	// those variables are left out, and the condition DeploymentReady names them.
+	// +optional
+	// +kubebuilder:default=false
+	Secrets bool `json:"secrets,omitempty"`
+	// Team are those that may look at what is in the namespaces of previews: pods with
+	// their logs, workloads, Events, and no Secrets. Absent: the ServiceAccounts of the
+	// Application's namespace.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Team []Subject `json:"team,omitempty"`
+}
+
+// Subject is a group, a person or a ServiceAccount.
+//
+// +kubebuilder:validation:XValidation:rule="self.kind == 'ServiceAccount' || !has(self.namespace)",message="namespace: must be absent unless kind is ServiceAccount"
+type Subject struct {
+	// Kind of it: Group, User or ServiceAccount.
+	// +kubebuilder:validation:Enum=Group;User;ServiceAccount
+	Kind string `json:"kind"`
+	// Name of it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Namespace of a ServiceAccount. Absent: that of the Application.
+	// +optional
+	Namespace Namespace `json:"namespace,omitempty"`
 }
 
 // Framework is what an app is built with.
@@ -226,6 +293,13 @@ type Auth struct {
 	// +kubebuilder:validation:MaxItems=4
 	// +listType=set
 	Providers []AuthProvider `json:"providers,omitempty"`
+	// SharedWith are the namespaces whose Applications of the same name may use the realm,
+	// with their own redirect URIs: they log in the same users. It counts for the
+	// namespace that the realm belongs to, which is the first. Absent: no other.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	SharedWith []Namespace `json:"sharedWith,omitempty"`
 	// DeletionPolicy is what becomes of the realm with its users when its last owner goes.
 	// +optional
 	// +kubebuilder:default=Delete

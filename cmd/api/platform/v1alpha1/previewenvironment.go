@@ -56,6 +56,9 @@ type PreviewEnvironmentStatus struct {
 	// What is made for the copy is the same as for an Application.
 	ApplicationStatus `json:",inline"`
 
+	// Namespace is where the copy is.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
 	// ExpiresAt is when the copy is removed: its creation and the TTL.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`

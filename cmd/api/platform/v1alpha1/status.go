@@ -10,6 +10,9 @@ type ApplicationStatus struct {
 	// URL of the app.
 	// +optional
 	URL string `json:"url,omitempty"`
+	// Host is the one that belongs to the object: no other has it. Empty: none.
+	// +optional
+	Host string `json:"host,omitempty"`
 	// ObservedGeneration is the generation of the spec that the rest was found with.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -47,7 +47,11 @@ const (
 	AnnotationWarmupCompleted    = Group + "/warmup-completed"
 	AnnotationLastStarted        = Group + "/last-started"
 	AnnotationScaleDownCandidate = Group + "/scale-down-candidate-since"
-	AnnotationScaleUpStarted     = Group + "/scale-up-started"
+	// AnnotationScaleUpStarted is when the machine was started, until its Node is ready.
+	AnnotationScaleUpStarted = Group + "/scale-up-started"
+	// AnnotationSignalsAtStop has what the Node said of its readiness and its network when
+	// its machine was stopped last: the same again proves nothing after a start.
+	AnnotationSignalsAtStop = Group + "/signals-at-stop"
 	// AnnotationIntent is what a Node in the state terminating is on its way to, as JSON.
 	AnnotationIntent = Group + "/intent"
 	// AnnotationAttested is what the machine recorded about its warm-up, as the JSON of

@@ -56,6 +56,13 @@ type NodePoolSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	MaxNodeRuntime *Duration `json:"maxNodeRuntime,omitempty"`
+	// UnreadyTimeout is how long the Node of a running machine that was ready may be not
+	// ready before the machine is drained and terminated, unless it is ready again before
+	// that. It costs at most a tenth of the running machines in an hour, or one.
+	// +optional
+	// +kubebuilder:default="15m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="must be at least 30s"
+	UnreadyTimeout Duration `json:"unreadyTimeout,omitzero"`
 	// ReconciliationInterval is the time between two looks at the machines of a pool at
 	// rest.
 	// +optional
@@ -297,7 +304,7 @@ type NodePoolStatus struct {
 	// +optional
 	// +listType=set
 	Regions []string `json:"regions,omitempty"`
-	// Conditions are Ready, Degraded, ScaleUpInProgress, ScaleDownInProgress and
+	// Conditions are Ready, Degraded, Full, ScaleUpInProgress, ScaleDownInProgress and
 	// ImagePrePullSupported.
 	// +optional
 	// +listType=map
@@ -345,8 +352,16 @@ type Launch struct {
 
 // The conditions of a NodePool.
 const (
-	ConditionReady                 = "Ready"
-	ConditionDegraded              = "Degraded"
+	// ConditionReady has the reasons PoolReady, InsufficientStandby and Degraded.
+	ConditionReady = "Ready"
+	// ConditionDegraded has the reasons ValidationFailed, NodeClassNotReady,
+	// NodeClassNotFound and CloudProviderError, and what holds the pool back: ListFailed,
+	// ShortList, NodesNotReady, WarmupFailing, Throttled, InsufficientCapacity,
+	// QuotaExceeded and LaunchRejected.
+	ConditionDegraded = "Degraded"
+	// ConditionFull has the reasons PoolFull, if every machine that the pool may have is in
+	// use, and RoomLeft. Pods that need one more wait, or go to another pool.
+	ConditionFull                  = "Full"
 	ConditionScaleUpInProgress     = "ScaleUpInProgress"
 	ConditionScaleDownInProgress   = "ScaleDownInProgress"
 	ConditionImagePrePullSupported = "ImagePrePullSupported"

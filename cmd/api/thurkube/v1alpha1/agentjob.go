@@ -119,7 +119,8 @@ type AgentJobSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Storage Storage `json:"storage,omitzero"`
-	// Access decides where the rights of the ClusterAccess hold.
+	// Access decides where the rights of the ClusterAccess hold. Those in one namespace need
+	// no permission beside the ceiling, and make no pods, roles or bindings.
 	// +optional
 	// +kubebuilder:default=Cluster
 	Access AccessScope `json:"access,omitempty"`

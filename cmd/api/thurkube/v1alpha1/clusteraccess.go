@@ -19,7 +19,10 @@ type ClusterAccess struct {
 
 // ClusterAccessSpec lists the rights.
 type ClusterAccessSpec struct {
-	// Rules are those of a ClusterRole.
+	// Rules are those of a ClusterRole. Each must be within the operator's ceiling, the
+	// ClusterRoles with the label thurkube.thurbeen.eu/aggregate-to-ceiling=true; otherwise
+	// the condition AccessReady of the AgentJob says which is not. With access: Namespace
+	// none may make pods, roles or bindings.
 	// +listType=atomic
 	Rules []rbacv1.PolicyRule `json:"rules"`
 }

@@ -1,0 +1,202 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+)
+
+// foreignCount counts objects of others that would be deleted together with one of ours.
+type foreignCount struct {
+	count int
+	first string
+}
+
+// spare removes from a plan the namespaces and definitions with which foreign objects
+// would be deleted. It lists the metadata of every kind of the server if the plan has a
+// namespace, and of one kind for each definition.
+func (a *Applier) spare(ctx context.Context, plan *prunePlan, options PruneOptions) {
+	if options.DeleteForeign {
+		return
+	}
+	going := make(map[types.UID]bool, len(plan.due))
+	for i := range plan.due {
+		// A released object stays, and must not be deleted with its namespace.
+		if options.Orphan == nil || !options.Orphan(plan.due[i]) {
+			going[plan.due[i].UID] = true
+		}
+	}
+	plan.due = slices.DeleteFunc(plan.due, func(o Observed) bool {
+		if options.Orphan != nil && options.Orphan(o) {
+			return false
+		}
+		var found foreignCount
+		var err error
+		switch kind := o.ID.GroupKind(); {
+		case isNamespace(kind):
+			found, err = a.foreignIn(ctx, o.ID.Name, going)
+		case isDefinition(kind):
+			found, err = a.foreignOf(ctx, o.ID.Name, going)
+		default:
+			return false
+		}
+		switch {
+		case err != nil:
+			plan.refuse(Result{o.ID, Refused, fmt.Errorf("%w, perhaps, by objects of others: %w", ErrNeeded, err)})
+		case found.count > 0:
+			plan.refuse(
+				Result{o.ID, Refused, fmt.Errorf("%w: %d objects of others would go with it, such as %s", ErrNeeded, found.count, found.first)},
+			)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// foreignIn counts the foreign objects in a namespace.
+func (a *Applier) foreignIn(ctx context.Context, namespace string, going map[types.UID]bool) (foreignCount, error) {
+	var found foreignCount
+	if a.Live.Discovery == nil {
+		return found, errors.New("Live.Discovery: is required to look for them")
+	}
+	lists, err := a.Live.Discovery.ServerPreferredResources()
+	if err != nil {
+		return found, fmt.Errorf("kinds: %w", err)
+	}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return found, err
+		}
+		for i := range list.APIResources {
+			kind := &list.APIResources[i]
+			// Kinds that cannot be watched are computed, such as metrics.k8s.io.
+			// Endpoints are made for Services.
+			if !kind.Namespaced || strings.Contains(kind.Name, "/") || kind.Kind == "Endpoints" || !slices.Contains(kind.Verbs, "list") ||
+				!slices.Contains(kind.Verbs, "watch") {
+				continue
+			}
+			if err := a.count(ctx, version.WithResource(kind.Name), kind.Kind, namespace, going, &found); err != nil {
+				return found, fmt.Errorf("%s: %w", kind.Name, err)
+			}
+		}
+	}
+	return found, nil
+}
+
+// foreignOf counts the foreign objects of the kind that a definition defines.
+func (a *Applier) foreignOf(ctx context.Context, definition string, going map[types.UID]bool) (foreignCount, error) {
+	var found foreignCount
+	resource, err := a.definedBy(ctx, definition)
+	if err != nil {
+		return found, err
+	}
+	return found, a.count(ctx, resource, resource.Resource, "", going, &found)
+}
+
+// definedBy returns the resource that a definition defines, in a version that is
+// served.
+func (a *Applier) definedBy(ctx context.Context, definition string) (schema.GroupVersionResource, error) {
+	plural, group, _ := strings.Cut(definition, ".")
+	resource := schema.GroupVersionResource{Group: group, Resource: plural}
+	if a.Objects == nil {
+		return a.Live.Mapper.ResourceFor(resource)
+	}
+	mapping := a.Live.view(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}).Mapping()
+	if mapping == nil {
+		return resource, ErrNotSynced
+	}
+	found, err := a.Objects.Resource(mapping.Resource).Get(ctx, definition, metav1.GetOptions{})
+	if err != nil {
+		return resource, err
+	}
+	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
+	if err != nil {
+		return resource, err
+	}
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if served, _ := version["served"].(bool); served {
+			resource.Version, _ = version["name"].(string)
+			return resource, nil
+		}
+	}
+	return resource, errors.New("no version of it is served")
+}
+
+// count adds the objects of a kind that are not ours. An object with our labels is ours
+// only if it is deleted, too: the plan does not have objects that no watch has shown.
+func (a *Applier) count(
+	ctx context.Context,
+	resource schema.GroupVersionResource,
+	kind, namespace string,
+	going map[types.UID]bool,
+	found *foreignCount,
+) error {
+	const page = 500
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := a.Live.Client.Resource(resource).Namespace(namespace).List(ctx, options)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil // the kind is not served any more
+		case err != nil:
+			return err
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if o.DeletionTimestamp != nil || a.Live.identity.Standing(o.Labels) == identity.Labelled && going[o.UID] {
+				continue
+			}
+			if made, err := a.derived(kind, o); err != nil {
+				return fmt.Errorf("%s: %w", o.Name, err)
+			} else if made {
+				continue
+			}
+			if found.count++; found.count == 1 {
+				found.first = kind + " " + o.Name
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// derived reports whether Kubernetes makes the object by itself, for a namespace or
+// for another object of the namespace. An object made for an owner outside of the
+// namespace, such as an operator's cluster-wide object, does not count.
+func (a *Applier) derived(kind string, o *metav1.PartialObjectMetadata) (bool, error) {
+	switch {
+	case kind == "Event",
+		kind == "ServiceAccount" && o.Name == "default",
+		kind == "ConfigMap" && o.Name == "kube-root-ca.crt":
+		return true, nil
+	}
+	controller := metav1.GetControllerOfNoCopy(o)
+	if controller == nil {
+		return false, nil
+	}
+	of := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind)
+	if mapping, err := a.Live.Mapper.RESTMapping(of.GroupKind(), of.Version); err == nil {
+		return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
+	}
+	resource, err := view.Served(a.Live.Discovery, of.GroupKind())
+	if err != nil {
+		return false, fmt.Errorf("its controller is a %s: %w", of.GroupKind(), err)
+	}
+	return resource != nil && resource.Namespaced, nil
+}

@@ -1,0 +1,190 @@
+package apply //nolint:testpackage // lists are given, page by page
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// resources is a Discovery that knows these kinds of the core group.
+type resources []metav1.APIResource
+
+func (r resources) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: r}}, nil
+}
+
+func (r resources) ServerGroups() (*metav1.APIGroupList, error) {
+	group := func(name, version string) metav1.APIGroup {
+		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: version}}}
+	}
+	return &metav1.APIGroupList{
+		Groups: []metav1.APIGroup{group("", "v1"), group("apps", "apps/v1"), group("metrics.k8s.io", "metrics.k8s.io/v1")},
+	}, nil
+}
+
+func (r resources) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	switch version {
+	case "v1":
+		return &metav1.APIResourceList{APIResources: r}, nil
+	case "apps/v1":
+		return &metav1.APIResourceList{
+			APIResources: []metav1.APIResource{namespaced("replicasets", "ReplicaSet"), {Name: "tenants", Kind: "Tenant"}},
+		}, nil
+	default:
+		return nil, apierrors.NewServiceUnavailable("the server behind it is down")
+	}
+}
+
+// made is an object of a controller.
+func made(version, kind string) []metav1.PartialObjectMetadata {
+	yes := true
+	return []metav1.PartialObjectMetadata{foreign("a", func(m *metav1.PartialObjectMetadata) {
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "x", UID: "u", Controller: &yes}}
+	})}
+}
+
+// namespaced is a kind that can be listed and watched.
+func namespaced(name, kind string) metav1.APIResource {
+	return metav1.APIResource{Name: name, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}
+}
+
+func foreign(name string, change func(*metav1.PartialObjectMetadata)) metav1.PartialObjectMetadata {
+	m := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}}
+	if change != nil {
+		change(&m)
+	}
+	return m
+}
+
+func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
+	t.Parallel()
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "")
+	for name, test := range map[string]struct {
+		objects []metav1.PartialObjectMetadata
+		secrets error
+		want    string // what keeps the namespace; empty: nothing
+	}{
+		"nothing":             {nil, nil, ""},
+		"others' objects":     {[]metav1.PartialObjectMetadata{foreign("a", nil), foreign("b", nil)}, nil, "2 objects of others would go with it, such as ConfigMap a"},
+		"dying":               {[]metav1.PartialObjectMetadata{foreign("a", dying)}, nil, ""},
+		"dying, and one more": {[]metav1.PartialObjectMetadata{foreign("a", dying), foreign("b", nil)}, nil, "1 objects of others would go with it, such as ConfigMap b"},
+		"with our labels, shown by no watch": {[]metav1.PartialObjectMetadata{foreign("a", func(m *metav1.PartialObjectMetadata) {
+			m.Labels, m.UID = map[string]string{"owner": "me"}, "7"
+		})}, nil, "1 objects of others would go with it, such as ConfigMap a"},
+		"of a controller":              {made("apps/v1", "ReplicaSet"), nil, ""},
+		"of a controller of a cluster": {made("apps/v1", "Tenant"), nil, "1 objects of others would go with it, such as ConfigMap a"},
+		"of a kind that is gone":       {made("gone.example.com/v1", "Gone"), nil, "1 objects of others would go with it, such as ConfigMap a"},
+		"of a kind that is not seen":   {made("metrics.k8s.io/v1", "Pod"), nil, "its controller is a Pod.metrics.k8s.io: metrics.k8s.io/v1: the server behind it is down"},
+		"of every namespace":           {[]metav1.PartialObjectMetadata{foreign("kube-root-ca.crt", nil)}, nil, ""},
+		"a kind that is gone":          {nil, notFound, ""},
+		"one gone, one not":            {[]metav1.PartialObjectMetadata{foreign("a", nil)}, notFound, "1 objects of others would go with it, such as ConfigMap a"},
+		"what cannot be seen":          {nil, errors.New("forbidden"), "perhaps, by objects of others: secrets: forbidden"},
+		"a server that is down":        {nil, apierrors.NewInternalError(errors.New("down")), "perhaps, by objects of others: secrets: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, namespaceKind)
+			s.Live.Discovery = resources{namespaced("secrets", "Secret"), namespaced("configmaps", "ConfigMap")}
+			s.lists = func(resource string, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				if resource == "secrets" {
+					return &metav1.PartialObjectMetadataList{}, test.secrets
+				}
+				return &metav1.PartialObjectMetadataList{Items: test.objects}, nil
+			}
+			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+			options := whole
+			options.DeleteForeign = false
+			report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			require.Len(t, report.Results, 1)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, Deleted, report.Results[0].Action)
+				return
+			}
+			require.ErrorIs(t, err, ErrNeeded)
+			require.ErrorContains(t, err, test.want)
+			require.Equal(t, Refused, report.Results[0].Action)
+			require.Empty(t, s.deleted)
+		})
+	}
+}
+
+func TestStrangersAreCountedPageByPage(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, namespaceKind)
+	s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
+	const all = 1203
+	var pages []string
+	s.lists = func(_ string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		pages = append(pages, options.Continue)
+		list, from := &metav1.PartialObjectMetadataList{}, 0
+		if options.Continue != "" {
+			_, err := fmt.Sscanf(options.Continue, "from %d", &from)
+			require.NoError(t, err)
+		}
+		for i := from; i < min(from+int(options.Limit), all); i++ {
+			list.Items = append(list.Items, foreign(fmt.Sprint("c", i), nil))
+		}
+		if next := from + int(options.Limit); next < all {
+			list.Continue = fmt.Sprint("from ", next)
+		}
+		return list, nil
+	}
+	s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+	options := whole
+	options.DeleteForeign = false
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+	require.ErrorContains(t, err, "1203 objects of others would go with it, such as ConfigMap c0")
+	require.Equal(t, []string{"", "from 500", "from 1000"}, pages)
+}
+
+func TestAReleasedNamespaceTakesNothingWithIt(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, namespaceKind)
+	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		return nil, errors.New("there is nothing to look for")
+	}
+	s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+	options := whole
+	options.DeleteForeign, options.Orphan = false, func(Observed) bool { return true }
+	report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+	require.NoError(t, err)
+	require.Equal(t, []Result{{ID: ID{Kind: "Namespace", Name: "shop"}, Action: Released}}, report.Results)
+	require.Equal(t, []string{"namespaces shop"}, s.patched)
+}
+
+func TestWhatIsReleasedKeepsItsNamespace(t *testing.T) {
+	t.Parallel()
+	for name, released := range map[string]bool{"released": true, "deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, namespaceKind, configMapKind)
+			s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
+			kept := s.show(ID{Kind: "ConfigMap", Namespace: "shop", Name: "kept"}, nil)
+			s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{*kept}}, nil
+			}
+			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+			options := whole
+			options.DeleteForeign, options.Orphan = false, func(o Observed) bool { return released && o.ID.Kind == "ConfigMap" }
+			report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			ends := map[string]Action{}
+			for _, r := range report.Results {
+				ends[r.ID.Kind] = r.Action
+			}
+			if !released {
+				require.NoError(t, err)
+				require.Equal(t, map[string]Action{"ConfigMap": Deleted, "Namespace": Deleted}, ends)
+				return
+			}
+			require.ErrorIs(t, err, ErrNeeded)
+			require.Equal(t, map[string]Action{"ConfigMap": Released, "Namespace": Refused}, ends)
+			require.Empty(t, s.deleted)
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package apply //nolint:testpackage // plans are given
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// remembered is a GuardMemory that outlives a guard.
+type remembered struct {
+	data   []byte
+	saves  int
+	broken error
+}
+
+func (r *remembered) version() string {
+	if r.saves == 0 {
+		return ""
+	}
+	return fmt.Sprint(r.saves)
+}
+
+func (r *remembered) Load(context.Context) ([]byte, string, error) {
+	return r.data, r.version(), r.broken
+}
+
+func (r *remembered) Save(_ context.Context, data []byte, version string) (string, error) {
+	if r.broken != nil || version != r.version() {
+		return "", errors.Join(r.broken, fmt.Errorf("version %q, not %q", r.version(), version))
+	}
+	r.data, r.saves = data, r.saves+1
+	return r.version(), nil
+}
+
+// byService makes all objects in a namespace one unit.
+func byService(o Observed) string { return o.ID.Namespace }
+
+// lacking is a plan that deletes six objects of each service.
+func lacking(services ...string) *prunePlan {
+	plan := &prunePlan{}
+	for _, service := range services {
+		for i := range 6 {
+			plan.due = append(plan.due, Observed{ID: ID{Kind: "ConfigMap", Namespace: service, Name: fmt.Sprint(i)}})
+		}
+	}
+	return plan
+}
+
+// owns is the census of so many units, of which these are still stated.
+func owns(number int, stated ...string) func() census {
+	c := census{map[string]bool{}, number}
+	for _, unit := range stated {
+		c.stated[unit] = true
+	}
+	return func() census { return c }
+}
+
+func TestAGuardCountsUnitsAndNotObjects(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: byService}
+	plan := lacking("a", "b", "c", "d", "e")
+	held, err := g.hold(t.Context(), plan, owns(5), nil, true)
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Len(t, plan.due, 30, "five services go, whatever the number of their objects")
+	held, err = g.hold(t.Context(), lacking("f"), owns(1), nil, true)
+	require.EqualError(t, err, "1 of 6 units are absent, and 5 were deleted within 1h0m0s; the limit is 5, so these are held: f")
+	require.Len(t, held, 6)
+}
+
+func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := &remembered{}
+		g := &Guard{Unit: byService, Memory: memory}
+		gone := 0
+		for i := range 20 {
+			var due []string
+			for j := gone; j <= i; j++ {
+				due = append(due, fmt.Sprintf("service-%02d", j))
+			}
+			plan := lacking(due...)
+			_, err := g.hold(t.Context(), plan, owns(20-gone), nil, true)
+			if err == nil {
+				gone = i + 1
+			}
+			require.Equal(t, err != nil, len(plan.due) == 0)
+			if i == 2 {
+				g = &Guard{Unit: byService, Memory: memory} // another process
+			}
+			time.Sleep(3 * time.Second)
+		}
+		require.Equal(t, 5, gone)
+		require.Equal(t, 5, memory.saves, "nothing is written when nothing is deleted")
+
+		time.Sleep(time.Hour)
+		_, err := g.hold(t.Context(), lacking("late"), owns(15), nil, true)
+		require.NoError(t, err, "the window has passed")
+	})
+}
+
+func TestAGuardLetsShrinkAndTakesWhatIsNamedForAnOrder(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: byService, Absent: Limit{Count: -1}, Named: Limit{Count: 2}}
+	gone := func(o Observed) bool { return strings.HasPrefix(o.ID.Namespace, "gone") }
+	plan := lacking("a", "gone-1", "gone-2", "lost")
+	held, err := g.hold(t.Context(), plan, owns(9, "a"), gone, true)
+	var over *LimitError
+	require.ErrorAs(t, err, &over)
+	require.Equal(t, &LimitError{Units: []string{"lost"}, Limit: 0, Owned: 9, Window: time.Hour}, over)
+	require.Len(t, held, 6)
+	require.Len(t, plan.due, 18, "one service shrinks, two are named")
+
+	_, err = g.hold(t.Context(), lacking("gone-2"), owns(9), gone, true)
+	require.NoError(t, err, "a deletion in progress continues")
+	_, err = g.hold(t.Context(), lacking("gone-3"), owns(9), gone, true)
+	require.EqualError(
+		t,
+		err,
+		"1 of 11 units are named as deleted, and 2 were deleted within 1h0m0s; the limit is 2, so these are held: gone-3",
+	)
+	_, err = (&Guard{Unit: byService}).hold(
+		t.Context(),
+		lacking(strings.Split("gone1 gone2 gone3 gone4 gone5 gone6", " ")...),
+		owns(6),
+		gone,
+		true,
+	)
+	require.NoError(t, err, "without a limit of its own, an order is an order")
+}
+
+func TestAUnitThatComesBackCountsAgain(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: byService, Absent: Limit{Count: 1}}
+	_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	require.NoError(t, err)
+	_, err = g.hold(t.Context(), lacking(), owns(3), nil, true)
+	require.NoError(t, err)
+	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	require.ErrorContains(t, err, "1 were deleted")
+}
+
+func TestAGuardThatCannotRememberHolds(t *testing.T) {
+	t.Parallel()
+	memory := &remembered{broken: errors.New("no answer")}
+	g := Guard{Unit: byService, Memory: memory}
+	plan := lacking("a")
+	held, err := g.hold(t.Context(), plan, owns(3), nil, true)
+	require.ErrorContains(t, err, "no answer")
+	require.Len(t, held, 6)
+	require.Empty(t, plan.due)
+	memory.broken = nil
+	memory.data, memory.saves = []byte("}"), 1
+	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	require.ErrorContains(t, err, "it cannot be read")
+}
+
+func TestADryRunOfAGuardNotesNothing(t *testing.T) {
+	t.Parallel()
+	memory := &remembered{}
+	g := Guard{Unit: byService, Absent: Limit{Count: 1}, Memory: memory}
+	for range 3 {
+		_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, false)
+		require.NoError(t, err)
+	}
+	_, err := g.hold(t.Context(), lacking("b"), owns(3), nil, true)
+	require.NoError(t, err)
+	require.Equal(t, 1, memory.saves)
+}
+
+func TestANamespaceStaysWithWhatIsHeldInIt(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: func(o Observed) string {
+		if o.ID.Kind == "Namespace" {
+			return "kept" // the set states something else of it
+		}
+		return o.ID.Namespace
+	}, Absent: Limit{Count: -1}}
+	plan := lacking("shop")
+	plan.due = append(plan.due, Observed{ID: ID{Kind: "Namespace", Name: "shop"}}, Observed{ID: ID{Kind: "Namespace", Name: "empty"}})
+	held, err := g.hold(t.Context(), plan, owns(3, "kept"), nil, true)
+	require.Error(t, err)
+	require.Len(t, held, 7)
+	require.Equal(t, []Observed{{ID: ID{Kind: "Namespace", Name: "empty"}}}, plan.due)
+}

@@ -1,0 +1,65 @@
+//trueup:pure
+
+package cloud
+
+import "slices"
+
+// retryLeft retries the pods that were left out because of a domain that only an
+// announced machine has, if that machine is not added in the end. It adds no machine.
+func (p *packing) retryLeft() {
+	if len(p.announced) == 0 || len(p.left) == 0 || !p.forgetDomains() {
+		return
+	}
+	for progress := true; progress; {
+		progress = false
+		for _, c := range p.model.classes {
+			if len(c.spreads) == 0 {
+				continue
+			}
+			for _, pod := range p.unplaced(c) {
+				b := p.find(c, &search{})
+				if b == nowhere {
+					break
+				}
+				p.put(c, b, []int32{pod})
+				progress = true
+			}
+		}
+	}
+	p.left = slices.DeleteFunc(p.left, func(pod int32) bool { return p.at[pod] != nowhere })
+}
+
+// forgetDomains drops the domains that only announced machines have, and reports
+// whether there were any.
+func (p *packing) forgetDomains() (found bool) {
+	for id, t := range p.model.topology.tallies {
+		if t.kind != spreading {
+			continue
+		}
+		counter := &p.counters[id]
+		for _, a := range p.announced {
+			if d := a.domains[t.key]; p.model.eligible(t, a.site) && counter.has(d) && counter.count(d) == 0 && !p.isDomain(t, d) {
+				counter.drop(d)
+				found = true
+			}
+		}
+	}
+	return found
+}
+
+// isDomain reports whether an existing or added machine has the domain.
+func (p *packing) isDomain(t *tally, domain int32) bool {
+	for i := range p.bins {
+		if m := &p.bins[i].machine; m.domains[t.key] == domain && p.model.eligible(t, m.site) {
+			return true
+		}
+	}
+	for _, s := range p.model.supplies {
+		for _, site := range s.standby {
+			if !t.spread.HonorTaints && site.domains[t.key] == domain && p.model.eligible(t, site) {
+				return true
+			}
+		}
+	}
+	return false
+}

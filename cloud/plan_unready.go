@@ -1,0 +1,64 @@
+//trueup:pure
+
+package cloud
+
+import (
+	"slices"
+	"time"
+)
+
+// repair drains, and later terminates, running machines whose Nodes were ready and
+// have not been so for UnreadyTimeout. It drains at most one budget in budgetWindow:
+// if many lose readiness together, the likely cause is the network or the API server,
+// not the machines.
+func (pl *planner) repair() {
+	var unready []Machine
+	running, draining := 0, 0
+	memory := &pl.plan.Memory
+	since := func(m Machine) time.Time { return memory.Machines[m.ID].Unready }
+	for _, m := range pl.machines {
+		switch {
+		case m.Use == StateTerminating && m.intent().Reason == reasonUnready:
+			draining++
+		case m.Use != StateRunning || m.State != InstanceRunning:
+		case pl.orders[m.ID].verb != "" || since(m).IsZero():
+			running++
+		default:
+			running++
+			if after(since(m), pl.pool.UnreadyTimeout, pl.now) {
+				unready = append(unready, m)
+			} else {
+				pl.wake(since(m).Add(pl.pool.UnreadyTimeout))
+			}
+		}
+	}
+	if len(unready) == 0 || pl.listUntrusted || pl.throttled() {
+		return
+	}
+	if after(memory.Repaired, budgetWindow, pl.now) {
+		memory.Repaired, memory.Repairs = time.Time{}, 0
+	}
+	budget := pl.pool.budget(running + draining)
+	left := max(0, budget-max(draining, memory.Repairs))
+	slices.SortStableFunc(unready, func(a, b Machine) int { return since(a).Compare(since(b)) })
+	for i, m := range unready {
+		if i == left {
+			pl.hold(
+				HoldNodesNotReady,
+				"the Nodes of %d of %d running machines were ready and have not been so for %s: at most %d is drained in %s",
+				len(unready)-i,
+				running,
+				pl.pool.UnreadyTimeout,
+				budget,
+				budgetWindow,
+			)
+			pl.wake(memory.Repaired.Add(budgetWindow))
+			return
+		}
+		pl.orders[m.ID] = order{Terminate, reasonUnready}
+		if memory.Repaired.IsZero() {
+			memory.Repaired = pl.now
+		}
+		memory.Repairs++
+	}
+}

@@ -1,0 +1,150 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
+)
+
+// databasePart is a schema with its roles, and the Secret with what the app logs in with.
+//
+// The Secret comes first: a password is kept before a role has it. What the Secret holds
+// counts, so that a restart, another leader and an edit of either side end in one
+// password.
+func (p *pass) databasePart() *part {
+	spec, n := &p.subject.app.Spec.Database, p.subject.names
+	t := &part{
+		name: "database", condition: v1alpha1.ConditionDatabase, enabled: spec.Enabled, gate: p.op.gates.database,
+		kinds: []v1alpha1.ExternalKind{v1alpha1.KindSchema, v1alpha1.KindRole},
+		external: []v1alpha1.External{
+			{Kind: v1alpha1.KindSchema, ID: n.DatabaseSchema(), Policy: spec.DeletionPolicy},
+			{Kind: v1alpha1.KindRole, ID: n.AppRole(), Policy: spec.DeletionPolicy},
+			{Kind: v1alpha1.KindRole, ID: n.AnonRole(), Policy: spec.DeletionPolicy},
+		},
+		child: apply.ID{Kind: "Secret", Namespace: p.subject.app.Namespace, Name: n.Secret()},
+	}
+	want := database.Want{Schema: n.DatabaseSchema(), App: n.AppRole(), Anon: n.AnonRole(), AnonRead: spec.AnonRead, Mark: p.subject.mark}
+	server := p.op.database
+	if server == nil {
+		t.unset = unset("database", "DB_ADMIN_URL")
+	}
+	t.apply = func(ctx context.Context) error {
+		if t.unset != nil {
+			return t.unset
+		}
+		if err := p.login(ctx, server, want); err != nil {
+			return err
+		}
+		return p.makeDatabase(ctx, server, want)
+	}
+	t.delete = func(ctx context.Context, e v1alpha1.External) error {
+		// The three go together, with the schema, which is removed last.
+		if e.Kind != v1alpha1.KindSchema {
+			return nil
+		}
+		if t.unset != nil {
+			return t.unset
+		}
+		// The recorded schema counts, also when its Application is deleted.
+		recorded := database.Want{Schema: e.ID, App: names.AppRole(e.ID), Anon: names.AnonRole(e.ID), Mark: p.subject.mark}
+		_, err := server.Delete(ctx, recorded, e.Policy == v1alpha1.Retain)
+		return err
+	}
+	t.configs = func(ctx context.Context) ([]*unstructured.Unstructured, error) {
+		if t.unset != nil {
+			return nil, t.unset
+		}
+		if err := p.loginAgain(ctx, server, want); err != nil {
+			return nil, err
+		}
+		return []*unstructured.Unstructured{p.secret(server, want)}, nil
+	}
+	return t
+}
+
+// makeDatabase makes the schema and the roles, with the password of the pass.
+func (p *pass) makeDatabase(ctx context.Context, server *database.Server, want database.Want) error {
+	want.Password = p.password
+	done, err := server.Apply(ctx, want)
+	p.databaseChanged = p.databaseChanged || len(done) > 0
+	return err
+}
+
+// loginAgain reads the password before the Secret is applied: if the pass has none, and after
+// the database was changed, which takes time. An edit of the Secret in that time counts.
+func (p *pass) loginAgain(ctx context.Context, server *database.Server, want database.Want) error {
+	if p.password != "" && !p.databaseChanged {
+		return nil
+	}
+	before := p.password
+	if err := p.login(ctx, server, want); err != nil || before == "" || p.password == before {
+		return err
+	}
+	return p.makeDatabase(ctx, server, want)
+}
+
+// secret returns the Secret of the database with the password of the pass.
+func (p *pass) secret(server *database.Server, want database.Want) *unstructured.Unstructured {
+	want.Password = p.password
+	o := p.child(
+		"v1",
+		"Secret",
+		p.subject.names.Secret(),
+		object{"type": string(corev1.SecretTypeOpaque), "stringData": texts(databaseVariables(p.subject.app, server, want))},
+	)
+	if rotate := p.subject.app.Annotations[v1alpha1.AnnotationRotate]; rotate != "" {
+		o.SetAnnotations(map[string]string{v1alpha1.AnnotationRotate: rotate})
+	}
+	return o
+}
+
+// login reads the password, or makes one and keeps it in the Secret before anything else
+// has it: when there is none, and when another rotation is asked for.
+func (p *pass) login(ctx context.Context, server *database.Server, want database.Want) error {
+	found, err := p.op.client.Resource(secretsResource).
+		Namespace(p.subject.app.Namespace).
+		Get(ctx, p.subject.names.Secret(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read the Secret of the database: %w", err)
+	}
+	rotate := p.subject.app.Annotations[v1alpha1.AnnotationRotate]
+	if err == nil {
+		if !p.owns(found) {
+			return fmt.Errorf(
+				"the Secret %s/%s exists and is not of this %s: %w; remove it, or choose another name",
+				p.subject.app.Namespace,
+				p.subject.names.Secret(),
+				p.subject.object.Kind,
+				external.ErrOwnedByOther,
+			)
+		}
+		var secret corev1.Secret
+		if err := into(found.Object, &secret); err != nil {
+			return err
+		}
+		password := string(secret.Data["DB_PASSWORD"])
+		if password != "" && (rotate == "" || secret.Annotations[v1alpha1.AnnotationRotate] == rotate) {
+			p.password = password
+			return nil
+		}
+	}
+	if err := server.Check(ctx, want); err != nil {
+		return err
+	}
+	p.password = database.NewPassword()
+	if err := p.applySome(ctx, p.secret(server, want)); err != nil {
+		p.password = ""
+		return err
+	}
+	return nil
+}

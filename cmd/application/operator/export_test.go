@@ -1,0 +1,37 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// Metrics returns all metrics of the operator.
+func Metrics() *prometheus.Registry {
+	registry := program.NewRegistry("application")
+	newMetrics(registry)
+	return registry
+}
+
+// BytesOf reads a size.
+var BytesOf = bytesOf
+
+// SetNow lets the operator take another time for now.
+func (o *Operator) SetNow(now func() time.Time) { o.now = now }
+
+// Tap lets what the operator sends to the services pass by these. It is called before
+// Start.
+func (o *Operator) Tap(sql pgx.QueryTracer, s3 aws.HTTPClient, keycloak http.RoundTripper) {
+	o.tap = tap{sql, s3, keycloak}
+}
+
+// Retry calls do as a pass does, with nothing else under way.
+func Retry(ctx context.Context, do func(context.Context) error, early func(error)) error {
+	return newGate(1).pass(ctx, do, early)
+}

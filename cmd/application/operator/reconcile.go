@@ -1,0 +1,321 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// errInUse is something outside that is no longer wanted, and that pods may still use.
+var errInUse = errors.New("the pods still use it")
+
+// pass is one for one Application, or for a copy of one.
+type pass struct {
+	op      *operator
+	subject subject
+
+	parts    []*part
+	password string // of the database's role, once it is known
+	// databaseChanged is whether this pass changed the schema or the roles.
+	databaseChanged bool
+	// external is the inventory as it is recorded, and as it becomes.
+	external []v1alpha1.External
+	// removing is why parts that are turned off are still there.
+	removing map[*part]error
+	held     bool // the workload waits for a part
+	ready    map[apply.ID]readiness.Result
+	// granted is the host, empty with hostErr: it is not the subject's. moved is whether
+	// Ingresses may lead to another one.
+	granted string
+	hostErr error
+	moved   bool
+	homeErr error // of the namespace
+	workErr error // of the children
+	// variablesErr is of the variables that are copied; it is part of workErr.
+	variablesErr error
+	// waits is a removal that waits for its turn.
+	waits error
+	again time.Duration
+}
+
+func (w *operator) newPass(s subject) *pass {
+	p := &pass{op: w, subject: s, external: slices.Clone(s.app.Status.External), removing: map[*part]error{}}
+	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	return p
+}
+
+// reconcile does one pass for one Application.
+func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, app *v1alpha1.Application) (reconcile.Result, error) {
+	if app == nil {
+		w.metrics.forget(key)
+		w.freeHosts(key, "")
+		return reconcile.Result{}, nil // everything went before the finalizer
+	}
+	if app.DeletionTimestamp != nil {
+		w.checks.forget(app.UID)
+	}
+	alive, result, err := w.finalize.Finalize(
+		ctx,
+		app,
+		func(ctx context.Context) (bool, error) { return w.newPass(w.application(app)).teardown(ctx) },
+	)
+	if !alive || err != nil {
+		return result, err
+	}
+	return w.newPass(w.application(app)).run(ctx)
+}
+
+// run makes everything as it is wanted, and reports it.
+func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
+	had := p.subject.app.Status.Host
+	if p.hostErr = p.subject.ownHost(); p.hostErr != nil {
+		p.subject.version += " without host"
+	} else {
+		p.granted = p.host()
+	}
+	p.moved = had != p.granted && had != "" || p.hostErr != nil
+	if err := p.plan(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.homeErr = p.makeHome(ctx); p.homeErr != nil {
+		return reconcile.Result{}, errors.Join(p.report(ctx), p.homeErr)
+	}
+	p.outside(ctx)
+	if p.workErr = p.children(ctx); p.workErr == nil {
+		p.subject.letGo(p.granted) // no Ingress leads to another any more
+	}
+	if ctx.Err() != nil {
+		return reconcile.Result{}, ctx.Err() // a pass that was cut short has not seen all
+	}
+	p.disable(ctx)
+	err := p.report(ctx)
+	p.op.logger.DebugContext(
+		ctx,
+		"pass",
+		slog.String("kind", p.subject.object.Kind),
+		slog.String("namespace", p.subject.object.Namespace),
+		slog.String("name", p.subject.object.Name),
+		slog.String("phase", string(p.subject.app.Status.Phase)),
+	)
+	if err := errors.Join(err, p.failure()); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.again}, nil
+}
+
+// plan records everything that is about to be made outside before any of it is, and the
+// host before anything has it: whatever ends the pass, the deletion knows where to look,
+// and no other has the host.
+func (p *pass) plan(ctx context.Context) error {
+	for _, t := range p.parts {
+		if !t.enabled || t.unset != nil {
+			continue
+		}
+		for _, wanted := range t.external {
+			at := slices.IndexFunc(p.external, func(e v1alpha1.External) bool { return e.Kind == wanted.Kind && e.ID == wanted.ID })
+			if at < 0 {
+				p.external = append(p.external, wanted)
+			} else {
+				p.external[at].Policy = wanted.Policy
+			}
+		}
+	}
+	err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		s.External = slices.Clone(p.external) // it changes in the pass, and is compared with the written status
+		s.Host = p.granted
+		if s.Phase == "" {
+			s.Phase = v1alpha1.Pending
+		}
+	})
+	if err == nil && !slices.Equal(p.subject.app.Status.External, p.external) {
+		err = errors.New("record what is made outside: the object has changed meanwhile")
+	}
+	return err
+}
+
+// outside makes the external objects. A part that fails holds up no other. At rest they are
+// only checked periodically: no event reports a change.
+func (p *pass) outside(ctx context.Context) {
+	p.again = p.op.checks.again
+	for _, t := range p.parts {
+		if !t.enabled || t.apply == nil {
+			continue
+		}
+		due, in := p.op.checks.due(p.subject.app.UID, t.name, p.subject.version, p.op.now())
+		p.again = min(p.again, in)
+		if !due && t.made(p.external) && !p.lost(t) {
+			continue
+		}
+		start := p.op.now()
+		t.err = t.gate.pass(ctx, t.apply, func(err error) {
+			t.err = err
+			p.early(ctx, t)
+		})
+		t.checked = true
+		if ctx.Err() != nil {
+			return
+		}
+		p.op.metrics.reconciled(p.subject.app, t.name, t.err, p.op.now().Sub(start))
+		if t.err == nil {
+			p.record(t)
+		}
+		p.op.checks.done(p.subject.app.UID, t.name, p.subject.version, p.op.now(), t.err == nil)
+	}
+}
+
+// lost reports whether the part's child is not there.
+func (p *pass) lost(t *part) bool {
+	_, err := p.op.live.Get(t.child)
+	return errors.Is(err, apply.ErrAbsent)
+}
+
+// record notes that all of a part was seen complete.
+func (p *pass) record(t *part) {
+	for i, e := range p.external {
+		if slices.ContainsFunc(t.external, func(w v1alpha1.External) bool { return w.Kind == e.Kind && w.ID == e.ID }) {
+			p.external[i].Made = true
+		}
+	}
+}
+
+// children applies all children in the cluster, and deletes the ones no longer wanted. While
+// a part is not usable, children that need it stay as they are.
+func (p *pass) children(ctx context.Context) error {
+	var configs []*unstructured.Unstructured
+	var failed []error
+	for _, t := range p.parts {
+		if !t.enabled {
+			continue
+		}
+		if !t.usable(p.external) {
+			p.held = true
+			continue
+		}
+		made, err := t.configs(ctx)
+		if err != nil {
+			failed, p.held = append(failed, err), true
+			continue
+		}
+		configs = append(configs, made...)
+	}
+	variables, err := p.copiedVariables(ctx)
+	if err != nil {
+		p.variablesErr = err
+		failed, p.held = append(failed, err), true
+	}
+	configs = append(configs, variables...)
+	objects := slices.Concat(p.subject.home, configs)
+	if p.subject.app.Spec.ImageRef != "" && !p.held {
+		objects = append(objects, p.workload(configs)...)
+	}
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.subject.app.UID), Ignore: p.op.ignore, Gate: true})
+	if err != nil {
+		return err
+	}
+	_, err = p.op.applier.Apply(ctx, set)
+	failed = append(failed, err)
+	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
+	failed = append(failed, err)
+	p.ready, err = p.op.applier.Readiness(ctx, set)
+	return errors.Join(append(failed, err)...)
+}
+
+// keeps protects the workload while it waits for a part, and what parts have that cannot
+// be looked at.
+func (p *pass) keeps(o apply.Observed) bool {
+	if !p.held || p.moved && o.ID.Kind == "Ingress" {
+		return false
+	}
+	if o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap" || o.ID.Name == p.subject.names.Variables() {
+		return true
+	}
+	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.enabled && t.child == o.ID })
+}
+
+// disable removes the external objects of parts that are turned off, and buckets that are no
+// longer wanted, once no pod uses them.
+func (p *pass) disable(ctx context.Context) {
+	for _, t := range p.parts {
+		obsolete := t.obsolete(p.external)
+		if len(obsolete) == 0 {
+			continue
+		}
+		if p.held || p.workErr != nil || !p.rolledOut() {
+			p.removing[t] = errInUse
+			continue
+		}
+		var left []v1alpha1.External
+		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
+			left, err = t.remove(ctx, obsolete)
+			return err
+		}, func(error) {})
+		if errors.Is(err, errBusy) {
+			left = obsolete
+		}
+		if err != nil {
+			p.removing[t] = err
+		}
+		p.external = slices.DeleteFunc(
+			p.external,
+			func(e v1alpha1.External) bool { return slices.Contains(obsolete, e) && !slices.Contains(left, e) },
+		)
+	}
+}
+
+// rolledOut reports whether no pod runs with an older template.
+func (p *pass) rolledOut() bool {
+	r, ok := p.ready[p.deploymentID()]
+	return p.subject.app.Spec.ImageRef == "" || ok && r.Status == readiness.Current
+}
+
+func (p *pass) deploymentID() apply.ID {
+	return apply.ID{Group: "apps", Kind: "Deployment", Namespace: p.subject.app.Namespace, Name: p.subject.names.Workload()}
+}
+
+// failure returns what the pass is repeated for, and sets when it is without one.
+func (p *pass) failure() error {
+	var failed []error
+	soon := func(d time.Duration) { p.again = min(p.again, d) }
+	for _, t := range p.parts {
+		for _, err := range []error{t.err, p.removing[t]} {
+			switch {
+			case err == nil:
+			case errors.Is(err, errBusy):
+				soon(time.Second)
+			case external.Lasting(err):
+				soon(lastingAgain)
+			case errors.Is(err, errInUse): // the pods wake the next pass
+			default:
+				failed = append(failed, err)
+			}
+		}
+	}
+	return errors.Join(append(failed, p.workErr)...)
+}
+
+// applySome makes some of the objects now, before the others.
+func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.subject.app.UID), Ignore: p.op.ignore})
+	if err != nil {
+		return err
+	}
+	_, err = p.op.applier.Apply(ctx, set)
+	return err
+}
+
+// owns reports whether an object was made for the subject.
+func (p *pass) owns(o *unstructured.Unstructured) bool {
+	labels := o.GetLabels()
+	return labels[labelManagedBy] == manager && labels[v1alpha1.LabelOwner] == string(p.subject.app.UID)
+}

@@ -1,0 +1,260 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// The reasons of conditions, beside the reasons of package external.
+const (
+	reasonReady       = "Reconciled"
+	reasonWaiting     = "Waiting"
+	reasonNoImage     = "ImageMissing"
+	reasonApply       = "ApplyFailed"
+	reasonProgressing = "Progressing"
+	reasonRemoving    = "Removing"
+	reasonDeletion    = "DeletionFailed"
+	reasonNoParent    = "ParentNotFound"
+	reasonVariables   = "VariablesMissing"
+)
+
+// report writes what the pass has found.
+func (p *pass) report(ctx context.Context) error { return p.announce(ctx, p.fill) }
+
+// announce writes the status, and an Event if the state has changed.
+func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationStatus)) error {
+	before := readyOf(p.subject.app)
+	if err := p.subject.write(ctx, change); err != nil {
+		return err
+	}
+	if p.subject.home == nil {
+		p.op.metrics.phase(p.subject.app)
+	}
+	after := readyOf(p.subject.app)
+	if before.Reason == after.Reason && before.Status == after.Status {
+		return nil
+	}
+	kind := corev1.EventTypeNormal
+	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
+		kind = corev1.EventTypeWarning
+	}
+	p.op.events.Write(ctx, p.op.events.New(p.subject.object, kind, after.Reason, after.Message))
+	return nil
+}
+
+// early writes what a part has failed with before it is tried again. A write that fails is
+// made up for at the end of the pass.
+func (p *pass) early(ctx context.Context, t *part) {
+	err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		p.fillPart(s, t)
+		if !p.exists(p.deploymentID()) {
+			s.Phase = v1alpha1.Pending
+		}
+		set(s, v1alpha1.ConditionReady, false, external.Reason(t.err), t.condition+": "+t.err.Error())
+	})
+	if err != nil {
+		p.op.logger.DebugContext(ctx, "early status", slog.Any("error", err))
+	}
+}
+
+func readyOf(app *v1alpha1.Application) metav1.Condition {
+	if c := meta.FindStatusCondition(app.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// fill sets the status to what the pass has found.
+func (p *pass) fill(s *v1alpha1.ApplicationStatus) {
+	s.External = slices.Clone(p.external)
+	if s.URL = ""; p.hostErr == nil {
+		s.URL = "https://" + p.host()
+	}
+	if p.subject.home != nil {
+		p.fillHome(s)
+	}
+	if p.homeErr != nil {
+		return
+	}
+	for _, t := range p.parts {
+		p.fillPart(s, t)
+	}
+	deployment, ingress := p.fillWorkload(s)
+	p.fillReady(s, deployment, ingress)
+}
+
+func set(s *v1alpha1.ApplicationStatus, kind string, ok bool, reason, message string) {
+	status := metav1.ConditionTrue
+	if !ok {
+		status = metav1.ConditionFalse
+	}
+	kube.SetCondition(&s.Conditions, kind, status, reason, message)
+}
+
+func (p *pass) fillPart(s *v1alpha1.ApplicationStatus, t *part) {
+	was := meta.FindStatusCondition(s.Conditions, t.condition)
+	switch {
+	case !t.enabled && p.removing[t] != nil:
+		set(s, t.condition, false, reasonRemoving, "is turned off and not removed yet: "+p.removing[t].Error())
+	case !t.enabled:
+		meta.RemoveStatusCondition(&s.Conditions, t.condition)
+	case errors.Is(t.err, errBusy):
+		if was == nil {
+			set(s, t.condition, false, reasonWaiting, t.err.Error())
+		}
+	case t.err != nil:
+		set(s, t.condition, false, external.Reason(t.err), t.err.Error())
+	case p.removing[t] != nil:
+		set(s, t.condition, true, reasonRemoving, "something that is no longer wanted is not removed yet: "+p.removing[t].Error())
+	case t.checked || was == nil || t.apply == nil:
+		set(s, t.condition, true, reasonReady, t.note)
+	}
+}
+
+// fillWorkload sets the conditions of the workload, and returns them.
+func (p *pass) fillWorkload(s *v1alpha1.ApplicationStatus) (deployment, ingress metav1.Condition) {
+	state := func(kind, reason, message string) {
+		set(s, kind, reason == reasonReady, reason, message)
+	}
+	switch {
+	case p.subject.app.Spec.ImageRef == "":
+		for _, kind := range []string{v1alpha1.ConditionDeployment, v1alpha1.ConditionIngress} {
+			state(kind, reasonNoImage, "spec.imageRef: is not set; set it to the image of the app")
+		}
+	case p.held && p.ready == nil || p.held && p.ready[p.deploymentID()].Status == "":
+		if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDeployment) == nil || !p.exists(p.deploymentID()) {
+			for _, kind := range []string{v1alpha1.ConditionDeployment, v1alpha1.ConditionIngress} {
+				state(kind, reasonWaiting, p.waitsFor())
+			}
+		}
+	default:
+		p.fillChildren(state)
+	}
+	if p.hostErr != nil {
+		state(v1alpha1.ConditionIngress, hostReason(p.hostErr), p.hostErr.Error())
+	}
+	find := func(kind string) metav1.Condition {
+		if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+			return *c
+		}
+		return metav1.Condition{}
+	}
+	return find(v1alpha1.ConditionDeployment), find(v1alpha1.ConditionIngress)
+}
+
+// fillChildren reports how far the children are.
+func (p *pass) fillChildren(state func(kind, reason, message string)) {
+	for _, c := range []struct {
+		condition string
+		mine      func(apply.ID) bool
+	}{
+		{v1alpha1.ConditionIngress, func(id apply.ID) bool { return id.Kind == "Ingress" }},
+		{v1alpha1.ConditionDeployment, func(id apply.ID) bool { return id.Kind == "Deployment" }},
+	} {
+		var waits []string
+		seen := false
+		for id, r := range p.ready {
+			if !c.mine(id) {
+				continue
+			}
+			seen = true
+			if r.Status != readiness.Current {
+				waits = append(waits, fmt.Sprintf("%s %s: %s", id.Kind, id.Name, r.Message))
+			}
+		}
+		slices.Sort(waits)
+		switch {
+		case p.workErr != nil:
+			state(c.condition, reasonApply, p.workErr.Error())
+		case len(waits) > 0 || !seen:
+			state(c.condition, reasonProgressing, strings.Join(waits, "; "))
+		case c.condition == v1alpha1.ConditionDeployment:
+			state(c.condition, reasonReady, p.withheldNote())
+		default:
+			state(c.condition, reasonReady, "")
+		}
+	}
+}
+
+// withheldNote says what a preview runs without.
+func (p *pass) withheldNote() string {
+	names := p.withheld()
+	if len(names) == 0 {
+		return ""
+	}
+	return "runs without " + strings.Join(
+		names,
+		", ",
+	) + ", whose values are in Secrets: set spec.previews.secrets: true on the Application to give them to its previews"
+}
+
+func (p *pass) exists(id apply.ID) bool {
+	_, err := p.op.live.Get(id)
+	return err == nil
+}
+
+// waitsFor names the parts that the workload waits for.
+func (p *pass) waitsFor() string {
+	var names []string
+	for _, t := range p.parts {
+		if t.enabled && !t.usable(p.external) {
+			names = append(names, t.name)
+		}
+	}
+	if p.variablesErr != nil {
+		names = append(names, p.variablesErr.Error())
+	}
+	return "waits for: " + strings.Join(names, ", ")
+}
+
+// fillReady sums up.
+func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress metav1.Condition) {
+	running := deployment.Status == metav1.ConditionTrue && ingress.Status == metav1.ConditionTrue
+	refused := false
+	var first *metav1.Condition
+	for _, t := range p.parts {
+		c := meta.FindStatusCondition(s.Conditions, t.condition)
+		if t.enabled && c != nil && c.Status != metav1.ConditionTrue && first == nil {
+			first = c
+		}
+		refused = refused || t.enabled && t.err != nil && !errors.Is(t.err, errBusy) && external.Reason(t.err) != external.ReasonUnreachable
+	}
+	switch {
+	case running:
+		s.Phase = v1alpha1.Running
+	case refused || p.hostErr != nil || deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
+		s.Phase = v1alpha1.Failed
+	case p.held:
+		s.Phase = v1alpha1.Pending
+	default:
+		s.Phase = v1alpha1.Provisioning
+	}
+	switch {
+	case first != nil:
+		set(s, v1alpha1.ConditionReady, false, first.Reason, first.Type+": "+first.Message)
+	case p.hostErr != nil:
+		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Type+": "+ingress.Message)
+	case p.variablesErr != nil:
+		set(s, v1alpha1.ConditionReady, false, reasonVariables, p.variablesErr.Error())
+	case !running && deployment.Status != metav1.ConditionTrue:
+		set(s, v1alpha1.ConditionReady, false, deployment.Reason, deployment.Message)
+	case !running:
+		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Message)
+	default:
+		set(s, v1alpha1.ConditionReady, true, reasonReady, "")
+	}
+}

@@ -1,0 +1,143 @@
+// Package controlplanetest runs replicas of the control plane inside a test, put together as
+// cmd/controlplane does, and one address before them, so that tests of agents can have a
+// replica fail or end at a chosen moment.
+package controlplanetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/limits"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/clusters"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// AdminToken opens the admin API of each replica.
+const AdminToken = "the-admin-token-of-the-tests"
+
+// Options say how a replica runs.
+type Options struct {
+	// Source is the database, as db.Open takes it. Required.
+	Source string
+	// Bearer is the token that agents of all regions share. Empty: there is none.
+	Bearer string
+	// Keys encrypt the values of var groups. Nil: none can be put.
+	Keys *keyring.Ring
+	// Heartbeat is the time between two messages of a stream at rest. Zero: 300 ms.
+	Heartbeat time.Duration
+	// Wrap, if set, stands before all handlers: the place for faults.
+	Wrap func(http.Handler) http.Handler
+	// Logger gets the lines of the replica. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Plane is one running replica.
+type Plane struct {
+	// Address is host:port of its listener.
+	Address string
+	// Regions is the half that agents of regions speak to.
+	Regions *regions.Service
+
+	stop func()
+}
+
+// Start starts a replica that ends with the test. A failure to start fails the test.
+func Start(tb testing.TB, o Options) *Plane {
+	tb.Helper()
+	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	database, err := db.Open(tb.Context(), o.Source)
+	check(tb, err)
+	registry := prometheus.NewRegistry()
+	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
+	check(tb, err)
+	usage, err := limits.New(limits.Config{Registerer: registry})
+	check(tb, err)
+	regionStore := &regions.Store{Database: database}
+	api, err := clusters.New(clusters.Config{
+		Store: &clusters.Store{Database: database, Keys: o.Keys}, Admins: tokens.Only(AdminToken),
+		AdminRoutes: regions.AdminRoutes(regionStore), AdminConditions: regions.AdminConditions(),
+		Guard: attempts, Limits: usage, Logger: logger, Registerer: registry,
+	})
+	check(tb, err)
+	logMetrics := regions.NewLogMetrics(database.Log, logger)
+	logMetrics.Observe()
+	feed := &statesync.Server{Log: database.Log, Heartbeat: cmp.Or(o.Heartbeat, 300*time.Millisecond), Logger: logger}
+	p := &Plane{}
+	p.Regions, err = regions.New(
+		regions.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry},
+	)
+	check(tb, err)
+	mux := http.NewServeMux()
+	p.Regions.Mount(mux)
+	mux.Handle("/", api)
+	var handler http.Handler = mux
+	if o.Wrap != nil {
+		handler = o.Wrap(mux)
+	}
+	address := make(chan string, 1)
+	group := reconcile.Group{Members: []reconcile.Member{
+		{Name: "change log", Starter: database.Log},
+		{Name: "feed", Starter: feed},
+		{Name: "revocation", Starter: p.Regions},
+		{
+			Name: "reconciler",
+			Starter: &regions.Reconciler{
+				Store:      regionStore,
+				Every:      time.Second,
+				Settle:     500 * time.Millisecond,
+				Logger:     logger,
+				Registerer: registry,
+			},
+		},
+		{Name: "listener", Starter: &serve.Server{
+			Handler: handler, UnencryptedHTTP2: true, Logger: logger,
+			Checks:      []serve.Check{{Name: "database", Func: database.Ping}, {Name: "numbering", Func: logMetrics.Ready}},
+			OnListen:    func(at net.Addr) { address <- at.String() },
+			StopTimeout: time.Millisecond, // it is killed, not stopped
+		}},
+	}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	done := make(chan error, 1)
+	go func() { done <- group.Start(ctx) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, database.Close()); err != nil {
+			tb.Errorf("control plane: %v", err)
+		}
+	})
+	tb.Cleanup(p.stop)
+	select {
+	case p.Address = <-address:
+	case err := <-done:
+		tb.Fatalf("control plane: it ended: %v", err)
+	}
+	return p
+}
+
+// Stop ends the replica, breaks its connections and closes its database. Calling it again
+// does nothing.
+func (p *Plane) Stop() { p.stop() }
+
+// check ends the test with an error.
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("control plane: %v", err)
+	}
+}

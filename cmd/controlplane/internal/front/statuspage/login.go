@@ -1,0 +1,167 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/guard"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+)
+
+const (
+	cookieName = "trueup_status"
+	// maxForm is the size in bytes above which a login is refused.
+	maxForm = 16 << 10
+)
+
+// visitor is the session of a request, or a bearer.
+type visitor struct {
+	// sessionID is empty for a bearer, and actor the one that has opened the session.
+	sessionID, actor string
+	// until is when the session ends; zero for never.
+	until time.Time
+}
+
+// enter lets requests with the token or a session through. A browser without is sent
+// to the login; a program gets 401.
+func (p *Page) enter(next func(http.ResponseWriter, *http.Request, visitor)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			token, ok := tokens.Bearer(r.Header)
+			if ok && p.admins.Valid(token) {
+				origin.Verified(r.Context(), tokens.Administrator(token))
+				next(w, r, visitor{})
+				return
+			}
+			if wait := p.guard.Failed(r, "page", token); wait > 0 {
+				guard.Refuse(w, wait)
+				return
+			}
+			unauthorized(w)
+			return
+		}
+		who, err := p.visitor(r)
+		switch {
+		case err != nil:
+			p.fail(w, r, "session", err)
+		case who.sessionID != "":
+			origin.Verified(r.Context(), who.actor)
+			next(w, r, who)
+		case r.URL.Path == eventsPath, r.URL.Path == rowsPath:
+			unauthorized(w)
+		default:
+			http.Redirect(w, r, loginPath, http.StatusSeeOther)
+		}
+	}
+}
+
+// admitted reports whether the token or session of a request is still valid. A database
+// that cannot be asked ends nothing.
+func (p *Page) admitted(r *http.Request) bool {
+	if token, ok := tokens.Bearer(r.Header); ok {
+		return p.admins.Valid(token)
+	}
+	who, err := p.visitor(r)
+	return err != nil || who.sessionID != ""
+}
+
+// visitor returns whose cookie the request has; no session if it has none.
+func (p *Page) visitor(r *http.Request) (visitor, error) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil || len(cookie.Value) > maxForm {
+		return visitor{}, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	return p.sessions.find(ctx, cookie.Value)
+}
+
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "the admin token is missing or not valid", http.StatusUnauthorized)
+}
+
+// loginForm is what the template login shows.
+type loginForm struct{ Refused bool }
+
+func (p *Page) showLogin(w http.ResponseWriter, r *http.Request) {
+	if who, err := p.visitor(r); err == nil && who.sessionID != "" {
+		http.Redirect(w, r, Path, http.StatusSeeOther)
+		return
+	}
+	p.render(w, r, http.StatusOK, "login", loginForm{})
+}
+
+func (p *Page) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			http.Error(w, "the form has more than "+strconv.Itoa(maxForm)+" bytes", http.StatusRequestEntityTooLarge)
+			return
+		}
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	// Of the body alone: a URL with a token ends up in logs.
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	if !p.admins.Valid(token) {
+		if wait := p.guard.Failed(r, "login", token); wait > 0 {
+			guard.Refuse(w, wait)
+			return
+		}
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			unauthorized(w)
+			return
+		}
+		p.render(w, r, http.StatusUnauthorized, "login", loginForm{Refused: true})
+		return
+	}
+	actor := tokens.Administrator(token)
+	ctx, cancel := context.WithTimeout(audit.NewContext(r.Context(), actor), requestTimeout)
+	defer cancel()
+	secret, err := p.sessions.open(ctx, token)
+	if err != nil {
+		p.fail(w, r, "login", err)
+		return
+	}
+	p.logger.InfoContext(ctx, "login", slog.String("actor", actor), slog.String("from", origin.Address(ctx)))
+	p.setCookie(w, r, secret, sessionAge)
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
+	who, err := p.visitor(r)
+	if err == nil && who.sessionID != "" {
+		ctx, cancel := context.WithTimeout(audit.NewContext(r.Context(), who.actor), requestTimeout)
+		defer cancel()
+		err = p.sessions.end(ctx, who.sessionID)
+		p.feed.dismiss(who.sessionID)
+	}
+	if err != nil {
+		p.fail(w, r, "logout", err)
+		return
+	}
+	p.setCookie(w, r, "", -1)
+	http.Redirect(w, r, loginPath, http.StatusSeeOther)
+}
+
+// setCookie sets the cookie for that long, or removes it.
+func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+	seconds := int(age / time.Second)
+	if age < 0 {
+		seconds = -1
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: value, Path: Path, MaxAge: seconds,
+		// Set by a proxy that ends TLS; a client that sets it affects itself alone.
+		Secure:   r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+}

@@ -1,0 +1,93 @@
+package statuspage
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+const (
+	// sessionAge is how long after the login a session ends.
+	sessionAge = 12 * time.Hour
+	// maxSessions is how many sessions are kept, the newest.
+	maxSessions = 1000
+)
+
+// sessions are the logins that have not ended.
+type sessions struct {
+	db *db.Database
+	// admins are the keys: a session is found as long as the token is valid that it was
+	// opened with.
+	admins tokens.Admins
+}
+
+// id returns the database's id of the session that was opened with the token and whose
+// cookie has secret.
+func (s *sessions) id(token, secret string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("status session\n" + secret))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// open begins a session and returns the secret for its cookie.
+func (s *sessions) open(ctx context.Context, token string) (secret string, err error) {
+	secret, _ = tokens.New()
+	now := time.Now()
+	err = s.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO status_sessions (id, created_at, expires_at) VALUES (?, ?, ?)`,
+			s.id(token, secret), now.UnixMilli(), now.Add(sessionAge).UnixMilli()); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE expires_at <= ? OR created_at <
+			(SELECT created_at FROM status_sessions ORDER BY created_at DESC LIMIT 1 OFFSET ?)`, now.UnixMilli(), maxSessions-1); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "login", Kind: audit.KindSession, Outcome: audit.Created})
+	})
+	if err != nil {
+		return "", fmt.Errorf("open session: %w", err)
+	}
+	return secret, nil
+}
+
+// find returns the session whose cookie has secret; no id if there is none.
+func (s *sessions) find(ctx context.Context, secret string) (visitor, error) {
+	for _, token := range s.admins() {
+		asked := s.id(token, secret)
+		var expires int64
+		err := s.db.Read(ctx, func(tx *db.Tx) error {
+			return tx.QueryRowContext(ctx, `SELECT expires_at FROM status_sessions WHERE id = ?`, asked).Scan(&expires)
+		})
+		ends := time.UnixMilli(expires)
+		switch {
+		case err == nil && time.Now().Before(ends):
+			return visitor{sessionID: asked, actor: tokens.Administrator(token), until: ends}, nil
+		case err != nil && !errors.Is(err, sql.ErrNoRows):
+			return visitor{}, fmt.Errorf("find session: %w", err)
+		}
+	}
+	return visitor{}, nil
+}
+
+// end ends the session.
+func (s *sessions) end(ctx context.Context, id string) error {
+	err := s.db.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM status_sessions WHERE id = ?`, id); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "logout", Kind: audit.KindSession, Outcome: audit.Deleted})
+	})
+	if err != nil {
+		return fmt.Errorf("end session: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package clusters
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+// Cluster is one cluster as administrators see it.
+type Cluster struct {
+	// ClusterID is a UUID.
+	ClusterID string `json:"cluster_id"`
+	// Region is where the cluster runs, such as nyc3.
+	Region string `json:"region"`
+	// Epoch and Generation name the state that is served now.
+	Epoch      string `json:"epoch"`
+	Generation int64  `json:"generation"`
+	// LBSizeUnits is the size of the load balancer.
+	LBSizeUnits int `json:"lb_size_units"`
+	// AllowMassDelete is the generation that may delete without a cap. It is
+	// zero once that generation has passed.
+	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
+	// CreatedAt is the time of registration.
+	CreatedAt time.Time `json:"created_at"`
+	// LastPullAt is when the agent last asked for its desired state; zero
+	// for never.
+	LastPullAt time.Time `json:"last_pull_at,omitzero"`
+	// LastPullVersion is the version it was answered.
+	LastPullVersion string `json:"last_pull_version,omitempty"`
+	// LastReportAt is when the agent last reported on a state of the epoch
+	// that was current then; zero for never.
+	LastReportAt time.Time `json:"last_report_at,omitzero"`
+	// ReportedEpoch and ReportedGeneration name the newest state that it
+	// reported on.
+	ReportedEpoch      string `json:"reported_epoch,omitempty"`
+	ReportedGeneration int64  `json:"reported_generation,omitempty"`
+	// ReportedErrorClass and ReportedMessage are why, by that report, the
+	// configuration of the cluster is not in effect, such as
+	// [starbase.ClassGatewayMissing]. Empty: it is.
+	ReportedErrorClass string `json:"reported_error_class,omitempty"`
+	ReportedMessage    string `json:"reported_message,omitempty"`
+	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
+	// it is not.
+	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
+
+	nonce string // of the version that is served now
+}
+
+// Contact returns when the agent last asked or reported; zero for never.
+func (c *Cluster) Contact() time.Time {
+	if c.LastReportAt.After(c.LastPullAt) {
+		return c.LastReportAt
+	}
+	return c.LastPullAt
+}
+
+// newClusterLBSize is the size of the load balancer of a new cluster.
+const newClusterLBSize = 1
+
+const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
+	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, previous_token_until, nonce`
+
+func scanCluster(scan func(...any) error, c *Cluster) error {
+	var created, pulled, reported, previous int64
+	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
+		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &previous, &c.nonce)
+	if err != nil {
+		return err
+	}
+	c.CreatedAt = time.UnixMilli(created).UTC()
+	if pulled != 0 {
+		c.LastPullAt = time.UnixMilli(pulled).UTC()
+	}
+	if reported != 0 {
+		c.LastReportAt = time.UnixMilli(reported).UTC()
+	}
+	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
+		c.PreviousTokenUntil = until
+	}
+	if c.AllowMassDelete != c.Generation {
+		c.AllowMassDelete = 0
+	}
+	return nil
+}
+
+func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, error) {
+	var c Cluster
+	row := tx.QueryRowContext(ctx, `SELECT `+clusterColumns+` FROM clusters WHERE id = ?`+tx.Lock, clusterID)
+	return c, db.Missing(scanCluster(row.Scan, &c), ErrUnknownCluster)
+}
+
+// RegisterCluster registers the cluster and returns its token, which is shown this
+// once. For a registered cluster it returns no token, and sets the region.
+func (s *Store) RegisterCluster(ctx context.Context, clusterID, region string) (token string, change Change, err error) {
+	fresh, hash := tokens.New()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		token, change = fresh, Change{}
+		result, err := tx.ExecContext(ctx, `INSERT INTO clusters (id, region, token_hash, epoch, nonce, generation, lb_size_units, created_at)
+			VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			clusterID, region, hash, randomText(), randomText(), newClusterLBSize, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		inserted, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		change.Created, change.Changed = inserted == 1, inserted == 1
+		if inserted == 0 {
+			token = ""
+			// The region is not served, so the generation stays.
+			result, err := tx.ExecContext(ctx, `UPDATE clusters SET region = ? WHERE id = ? AND region <> ?`, region, clusterID, region)
+			if err != nil {
+				return err
+			}
+			updated, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			change.Changed = updated == 1
+		}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		change.Generation = cluster.Generation
+		if err != nil || !change.Changed {
+			return err
+		}
+		return audit.Record(
+			ctx,
+			tx,
+			audit.Change{Verb: "put", Kind: audit.KindCluster, Name: clusterID, Outcome: audit.CreatedOr(change.Created)},
+		)
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("register cluster %s: %w", clusterID, err)
+	}
+	return token, change, nil
+}
+
+// Clusters returns every cluster, sorted by id.
+func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY id`)
+		clusters, err = db.Collect(rows, err, func(rows *sql.Rows, c *Cluster) error { return scanCluster(rows.Scan, c) })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list clusters: %w", err)
+	}
+	return clusters, nil
+}
+
+// SetConfig sets the configuration of the cluster. It must be valid.
+func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase.ClusterConfig) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		if cluster.LBSizeUnits == config.LBSizeUnits {
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET lb_size_units = ? WHERE id = ?`, config.LBSizeUnits, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "configure", Kind: audit.KindCluster, Name: clusterID})
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("configure cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// AllowMassDelete raises the generation and lets the cluster delete without a
+// cap in the raised generation; see the package documentation. If the current
+// generation has that permission already, the call has no effect. With a condition
+// other than zero, the current generation must be the condition, which is the one
+// that the administrator has seen; otherwise the error is [ErrGenerationMoved].
+func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		cluster, err := clusterByID(ctx, tx, clusterID)
+		if err != nil {
+			return err
+		}
+		change.Generation = cluster.Generation
+		switch {
+		case condition != 0 && condition != cluster.Generation:
+			return fmt.Errorf("%w: it is %d", ErrGenerationMoved, cluster.Generation)
+		case cluster.AllowMassDelete == cluster.Generation:
+			return nil
+		}
+		change.Changed = true
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindCluster, Name: clusterID})
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
+	}
+	return change, nil
+}
+
+// StartEpoch gives the cluster a new epoch. Call it after the database was restored from a
+// backup: agents may have seen generations that the backup does not have. It raises the
+// generation and withdraws permission for a mass deletion.
+func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
+	epoch = randomText()
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{Changed: true}
+		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "new-epoch", Kind: audit.KindCluster, Name: clusterID})
+	})
+	if err != nil {
+		return "", Change{}, fmt.Errorf("start epoch of cluster %s: %w", clusterID, err)
+	}
+	return epoch, change, nil
+}
+
+// randomText returns 16 characters that nothing else has.
+func randomText() string {
+	text := make([]byte, 8)
+	// Read never fails and fills the whole slice; see crypto/rand.
+	_, _ = rand.Read(text)
+	return hex.EncodeToString(text)
+}
+
+// StartEpochs is [Store.StartEpoch] for every cluster, and returns how many there are.
+func (s *Store) StartEpochs(ctx context.Context) (clusters int, err error) {
+	all, err := s.Clusters(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := range all {
+		if _, _, err := s.StartEpoch(ctx, all[i].ClusterID); err != nil {
+			return i, err
+		}
+	}
+	return len(all), nil
+}
+
+// RecordPull notes that the agent of the cluster was answered the version.
+func (s *Store) RecordPull(ctx context.Context, clusterID, version string) error {
+	err := s.Database.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE clusters SET last_pull_at = ?, last_pull_version = ? WHERE id = ?`,
+			time.Now().UnixMilli(), version, clusterID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("record pull of cluster %s: %w", clusterID, err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package clusters
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+// ClusterOverview is one cluster with its services and reports, counted.
+type ClusterOverview struct {
+	Cluster
+	// Services are those that are wanted in the cluster or reported from it,
+	// sorted by identity.
+	Services []ServiceState
+	// Latest is the newest capacity report; nil for none.
+	Latest *CapacityPoint
+	// Capacity is one point for each step that has a report, ascending: the
+	// begin of the step, and the most of its reports.
+	Capacity []CapacityPoint
+	// Snapshots are the minutes of the last hour that have billing records, ascending.
+	Snapshots []SnapshotMinute
+}
+
+// SnapshotMinute is how many billing records of a cluster there are about a minute.
+type SnapshotMinute struct {
+	// At is the begin of the minute.
+	At      time.Time
+	Records int64
+}
+
+// Overview returns every cluster, sorted by region and id, all as of one
+// moment. Capacity begins at since and is gathered in steps, which must be
+// whole milliseconds.
+func (s *Store) Overview(ctx context.Context, since time.Time, step time.Duration) (list []ClusterOverview, err error) {
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT `+clusterColumns+` FROM clusters ORDER BY region, id`)
+		list, err = db.Collect(rows, err, func(rows *sql.Rows, c *ClusterOverview) error { return scanCluster(rows.Scan, &c.Cluster) })
+		if err != nil {
+			return err
+		}
+		byID := make(map[string]*ClusterOverview, len(list))
+		for i := range list {
+			byID[list[i].ClusterID] = &list[i]
+			if list[i].Services, err = standingServices(ctx, tx, list[i].Cluster, false); err != nil {
+				return err
+			}
+		}
+		if err := capacities(ctx, tx, byID, since, step); err != nil {
+			return err
+		}
+		return snapshotMinutes(ctx, tx, byID)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("overview: %w", err)
+	}
+	return list, nil
+}
+
+func capacities(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview, since time.Time, step time.Duration) error {
+	type row struct {
+		clusterID string
+		point     CapacityPoint
+	}
+	scan := func(rows *sql.Rows, r *row) error {
+		var at int64
+		err := rows.Scan(&r.clusterID, &at, &r.point.Pods, &r.point.SoftLimit)
+		r.point.TakenAt = time.UnixMilli(at).UTC()
+		return err
+	}
+	millis := step.Milliseconds()
+	rows, err := tx.QueryContext(ctx, `SELECT cluster_id, taken_at - taken_at % ? AS step, max(current_pod_count), max(soft_limit)
+		FROM capacity_reports WHERE taken_at >= ? GROUP BY 1, 2 ORDER BY 1, 2`, millis, since.UnixMilli())
+	gathered, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return err
+	}
+	for i := range gathered {
+		if c := clusters[gathered[i].clusterID]; c != nil {
+			c.Capacity = append(c.Capacity, gathered[i].point)
+		}
+	}
+	rows, err = tx.QueryContext(ctx, `SELECT r.cluster_id, r.taken_at, r.current_pod_count, r.soft_limit FROM capacity_reports r
+		JOIN (SELECT cluster_id, max(taken_at) AS newest FROM capacity_reports GROUP BY cluster_id) n
+		ON n.cluster_id = r.cluster_id AND n.newest = r.taken_at`)
+	latest, err := db.Collect(rows, err, scan)
+	for i := range latest {
+		if c := clusters[latest[i].clusterID]; c != nil {
+			c.Latest = &latest[i].point
+		}
+	}
+	return err
+}
+
+func snapshotMinutes(ctx context.Context, tx *db.Tx, clusters map[string]*ClusterOverview) error {
+	type row struct {
+		clusterID string
+		minute    SnapshotMinute
+	}
+	rows, err := tx.QueryContext(
+		ctx,
+		`SELECT cluster_id, minute, records FROM snapshot_minutes WHERE minute >= ? ORDER BY 1, 2`,
+		time.Now().Add(-time.Hour).UnixMilli(),
+	)
+	minutes, err := db.Collect(rows, err, func(rows *sql.Rows, r *row) error {
+		var at int64
+		err := rows.Scan(&r.clusterID, &at, &r.minute.Records)
+		r.minute.At = time.UnixMilli(at).UTC()
+		return err
+	})
+	for i := range minutes {
+		if c := clusters[minutes[i].clusterID]; c != nil {
+			c.Snapshots = append(c.Snapshots, minutes[i].minute)
+		}
+	}
+	return err
+}

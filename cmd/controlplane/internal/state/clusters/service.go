@@ -1,0 +1,109 @@
+package clusters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+// PutService creates, changes or revives the service, which must be valid. The stored
+// workspace is the workspace of its project; the service's own is ignored.
+func (s *Store) PutService(ctx context.Context, service starbase.Service) (change Change, err error) {
+	id := service.Identity()
+	spec, err := encodeService(service)
+	if err != nil {
+		return Change{}, fmt.Errorf("put service %s: %w", id, err)
+	}
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		project, err := projectByID(ctx, tx, id.ProjectID)
+		if err != nil {
+			return err
+		}
+		if project.deleted {
+			return ErrProjectDeleted
+		}
+		have, deleted, err := serviceByID(ctx, tx, id)
+		change.Created = errors.Is(err, ErrUnknownService)
+		if err != nil && !change.Created {
+			return err
+		}
+		change.Changed = change.Created || deleted || have != spec
+		if err := change.number(ctx, tx, project.clusterID); err != nil || !change.Changed {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `INSERT INTO services (project_id, environment, service_id, spec, deleted, generation, updated_at)
+			VALUES (?, ?, ?, ?, 0, ?, ?)
+			ON CONFLICT (project_id, environment, service_id) DO UPDATE SET
+			spec = excluded.spec, deleted = 0, generation = excluded.generation, updated_at = excluded.updated_at`,
+			id.ProjectID, id.Environment, id.ServiceID, spec, change.Generation, time.Now().UnixMilli()); err != nil {
+			return err
+		}
+		return audit.Record(
+			ctx,
+			tx,
+			audit.Change{Verb: "put", Kind: audit.KindService, Name: auditName(id), Outcome: audit.CreatedOr(change.Created || deleted)},
+		)
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("put service %s: %w", id, err)
+	}
+	return change, nil
+}
+
+// DeleteService makes a tombstone of the service. It keeps the identity alone.
+func (s *Store) DeleteService(ctx context.Context, id starbase.Identity) (change Change, err error) {
+	err = s.Database.Write(ctx, func(tx *db.Tx) error {
+		change = Change{}
+		project, err := projectByID(ctx, tx, id.ProjectID)
+		if err != nil {
+			return err
+		}
+		_, deleted, err := serviceByID(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		change.Changed = !deleted
+		if err := change.number(ctx, tx, project.clusterID); err != nil || deleted {
+			return err
+		}
+		if err := detachAll(ctx, tx, id); err != nil {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, `UPDATE services SET deleted = 1, spec = '{}', generation = ?, updated_at = ?
+			WHERE project_id = ? AND environment = ? AND service_id = ?`,
+			change.Generation, time.Now().UnixMilli(), id.ProjectID, id.Environment, id.ServiceID); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "delete", Kind: audit.KindService, Name: auditName(id), Outcome: audit.Deleted})
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("delete service %s: %w", id, err)
+	}
+	return change, nil
+}
+
+// auditName is the name of a service in the audit: its path below the project.
+func auditName(id starbase.Identity) string {
+	return id.ProjectID + "/" + id.Environment + "/" + id.ServiceID
+}
+
+func serviceByID(ctx context.Context, tx *db.Tx, id starbase.Identity) (spec string, deleted bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT spec, deleted FROM services WHERE project_id = ? AND environment = ? AND service_id = ?`+tx.Lock,
+		id.ProjectID, id.Environment, id.ServiceID).Scan(&spec, &deleted)
+	return spec, deleted, db.Missing(err, ErrUnknownService)
+}
+
+// encodeService returns the service as it is stored: without the fields that have
+// columns of their own. Equal services have equal texts.
+func encodeService(service starbase.Service) (string, error) {
+	service.WorkspaceID, service.ProjectID, service.ServiceID, service.Environment, service.Deleted = "", "", "", "", false
+	text, err := json.Marshal(service)
+	return string(text), err
+}

@@ -1,0 +1,301 @@
+package db_test
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+)
+
+// filled returns the path of a closed database with some hundred rows.
+func filled(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trueup.db")
+	database, err := db.SQLite{Path: path}.Open(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, database.Write(t.Context(), func(tx *db.Tx) error {
+		for n := range 600 {
+			if _, err := tx.ExecContext(t.Context(), insert, fmt.Sprint(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, database.Close())
+	return path
+}
+
+const insert = `INSERT INTO clusters (id, region, token_hash, epoch, generation, lb_size_units, created_at)
+	VALUES (?, 'nyc3', CAST(random() AS TEXT), 'e', 1, 1, 1)`
+
+// raw opens the file past the store.
+func raw(t *testing.T, path string, statements ...string) *sql.DB {
+	t.Helper()
+	file, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	file.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = file.Close() })
+	for _, statement := range statements {
+		_, err := file.ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	return file
+}
+
+func requireNotOpened(t *testing.T, path string, condition error, advice string) {
+	t.Helper()
+	_, err := db.SQLite{Path: path, BusyTimeout: 200 * time.Millisecond}.Open(t.Context())
+	require.ErrorIs(t, err, condition)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, advice)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+func TestAForeignDatabaseIsLeftAlone(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.db")
+	require.NoError(t, raw(t, other, "CREATE TABLE clusters (id TEXT)").Close())
+	marked := filepath.Join(t.TempDir(), "marked.db")
+	require.NoError(t, raw(t, marked, "PRAGMA application_id = 7").Close())
+	letter := filepath.Join(t.TempDir(), "letter.txt")
+	require.NoError(t, os.WriteFile(letter, []byte(strings.Repeat("Dear Sir, ", 1000)), 0o600))
+	for _, path := range []string{other, marked, letter} {
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+		requireNotOpened(t, path, db.ErrForeign, "choose another file")
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(before, after), "%s was changed", path)
+	}
+}
+
+func TestADatabaseOfANewerVersionIsLeftAlone(t *testing.T) {
+	path := filled(t)
+	require.NoError(t, raw(t, path, "PRAGMA user_version = 99").Close())
+	requireNotOpened(t, path, db.ErrNewerSchema, "run the newer version")
+}
+
+func TestADamagedDatabaseIsNotOpened(t *testing.T) {
+	path := filled(t)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Greater(t, len(content), 40000)
+	for i := 20000; i < 36000; i++ {
+		content[i] ^= 0x5a
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	requireNotOpened(t, path, db.ErrCorrupt, "restore it from a backup")
+
+	cut := filled(t)
+	require.NoError(t, os.Truncate(cut, 20000))
+	requireNotOpened(t, cut, db.ErrCorrupt, "restore it from a backup")
+}
+
+func TestALockedDatabaseIsNotOpened(t *testing.T) {
+	path := filled(t)
+	lock := raw(t, path, "BEGIN EXCLUSIVE")
+	requireNotOpened(t, path, db.ErrBusy, "another process holds it")
+	_, err := lock.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	database, err := db.SQLite{Path: path}.Open(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, database.Close())
+}
+
+func TestAFolderThatIsNotThereIsNamed(t *testing.T) {
+	_, err := db.SQLite{Path: "/no/such/folder/x.db"}.Open(t.Context())
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "/no/such/folder/x.db")
+}
+
+func TestATransactionIsWholeOnBothDatabases(t *testing.T) {
+	file, err := db.SQLite{Path: filepath.Join(t.TempDir(), "trueup.db")}.Open(t.Context())
+	require.NoError(t, err)
+	server, err := db.PostgreSQL{URL: pgtest.NewDatabase(t)}.Open(t.Context())
+	require.NoError(t, err)
+	for _, database := range []*db.Database{file, server} {
+		ctx := t.Context()
+		require.NoError(t, database.Ping(ctx))
+		count := func() (n int) {
+			require.NoError(t, database.Read(ctx, func(tx *db.Tx) error {
+				return tx.QueryRowContext(ctx, `SELECT count(*) FROM clusters WHERE region = ?`, "nyc3").Scan(&n)
+			}))
+			return n
+		}
+		stop := fmt.Errorf("not after all")
+		require.ErrorIs(t, database.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, insert, "1")
+			require.NoError(t, err)
+			return stop
+		}), stop)
+		require.Zero(t, count())
+		require.NoError(t, database.Write(ctx, func(tx *db.Tx) error {
+			_, err := tx.ExecContext(ctx, insert, "1")
+			return err
+		}))
+		require.Equal(t, 1, count())
+		require.NoError(t, database.Close())
+		require.Error(t, database.Ping(ctx))
+	}
+}
+
+// TestHostileSourcesShowNoPassword has sources of every form, with a slip or without: no
+// password is in an error, and none becomes the name of a file.
+func TestHostileSourcesShowNoPassword(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	// What would be looked up, sent in the clear or made as a file is refused before.
+	refused := []string{
+		"postgres://u:p@hunter2@127.0.0.1:1/x",
+		"postgres://u:p@hunter2/y@127.0.0.1:1/x",
+		"postgres://u:1/hunter2@127.0.0.1:1/x",
+		"postgres://u:1?a=b&hunter2@127.0.0.1:1/x=y",
+		"postgres://u:pq@hunter2,b@127.0.0.1:1/x",
+		"postgres:///u:hunter2@h:1/x",
+		"postgres://127.0.0.1:1/x;password=hunter2",
+		"postgres://127.0.0.1:1/x&password=hunter2",
+		"postgres://127.0.0.1:1/x%3Fpassword=hunter2",
+		"dbname=postgres://u:hunter2@127.0.0.1:1/x host=127.0.0.1",
+		"postgres://u%3Ahunter2@127.0.0.1:1/x",
+		"postgres://u%40hunter2@127.0.0.1:1/x",
+		"postgres://127.0.0.1:1/x?user=u:hunter2",
+		"postgres://127.0.0.1:1/x?dbname=u:hunter2@h",
+		"postgres://127.0.0.1:1/x?host=u:hunter2@h",
+		"user=u:hunter2 host=127.0.0.1 port=1",
+		"host=u:hunter2@127.0.0.1 port=1",
+		"host=127.0.0.1,u:hunter2@127.0.0.1 port=1",
+		"host=/u:hunter2@127.0.0.1 port=1",
+		"postgres://127.0.0.1:1/x?statement_cache_capacity=hunter2",
+		"sqlite://u:hunter2@h",
+		"sqlite://u:hunter2@h/x.db",
+		"sqlite:///u:hunter2@h/x.db",
+		"sqlite://hunter2@h/x.db",
+		"sqlite://x.db?key=hunter2",
+		"sqlite://x.db;key=hunter2",
+		"sqlite://" + dir + "/x.db?key=hunter2",
+		"sqlite://" + dir + "/x.db?mode=rw&key=hunter2",
+	}
+	for _, source := range append([]string{
+		"postgres://u:1?hunter2@127.0.0.1:1/x",
+		"postgres://u:1#hunter2@127.0.0.1:1/x",
+		"postgres://trueup:hunter2@127.0.0.1:1/db",
+		"postgres://127.0.0.1:1/db?user=trueup&password=hunter2",
+		"postgresql://127.0.0.1:1/db?user=trueup&password=hunter2&sslpassword=hunter2",
+		"postgres://trueup:hunter2@[::1/db",
+		"postgres://127.0.0.1:port/db?password=hunter2",
+		"host=127.0.0.1 port=1 user=trueup password=hunter2 dbname=db",
+		" password = 'hunter2' host=127.0.0.1 port=1",
+		"host=127.0.0.1 port=none password=hunter2",
+		"keepalives=1 password=hunter2 host=127.0.0.1 port=1",
+		"channel_binding=require password=hunter2 host=127.0.0.1 port=1",
+		"gssencmode=disable password=hunter2 host=127.0.0.1 port=1",
+		"PASSWORD=hunter2 host=127.0.0.1 port=1",
+		"Password = hunter2 host=127.0.0.1 port=1",
+		"password=hunter2",
+		"passwort=hunter2 host=127.0.0.1 port=1",
+		"password=hunter2 host='127.0.0.1",
+		"password=hunter2 application_name=a://b host=127.0.0.1 port=1",
+		"password=hunter2://x",
+		"postgres:user:hunter2@127.0.0.1:1/db",
+		"postgres:/user:hunter2@127.0.0.1:1/db",
+		"postgres//user:hunter2@host",
+		"POSTGRES://user:hunter2@127.0.0.1:1/db",
+		"postgres ://user:hunter2@127.0.0.1:1/db",
+		"//user:hunter2@127.0.0.1/db",
+		"user:hunter2@host",
+		"hunter2@host",
+		"hunter2://user@host/db",
+		"pgsql://user:hunter2@host/db",
+		"mysql://user:hunter2@host/db",
+		"jdbc:postgresql://host/db?password=hunter2",
+		"file:trueup.db?password=hunter2",
+		"trueup.db?hunter2",
+		"hunter2=",
+	}, refused...) {
+		t.Run(strings.ReplaceAll(source, "hunter2", "X"), func(t *testing.T) {
+			t.Setenv("PGCONNECT_TIMEOUT", "2")
+			t.Setenv("PGHOST", "127.0.0.1")
+			t.Setenv("PGPORT", "1")
+			for name, open := range map[string]func() error{
+				"open":   func() error { _, err := db.Open(t.Context(), source); return err },
+				"old":    func() error { _, err := db.OpenExisting(t.Context(), source); return err },
+				"backup": func() error { return db.Backup(t.Context(), source, "copy") },
+			} {
+				err := open()
+				require.Error(t, err, name)
+				require.NotContains(t, err.Error(), "hunter2", name)
+				if slices.Contains(refused, source) && (name != "backup" || strings.HasPrefix(source, "sqlite:")) {
+					require.ErrorIs(t, err, db.ErrBadURL, "it is neither looked up nor sent")
+				}
+				if strings.HasPrefix(strings.ToLower(source), "password") && source[0] == 'P' {
+					require.ErrorIs(t, err, map[bool]error{true: db.ErrNoBackup, false: db.ErrBadURL}[name == "backup"], "it is sent to no server")
+				}
+			}
+			files, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, files)
+		})
+	}
+}
+
+func TestADatabaseThatIsNotThereIsNotMade(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.db")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	server := pgtest.NewDatabase(t)
+	for source, want := range map[string]error{
+		filepath.Join(dir, "mistyped.db"): os.ErrNotExist, empty: db.ErrEmpty, server: db.ErrEmpty, "": db.ErrBadURL, "sqlite://": db.ErrBadURL,
+	} {
+		_, err := db.OpenExisting(t.Context(), source)
+		require.ErrorIs(t, err, want, source)
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	content, err := os.ReadFile(empty)
+	require.NoError(t, err)
+	require.Empty(t, content)
+	for _, source := range []string{empty, server} {
+		database, err := db.Open(t.Context(), source)
+		require.NoError(t, err)
+		require.NoError(t, database.Close())
+		database, err = db.OpenExisting(t.Context(), source)
+		require.NoError(t, err)
+		require.NoError(t, database.Close())
+	}
+}
+
+func TestASourceIsUnderstoodInEachOfItsForms(t *testing.T) {
+	t.Chdir(t.TempDir())
+	server, err := url.Parse(pgtest.NewDatabase(t))
+	require.NoError(t, err)
+	folder, database := server.Query().Get("host"), server.Path[1:]
+	place := "postgres:///" + database + "?host=" + folder
+	for source, name := range map[string]string{
+		server.String(): place,
+		"postgresql:///" + database + "?user=trueup&password=hunter2&host=" + url.QueryEscape(folder):            place,
+		fmt.Sprintf("host=%s user=trueup password=hunter2 dbname=%s", folder, database):                          place,
+		fmt.Sprintf("connect_timeout=60 application_name=a://b host=%s user=trueup dbname=%s", folder, database): place,
+		"sqlite://trueup.db":     "trueup.db",
+		"sqlite://size=large.db": "size=large.db",
+		"sqlite://./a@b.db":      "a@b.db",
+		"sqlite://./a?b:c.db":    "a?b:c.db",
+		"./trueup copy.db":       "trueup copy.db",
+	} {
+		database, err := db.Open(t.Context(), source)
+		require.NoError(t, err, source)
+		require.Contains(t, database.Name(), name)
+		require.NotContains(t, database.Name(), "hunter2")
+		require.NoError(t, database.Close())
+	}
+}

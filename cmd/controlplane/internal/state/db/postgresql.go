@@ -1,0 +1,165 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore/pgxlisten"
+)
+
+// PostgreSQL is where the database is. This file has all that is special to
+// PostgreSQL. Any number of control planes may share one database.
+type PostgreSQL struct {
+	// URL is postgres://user:password@host:port/database and parameters, or the
+	// same as a connection string of libpq. Required. The role needs no more than to create and use tables in its
+	// schema.
+	URL string
+
+	existing bool // or it is an error
+}
+
+// ErrBadURL is a name of a database that cannot be one.
+var ErrBadURL = errors.New(
+	"the name of the database is not valid; want the path of a SQLite file, or postgres://user:password@host:port/database",
+)
+
+// maxConnections is how many connections of a pool one control plane opens.
+const maxConnections = 16
+
+// migrationLock is the advisory lock that a migration takes; it spells TRUP.
+const migrationLock = applicationID
+
+// Open checks the database, brings its schema up to date and returns the store.
+// Its errors never repeat the URL, which may carry a password.
+func (c PostgreSQL) Open(ctx context.Context) (*Database, error) {
+	config, err := pgx.ParseConfig(c.URL)
+	if err != nil {
+		// The error would repeat the password.
+		return nil, ErrBadURL
+	}
+	if err := checkPostgreSQL(&config.Config); err != nil {
+		return nil, err
+	}
+	name := placeOf(&config.Config)
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	store := &Database{
+		name:   name,
+		reader: db, writer: db, classify: classifyPostgreSQL, bind: numbered,
+		reading: sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+		lock:    " FOR UPDATE",
+	}
+	if err := c.migrate(ctx, db); err != nil {
+		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
+	}
+	store.Log = &sqlstore.Store{DB: db, Dialect: sqlstore.PostgreSQL, Listen: pgxlisten.On(db)}
+	if err := store.Log.Migrate(ctx); err != nil {
+		return nil, fmt.Errorf("database %s: %w", name, errors.Join(err, store.Close()))
+	}
+	return store, nil
+}
+
+// migrate brings the schema up to date, unless it must be there and is not.
+func (c PostgreSQL) migrate(ctx context.Context, db *sql.DB) error {
+	if c.existing {
+		var found sql.NullString
+		if err := db.QueryRowContext(ctx, `SELECT to_regclass('controlplane_schema')::text`).Scan(&found); err != nil {
+			return err
+		}
+		if !found.Valid {
+			return ErrEmpty
+		}
+	}
+	return migratePostgreSQL(ctx, db)
+}
+
+// placeOf returns where a database is, from what [checkPostgreSQL] has let pass. The user is
+// not part of it.
+func placeOf(config *pgconn.Config) string {
+	place := url.URL{Scheme: "postgres", Path: "/" + config.Database}
+	if strings.HasPrefix(config.Host, "/") { // the folder of a socket
+		place.RawQuery = "host=" + config.Host
+	} else {
+		place.Host = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
+	}
+	return place.String()
+}
+
+// migratePostgreSQL runs the missing migrations, while other control planes wait.
+func migratePostgreSQL(ctx context.Context, db *sql.DB) error {
+	known, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	// It has no effect after Commit.
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS controlplane_schema (version INTEGER NOT NULL)`); err != nil {
+		return err
+	}
+	var version int
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM controlplane_schema`).Scan(&version); err != nil {
+		return err
+	}
+	if version > len(known) {
+		return fmt.Errorf(
+			"%w (schema %d, this program knows %d): run the newer version or choose another database",
+			ErrNewerSchema,
+			version,
+			len(known),
+		)
+	}
+	for at, name := range known[version:] {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO controlplane_schema (version) VALUES ($1)`, version+at+1); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// classifyPostgreSQL adds ErrBusy to what another transaction or a lost
+// connection caused, and ErrFull to what a full disk did.
+func classifyPostgreSQL(err error) error {
+	var state *pgconn.PgError
+	var network net.Error
+	switch {
+	case errors.As(err, &state):
+		switch state.Code {
+		// Serialisation failure, deadlock, lock not available, too many
+		// connections, shutdown, crash, start.
+		case "40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03":
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		case "53100":
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
+	case errors.As(err, &network), errors.Is(err, sql.ErrConnDone):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}

@@ -1,0 +1,232 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
+)
+
+// Reasons why a file cannot serve as the database.
+var (
+	// ErrForeign is a file that belongs to another program.
+	ErrForeign = errors.New("belongs to another program")
+	// ErrEmpty is a database that should have been there.
+	ErrEmpty = errors.New("no control plane has made it")
+	// ErrCorrupt is a file that is damaged.
+	ErrCorrupt = errors.New("damaged")
+	// ErrNewerSchema is a file that was written by a newer version of this
+	// program.
+	ErrNewerSchema = errors.New("written by a newer version")
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// applicationID marks a file as ours; it spells TRUP.
+const applicationID = 0x54525550
+
+const (
+	defaultBusyTimeout = 5 * time.Second
+	maxReaders         = 8
+)
+
+// SQLite is where the database file is. This file has all that is special
+// to SQLite; the rest of the package speaks SQL that PostgreSQL takes as well.
+type SQLite struct {
+	// Path is the file, made with mode 0600 if it is not there. Its folder
+	// must exist. Required.
+	Path string
+	// BusyTimeout is how long a call waits for another process that holds a
+	// lock. Zero: 5 s.
+	BusyTimeout time.Duration
+
+	existing bool // or it is an error
+}
+
+// Open checks the file, brings its schema up to date and returns the store.
+// A file that is locked, damaged, foreign or newer is left as it is; the error
+// then wraps [ErrBusy], [ErrCorrupt], [ErrForeign] or [ErrNewerSchema], names
+// the path and, in one line, what to do.
+func (c SQLite) Open(ctx context.Context) (*Database, error) {
+	store, err := c.open(ctx)
+	if err == nil {
+		return store, nil
+	}
+	advice := ""
+	switch {
+	case errors.Is(err, ErrBusy):
+		advice = ": another process holds it: stop that process or wait for it"
+	case errors.Is(err, ErrCorrupt):
+		advice = ": restore it from a backup"
+	case errors.Is(err, ErrForeign):
+		advice = ": choose another file"
+	case errors.Is(err, ErrNewerSchema):
+		advice = ": run the newer version or choose another file"
+	}
+	return nil, fmt.Errorf("database %s: %w%s", c.Path, err, advice)
+}
+
+func (c SQLite) open(ctx context.Context) (*Database, error) {
+	path, err := filepath.Abs(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	// SQLite would make the file readable for everybody.
+	create := os.O_CREATE
+	if c.existing {
+		create = 0
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|create, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	dsn := (&url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
+		"_busy_timeout": {fmt.Sprint(cmp.Or(c.BusyTimeout, defaultBusyTimeout).Milliseconds())},
+		"_foreign_keys": {"on"},
+		"_txlock":       {"immediate"},
+		"_dqs":          {"0"},
+		"_error_rc":     {"1"},
+	}.Encode()}).String()
+	writer, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	writer.SetMaxOpenConns(1)
+	reader, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, errors.Join(err, writer.Close())
+	}
+	reader.SetMaxOpenConns(maxReaders)
+	store := &Database{
+		name:   path,
+		reader: reader, writer: writer, classify: classifySQLite, bind: asIs,
+		reading: sql.TxOptions{ReadOnly: true},
+	}
+	if err := prepareSQLite(ctx, writer, c.existing); err != nil {
+		return nil, errors.Join(classifySQLite(err), store.Close())
+	}
+	store.Log = &sqlstore.Store{DB: writer, ReadDB: reader, Dialect: sqlstore.SQLite}
+	if err := store.Log.Migrate(ctx); err != nil {
+		return nil, errors.Join(classifySQLite(err), store.Close())
+	}
+	return store, nil
+}
+
+// prepareSQLite checks that the file is ours before it changes it.
+func prepareSQLite(ctx context.Context, db *sql.DB, existing bool) error {
+	known, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	// It has no effect after Commit.
+	defer func() { _ = tx.Rollback() }()
+	version, err := checkSQLite(ctx, tx, len(known))
+	switch {
+	case err != nil:
+		return err
+	case existing && version == 0:
+		return ErrEmpty
+	}
+	for _, name := range known[version:] {
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	// PRAGMA takes no parameters; both values are ours.
+	if _, err := tx.ExecContext(
+		ctx,
+		fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(known)),
+	); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	var mode string
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("write-ahead log is not available (journal mode %q): use a local file system", mode)
+	}
+	return nil
+}
+
+// checkSQLite returns how many migrations the file has.
+func checkSQLite(ctx context.Context, tx *sql.Tx, known int) (int, error) {
+	var application, version, objects int
+	for _, value := range []struct {
+		query  string
+		target *int
+	}{
+		{"PRAGMA application_id", &application},
+		{"PRAGMA user_version", &version},
+		{"SELECT count(*) FROM sqlite_master", &objects},
+	} {
+		if err := tx.QueryRowContext(ctx, value.query).Scan(value.target); err != nil {
+			return 0, err
+		}
+	}
+	isNew := application == 0 && version == 0 && objects == 0
+	switch {
+	case isNew:
+		return 0, nil
+	case application != applicationID:
+		return 0, fmt.Errorf("%w (application id %#x)", ErrForeign, application)
+	case version > known:
+		return 0, fmt.Errorf("%w (schema %d, this program knows %d)", ErrNewerSchema, version, known)
+	case version < 0:
+		return 0, fmt.Errorf("%w (schema %d)", ErrCorrupt, version)
+	}
+	var verdict string
+	if err := tx.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return 0, err
+	}
+	if verdict != "ok" {
+		return 0, fmt.Errorf("%w (%.200q)", ErrCorrupt, verdict)
+	}
+	return version, nil
+}
+
+func classifySQLite(err error) error {
+	var failure *sqlite.Error
+	if !errors.As(err, &failure) {
+		return err
+	}
+	const primary = 0xff
+	switch failure.Code() & primary {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case sqlite3.SQLITE_CORRUPT:
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package regions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/requestid"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+)
+
+// The headers of a request.
+const (
+	headerRegion = "X-Krane-Region"
+	headerCell   = "X-Krane-Cell"
+)
+
+// credential is the credential of a request.
+type credential struct {
+	// regionID is the region whose token it is; empty for the shared token.
+	regionID string
+	// hash is the hash of the token; empty for the shared token.
+	hash string
+	// region and cell are the headers.
+	region, cell string
+}
+
+type credentialKey struct{}
+
+// caller is the region that a request acts for.
+type caller struct {
+	Region
+	cell string
+	hash string // of its token; empty for the shared token
+}
+
+// reflectionMethod is the only method of the reflection services.
+const reflectionMethod = "ServerReflectionInfo"
+
+// authenticate refuses a request without a valid token, with fail, before anything else
+// of it is read.
+func (s *Service) authenticate(next http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	return requestid.Handler(origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		found := credential{region: strings.TrimSpace(r.Header.Get(headerRegion)), cell: strings.TrimSpace(r.Header.Get(headerCell))}
+		token, ok := tokens.Bearer(r.Header)
+		err := tokens.ErrUnknown
+		switch {
+		case !ok:
+		case s.bearer != "" && tokens.Same(token, s.bearer):
+			err = nil
+		default:
+			found.regionID, err = s.store.Authenticate(r.Context(), token)
+			found.hash = tokens.Hash(token)
+		}
+		switch {
+		case err == nil:
+			leave, wait := s.enter(&found, r)
+			if wait > 0 {
+				serve.RetryAfter(w.Header(), wait)
+				fail(
+					w,
+					r,
+					connect.NewError(
+						connect.CodeResourceExhausted,
+						errors.New("too many requests or streams with this token at once, or too many bytes; wait"),
+					),
+				)
+				return
+			}
+			defer leave()
+			patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: cmp.Or(s.patience, defaultPatience)}
+			ctx := audit.NewContext(context.WithValue(context.WithValue(r.Context(), credentialKey{}, found), writerKey{}, patient), found.actor())
+			next.ServeHTTP(patient, r.WithContext(ctx))
+			return
+		case errors.Is(err, tokens.ErrUnknown):
+			err = connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or not valid"))
+			if wait := s.guard.Failed(r, "region", token); wait > 0 {
+				serve.RetryAfter(w.Header(), wait)
+				err = connect.NewError(
+					connect.CodeResourceExhausted,
+					errors.New("this token is not valid, and too many such came from this address; wait"),
+				)
+			}
+		default:
+			err = s.internal(r.Context(), "authenticate", err)
+			if strings.HasPrefix(path.Base(r.URL.Path), "Watch") {
+				err = forStream(err)
+			}
+		}
+		fail(w, r, err)
+	}), nil))
+}
+
+// actor returns the actor for the audit.
+func (c *credential) actor() string {
+	if c.regionID == "" {
+		return audit.SharedToken
+	}
+	return audit.KindRegion + "/" + c.regionID
+}
+
+// enter admits a request of the region that the token is for.
+func (s *Service) enter(found *credential, r *http.Request) (leave func(), wait time.Duration) {
+	key := "region/" + found.regionID
+	if found.regionID == "" {
+		key = "shared/" + found.region
+	}
+	// Nothing of a body is held for these.
+	if method := path.Base(r.URL.Path); strings.HasPrefix(method, "Watch") || method == reflectionMethod || r.Method == http.MethodGet {
+		return s.limits.Stream(key)
+	}
+	return s.limits.Request(key, r)
+}
+
+// caller returns the region that the request is about. The header decides; a
+// field of the message may repeat it.
+func (s *Service) caller(ctx context.Context, field string) (caller, error) {
+	found, _ := ctx.Value(credentialKey{}).(credential)
+	if found.region == "" {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, errors.New(headerRegion+": is required"))
+	}
+	if err := errors.Join(plain(headerRegion, found.region), plain(headerCell, found.cell)); err != nil {
+		return caller{}, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if field != "" && field != found.region {
+		return caller{}, connect.NewError(
+			connect.CodeInvalidArgument,
+			errors.New("region: must be that of the header "+headerRegion+", or empty"),
+		)
+	}
+	region, err := s.store.RegionByName(ctx, found.region)
+	switch {
+	case err != nil && !errors.Is(err, ErrUnknownRegion):
+		return caller{}, s.internal(ctx, "region", err)
+	case found.regionID != "" && (err != nil || found.regionID != region.ID):
+		return caller{}, s.foreignRegion(ctx, found)
+	case err != nil:
+		return caller{}, s.unknownRegion(ctx, found)
+	}
+	return caller{Region: region, cell: found.cell, hash: found.hash}, nil
+}
+
+// foreignRegion refuses the token of one region for another. The answer is the same
+// whether or not the other is registered. The region of the token itself may be
+// unknown: its log was made for another.
+func (s *Service) foreignRegion(ctx context.Context, found credential) error {
+	own, err := s.store.Region(ctx, found.regionID)
+	switch {
+	case err != nil && !errors.Is(err, ErrUnknownRegion):
+		return s.internal(ctx, "region", err)
+	case err == nil && own.Name == found.region:
+		return s.unknownRegion(ctx, found)
+	}
+	return connect.NewError(connect.CodePermissionDenied, errors.New("the token is that of another region"))
+}
+
+// plain returns an error if text is not UTF-8 or has control characters, which no
+// database of this program takes.
+func plain(field, text string) error {
+	switch {
+	case len(text) > maxText:
+		return fmt.Errorf("%s: has %d bytes, must have %d at most", field, len(text), maxText)
+	case !utf8.ValidString(text):
+		return errors.New(field + ": must be UTF-8")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return errors.New(field + ": must not contain control characters")
+	}
+	return nil
+}
+
+func (s *Service) unknownRegion(ctx context.Context, found credential) error {
+	s.logger.ErrorContext(ctx, "region is unknown, or not the one that its log was made for", slog.String("region", found.region))
+	return refuse(unknownRegion, "this region is unknown, which says nothing about what it should run: delete nothing")
+}
+
+// admit returns the region that the request is about, if the caller's cell may speak
+// for it: every call renews the lease of its cell, or is refused while another cell has
+// the lease.
+func (s *Service) admit(ctx context.Context, field string) (caller, error) {
+	c, err := s.caller(ctx, field)
+	if err != nil {
+		return c, err
+	}
+	if c.cell == c.CellID && time.Since(c.HeartbeatAt) < renewal {
+		return c, nil
+	}
+	return c, s.claim(ctx, c, 0)
+}
+
+// renewal is the age from which another call than a heartbeat renews a lease.
+const renewal = 10 * time.Second
+
+// claim renews the lease of the caller's cell.
+func (s *Service) claim(ctx context.Context, c caller, epoch uint64) error {
+	err := s.store.Heartbeat(ctx, c.ID, c.cell, epoch)
+	if errors.Is(err, ErrClaimed) {
+		if s.refused.isNew(c.ID, "cell "+c.cell, time.Now()) {
+			s.logger.WarnContext(ctx, "second agent refused", slog.String("region", c.Name), slog.String("cell", c.cell))
+		}
+		return refuse("region-claimed", "an agent of another cell is alive in this region; stop it, or wait until its lease has run out")
+	}
+	if err != nil {
+		return s.internal(ctx, "heartbeat", err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package regions_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+)
+
+func TestAnAgentThatTakesNothingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		regions.SetPatience(w.service, 300*time.Millisecond)
+		// More than the buffers of both sides.
+		for n := range 60 {
+			small := string(deployment(fmt.Sprintf("d-%d", n), "web:1"))
+			spec := json.RawMessage(strings.TrimSuffix(small, "}") + `,"git_commit_message":"` + strings.Repeat("x", 200_000) + `"}`)
+			_, err := w.store.PutDeployment(w.t.Context(), eu, fmt.Sprintf("d_%d", n), regions.Wanted{State: "running", Spec: spec})
+			require.NoError(w.t, err)
+		}
+		await.Eventually(w.t, "w.at().Head == 60", func() bool { return w.at().Head == 60 })
+		u, err := url.Parse(w.url)
+		require.NoError(w.t, err)
+		conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", u.Host)
+		require.NoError(w.t, err)
+		defer conn.Close()
+		tcp, ok := conn.(*net.TCPConn)
+		require.True(w.t, ok)
+		require.NoError(w.t, tcp.SetReadBuffer(4096))
+		message, err := proto.Marshal(&ctrlv1.WatchDeploymentsRequest{Markers: true})
+		require.NoError(w.t, err)
+		body := envelope(len(message), message)
+		_, err = fmt.Fprintf(
+			conn,
+			"POST %sWatchDeployments HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Krane-Region: eu-1\r\nContent-Type: application/connect+proto\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%s",
+			service,
+			u.Host,
+			w.tokens[eu],
+			len(body),
+			body,
+		)
+		require.NoError(w.t, err)
+		await.Eventually(w.t, `w.service.Streams("eu-1") == 1`, func() bool { return w.service.Streams("eu-1") == 1 })
+		await.Eventually(w.t, `w.service.Streams("eu-1") == 0`, func() bool { return w.service.Streams("eu-1") == 0 })
+	})
+}
+
+// TestTheServerOfTheProgramsFindsADeadLink has a stream on which nothing is sent:
+// only the pings of HTTP/2 can detect that its link is dead.
+func TestTheServerOfTheProgramsFindsADeadLink(t *testing.T) {
+	t.Parallel()
+	began, ended := make(chan struct{}), make(chan struct{})
+	addresses := make(chan net.Addr, 1)
+	server := &serve.Server{
+		UnencryptedHTTP2: true, OnListen: func(a net.Addr) { addresses <- a },
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(rw)
+			_ = control.SetWriteDeadline(time.Time{})
+			_ = control.SetReadDeadline(time.Time{})
+			rw.WriteHeader(http.StatusOK)
+			_ = control.Flush()
+			close(began)
+			<-r.Context().Done()
+			close(ended)
+		}),
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- server.Start(ctx) }()
+	address := <-addresses
+	proxy := toxiproxy.NewProxy(
+		toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+		"idle",
+		"127.0.0.1:0",
+		address.String(),
+	)
+	require.NoError(t, proxy.Start())
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(func() {
+		cancel()
+		proxy.Stop()
+		transport.CloseIdleConnections()
+		require.NoError(t, <-done)
+	})
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxy.Listen+"/", nil)
+	require.NoError(t, err)
+	response, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	<-began
+	for _, direction := range []string{"upstream", "downstream"} {
+		_, err := proxy.Toxics.AddToxicJson(
+			strings.NewReader(fmt.Sprintf(`{"name":%q,"type":"timeout","stream":%q,"toxicity":1,"attributes":{"timeout":0}}`, direction, direction)),
+		)
+		require.NoError(t, err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(25 * time.Second):
+		t.Error("the server has not found that the link is dead")
+	}
+}

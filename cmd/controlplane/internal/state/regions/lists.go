@@ -1,0 +1,87 @@
+package regions
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+)
+
+// ResourcesAfter returns the region's resources of the collection whose ids follow the
+// given one, sorted by id, at most limit. They have no instances.
+func (s *Store) ResourcesAfter(ctx context.Context, regionID, collection, after string, limit int) (list []Resource, err error) {
+	query := map[string]string{
+		deployments: `SELECT t.deployment_id, d.k8s_namespace, d.k8s_name, t.desired_state, '', 0
+			FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id WHERE t.region_id = ? AND t.deployment_id > ? ORDER BY t.deployment_id LIMIT ?`,
+		policies: `SELECT id, k8s_namespace, k8s_name, CASE deleted WHEN 0 THEN 'running' ELSE 'archived' END, '', 0
+			FROM cilium_network_policies WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
+		sentinels: `SELECT id, k8s_namespace, k8s_name, desired_state, health, available_replicas
+			FROM sentinels WHERE region_id = ? AND id > ? ORDER BY id LIMIT ?`,
+	}[collection]
+	err = s.Database.Read(ctx, func(tx *db.Tx) error {
+		var found string
+		if err := tx.QueryRowContext(ctx, `SELECT id FROM regions WHERE id = ?`, regionID).Scan(&found); err != nil {
+			return db.Missing(err, ErrUnknownRegion)
+		}
+		rows, err := tx.QueryContext(ctx, query, regionID, after, limit)
+		list, err = db.Collect(rows, err, func(rows *sql.Rows, r *Resource) error {
+			r.Collection = collection
+			return rows.Scan(&r.ID, &r.Namespace, &r.Name, &r.DesiredState, &r.Health, &r.AvailableReplicas)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s of region %s: %w", collection, regionID, err)
+	}
+	return list, nil
+}
+
+func (a *admin) listResources(collection string) adminapi.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		regionID, err := adminapi.PathName(r, "region_id", resourceID)
+		if err != nil {
+			return err
+		}
+		return adminapi.WritePart(
+			r.Context(),
+			w,
+			adminapi.NewQuery(r),
+			collection,
+			func(r *Resource) string { return r.ID },
+			func(ctx context.Context, after string, limit int) ([]Resource, error) {
+				return a.store.ResourcesAfter(ctx, regionID, collection, after, limit)
+			},
+		)
+	}
+}
+
+// StartLogEpoch gives the log of every region another epoch, so that all agents of regions
+// list again.
+func (s *Store) StartLogEpoch(ctx context.Context) error {
+	return s.Database.Write(ctx, func(tx *db.Tx) error {
+		if err := s.Database.Log.NewEpochIn(ctx, tx.Tx); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Change{Verb: "new-epoch", Kind: audit.KindLog, Name: "regions"})
+	})
+}
+
+// logView is the log of the regions as GET shows it. The epoch of each is in the answer for
+// the region.
+type logView struct {
+	QueueDepth         int     `json:"queue_depth"`
+	QueueOldestSeconds float64 `json:"queue_oldest_seconds"`
+	StalledSeconds     float64 `json:"stalled_seconds"`
+}
+
+func (a *admin) showLog(w http.ResponseWriter, r *http.Request) error {
+	depth, oldest, err := a.store.Database.Log.Queue(r.Context())
+	if err != nil {
+		return err
+	}
+	return adminapi.WriteJSON(w, http.StatusOK, logView{depth, oldest.Seconds(), a.store.Database.Log.Stalled().Seconds()})
+}

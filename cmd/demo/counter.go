@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// counter is a proxy that counts requests.
+type counter struct {
+	url           string
+	server        *http.Server
+	reads, writes atomic.Int64
+}
+
+func newCounter(ctx context.Context, target string) (*counter, error) {
+	to, err := url.Parse(target)
+	if err != nil {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	c := &counter{url: "http://" + l.Addr().String()}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is part of what is signed
+		switch {
+		case r.In.Method == http.MethodGet, r.In.Method == http.MethodHead, strings.HasSuffix(r.In.URL.Path, "/openid-connect/token"):
+			c.reads.Add(1)
+		default:
+			c.writes.Add(1)
+		}
+	}}
+	// A request that the operator ends early is no news.
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	c.server = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	go c.server.Serve(l) //nolint:errcheck // it ends by Close
+	return c, nil
+}
+
+func (c *counter) count() count { return count{int(c.reads.Load()), int(c.writes.Load())} }

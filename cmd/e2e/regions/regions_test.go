@@ -1,0 +1,134 @@
+// Package regions_test runs the agent of a region against the control plane as it is,
+// on SQLite and on PostgreSQL, with faults between them.
+package regions_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	_ "modernc.org/sqlite" // registers its driver
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
+)
+
+// database is one kind that every scenario runs on.
+type database = controlplanetest.Database
+
+// scenario is one run. It gets a bench with a region and no agent.
+type scenario struct {
+	name string
+	// only is the kind of database that it needs; empty is any.
+	only string
+	run  func(b *bench, kind database)
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{"lifecycle", "", lifecycle},
+		{"second cell", "", secondCell},
+		{"agent restarted", "", restarted},
+		{"link", "", links},
+		{"token rotated", "", rotated},
+		{"control plane killed", "", killed},
+		{"one of two killed", "postgres", oneOfTwoKilled},
+		{"database restored", "", restored},
+		{"unknown region", "", unknownRegion},
+		{"region created again", "", regionAgain},
+		{"state emptied", "", emptied},
+		{"cut list", "", cutList},
+		{"change during list", "", changeDuringList},
+		{"reversed commits", "", reversedCommits},
+		{"below floor", "", belowFloor},
+		{"orphans", "", orphans},
+		{"kinds", "", kinds},
+		{"refused object", "", refusedObject},
+		{"two agents", "", twoAgents},
+		{"pods change", "", podsChange},
+		{"auth matrix", "", authMatrix},
+		{"idle proxy", "", idleProxy},
+		{"breaker", "", breakers},
+		{"database outage", "postgres", databaseOutage},
+		{"last one", "", last},
+		{"instances lost", "", instancesLost},
+	}
+}
+
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	kube := startKubernetes(t)
+	server := pgtest.Shared(t)
+	databases := controlplanetest.Databases(server)
+	var mu sync.Mutex
+	var wrong []string
+	passed := map[string]int{}
+	t.Run("scenarios", func(t *testing.T) {
+		for _, kind := range databases {
+			for _, s := range scenarios() {
+				if s.only != "" && s.only != kind.Name {
+					continue
+				}
+				t.Run(kind.Name+"/"+s.name, func(t *testing.T) {
+					if testing.Short() && s.name != "lifecycle" {
+						t.Skip("long: one scenario of many")
+					}
+					t.Parallel()
+					name := kind.Name + "-" + strings.ReplaceAll(s.name, " ", "-")
+					b := newBench(t, kube, name, kind.Fresh(t))
+					// Also after a scenario that fails.
+					t.Cleanup(func() {
+						found := b.misjudged()
+						mu.Lock()
+						defer mu.Unlock()
+						wrong = append(wrong, found...)
+						if len(found) > 0 {
+							t.Errorf("deletions of what is wanted: %v", found)
+						}
+						if !t.Failed() {
+							passed[kind.Name]++
+						}
+					})
+					s.run(b, kind)
+					b.rests()
+					b.stop()
+				})
+			}
+		}
+	})
+	figures := &benchfigures.Book{Out: os.Stdout}
+	figures.Add("fleet_scenarios_sqlite", float64(passed["sqlite"]), "scenarios")
+	figures.Add("fleet_scenarios_postgres", float64(passed["postgres"]), "scenarios")
+	figures.Add("fleet_wrong_deletions", float64(len(wrong)), "objects")
+}
+
+// startKubernetes starts a cluster, and returns access to it as an administrator and
+// as the agents' account.
+func startKubernetes(t *testing.T) cell {
+	t.Helper()
+	started := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 1})
+	given, err := os.ReadFile(filepath.Join("..", "..", "krane", "render", "testdata", "cluster.yaml"))
+	require.NoError(t, err)
+	// The pods of all scenarios are on one node.
+	require.NoError(t, started.Apply(t.Context(), strings.ReplaceAll(string(given), `pods: "110"`, `pods: "2000"`)))
+	_, err = started.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=300s", "crd", "ciliumnetworkpolicies.cilium.io")
+	require.NoError(t, err)
+	rights, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	require.NoError(t, err)
+	require.NoError(t, started.Apply(t.Context(), rights))
+	access, _, err := started.ServiceAccount(t.Context(), manifests.Namespace, manifests.Account)
+	require.NoError(t, err)
+	kube, err := kubernetes.NewForConfig(started.Config)
+	require.NoError(t, err)
+	objects, err := dynamic.NewForConfig(started.Config)
+	require.NoError(t, err)
+	return cell{kube, objects, access}
+}

@@ -1,0 +1,208 @@
+package program
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Annotations of flags and commands.
+const (
+	annotationVariable = "trueup/variable"      // of a flag: the name of its variable
+	annotationFrom     = "trueup/from-variable" // of a flag: its value came from there
+	annotationUnbound  = "trueup/unbound"       // of a command: its flags have no variables
+)
+
+// Variable names the environment variable of a flag. Without a name, the variable is the
+// prefix of the program and the flag in capitals with _ for -.
+func Variable(flags *pflag.FlagSet, flag, variable string) {
+	annotate(flags.Lookup(flag), annotationVariable, variable)
+}
+
+func annotate(f *pflag.Flag, key, value string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[key] = []string{value}
+}
+
+func annotation(f *pflag.Flag, key string) string {
+	if values := f.Annotations[key]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Bind gives each flag of the command and of its subcommands an environment variable, which
+// --help shows. A flag that is not given takes the value of its variable; a variable that is
+// empty counts as not set. A value that the flag refuses is a *[UsageError] that names the
+// variable. lookup is os.LookupEnv in a program. Call it once, when all flags are added.
+func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)) {
+	var bind func(c *cobra.Command)
+	bind = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			bind(sub)
+		}
+		if c.Annotations[annotationUnbound] != "" {
+			return
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if annotation(f, annotationVariable) == "" {
+				annotate(f, annotationVariable, prefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+			}
+			f.Usage += " [" + annotation(f, annotationVariable) + "]"
+		})
+	}
+	bind(root)
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return fromVariables(c.Flags(), lookup) }
+}
+
+func fromVariables(flags *pflag.FlagSet, lookup func(string) (string, bool)) (failed error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		variable := annotation(f, annotationVariable)
+		if f.Changed || variable == "" {
+			return
+		}
+		value, ok := lookup(variable)
+		if !ok || value == "" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil && failed == nil {
+			if cause, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+				err = cause.Unwrap()
+			}
+			failed = Usagef("%s: is %q: %w", variable, value, err)
+		}
+		annotate(f, annotationFrom, variable)
+	})
+	return failed
+}
+
+// Setting is a setting that the program's own reader of variables parses.
+type Setting struct {
+	// Flag and Variable are its two names, such as region and STARFORM_REGION.
+	Flag, Variable string
+	// Usage is what --help shows, with the default.
+	Usage string
+	// Switch makes the flag alone mean true.
+	Switch bool
+}
+
+// Settings adds a flag for each setting. The function that it returns is a lookup for a
+// reader of variables: it returns the value of the flag of a variable, "" if neither is
+// given, and the environment's value for variables without a flag, which are secrets: the
+// arguments of a process are not.
+func Settings(flags *pflag.FlagSet, settings []Setting) (lookup func(variable string) string) {
+	byVariable := make(map[string]*pflag.Flag, len(settings))
+	for _, s := range settings {
+		flags.String(s.Flag, "", s.Usage)
+		Variable(flags, s.Flag, s.Variable)
+		f := flags.Lookup(s.Flag)
+		if s.Switch {
+			f.NoOptDefVal = "true"
+		}
+		byVariable[s.Variable] = f
+	}
+	return func(variable string) string {
+		if f := byVariable[variable]; f != nil {
+			return f.Value.String()
+		}
+		return os.Getenv(variable)
+	}
+}
+
+// namePattern finds variables and flags in a text.
+var namePattern = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b|--[a-z0-9]+(-[a-z0-9]+)*`)
+
+// Shown returns the value of a setting as an error may show it: at most 200 bytes, and a text
+// that may hold a password or token, as a URL with a user or a query does, as "(hidden)".
+func Shown(value string) string {
+	switch {
+	case strings.ContainsAny(value, "@?"):
+		return "(hidden)"
+	case len(value) > 200:
+		return value[:200] + "..."
+	}
+	return value
+}
+
+// asUsed returns the text of an error with the names that were used: the flag in the place of
+// its variable if the flag was given, and the variable in the place of the flag if the value
+// came from there. So a program names a setting either way.
+func asUsed(flags *pflag.FlagSet, text string) string {
+	used := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		switch variable := annotation(f, annotationVariable); {
+		case annotation(f, annotationFrom) != "":
+			used["--"+f.Name] = variable
+		case f.Changed:
+			used[variable] = "--" + f.Name
+		}
+	})
+	return namePattern.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(used[name], name) })
+}
+
+// KubeconfigFlag adds --kubeconfig, with the variable KUBECONFIG.
+func KubeconfigFlag(flags *pflag.FlagSet, path *string) {
+	flags.StringVar(path, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
+	Variable(flags, "kubeconfig", "KUBECONFIG")
+}
+
+// LogLevelFlag adds --log-level.
+func LogLevelFlag(flags *pflag.FlagSet, level *string) {
+	flags.StringVar(level, "log-level", "info", "debug, info, warn or error")
+}
+
+// NamespaceFlag adds --namespace, where the program keeps its Lease.
+func NamespaceFlag(flags *pflag.FlagSet, namespace *string, standard, variable string) {
+	flags.StringVar(namespace, "namespace", standard, "namespace of the Lease")
+	Variable(flags, "namespace", variable)
+}
+
+// LeaderElectFlag adds --leader-elect, true by default.
+func LeaderElectFlag(flags *pflag.FlagSet, elect *bool) {
+	flags.BoolVar(elect, "leader-elect", true, "work only while holding the Lease: needed with more than one replica")
+}
+
+// What the flags of listeners say in every program.
+const (
+	HealthFlag   = "health-probe-bind-address"
+	HealthUsage  = "address of /healthz and /readyz, host:port or :port"
+	MetricsFlag  = "metrics-bind-address"
+	MetricsUsage = "address of /metrics, host:port or :port; empty: that of --" + HealthFlag
+)
+
+// AddressFlags adds --health-probe-bind-address and --metrics-bind-address.
+func AddressFlags(flags *pflag.FlagSet, health, metrics *string, standardHealth, standardMetrics string) {
+	flags.StringVar(health, HealthFlag, standardHealth, HealthUsage)
+	flags.StringVar(metrics, MetricsFlag, standardMetrics, MetricsUsage)
+}
+
+// CheckAddresses returns an error for each value of the two flags of [AddressFlags] that is
+// no address. metrics may be empty.
+func CheckAddresses(health, metrics string) error {
+	var wrong []error
+	for _, flag := range [][2]string{{HealthFlag, health}, {MetricsFlag, cmp.Or(metrics, ":0")}} {
+		if err := CheckAddress(flag[1]); err != nil {
+			wrong = append(wrong, fmt.Errorf("--%s: %w", flag[0], err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// CheckAddress returns an error unless the address is host:port or :port.
+func CheckAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+		return fmt.Errorf("is %q, must be host:port or :port", address)
+	}
+	return nil
+}

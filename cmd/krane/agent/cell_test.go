@@ -1,0 +1,30 @@
+package agent_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+)
+
+func TestTheSettingsOfTheRegionDecideAboutItsObjects(t *testing.T) {
+	t.Parallel()
+	c, err := config.Read([]byte(`
+instance_id: krane-0
+control: {url: https://control.example.com, token: token}
+cluster: {region: eu, platform: aws}
+registry: {url: registry.example.com, username: krane, password: secret}
+runtime_class: kata
+storage_class_name: fast
+pod_security: baseline
+`), func(string) string { return "" })
+	require.NoError(t, err)
+	require.Equal(t, render.Cell{
+		Region: "eu", Platform: "aws", RuntimeClass: "kata", StorageClass: "fast", PodSecurity: isolation.Baseline,
+		Registry: render.Registry{URL: "registry.example.com", Username: "krane", Password: "secret"},
+	}, agent.CellOf(&c))
+}

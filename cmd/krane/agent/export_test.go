@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/breaker"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// Metrics returns all metrics of the agent.
+func Metrics() *prometheus.Registry { return newMetrics().registry }
+
+// CellOf returns what all objects of an agent have in common.
+func CellOf(c *config.Config) render.Cell { return cellOf(c) }
+
+// RefusedTokens returns how often a contact has a heartbeat sent because a stream that
+// fails with these errors, one after the other, was refused its token.
+func RefusedTokens(failures ...error) (n int) {
+	c := newContact("", newMetrics(), slog.New(slog.DiscardHandler))
+	c.refusedToken = func() { n++ }
+	for _, err := range failures {
+		c.failed("stream", err)
+	}
+	return n
+}
+
+// Reports are the heartbeats and reports of an agent without streams and without a cluster.
+type Reports struct {
+	Registry *prometheus.Registry
+	// Renewed is how often a heartbeat was asked for at once.
+	Renewed int
+
+	reporter  *reporter
+	heartbeat *heartbeater
+}
+
+// NewReports returns those to a control plane. An accepted report holds for inventory.
+func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, inventory time.Duration) *Reports {
+	m := newMetrics()
+	s := &streams{contact: newContact("", m, logger), metrics: m, logger: logger}
+	r := &reporter{
+		client: client, breakers: &breaker.Set{OnChange: m.breaker}, metrics: m, logger: logger,
+		registry: newRegistry(), streams: s, contact: s.contact, inventory: inventory,
+	}
+	r.init()
+	r.observer = newObserver(nil, "eu", m, logger, r.changed)
+	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{reporter: r, streams: s, region: "eu", interval: time.Hour}}
+	r.session.renew = func() { reports.Renewed++ }
+	return reports
+}
+
+// Heartbeat sends one.
+func (r *Reports) Heartbeat(ctx context.Context) error {
+	_, err := r.heartbeat.Reconcile(ctx)
+	return err
+}
+
+// Want sets the desired version of the key.
+func (r *Reports) Want(key statesync.Key, version uint64) {
+	r.reporter.registry.set(r.reporter.registry.entry(key), desired{received: true, version: version})
+}
+
+// Send sends a report of the key, which is answered with an error or nil. It reports
+// whether the control plane was asked.
+func (r *Reports) Send(ctx context.Context, key statesync.Key, content string, answer error) (asked bool, err error) {
+	err = r.reporter.send(ctx, key, content, "ReportDeploymentStatus", func(context.Context) error {
+		asked = true
+		return answer
+	})
+	return asked, err
+}

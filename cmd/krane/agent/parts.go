@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientmetadata "k8s.io/client-go/metadata"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+)
+
+// parts are all components in the cluster.
+type parts map[render.Component]*part
+
+// waitSynced waits until all kinds of all components are known, or ctx ends.
+func (ps parts) waitSynced(ctx context.Context) error {
+	var errs []error
+	for _, c := range components() {
+		errs = append(errs, ps[c].live.WaitSynced(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// synced returns nil when all kinds of all components are known.
+func (ps parts) synced() error {
+	for _, c := range components() {
+		if err := ps[c].synced(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// components are all that the agent applies.
+func components() []render.Component {
+	return []render.Component{render.Namespace, render.Account, render.Deployment, render.Sentinel, render.Policy}
+}
+
+// newParts returns the components of a region. drifted is called for each object
+// that another manager has changed.
+func newParts(
+	client clientmetadata.Interface,
+	discovery apply.Discovery,
+	region string,
+	logger *slog.Logger,
+	drifted func(render.Component, apply.ID),
+) parts {
+	mapper := newMapper()
+	ps := parts{}
+	for _, c := range components() {
+		owner := render.Owner(c, region)
+		live := &apply.Live{
+			Client: client, Mapper: mapper, Owner: owner, Kinds: render.Kinds(c), Discovery: discovery, Logger: logger,
+			OnDrift: func(o apply.Observed) { drifted(c, o.ID) },
+		}
+		applier := &apply.Applier{Live: live, Concurrency: 16}
+		switch c {
+		case render.Namespace:
+			applier.Adoption = apply.SkipForeign
+		case render.Account:
+			applier.Adoption = apply.AdoptForeign
+		default:
+		}
+		ps[c] = &part{owner: owner, live: live, applier: applier}
+	}
+	return ps
+}
+
+// newMapper returns the resources of all kinds, which are fixed, so that none is
+// discovered.
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.AddSpecific(schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNetworkPolicy"},
+		schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicies"},
+		schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicy"}, meta.RESTScopeNamespace)
+	for _, c := range components() {
+		for _, kind := range render.Kinds(c) {
+			switch kind.Kind {
+			case "CiliumNetworkPolicy":
+			case "Namespace":
+				mapper.Add(kind, meta.RESTScopeRoot)
+			default:
+				mapper.Add(kind, meta.RESTScopeNamespace)
+			}
+		}
+	}
+	return mapper
+}
+
+// part is one component in the cluster.
+type part struct {
+	owner   apply.Owner
+	live    *apply.Live
+	applier *apply.Applier
+}
+
+// passTimeout bounds one pass.
+const passTimeout = time.Minute
+
+func idOf(o *unstructured.Unstructured) apply.ID {
+	kind := o.GroupVersionKind()
+	return apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// apply applies the objects and returns the results of those that differed from
+// the desired state, valid with an error.
+func (p *part) apply(ctx context.Context, objects []*unstructured.Unstructured) ([]apply.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	set, invalid := apply.NewSet(p.owner, objects, apply.SetOptions{Gate: true})
+	if set == nil {
+		return nil, invalid
+	}
+	report, err := p.applier.Apply(ctx, set)
+	return report.Results, errors.Join(invalid, err)
+}
+
+// remove deletes the objects, and no other. Each must be ours, and is deleted only
+// in the version that was observed.
+func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{})
+}
+
+// synced returns nil when all kinds of the component are known.
+func (p *part) synced() error { return p.live.Unseen() }
+
+// known reports whether all kinds of the component are known.
+func (p *part) known() bool { return p.synced() == nil }
+
+// uid returns the UID of the object, "" if there is none or it is being deleted.
+func (p *part) uid(id apply.ID) types.UID {
+	o, err := p.live.Get(id)
+	if err != nil || o.Deleting {
+		return ""
+	}
+	return o.UID
+}
+
+// foreign returns an error if an object was not deleted because it is not ours.
+func foreign(report apply.PruneReport) error {
+	for _, result := range report.Results {
+		if errors.Is(result.Err, apply.ErrNotOurs) {
+			return fmt.Errorf("%s: %w", result.ID, errForeign)
+		}
+	}
+	return nil
+}

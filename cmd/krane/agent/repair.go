@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// repairer undoes what other managers change, and deletes what had to wait.
+type repairer struct {
+	registry  *registry
+	converger *converger
+	queue     *reconcile.Queue[statesync.Key]
+}
+
+// drifted wakes the worker of an object that another manager has changed.
+func (r *repairer) drifted(component render.Component, id apply.ID) {
+	if key, ok := r.registry.owner(component, id); ok {
+		r.queue.Add(key)
+		return
+	}
+	// Namespaces and accounts belong to all keys of the namespace; one is enough.
+	if component == render.Namespace || component == render.Account {
+		namespace := id.Namespace
+		if namespace == "" {
+			namespace = id.Name
+		}
+		for _, key := range r.registry.present() {
+			if at, _ := stream.Split(key); at == namespace {
+				r.queue.Add(key)
+				return
+			}
+		}
+	}
+}
+
+// repair makes the cluster match a key again.
+func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Result, error) {
+	e := r.registry.entry(key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.desired.received || e.desired.gone {
+		return reconcile.Result{}, nil
+	}
+	e.uid = "" // the root may have been replaced
+	_, err := r.converger.converge(ctx, e, fromDrift)
+	return reconcile.Result{}, err
+}

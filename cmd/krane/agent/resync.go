@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/breaker"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// resyncer makes a point query for each owned workload, from time to time.
+type resyncer struct {
+	client    ctrlv1connect.ClusterServiceClient
+	breakers  *breaker.Set
+	streams   *streams
+	contact   *contact
+	parts     parts
+	registry  *registry
+	converger *converger
+	metrics   *metrics
+	logger    *slog.Logger
+	queue     *reconcile.Queue[statesync.Key]
+}
+
+// Reconcile implements reconcile.Reconciler: it queues a query for each owned
+// workload.
+func (r *resyncer) Reconcile(context.Context) (reconcile.Result, error) {
+	keys := r.registry.present()
+	for _, res := range resources() {
+		for o := range r.parts[res.component].live.All() {
+			if res.isRoot(o.ID) && !o.Deleting {
+				keys = append(keys, res.key(o.ID))
+				r.registry.setID(res.key(o.ID), o.Label(res.label))
+			}
+		}
+	}
+	r.queue.Resync(sorted(keys)...)
+	r.streams.retryParked()
+	return reconcile.Result{}, nil
+}
+
+// query makes the point query of a key, and makes the cluster match it. Neither a
+// failure nor NotFound is an order to delete.
+func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Result, error) {
+	e := r.registry.entry(key)
+	id := idOfMessage(r.registry.desired(key).apply)
+	if id == "" {
+		id = r.registry.id(key)
+	}
+	var answer desired
+	var err error = connect.NewError(connect.CodeNotFound, errors.New("its id is unknown"))
+	if id != "" {
+		err = r.breakers.Do(ctx, e.resource.rpc, func(ctx context.Context) (err error) {
+			answer, err = r.ask(ctx, e, id)
+			return err
+		})
+		r.contact.call(ctx, e.resource.rpc, err)
+	}
+	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
+		r.logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case err != nil && !e.desired.received:
+		return reconcile.Result{}, nil
+	case !e.desired.received && answer.apply == nil && !r.streams.proven(e.resource.collection):
+		return reconcile.Result{}, nil // the list decides
+	case err != nil:
+	case !e.desired.received:
+		// The stream has not sent it yet. What it will send is newer in any case.
+		r.registry.set(e, desired{received: true, apply: answer.apply})
+	case !proto.Equal(orNothing(answer.apply), orNothing(e.desired.apply)):
+		// Either the answer or the stream is late. Two such answers in a row are a fault.
+		if e.doubts++; e.doubts >= 2 {
+			e.doubts = 0
+			r.logger.WarnContext(ctx, "a point query disagrees with the stream", slog.String("key", key.String()))
+			r.streams.relist(e.resource.collection)
+		}
+	default:
+		e.doubts = 0
+	}
+	if e.desired.apply == nil && e.desired.gone {
+		return reconcile.Result{}, nil
+	}
+	changed, err := r.converger.converge(ctx, e, fromResync)
+	if changed && err == nil {
+		r.metrics.corrections.Inc()
+	}
+	// A failure is retried by the stream's worker, and by the next resync.
+	return reconcile.Result{}, nil
+}
+
+// orNothing makes a nil message one that can be compared.
+func orNothing(m proto.Message) proto.Message {
+	if m == nil {
+		return &ctrlv1.DeleteDeployment{}
+	}
+	return m
+}
+
+// ask makes the point query.
+func (r *resyncer) ask(ctx context.Context, e *entry, id string) (desired, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	d := desired{received: true}
+	switch e.resource.component {
+	case render.Deployment:
+		answer, err := r.client.GetDesiredDeploymentState(ctx, connect.NewRequest(&ctrlv1.GetDesiredDeploymentStateRequest{DeploymentId: id}))
+		if err != nil {
+			return d, err
+		}
+		if m := answer.Msg.GetApply(); m != nil {
+			d.apply = m
+		}
+		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+	case render.Sentinel:
+		answer, err := r.client.GetDesiredSentinelState(ctx, connect.NewRequest(&ctrlv1.GetDesiredSentinelStateRequest{SentinelId: id}))
+		if err != nil {
+			return d, err
+		}
+		if m := answer.Msg.GetApply(); m != nil {
+			d.apply = m
+		}
+		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+	default:
+		answer, err := r.client.GetDesiredCiliumNetworkPolicyState(
+			ctx,
+			connect.NewRequest(&ctrlv1.GetDesiredCiliumNetworkPolicyStateRequest{CiliumNetworkPolicyId: id}),
+		)
+		if err != nil {
+			return d, err
+		}
+		if m := answer.Msg.GetApply(); m != nil {
+			d.apply = m
+		}
+		return d, oneOf(answer.Msg.GetApply() != nil, answer.Msg.GetDelete() != nil)
+	}
+}
+
+// oneOf returns an error unless an answer has one of both.
+func oneOf(apply, gone bool) error {
+	if apply == gone {
+		return errors.New("the answer has neither apply nor delete")
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// refusal is how the control plane refuses an epoch.
+func refusal(reason string) error {
+	err := connect.NewError(connect.CodeFailedPrecondition, errors.New("no"))
+	if detail, wrong := connect.NewErrorDetail(&ctrlv1.ErrorDetail{Reason: reason}); wrong == nil {
+		err.AddDetail(detail)
+	}
+	return err
+}
+
+// epochs is a control plane that answers heartbeats: with the error, or with the epoch.
+type epochs struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+
+	err   error
+	epoch uint64
+	last  *ctrlv1.HeartbeatRequest
+}
+
+func (e *epochs) Heartbeat(
+	_ context.Context,
+	r *connect.Request[ctrlv1.HeartbeatRequest],
+) (*connect.Response[ctrlv1.HeartbeatResponse], error) {
+	e.last = r.Msg
+	if e.err != nil {
+		return nil, e.err
+	}
+	return connect.NewResponse(&ctrlv1.HeartbeatResponse{AgentEpoch: e.epoch}), nil
+}
+
+func TestAnAgentThatIsSupersededYieldsUntilTheOtherIsSilent(t *testing.T) {
+	t.Parallel()
+	control := &epochs{epoch: 1}
+	mux := http.NewServeMux()
+	mux.Handle(ctrlv1connect.NewClusterServiceHandler(control))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	var log lines
+	reports := agent.NewReports(
+		ctrlv1connect.NewClusterServiceClient(server.Client(), server.URL),
+		slog.New(slog.NewTextHandler(&log, nil)),
+		time.Hour,
+	)
+	superseded := func() float64 {
+		families, err := reports.Registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "unkey_krane_superseded" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return -1
+	}
+	key := statesync.Key{Collection: "deployments", ID: "d"}
+	asked := func() bool {
+		asked, err := reports.Send(t.Context(), key, "runs", nil)
+		require.NoError(t, err)
+		return asked
+	}
+
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.True(t, control.last.GetClaim())
+	require.False(t, control.last.GetYield(), "a start after a crash reports at once")
+	require.True(t, asked())
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.False(t, control.last.GetClaim())
+	require.Equal(t, uint64(1), control.last.GetAgentEpoch())
+
+	control.err = refusal("superseded")
+	require.Error(t, reports.Heartbeat(t.Context()))
+	require.Equal(t, float64(1), superseded())
+	require.Zero(t, reports.Renewed, "it leaves the epoch to the other")
+
+	control.err = refusal("epoch-held")
+	for range 3 {
+		require.NoError(t, reports.Heartbeat(t.Context()), "it waits")
+		require.True(t, control.last.GetClaim())
+		require.True(t, control.last.GetYield())
+		require.Zero(t, control.last.GetAgentEpoch())
+		require.False(t, asked(), "nothing is to be reported again")
+	}
+	require.NotContains(t, strings.Join(log.all(), "\n"), "no contact", "it was answered")
+
+	control.err, control.epoch = nil, 3
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.True(t, control.last.GetYield())
+	require.Zero(t, superseded())
+	require.True(t, asked(), "the other may have reported something else")
+	require.Len(t, log.all(), 2, "one line for the begin, one for the end")
+
+	// A restored database is another matter.
+	control.err = refusal("stale-epoch")
+	require.Error(t, reports.Heartbeat(t.Context()))
+	require.Equal(t, 1, reports.Renewed)
+	control.err = nil
+	require.NoError(t, reports.Heartbeat(t.Context()))
+	require.True(t, control.last.GetClaim())
+	require.False(t, control.last.GetYield())
+}
+
+func TestAReportOfAnUnknownKeyIsRepeatedMoreAndMoreSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const inventory = 10 * time.Second
+		reports := agent.NewReports(nil, slog.New(slog.DiscardHandler), inventory)
+		key := statesync.Key{Collection: "deployments", ID: "d"}
+		unknown := connect.NewError(connect.CodeNotFound, errors.New("unknown"))
+		asked := func(content string, answer error) bool {
+			asked, err := reports.Send(t.Context(), key, content, answer)
+			require.NoError(t, err)
+			return asked
+		}
+		require.True(t, asked("runs", unknown))
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, inventory, inventory} {
+			time.Sleep(pause - time.Millisecond)
+			require.False(t, asked("runs", unknown), pause)
+			time.Sleep(time.Millisecond)
+			require.True(t, asked("runs", unknown), pause)
+		}
+		reports.Want(key, 7)
+		require.True(t, asked("runs", unknown), "it is desired again")
+		time.Sleep(time.Second)
+		require.True(t, asked("runs", unknown), "and repeated soon")
+		require.True(t, asked("fails", unknown), "it is another one")
+		time.Sleep(time.Second)
+		require.True(t, asked("fails", nil))
+		reports.Want(key, 8)
+		time.Sleep(inventory - time.Millisecond)
+		require.False(t, asked("fails", nil), "what was accepted holds, whatever is desired")
+		time.Sleep(time.Millisecond)
+		require.True(t, asked("fails", nil))
+	})
+}

@@ -1,0 +1,287 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// absence is since when, and in how many proven lists, an object was absent.
+type absence struct {
+	first time.Time
+	lists int
+}
+
+// lastItem is the only live item of a collection, and the position of the last list
+// that had it, or of the change that left no other.
+type lastItem struct {
+	key statesync.Key
+	at  statesync.Cursor
+}
+
+// sweeper deletes objects that are absent from two proven lists far enough apart.
+type sweeper struct {
+	streams  *streams
+	parts    parts
+	registry *registry
+	reporter *reporter
+	metrics  *metrics
+	logger   *slog.Logger
+	// grace is how far apart.
+	grace time.Duration
+	// log has the deletions within the window of the limit.
+	log deletionLog
+	// percent is the limit in percent of the roots; it is never below minLimit.
+	percent int
+
+	lists  map[stream.Collection]uint64 // the last list that was compared
+	last   map[stream.Collection]lastItem
+	absent map[types.UID]absence
+	held   map[stream.Collection]map[string]int
+}
+
+const minLimit = 5
+
+// init makes the maps.
+func (s *sweeper) init() {
+	s.lists, s.last = map[stream.Collection]uint64{}, map[stream.Collection]lastItem{}
+	s.absent, s.held = map[types.UID]absence{}, map[stream.Collection]map[string]int{}
+}
+
+// Reconcile implements reconcile.Reconciler: it compares each list that is new.
+func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	defer s.publish()
+	snapshots, complete := s.streams.complete()
+	if !complete || s.streams.contact.refused() {
+		return reconcile.Result{}, nil
+	}
+	s.remember(snapshots)
+	lost := s.emptied(snapshots)
+	for _, r := range resources() {
+		snapshot := snapshots[r.collection]
+		if snapshot.Lists == s.lists[r.collection] {
+			continue
+		}
+		if !s.parts[r.component].known() {
+			continue // the list is compared once the cluster is observed
+		}
+		s.lists[r.collection] = snapshot.Lists
+		if err := s.sweep(ctx, r, snapshot, lost); err != nil {
+			s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
+		}
+	}
+	return reconcile.Result{}, nil
+}
+
+// remember stores the last item of each collection that has no other.
+func (s *sweeper) remember(snapshots map[stream.Collection]statesync.Snapshot) {
+	for collection, snapshot := range snapshots {
+		switch live := liveKeys(snapshot); len(live) {
+		case 0: // the stored item is the one that was withdrawn
+		case 1:
+			// The position moves with lists only: the log goes on when it withdraws the
+			// item, which no message names.
+			if at, listed := s.streams.list(collection), snapshot.Lists != s.lists[collection]; listed && at.Epoch != "" {
+				s.last[collection] = lastItem{live[0], at}
+			} else if s.last[collection].key != live[0] {
+				s.last[collection] = lastItem{live[0], snapshot.Cursor}
+			}
+		default:
+			delete(s.last, collection)
+		}
+	}
+}
+
+// emptied returns how many collections are empty while the cluster has roots of them.
+func (s *sweeper) emptied(snapshots map[stream.Collection]statesync.Snapshot) (n int) {
+	for _, r := range resources() {
+		if len(liveKeys(snapshots[r.collection])) > 0 {
+			continue
+		}
+		for o := range s.parts[r.component].live.All() {
+			if r.isRoot(o.ID) && !o.Deleting {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// hold removes from orphans all objects that an empty list lacks, except the one that may
+// be deleted: the last of its collection, which the log has withdrawn. A list that is empty
+// for another reason is more often a mistake than an order.
+func (s *sweeper) hold(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
+	last, ok := s.last[r.collection]
+	ok = ok && lost == 1 && last.at.Epoch == snapshot.Cursor.Epoch && last.at.Version < snapshot.Cursor.Version
+	for uid, id := range orphans {
+		if ok && r.isRoot(id) && r.key(id) == last.key {
+			continue
+		}
+		held++
+		delete(orphans, uid)
+		delete(s.absent, uid)
+	}
+	return held
+}
+
+// sweep deletes the objects that a list does not contain, once they are due. Lost is
+// the number of collections that are empty and were not.
+func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int) error {
+	held := map[string]int{}
+	s.held[r.collection] = held
+	live, err := liveIDs(r, snapshot)
+	if err != nil {
+		return err
+	}
+	orphans, roots := s.orphans(r, snapshot, live)
+	if len(orphans) == 0 {
+		return nil
+	}
+	if len(live) == 0 {
+		held["empty"] = s.hold(r, snapshot, orphans, lost)
+	}
+	due := map[types.UID]bool{}
+	for uid := range orphans {
+		a := s.absent[uid]
+		if a.lists == 0 {
+			a.first = snapshot.Listed
+		}
+		a.lists++
+		s.absent[uid] = a
+		if a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace {
+			due[uid] = true
+		} else {
+			held["grace"]++
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	used, err := s.log.used(time.Now())
+	if err != nil {
+		held["limit"] = len(due)
+		return err
+	}
+	if allowed := max(0, max(minLimit, roots*s.percent/100)-used); len(due) > allowed {
+		held["limit"] = len(due)
+		s.logger.WarnContext(
+			ctx,
+			"deletions held",
+			slog.String("collection", string(r.collection)),
+			slog.Int("due", len(due)),
+			slog.Int("limit", allowed),
+		)
+		return nil
+	}
+	ids := make([]apply.ID, 0, len(due))
+	for uid := range due {
+		ids = append(ids, orphans[uid])
+	}
+	return s.remove(ctx, r, ids, held)
+}
+
+// remove deletes orphans, once they count for the limit.
+func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
+	settle, err := s.log.reserve(time.Now(), len(ids))
+	if err != nil {
+		held["limit"] = len(ids)
+		return err
+	}
+	report, err := s.parts[r.component].remove(ctx, ids)
+	deleted := 0
+	for _, result := range report.Results {
+		if errors.Is(result.Err, apply.ErrNotOurs) {
+			held["unproven"]++
+		}
+		if result.Action != apply.Deleted {
+			continue
+		}
+		deleted++
+		s.logger.InfoContext(ctx, "orphan deleted", slog.String("object", result.ID.String()))
+		if r.isRoot(result.ID) {
+			s.reporter.lost(r.key(result.ID))
+		}
+	}
+	return errors.Join(err, settle(deleted))
+}
+
+// orphans returns the objects of a resource that are not in the list, and the
+// number of all roots. What belongs to a root is deleted with it, so it counts only
+// without a root.
+func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[string]bool) (orphans map[types.UID]apply.ID, roots int) {
+	orphans = map[types.UID]apply.ID{}
+	rooted := map[string]bool{}
+	p := s.parts[r.component]
+	for o := range p.live.All() {
+		if r.isRoot(o.ID) {
+			roots++
+			rooted[o.Label(r.label)] = true
+		}
+	}
+	for o := range p.live.All() {
+		wanted := live[o.Label(r.label)] || rooted[o.Label(r.label)]
+		if r.isRoot(o.ID) {
+			item, listed := snapshot.Items[r.key(o.ID)]
+			wanted = listed && !item.Deleted
+			// A delete message is an order of its own, which a worker carries out.
+			wanted = wanted || listed && !s.registry.desired(r.key(o.ID)).gone
+		}
+		if wanted || o.Deleting {
+			delete(s.absent, o.UID)
+			continue
+		}
+		orphans[o.UID] = o.ID
+	}
+	return orphans, roots
+}
+
+// publish sets the metric.
+func (s *sweeper) publish() {
+	sums := map[string]int{"grace": 0, "limit": 0, "empty": 0, "unproven": 0}
+	for _, held := range s.held {
+		for reason, n := range held {
+			sums[reason] += n
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(sums)) {
+		s.metrics.held.WithLabelValues(reason).Set(float64(sums[reason]))
+	}
+}
+
+// liveKeys returns the keys of the items that are not deleted.
+func liveKeys(snapshot statesync.Snapshot) (keys []statesync.Key) {
+	for key, item := range snapshot.Items {
+		if !item.Deleted {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// liveIDs returns the ids of the items of a list that are not deleted.
+func liveIDs(r resource, snapshot statesync.Snapshot) (map[string]bool, error) {
+	ids := map[string]bool{}
+	for key, item := range snapshot.Items {
+		if item.Deleted {
+			continue
+		}
+		m := r.message()
+		if err := stream.Decode(item, m); err != nil {
+			return nil, fmt.Errorf("item %s cannot be read: %w", key, err)
+		}
+		ids[idOfMessage(m)] = true
+	}
+	return ids, nil
+}

@@ -1,0 +1,271 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// Load reads the configuration from a file, "" for none, and with lookup, which
+// is os.Getenv in a program.
+func Load(path string, lookup func(string) string) (Config, error) {
+	var data []byte
+	if path != "" {
+		var err error
+		if data, err = os.ReadFile(path); err != nil {
+			return Config{}, fmt.Errorf("configuration: %w", err)
+		}
+	}
+	c, err := Read(data, lookup)
+	if err != nil && path != "" {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, err
+}
+
+// Read reads the configuration from the content of a file, which may be empty,
+// and with lookup. The error joins a *FieldError for each setting that is wrong;
+// a file that is no YAML, or states a key twice, is another error.
+func Read(data []byte, lookup func(string) string) (Config, error) {
+	r := reader{lookup: lookup, file: map[string]string{}, known: map[string]bool{}}
+	if err := r.parse(data); err != nil {
+		return Config{}, err
+	}
+	c := Config{
+		InstanceID: r.instance(),
+		Cluster: Cluster{
+			Region:   r.label("cluster.region", true),
+			Platform: r.label("cluster.platform", false),
+			CellID:   r.label("cluster.cell_id", false),
+		},
+		Control:          Control{URL: r.url("control.url"), Token: r.secret("control.token")},
+		TokenFile:        r.text("token_file"),
+		HealthAddress:    r.address("health_probe_bind_address", fmt.Sprintf(":%d", r.integer("rpc_port", 8070, 1, 65535))),
+		MetricsAddress:   r.address("metrics_bind_address", ""),
+		Vault:            Vault{URL: r.url("vault.url"), Token: r.secret("vault.token"), KeyFile: r.text("vault.key_file")},
+		Registry:         Registry{URL: r.text("registry.url"), Username: r.text("registry.username"), Password: r.secret("registry.password")},
+		StorageClassName: r.name("storage_class_name", "ebs-csi-gp3"),
+		Kubernetes:       Kubernetes{QPS: r.integer("k8s.qps", 100, 1, 100_000)},
+		RuntimeClass:     r.name("runtime_class", "gvisor"),
+		PodSecurity:      r.level("pod_security"),
+		StateDir:         r.text("state_dir"),
+		MaxDeletePercent: r.integer("max_delete_percent", 10, 0, 100),
+	}
+	c.Kubernetes.Burst = r.integer("k8s.burst", max(200, c.Kubernetes.QPS), max(1, c.Kubernetes.QPS), 1_000_000)
+	r.together(c)
+	for _, key := range slices.Sorted(maps.Keys(r.file)) {
+		if !r.known[key] {
+			r.errs = append(
+				r.errs,
+				&FieldError{Field: key, Value: masked, Want: "no such setting; these are: " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
+			)
+		}
+	}
+	if err := errors.Join(r.errs...); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// reader reads settings one by one and collects their errors.
+type reader struct {
+	lookup func(string) string
+	file   map[string]string // by names such as control.url
+	known  map[string]bool
+	errs   []error
+}
+
+// parse fills file.
+func (r *reader) parse(data []byte) error {
+	// Neither error shows a line of the file: it may hold a token.
+	text, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		if key, ok := strings.CutSuffix(err.Error(), " already set in map"); ok {
+			_, key, _ = strings.Cut(key, "key ")
+			return fmt.Errorf("key %s is stated twice", key)
+		}
+		return errors.New("is not YAML")
+	}
+	var tree any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // so that it is printed as it was written
+	if err := decoder.Decode(&tree); err != nil {
+		return errors.New("is not YAML")
+	}
+	switch tree := tree.(type) {
+	case nil:
+	case map[string]any:
+		r.flatten("", tree)
+	default:
+		return errors.New("is not a map of settings")
+	}
+	return nil
+}
+
+func (r *reader) flatten(prefix string, tree map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		switch v := tree[key].(type) {
+		case nil: // as if absent
+		case map[string]any:
+			r.flatten(prefix+key+".", v)
+		case string:
+			r.file[prefix+key] = v
+		case json.Number:
+			r.file[prefix+key] = v.String()
+		case bool:
+			r.file[prefix+key] = strconv.FormatBool(v)
+		default:
+			r.errs = append(r.errs, &FieldError{Field: prefix + key, Value: "a list", Want: "one value"})
+		}
+	}
+}
+
+// Prefix begins the name of each variable.
+const Prefix = "KRANE_"
+
+// Variable returns the environment variable of a setting such as control.url.
+func Variable(key string) string {
+	return Prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+func (r *reader) text(key string) string {
+	r.known[key] = true
+	return cmp.Or(r.lookup(Variable(key)), r.file[key])
+}
+
+func (r *reader) fail(key, value, want string) {
+	r.errs = append(r.errs, &FieldError{Field: key, Variable: Variable(key), Value: value, Want: want})
+}
+
+func (r *reader) instance() string {
+	id := cmp.Or(r.text("instance_id"), r.lookup("HOSTNAME"))
+	if id == "" {
+		r.fail("instance_id", "", "a name for this process, or the variable HOSTNAME")
+	}
+	return id
+}
+
+// label reads what becomes the value of a label.
+func (r *reader) label(key string, required bool) string {
+	v := r.text(key)
+	if v == "" && required || len(validation.IsValidLabelValue(v)) > 0 {
+		r.fail(key, v, "at most 63 letters, digits, -, _ or ., with a letter or digit at both ends")
+	}
+	return v
+}
+
+// name reads the name of a cluster-scoped object.
+func (r *reader) name(key, standard string) string {
+	v := cmp.Or(r.text(key), standard)
+	if len(validation.IsDNS1123Subdomain(v)) > 0 {
+		r.fail(key, v, "the name of an object: lower case letters, digits, - and .")
+	}
+	return v
+}
+
+func (r *reader) level(key string) isolation.Level {
+	v := r.text(key)
+	level, err := isolation.ParseLevel(v)
+	if err != nil {
+		r.fail(key, v, isolation.Want)
+	}
+	return level
+}
+
+func (r *reader) secret(key string) Secret {
+	v := r.text(key)
+	if strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		r.fail(key, masked, "one line without control characters")
+	}
+	return Secret(v)
+}
+
+// url returns nil when there is none; together has the rule where one is required.
+func (r *reader) url(key string) *url.URL {
+	v := r.text(key)
+	if v == "" {
+		return nil
+	}
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.User != nil || u.RawQuery != "" {
+			v = masked // it may hold a password
+		}
+		r.fail(key, v, "a URL like https://"+strings.TrimSuffix(key, ".url")+".example.com, without user or query")
+		return nil
+	}
+	return u
+}
+
+func (r *reader) address(key, standard string) string {
+	v := cmp.Or(r.text(key), standard)
+	if v != "" && program.CheckAddress(v) != nil {
+		r.fail(key, v, "host:port or :port")
+	}
+	return v
+}
+
+func (r *reader) integer(key string, standard, least, most int) int {
+	v := r.text(key)
+	if v == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		r.fail(key, v, fmt.Sprintf("a whole number from %d to %d", least, most))
+		return 0 // what depends on it is not judged
+	}
+	return n
+}
+
+// together checks what no setting shows alone.
+func (r *reader) together(c Config) {
+	if r.text("control.url") == "" {
+		r.fail("control.url", "", "the URL of the control plane")
+	}
+	switch {
+	case c.Control.Token == "" && c.TokenFile == "":
+		r.fail("control.token", "", "a token, or token_file")
+	case c.Control.Token != "" && c.TokenFile != "":
+		r.fail("token_file", c.TokenFile, "nothing, because control.token is set; or no control.token")
+	case c.TokenFile != "":
+		if _, err := c.ControlToken(); err != nil {
+			r.fail("token_file", c.TokenFile, "the path of a readable file that holds the token")
+		}
+	}
+	switch hasURL := r.text("vault.url") != ""; {
+	case hasURL && c.Vault.KeyFile != "":
+		r.fail("vault.key_file", c.Vault.KeyFile, "nothing, because vault.url is set; or no vault.url")
+	case hasURL && c.Vault.Token == "":
+		r.fail("vault.token", "", "a token, because vault.url is set")
+	case !hasURL && c.Vault.Token != "":
+		r.fail("vault.url", "", "the URL of the vault, because vault.token is set")
+	}
+	registry := []struct{ key, value string }{
+		{"registry.url", c.Registry.URL}, {"registry.username", c.Registry.Username}, {"registry.password", string(c.Registry.Password)},
+	}
+	if c.Registry != (Registry{}) {
+		for _, setting := range registry {
+			if setting.value == "" {
+				r.fail(setting.key, "", "all of registry.url, registry.username and registry.password, or none")
+			}
+		}
+	}
+	if strings.ContainsAny(c.Registry.URL, " /@") {
+		r.fail("registry.url", program.Shown(c.Registry.URL), "a host like registry.example.com:5000, as image references begin")
+	}
+}

@@ -1,0 +1,92 @@
+// Package control calls the control plane as the agent of a region.
+package control
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+)
+
+// How long a connection may be silent before it is asked whether it lives, and
+// how long it may take to answer.
+const (
+	readIdle    = 10 * time.Second
+	pingTimeout = 5 * time.Second
+	// maxMessage is more than any message of the contract has, in bytes.
+	maxMessage = 16 << 20
+)
+
+// New returns a client with the region, cell and token of the configuration in
+// each call. The token is read again for each, so that a new token file is used
+// without a restart. It speaks HTTP/2, in cleartext to an http URL; a dead
+// connection is found by pings, a redirect is an error, and no call has an overall time limit but that
+// of its context.
+func New(c config.Config) ctrlv1connect.ClusterServiceClient {
+	protocols := &http.Protocols{}
+	if c.Control.URL.Scheme == "http" {
+		protocols.SetUnencryptedHTTP2(true)
+	} else {
+		protocols.SetHTTP2(true)
+		protocols.SetHTTP1(true)
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		Protocols:           protocols,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: readIdle, PingTimeout: pingTimeout},
+		TLSHandshakeTimeout: readIdle,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	client := &http.Client{
+		Transport: transport,
+		// The token is for this server alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return ctrlv1connect.NewClusterServiceClient(client, c.Control.URL.String(),
+		connect.WithInterceptors(identity{c}), connect.WithReadMaxBytes(maxMessage))
+}
+
+// identity adds region, cell and token to each call.
+type identity struct{ config config.Config }
+
+func (i identity) sign(header http.Header) error {
+	header.Set("X-Krane-Region", i.config.Cluster.Region)
+	if cell := i.config.Cluster.CellID; cell != "" {
+		header.Set("X-Krane-Cell", cell)
+	}
+	token, err := i.config.ControlToken()
+	if err != nil {
+		return connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	header.Set("Authorization", "Bearer "+token.Reveal())
+	return nil
+}
+
+// WrapUnary implements connect.Interceptor.
+func (i identity) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		if err := i.sign(request.Header()); err != nil {
+			return nil, err
+		}
+		return next(ctx, request)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (i identity) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		// Without a token the server answers Unauthenticated, which is correct.
+		_ = i.sign(conn.RequestHeader())
+		return conn
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (identity) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}

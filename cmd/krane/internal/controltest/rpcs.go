@@ -1,0 +1,254 @@
+package controltest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// WatchDeployments streams deployments.
+func (s *Server) WatchDeployments(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.WatchDeploymentsRequest],
+	out *connect.ServerStream[ctrlv1.DeploymentState],
+) error {
+	return s.watch(ctx, r.Header(), deployments, r.Msg, func(i statesync.Item, marker proto.Message) error {
+		m := &ctrlv1.DeploymentState{Version: i.Version}
+		switch marker := marker.(type) {
+		case *ctrlv1.Synced:
+			m.State = &ctrlv1.DeploymentState_Synced{Synced: marker}
+		case *ctrlv1.Bookmark:
+			m.State = &ctrlv1.DeploymentState_Bookmark{Bookmark: marker}
+		default:
+			deployment(m, i)
+		}
+		return out.Send(m)
+	})
+}
+
+func deployment(m *ctrlv1.DeploymentState, i statesync.Item) {
+	if i.Deleted {
+		namespace, name := split(i.ID)
+		m.State = &ctrlv1.DeploymentState_Delete{Delete: &ctrlv1.DeleteDeployment{K8SNamespace: namespace, K8SName: name}}
+		return
+	}
+	apply := &ctrlv1.ApplyDeployment{}
+	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
+	m.State = &ctrlv1.DeploymentState_Apply{Apply: apply}
+}
+
+// WatchSentinels streams sentinels.
+func (s *Server) WatchSentinels(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.WatchSentinelsRequest],
+	out *connect.ServerStream[ctrlv1.SentinelState],
+) error {
+	return s.watch(ctx, r.Header(), sentinels, r.Msg, func(i statesync.Item, marker proto.Message) error {
+		m := &ctrlv1.SentinelState{Version: i.Version}
+		switch marker := marker.(type) {
+		case *ctrlv1.Synced:
+			m.State = &ctrlv1.SentinelState_Synced{Synced: marker}
+		case *ctrlv1.Bookmark:
+			m.State = &ctrlv1.SentinelState_Bookmark{Bookmark: marker}
+		default:
+			sentinel(m, i)
+		}
+		return out.Send(m)
+	})
+}
+
+func sentinel(m *ctrlv1.SentinelState, i statesync.Item) {
+	if i.Deleted {
+		namespace, name := split(i.ID)
+		m.State = &ctrlv1.SentinelState_Delete{Delete: &ctrlv1.DeleteSentinel{K8SNamespace: namespace, K8SName: name}}
+		return
+	}
+	apply := &ctrlv1.ApplySentinel{}
+	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
+	m.State = &ctrlv1.SentinelState_Apply{Apply: apply}
+}
+
+// WatchCiliumNetworkPolicies streams policies.
+func (s *Server) WatchCiliumNetworkPolicies(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.WatchCiliumNetworkPoliciesRequest],
+	out *connect.ServerStream[ctrlv1.CiliumNetworkPolicyState],
+) error {
+	return s.watch(ctx, r.Header(), policies, r.Msg, func(i statesync.Item, marker proto.Message) error {
+		m := &ctrlv1.CiliumNetworkPolicyState{Version: i.Version}
+		switch marker := marker.(type) {
+		case *ctrlv1.Synced:
+			m.State = &ctrlv1.CiliumNetworkPolicyState_Synced{Synced: marker}
+		case *ctrlv1.Bookmark:
+			m.State = &ctrlv1.CiliumNetworkPolicyState_Bookmark{Bookmark: marker}
+		default:
+			policy(m, i)
+		}
+		return out.Send(m)
+	})
+}
+
+func policy(m *ctrlv1.CiliumNetworkPolicyState, i statesync.Item) {
+	if i.Deleted {
+		namespace, name := split(i.ID)
+		m.State = &ctrlv1.CiliumNetworkPolicyState_Delete{Delete: &ctrlv1.DeleteCiliumNetworkPolicy{K8SNamespace: namespace, K8SName: name}}
+		return
+	}
+	apply := &ctrlv1.ApplyCiliumNetworkPolicy{}
+	_ = protojson.Unmarshal(i.Value, apply) // Want has made it
+	m.State = &ctrlv1.CiliumNetworkPolicyState_Apply{Apply: apply}
+}
+
+// find looks for the item that is, which is given each apply message of the
+// collection. It returns NotFound when there is none.
+func (s *Server) find(ctx context.Context, header http.Header, collection string, is func(statesync.Item) bool) error {
+	s.mu.Lock()
+	s.queries++
+	s.mu.Unlock()
+	f, err := s.enter(header)
+	if err == nil && f.Query != 0 {
+		err = connect.NewError(f.Query, errors.New("no answer"))
+	}
+	if err != nil {
+		return err
+	}
+	page, err := s.Log.Read(ctx, s.region, 0, 1<<20)
+	if err != nil {
+		return err
+	}
+	for _, i := range page.Items {
+		if i.Collection == collection && !i.Deleted && !f.Hide && !f.NotFound && is(i) {
+			return nil
+		}
+	}
+	return connect.NewError(connect.CodeNotFound, errors.New("no such row"))
+}
+
+// GetDesiredDeploymentState finds a deployment by its id.
+func (s *Server) GetDesiredDeploymentState(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.GetDesiredDeploymentStateRequest],
+) (*connect.Response[ctrlv1.DeploymentState], error) {
+	m := &ctrlv1.DeploymentState{}
+	err := s.find(ctx, r.Header(), deployments, func(i statesync.Item) bool {
+		deployment(m, i)
+		return m.GetApply().GetDeploymentId() == r.Msg.GetDeploymentId()
+	})
+	s.mu.Lock()
+	gone := s.faults.Gone
+	s.mu.Unlock()
+	if d := m.GetApply(); d != nil && err == nil && gone {
+		m.State = &ctrlv1.DeploymentState_Delete{Delete: &ctrlv1.DeleteDeployment{K8SNamespace: d.GetK8SNamespace(), K8SName: d.GetK8SName()}}
+	}
+	return connect.NewResponse(m), err
+}
+
+// GetDesiredSentinelState finds a sentinel by its id.
+func (s *Server) GetDesiredSentinelState(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.GetDesiredSentinelStateRequest],
+) (*connect.Response[ctrlv1.SentinelState], error) {
+	m := &ctrlv1.SentinelState{}
+	err := s.find(ctx, r.Header(), sentinels, func(i statesync.Item) bool {
+		sentinel(m, i)
+		return m.GetApply().GetSentinelId() == r.Msg.GetSentinelId()
+	})
+	return connect.NewResponse(m), err
+}
+
+// GetDesiredCiliumNetworkPolicyState finds a policy by its id.
+func (s *Server) GetDesiredCiliumNetworkPolicyState(
+	ctx context.Context,
+	r *connect.Request[ctrlv1.GetDesiredCiliumNetworkPolicyStateRequest],
+) (*connect.Response[ctrlv1.CiliumNetworkPolicyState], error) {
+	m := &ctrlv1.CiliumNetworkPolicyState{}
+	err := s.find(ctx, r.Header(), policies, func(i statesync.Item) bool {
+		policy(m, i)
+		return m.GetApply().GetCiliumNetworkPolicyId() == r.Msg.GetCiliumNetworkPolicyId()
+	})
+	return connect.NewResponse(m), err
+}
+
+func (s *Server) report(header http.Header, m proto.Message) error {
+	f, err := s.enter(header)
+	if err != nil {
+		return err
+	}
+	if f.Report != nil {
+		if err := f.Report(m); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reports = append(s.reports, m)
+	return nil
+}
+
+// ReportDeploymentStatus keeps the report.
+func (s *Server) ReportDeploymentStatus(
+	_ context.Context,
+	r *connect.Request[ctrlv1.ReportDeploymentStatusRequest],
+) (*connect.Response[ctrlv1.ReportDeploymentStatusResponse], error) {
+	return connect.NewResponse(&ctrlv1.ReportDeploymentStatusResponse{}), s.report(r.Header(), r.Msg)
+}
+
+// ReportSentinelStatus keeps the report.
+func (s *Server) ReportSentinelStatus(
+	_ context.Context,
+	r *connect.Request[ctrlv1.ReportSentinelStatusRequest],
+) (*connect.Response[ctrlv1.ReportSentinelStatusResponse], error) {
+	return connect.NewResponse(&ctrlv1.ReportSentinelStatusResponse{}), s.report(r.Header(), r.Msg)
+}
+
+// Heartbeat counts.
+func (s *Server) Heartbeat(
+	_ context.Context,
+	r *connect.Request[ctrlv1.HeartbeatRequest],
+) (*connect.Response[ctrlv1.HeartbeatResponse], error) {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+	if _, err := s.enter(r.Header()); err != nil {
+		return nil, err
+	}
+	at := statesync.Cursor{Epoch: r.Msg.GetEpoch(), Version: r.Msg.GetObservedVersion()}
+	if err := at.Mark.UnmarshalText([]byte(r.Msg.GetMark())); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats++
+	s.acknowledged = at
+	answer := &ctrlv1.HeartbeatResponse{}
+	if r.Msg.GetClaim() {
+		s.epoch++
+		answer.AgentEpoch = s.epoch
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Instances returns the names of the instances that a control plane would know
+// of after the reports so far: by deployment name, in the order of names.
+func (s *Server) Instances() map[string][]*ctrlv1.ReportDeploymentStatusRequest_Update_Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string][]*ctrlv1.ReportDeploymentStatusRequest_Update_Instance{}
+	for _, m := range s.reports {
+		if r, ok := m.(*ctrlv1.ReportDeploymentStatusRequest); ok {
+			if d := r.GetDelete(); d != nil {
+				delete(found, d.GetK8SName())
+			} else if u := r.GetUpdate(); u != nil {
+				found[u.GetK8SName()] = u.GetInstances()
+			}
+		}
+	}
+	return found
+}

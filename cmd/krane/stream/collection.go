@@ -1,0 +1,169 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// Collection is what one watch RPC carries, and the collection of its keys.
+type Collection string
+
+// The collections.
+const (
+	Deployments Collection = "deployments"
+	Sentinels   Collection = "sentinels"
+	Policies    Collection = "policies"
+)
+
+// Key returns the key of what has this namespace and name.
+func (c Collection) Key(namespace, name string) statesync.Key {
+	return statesync.Key{Collection: string(c), ID: namespace + "/" + name}
+}
+
+// Split is what Key joins.
+func Split(key statesync.Key) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key.ID, "/")
+	return namespace, name
+}
+
+// Decode reads an item's value into the apply message of its collection.
+func Decode(item statesync.Item, into proto.Message) error {
+	// The decoder's error may show what it read.
+	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(item.Value, into) != nil {
+		return fmt.Errorf("%s at version %d is not %s", item.Key, item.Version, into.ProtoReflect().Descriptor().Name())
+	}
+	return nil
+}
+
+// event is one message, whatever the RPC.
+type event struct {
+	// id is empty in markers and in messages of an unknown kind.
+	id       string
+	version  uint64
+	deleted  bool
+	value    json.RawMessage
+	synced   *ctrlv1.Synced
+	bookmark *ctrlv1.Bookmark
+}
+
+// messages is an open stream. Receive returns io.EOF or the server's error
+// at its end.
+type messages struct {
+	receive func() (event, bool, error)
+	close   func() error
+}
+
+// named is what both messages of a resource carry.
+type named interface {
+	GetK8SNamespace() string
+	GetK8SName() string
+}
+
+// state is a message of a stream.
+type state interface {
+	GetVersion() uint64
+	GetSynced() *ctrlv1.Synced
+	GetBookmark() *ctrlv1.Bookmark
+}
+
+// open opens the RPC of the collection.
+func (c Collection) open(ctx context.Context, client ctrlv1connect.ClusterServiceClient, from statesync.Cursor) (messages, error) {
+	switch c {
+	case Deployments:
+		s, err := client.WatchDeployments(
+			ctx,
+			connect.NewRequest(
+				&ctrlv1.WatchDeploymentsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
+			),
+		)
+		return opened(s, err, func(m *ctrlv1.DeploymentState) (event, error) {
+			switch state := m.GetState().(type) {
+			case *ctrlv1.DeploymentState_Apply:
+				return applied(c, m, state.Apply)
+			case *ctrlv1.DeploymentState_Delete:
+				return deleted(c, m, state.Delete), nil
+			default:
+				return marker(m), nil
+			}
+		})
+	case Sentinels:
+		s, err := client.WatchSentinels(
+			ctx,
+			connect.NewRequest(
+				&ctrlv1.WatchSentinelsRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
+			),
+		)
+		return opened(s, err, func(m *ctrlv1.SentinelState) (event, error) {
+			switch state := m.GetState().(type) {
+			case *ctrlv1.SentinelState_Apply:
+				return applied(c, m, state.Apply)
+			case *ctrlv1.SentinelState_Delete:
+				return deleted(c, m, state.Delete), nil
+			default:
+				return marker(m), nil
+			}
+		})
+	case Policies:
+		s, err := client.WatchCiliumNetworkPolicies(
+			ctx,
+			connect.NewRequest(
+				&ctrlv1.WatchCiliumNetworkPoliciesRequest{VersionLastSeen: from.Version, Epoch: from.Epoch, Markers: true, Mark: from.Mark.String()},
+			),
+		)
+		return opened(s, err, func(m *ctrlv1.CiliumNetworkPolicyState) (event, error) {
+			switch state := m.GetState().(type) {
+			case *ctrlv1.CiliumNetworkPolicyState_Apply:
+				return applied(c, m, state.Apply)
+			case *ctrlv1.CiliumNetworkPolicyState_Delete:
+				return deleted(c, m, state.Delete), nil
+			default:
+				return marker(m), nil
+			}
+		})
+	default:
+		return messages{}, fmt.Errorf("%w: collection %q", statesync.ErrInvalid, c)
+	}
+}
+
+func opened[M any](s *connect.ServerStreamForClient[M], err error, read func(*M) (event, error)) (messages, error) {
+	if err != nil {
+		return messages{}, err
+	}
+	return messages{close: s.Close, receive: func() (event, bool, error) {
+		if !s.Receive() {
+			return event{}, false, s.Err()
+		}
+		e, err := read(s.Msg())
+		return e, true, err
+	}}, nil
+}
+
+func applied(c Collection, m state, apply interface {
+	proto.Message
+	named
+},
+) (event, error) {
+	value, err := protojson.Marshal(apply)
+	if err != nil {
+		return event{}, fmt.Errorf("%s at version %d cannot be encoded", c, m.GetVersion())
+	}
+	return event{id: c.Key(apply.GetK8SNamespace(), apply.GetK8SName()).ID, version: m.GetVersion(), value: value}, nil
+}
+
+func deleted(c Collection, m state, gone named) event {
+	return event{id: c.Key(gone.GetK8SNamespace(), gone.GetK8SName()).ID, version: m.GetVersion(), deleted: true}
+}
+
+func marker(m state) event {
+	return event{version: m.GetVersion(), synced: m.GetSynced(), bookmark: m.GetBookmark()}
+}

@@ -1,0 +1,133 @@
+package stream_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+	"github.com/seed-9e1ffd66/trueup/statesync"
+)
+
+// quiet is a control plane that sends the sentinel a at once and b after an hour. With
+// marked it sends a bookmark before a.
+type quiet struct {
+	ctrlv1connect.UnimplementedClusterServiceHandler
+	marked bool
+}
+
+func (q quiet) WatchSentinels(
+	ctx context.Context,
+	_ *connect.Request[ctrlv1.WatchSentinelsRequest],
+	out *connect.ServerStream[ctrlv1.SentinelState],
+) error {
+	if q.marked {
+		bookmark := &ctrlv1.SentinelState_Bookmark{Bookmark: &ctrlv1.Bookmark{Epoch: "e", Head: 2}}
+		if err := out.Send(&ctrlv1.SentinelState{State: bookmark}); err != nil {
+			return err
+		}
+	}
+	for n, name := range []string{"a", "b"} {
+		if err := out.Send(
+			&ctrlv1.SentinelState{Version: uint64(n) + 1, State: &ctrlv1.SentinelState_Apply{Apply: sentinel(name)}},
+		); err != nil { //nolint:gosec // small
+			return err
+		}
+		select {
+		case <-time.After(time.Hour):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// pipes are both ends of connections in memory.
+type pipes struct {
+	conns chan net.Conn
+	done  context.Context //nolint:containedctx // a listener has no other way to end
+}
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// TestSilenceIsTheEndOfAStreamOnlyWithMarkers follows one stream with the default
+// limits, in virtual time.
+func TestSilenceIsTheEndOfAStreamOnlyWithMarkers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		marked bool
+		after  time.Duration // until the stream ends
+		want   error
+		ids    []string
+	}{
+		"without markers": {false, 2 * time.Hour, nil, []string{"ws/a", "ws/b"}},
+		"with markers":    {true, 45 * time.Second, stream.ErrSilent, []string{"ws/a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				wire := pipes{conns: make(chan net.Conn), done: ctx}
+				mux := http.NewServeMux()
+				mux.Handle(ctrlv1connect.NewClusterServiceHandler(quiet{marked: c.marked}))
+				server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+				var serving sync.WaitGroup
+				serving.Go(func() { _ = server.Serve(wire) }) // ends with the listener
+				transport := &http.Transport{DialContext: wire.dial}
+				defer serving.Wait()
+				defer transport.CloseIdleConnections()
+				defer server.Close()
+				defer cancel()
+
+				s := &stream.Source{
+					Client:     ctrlv1connect.NewClusterServiceClient(&http.Client{Transport: transport}, "http://control.test"),
+					Collection: stream.Sentinels,
+				}
+				var ids []string
+				began := time.Now()
+				err := s.Watch(ctx, statesync.Watch{Scope: region, Collections: []string{"sentinels"}}, func(f statesync.Frame) error {
+					for _, i := range f.Items {
+						ids = append(ids, i.ID)
+					}
+					return nil
+				})
+				require.Equal(t, c.after, time.Since(began))
+				if c.want != nil {
+					require.ErrorIs(t, err, c.want)
+				} else {
+					require.NotErrorIs(t, err, stream.ErrSilent)
+				}
+				require.Equal(t, c.ids, ids)
+			})
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package buffer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+const (
+	hostname = "kubernetes.io/hostname"
+	zone     = "topology.kubernetes.io/zone"
+)
+
+// MaxUnits is how many pods of one buffer are planned for. A larger buffer has room for
+// that many at most.
+const MaxUnits = 20_000
+
+// Asked is what one buffer asks for.
+type Asked struct {
+	Key types.NamespacedName
+	// Pod is the pod of the template.
+	Pod *cloud.Pod
+	// Units is the number of such pods that must have room.
+	Units int32
+}
+
+// Pool is what a pool has and can have.
+type Pool struct {
+	// Supply has the good standby machines, and those that will be ones, and what can be
+	// launched now. MaxLaunches is for how many more machines the pool has room.
+	cloud.Supply
+
+	// Every has all templates, including ones for which the cloud has no capacity now.
+	Every []cloud.NodeTemplate
+}
+
+// Input is what a plan is made of. Nothing of it is written.
+type Input struct {
+	Buffers []Asked
+	Pools   []Pool
+	// Nodes are the others, with their pods. No pod of a buffer is placed on them: they
+	// matter to pods that want to be near others, or away from them.
+	Nodes      []*cloud.Node
+	Namespaces map[string]map[string]string
+	// Ready reports whether the machine of that id is on standby now.
+	Ready func(machine string) bool
+}
+
+// Result is what the buffers take.
+type Result struct {
+	// Standby is what [cloud.Want] has of it, by pool.
+	Standby map[string]map[string]int
+	// Outcomes has one for each buffer, in the order of the input.
+	Outcomes []Outcome
+}
+
+// Outcome is what becomes of one buffer.
+type Outcome struct {
+	Key types.NamespacedName
+	// Ready pods have room on machines that are on standby, Coming ones on others, and
+	// Missing ones nowhere.
+	Ready, Coming, Missing int32
+	// Pools are those whose machines have the room, and how many machines it takes. A
+	// machine may have room for several buffers.
+	Pools map[string]int
+	// Reasons say why pods are missing.
+	Reasons []cloud.Reason
+}
+
+// machine is one with pods of buffers: a standby machine, or one to launch.
+type machine struct {
+	pool, id, template string
+	number             int
+}
+
+// Plan says which standby machines the buffers take. It is pure: the same input gives the
+// same result.
+func Plan(in Input) Result {
+	r := Result{Standby: map[string]map[string]int{}, Outcomes: make([]Outcome, len(in.Buffers))}
+	demand := cloud.DemandInput{Namespaces: in.Namespaces}
+	index := make(map[*cloud.Pod]int, len(in.Buffers))
+	order := priorities(in)
+	for i, b := range in.Buffers {
+		pod := *b.Pod // a buffer is known by its pod
+		pod.Priority = order[i]
+		index[&pod] = i
+		units := min(b.Units, MaxUnits)
+		r.Outcomes[i] = Outcome{Key: b.Key, Missing: b.Units - units, Pools: map[string]int{}}
+		for range units {
+			demand.Pods = append(demand.Pods, &pod)
+		}
+	}
+	if len(demand.Pods) == 0 {
+		return r
+	}
+	for i := range in.Pools {
+		demand.Supplies = append(demand.Supplies, in.Pools[i].Supply)
+	}
+	for _, n := range in.Nodes {
+		closed := *n
+		closed.Allocatable = cloud.Resources{} // it takes no pods
+		demand.Nodes = append(demand.Nodes, &closed)
+	}
+	found := cloud.Demand(demand)
+	on := map[machine]map[int]bool{}
+	zones := map[string]string{}
+	for _, p := range found.Placements {
+		i := index[p.Pod]
+		m := machine{pool: p.Pool, template: p.Template, number: p.Launch}
+		if p.On == cloud.OnStandby {
+			m.id = p.Node.Machine
+			zones[m.id] = p.Node.Labels[zone]
+		}
+		if m.id != "" && in.Ready(m.id) {
+			r.Outcomes[i].Ready++
+		} else {
+			r.Outcomes[i].Coming++
+		}
+		if on[m] == nil {
+			on[m] = map[int]bool{}
+		}
+		if !on[m][i] {
+			on[m][i] = true
+			r.Outcomes[i].Pools[m.pool]++
+		}
+	}
+	for _, u := range found.Unplaced {
+		o := &r.Outcomes[index[u.Pod]]
+		o.Missing++
+		o.Reasons = u.Reasons
+	}
+	for _, p := range found.Unmodelled {
+		o := &r.Outcomes[index[p]]
+		o.Missing++
+		o.Reasons = []cloud.Reason{{Message: p.Unmodelled[0]}}
+	}
+	pools := map[string]*Pool{}
+	for i := range in.Pools {
+		pools[in.Pools[i].Pool] = &in.Pools[i]
+	}
+	for m, buffers := range on {
+		template := ""
+		if pool := pools[m.pool]; slices.ContainsFunc(
+			slices.Collect(maps.Keys(buffers)),
+			func(i int) bool { return bound(in.Buffers[i].Pod, pool) },
+		) {
+			template = cmp.Or(m.template, pool.templateOf(zones[m.id]))
+		}
+		if r.Standby[m.pool] == nil {
+			r.Standby[m.pool] = map[string]int{}
+		}
+		r.Standby[m.pool][template]++
+	}
+	return r
+}
+
+// priorities orders the buffers: by the priority of their pods, and of those that are equal
+// the ones first that can be in few places. Otherwise pods that may be anywhere would be
+// planned for the machines of a place, and machines would stay unused elsewhere.
+func priorities(in Input) []int32 {
+	type rank struct {
+		priority int32
+		places   int
+	}
+	ranks := make([]rank, len(in.Buffers))
+	for i, b := range in.Buffers {
+		ranks[i].priority = b.Pod.Priority
+		for j := range in.Pools {
+			if p := &in.Pools[j]; !bound(b.Pod, p) {
+				ranks[i].places -= len(p.Every) + 1
+				continue
+			}
+			for k := range in.Pools[j].Every {
+				if b.Pod.CanRunOn(&in.Pools[j].Every[k].Node) {
+					ranks[i].places--
+				}
+			}
+		}
+	}
+	compare := func(a, b rank) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.places, b.places))
+	}
+	sorted := slices.Clone(ranks)
+	slices.SortFunc(sorted, compare)
+	sorted = slices.Compact(sorted)
+	out := make([]int32, len(ranks))
+	for i, r := range ranks {
+		at, _ := slices.BinarySearchFunc(sorted, r, compare)
+		out[i] = int32(at) //nolint:gosec // few buffers
+	}
+	return out
+}
+
+// templateOf returns the first template of a zone.
+func (p *Pool) templateOf(name string) string {
+	for _, t := range p.Every {
+		if t.Node.Labels[zone] == name {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// bound reports whether it matters to a pod which machine of the pool it is on: its rules
+// do not admit all of them, or concern a whole zone.
+func bound(pod *cloud.Pod, pool *Pool) bool {
+	for i := range pool.Every {
+		if !pod.CanRunOn(&pool.Every[i].Node) {
+			return true
+		}
+	}
+	beyond := func(key string) bool { return key != hostname }
+	return slices.ContainsFunc(pod.Spread, func(s cloud.Spread) bool { return beyond(s.TopologyKey) }) ||
+		slices.ContainsFunc(slices.Concat(pod.Affinity, pod.AntiAffinity), func(t cloud.PodTerm) bool { return beyond(t.TopologyKey) })
+}
+
+// ByNodes reports whether pods that run already matter to one of the buffers.
+func ByNodes(buffers []Asked) bool {
+	return slices.ContainsFunc(buffers, func(a Asked) bool {
+		return len(a.Pod.Affinity)+len(a.Pod.AntiAffinity)+len(a.Pod.Spread) > 0
+	})
+}

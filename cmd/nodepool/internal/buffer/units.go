@@ -1,0 +1,118 @@
+package buffer
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+)
+
+// Error is why a buffer cannot be served. It becomes a condition.
+type Error struct {
+	// Reason is one CamelCase word.
+	Reason string
+	// Message names the field, its value and what would be right.
+	Message string
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+func wrong(reason, format string, args ...any) error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Reference returns which template the buffer names: one of the two is not nil. It returns
+// an *Error if there is none, or if there are two.
+func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) {
+	template, scalable := b.Spec.PodTemplateRef, b.Spec.ScalableRef
+	switch {
+	case template == nil && scalable == nil:
+		return nil, nil, wrong(
+			"InvalidSpec",
+			"spec.podTemplateRef: is not set, must name a PodTemplate of the namespace, unless spec.scalableRef names a workload",
+		)
+	case template != nil && scalable != nil:
+		return nil, nil, wrong("InvalidSpec", "spec.scalableRef: must not be set beside spec.podTemplateRef")
+	case scalable != nil && (scalable.APIGroup != "apps" || scalable.Kind != "Deployment" && scalable.Kind != "StatefulSet"):
+		return nil, nil, wrong(
+			"UnsupportedKind",
+			"spec.scalableRef: is a %s of the group %q, must be a Deployment or StatefulSet of the group \"apps\"",
+			scalable.Kind,
+			scalable.APIGroup,
+		)
+	}
+	return template, scalable, nil
+}
+
+// Units returns the number of pods that must have room. The pod comes from the template,
+// and current is the number of replicas of the workload. It returns an *Error if the spec
+// sets no number.
+func (b *CapacityBuffer) Units(pod *cloud.Pod, current int32) (int32, error) {
+	spec := b.Spec
+	units := int32(-1)
+	if spec.Replicas != nil {
+		units = max(*spec.Replicas, 0)
+	}
+	if spec.Percentage != nil {
+		if spec.ScalableRef == nil {
+			return 0, wrong("InvalidSpec", "spec.percentage: must not be set without spec.scalableRef: it is a share of the replicas of a workload")
+		}
+		units = max(units, share(*spec.Percentage, current))
+	}
+	if len(spec.Limits) == 0 {
+		if units < 0 {
+			return 0, wrong("InvalidSpec", "spec.replicas: is not set, must be, unless spec.percentage or spec.limits is")
+		}
+		return units, nil
+	}
+	limit, bounded := limitOf(spec.Limits, &pod.Requests)
+	switch {
+	case bounded && units < 0:
+		return limit, nil
+	case bounded:
+		return min(units, limit), nil
+	case units < 0:
+		return 0, wrong(
+			"InvalidSpec",
+			"spec.limits: bounds %v, none of which the template requests; must bound one that it does, or spec.replicas must be set",
+			slices.Sorted(maps.Keys(spec.Limits)),
+		)
+	}
+	return units, nil
+}
+
+// share is a percentage of current, rounded up, and at least one.
+func share(percentage, current int32) int32 {
+	if percentage <= 0 {
+		return 0
+	}
+	return int32(min(max((int64(percentage)*int64(current)+99)/100, 1), math.MaxInt32)) //nolint:gosec // bounded
+}
+
+// limitOf is how many pods with these requests the limits allow, if they bound any of
+// them.
+func limitOf(limits corev1.ResourceList, r *cloud.Resources) (units int32, bounded bool) {
+	most := int64(math.MaxInt32)
+	for name, limit := range limits {
+		request, allowed := r.Extended[string(name)], limit.Value()
+		switch name {
+		case corev1.ResourceCPU:
+			request, allowed = r.CPU, limit.MilliValue()
+		case corev1.ResourceMemory:
+			request = r.Memory
+		case corev1.ResourceEphemeralStorage:
+			request = r.EphemeralStorage
+		default:
+		}
+		if request > 0 {
+			bounded = true
+			most = min(most, max(allowed, 0)/request)
+		}
+	}
+	return int32(most), bounded //nolint:gosec // bounded
+}

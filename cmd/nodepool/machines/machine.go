@@ -1,0 +1,235 @@
+package machines
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+// power is what EC2 says of a machine.
+type power struct {
+	on   bool
+	tags map[string]string
+}
+
+// machine is one of EC2. Its goroutine does what happens to its Node.
+type machine struct {
+	run *run
+	Machine
+	launch launch
+	node   string
+	arch   string
+	ip     string
+	// running is what EC2 said last. Only the look at the machines uses it.
+	running bool
+	changes chan power
+	wake    chan struct{}
+	warmed  bool
+	bootID  string
+}
+
+func newMachine(r *run, instance *types.Instance, l launch) *machine {
+	m := &machine{
+		run: r, launch: l, arch: "amd64", ip: aws.ToString(instance.PrivateIpAddress),
+		changes: make(chan power, 1), wake: make(chan struct{}, 1),
+	}
+	m.ID, m.Type = aws.ToString(instance.InstanceId), string(instance.InstanceType)
+	m.node = "node-" + m.ID
+	if instance.Placement != nil {
+		m.Zone = aws.ToString(instance.Placement.AvailabilityZone)
+	}
+	if instance.Architecture == types.ArchitectureValuesArm64 {
+		m.arch = "arm64"
+	}
+	return m
+}
+
+// tell sends the machine a power state. It replaces one that the machine has not read yet.
+func (m *machine) tell(p power) {
+	select {
+	case <-m.changes:
+	default:
+	}
+	m.changes <- p
+}
+
+// poke makes the machine look at its pods.
+func (m *machine) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// live is the life of a machine, until ctx ends.
+func (m *machine) live(ctx context.Context) {
+	for {
+		var p power
+		select {
+		case <-ctx.Done():
+			return
+		case p = <-m.changes:
+		}
+		for p.on {
+			m.Boot++
+			m.Tags = p.tags
+			boot, off := context.WithCancel(ctx)
+			var done sync.WaitGroup
+			done.Go(func() { m.boot(boot) })
+			select {
+			case <-ctx.Done():
+			case p = <-m.changes:
+			}
+			off()
+			done.Wait()
+			if ctx.Err() != nil {
+				return
+			}
+			m.off(ctx)
+		}
+	}
+}
+
+// boot is a machine that runs, until ctx ends.
+func (m *machine) boot(ctx context.Context) {
+	var habit Habit
+	if m.run.simulator.Habit != nil {
+		habit = m.run.simulator.Habit(m.Machine)
+	}
+	if !sleep(ctx, m.run.simulator.Boot) || habit.NeverJoins || !m.launch.joins {
+		return
+	}
+	m.bootID = string(uuid.NewUUID())
+	if !m.try(ctx, "joining", func() error { return m.join(ctx, habit) }) {
+		return
+	}
+	var done sync.WaitGroup
+	defer done.Wait()
+	done.Go(func() { m.renew(ctx) })
+	if habit.NeverReady {
+		return
+	}
+	done.Go(func() { m.runPods(ctx) })
+	done.Go(func() { m.flap(ctx, habit) })
+	if m.run.simulator.CloudController &&
+		!m.try(ctx, "removing the taint of a machine that is off", func() error { return m.taint(ctx, false) }) {
+		return
+	}
+	if m.launch.warms && !m.warmed {
+		m.warmed = true
+		m.warm(ctx, habit)
+	}
+}
+
+// flap takes the readiness of a machine that runs back for a while, again and again.
+func (m *machine) flap(ctx context.Context, habit Habit) {
+	silent := habit
+	silent.NeverReady = true
+	for habit.FlapEvery > 0 && sleep(ctx, habit.FlapEvery) {
+		for _, h := range []Habit{silent, habit} {
+			if !m.try(ctx, "changing its readiness", func() error { return m.patchStatus(ctx, m.status(h)) }) ||
+				h.NeverReady && !sleep(ctx, habit.FlapFor) {
+				return
+			}
+		}
+	}
+}
+
+// warm is what the script of the user data does.
+func (m *machine) warm(ctx context.Context, habit Habit) {
+	if !sleep(ctx, m.run.simulator.Warmup) {
+		return
+	}
+	attestation := v1alpha1.Attestation{BootID: m.bootID}
+	for _, name := range m.launch.images {
+		if !sleep(ctx, m.run.simulator.Pull) {
+			return
+		}
+		if slices.Contains(habit.BadImages, name) {
+			attestation.Failed = append(attestation.Failed, name)
+		} else {
+			attestation.Images = append(attestation.Images, name)
+		}
+	}
+	if habit.NeverAttests || !m.try(ctx, "attesting", func() error { return m.attest(ctx, attestation) }) {
+		return
+	}
+	if habit.NeverStops || !m.launch.stops {
+		return
+	}
+	m.try(ctx, "stopping itself", func() error {
+		_, err := m.run.simulator.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{m.ID}})
+		return err
+	})
+}
+
+func (m *machine) attest(ctx context.Context, attestation v1alpha1.Attestation) error {
+	value, err := json.Marshal(attestation)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationAttested: string(value)}}},
+	)
+	if err != nil {
+		return err
+	}
+	_, err = m.run.client.CoreV1().Nodes().Patch(ctx, m.node, apitypes.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// off takes readiness back, until the machine is on again. The Node of a machine that is
+// off may be gone; it is not made again.
+func (m *machine) off(ctx context.Context) {
+	for {
+		err := m.withdraw(ctx)
+		if err == nil && m.run.simulator.CloudController {
+			err = m.taint(ctx, true)
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		m.run.log.WarnContext(ctx, "cannot set node not ready", slog.String("node", m.node), slog.Any("err", err))
+		if len(m.changes) > 0 || !sleep(ctx, retryEvery) {
+			return
+		}
+	}
+}
+
+// try does what must succeed, again and again. It returns false if ctx has ended before.
+func (m *machine) try(ctx context.Context, what string, do func() error) bool {
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err() == nil
+		}
+		m.run.log.WarnContext(ctx, "a machine could not act", slog.String("what", what), slog.String("node", m.node), slog.Any("err", err))
+		if !sleep(ctx, retryEvery) {
+			return false
+		}
+	}
+}
+
+// renew keeps the lease of the Node, by which it is taken to be alive.
+func (m *machine) renew(ctx context.Context) {
+	for m.try(ctx, "renewing its lease", func() error { return m.renewLease(ctx) }) {
+		if !sleep(ctx, leaseEvery) {
+			return
+		}
+	}
+}
+
+func now() metav1.Time { return metav1.NewTime(time.Now()) }

@@ -1,0 +1,193 @@
+package machines
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+)
+
+// join makes the Node if it is not there, and writes its status.
+func (m *machine) join(ctx context.Context, habit Habit) error {
+	labels := map[string]string{
+		corev1.LabelHostname: m.node, corev1.LabelArchStable: m.arch, corev1.LabelOSStable: "linux",
+		corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone, corev1.LabelTopologyRegion: strings.TrimRight(m.Zone, "abcdef"),
+	}
+	maps.Copy(labels, m.launch.labels)
+	_, err := m.run.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: labels},
+		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + m.Zone + "/" + m.ID, Taints: m.launch.taints},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	// The lease first, or a Node that was away would be taken for dead at once.
+	if err := m.renewLease(ctx); err != nil {
+		return err
+	}
+	return m.patchStatus(ctx, m.status(habit))
+}
+
+func (m *machine) status(habit Habit) corev1.NodeStatus {
+	ready := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+	if habit.NeverReady {
+		ready = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")
+	}
+	conditions := []corev1.NodeCondition{
+		ready,
+		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+	}
+	if !habit.NeverReady && !habit.NeverNetwork {
+		conditions = append(conditions, condition(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "RouteCreated", "the network is ready"))
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(
+			c.LastHeartbeatTime.Add(habit.Clock),
+		), metav1.NewTime(
+			c.LastTransitionTime.Add(habit.Clock),
+		)
+	}
+	capacity := Capacity(m.Type)
+	if m.launch.maxPods > 0 {
+		capacity[corev1.ResourcePods] = *resource.NewQuantity(int64(m.launch.maxPods), resource.DecimalSI)
+	}
+	return corev1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity, Conditions: conditions,
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.ip}, {Type: corev1.NodeHostName, Address: m.node}},
+		NodeInfo: corev1.NodeSystemInfo{
+			BootID: m.bootID, MachineID: m.ID, SystemUUID: m.ID, Architecture: m.arch, OperatingSystem: "linux",
+			OSImage: "simulated", KernelVersion: "6.12", KubeletVersion: "v1.36.3", ContainerRuntimeVersion: "containerd://2.1",
+		},
+	}
+}
+
+func condition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type:               kind,
+		Status:             status,
+		Reason:             reason,
+		Message:            message,
+		LastHeartbeatTime:  now(),
+		LastTransitionTime: now(),
+	}
+}
+
+// withdraw says what the API server would find out 40 s later: the kubelet is silent. Pods
+// that were not evicted are lost.
+func (m *machine) withdraw(ctx context.Context) error {
+	silent := condition(corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+	// When it was heard last stays, as on a real Node.
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
+		map[string]any{
+			"type":               silent.Type,
+			"status":             silent.Status,
+			"reason":             silent.Reason,
+			"message":            silent.Message,
+			"lastTransitionTime": silent.LastTransitionTime,
+		},
+	}}})
+	if err != nil {
+		return err
+	}
+	_, err = m.run.client.CoreV1().Nodes().Patch(ctx, m.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return m.losePods(ctx)
+}
+
+// taint puts the taint of a cloud-controller-manager on the Node of a machine that is off,
+// or removes it.
+func (m *machine) taint(ctx context.Context, off bool) error {
+	shutdown := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: corev1.TaintEffectNoSchedule}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		n, err := m.run.client.CoreV1().Nodes().Get(ctx, m.node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		before := len(n.Spec.Taints)
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&shutdown) })
+		if off {
+			n.Spec.Taints = append(n.Spec.Taints, shutdown)
+		}
+		if len(n.Spec.Taints) == before {
+			return nil
+		}
+		_, err = m.run.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (m *machine) patchStatus(ctx context.Context, status corev1.NodeStatus) error {
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	_, err = m.run.client.CoreV1().Nodes().Patch(ctx, m.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (m *machine) renewLease(ctx context.Context) error {
+	leases := m.run.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	seconds, renewed := int32(40), metav1.NewMicroTime(time.Now())
+	patch, err := json.Marshal(
+		map[string]any{"spec": coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed}},
+	)
+	if err != nil {
+		return err
+	}
+	_, err = leases.Patch(ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: m.node},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+		}, metav1.CreateOptions{})
+	}
+	return err
+}
+
+// Capacity returns what a Node of an instance type has: the vCPUs of its size, and memory
+// by its family; 2 vCPUs and 8 GiB if the type is unknown. All of it is allocatable.
+func Capacity(instanceType string) corev1.ResourceList {
+	family, size, _ := strings.Cut(instanceType, ".")
+	cpus := int64(2)
+	if n, found := strings.CutSuffix(size, "xlarge"); found {
+		times := int64(1)
+		if n, err := strconv.ParseInt(n, 10, 64); err == nil {
+			times = n
+		}
+		cpus = 4 * times
+	}
+	memory := cpus * 4
+	switch {
+	case strings.HasPrefix(family, "c"):
+		memory = cpus * 2
+	case strings.HasPrefix(family, "r"):
+		memory = cpus * 8
+	case strings.HasPrefix(family, "t"):
+		gib := map[string]int64{"nano": 0, "micro": 1, "small": 2, "medium": 4}
+		if g, found := gib[size]; found {
+			memory = max(1, g)
+		}
+	}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(cpus, resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(memory<<30, resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(20<<30, resource.BinarySI),
+	}
+}

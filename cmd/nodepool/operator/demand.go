@@ -1,0 +1,305 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+const (
+	// patience is how long pods wait for a machine that was started for them, before they
+	// look for another.
+	patience = time.Minute
+	// avoided is how long a machine is passed over that could not be started.
+	avoided = 30 * time.Second
+	// retryDemand is when pods are looked at again for which nothing could be done.
+	retryDemand = 10 * time.Second
+)
+
+// demand starts machines for pods. It has a loop of its own: what else happens to a pool,
+// a drain or a call that the cloud throttles, delays no start.
+type demand struct {
+	op   *operator
+	wake chan struct{}
+
+	mu           sync.Mutex
+	reservations []cloud.Reservation
+	assigned     map[string]v1alpha1.PodAssignment // by the UID of the pod
+	// inFlight has machines whose start is being asked for. Those with a time were started,
+	// and their Nodes do not say so yet: pods wait for them until then.
+	inFlight map[string]time.Time
+	avoid    map[string]time.Time      // machines that could not be started, until then
+	launches map[string]map[string]int // by pool and template: what standby machines do not give
+	unplaced map[string]string         // why the pod of a UID fits nowhere, as was said
+}
+
+func newDemand(o *operator) *demand {
+	return &demand{
+		op: o, wake: make(chan struct{}, 1), assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
+		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string]string{},
+	}
+}
+
+// Wake asks for a look at the pods. It never blocks.
+func (d *demand) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// start looks at the pods whenever something has changed.
+func (d *demand) start(ctx context.Context) error {
+	var starts sync.WaitGroup
+	defer starts.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+		case <-timer.C:
+		}
+		if again := d.look(ctx, &starts); again > 0 {
+			timer.Reset(again)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// look decides what pods need, and starts it in the background. It returns when it has to
+// be called again although nothing changes; 0 is never.
+func (d *demand) look(ctx context.Context, starts *sync.WaitGroup) time.Duration {
+	pools := d.op.open()
+	result, waiting := d.decide(pools)
+	for _, need := range result.Pools {
+		pool := pools[need.Pool]
+		if len(need.Start) > 0 {
+			starts.Go(func() { d.startMachines(ctx, pool, need) })
+		}
+	}
+	if !waiting {
+		return 0
+	}
+	return retryDemand
+}
+
+// startMachines starts standby machines of one pool.
+func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.PoolDemand) {
+	results, err := pool.start(ctx, need.Want())
+	now := d.op.now()
+	failed := false
+	d.mu.Lock()
+	for _, r := range results {
+		id := r.Action.Machine
+		if r.Accepted && r.Err != nil {
+			d.inFlight[id] = now.Add(patience)
+			continue
+		}
+		delete(d.inFlight, id)
+		if r.Err != nil {
+			failed = true
+			d.release(id)
+			if !errors.Is(r.Err, cloud.ErrNoCapacity) {
+				d.avoid[id] = now.Add(avoided)
+			}
+		}
+	}
+	for _, n := range need.Start { // those that the plan did not want to start
+		if _, asked := d.inFlight[n.Machine]; asked &&
+			!slices.ContainsFunc(results, func(r cloud.Result) bool { return r.Action.Machine == n.Machine }) {
+			delete(d.inFlight, n.Machine)
+			d.release(n.Machine)
+			d.avoid[n.Machine] = now.Add(avoided)
+			failed = true
+		}
+	}
+	d.mu.Unlock()
+	pool.told(ctx, results)
+	if err != nil && ctx.Err() == nil {
+		d.op.logger.WarnContext(ctx, "not every machine was started", slog.String("pool", pool.name()), slog.Any("error", err))
+	}
+	if failed {
+		d.Wake() // another machine may do
+	}
+	d.op.pools.Add(poolKey(pool.name()))
+}
+
+// release lets the pods of a machine look for another one.
+func (d *demand) release(machine string) {
+	d.reservations = slices.DeleteFunc(d.reservations, func(r cloud.Reservation) bool { return r.Machine == machine })
+}
+
+// decide asks what the waiting pods need, and reserves the standby machines that are to
+// be started. It reports whether pods wait.
+func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult, waiting bool) {
+	now := d.op.now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.avoid, func(_ string, until time.Time) bool { return !now.Before(until) })
+	reason := d.op.metrics.trace.deciding(now)
+	in, names := d.input(pools, now)
+	before := d.launches
+	d.launches = map[string]map[string]int{}
+	if len(in.Pods) > 0 {
+		began := time.Now()
+		result = cloud.Demand(in)
+		d.op.metrics.decided.Observe(time.Since(began).Seconds())
+	}
+	d.reservations = cloud.Reserve(d.reservations, result, now.Add(patience))
+	for _, need := range result.Pools {
+		for _, n := range need.Start {
+			d.inFlight[n.Machine] = time.Time{}
+		}
+		if want := need.Want(); len(want.Launch) > 0 {
+			d.launches[need.Pool] = want.Launch
+		}
+	}
+	for name, pool := range pools {
+		if !maps.Equal(before[name], d.launches[name]) {
+			d.op.pools.Add(poolKey(pool.name()))
+		}
+	}
+	d.assign(result, names, reason, now)
+	d.explain(result)
+	return result, len(in.Pods) > 0
+}
+
+// assign notes which pods machines were started for.
+func (d *demand) assign(result cloud.DemandResult, names map[string]string, reason, now time.Time) {
+	kept := map[string]v1alpha1.PodAssignment{}
+	for _, r := range d.reservations {
+		for _, uid := range r.Pods {
+			if a, ok := d.assigned[uid]; ok && a.NodeName == names[r.Machine] {
+				kept[uid] = a
+			}
+		}
+	}
+	for _, p := range result.Placements {
+		if p.On == cloud.OnStandby {
+			kept[p.Pod.UID] = v1alpha1.PodAssignment{
+				PodName: p.Pod.Name, PodNamespace: p.Pod.Namespace, PodUID: p.Pod.UID, NodeName: p.Node.Name, AssignedAt: timeNow(now),
+			}
+			d.op.metrics.trace.decided(p.Pod.UID, p.Node.Machine, reason)
+		}
+	}
+	d.assigned = kept
+}
+
+// explain says once why a pod fits nowhere.
+func (d *demand) explain(result cloud.DemandResult) {
+	said := map[string]string{}
+	say := func(p *cloud.Pod, why string) {
+		if d.op.dry {
+			return
+		}
+		said[p.UID] = why
+		if d.unplaced[p.UID] != why {
+			d.op.events.pod(p, reasonNoMachine, why)
+		}
+	}
+	for _, u := range result.Unplaced {
+		reasons := make([]string, 0, len(u.Reasons))
+		for _, r := range u.Reasons {
+			reasons = append(reasons, "pool "+r.Pool+": "+r.Message)
+		}
+		if len(reasons) > 0 {
+			say(u.Pod, strings.Join(reasons, "; "))
+		}
+	}
+	for _, p := range result.Unmodelled {
+		say(p, "no machine is started for it: "+p.Unmodelled[0])
+	}
+	d.unplaced = said
+}
+
+// input is the cluster as the demand is decided on, and the names of the Nodes of
+// machines.
+func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.DemandInput, names map[string]string) {
+	w := d.op.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names = map[string]string{}
+	waits := map[string]bool{}
+	for _, p := range w.pods {
+		if !p.waiting.IsZero() && p.pod != nil {
+			waits[p.pod.UID] = true
+			in.Pods = append(in.Pods, p.pod)
+		}
+	}
+	d.unrecorded(pools, now)
+	starting := func(id string) bool {
+		if _, ok := d.inFlight[id]; ok {
+			return true
+		}
+		name, ok := w.byMachine[id]
+		if !ok {
+			return false
+		}
+		v := w.nodes[name]
+		return pools[v.pool] != nil && pools[v.pool].starting(&v, now)
+	}
+	d.reservations = cloud.Settle(d.reservations, func(uid string) bool { return waits[uid] }, starting, now)
+	if len(in.Pods) == 0 {
+		return in, names
+	}
+	slices.SortFunc(in.Pods, func(a, b *cloud.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	reserved := map[string][]string{}
+	for _, r := range d.reservations {
+		reserved[r.Machine] = r.Pods
+	}
+	in.Namespaces = maps.Clone(w.namespaces)
+	standby := map[string][]nodeView{}
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		v := w.nodes[name]
+		id := v.status.ID
+		names[id] = name
+		pool := pools[v.pool]
+		_, inFlight := d.inFlight[id]
+		switch {
+		case v.deleting:
+		case pool != nil && v.owned(v.pool, pool.uid()) && (inFlight || pool.starting(&v, now)):
+			site := pool.site(&v)
+			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
+		case v.status.State == cloud.StateStandby:
+			if pool != nil && v.owned(v.pool, pool.uid()) && d.avoid[id].IsZero() &&
+				!pool.blocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.zone}, now) {
+				standby[v.pool] = append(standby[v.pool], v)
+			}
+		case v.pool != "" && v.status.State != cloud.StateRunning:
+			// Warming up, or on its way out.
+		default:
+			site := v.site
+			site.Pods = w.podsOn(name)
+			in.Nodes = append(in.Nodes, &site)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		in.Supplies = append(in.Supplies, pools[name].supply(standby[name], now))
+	}
+	return in, names
+}
+
+// podsOn returns the pods that use a Node.
+func (w *world) podsOn(node string) []*cloud.Pod {
+	pods := make([]*cloud.Pod, 0, len(w.onNode[node]))
+	for key := range w.onNode[node] {
+		if p := w.pods[key]; p.pod != nil {
+			pods = append(pods, p.pod)
+		}
+	}
+	return pods
+}

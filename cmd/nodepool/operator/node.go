@@ -1,0 +1,253 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+// nodeView is what this program reads of a Node. It is a value that is replaced, never
+// changed.
+type nodeView struct {
+	uid     string
+	version uint64 // the resourceVersion
+	pool    string // the label; empty for a Node of no pool
+	poolUID string
+	zone    string
+	// status is the Node for package cloud, without Pods and Drifted.
+	status cloud.NodeStatus
+	// site is what the scheduler sees, without pods.
+	site cloud.Node
+	// attested is what the machine says of its images.
+	attested v1alpha1.Attestation
+	// atStop are the signals of the time when the machine was stopped last.
+	atStop signals
+	// up reports that the kubelet has reported since the last stop.
+	up bool
+	// ready is when this process saw the Node become ready; zero if it is not, or was so
+	// when it was seen first.
+	ready time.Time
+	// network says whether conditions of the Node decide about its network, and how.
+	network networkSignal
+	// scaleUpStarted is when it was started for pods, zero once its Node is ready.
+	scaleUpStarted time.Time
+	warned         bool // that its runtime is nearly over
+	deleting       bool
+}
+
+// networkSignal is what the conditions of a Node say of its network.
+type networkSignal int
+
+const (
+	networkUnknown networkSignal = iota // no condition speaks of it
+	networkDown
+	networkUp
+)
+
+// providerPrefix begins the providerID of a machine of AWS: aws:///<zone>/<id>.
+const providerPrefix = "aws:///"
+
+// providerID returns the providerID of a machine.
+func providerID(zone, id string) string { return providerPrefix + zone + "/" + id }
+
+// instanceOf returns the zone and the id of the machine that a providerID names, and
+// nothing for one of another cloud.
+func instanceOf(provider string) (zone, id string) {
+	rest, ok := strings.CutPrefix(provider, providerPrefix)
+	if !ok {
+		return "", ""
+	}
+	zone, id, ok = strings.Cut(rest, "/")
+	if !ok || strings.Contains(id, "/") {
+		return "", ""
+	}
+	return zone, id
+}
+
+// conditionNetworkingReady is what a network plugin may set on a Node.
+const conditionNetworkingReady corev1.NodeConditionType = "NetworkingReady"
+
+// viewNode reads a Node. A signal counts only if it has changed since the machine was
+// stopped last: what a Node said before is no news. The times of a signal are by other
+// clocks than this one: they are compared with nothing but themselves.
+func viewNode(n *corev1.Node) nodeView {
+	zone, id := instanceOf(n.Spec.ProviderID)
+	v := nodeView{
+		uid: string(n.UID), version: versionOf(n.ResourceVersion), zone: zone, deleting: n.DeletionTimestamp != nil,
+		pool: n.Labels[v1alpha1.LabelPool], poolUID: n.Annotations[v1alpha1.AnnotationPoolUID],
+		site:           cloudkube.Node(n),
+		atStop:         parseSignals(n.Annotations[v1alpha1.AnnotationSignalsAtStop]),
+		scaleUpStarted: timeOf(n, v1alpha1.AnnotationScaleUpStarted),
+		warned:         n.Annotations[v1alpha1.AnnotationRuntimeWarned] != "",
+	}
+	v.site.Machine = id
+	s := &v.status
+	s.Name, s.ID, s.State = n.Name, id, cloud.State(n.Labels[v1alpha1.LabelState])
+	if at := stateSince(n); !at.IsZero() {
+		// The label has no fractions: an observation from earlier in that second is older.
+		s.Since = at.Add(time.Second - 1)
+	}
+	s.LastStarted = timeOf(n, v1alpha1.AnnotationLastStarted)
+	s.EmptySince = timeOf(n, v1alpha1.AnnotationScaleDownCandidate)
+	s.Intent = parseIntent(n.Annotations[v1alpha1.AnnotationIntent])
+	if text := n.Annotations[v1alpha1.AnnotationAttested]; text != "" && json.Unmarshal([]byte(text), &v.attested) == nil &&
+		v.attested.BootID != "" {
+		s.Attestation = cloud.AttestedReady
+		if len(v.attested.Failed) > 0 {
+			s.Attestation = cloud.AttestedPartly
+		}
+	}
+	s.Starting = s.State == cloud.StateRunning && !v.scaleUpStarted.IsZero()
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; signalOf(n, c) != v.atStop[string(c.Type)] {
+			v.hear(c)
+		}
+	}
+	return v
+}
+
+// stateSince returns when the state of the Node was written, in whole seconds, or nothing.
+func stateSince(n *corev1.Node) time.Time {
+	seconds, err := strconv.ParseInt(n.Labels[v1alpha1.LabelStateSince], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+// hear takes in one condition of the Node.
+func (v *nodeView) hear(c *corev1.NodeCondition) {
+	switch c.Type {
+	case corev1.NodeReady:
+		// Unknown is what the cluster says of a kubelet that is silent.
+		v.up = c.Status != corev1.ConditionUnknown
+		v.status.Ready = c.Status == corev1.ConditionTrue
+	case conditionNetworkingReady:
+		v.network = networkDown
+		if c.Status == corev1.ConditionTrue {
+			v.network = networkUp
+		}
+	case corev1.NodeNetworkUnavailable:
+		// A plugin that says more decides.
+		if v.network == networkUnknown {
+			v.network = networkDown
+			if c.Status == corev1.ConditionFalse {
+				v.network = networkUp
+			}
+		}
+	default:
+	}
+}
+
+// signals are what a Node says of its readiness and its network, by the type of the
+// condition, each as a text that is another one whenever it is stated again.
+type signals map[string]string
+
+// signalNetworkPlugin is the key of the signal of the network plugin's pod.
+const signalNetworkPlugin = "networkPlugin"
+
+// signalOf returns the signal of a condition. The boot distinguishes two conditions of the
+// same second.
+func signalOf(n *corev1.Node, c *corev1.NodeCondition) string {
+	boot := ""
+	if c.Type == corev1.NodeReady { // of the kubelet, as the boot is
+		boot = n.Status.NodeInfo.BootID
+	}
+	return strings.Join([]string{string(c.Status), formatTime(c.LastHeartbeatTime.Time), formatTime(c.LastTransitionTime.Time), boot}, " ")
+}
+
+// formatSignals formats the signals of a Node and of its network plugin.
+func formatSignals(n *corev1.Node, plugin string) (string, error) {
+	all := signals{}
+	if plugin != "" {
+		all[signalNetworkPlugin] = plugin
+	}
+	for i := range n.Status.Conditions {
+		switch c := &n.Status.Conditions[i]; c.Type {
+		case corev1.NodeReady, corev1.NodeNetworkUnavailable, conditionNetworkingReady:
+			all[string(c.Type)] = signalOf(n, c)
+		default:
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("signals: %w", err)
+	}
+	return string(text), nil
+}
+
+// parseSignals reads what formatSignals has written. A text that is none is as good as
+// none.
+func parseSignals(text string) signals {
+	var all signals
+	if text == "" || json.Unmarshal([]byte(text), &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// owned reports whether the Node is one of the pool. A Node that names no UID was labelled
+// by hand, or has just joined.
+func (v *nodeView) owned(pool, uid string) bool {
+	return v.pool == pool && (v.poolUID == "" || v.poolUID == uid)
+}
+
+// timeOf reads an annotation. One that is no time is as good as none.
+func timeOf(n *corev1.Node, annotation string) time.Time {
+	at, err := time.Parse(time.RFC3339, n.Annotations[annotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// versionOf returns the number of a resourceVersion, or 0.
+func versionOf(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// intent is the annotation of a Node that is terminating.
+type intent struct {
+	Operation string    `json:"operation"`
+	Step      string    `json:"step"`
+	Reason    string    `json:"reason,omitempty"`
+	Since     time.Time `json:"since"`
+}
+
+func parseIntent(text string) cloud.Intent {
+	var i intent
+	if text == "" || json.Unmarshal([]byte(text), &i) != nil {
+		return cloud.Intent{}
+	}
+	return cloud.Intent{Verb: cloud.Verb(i.Operation), Reason: i.Reason, Since: i.Since}
+}
+
+// formatIntent formats an intent. The first step of a running machine is its drain; any
+// other machine starts with the operation itself.
+func formatIntent(i cloud.Intent, from cloud.State) (string, error) {
+	step := i.Verb
+	if from == cloud.StateRunning {
+		step = cloud.Drain
+	}
+	text, err := json.Marshal(
+		intent{Operation: string(i.Verb), Step: string(step), Reason: i.Reason, Since: i.Since.UTC().Truncate(time.Second)},
+	)
+	if err != nil {
+		return "", fmt.Errorf("intent: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,146 @@
+// Package operator is the node-pool operator: it keeps machines that were booted once and
+// stopped, and starts them when pods need them.
+//
+// Package cloud decides what happens to machines, and carries it out. This package shows
+// it the cluster and records its decisions there:
+//
+//	pods, Nodes -> world -> demand  -> starts            (its own loop, never behind a drain)
+//	                     -> a pass of the pool -> cloud.Executor.Pass -> status
+//	                     -> a pass of the Node -> startup taints, labels
+//	CapacityBuffers      -> buffers -> standby machines that a pass of the pool keeps
+//
+// The world holds what was read of each object when it last changed. A write of this
+// program to a Node is in it at once, before the watch shows it.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// LeaseName is the Lease of the replica that works.
+const LeaseName = "stratos.sh"
+
+// Operator is the operator as a program has it. Start works.
+type Operator struct {
+	// Kubernetes is the access to the cluster. Required.
+	Kubernetes *rest.Config
+	// Namespace is where the Lease is. Required unless Alone is set.
+	Namespace string
+	// Alone works without a Lease.
+	Alone bool
+	// ClusterName distinguishes the machines of clusters that share an account. Required.
+	ClusterName string
+	// ClusterEndpoint, ClusterCA (base64) and ClusterCIDR are what machines join with.
+	ClusterEndpoint, ClusterCA, ClusterCIDR string
+	// Region is the region of classes that name none. Required.
+	Region string
+	// OpenRegion opens a region, once. It must call called after each call to the
+	// cloud. Required.
+	OpenRegion func(ctx context.Context, region string, called Called) (Region, error)
+	// Address and MetricsAddress are where /healthz and /readyz, and /metrics, are served.
+	Address, MetricsAddress string
+	// StopTimeout bounds the end of the work. Zero: 30 s.
+	StopTimeout time.Duration
+	// Transition is how old a list of machines may be while some of them are on their way.
+	// Zero: 5 s.
+	Transition time.Duration
+	// Instance is the name of this process in Events: the name of its pod.
+	Instance string
+	// Logger receives what happens. Required.
+	Logger *slog.Logger
+	// OnListen is called with the address of /healthz, if set.
+	OnListen func(net.Addr)
+	// OnListenMetrics is called with the address of /metrics, if set.
+	OnListenMetrics func(net.Addr)
+}
+
+// Called observes each call to a cloud when it has ended: the provider ("aws"), the
+// operation ("RunInstances"), the time it took, including the wait at the limiter and the
+// retries, and the error, nil if it succeeded. It may be called from several goroutines at
+// once, and the call does not return before it does.
+type Called func(provider, operation string, took time.Duration, err error)
+
+func (o *Operator) transition() time.Duration { return cmp.Or(o.Transition, 5*time.Second) }
+
+func (o *Operator) validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Kubernetes", o.Kubernetes == nil},
+		{"Logger", o.Logger == nil},
+		{"Namespace", o.Namespace == "" && !o.Alone},
+		{"ClusterName", o.ClusterName == ""},
+		{"Region", o.Region == ""},
+		{"OpenRegion", o.OpenRegion == nil},
+	} {
+		if f.missing {
+			errs = append(errs, errors.New("nodepool: "+f.name+" is required"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Start works until ctx ends; then it returns nil.
+func (o *Operator) Start(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	config := rest.CopyConfig(o.Kubernetes)
+	config.QPS, config.UserAgent = -1, "stratos/"+program.Version() // the server has a limit of its own
+	registry := program.NewRegistry("nodepool")
+	var current atomic.Pointer[operator]
+	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
+		own := prometheus.NewRegistry()
+		w, err := newOperator(config, *o, own)
+		if err != nil {
+			return err
+		}
+		if err := registry.Register(own); err != nil {
+			return err
+		}
+		defer registry.Unregister(own)
+		current.Store(w)
+		defer current.Store(nil)
+		return w.start(ctx)
+	})
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if !o.Alone {
+		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, Starter: work, Logger: o.Logger}
+	}
+	ready := func(context.Context) error {
+		if w := current.Load(); w != nil {
+			return w.ready()
+		}
+		return nil // another replica works
+	}
+	timeout := cmp.Or(o.StopTimeout, 30*time.Second)
+	group := reconcile.Group{StopTimeout: timeout, Members: []reconcile.Member{
+		{Name: "server", Starter: &serve.Server{
+			Address: o.Address, MetricsAddress: o.MetricsAddress, Gatherer: registry, Logger: o.Logger, StopTimeout: timeout,
+			Checks:   []serve.Check{{Name: "watches", Func: ready}},
+			OnListen: o.OnListen, OnListenMetrics: o.OnListenMetrics,
+		}},
+		{Name: "operator", Starter: work},
+	}}
+	return group.Start(ctx)
+}

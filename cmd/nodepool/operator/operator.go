@@ -1,0 +1,313 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	clientmetadata "k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// The resources that are watched.
+var (
+	nodesResource      = corev1.SchemeGroupVersion.WithResource("nodes")        //nolint:gochecknoglobals // constant
+	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")         //nolint:gochecknoglobals // constant
+	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")   //nolint:gochecknoglobals // constant
+	daemonsResource    = appsv1.SchemeGroupVersion.WithResource("daemonsets")   //nolint:gochecknoglobals // constant
+	poolsResource      = v1alpha1.GroupVersion().WithResource("nodepools")      //nolint:gochecknoglobals // constant
+	classesResource    = v1alpha1.GroupVersion().WithResource("awsnodeclasses") //nolint:gochecknoglobals // constant
+)
+
+// How many objects of a kind are worked on at a time.
+const (
+	poolWorkers  = 8
+	nodeWorkers  = 16
+	classWorkers = 4
+	podWorkers   = 4
+)
+
+// operator is the work of the process while it holds the Lease.
+type operator struct {
+	config Operator
+
+	client      dynamic.Interface
+	logger      *slog.Logger
+	dry         bool // nothing is written
+	now         func() time.Time
+	version     func(ctx context.Context) (*apiversion.Info, error)
+	restlessAge time.Duration
+	world       *world
+	demand      *demand
+	buffers     *buffers
+	events      *recorder
+	metrics     *metrics
+	clouds      *clouds
+
+	pools       kube.Controller[*v1alpha1.NodePool]
+	classOf     kube.Controller[*v1alpha1.AWSNodeClass]
+	nodes       kube.Controller[*corev1.Node]
+	pods        kube.Controller[*corev1.Pod]
+	daemons     kube.Controller[*appsv1.DaemonSet]
+	namespaces  kube.Controller[*corev1.Namespace]
+	finalize    kube.Finalizer
+	keepClass   kube.Finalizer
+	keepProfile kube.Finalizer
+	status      kube.Status[*v1alpha1.NodePool]
+	classStatus kube.Status[*v1alpha1.AWSNodeClass]
+
+	mu      sync.Mutex
+	states  map[string]*poolState
+	ledgers map[types.UID]*ledger
+	// resolved is until when the resolution of a version of a class is valid.
+	resolved map[resolved]time.Time
+}
+
+func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer) (*operator, error) {
+	client, failed := dynamic.NewForConfig(config)
+	metadata, err := clientmetadata.NewForConfig(config)
+	server, err2 := discovery.NewDiscoveryClientForConfig(config)
+	if err = errors.Join(failed, err, err2); err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	w := &operator{
+		config:      o,
+		client:      client,
+		logger:      o.Logger,
+		now:         time.Now,
+		restlessAge: o.transition(),
+		states:      map[string]*poolState{},
+		ledgers:     map[types.UID]*ledger{},
+		resolved:    map[resolved]time.Time{},
+		version:     func(context.Context) (*apiversion.Info, error) { return server.ServerVersion() },
+		events:      newRecorder(client, o.Instance, o.Logger),
+		metrics:     newMetrics(registry),
+	}
+	w.world, w.demand = newWorld(w.changed), newDemand(w)
+	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
+	w.clouds = &clouds{homeRegion: o.Region, tags: scope.ClusterTags(), open: func(ctx context.Context, region string) (Region, error) {
+		return o.OpenRegion(ctx, region, w.metrics.Called)
+	}}
+
+	w.pools.Client, w.pools.Metadata, w.pools.Logger, w.pools.Workers = client, metadata, o.Logger, poolWorkers
+	w.pools.Kind, w.pools.IgnoreStatus, w.pools.Reconcile = kube.Kind{Resource: poolsResource}, true, w.reconcile
+	w.pools.Backoff = reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: jitter}
+	w.pools.References = func(p *v1alpha1.NodePool) []kube.Reference {
+		return []kube.Reference{classReference(p.Spec.Template.NodeClassRef.Name)}
+	}
+	w.classOf.Client, w.classOf.Logger, w.classOf.Workers = client, o.Logger, classWorkers
+	w.classOf.Kind, w.classOf.IgnoreStatus, w.classOf.Reconcile = kube.Kind{Resource: classesResource}, true, w.reconcileClass
+	w.classOf.Backoff = w.pools.Backoff
+	w.nodes.Client, w.nodes.Logger, w.nodes.Workers = client, o.Logger, nodeWorkers
+	w.nodes.Kind, w.nodes.Reconcile = kube.Kind{Resource: nodesResource, Drop: "status.images"}, w.reconcileNode
+	w.nodes.Backoff = w.pools.Backoff
+	w.pods.Client, w.pods.Logger, w.pods.Workers = client, o.Logger, podWorkers
+	w.pods.Kind, w.pods.Reconcile = kube.Kind{
+		Resource: podsResource,
+		Drop:     "status.containerStatuses,status.initContainerStatuses,status.ephemeralContainerStatuses",
+	}, w.reconcilePod
+	w.daemons.Client, w.daemons.Logger, w.daemons.IgnoreStatus = client, o.Logger, true
+	w.daemons.Kind = kube.Kind{Resource: daemonsResource, Drop: "status"}
+	w.daemons.Reconcile = func(_ context.Context, key types.NamespacedName, d *appsv1.DaemonSet) (reconcile.Result, error) {
+		w.world.sawDaemon(key, d)
+		return reconcile.Result{}, nil
+	}
+	w.namespaces.Client, w.namespaces.Logger, w.namespaces.Kind = client, o.Logger, kube.Kind{
+		Resource: namespacesResource,
+		Drop:     "spec,status",
+	}
+	w.namespaces.Reconcile = func(_ context.Context, key types.NamespacedName, n *corev1.Namespace) (reconcile.Result, error) {
+		if n == nil {
+			w.world.sawNamespace(key.Name, nil, false)
+		} else {
+			w.world.sawNamespace(key.Name, n.Labels, true)
+		}
+		return reconcile.Result{}, nil
+	}
+	w.buffers = newBuffers(w)
+	w.finalize = kube.Finalizer{
+		Client:   client,
+		Resource: poolsResource,
+		Name:     v1alpha1.FinalizerNodePool,
+		Poll:     2 * time.Second,
+		OnWrite:  w.pools.Wrote,
+	}
+	w.keepClass = kube.Finalizer{
+		Client:   client,
+		Resource: classesResource,
+		Name:     v1alpha1.FinalizerInUse,
+		Poll:     afterCleanup,
+		OnWrite:  w.classOf.Wrote,
+	}
+	w.keepProfile = kube.Finalizer{
+		Client:   client,
+		Resource: classesResource,
+		Name:     v1alpha1.FinalizerInstanceProfile,
+		Poll:     afterCleanup,
+		OnWrite:  w.classOf.Wrote,
+	}
+	w.status = kube.Status[*v1alpha1.NodePool]{Client: client, Resource: poolsResource, OnWrite: w.pools.Wrote}
+	w.classStatus = kube.Status[*v1alpha1.AWSNodeClass]{Client: client, Resource: classesResource, OnWrite: w.classOf.Wrote}
+	return w, nil
+}
+
+func classReference(name string) kube.Reference {
+	return kube.Reference{Resource: classesResource, Name: name}
+}
+
+// changed starts passes of the pools whose machines have changed. A machine without a pool
+// may be one that has just joined: each pool that waits for one looks.
+func (o *operator) changed(pools []string, demand bool) {
+	for _, name := range pools {
+		if name != "" {
+			o.pools.Add(poolKey(name))
+			continue
+		}
+		o.mu.Lock()
+		for waiting, s := range o.states {
+			if s.expects() {
+				o.pools.Add(poolKey(waiting))
+			}
+		}
+		o.mu.Unlock()
+	}
+	if demand {
+		o.demand.Wake()
+		o.buffers.Wake()
+	}
+}
+
+// expects reports whether a machine of the pool may be about to join.
+func (s *poolState) expects() bool {
+	instances, _ := s.ledger.list()
+	for _, i := range instances {
+		if i.Tags[s.spec.Scope.Key("node")] == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// reconcilePod takes in a pod.
+func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *corev1.Pod) (reconcile.Result, error) {
+	was, v := o.world.sawPod(key, p)
+	t := o.metrics.trace
+	switch {
+	case p == nil:
+		t.dropPod(string(was.uid))
+	case !v.waiting.IsZero():
+		// The condition has no fractions of a second.
+		at := o.now()
+		if at.Sub(v.waiting) > 2*time.Second {
+			at = v.waiting
+		}
+		t.waits(string(v.uid), at)
+	case v.node != "" && was.node == "":
+		t.bound(string(v.uid), v.node, o.now())
+	}
+	if v.network && was.ready.IsZero() != v.ready.IsZero() {
+		o.nodes.Add(poolKey(v.node))
+	}
+	return reconcile.Result{}, nil
+}
+
+// start works until ctx ends.
+func (o *operator) start(ctx context.Context) error {
+	group := &reconcile.Group{Members: append(o.watches(), []reconcile.Member{
+		{Name: "events", Starter: reconcile.StarterFunc(o.events.start)},
+		{Name: "pools", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			// A pod that is not seen yet would be stopped with its machine.
+			if err := o.settled(ctx); err != nil {
+				return nil //nolint:nilerr // ctx has ended
+			}
+			return o.pools.Start(ctx)
+		})},
+		{Name: "demand", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			if err := o.settled(ctx); err != nil {
+				return nil //nolint:nilerr // ctx has ended
+			}
+			return o.demand.start(ctx)
+		})},
+	}...)}
+	return group.Start(ctx)
+}
+
+// watches show what the cluster has.
+func (o *operator) watches() []reconcile.Member {
+	return []reconcile.Member{
+		{Name: "namespaces", Starter: &o.namespaces},
+		{Name: "daemon sets", Starter: &o.daemons},
+		{Name: "nodes", Starter: &o.nodes},
+		{Name: "pods", Starter: &o.pods},
+		{Name: "classes", Starter: &o.classOf},
+		{Name: "buffers", Starter: reconcile.StarterFunc(o.buffers.start)},
+	}
+}
+
+// settled waits until every Node and pod has been taken in.
+func (o *operator) settled(ctx context.Context) error { return o.until(ctx, o.viewed) }
+
+// until waits until there is no error.
+func (o *operator) until(ctx context.Context, check func() error) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if check() == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// viewed returns an error until all that is watched was listed and taken in.
+func (o *operator) viewed() error {
+	for _, c := range []struct {
+		synced func() (bool, error)
+		keys   func(string) []types.NamespacedName
+		seen   func() int
+	}{
+		{o.nodes.Synced, o.nodes.Keys, o.world.countNodes},
+		{o.pods.Synced, o.pods.Keys, o.world.countPods},
+		{o.daemons.Synced, o.daemons.Keys, o.world.countDaemons},
+		{o.namespaces.Synced, o.namespaces.Keys, o.world.countNamespaces},
+		{o.classOf.Synced, nil, nil},
+	} {
+		if ok, err := c.synced(); !ok {
+			return errors.Join(errors.New("not everything is seen yet"), err)
+		}
+		if c.keys != nil && c.seen() < len(c.keys("")) {
+			return errors.New("not everything is read yet")
+		}
+	}
+	return nil
+}
+
+// ready returns an error until all views are complete for the first time.
+func (o *operator) ready() error {
+	if err := o.viewed(); err != nil {
+		return err
+	}
+	if ok, err := o.pools.Synced(); !ok {
+		return errors.Join(errors.New("the pools are not seen yet"), err)
+	}
+	return nil
+}

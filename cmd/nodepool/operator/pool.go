@@ -1,0 +1,377 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// How long after a pass the next one is, if nothing happens.
+const (
+	afterScaleUp    = 5 * time.Second
+	afterDrain      = 5 * time.Second // from one round of evictions to the next
+	afterNotReady   = 10 * time.Second
+	afterCloudError = time.Minute
+	afterCleanup    = 10 * time.Second
+	jitter          = 0.2
+)
+
+// poolPass is one pass of one pool.
+type poolPass struct {
+	state   *poolState
+	plan    cloud.Plan
+	results []cloud.Result
+	views   []nodeView
+	problem problem
+	listErr error
+	err     error
+}
+
+// problem is why a pool does less than it should; the zero value is none.
+type problem struct{ reason, message string }
+
+func poolKey(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// reconcile does one pass for one pool.
+func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v1alpha1.NodePool) (reconcile.Result, error) {
+	began := time.Now()
+	defer func() { o.metrics.passed(key.Name, time.Since(began)) }()
+	if p == nil {
+		o.forget(key.Name)
+		return reconcile.Result{}, nil
+	}
+	if o.dry {
+		return reconcile.Result{}, nil
+	}
+	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
+	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.ledgerOf(p).once("created") {
+		o.events.pool(
+			p,
+			corev1.EventTypeNormal,
+			"Created",
+			fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby),
+		)
+	}
+	if p.DeletionTimestamp != nil && o.ledgerOf(p).once("deleting") {
+		o.events.pool(p, corev1.EventTypeNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
+	}
+	var pass *poolPass
+	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
+		pass = o.newPass(p)
+		pass.run(ctx)
+		return pass.plan.Done, errors.Join(pass.listErr, pass.err, pass.report(ctx))
+	})
+	switch {
+	case pass != nil && pass.plan.Done && err == nil:
+		o.events.pool(p, corev1.EventTypeNormal, "Deleted", "every machine of the pool is terminated")
+		o.forget(p.Name)
+		return result, nil
+	case pass != nil && err == nil:
+		return pass.next(), nil
+	case pass != nil:
+		o.events.pool(p, corev1.EventTypeWarning, "CleanupFailed", err.Error())
+		return reconcile.Result{RequeueAfter: spread(afterCleanup)}, nil
+	case err != nil || !alive:
+		return result, err
+	}
+	pass = o.newPass(p)
+	pass.run(ctx)
+	if err := pass.report(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	return pass.next(), nil
+}
+
+// newPass begins a pass from the state that is kept of the pool.
+func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
+	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.world.sets(), ledger: o.ledgerOf(p)}
+	s.ledger.journal.open(p)
+	return &poolPass{state: s}
+}
+
+// run looks at the pool and acts.
+func (p *poolPass) run(ctx context.Context) {
+	seen := p.look(ctx)
+	if p.state.executor == nil {
+		p.state.op.buffers.passed(nil, p.state)
+	}
+	switch {
+	case p.state.executor == nil && p.listErr == nil: // it never had a machine
+		p.plan.Done = p.state.pool.DeletionTimestamp != nil && len(p.state.pool.Status.Launches) == 0
+		return
+	case p.state.executor == nil:
+		return
+	}
+	seen.Memory = p.state.ledger.begin()
+	p.state.foreseen = p.state.spec.Plan(seen, cloud.Want{}, p.state.op.now())
+	p.publish()
+	p.state.holdSurplus()
+	p.plan, p.results, p.err = p.state.executor.Pass(
+		ctx,
+		p.state.spec,
+		seen,
+		func(cloud.Memory) cloud.Want { return p.state.op.demand.launchesFor(p.state.name()) },
+	)
+	p.state.ledger.end(p.plan.Memory, p.results, p.state.op.now())
+	p.state.told(ctx, p.results)
+	if p.err != nil && ctx.Err() == nil {
+		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
+	}
+	p.state.foreseen = p.plan
+	p.publish()
+	if len(p.results) > 0 {
+		p.state.op.demand.Wake()
+	}
+}
+
+// look is the part of a pass before it acts: it reads the desired and the actual state of
+// the pool. Without an executor there is nothing to act on.
+func (p *poolPass) look(ctx context.Context) cloud.Observed {
+	if p.problem = validate(p.state.pool); p.problem.reason == "" {
+		p.problem = p.prepare(ctx)
+	}
+	regions := p.state.pool.Status.Regions
+	if p.state.op.dry && p.problem.reason == "" && !slices.Contains(regions, p.state.region) {
+		regions = append(slices.Clone(regions), p.state.region)
+	}
+	if p.problem.reason != "" && len(regions) == 0 {
+		return cloud.Observed{}
+	}
+	provider, err := p.state.op.clouds.provider(ctx, regions, p.state.region, p.regionOfMachine)
+	if err != nil {
+		p.listErr = err
+		p.problem = problem{"CloudProviderError", err.Error()}
+		return cloud.Observed{}
+	}
+	marks := &marks{client: p.state.op.client, world: p.state.op.world, pool: p.state.pool, now: p.state.op.now}
+	p.state.executor = &cloud.Executor{
+		Provider: guarded{provider, marks},
+		Nodes:    marks,
+		Journal:  &p.state.ledger.journal,
+		Config:   p.state.recipe.launchConfig,
+	}
+	return p.observe(ctx, regions)
+}
+
+// prepare reads the class, and makes the recipe of machines from it. Before the first
+// launch into a region it records that there may be machines.
+func (p *poolPass) prepare(ctx context.Context) problem {
+	name := p.state.pool.Spec.Template.NodeClassRef.Name
+	class, err := p.state.op.classOf.Get(types.NamespacedName{Name: name})
+	switch {
+	case errors.Is(err, kube.ErrAbsent):
+		return problem{"NodeClassNotFound", fmt.Sprintf("spec.template.nodeClassRef: AWSNodeClass %q does not exist", name)}
+	case err != nil:
+		return problem{"NodeClassNotReady", err.Error()}
+	}
+	p.state.recipe.class = class
+	if why := unready(class); why != "" {
+		return problem{"NodeClassNotReady", fmt.Sprintf("AWSNodeClass %q: %s", name, why)}
+	}
+	if why := p.refuse(class); why != "" {
+		return problem{"ValidationFailed", why}
+	}
+	recipe, err := p.state.op.newRecipe(p.state.pool, class)
+	if err != nil {
+		return problem{"ValidationFailed", err.Error()}
+	}
+	p.state.region = cmp.Or(class.Spec.Region, p.state.op.clouds.home())
+	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) && p.state.pool.DeletionTimestamp == nil && !p.state.op.dry {
+		if err := p.recordRegion(ctx); err != nil {
+			return problem{"CloudProviderError", "record the region: " + err.Error()}
+		}
+	}
+	p.state.recipe, p.state.spec.Templates = recipe, recipe.templates
+	return problem{}
+}
+
+// observe lists the machines, and joins what the cluster says of them.
+func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed {
+	seen := cloud.Observed{Listed: p.state.op.now()}
+	age := interval(p.state.pool) / 2
+	if p.restless() {
+		age = p.state.op.restlessAge
+	}
+	of := map[string]string{}
+	for _, region := range regions {
+		instances, listed, err := p.state.op.clouds.list(ctx, region, p.state.spec.Scope, age)
+		if err != nil {
+			seen.ListError = fmt.Errorf("region %s: %w", region, err)
+			p.listErr = seen.ListError
+			seen.Instances = nil
+			break
+		}
+		seen.Instances = append(seen.Instances, instances...)
+		for _, i := range instances {
+			of[i.ID] = region
+		}
+		if listed.Before(seen.Listed) {
+			seen.Listed = listed
+		}
+	}
+	if seen.ListError == nil {
+		seen.Instances = p.state.ledger.take(seen.Instances, of, seen.Listed)
+	}
+	ids, drifted := map[string]bool{}, map[string]bool{}
+	for _, i := range seen.Instances {
+		ids[i.ID] = true
+		drifted[i.ID] = p.state.recipe.drifted(p.state.spec.Scope, i)
+	}
+	p.views = p.state.op.world.machines(p.state.name(), p.state.uid(), ids)
+	for i := range p.views {
+		s := p.views[i].status
+		s.Drifted = drifted[s.ID]
+		seen.Nodes = append(seen.Nodes, s)
+		if a := p.views[i].site.Allocatable; a.Pods > 0 && !s.Drifted {
+			p.state.allocatable = a
+		}
+	}
+	seen.Launches, seen.LastOrdinal = p.state.ledger.journal.intents()
+	seen.Reserved = p.state.op.demand.reserved()
+	for i := range p.views {
+		if p.state.settling(&p.views[i]) {
+			seen.Reserved[p.views[i].status.ID] = true
+		}
+	}
+	return seen
+}
+
+// restless reports whether machines of the pool were changing state when they were last
+// listed. The pool is then listed more often.
+func (p *poolPass) restless() bool {
+	instances, _ := p.state.ledger.list()
+	for _, i := range instances {
+		switch i.State {
+		case cloud.InstancePending, cloud.InstanceStopping, cloud.InstanceShuttingDown:
+			return true
+		case cloud.InstanceRunning, cloud.InstanceStopped:
+			// One that warms up stops itself.
+			if s := cloud.State(i.Tags[p.state.spec.Scope.Key("state")]); s == cloud.StateWarmup || s == cloud.StateTerminating {
+				return true
+			}
+		default:
+		}
+	}
+	return len(p.state.pool.Status.Launches) > 0 || p.state.pool.DeletionTimestamp != nil
+}
+
+// regionOfMachine returns the region of a machine: the region whose list had it, or the
+// region of its Node's zone. A launched machine not listed yet is in the class's region.
+func (p *poolPass) regionOfMachine(id string) string {
+	if region := p.state.ledger.region(id); region != "" {
+		return region
+	}
+	if v, ok := p.state.op.world.byID(id); ok {
+		if region := regionOf(v.zone, p.state.pool.Status.Regions); region != "" {
+			return region
+		}
+	}
+	return p.state.region
+}
+
+// next says when the next pass is.
+func (p *poolPass) next() reconcile.Result {
+	after := interval(p.state.pool)
+	soon := func(d time.Duration) { after = min(after, d) }
+	for _, r := range p.results {
+		switch r.Action.Verb {
+		case cloud.Start, cloud.Launch:
+			soon(afterScaleUp)
+		case cloud.Drain:
+			soon(afterDrain)
+		default:
+			soon(p.state.op.restlessAge)
+		}
+	}
+	if p.restless() {
+		soon(p.state.op.restlessAge)
+	}
+	for i := range p.views {
+		if p.state.settling(&p.views[i]) {
+			soon(p.state.settleTime())
+		}
+	}
+	switch {
+	case p.problem.reason == "CloudProviderError" || p.listErr != nil:
+		after = afterCloudError
+		if throttled, ok := errors.AsType[*cloud.RateLimitError](p.listErr); ok {
+			after = max(throttled.RetryAfter, time.Second)
+		}
+	case p.problem.reason != "":
+		soon(afterNotReady)
+	}
+	if at := p.plan.Wake; !at.IsZero() {
+		soon(max(at.Sub(p.state.op.now()), 100*time.Millisecond))
+		return reconcile.Result{RequeueAfter: after}
+	}
+	return reconcile.Result{RequeueAfter: spread(after)}
+}
+
+// spread lengthens a time, so that pools do not act in step, and look at their machines at
+// most once in each interval.
+func spread(d time.Duration) time.Duration {
+	return d + time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
+}
+
+// validate returns what admission cannot see of a pool by itself.
+func validate(p *v1alpha1.NodePool) problem {
+	if p.Spec.MinStandby > p.Spec.PoolSize {
+		return problem{
+			"ValidationFailed",
+			fmt.Sprintf("spec.minStandby: is %d, must be at most spec.poolSize (%d)", p.Spec.MinStandby, p.Spec.PoolSize),
+		}
+	}
+	return problem{}
+}
+
+// refuse returns why a pool cannot use a class.
+func (p *poolPass) refuse(class *v1alpha1.AWSNodeClass) string {
+	if class.Spec.BootstrapTemplate != v1alpha1.Bottlerocket {
+		return ""
+	}
+	if p.state.pool.Spec.PreWarm.CompletionMode != v1alpha1.ControllerStop {
+		return "spec.preWarm.completionMode: is SelfStop, must be ControllerStop: Bottlerocket runs no script"
+	}
+	if len(p.state.pool.Spec.PreWarm.ImagesToPull) > 0 {
+		return "spec.preWarm.imagesToPull: must be empty: Bottlerocket runs no script"
+	}
+	return ""
+}
+
+// publish shows the pool to whatever starts machines, and to the passes of its Nodes.
+func (p *poolPass) publish() {
+	state := *p.state
+	p.state.op.mu.Lock()
+	was := p.state.op.states[p.state.name()]
+	p.state.op.states[p.state.name()] = &state
+	p.state.op.mu.Unlock()
+	p.state.op.buffers.passed(was, &state)
+	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation {
+		for _, v := range p.views {
+			p.state.op.nodes.Add(poolKey(v.status.Name))
+		}
+	}
+}
+
+// open returns the pools that may start machines.
+func (o *operator) open() map[string]*poolState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pools := maps.Clone(o.states)
+	maps.DeleteFunc(pools, func(_ string, s *poolState) bool { return s.pool.DeletionTimestamp != nil })
+	return pools
+}

@@ -1,0 +1,259 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
+)
+
+// poolState is a pool as its last pass has seen it. It is replaced by the next, and never
+// changed.
+type poolState struct {
+	op          *operator
+	pool        *v1alpha1.NodePool
+	spec        cloud.Pool
+	recipe      recipe
+	executor    *cloud.Executor
+	sets        []*appsv1.DaemonSet
+	allocatable cloud.Resources // of a Node of the pool; zero if none has said
+	ledger      *ledger
+	region      string
+	foreseen    cloud.Plan // the last one, or what it would be if no pod waited
+}
+
+// ledger is the state that is kept of a pool from one pass to the next. A process that has
+// lost it is slower for a while.
+type ledger struct {
+	mu     sync.Mutex
+	memory cloud.Memory
+	// passing is set while a pass runs, late has what machines were started for pods in
+	// the meantime.
+	passing   bool
+	late      []cloud.Result
+	instances []cloud.Instance
+	regions   map[string]string // by instance: the region whose list has it
+	listed    time.Time
+	// asked has what the cloud has accepted of each machine: an older list does not show it.
+	asked   map[string]asked
+	journal journal
+	said    map[string]bool
+}
+
+// asked is the state that a machine goes to since a call.
+type asked struct {
+	state cloud.InstanceState
+	at    time.Time
+}
+
+// note keeps what the cloud has accepted.
+func (l *ledger) note(results []cloud.Result, now time.Time) {
+	states := map[cloud.Verb]cloud.InstanceState{
+		cloud.Start:     cloud.InstancePending,
+		cloud.Stop:      cloud.InstanceStopping,
+		cloud.ForceStop: cloud.InstanceStopping,
+		cloud.Terminate: cloud.InstanceShuttingDown,
+	}
+	for _, r := range results {
+		if state := states[r.Action.Verb]; state != "" && (r.Err == nil || r.Accepted) {
+			if l.asked == nil {
+				l.asked = map[string]asked{}
+			}
+			l.asked[r.Action.Machine] = asked{state, now}
+		}
+	}
+}
+
+// take keeps a list, with what the cloud has accepted since it was made, and which region
+// each machine is in.
+func (l *ledger) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
+	for i := range instances {
+		if a, ok := l.asked[instances[i].ID]; ok && !instances[i].State.Ending() {
+			instances[i].State = a.state
+		}
+	}
+	l.instances, l.regions, l.listed = instances, regions, listed
+	return instances
+}
+
+// once reports whether it is called with the text for the first time.
+func (l *ledger) once(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said[text] {
+		return false
+	}
+	if l.said == nil {
+		l.said = map[string]bool{}
+	}
+	l.said[text] = true
+	return true
+}
+
+func (s *poolState) name() string { return s.pool.Name }
+func (s *poolState) uid() string  { return string(s.pool.UID) }
+
+// begin returns the memory for a pass.
+func (l *ledger) begin() cloud.Memory {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passing, l.late = true, nil
+	return l.memory
+}
+
+// end stores the memory of a pass, and adds the results that came in during the pass.
+func (l *ledger) end(memory cloud.Memory, results []cloud.Result, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(results, now)
+	l.memory = memory.Learn(l.late, now)
+	l.passing, l.late = false, nil
+}
+
+func (l *ledger) learn(results []cloud.Result, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(results, now)
+	l.memory = l.memory.Learn(results, now)
+	if l.passing {
+		l.late = append(l.late, results...)
+	}
+}
+
+func (l *ledger) list() ([]cloud.Instance, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.instances, l.listed
+}
+
+func (l *ledger) instance(id string) (cloud.Instance, bool) {
+	instances, _ := l.list()
+	i := slices.IndexFunc(instances, func(i cloud.Instance) bool { return i.ID == id })
+	if i < 0 {
+		return cloud.Instance{}, false
+	}
+	return instances[i], true
+}
+
+// region returns the region of a machine, empty if no list has had it.
+func (l *ledger) region(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.regions[id]
+}
+
+// blocked reports whether the cloud had no capacity there a short while ago.
+func (s *poolState) blocked(p cloud.Placement, now time.Time) bool {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.memory.IsBlocked(p, now)
+}
+
+// room returns how many more machines the pool may launch now, and what limits that.
+func (s *poolState) room(now time.Time) (room int, limit string) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	plan := s.foreseen
+	plan.Memory = s.ledger.memory
+	room, limit = plan.Room(s.spec, now)
+	return room, short(limit)
+}
+
+// errNotAsked is why the plan of a start has no list: a standby machine is known from its
+// Node.
+var errNotAsked = errors.New("the cloud is not asked before a start")
+
+// start starts standby machines, without a list of the cloud: the state on the Node is
+// only ever standby once the cloud has said that the machine is stopped.
+func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result, error) {
+	now := s.op.now()
+	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
+	instances, _ := s.ledger.list()
+	seen.Instances = instances
+	for _, v := range s.op.world.machines(s.name(), s.uid(), nil) {
+		seen.Nodes = append(seen.Nodes, v.status)
+	}
+	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
+	for i := range plan.Actions {
+		s.op.metrics.trace.called(s.name(), plan.Actions[i].Machine, now)
+	}
+	results, err := s.executor.Execute(ctx, s.spec, plan.Actions)
+	for _, r := range results {
+		if r.Accepted {
+			s.op.metrics.trace.accepted(r.Action.Machine, s.op.now())
+		}
+	}
+	s.ledger.learn(results, s.op.now())
+	return results, err
+}
+
+func (s *poolState) instanceType(v *nodeView) string {
+	if t := v.site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
+		return t
+	}
+	if s.recipe.class != nil {
+		return s.recipe.class.Spec.InstanceType
+	}
+	return ""
+}
+
+// capacity returns what pods may use of a machine that has not reported it: what another
+// Node of the pool reports, or else the resources of the type.
+func (s *poolState) capacity(daemons int) cloud.Resources {
+	if s.allocatable.Pods > 0 {
+		return s.allocatable
+	}
+	if s.recipe.class == nil {
+		return cloud.Resources{}
+	}
+	return capacity.Of(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
+}
+
+// fresh is a machine that is launched into a zone, as the scheduler will see it.
+func (s *poolState) fresh(zone string) cloud.Node {
+	node := s.op.siteOf(s.pool, s.recipe.class, zone)
+	node.Pods = cloudkube.Daemons(&node, s.sets...)
+	node.Allocatable = s.capacity(len(node.Pods))
+	return node
+}
+
+// ledgerOf returns the ledger of a pool. One of the same name that was created again has
+// another.
+func (o *operator) ledgerOf(p *v1alpha1.NodePool) *ledger {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.ledgers[p.UID]
+	if l == nil {
+		l = &ledger{}
+		l.journal.write = o.status.Update
+		o.ledgers[p.UID] = l
+	}
+	return l
+}
+
+// forget drops what is kept of a pool that is gone.
+func (o *operator) forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := o.states[name]; s != nil {
+		delete(o.ledgers, s.pool.UID)
+		delete(o.states, name)
+		o.buffers.forget(s.pool.UID)
+		o.classOf.Add(types.NamespacedName{Name: s.pool.Spec.Template.NodeClassRef.Name})
+	}
+	o.metrics.forget(name)
+}

@@ -1,0 +1,258 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+)
+
+func timeNow(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// report writes the status of the pool, if it has changed, and its gauges.
+func (p *poolPass) report(ctx context.Context) error {
+	known := p.listErr == nil && p.state.executor != nil
+	if known {
+		p.state.op.metrics.pool(
+			p.state.name(),
+			p.state.spec,
+			p.plan.Counts,
+			p.views,
+			p.state.op.demand.launchesFor(p.state.name()),
+			p.state.op.now(),
+		)
+	}
+	before := p.state.pool.Status
+	wasDegraded := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionDegraded)
+	conditions := p.conditions()
+	assignments := p.state.op.demand.assignments(p.state.op.world, p.state.pool.Name)
+	now := timeNow(p.state.op.now())
+	err := p.state.op.status.Update(ctx, p.state.pool, func(o *v1alpha1.NodePool) {
+		was := copyOf(o).Status
+		s := &o.Status
+		if known {
+			c := p.plan.Counts
+			s.Warmup, s.Standby = int32(c.Warmup), int32(c.Standby) //nolint:gosec // at most some thousands
+			s.Running, s.Total = int32(c.Running), int32(c.Total)   //nolint:gosec // the same
+			s.Regions = p.keptRegions(s.Regions)
+		}
+		s.PodAssignments = assignments
+		for _, c := range conditions {
+			meta.SetStatusCondition(&s.Conditions, c)
+		}
+		// The time says when something was new: a pool at rest is not written.
+		if !sameStatus(&was, s) || o.Status.ObservedGeneration != o.Generation {
+			s.LastReconcileTime = &now
+		}
+	})
+	if err != nil {
+		return err
+	}
+	degraded := meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
+	if degraded.Status == metav1.ConditionTrue && !wasDegraded {
+		reason := degraded.Reason
+		p.state.op.events.pool(p.state.pool, corev1.EventTypeWarning, reason, degraded.Message)
+	}
+	return nil
+}
+
+func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
+	return a.Warmup == b.Warmup && a.Standby == b.Standby && a.Running == b.Running && a.Total == b.Total &&
+		slices.Equal(a.Regions, b.Regions) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
+			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
+		})
+}
+
+// recordRegion writes the region of the class to the status.
+func (p *poolPass) recordRegion(ctx context.Context) error {
+	err := p.state.op.status.Update(ctx, p.state.pool, func(o *v1alpha1.NodePool) {
+		if !slices.Contains(o.Status.Regions, p.state.region) {
+			o.Status.Regions = append(slices.Clone(o.Status.Regions), p.state.region)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) {
+		return errors.New("the pool has changed meanwhile")
+	}
+	p.state.ledger.journal.open(p.state.pool)
+	return nil
+}
+
+// keptRegions leaves out a region that the class names no more and that has no machine of
+// the pool. All are kept while a Node is in a zone of which the region is not known.
+func (p *poolPass) keptRegions(regions []string) []string {
+	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
+		return regions
+	}
+	instances, _ := p.state.ledger.list()
+	used := map[string]bool{p.state.region: true}
+	for _, i := range instances {
+		if i.State != cloud.InstanceTerminated {
+			used[p.state.ledger.region(i.ID)] = true
+		}
+	}
+	for _, v := range p.views {
+		region := regionOf(v.zone, regions)
+		if region == "" {
+			return regions
+		}
+		used[region] = true
+	}
+	return slices.DeleteFunc(slices.Clone(regions), func(region string) bool { return !used[region] })
+}
+
+// conditions returns the conditions of the pool after the pass.
+func (p *poolPass) conditions() []metav1.Condition {
+	degraded := condition(v1alpha1.ConditionDegraded, false, "AsExpected", "nothing holds the pool back")
+	if reason, message := p.trouble(); reason != "" {
+		degraded = condition(v1alpha1.ConditionDegraded, true, reason, message)
+	}
+	standby := fmt.Sprintf("%d standby machines are ready, at least %d are wanted", p.plan.Counts.Ready, p.state.spec.MinStandby)
+	ready := condition(v1alpha1.ConditionReady, true, "PoolReady", standby)
+	switch {
+	case degraded.Status == metav1.ConditionTrue:
+		ready = condition(v1alpha1.ConditionReady, false, "Degraded", degraded.Message)
+	case p.plan.Counts.Ready < p.state.spec.MinStandby:
+		ready = condition(v1alpha1.ConditionReady, false, "InsufficientStandby", standby)
+	}
+	prePull := condition(
+		v1alpha1.ConditionImagePrePullSupported,
+		true,
+		"Supported",
+		cmp.Or(p.state.recipe.warning, "machines pull images before their first stop"),
+	)
+	if p.state.recipe.class != nil && p.state.recipe.class.Spec.BootstrapTemplate == v1alpha1.Bottlerocket {
+		prePull = condition(v1alpha1.ConditionImagePrePullSupported, false, "NotSupported", "Bottlerocket runs no script")
+	}
+	conditions := []metav1.Condition{
+		degraded,
+		ready,
+		prePull,
+		p.progress(
+			v1alpha1.ConditionScaleUpInProgress,
+			"machines are starting for pods",
+			func(v *nodeView) bool { return p.state.starting(v, p.state.op.now()) },
+		),
+		p.progress(
+			v1alpha1.ConditionScaleDownInProgress,
+			"machines are emptied or stopped",
+			func(v *nodeView) bool { return v.status.State == cloud.StateTerminating },
+		),
+	}
+	if p.listErr == nil && p.state.executor != nil { // else it is not known, and stays as it was
+		conditions = append(conditions, p.full())
+	}
+	return conditions
+}
+
+// full is whether every machine that the pool may have is in use.
+func (p *poolPass) full() metav1.Condition {
+	if c := p.plan.Counts; c.Total >= p.state.spec.Size && c.Standby == 0 {
+		return condition(
+			v1alpha1.ConditionFull,
+			true,
+			string(cloud.HoldPoolFull),
+			fmt.Sprintf("%d of %d machines, none on standby: pods that need one more wait, or go to another pool", c.Total, p.state.spec.Size),
+		)
+	}
+	return condition(v1alpha1.ConditionFull, false, "RoomLeft", "a machine can be started or launched")
+}
+
+// trouble is what holds the pool back; no reason: nothing does.
+func (p *poolPass) trouble() (reason, message string) {
+	switch {
+	case p.listErr != nil:
+		return "CloudProviderError", p.listErr.Error()
+	case p.problem.reason != "":
+		return p.problem.reason, p.problem.message
+	}
+	for _, b := range p.plan.Holds {
+		if b.Kind != cloud.HoldLaunchUnproven && b.Kind != cloud.HoldPoolFull {
+			return string(b.Kind), b.Message
+		}
+	}
+	return "", ""
+}
+
+func condition(kind string, holds bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if holds {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: short(message)}
+}
+
+// progress is a condition that is true while any Node is on its way.
+func (p *poolPass) progress(kind, message string, underWay func(*nodeView) bool) metav1.Condition {
+	for i := range p.views {
+		if v, ok := p.state.op.world.view(p.views[i].status.Name); ok && underWay(&v) {
+			return condition(kind, true, "InProgress", message)
+		}
+	}
+	return condition(kind, false, "AtRest", "none")
+}
+
+// changing is what an error of AWS has that is another each time: a status with it would be
+// written with each attempt.
+var changing = regexp.MustCompile(`RequestID: [^,\s]*,? ?| ?Encoded authorization failure message: \S+`)
+
+// short returns a message on one line, as long as it may be in a condition, and the same
+// each time that the same happens.
+func short(message string) string {
+	message = changing.ReplaceAllString(strings.ReplaceAll(message, "\n", "; "), "")
+	const most = 1024
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most-3], "") + "..."
+	}
+	return message
+}
+
+// assignments are the pods that machines of a pool were started for.
+func (d *demand) assignments(w *world, pool string) []v1alpha1.PodAssignment {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []v1alpha1.PodAssignment
+	for _, a := range d.assigned {
+		if v, ok := w.view(a.NodeName); ok && v.pool == pool {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.PodAssignment) int {
+		return strings.Compare(a.PodNamespace+"/"+a.PodName, b.PodNamespace+"/"+b.PodName)
+	})
+	return out
+}
+
+// reserved has the machines that pods are on their way to.
+func (d *demand) reserved() map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]bool{}
+	for _, r := range d.reservations {
+		out[r.Machine] = true
+	}
+	return out
+}
+
+// launchesFor returns what pods need of a pool beyond its standby machines, and how many of
+// these are kept for buffers.
+func (d *demand) launchesFor(pool string) cloud.Want {
+	standby := d.op.buffers.standbyOf(pool)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cloud.Want{Launch: d.launches[pool], Standby: standby}
+}

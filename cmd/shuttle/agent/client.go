@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
+)
+
+// client speaks to Starbase for one cluster. It is safe for concurrent use.
+type client struct {
+	base      string // .../api/v1/clusters/{cluster_id}
+	clusterID string
+	tokenFile string
+	http      *http.Client
+}
+
+func newClient(config *Config, observe func(endpoint, code string, duration time.Duration)) *client {
+	return &client{
+		base:      strings.TrimRight(config.StarbaseURL.String(), "/") + "/api/v1/clusters/" + config.ClusterID,
+		clusterID: config.ClusterID,
+		tokenFile: config.TokenFile,
+		http: httpretry.New(httpretry.Config{OnAttempt: func(r *http.Request, status int, duration time.Duration) {
+			code := "error"
+			if status != 0 {
+				code = strconv.Itoa(status)
+			}
+			observe(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], code, duration)
+		}}),
+	}
+}
+
+// StarbaseError is an answer of Starbase that is not the one asked for.
+type StarbaseError struct {
+	Status  int
+	Code    string // of the error body, empty when there was none
+	Message string
+}
+
+func (e *StarbaseError) Error() string {
+	text := fmt.Sprintf("starbase answered %d", e.Status)
+	if e.Code != "" {
+		text += " " + e.Code
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// errUnchanged is the answer 304.
+var errUnchanged = errors.New("not modified")
+
+// desiredState asks for the desired state, unless it still is the one with the
+// given version: then it returns errUnchanged. With any other error
+// the desired state is unknown.
+func (c *client) desiredState(ctx context.Context, version string) (*starbase.DesiredState, error) {
+	header := http.Header{}
+	if version != "" {
+		header.Set("If-None-Match", strconv.Quote(version))
+	}
+	response, err := c.do(ctx, http.MethodGet, "/desired-state", header, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read to its end, or is of no use
+	switch response.StatusCode {
+	case http.StatusOK:
+		return starbase.Decode(response.Body, c.clusterID)
+	case http.StatusNotModified:
+		if version == "" {
+			return nil, &StarbaseError{Status: response.StatusCode, Message: "although no version was named"}
+		}
+		return nil, errUnchanged
+	default:
+		return nil, refusal(response)
+	}
+}
+
+// report sends what happened to the services.
+func (c *client) report(ctx context.Context, report *starbase.StatusReport) error {
+	return c.post(ctx, "/status", report)
+}
+
+// reportCapacity sends how many pods there are.
+func (c *client) reportCapacity(ctx context.Context, report *starbase.CapacityReport) error {
+	return c.post(ctx, "/capacity", report)
+}
+
+// post sends a report that is answered with 204.
+func (c *client) post(ctx context.Context, path string, report any) error {
+	body, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	response, err := c.do(ctx, http.MethodPost, path, http.Header{}, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only the status counts
+	if response.StatusCode != http.StatusNoContent {
+		return refusal(response)
+	}
+	return nil
+}
+
+// do makes one call.
+func (c *client) do(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	return c.Do(request)
+}
+
+// Do sends the request with the token that the file holds now. A 401 is tried once more
+// if the file holds another one by then; the body of the request must be one that can be
+// read again.
+func (c *client) Do(request *http.Request) (*http.Response, error) {
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := c.http.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusUnauthorized {
+			return response, nil
+		}
+		again, err := c.token()
+		if err != nil || again == token {
+			return response, nil //nolint:nilerr // the 401 is the better error
+		}
+		token = again
+		response.Body.Close() //nolint:errcheck,gosec // it is of no use
+		request = request.Clone(request.Context())
+		if request.GetBody != nil {
+			if request.Body, err = request.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (c *client) token() (string, error) {
+	token, err := program.ReadToken(c.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("STARFORM_AUTH_TOKEN_FILE: %w", err)
+	}
+	return token, nil
+}
+
+// refusal reads an error answer.
+func refusal(response *http.Response) error {
+	const maxBody = 64 << 10
+	var body starbase.ErrorBody
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	if err != nil || json.Unmarshal(data, &body) != nil {
+		return &StarbaseError{Status: response.StatusCode}
+	}
+	return &StarbaseError{Status: response.StatusCode, Code: body.Error.Code, Message: body.Error.Message}
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// Config has the settings.
+type Config struct {
+	StarbaseURL       *url.URL
+	ClusterID         string // UUID
+	Region            string
+	TokenFile         string
+	ReconcileInterval time.Duration
+	SnapshotInterval  time.Duration
+	CapacityInterval  time.Duration
+	LogLevel          string // debug, info, warn or error
+	HealthAddress     string // of /healthz and /readyz
+	MetricsAddress    string // of /metrics; empty: HealthAddress
+	SoftLimit         int
+	GatewayService    types.NamespacedName // zero: no load balancer to size
+	SnapshotWALDir    string
+	MaxDeletePercent  int
+	DNS               DNSSelector
+	PodSecurity       isolation.Level // the loosest that a service may ask for
+	LeaderElection    bool
+	WakeOnDrift       bool
+}
+
+// DNSSelector selects the pods that answer DNS.
+type DNSSelector struct {
+	Namespace string
+	Labels    map[string]string
+}
+
+// VariableError is an environment variable that is wrong. It shows the value, unless that may
+// hold a password: see [program.Shown].
+type VariableError struct {
+	Variable, Value, Want string
+}
+
+func (e *VariableError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s: not set; want %s", e.Variable, e.Want)
+	}
+	return fmt.Sprintf("%s: %q; want %s", e.Variable, e.Value, e.Want)
+}
+
+var regionPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ReadConfig reads the settings by the names of their variables with lookup.
+// The first that is missing or cannot be parsed is the error, a *VariableError.
+func ReadConfig(lookup func(string) string) (Config, error) {
+	r := reader{lookup: lookup}
+	c := Config{
+		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
+		ClusterID:         r.matching("STARFORM_CLUSTER_ID", starbase.ValidUUID, "a UUID in lower case"),
+		Region:            r.matching("STARFORM_REGION", regionPattern.MatchString, "a region like nyc3"),
+		TokenFile:         r.matching("STARFORM_AUTH_TOKEN_FILE", readable, "the path of a readable file that holds the token"),
+		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
+		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
+		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),
+		LogLevel:          r.level("STARFORM_LOG_LEVEL"),
+		HealthAddress:     r.address("STARFORM_METRICS_ADDR", ":8080"),
+		MetricsAddress:    r.address("STARFORM_METRICS_BIND_ADDRESS", ""),
+		SoftLimit:         r.integer("STARFORM_SOFT_LIMIT", 1000, 1, 1_000_000),
+		GatewayService:    r.namespacedName("STARFORM_GATEWAY_SERVICE"),
+		SnapshotWALDir:    lookup("STARFORM_SNAPSHOT_WAL_DIR"),
+		MaxDeletePercent:  r.integer("STARFORM_MAX_DELETE_PERCENT", 10, 0, 100),
+		DNS:               r.dns("STARFORM_DNS_SELECTOR", "kube-system/k8s-app=kube-dns"),
+		PodSecurity:       r.podSecurity("STARFORM_POD_SECURITY"),
+		LeaderElection:    r.boolean("STARFORM_LEADER_ELECTION", false),
+		WakeOnDrift:       r.boolean("STARFORM_WAKE_ON_DRIFT", true),
+	}
+	return c, r.err
+}
+
+func readable(path string) bool {
+	_, err := os.ReadFile(path)
+	return err == nil
+}
+
+// reader parses variables and keeps the first error.
+type reader struct {
+	lookup func(string) string
+	err    error
+}
+
+func (r *reader) fail(variable, want string) {
+	if r.err == nil {
+		r.err = &VariableError{Variable: variable, Value: program.Shown(r.lookup(variable)), Want: want}
+	}
+}
+
+func (r *reader) matching(variable string, ok func(string) bool, want string) string {
+	v := r.lookup(variable)
+	if v == "" || !ok(v) {
+		r.fail(variable, want)
+	}
+	return v
+}
+
+func (r *reader) url(variable string) *url.URL {
+	u, err := url.Parse(r.lookup(variable))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		r.fail(variable, "a URL like https://starbase.example.com, without user or query")
+		return nil
+	}
+	return u
+}
+
+func (r *reader) duration(variable string, standard time.Duration) time.Duration {
+	v := r.lookup(variable)
+	if v == "" {
+		return standard
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < time.Second || d > time.Hour {
+		r.fail(variable, "a duration from 1s to 1h")
+	}
+	return d
+}
+
+func (r *reader) podSecurity(variable string) isolation.Level {
+	level, err := isolation.ParseLevel(r.lookup(variable))
+	if err != nil {
+		r.fail(variable, isolation.Want)
+	}
+	return level
+}
+
+func (r *reader) integer(variable string, standard, minValue, maxValue int) int {
+	v := r.lookup(variable)
+	if v == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < minValue || n > maxValue {
+		r.fail(variable, fmt.Sprintf("a whole number from %d to %d", minValue, maxValue))
+	}
+	return n
+}
+
+func (r *reader) boolean(variable string, standard bool) bool {
+	switch r.lookup(variable) {
+	case "":
+		return standard
+	case "true":
+		return true
+	case "false":
+		return false
+	default:
+		r.fail(variable, "true or false")
+		return false
+	}
+}
+
+func (r *reader) level(variable string) string {
+	v := cmp.Or(r.lookup(variable), "info")
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, v) {
+		r.fail(variable, "debug, info, warn or error")
+	}
+	return v
+}
+
+func (r *reader) address(variable, standard string) string {
+	v := cmp.Or(r.lookup(variable), standard)
+	if v == "" {
+		return ""
+	}
+	_, port, err := net.SplitHostPort(v)
+	if n, numeric := strconv.ParseUint(port, 10, 16); err != nil || numeric != nil || n > 65535 {
+		r.fail(variable, "an address like :8080 or 127.0.0.1:8080")
+	}
+	return v
+}
+
+func (r *reader) namespacedName(variable string) types.NamespacedName {
+	v := r.lookup(variable)
+	if v == "" {
+		return types.NamespacedName{}
+	}
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok || !regionPattern.MatchString(namespace) || !regionPattern.MatchString(name) {
+		r.fail(variable, "namespace/name")
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func (r *reader) dns(variable, standard string) DNSSelector {
+	namespace, selector, ok := strings.Cut(cmp.Or(r.lookup(variable), standard), "/")
+	set, err := labels.ConvertSelectorToLabelsMap(selector)
+	if !ok || !regionPattern.MatchString(namespace) || err != nil || len(set) == 0 {
+		r.fail(variable, "namespace/label=value, as in kube-system/k8s-app=kube-dns")
+	}
+	return DNSSelector{namespace, set}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// accepted is a desired state that was certain to be whole.
+type accepted struct {
+	state    *starbase.DesiredState
+	rendered Rendered
+	set      *apply.Set
+	invalid  map[starbase.Identity]error // why objects are left out of the set
+}
+
+// desired holds the last accepted state, in memory only.
+type desired struct {
+	mu        sync.Mutex
+	current   *accepted
+	answered  bool // Starbase has answered since the start
+	confirmed bool // Starbase has named the current state since the last take
+	fresh     bool // the epoch changed with the current state, and no later answer confirmed it
+}
+
+// accept takes a new state. The first body of another epoch is not yet a licence
+// to delete.
+func (d *desired) accept(next *accepted) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fresh = d.current != nil && d.current.state.Epoch != next.state.Epoch
+	d.current, d.answered, d.confirmed = next, true, !d.fresh
+}
+
+// confirm notes that the current state still is the one of Starbase.
+func (d *desired) confirm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answered, d.confirmed, d.fresh = true, true, false
+}
+
+// take returns the current state, nil before the first, and whether Starbase has
+// confirmed it since the last call: only then may anything be called absent.
+func (d *desired) take() (current *accepted, confirmed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	confirmed, d.confirmed = d.confirmed, false
+	return d.current, confirmed
+}
+
+func (d *desired) peek() (current *accepted, answered bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current, d.answered
+}
+
+// reasonGeneration is why a body that goes back in its own epoch is refused.
+const reasonGeneration starbase.Reason = "generation"
+
+// puller asks Starbase for the desired state.
+type puller struct {
+	client  *client
+	owner   apply.Owner
+	cluster string
+	rules   Rules
+	desired *desired
+	metrics *metrics
+	logger  *slog.Logger
+	changed func() // called after each answer that may be acted on
+}
+
+// Reconcile implements reconcile.Reconciler: one question to Starbase.
+func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	current, _ := p.desired.peek()
+	version := ""
+	if current != nil {
+		version = current.state.Version
+	}
+	state, err := p.client.desiredState(ctx, version)
+	switch {
+	case errors.Is(err, errUnchanged):
+		p.desired.confirm()
+		p.changed()
+		return reconcile.Result{}, nil
+	case err == nil:
+		err = p.accept(ctx, current, state)
+	}
+	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
+		p.metrics.rejected.WithLabelValues(string(refused.Reason)).Inc()
+	}
+	return reconcile.Result{}, err
+}
+
+func (p *puller) accept(ctx context.Context, current *accepted, state *starbase.DesiredState) error {
+	if current != nil && state.Epoch == current.state.Epoch && state.Generation < current.state.Generation {
+		return &starbase.RefusedError{
+			Reason: reasonGeneration,
+			Err:    fmt.Errorf("generation %d is older than %d of the same epoch", state.Generation, current.state.Generation),
+		}
+	}
+	rendered := Render(state, p.cluster, p.rules)
+	set, err := newSet(p.owner, rendered.Objects)
+	if set == nil {
+		return err
+	}
+	next := &accepted{state: state, rendered: rendered, set: set}
+	if err != nil { // valid all the same: the objects named in it are left out
+		next.invalid = rendered.invalid(p.owner)
+		p.logger.ErrorContext(ctx, "objects cannot be applied", slog.Any("error", err))
+	}
+	p.desired.accept(next)
+	p.logger.InfoContext(ctx, "desired state accepted", slog.String("version", state.Version), slog.Int64("generation", state.Generation),
+		slog.Int("services", len(rendered.Services)), slog.Int("rejected", len(rendered.Rejected)), slog.Int("objects", set.Len()))
+	p.changed()
+	return nil
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/internal/httpretry"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// Units are the units that bill, beside a view of pods.
+type Units struct {
+	Snapshots, Capacity reconcile.Starter
+	pods                *podView
+	metrics             *metrics
+}
+
+// NewUnits returns units whose requests to Starbase go through transport.
+func NewUnits(config *Config, kubernetes dynamic.Interface, transport http.RoundTripper, logger *slog.Logger) *Units {
+	m := newMetrics()
+	c := newClient(config, m.observeStarbase)
+	c.http = httpretry.New(httpretry.Config{Transport: transport})
+	pods := newPodView(kubernetes, Owner(config.ClusterID).Labels, min(config.SnapshotInterval, config.CapacityInterval), m, logger)
+	return &Units{
+		Snapshots: newSnapshots(config, pods, c, m, logger), Capacity: newCapacityLoop(config, pods, c, m, logger), pods: pods, metrics: m,
+	}
+}
+
+// Pods watches.
+func (u *Units) Pods() reconcile.Starter { return u.pods }
+
+// List makes the pods the whole list of the view, Update one of them, Bookmark proves it.
+func (u *Units) List(pods ...*unstructured.Unstructured) error {
+	var list []any
+	for _, p := range pods {
+		list = append(list, p)
+	}
+	return u.pods.Replace(list, "1")
+}
+func (u *Units) Update(p *unstructured.Unstructured) error { return u.pods.Update(p) }
+func (u *Units) Bookmark()                                 { u.pods.UpdateResourceVersion("2") }
+
+// Billed returns the record of a pod as the watch delivers it, and as a list does.
+func (u *Units) Billed(p *unstructured.Unstructured) (records [2]starbase.Snapshot, err error) {
+	listed, err := u.pods.Transformer()(p)
+	if err != nil {
+		return records, err
+	}
+	for n, o := range []any{p, listed} {
+		read, err := u.pods.read(o)
+		if err != nil {
+			return records, err
+		}
+		for s := range billed([]pod{read}, "", read.created) {
+			records[n] = s
+		}
+	}
+	return records, nil
+}
+
+// Metric is the sum of a metric over its labels; 0 while it has none.
+func (u *Units) Metric(name string) (sum float64) {
+	families, err := u.metrics.registry.Gather()
+	if err != nil {
+		return -1
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// Runnables returns what the agent runs while it holds its Lease, for another to run.
+func (a *Agent) Runnables() (all []reconcile.Starter, err error) {
+	t, err := a.newTerm(newMetrics())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range t.group.Members {
+		all = append(all, m.Starter)
+	}
+	return all, nil
+}
+
+// Rules returns those that the agent renders with.
+func (a *Agent) Rules() (Rules, error) {
+	t, err := a.newTerm(newMetrics())
+	if err != nil {
+		return Rules{}, err
+	}
+	for _, m := range t.group.Members {
+		if loop, ok := m.Starter.(*reconcile.Loop); ok {
+			if pull, ok := loop.Reconciler.(*puller); ok {
+				return pull.rules, nil
+			}
+		}
+	}
+	return Rules{}, errors.New("no loop pulls")
+}
+
+// Metrics returns all metrics of the agent.
+func Metrics() *prometheus.Registry { return newMetrics().registry }

@@ -1,0 +1,68 @@
+package agent
+
+import "github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+
+// Manifests are the objects that the agent itself needs in its cluster. All
+// fields but StateClaim and Authorities are required.
+type Manifests struct {
+	Image, StarbaseURL, ClusterID, Region string
+	// StateClaim is the PersistentVolumeClaim that keeps billing records which were not
+	// sent. Empty: a volume that goes with the pod.
+	StateClaim string
+	// Authorities is a ConfigMap with certificates that the agent trusts beside those of
+	// its image. Empty: none.
+	Authorities string
+}
+
+const agentNamespace = "starform-system"
+
+// YAML returns the Namespace, ServiceAccount, RBAC and Deployment as a YAML
+// stream. The Secret with the token is the operator's to make.
+func (m Manifests) YAML() (string, error) {
+	const tokenDir, spoolDir = "/var/run/starform", "/var/lib/shuttle"
+	agent := installation.Agent{Name: "shuttle", Namespace: agentNamespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}
+	objects := agent.Base()
+	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
+	objects = append(objects, agent.Role(agent.Name,
+		installation.Rule("coordination.k8s.io", []any{"leases"}, []any{"get", "create", "update", "watch"}))...)
+	objects = append(objects, agent.Deployment(installation.Workload{
+		Image: m.Image,
+		Env: []installation.Variable{
+			{Name: "STARFORM_STARBASE_URL", Value: m.StarbaseURL},
+			{Name: "STARFORM_CLUSTER_ID", Value: m.ClusterID},
+			{Name: "STARFORM_REGION", Value: m.Region},
+			{Name: "STARFORM_AUTH_TOKEN_FILE", Value: tokenDir + "/token"},
+			{Name: "STARFORM_SNAPSHOT_WAL_DIR", Value: spoolDir + "/snapshots"},
+		},
+		Port: 8080, PortName: "metrics", MemoryLimit: "256Mi",
+		State:       installation.State{Dir: spoolDir, Size: "320Mi", Claim: m.StateClaim}, // the spool has 256 MiB
+		Authorities: m.Authorities,
+	}))
+	return agent.YAML(nil, objects...)
+}
+
+// clusterRules are what the agent does: read and write the kinds that it
+// renders, read pods, and list what else may live in a namespace. It holds the rights of the Role that it gives to
+// workloads, so it needs neither escalate nor bind.
+func clusterRules() []any {
+	write := []any{"get", "list", "watch", "create", "patch", "delete"}
+	return []any{
+		installation.Rule(
+			"",
+			[]any{"namespaces", "resourcequotas", "limitranges", "serviceaccounts", "secrets", "configmaps", "services"},
+			write,
+		),
+		installation.Rule("rbac.authorization.k8s.io", []any{"roles", "rolebindings"}, write),
+		installation.Rule("networking.k8s.io", []any{"networkpolicies"}, write),
+		installation.Rule("apps", []any{"deployments"}, write),
+		installation.Rule("policy", []any{"poddisruptionbudgets"}, write),
+		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
+		installation.Rule("gateway.networking.k8s.io", []any{"httproutes"}, write),
+		installation.Rule("", []any{"pods"}, []any{"get", "list", "watch"}),
+		// What keeps the namespace of a project that is deleted.
+		installation.Rule("", []any{"persistentvolumeclaims", "replicationcontrollers"}, []any{"list"}),
+		installation.Rule("apps", []any{"daemonsets", "replicasets", "statefulsets"}, []any{"list"}),
+		installation.Rule("batch", []any{"cronjobs", "jobs"}, []any{"list"}),
+		installation.Rule("networking.k8s.io", []any{"ingresses"}, []any{"list"}),
+	}
+}

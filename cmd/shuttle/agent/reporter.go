@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// reporter reports the phase of each service, and what the cluster's configuration lacks,
+// to Starbase: soon after a change, and
+// every [reportInterval].
+type reporter struct {
+	client    *client
+	readiness *readiness
+	instance  string
+	// digests returns what the pods of each service run.
+	digests func() map[starbase.Identity]string
+	trigger func() // makes Reconcile run
+
+	soon atomic.Bool // a trigger is on its way
+
+	// Of Reconcile alone:
+	sent   *starbase.StatusReport
+	sentAt time.Time
+
+	mu      sync.Mutex
+	last    *outcome
+	cluster problem
+}
+
+// problem is why the configuration of the cluster is not in effect; zero for none.
+type problem struct{ class, message string }
+
+// outcome is what a pass found.
+type outcome struct {
+	current   *accepted
+	results   map[apply.ID]apply.Result
+	written   map[types.NamespacedName]written
+	deletions deletions
+}
+
+// reportDelay is how long changes are collected before they are reported.
+const reportDelay = 500 * time.Millisecond
+
+// changed makes a report follow.
+func (r *reporter) changed() {
+	if r.soon.CompareAndSwap(false, true) {
+		time.AfterFunc(reportDelay, r.trigger)
+	}
+}
+
+// update takes the outcome of a pass.
+func (r *reporter) update(next *outcome) {
+	r.mu.Lock()
+	r.last = next
+	r.mu.Unlock()
+	r.changed()
+}
+
+// updateCluster takes what became of the configuration of the cluster.
+func (r *reporter) updateCluster(next problem) {
+	r.mu.Lock()
+	changed := r.cluster != next
+	r.cluster = next
+	r.mu.Unlock()
+	if changed {
+		r.changed()
+	}
+}
+
+// Reconcile implements reconcile.Reconciler: one report, unless a recent one
+// was the same.
+func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
+	r.soon.Store(false)
+	r.mu.Lock()
+	last, cluster := r.last, r.cluster
+	r.mu.Unlock()
+	if last == nil || last.current.state.Basic() {
+		return reconcile.Result{}, nil // without a state, or for a server without the endpoint
+	}
+	next := &starbase.StatusReport{
+		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
+		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
+	}
+	var complete bool
+	next.Services, complete = r.statuses(last)
+	next.Complete = complete && len(next.Services) <= starbase.MaxStatusServices && len(last.deletions.projects) <= starbase.MaxStatusServices
+	if next.Complete {
+		for project := range last.deletions.projects {
+			next.LeftProjects = append(next.LeftProjects, uuidOf(project))
+		}
+		slices.Sort(next.LeftProjects)
+	}
+	if r.sent != nil && same(r.sent, next) && time.Since(r.sentAt) < reportInterval {
+		return reconcile.Result{}, nil
+	}
+	// At least one, also without services: it confirms the deletion of services.
+	for from := 0; from == 0 || from < len(next.Services); from += starbase.MaxStatusServices {
+		part := *next
+		part.Services = next.Services[from:min(from+starbase.MaxStatusServices, len(next.Services))]
+		if err := r.client.report(ctx, &part); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	r.sent, r.sentAt = next, time.Now()
+	return reconcile.Result{}, nil
+}
+
+// same reports whether two reports of this process say the same.
+func same(a, b *starbase.StatusReport) bool {
+	return a.Epoch == b.Epoch && a.Generation == b.Generation && a.Complete == b.Complete &&
+		a.ClusterErrorClass == b.ClusterErrorClass && a.ClusterMessage == b.ClusterMessage &&
+		slices.Equal(a.Services, b.Services) && slices.Equal(a.LeftProjects, b.LeftProjects)
+}
+
+// statuses returns the status of each service and of each other that has objects left,
+// and whether these are all.
+func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete bool) {
+	generation := o.current.state.Generation
+	rendered := &o.current.rendered
+	left := maps.Clone(o.deletions.left)
+	list = make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
+	digests := r.digests()
+	for i := range rendered.Services {
+		s := &rendered.Services[i]
+		status := newStatus(s.Identity, generation)
+		status.Desired, status.ImageDigest = s.Replicas, digests[s.Identity]
+		status.Phase, status.ErrorClass, status.Message = stand(s, o.results)
+		if err := o.current.invalid[s.Identity]; err != nil {
+			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
+		}
+		if pods, ok := r.readiness.of(s.Deployment, o.written[s.Deployment]); ok {
+			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
+			if status.Phase == starbase.PhaseProgressing {
+				status.Phase, status.ErrorClass, status.Message = progress(pods)
+			}
+		}
+		if more := left[labelsOf(s.Identity)]; more.stuck() && status.ErrorClass == "" {
+			_, status.ErrorClass, status.Message = more.status()
+		}
+		delete(left, labelsOf(s.Identity))
+		list = append(list, status)
+	}
+	for _, rejection := range rendered.Rejected {
+		status := newStatus(rejection.Identity, generation)
+		status.ImageDigest = digests[rejection.Identity]
+		status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, rejection.Class, shorten(rejection.Message)
+		list = append(list, status)
+	}
+	for at, l := range left {
+		status := newStatus(
+			starbase.Identity{ProjectID: uuidOf(at.project), Environment: at.environment, ServiceID: uuidOf(at.service)},
+			generation,
+		)
+		status.Phase, status.ErrorClass, status.Message = l.status()
+		list = append(list, status)
+	}
+	slices.SortStableFunc(list, func(a, b starbase.ServiceStatus) int { return a.Identity().Compare(b.Identity()) })
+	return list, !o.deletions.open
+}
+
+// progress judges a service whose objects are as wanted by its pods.
+func progress(pods rollout) (phase starbase.Phase, class, message string) {
+	switch {
+	case pods.complete():
+		return starbase.PhaseHealthy, "", ""
+	case pods.stuck != "":
+		return starbase.PhaseFailed, "RolloutStuck", shorten(pods.stuck)
+	default:
+		return starbase.PhaseProgressing, "", ""
+	}
+}
+
+// classApplyFailed is an object that could not be written.
+const classApplyFailed = "ApplyFailed"
+
+func newStatus(id starbase.Identity, generation int64) starbase.ServiceStatus {
+	return starbase.ServiceStatus{
+		ProjectID:          id.ProjectID,
+		Environment:        id.Environment,
+		ServiceID:          id.ServiceID,
+		ObservedGeneration: generation,
+	}
+}
+
+// stand judges a service by what happened to its objects and to those it needs.
+// Without a failure it is Progressing: readiness decides whether its pods run.
+func stand(s *RenderedService, results map[apply.ID]apply.Result) (phase starbase.Phase, class, message string) {
+	var failures []string
+	phase = starbase.PhaseProgressing
+	for _, id := range slices.Concat(s.Shared, s.Objects) {
+		result, ok := results[id]
+		if !ok || result.Err == nil {
+			continue
+		}
+		failures = append(failures, fmt.Sprintf("%s: %v", id, result.Err))
+		_, fought := errors.AsType[*apply.FightError](result.Err)
+		switch {
+		case errors.Is(result.Err, apply.ErrNotOurs):
+			phase, class = starbase.PhaseRejected, starbase.ClassNameTaken
+		case result.Action == apply.Waiting && phase == starbase.PhaseProgressing:
+			phase, class = starbase.PhaseApplying, "Waiting"
+		case fought && phase != starbase.PhaseRejected:
+			phase, class = starbase.PhaseFailed, starbase.ClassContested
+		case result.Action != apply.Waiting && phase != starbase.PhaseRejected:
+			phase, class = starbase.PhaseFailed, classApplyFailed
+		}
+	}
+	return phase, class, shorten(strings.Join(failures, "; "))
+}
+
+// shorten cuts a message to what Starbase takes.
+func shorten(message string) string {
+	if len(message) <= starbase.MaxStatusMessage {
+		return message
+	}
+	cut := starbase.MaxStatusMessage
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut]
+}

@@ -1,0 +1,142 @@
+package agent //nolint:testpackage // what is reported is decided within
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+)
+
+var shop = starbase.Identity{
+	ProjectID: "00000000-0000-4000-8000-000000000001", Environment: "production", ServiceID: "00000000-0000-4000-8000-000000000002",
+}
+
+func noDigests() map[starbase.Identity]string { return nil }
+
+// outcomeOf is a pass that has left one service as generation 2 of its Deployment.
+func outcomeOf(gone deletions) *outcome {
+	web := types.NamespacedName{Namespace: "proj-shop", Name: "web"}
+	return &outcome{
+		current: &accepted{
+			state:    &starbase.DesiredState{Epoch: "e", Generation: 7},
+			rendered: Rendered{Services: []RenderedService{{Identity: shop, Replicas: 2, Deployment: web}}},
+		},
+		results: map[apply.ID]apply.Result{}, written: map[types.NamespacedName]written{web: {"u", 2}}, deletions: gone,
+	}
+}
+
+func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	whole := rollout{uid: "u", generation: 2, observed: 2, desired: 2, total: 2, updated: 2, ready: 2}
+	for name, test := range map[string]struct {
+		change func(*rollout)
+		want   starbase.Phase
+	}{
+		"all is there":                      {func(*rollout) {}, starbase.PhaseHealthy},
+		"a newer generation":                {func(r *rollout) { r.generation, r.observed = 3, 3 }, starbase.PhaseHealthy},
+		"the pods of the last version":      {func(r *rollout) { r.generation, r.observed = 1, 1 }, starbase.PhaseProgressing},
+		"its controller has not seen it":    {func(r *rollout) { r.observed = 1 }, starbase.PhaseProgressing},
+		"the pods of a Deployment before":   {func(r *rollout) { r.uid = "old" }, starbase.PhaseProgressing},
+		"a stuck rollout of a last version": {func(r *rollout) { r.generation, r.observed, r.stuck, r.ready = 1, 1, "x", 0 }, starbase.PhaseProgressing},
+	} {
+		pods := whole
+		test.change(&pods)
+		r := reporter{
+			digests:   noDigests,
+			readiness: &readiness{rollouts: map[types.NamespacedName]rollout{{Namespace: "proj-shop", Name: "web"}: pods}},
+		}
+		list, complete := r.statuses(outcomeOf(deletions{}))
+		require.Len(t, list, 1)
+		require.Equal(t, test.want, list[0].Phase, name)
+		require.True(t, complete)
+	}
+
+	// Without a view of the live Deployment nothing shows that its pods are those.
+	r := reporter{
+		digests:   noDigests,
+		readiness: &readiness{rollouts: map[types.NamespacedName]rollout{{Namespace: "proj-shop", Name: "web"}: whole}},
+	}
+	unseen := outcomeOf(deletions{})
+	unseen.written = nil
+	list, _ := r.statuses(unseen)
+	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
+}
+
+func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
+	t.Parallel()
+	other := shop
+	other.Environment = "staging"
+	for name, test := range map[string]struct {
+		left    leftover
+		phase   starbase.Phase
+		class   string
+		message string
+	}{
+		"the limit":  {leftover{held: 3, grace: 1}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "3 objects are not deleted: more at once"},
+		"no proof":   {leftover{unproven: 1}, starbase.PhaseFailed, starbase.ClassDeletionHeld, "nothing shows that the agent applied them"},
+		"the grace":  {leftover{grace: 4}, starbase.PhaseApplying, starbase.ClassDeletionHeld, "4 objects are not deleted yet: they are absent"},
+		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
+		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
+	} {
+		r := reporter{digests: noDigests, readiness: &readiness{}}
+		list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(other): test.left}}))
+		require.Len(t, list, 2, name)
+		require.Equal(t, other, list[1].Identity(), name)
+		require.Equal(t, test.phase, list[1].Phase, name)
+		require.Equal(t, test.class, list[1].ErrorClass, name)
+		require.Contains(t, list[1].Message, test.message, name)
+		require.True(t, complete, name)
+		_, complete = r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(other): test.left}, open: true}))
+		require.False(t, complete, "not all can be seen, or named")
+	}
+
+	r := reporter{digests: noDigests, readiness: &readiness{}}
+	list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(shop): {unproven: 1}}}))
+	require.Len(t, list, 1, "an object too many of a service that is wanted")
+	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
+	require.Equal(t, starbase.ClassDeletionHeld, list[0].ErrorClass)
+	require.True(t, complete)
+}
+
+func TestWhatCannotBeAppliedAtAllIsReportedOfItsService(t *testing.T) {
+	t.Parallel()
+	id := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	project := func(n, egress int) starbase.Project {
+		p := starbase.Project{ProjectID: id(n), WorkspaceID: id(9), Slug: fmt.Sprint("shop-", n), Namespace: fmt.Sprint("proj-shop-", n)}
+		for range egress {
+			p.Egress = append(p.Egress, starbase.Egress{CIDR: "203.0.113.0/24", Port: 5432, Protocol: "TCP"})
+		}
+		return p
+	}
+	of := func(n int) starbase.Service {
+		return starbase.Service{
+			WorkspaceID: id(9),
+			ProjectID:   id(n),
+			ServiceID:   id(n),
+			Environment: "production",
+			ServiceName: "web",
+			Image:       "example.com/web",
+		}
+	}
+	state := &starbase.DesiredState{
+		ClusterID: id(8), Epoch: "e", Generation: 1,
+		Projects: []starbase.Project{project(1, 1), project(2, 50_000)}, Services: []starbase.Service{of(1), of(2)},
+	}
+	require.NoError(t, state.Seal())
+	p := puller{owner: Owner(id(8)), cluster: id(8), desired: &desired{}, logger: slog.New(slog.DiscardHandler), changed: func() {}}
+	require.NoError(t, p.accept(t.Context(), nil, state))
+	current, _ := p.desired.take()
+	r := reporter{digests: noDigests, readiness: &readiness{}}
+	list, _ := r.statuses(&outcome{current: current})
+	require.Len(t, list, 2)
+	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
+	require.Equal(t, starbase.PhaseRejected, list[1].Phase)
+	require.Equal(t, "Invalid", list[1].ErrorClass)
+	require.Contains(t, list[1].Message, "NetworkPolicy.networking.k8s.io/proj-shop-2/env-isolation-production: has ")
+	require.Contains(t, list[1].Message, "an API server reads at most")
+}

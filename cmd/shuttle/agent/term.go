@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+)
+
+// term is the agent's work from its start, or from taking the lease, to its
+// end. It has no state of an earlier one.
+type term struct {
+	live  *apply.Live
+	pods  *podView
+	state *desired
+	group *reconcile.Group
+}
+
+func (a *Agent) newTerm(metrics *metrics) (*term, error) {
+	owner := Owner(a.Config.ClusterID)
+	live, err := a.live(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := a.readiness(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	billing, err := a.podView(owner, metrics)
+	if err != nil {
+		return nil, err
+	}
+	client := newClient(&a.Config, metrics.observeStarbase)
+	state := &desired{}
+
+	status := &reporter{client: client, readiness: pods, instance: instanceID(), digests: billing.digests}
+	statusLoop := &reconcile.Loop{
+		Name:       "status",
+		Reconciler: status,
+		Interval:   reportInterval,
+		Timeout:    time.Minute,
+		Backoff:    a.backoff(),
+		Logger:     a.Logger,
+	}
+	status.trigger, pods.changed, billing.changed = statusLoop.Trigger, status.changed, status.changed
+
+	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	memory := &apply.ConfigMapMemory{Client: objects, Namespace: agentNamespace, Name: "shuttle-deletions-" + a.Config.ClusterID}
+	awaits := &atomic.Bool{}
+	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
+	convergeLoop := a.loop("converge", &converger{
+		applier: applier, handover: handover{applier: applier}, awaits: awaits,
+		desired: state, guard: newGuard(a.Config.MaxDeletePercent, memory), metrics: metrics, logger: a.Logger, status: status,
+	})
+	live.OnWatch = metrics.observeWatchOf
+	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
+	if a.Config.WakeOnDrift {
+		live.OnDrift = func(apply.Observed) { convergeLoop.Trigger() }
+		live.OnChange = func(o apply.Observed) {
+			if o.Gone && awaits.Load() {
+				convergeLoop.Trigger() // it may have been the last that had to go
+			}
+		}
+	}
+
+	pull := &puller{
+		client: client, owner: owner, cluster: a.Config.ClusterID, rules: Rules{DNS: a.Config.DNS, PodSecurity: a.Config.PodSecurity},
+		desired: state, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
+	}
+	pullLoop := a.loop("pull", pull)
+	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval
+
+	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
+		{Name: "live view", Starter: live},
+		{Name: "readiness", Starter: pods},
+		{Name: "pull", Starter: pullLoop},
+		{Name: "converge", Starter: convergeLoop},
+		{Name: "status", Starter: statusLoop},
+		{Name: "pods", Starter: billing},
+		{Name: "snapshots", Starter: newSnapshots(&a.Config, billing, client, metrics, a.Logger)},
+		{Name: "capacity", Starter: newCapacityLoop(&a.Config, billing, client, metrics, a.Logger)},
+	}}}
+	if a.Config.GatewayService != (types.NamespacedName{}) {
+		access, err := dynamic.NewForConfig(a.budgeted(metrics))
+		if err != nil {
+			return nil, fmt.Errorf("kubernetes client: %w", err)
+		}
+		gatewayLoop := a.loop(
+			"gateway",
+			&gateway{
+				client:  access,
+				service: a.Config.GatewayService,
+				desired: state,
+				metrics: metrics,
+				logger:  a.Logger,
+				report:  status.updateCluster,
+			},
+		)
+		pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
+		t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
+	}
+	return t, nil
+}
+
+// synced is nil when the live views are complete, without waiting for them.
+func (t *term) synced(context.Context) error { return errors.Join(t.live.Unseen(), t.pods.synced()) }
+
+// inhabitants are the kinds that the agent may list. Before it deletes a namespace
+// it looks among these for objects of others: those that it writes, and those in which
+// others keep data or let something run.
+type inhabitants struct {
+	server apply.Discovery
+	mapper meta.RESTMapper
+}
+
+// lookedFor are kinds that the agent lists and does not write.
+func lookedFor() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Pod"},
+		{Version: "v1", Kind: "PersistentVolumeClaim"},
+		{Version: "v1", Kind: "ReplicationController"},
+		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+		{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+		{Group: "batch", Version: "v1", Kind: "Job"},
+		{Group: "batch", Version: "v1", Kind: "CronJob"},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"},
+	}
+}
+
+// ServerGroups implements apply.Discovery.
+func (i inhabitants) ServerGroups() (*metav1.APIGroupList, error) { return i.server.ServerGroups() }
+
+// ServerResourcesForGroupVersion implements apply.Discovery.
+func (i inhabitants) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	return i.server.ServerResourcesForGroupVersion(version)
+}
+
+// ServerPreferredResources implements apply.Discovery.
+func (i inhabitants) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	var lists []*metav1.APIResourceList
+	for _, kind := range slices.Concat(Kinds(), lookedFor()) {
+		mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return lists, err
+		}
+		lists = append(lists, &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{{
+			Name: mapping.Resource.Resource, Kind: kind.Kind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+			Verbs: metav1.Verbs{"list", "watch"},
+		}}})
+	}
+	return lists, nil
+}
+
+// answered is nil once Starbase has answered.
+func (t *term) answered(context.Context) error {
+	if _, answered := t.state.peek(); !answered {
+		return errors.New("no answer yet")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+# What measures, and runs for long. The Makefile includes it.
+
+BENCH ?= .
+BENCHFLAGS ?=
+# Modules of their own: what the peers require must not decide what we are built with.
+BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
+.PHONY: bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle
+
+bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
+	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
+
+bench-build: kube ## Build the comparison of package apply with its peers (minutes the first time)
+	cd internal/bench/peers && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench' .
+	$(WORK) $(GO) build -o bin/operator ./examples/operator
+	cd internal/bench/wrangler && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-wrangler' .
+
+bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
+	bin/bench -operator bin/operator -wrangler bin/bench-wrangler $(BENCHFLAGS)
+
+bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL (a quarter of an hour; TRUEUP_BENCH_HELD=1m for less)
+	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
+	cd internal/bench/kine && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-kine' .
+	bin/bench-sync $(BENCHFLAGS)
+	bin/bench-kine
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=. -benchtime=1x ./statesync/sqlstore
+	$(WORK) $(GO) test -run='^$$' -bench=Stream ./cmd/controlplane/internal/state/regions
+
+bench-agentjob: kube ## Measure the agent-run operator with 1,000 jobs beside one on controller-runtime (10 minutes); BENCHFLAGS=-help
+	$(WORK) $(GO) build -o bin/agentjob ./cmd/agentjob
+	cd internal/bench/agentjob && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-agentjob' .
+	bin/bench-agentjob -operator bin/agentjob $(BENCHFLAGS)
+
+bench-shuttle: kube ## Measure the cluster agent beside the real control plane: 1,000 services from nothing, memory with 500 and 5,000 pods (a quarter of an hour)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Shuttle -benchtime=1x ./cmd/shuttle
+
+soak-sync: ## A million commits on each database, with all faults, and killed servers; SEED=n repeats a run
+	TRUEUP_SOAK=1000000 $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -timeout 4h -run 'NothingIs(Skipped|Lost)' ./statesync/sqlstore
+
+SOAK ?= 15m
+soak-shuttle: kube ## The cluster agent for SOAK (15m) on each database while links fail, programs are killed and everything is edited; SEED=n repeats a run
+	TRUEUP_SOAK=$(SOAK) $(if $(SEED),TRUEUP_SEED=$(SEED)) $(WORK) $(GO) test -v -count=1 -timeout 6h -run TestSoak ./cmd/e2e/clusters
+
+bench-snapshot: ## Measure package snapshot: encoding, memory, and what overlaps, restarts and an outage lose
+	$(WORK) $(GO) test -run='^$$' -bench=. ./snapshot
+	$(WORK) $(GO) test -v -count=1 -run 'RecordEachMinuteOnce|AnOutageOfAnHour' ./snapshot
+
+bench-controlplane: ## Measure the control plane with 500 streams on SQLite, then with 5,000 on two replicas with PostgreSQL, of which one is killed, at 200 writes a second (five minutes)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Fanout -benchtime=1x ./cmd/controlplane
+
+bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (minutes the first time); BENCHFLAGS=-help
+	cd internal/bench/pool && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-pool' .
+	bin/bench-pool $(BENCHFLAGS)
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Rest -benchtime=1x ./cmd/nodepool/operator
+	$(WORK) $(GO) test -timeout 1h -run='^$$' -bench=Replay -benchtime=1x ./cmd/nodepool/internal/replay
+	$(WORK) $(GO) run ./cmd/demo nodepools
+	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud
+	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
+	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
+
+# 150 histories of two programs are a million steps and more.
+SIMULATED ?= 150
+bench-sim: ## Simulate controllers on an API server (SIMULATED=150 histories each), and find the planted defects of all simulations (minutes)
+	$(WORK) $(GO) test -v -count=1 -timeout 2h ./simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted' -histories $(SIMULATED)
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./examples/managedfields
+	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Planted|ALife' ./internal/sim
+
+bench-vet: bin/golangci-lint ## Vet, test and lint that comparison
+	@failed=0; for m in $(BENCHES); do \
+		echo "vet, test, lint $$m"; \
+		(cd $$m && $(ALONE) $(GO) vet ./... && $(ALONE) $(GO) test ./... && $(ALONE) '$(CURDIR)/bin/golangci-lint' run --config '$(CURDIR)/.golangci.yml' ./...) || failed=1; \
+	done; exit $$failed

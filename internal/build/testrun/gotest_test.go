@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// collect reads what go test -json would print.
+func collect(t *testing.T, events string) (*batch, []string) {
+	t.Helper()
+	var reported []string
+	b := newBatch(
+		3,
+		func(line string) { reported = append(reported, line) },
+		func(pkg, test string) string { return "run " + pkg + " " + test },
+	)
+	nothing := func() {}
+	require.NoError(t, b.read(strings.NewReader(events), nothing, nothing))
+	return b, reported
+}
+
+func TestAFailureIsItsTestAndWhatItPrinted(t *testing.T) {
+	t.Parallel()
+	b, reported := collect(t, `
+{"Action":"start","Package":"github.com/seed-9e1ffd66/trueup/apply"}
+{"Action":"run","Package":"github.com/seed-9e1ffd66/trueup/apply","Test":"TestA"}
+{"Action":"output","Package":"github.com/seed-9e1ffd66/trueup/apply","Test":"TestA/b","Output":"    a_test.go:3: not so\n"}
+{"Action":"fail","Package":"github.com/seed-9e1ffd66/trueup/apply","Test":"TestA/b","Elapsed":1}
+{"Action":"fail","Package":"github.com/seed-9e1ffd66/trueup/apply","Test":"TestA","Elapsed":2}
+{"Action":"pass","Package":"github.com/seed-9e1ffd66/trueup/apply","Test":"TestC","Elapsed":3}
+{"Action":"fail","Package":"github.com/seed-9e1ffd66/trueup/apply","Elapsed":5}
+`)
+	require.Len(t, b.failed, 1, "the parent and the package fail for the subtest alone")
+	require.Equal(t, "TestA/b", b.failed[0].test)
+	require.Equal(t, []string{"    a_test.go:3: not so"}, b.failed[0].essence())
+	require.Equal(t, "run github.com/seed-9e1ffd66/trueup/apply TestA/b", b.failed[0].command)
+	require.Equal(t, []string{"FAIL   1 of 3    5.0 s  ./apply"}, reported)
+	require.Empty(t, b.running)
+	require.Equal(t, []string{"TestC", "TestA"}, []string{slowest(b.tests, 2)[0].test, slowest(b.tests, 2)[1].test})
+}
+
+func TestAPackageThatEndsWithoutATestToBlameFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ events, test, says string }{
+		"a build": {`
+{"Action":"build-output","ImportPath":"p [p.test]","Output":"x.go:1: no\n"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, "", "x.go:1: no"},
+		"a panic": {`
+{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"panic: oh\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`, "TestA", "panic: oh"},
+		"an exit": {`
+{"Action":"output","Package":"p","Output":"exit status 3\n"}
+{"Action":"fail","Package":"p","Elapsed":1}`, "", "exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := collect(t, c.events)
+			require.Len(t, b.failed, 1)
+			require.Equal(t, c.test, b.failed[0].test)
+			require.Equal(t, []string{c.says}, b.failed[0].essence())
+		})
+	}
+}
+
+func TestASkipIsCountedByItsReason(t *testing.T) {
+	t.Parallel()
+	b, _ := collect(t, `
+{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:3: PostgreSQL is not installed: apt-get install it\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- SKIP: TestA\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"skip","Package":"q"}
+go: downloading something
+`)
+	require.Equal(t, map[string]int{"PostgreSQL is not installed: apt-get install it": 1, "no reason given": 1}, b.skipped)
+	require.Equal(t, 1, b.done)
+}
+
+func TestTheEssenceIsTwentyLinesFromTheFirstThatBlames(t *testing.T) {
+	t.Parallel()
+	lines := []string{"=== RUN   TestA\n"}
+	for range 30 {
+		lines = append(lines, "noise\n")
+	}
+	lines = append(lines, "    Error Trace: a_test.go:3\n")
+	for range 30 {
+		lines = append(lines, strings.Repeat("x", 300)+"\n")
+	}
+	got := result{output: lines}.essence()
+	require.Len(t, got, 20)
+	require.Equal(t, "    Error Trace: a_test.go:3", got[0])
+	require.Len(t, got[1], 244)
+}
+
+func TestLongTestsAreThoseThatAskShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a_test.go"), []byte(`package a_test
+import "testing"
+func TestItself(t *testing.T) { if testing.Short() { t.Skip("long: so") } }
+func TestByAFunction(t *testing.T) { t.Run("x", func(t *testing.T) { (&world{}).grow(t) }) }
+func TestShort(t *testing.T) { other(t) }
+func (w *world) grow(t *testing.T) { size() }
+type world struct{}
+func BenchmarkIt(b *testing.B) { size() }
+`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b_test.go"), []byte(`package a
+import "testing"
+func size() int { if testing.Short() { return 1 }; return 100 }
+func other(t *testing.T) {}
+`), 0o600))
+	found, err := longTests(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"TestByAFunction", "TestItself"}, found)
+}
+
+func TestTheSummaryEndsWithWhatFailedAndHowToRunItAlone(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	r := &runner{out: &out, log: log, machine: machine{missing: []string{"Java: no"}}}
+	r.batches = []*batch{{
+		skipped: map[string]int{"long: minutes": 3, "no Keycloak": 2},
+		failed:  []result{{pkg: "./apply", test: "TestA", seconds: 1, output: []string{"not so\n"}, command: "go test -run TestA ./apply"}},
+		tests:   []result{{pkg: "./apply", test: "TestB", seconds: 9}},
+	}}
+	r.summary("quick")
+	text := out.String()
+	require.Contains(t, text, "    9.0 s  ./apply TestB\n")
+	require.Contains(t, text, "not run: 2: no Keycloak\n")
+	require.Contains(t, text, "left to make test-all: 3\n")
+	require.Contains(t, text, "missing: Java: no\n")
+	require.Regexp(t, `figure test_quick_minutes \S+ min`, text)
+	require.Contains(t, text, "--- FAIL: ./apply TestA (1.0 s)\nnot so\nalone: go test -run TestA ./apply\n\n1 failed; all that was printed: ")
+	require.True(t, r.failed())
+}
+
+func TestAMachineThatCannotRunTheTestsSaysWhatToDo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	t.Setenv("GOCACHE", filepath.Join(t.TempDir(), "go"))
+	t.Setenv("XDG_CACHE_HOME", file)
+	_, err := look(t.Context())
+	require.ErrorIs(t, err, errMachine)
+	require.ErrorContains(t, err, file)
+	require.ErrorContains(t, err, "set XDG_CACHE_HOME to a folder that is")
+	require.ErrorContains(t, run(t.Context(), []string{"half"}, &bytes.Buffer{}), `what to run: "half"; use quick or rest`)
+}

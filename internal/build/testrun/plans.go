@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+)
+
+// workspace returns the modules of go.work, as patterns of packages.
+func workspace() []string {
+	return []string{"./...", "./cloud/aws/...", "./cmd/...", "./examples/...", "./statesync/sqlstore/..."}
+}
+
+// raced are the packages with concurrency of their own.
+var raced = regexp.MustCompile(
+	`^\./(reconcile|apply|snapshot|statesync|cloud|cmd/(internal/serve|krane/[a-z]+|shuttle/agent|api/starbase|controlplane/internal/(edge/(guard|limits|tokens)|state/(clusters|regions|keyring))))(/|$)`,
+)
+
+// Without -race: the client of EC2 takes minutes to compile.
+var unraced = regexp.MustCompile(`^\./cloud/aws(/|$)`)
+
+// clustered are the packages of the root module whose tests start a Kubernetes; outside
+// the workspace they are not run a second time.
+var clustered = regexp.MustCompile(`^\./(apply|reconcile/kube|cloud/kube|simtest|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
+
+// linked leaves the symbols of debuggers out, a third of the time that linking takes.
+const linked = "-ldflags=-w"
+
+// timed are the tests that judge how long real parts take: nothing else runs beside them.
+const timed = "^TestLatency$"
+
+func quick(ctx context.Context, r *runner) error {
+	return r.withParts(ctx, func(packages []string) error {
+		r.test(
+			ctx,
+			step{
+				name:     "quick",
+				flags:    append([]string{"-short", linked, "-p=3", "-parallel=8", "-timeout=20m"}, strings.Fields(os.Getenv("TESTRUN_FLAGS"))...),
+				packages: packages,
+			},
+		)
+		return ctx.Err()
+	})
+}
+
+func rest(ctx context.Context, r *runner) error {
+	return r.withParts(ctx, func(packages []string) error { return r.rest(ctx, packages) })
+}
+
+func (r *runner) rest(ctx context.Context, packages []string) error {
+	alone := []string{"GOWORK=off"}
+	r.command(ctx, "vet", "", nil, append([]string{"go", "vet"}, workspace()...)...)
+	r.command(ctx, "vet outside the workspace", "", alone, "go", "vet", "./...")
+
+	var race, plain []string
+	for _, pkg := range packages {
+		if path := short(pkg); r.machine.race && raced.MatchString(path) && !unraced.MatchString(path) {
+			race = append(race, pkg)
+		} else {
+			plain = append(plain, pkg)
+		}
+	}
+	r.test(ctx, step{name: "race", flags: []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m"}, packages: race})
+	names, packages, err := r.long(plain)
+	if err != nil {
+		return err
+	}
+	r.test(
+		ctx,
+		step{
+			name:     "long",
+			flags:    []string{linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed},
+			packages: packages,
+		},
+	)
+	r.test(
+		ctx,
+		step{
+			name:     "timed",
+			flags:    []string{linked, "-p=1", "-timeout=30m", "-run=" + timed},
+			packages: []string{module + "/cmd/nodepool/operator"},
+		},
+	)
+
+	root, err := r.list(ctx, alone, "./...")
+	if err != nil {
+		return err
+	}
+	root = slices.DeleteFunc(root, func(pkg string) bool { return clustered.MatchString(short(pkg)) })
+	r.test(ctx, step{name: "outside the workspace", env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: root})
+	for _, module := range []string{"internal/release", "internal/ops"} {
+		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
+		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})
+	}
+	if err := r.newest(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// withParts builds and starts what the tests share, and ends it after do. It gives it the
+// packages of the workspace.
+func (r *runner) withParts(ctx context.Context, do func(packages []string) error) error {
+	if _, err := kubetest.BuildAssets(ctx, r.out); err != nil {
+		return fmt.Errorf("%w: %w", errMachine, err)
+	}
+	packages, err := r.list(ctx, nil, workspace()...)
+	if err != nil {
+		return err
+	}
+	r.say("== programs")
+	began := time.Now()
+	p, err := startParts(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errMachine, err)
+	}
+	r.variables = p.variables
+	r.steps = append(r.steps, result{test: "programs", seconds: time.Since(began).Seconds()})
+	return errors.Join(do(packages), p.stop())
+}
+
+func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]string, error) {
+	cmd := r.prepare(
+		ctx,
+		"",
+		env,
+		append([]string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...),
+	)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: go list: %w", errMachine, err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// long returns the tests of the packages that -short skips or shortens.
+func (r *runner) long(packages []string) (names, with []string, err error) {
+	for _, pkg := range packages {
+		found, err := longTests(filepath.Join(r.root, strings.TrimPrefix(pkg, module)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(found) > 0 {
+			names, with = append(names, found...), append(with, pkg)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), with, nil
+}
+
+// newestMinor is the newest minor of client-go, of which the last patch is taken. go.mod
+// requires the oldest that upstream supports.
+const newestMinor = "v0.37"
+
+// newest tests what uses client-go with its newest minor, by a go.mod in a folder that goes.
+func (r *runner) newest(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "testrun-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	modfile := "-modfile=" + filepath.Join(dir, "go.mod")
+	env := []string{"GOWORK=off", "GOTOOLCHAIN=local"}
+	r.command(
+		ctx,
+		"client-go "+newestMinor,
+		"",
+		env,
+		"go",
+		"get",
+		modfile,
+		"k8s.io/client-go@"+newestMinor,
+		"k8s.io/apimachinery@"+newestMinor,
+	)
+	r.command(
+		ctx,
+		"vet with client-go "+newestMinor,
+		"",
+		env,
+		"go",
+		"vet",
+		modfile,
+		"-mod=mod",
+		"./diff/...",
+		"./apply/...",
+		"./reconcile/...",
+	)
+	packages, err := r.list(ctx, env, "./diff/...", "./apply/...", "./reconcile/...")
+	if err != nil {
+		return err
+	}
+	r.test(
+		ctx,
+		step{
+			name:     "with client-go " + newestMinor,
+			env:      env,
+			flags:    []string{modfile, "-mod=mod", "-short", linked, "-parallel=8", "-timeout=20m"},
+			packages: packages,
+		},
+	)
+	return nil
+}

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,6 +20,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/logtest"
 )
 
 // definitions are the kinds of Cilium that live in namespaces, without content, as
@@ -215,19 +215,20 @@ func everyRight(b *bench) {
 func unlistedKind(b *bench) {
 	b.as("unlisted-kind", manifests.Account)
 	b.agent.Periods.Namespace = 200 * time.Millisecond
-	var log bytes.Buffer
-	b.agent.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	var log logtest.Log
+	b.agent.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.want(b.deployment("web"))
 	b.start()
 	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
 	b.want(b.stopped("web"))
 	await.Eventually(b.t, "it goes", func() bool { return !b.exists("replicaset", "web") })
-	lists := func() int { return b.net.Count("list") }
-	for range 2 {
-		before := lists()
-		await.Eventually(b.t, "the namespace is looked at", func() bool { return lists() > before })
-	}
+	await.Eventually(
+		b.t,
+		"the namespace is kept three times",
+		func() bool { return strings.Count(log.String(), `msg="namespace kept"`) >= 3 },
+		log.String,
+	)
 	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
 	b.stop()
-	require.Equal(b.t, 1, strings.Count(log.String(), "may not list"), log.String())
+	require.Equal(b.t, 1, strings.Count(log.String(), `msg="empty namespaces stay: the agent may not list`), log.String())
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -162,6 +163,10 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
+// blames matches the line that an assertion, a wait of package await, the runtime or the
+// race detector begins with.
+var blames = regexp.MustCompile(`Error Trace:|^\s+\S+\.go:\d+: waited |^panic:|^WARNING: DATA RACE|^fatal error:`)
+
 // essence returns the lines that say why a test failed, twenty at most.
 func (r result) essence() []string {
 	const most = 20
@@ -180,10 +185,7 @@ func (r result) essence() []string {
 		return lines
 	}
 	// The first line that blames, and what follows it.
-	at := slices.IndexFunc(lines, func(line string) bool {
-		return strings.Contains(line, "Error Trace:") || strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "WARNING: DATA RACE") ||
-			strings.HasPrefix(line, "fatal error:")
-	})
+	at := slices.IndexFunc(lines, blames.MatchString)
 	if at < 0 || len(lines)-at < most {
 		at = len(lines) - most
 	}

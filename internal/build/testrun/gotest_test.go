@@ -85,18 +85,24 @@ go: downloading something
 
 func TestTheEssenceIsTwentyLinesFromTheFirstThatBlames(t *testing.T) {
 	t.Parallel()
-	lines := []string{"=== RUN   TestA\n"}
-	for range 30 {
-		lines = append(lines, "noise\n")
+	for _, first := range []string{
+		"    Error Trace: a_test.go:3",
+		"    a_test.go:3: waited 1m0s for: the grant is back (bound 30s, times 2.0 for a load of 0.1 on 2 cores)",
+		"panic: oh",
+	} {
+		lines := []string{"=== RUN   TestA\n"}
+		for range 30 {
+			lines = append(lines, "noise that waited \n")
+		}
+		lines = append(lines, first+"\n")
+		for range 30 {
+			lines = append(lines, strings.Repeat("x", 300)+"\n")
+		}
+		got := result{output: lines}.essence()
+		require.Len(t, got, 20)
+		require.Equal(t, first, got[0])
+		require.Len(t, got[1], 244)
 	}
-	lines = append(lines, "    Error Trace: a_test.go:3\n")
-	for range 30 {
-		lines = append(lines, strings.Repeat("x", 300)+"\n")
-	}
-	got := result{output: lines}.essence()
-	require.Len(t, got, 20)
-	require.Equal(t, "    Error Trace: a_test.go:3", got[0])
-	require.Len(t, got[1], 244)
 }
 
 func TestLongTestsAreThoseThatAskShort(t *testing.T) {

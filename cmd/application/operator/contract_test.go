@@ -158,7 +158,7 @@ func TestWhatIsOutsideIsLookedAt(t *testing.T) {
 	b.writesNothing(r) // Events are written in the background
 	writes := func() (n int) {
 		for _, request := range c.sent(t) {
-			if isWrite(request) {
+			if isWrite(request.Verb) {
 				n++
 			}
 		}

@@ -87,7 +87,7 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 			}},
 		}}
 	}
-	require.NoError(tb, v.Store("").Replace(list, "100000"))
+	require.NoError(tb, v.Sink("").Replace(list, "100000"))
 	return &Applier{Live: live}
 }
 
@@ -238,7 +238,7 @@ func benchmarkParts(b *testing.B, parents int) (*Applier, []*Set) {
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		require.NoError(b, err)
 		v.Serve(mapping, nil)
-		require.NoError(b, v.Store("").Replace(lists[kind.GroupKind()], "100000"))
+		require.NoError(b, v.Sink("").Replace(lists[kind.GroupKind()], "100000"))
 	}
 	return a, sets
 }

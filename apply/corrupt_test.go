@@ -13,10 +13,10 @@ func TestARecordOfOwnershipThatCannotBeReadIsSettledByAnApply(t *testing.T) {
 	t.Parallel()
 	set := benchmarkSet(t, 6)
 	a := benchmarkApplier(t, set)
-	v := a.Live.view(set.items[0].id.GroupKind()).Store("")
+	v := a.Live.view(set.items[0].id.GroupKind()).Sink("")
 	for i, corrupt := range []string{`{`, `[]`, `{"f:spec":1}`, `{"k:{":{}}`, ``} {
 		it := set.items[i]
-		require.NoError(t, v.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		require.NoError(t, v.Put(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name: it.id.Name, Namespace: it.id.Namespace, UID: "u", ResourceVersion: "200000", Labels: set.owner.Labels,
 			Annotations: map[string]string{"example.com/desired-hash": it.hash.String()},
 			ManagedFields: []metav1.ManagedFieldsEntry{{

@@ -86,7 +86,7 @@ func TestADeletedObjectIsNotDeletedAgainAndCallsForNoPass(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, PruneReport{Remaining: 1}, report)
 	require.Equal(t, []string{"configmaps a"}, s.deleted)
-	require.NoError(t, s.Live.view(configMapKind).Store("").Delete(gone))
+	require.NoError(t, s.Live.view(configMapKind).Sink("").Drop(gone))
 	require.Zero(t, drifts, "its end is ours")
 }
 

@@ -72,7 +72,7 @@ func (s *stage) see(kind schema.GroupKind) {
 	mapping, err := s.Live.Mapper.RESTMapping(kind)
 	require.NoError(s.t, err)
 	w.view.Serve(mapping, nil)
-	require.NoError(s.t, w.view.Store("").Replace(nil, "10"))
+	require.NoError(s.t, w.view.Sink("").Replace(nil, "10"))
 }
 
 // fails begins to watch a kind that the server does not list. It returns when that is
@@ -112,7 +112,7 @@ func (s *stage) show(id ID, change func(*metav1.PartialObjectMetadata)) *metav1.
 	if change != nil {
 		change(m)
 	}
-	require.NoError(s.t, s.Live.view(id.GroupKind()).Store("").Update(m))
+	require.NoError(s.t, s.Live.view(id.GroupKind()).Sink("").Put(m))
 	return m
 }
 

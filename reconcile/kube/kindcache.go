@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
 // kindCache holds the objects of one kind as its watch shows them. A reflector
@@ -22,7 +23,6 @@ type kindCache struct {
 	kind                  Kind
 	dropped               [][]string // by Kind.Drop
 	isOwned, isReferenced bool
-	calls                 calls
 
 	// The lock of caches guards the rest.
 	objects  map[types.NamespacedName]*objectState
@@ -51,19 +51,16 @@ type observed struct {
 }
 
 var (
-	_ cache.TransformingStore      = (*kindCache)(nil)
-	_ cache.ResourceVersionUpdater = (*kindCache)(nil)
+	_ kubewatch.Sink   = (*kindCache)(nil)
+	_ kubewatch.Keeper = (*kindCache)(nil)
 )
 
 func newKindCache(all *caches, kind Kind) *kindCache {
 	return &kindCache{all: all, kind: kind, dropped: kind.dropped(), objects: map[types.NamespacedName]*objectState{}}
 }
 
-// Add implements cache.ReflectorStore.
-func (k *kindCache) Add(seen any) error { return k.Update(seen) }
-
-// Update implements cache.ReflectorStore.
-func (k *kindCache) Update(seen any) error {
+// Put implements kubewatch.Sink.
+func (k *kindCache) Put(seen any) error {
 	key, now, err := k.observe(seen)
 	if err != nil {
 		return err
@@ -76,9 +73,8 @@ func (k *kindCache) Update(seen any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore. A watch delivers an object that the
-// selector no longer selects as deleted.
-func (k *kindCache) Delete(seen any) error {
+// Drop implements kubewatch.Sink.
+func (k *kindCache) Drop(seen any) error {
 	m, ok := seen.(metav1.Object)
 	if !ok {
 		return k.unexpected(seen)
@@ -91,7 +87,7 @@ func (k *kindCache) Delete(seen any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. It stores the result of a list.
+// Replace implements kubewatch.Sink.
 func (k *kindCache) Replace(list []any, version string) error {
 	listed := make(map[types.NamespacedName]observed, len(list))
 	for _, seen := range list {
@@ -133,21 +129,15 @@ func (k *kindCache) Replace(list []any, version string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. It does nothing.
-func (k *kindCache) Resync() error { return nil }
-
-// Transformer implements cache.TransformingStore. A streamed first state is
-// collected without the fields that the cache drops.
-func (k *kindCache) Transformer() cache.TransformFunc {
-	return func(seen any) (any, error) {
-		k.trim(seen)
-		return seen, nil
-	}
+// Keep implements kubewatch.Keeper. A streamed first state is collected without the fields
+// that the cache drops.
+func (k *kindCache) Keep(seen any) (any, error) {
+	k.trim(seen)
+	return seen, nil
 }
 
-// UpdateResourceVersion implements cache.ResourceVersionUpdater. The watch has
-// reached version, by an event or a bookmark.
-func (k *kindCache) UpdateResourceVersion(version string) {
+// Reached implements kubewatch.Sink.
+func (k *kindCache) Reached(version string) {
 	k.all.mu.Lock()
 	released := k.advance(parseVersion(version))
 	k.all.mu.Unlock()
@@ -231,7 +221,6 @@ func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		state.owner = controller.UID
 	}
-	k.trim(seen)
 	data, err := json.Marshal(seen)
 	if err != nil {
 		return key, observed{}, k.describe(key, err)

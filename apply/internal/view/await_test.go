@@ -13,16 +13,16 @@ func TestWhatIsWaitedForWakesOnce(t *testing.T) {
 	write1(v, told("u", "12", ours))
 	v.Await(n, 12, "key", func() { *drifts++ })
 	require.Zero(t, *drifts, "it has not changed since it was read")
-	require.NoError(t, v.Update(told("u", "11", ours)))
+	require.NoError(t, v.Put(told("u", "11", ours)))
 	require.Zero(t, *drifts, "nor by an old word")
-	require.NoError(t, v.Update(told("u", "13", ours)))
+	require.NoError(t, v.Put(told("u", "13", ours)))
 	require.Equal(t, 1, *drifts)
-	require.NoError(t, v.Update(told("u", "14", ours)))
+	require.NoError(t, v.Put(told("u", "14", ours)))
 	require.Equal(t, 1, *drifts, "there is no waiter any more")
 
 	v.Await(n, 13, "key", func() { *drifts++ })
 	require.Equal(t, 2, *drifts, "it had changed before we began to wait")
-	require.NoError(t, v.Update(told("u", "15", ours)))
+	require.NoError(t, v.Put(told("u", "15", ours)))
 	require.Equal(t, 2, *drifts)
 
 	// A list may hide a change.

@@ -7,7 +7,6 @@
 package view
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -281,14 +280,10 @@ func (k *Kind) failure() error {
 	return errors.Join(errs...)
 }
 
-// fail records a failure of a source; nil: it works. An attempt whose ctx has ended records
-// nothing: the attempt after it does.
-func (k *Kind) fail(ctx context.Context, source string, err error) {
+// fail records a failure of a source; nil: it works.
+func (k *Kind) fail(source string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if ctx.Err() != nil {
-		return
-	}
 	if err == nil {
 		delete(k.errs, source)
 		return

@@ -40,7 +40,7 @@ func TestALossIsRememberedUntilItIsExplained(t *testing.T) {
 	lose := func() *fixture {
 		v, _ := newView(t)
 		write1(v, told("u", "12", ours))
-		require.NoError(t, v.Delete(told("u", "13", ours)))
+		require.NoError(t, v.Drop(told("u", "13", ours)))
 		require.Equal(t, "13", v.lost())
 		require.Equal(t, "u", v.Look(n).LostUID)
 		return v
@@ -50,16 +50,16 @@ func TestALossIsRememberedUntilItIsExplained(t *testing.T) {
 	require.Empty(t, v.lost(), "a list does not show how an object went")
 
 	v = lose()
-	require.NoError(t, v.Add(told("u2", "14", ours)))
+	require.NoError(t, v.Put(told("u2", "14", ours)))
 	v.Prune(n, "u2")
-	require.NoError(t, v.Delete(told("u2", "15", ours)))
+	require.NoError(t, v.Drop(told("u2", "15", ours)))
 	require.Empty(t, v.lost(), "its successor was pruned")
 
 	v, _ = newView(t)
 	write1(v, told("u", "12", ours))
 	end, err := v.Begin(t.Context(), n)
 	require.NoError(t, err)
-	require.NoError(t, v.Delete(told("u", "13", ours)))
+	require.NoError(t, v.Drop(told("u", "13", ours)))
 	require.Equal(t, "13", v.lost())
 	end(true)
 	require.Empty(t, v.lost(), "our own deletion explains it")
@@ -81,23 +81,23 @@ func TestPartsAreIndexedThroughMovesAndRemovals(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
 	for _, name := range []string{"a", "b", "c"} {
-		require.NoError(t, v.Add(of(name, "11", "p")))
+		require.NoError(t, v.Put(of(name, "11", "p")))
 	}
 	require.ElementsMatch(t, []string{"a", "b", "c"}, v.members("p"))
-	require.NoError(t, v.Update(of("b", "12", "q")))
+	require.NoError(t, v.Put(of("b", "12", "q")))
 	require.ElementsMatch(t, []string{"a", "c"}, v.members("p"))
 	require.Equal(t, []string{"b"}, v.members("q"))
-	require.NoError(t, v.Update(of("b", "13", "p")))
+	require.NoError(t, v.Put(of("b", "13", "p")))
 	require.ElementsMatch(t, []string{"a", "b", "c"}, v.members("p"))
 	require.Empty(t, v.members("q"))
 	// In each order, from the head, the tail and the middle.
 	for _, order := range [][]string{{"b", "c", "a"}, {"a", "c", "b"}, {"c", "b", "a"}, {"a", "b", "c"}} {
 		v, _ := newView(t)
 		for _, name := range []string{"a", "b", "c"} {
-			require.NoError(t, v.Add(of(name, "11", "p")))
+			require.NoError(t, v.Put(of(name, "11", "p")))
 		}
 		for i, name := range order {
-			require.NoError(t, v.Delete(of(name, "14", "p")))
+			require.NoError(t, v.Drop(of(name, "14", "p")))
 			require.ElementsMatch(t, order[i+1:], v.members("p"), "%v", order)
 		}
 		require.Empty(t, v.parts, "an empty part is no longer in the index")
@@ -114,17 +114,17 @@ func TestAGenerationThatOthersChangedIsRememberedUntilOurNextApply(t *testing.T)
 	}
 	write1(v, at("11", 1))
 	require.False(t, v.held().Regenerated())
-	require.NoError(t, v.Update(at("12", 2)))
+	require.NoError(t, v.Put(at("12", 2)))
 	require.True(t, v.held().Regenerated())
-	require.NoError(t, v.Update(at("13", 2)))
+	require.NoError(t, v.Put(at("13", 2)))
 	require.True(t, v.held().Regenerated(), "a change of the status does not hide it")
 	write1(v, at("14", 3))
 	require.False(t, v.held().Regenerated(), "our own apply has changed it")
 
 	// After a restart, the observed state is the applied one.
 	v, _ = newView(t)
-	require.NoError(t, v.Add(at("11", 1)))
-	require.NoError(t, v.Update(at("12", 2)))
+	require.NoError(t, v.Put(at("11", 1)))
+	require.NoError(t, v.Put(at("12", 2)))
 	require.True(t, v.Remember(NameOf("x", "a"), v.held().observed, diff.Sum{1}))
 	require.False(t, v.held().Regenerated())
 }
@@ -148,8 +148,8 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 			gone = append(gone, types.UID(o.Record.UID()))
 		}
 	}
-	require.NoError(t, v.Add(of("a", "11", "p")))
-	v.fail(t.Context(), "", errors.New("not found"))
+	require.NoError(t, v.Put(of("a", "11", "p")))
+	v.fail("", errors.New("not found"))
 	require.Error(t, v.Unseen())
 	v.vanish()
 	require.NoError(t, v.Unseen(), "there is nothing to see")
@@ -158,7 +158,7 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 	require.Equal(t, []types.UID{"uid-of-a"}, gone)
 
 	require.NoError(t, v.Replace(nil, "12"))
-	v.fail(t.Context(), "", errors.New("forbidden"))
+	v.fail("", errors.New("forbidden"))
 	require.EqualError(t, v.Unseen(), "forbidden", "it is served again")
 }
 
@@ -195,7 +195,7 @@ func TestATurnStartsWithoutWhatWentInTheLast(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		require.NoError(t, v.Delete(told("u", "13", ours)))
+		require.NoError(t, v.Drop(told("u", "13", ours)))
 		end(true)
 		synctest.Wait()
 		require.Zero(t, *drifts, "the deletion was the other writer's")
@@ -206,7 +206,7 @@ func TestATurnStartsWithoutWhatWentInTheLast(t *testing.T) {
 func TestAnAnswerSaysNothingOfASuccessor(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
-	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Add(told("u2", "20", ours))) })
+	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Put(told("u2", "20", ours))) })
 	require.Equal(t, "u2", v.held().UID())
 	require.True(t, v.held().Unknown(), "it was not applied by us as far as is known")
 }

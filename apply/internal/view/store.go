@@ -8,24 +8,22 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
-// store receives the lists and watch events of one source: of one namespace, or of all.
-type store struct {
+// sink receives the lists and watch events of one source: of one namespace, or of all.
+type sink struct {
 	kind      *Kind
 	namespace string
 }
 
-// Store receives the metadata from lists and watches of a namespace, or of the whole
+// Sink receives the metadata from lists and watches of a namespace, or of the whole
 // cluster if it is empty.
-func (k *Kind) Store(namespace string) cache.ReflectorStore { return store{k, namespace} }
+func (k *Kind) Sink(namespace string) kubewatch.Sink { return sink{k, namespace} }
 
-// Add implements cache.ReflectorStore.
-func (s store) Add(object any) error { return s.Update(object) }
-
-// Update implements cache.ReflectorStore.
-func (s store) Update(object any) error {
+// Put implements kubewatch.Sink.
+func (s sink) Put(object any) error {
 	m, err := metadata(object)
 	if err != nil {
 		return err
@@ -34,8 +32,8 @@ func (s store) Update(object any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
-func (s store) Delete(object any) error {
+// Drop implements kubewatch.Sink.
+func (s sink) Drop(object any) error {
 	m, err := metadata(object)
 	if err != nil {
 		return err
@@ -44,8 +42,8 @@ func (s store) Delete(object any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: the result of a list.
-func (s store) Replace(objects []any, version string) error {
+// Replace implements kubewatch.Sink.
+func (s sink) Replace(objects []any, version string) error {
 	listed := make([]*metav1.PartialObjectMetadata, 0, len(objects))
 	for _, object := range objects {
 		m, err := metadata(object)
@@ -55,13 +53,11 @@ func (s store) Replace(objects []any, version string) error {
 		listed = append(listed, m)
 	}
 	s.kind.replace(s.namespace, listed, version)
-	s.kind.watched(nil)
 	return nil
 }
 
-// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called for each
-// event and bookmark.
-func (s store) UpdateResourceVersion(string) { s.kind.watched(nil) }
+// Reached implements kubewatch.Sink. There is nothing to do.
+func (s sink) Reached(string) {}
 
 // watched calls the hook.
 func (k *Kind) watched(err error) {
@@ -69,9 +65,6 @@ func (k *Kind) watched(err error) {
 		k.hooks.Watched(err)
 	}
 }
-
-// Resync implements cache.ReflectorStore. There is nothing to do.
-func (s store) Resync() error { return nil }
 
 func metadata(object any) (*metav1.PartialObjectMetadata, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)

@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -42,7 +42,7 @@ const (
 // fixture is a kind and what its watch delivers.
 type fixture struct {
 	*Kind
-	cache.ReflectorStore
+	kubewatch.Sink
 }
 
 var me = &identity.Identity{
@@ -56,7 +56,7 @@ func newView(t *testing.T) (v *fixture, drifts *int) {
 	t.Helper()
 	drifts = new(int)
 	k := New(schema.GroupKind{Kind: "ConfigMap"}, me, Hooks{Drift: func(Object) { *drifts++ }})
-	v = &fixture{k, k.Store("")}
+	v = &fixture{k, k.Sink("")}
 	require.NoError(t, v.Replace(nil, "10"))
 	return v, drifts
 }
@@ -79,10 +79,10 @@ func write1(v *fixture, answer *metav1.PartialObjectMetadata, meanwhile ...func(
 func TestOurOwnWriteIsNoDriftWhicheverComesFirst(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)
-	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Add(told("u", "11", ours))) })
+	write1(v, told("u", "11", ours), func() { require.NoError(t, v.Put(told("u", "11", ours))) })
 	require.False(t, v.held().Foreign())
 	write1(v, told("u", "12", ours))
-	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.NoError(t, v.Put(told("u", "12", ours)))
 	require.False(t, v.held().Foreign())
 	require.Zero(t, *drifts)
 }
@@ -91,9 +91,9 @@ func TestAnOlderWordNeverReplacesANewer(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)
 	write1(v, told("u", "12", ours))
-	require.NoError(t, v.Update(told("u", "11", theirs)))
+	require.NoError(t, v.Put(told("u", "11", theirs)))
 	require.EqualValues(t, 12, v.held().version)
-	require.NoError(t, v.Delete(told("gone", "11", "")))
+	require.NoError(t, v.Drop(told("gone", "11", "")))
 	require.NotNil(t, v.held(), "the end of a predecessor is not ours")
 	require.NoError(t, v.Replace(nil, "11"))
 	require.NotNil(t, v.held(), "the list was taken before our write")
@@ -109,13 +109,13 @@ func TestTheHookSeenIsNotToldOfWhatOurWriteHasReplaced(t *testing.T) {
 	v, _ := newView(t)
 	var seen []string
 	v.hooks.Seen = func(m *metav1.PartialObjectMetadata) { seen = append(seen, m.ResourceVersion) }
-	require.NoError(t, v.Add(told("u", "11", ours)))
+	require.NoError(t, v.Put(told("u", "11", ours)))
 	write1(v, told("u", "13", ours))
-	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.NoError(t, v.Put(told("u", "12", ours)))
 	require.NoError(t, v.Replace([]any{told("u", "12", ours)}, "12"))
-	require.NoError(t, v.Delete(told("predecessor", "12", ours)))
-	require.NoError(t, v.Update(told("u", "13", ours)))
-	require.NoError(t, v.Delete(told("u", "14", ours)))
+	require.NoError(t, v.Drop(told("predecessor", "12", ours)))
+	require.NoError(t, v.Put(told("u", "13", ours)))
+	require.NoError(t, v.Drop(told("u", "14", ours)))
 	require.Equal(t, []string{"11", "13", "14"}, seen)
 }
 
@@ -123,8 +123,8 @@ func TestAForeignChangeDuringOurWriteIsSeenAfterIt(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)
 	write1(v, told("u", "11", ours), func() {
-		require.NoError(t, v.Add(told("u", "11", ours)))
-		require.NoError(t, v.Update(told("u", "12", theirs)))
+		require.NoError(t, v.Put(told("u", "11", ours)))
+		require.NoError(t, v.Put(told("u", "12", theirs)))
 	})
 	require.True(t, v.held().Foreign())
 	require.Equal(t, 1, *drifts)
@@ -136,7 +136,7 @@ func TestOurOwnWriteIsNoChangeWhicheverComesFirst(t *testing.T) {
 	var changes []uint64
 	v.hooks.Change = func(o Object) { changes = append(changes, o.Record.Version()) }
 	shows := func(version, fields string) func() {
-		return func() { require.NoError(t, v.Update(told("u", version, fields))) }
+		return func() { require.NoError(t, v.Put(told("u", version, fields))) }
 	}
 	announced := func(why string, want ...uint64) {
 		t.Helper()
@@ -175,7 +175,7 @@ func TestADeletionDuringOurWriteIsNotUndoneByItsAnswer(t *testing.T) {
 	count := v.hooks.Drift
 	v.hooks.Drift = func(o Object) { last = o; count(o) }
 	write1(v, told("u", "11", ours))
-	write1(v, told("u", "12", ours), func() { require.NoError(t, v.Delete(told("u", "13", ours))) })
+	write1(v, told("u", "12", ours), func() { require.NoError(t, v.Drop(told("u", "13", ours))) })
 	require.Nil(t, v.held())
 	require.Equal(t, 1, *drifts)
 	require.True(t, last.Gone)
@@ -188,7 +188,7 @@ func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
 	write1(v, told("u", "11", ours))
 	changed := told("u", "12", ours)
 	changed.Labels = map[string]string{"foreign": "x"}
-	require.NoError(t, v.Update(changed))
+	require.NoError(t, v.Put(changed))
 	require.Zero(t, *drifts)
 	require.Equal(t, "x", v.held().Label("foreign", me))
 
@@ -196,7 +196,7 @@ func TestStatusAndForeignFieldsAreNoDrift(t *testing.T) {
 	v.drop(NameOf("x", "a"), v.held())
 	require.NoError(t, v.Replace([]any{told("u", "20", theirs)}, "20"))
 	before := *drifts
-	require.NoError(t, v.Update(told("u", "21", theirs)))
+	require.NoError(t, v.Put(told("u", "21", theirs)))
 	require.Equal(t, before, *drifts)
 }
 
@@ -204,11 +204,11 @@ func TestAFightStopsWakingUntilTheWindowEnds(t *testing.T) {
 	t.Parallel()
 	for name, round := range map[string]func(v *fixture, version int){
 		"edits": func(v *fixture, version int) {
-			require.NoError(t, v.Update(told("u", fmt.Sprint(version), theirs)))
+			require.NoError(t, v.Put(told("u", fmt.Sprint(version), theirs)))
 			write1(v, told("u", fmt.Sprint(version+1), ours))
 		},
 		"deletions": func(v *fixture, version int) {
-			require.NoError(t, v.Delete(told(v.held().uid.String(), fmt.Sprint(version), "")))
+			require.NoError(t, v.Drop(told(v.held().uid.String(), fmt.Sprint(version), "")))
 			write1(v, told(fmt.Sprint("u", version), fmt.Sprint(version+1), ours))
 		},
 	} {
@@ -230,7 +230,7 @@ func TestARestoredServerIsBelieved(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
 	write1(v, told("u", "5000", ours))
-	require.NoError(t, v.Update(told("u", "5000", ours))) // the watch has told of it, too
+	require.NoError(t, v.Put(told("u", "5000", ours))) // the watch has told of it, too
 	require.NoError(t, v.Replace(nil, "100"))
 	require.Nil(t, v.held(), "objects that the restore lost are dropped")
 
@@ -244,24 +244,24 @@ func TestARestoredServerIsBelieved(t *testing.T) {
 func TestAnUnreadableResourceVersionTrustsTheNewestWord(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
-	require.NoError(t, v.Add(told("u", "abc", ours)))
-	require.NoError(t, v.Update(told("u", "abd", theirs)))
+	require.NoError(t, v.Put(told("u", "abc", ours)))
+	require.NoError(t, v.Put(told("u", "abd", theirs)))
 	require.Equal(t, uint64(0), v.held().version)
-	require.NoError(t, v.Delete(told("u", "abe", theirs)))
+	require.NoError(t, v.Drop(told("u", "abe", theirs)))
 	require.Nil(t, v.held())
 }
 
 func TestTheViewTakesMetadataOnly(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
-	require.EqualError(t, v.Add("x"), "apply: the watch delivered a string; want *metav1.PartialObjectMetadata")
-	require.Error(t, errors.Join(v.Delete("x"), v.Replace([]any{"x"}, "1")))
+	require.EqualError(t, v.Put("x"), "apply: the watch delivered a string; want *metav1.PartialObjectMetadata")
+	require.Error(t, errors.Join(v.Drop("x"), v.Replace([]any{"x"}, "1")))
 }
 
 func TestTheFirstListIsAnnouncedOnce(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	v := New(schema.GroupKind{Kind: "ConfigMap"}, me, Hooks{Synced: func() { calls++ }}).Store("")
+	v := New(schema.GroupKind{Kind: "ConfigMap"}, me, Hooks{Synced: func() { calls++ }}).Sink("")
 	require.NoError(t, v.Replace(nil, "10"))
 	require.NoError(t, v.Replace(nil, "11"))
 	require.Equal(t, 1, calls)
@@ -275,11 +275,11 @@ func TestAKindIsKnownWhenAllOfItIs(t *testing.T) {
 		v.Each(func(Name, *Record) bool { n++; return true })
 		return n
 	}
-	require.NoError(t, v.Store("x").Replace([]any{told("u", "11", ours)}, "11"))
+	require.NoError(t, v.Kind.Sink("x").Replace([]any{told("u", "11", ours)}, "11"))
 	require.Zero(t, seen(), "the other namespace may hold more")
-	require.NoError(t, v.Store("y").Replace(nil, "12"))
+	require.NoError(t, v.Kind.Sink("y").Replace(nil, "12"))
 	require.Equal(t, 1, seen(), "the list of one takes nothing from the other")
-	require.NoError(t, v.Store("x").Replace(nil, "13"))
+	require.NoError(t, v.Kind.Sink("x").Replace(nil, "13"))
 	require.Zero(t, seen())
 }
 
@@ -287,12 +287,12 @@ func TestTheEndOfAnObjectIsJudgedByItsIdentityAndVersion(t *testing.T) {
 	t.Parallel()
 	v, drifts := newView(t)
 	write1(v, told("u", "12", ours))
-	require.NoError(t, v.Delete(told("u", "11", ours)))
+	require.NoError(t, v.Drop(told("u", "11", ours)))
 	require.NotNil(t, v.held(), "we know of a later state")
-	require.NoError(t, v.Delete(told("other", "13", ours)))
+	require.NoError(t, v.Drop(told("other", "13", ours)))
 	require.NotNil(t, v.held(), "it is another object's end")
 	require.Zero(t, *drifts)
-	require.NoError(t, v.Delete(told("u", "13", ours)))
+	require.NoError(t, v.Drop(told("u", "13", ours)))
 	require.Nil(t, v.held())
 	require.Equal(t, 1, *drifts)
 }
@@ -303,14 +303,14 @@ func TestWhatDiesOrIsPrunedCallsForNoPass(t *testing.T) {
 	write1(v, told("u", "12", ours))
 	dying := told("u", "13", theirs)
 	dying.DeletionTimestamp = &metav1.Time{}
-	require.NoError(t, v.Update(dying))
+	require.NoError(t, v.Put(dying))
 	require.Zero(t, *drifts)
 
 	v, drifts = newView(t)
 	write1(v, told("u", "12", ours))
 	v.Prune(NameOf("x", "a"), "u")
-	require.NoError(t, v.Update(told("u", "13", theirs)))
-	require.NoError(t, v.Delete(told("u", "14", theirs)))
+	require.NoError(t, v.Put(told("u", "13", theirs)))
+	require.NoError(t, v.Drop(told("u", "14", theirs)))
 	require.Zero(t, *drifts)
 }
 
@@ -325,10 +325,10 @@ func TestAChangeThatAListShowsCallsForAPass(t *testing.T) {
 func TestMemoryIsRestoredOnlyOfWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
-	require.NoError(t, v.Update(told("u", "12", ours)))
+	require.NoError(t, v.Put(told("u", "12", ours)))
 	n := NameOf("x", "a")
 	seen := v.held().observed
-	require.NoError(t, v.Update(told("u", "13", theirs)))
+	require.NoError(t, v.Put(told("u", "13", theirs)))
 	require.False(t, v.Remember(n, seen, diff.Sum{1}), "it has changed since it was compared")
 	require.True(t, v.Remember(n, v.held().observed, diff.Sum{1}))
 }
@@ -357,13 +357,13 @@ func TestAPartIsFoundByItsObjectsAndKeepsOneWithoutItsLabel(t *testing.T) {
 	require.NoError(t, v.Replace([]any{object("a", "1", "11", "p"), object("b", "2", "11", "q"), object("c", "3", "11", "p")}, "11"))
 	require.Equal(t, "a c", members("p"))
 	require.Equal(t, "b", members("q"))
-	require.NoError(t, v.Update(object("a", "1", "12", "")))
+	require.NoError(t, v.Put(object("a", "1", "12", "")))
 	require.Equal(t, "a c", members("p"), "the label is put back by a repair")
-	require.NoError(t, v.Update(object("c", "3", "12", "q")))
+	require.NoError(t, v.Put(object("c", "3", "12", "q")))
 	require.Equal(t, "a", members("p"))
 	require.Equal(t, "b c", members("q"))
-	require.NoError(t, v.Delete(object("a", "1", "13", "")))
-	require.NoError(t, v.Update(object("a", "4", "14", "")))
+	require.NoError(t, v.Drop(object("a", "1", "13", "")))
+	require.NoError(t, v.Put(object("a", "4", "14", "")))
 	require.Empty(t, members("p"), "its successor was never in it")
 	require.NoError(t, v.Replace([]any{object("c", "3", "20", "p")}, "20"))
 	require.Equal(t, "c", members("p"))
@@ -383,11 +383,11 @@ func TestAnyHistoryOfPartsLeadsToTheIndexOfItsEnd(t *testing.T) {
 		m := told("u"+name, fmt.Sprint(1000+i), ours)
 		m.Name, m.Labels = name, map[string]string{"part": part}
 		if random.IntN(4) == 0 {
-			require.NoError(t, v.Delete(m))
+			require.NoError(t, v.Drop(m))
 			delete(want, name)
 			continue
 		}
-		require.NoError(t, v.Update(m))
+		require.NoError(t, v.Put(m))
 		want[name] = part
 	}
 	have := map[string]string{}

@@ -2,21 +2,18 @@ package view
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	clientmetadata "k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
 // Source is where a kind is listed and watched.
@@ -42,7 +39,7 @@ func (k *Kind) Watch(ctx context.Context, from Source) {
 	k.mu.Lock()
 	k.began = time.Now()
 	k.mu.Unlock()
-	backoff := retry{}
+	backoff := kubewatch.Retry{}
 	for ctx.Err() == nil {
 		mapping := k.resolve(ctx, from, &backoff)
 		if mapping == nil {
@@ -51,10 +48,10 @@ func (k *Kind) Watch(ctx context.Context, from Source) {
 		start := time.Now()
 		k.watchResource(ctx, from, mapping)
 		if time.Since(start) > time.Minute {
-			backoff = retry{}
+			backoff = kubewatch.Retry{}
 		}
 		// The resource is no longer served, or never was.
-		backoff.wait(ctx, k.nudge)
+		backoff.Wait(ctx, k.nudge)
 	}
 }
 
@@ -67,23 +64,25 @@ func (k *Kind) Nudge() {
 }
 
 // resolve asks the mapper until it knows the kind. Nil: ctx has ended.
-func (k *Kind) resolve(ctx context.Context, from Source, backoff *retry) *meta.RESTMapping {
+func (k *Kind) resolve(ctx context.Context, from Source, backoff *kubewatch.Retry) *meta.RESTMapping {
+	var outage kubewatch.Outage
 	for ctx.Err() == nil {
 		mapping, err := k.mappingOf(from)
 		if err == nil {
 			k.Serve(mapping, from.Namespaces)
+			outage.Log(from.Logger, k.group.String(), nil)
 			return mapping
 		}
-		k.fail(ctx, lookup, err)
-		if meta.IsNoMatchError(err) && backoff.tries > 0 {
+		k.fail(lookup, err)
+		if meta.IsNoMatchError(err) && backoff.Tried() {
 			if resource, unknown := Served(from.Discovery, k.group); unknown != nil {
-				k.doubt(ctx, fmt.Errorf("%w: %w", err, unknown))
+				k.doubt(fmt.Errorf("%w: %w", err, unknown))
 			} else if resource == nil {
 				k.vanish()
 			}
 		}
-		k.log(ctx, from, err)
-		backoff.wait(ctx, k.nudge)
+		outage.Log(from.Logger, k.group.String(), err)
+		backoff.Wait(ctx, k.nudge)
 		ResetMapper(from.Mapper, err)
 	}
 	return nil
@@ -106,8 +105,8 @@ func (k *Kind) Serve(mapping *meta.RESTMapping, namespaces []string) {
 }
 
 // doubt records that it is unknown whether the server serves the kind.
-func (k *Kind) doubt(ctx context.Context, err error) {
-	k.fail(ctx, lookup, err)
+func (k *Kind) doubt(err error) {
+	k.fail(lookup, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unserved = false
@@ -165,109 +164,38 @@ func (k *Kind) watchResource(ctx context.Context, from Source, mapping *meta.RES
 	sources := k.sources
 	k.mu.RUnlock()
 	if len(sources) == 0 {
-		k.watchSource(ctx, cancel, from, store{kind: k}, client)
+		k.watchSource(ctx, cancel, from, sink{kind: k}, client)
 		return
 	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	for _, namespace := range sources {
-		watches.Go(func() { k.watchSource(ctx, cancel, from, store{k, namespace}, client.Namespace(namespace)) })
+		watches.Go(func() { k.watchSource(ctx, cancel, from, sink{k, namespace}, client.Namespace(namespace)) })
 	}
 }
 
-func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into store, resource clientmetadata.ResourceInterface) {
-	// now is the context of the request. A replaced reflector may have a request in flight
-	// that ends after its successor has listed.
-	failed := func(now context.Context, err error) error {
-		// An expired version is no failure: the next list shows everything.
-		if err == nil || now.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return err
-		}
-		k.fail(now, into.namespace, err)
-		k.watched(err)
-		k.log(ctx, from, err)
-		if apierrors.IsNotFound(err) {
-			// Perhaps it is served in another version by now.
-			if resettable, ok := from.Mapper.(meta.ResettableRESTMapper); ok {
-				resettable.Reset()
-			}
-			gone()
-		}
-		return err
-	}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = from.Selector
-			list, err := resource.List(ctx, options)
-			return list, failed(ctx, err)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = from.Selector
-			w, err := resource.Watch(ctx, options)
+func (k *Kind) watchSource(ctx context.Context, gone func(), from Source, into sink, resource clientmetadata.ResourceInterface) {
+	w := kubewatch.Watch{
+		Name:     k.group.String(),
+		Resource: kubewatch.Of(from.Client, &metav1.PartialObjectMetadata{}, resource), LabelSelector: from.Selector,
+		Sink: into, Again: k.nudge, Logger: from.Logger,
+		Alive: func() { k.watched(nil) },
+		Failed: func(err error) {
 			if err != nil {
-				return w, reflectors.WatchError(failed(ctx, err), options)
+				k.watched(err)
 			}
-			k.fail(ctx, into.namespace, nil)
-			return newWatchdog(w, maxSilence, func() { k.watched(errSilent) }), nil
+			if errors.Is(err, kubewatch.ErrSilent) {
+				return // it is resumed, and nothing is lost
+			}
+			k.fail(into.namespace, err)
+			if apierrors.IsNotFound(err) {
+				// Perhaps it is served in another version by now.
+				if resettable, ok := from.Mapper.(meta.ResettableRESTMapper); ok {
+					resettable.Reset()
+				}
+				gone()
+			}
 		},
 	}
-	for ctx.Err() == nil {
-		// A kind whose definition has just appeared must not wait for the reflector's
-		// backoff.
-		now, again := context.WithCancel(ctx)
-		var nudges sync.WaitGroup
-		nudges.Go(func() { k.untilNudged(now, again) })
-		cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, from.Client), &metav1.PartialObjectMetadata{}, into,
-			cache.ReflectorOptions{Name: k.group.String()}).RunWithContext(now)
-		again()
-		nudges.Wait()
-	}
-}
-
-// untilNudged calls again when a nudge comes while the kind is unknown.
-func (k *Kind) untilNudged(ctx context.Context, again func()) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.nudge:
-			if synced, _ := k.Status(); !synced {
-				again()
-			}
-		}
-	}
-}
-
-func (k *Kind) log(ctx context.Context, from Source, err error) {
-	if from.Logger != nil && ctx.Err() == nil {
-		from.Logger.WarnContext(ctx, "watch failed", slog.String("kind", k.group.String()), slog.Any("error", err))
-	}
-}
-
-// retry is the growing delay between looks for a kind.
-type retry struct{ tries int }
-
-// The delay after the first failure, the maximum, and the delay after a nudge:
-// discovery follows the definition soon.
-const (
-	firstRetry  = time.Second
-	maxRetry    = 30 * time.Second
-	nudgedRetry = 50 * time.Millisecond
-)
-
-// wait waits for the delay, a nudge, or the end of ctx.
-func (r *retry) wait(ctx context.Context, nudge <-chan struct{}) {
-	delay := min(firstRetry<<min(r.tries, 5), maxRetry)
-	r.tries++
-	timer := time.NewTimer(delay - delay/4 + rand.N(delay/2)) //nolint:gosec // jitter
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-nudge:
-		select {
-		case <-ctx.Done():
-		case <-time.After(nudgedRetry):
-		}
-	case <-timer.C:
-	}
+	_ = w.Start(ctx) // it returns nil
 }

@@ -1,4 +1,4 @@
-package view //nolint:testpackage // the watchdog is not to be seen from outside
+package kubewatch //nolint:testpackage // the watchdog is not to be seen from outside
 
 import (
 	"testing"

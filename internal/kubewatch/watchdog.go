@@ -1,4 +1,4 @@
-package view
+package kubewatch
 
 import (
 	"errors"
@@ -8,10 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxSilence is how long a watch may be silent. A server sends a bookmark about every
-// minute, so a watch that is silent for longer is dead, even if its connection looks
-// open.
-const maxSilence = 3 * time.Minute
+// ErrSilent is reported when a watch had no event or bookmark for [Watch.Silence]. It is
+// ended, even if its connection looks open, and resumed from its last version.
+var ErrSilent = errors.New("the watch is silent")
 
 // watchdog passes on the events of a watch and ends it when it is silent for too
 // long. The reflector then watches on from the last version.
@@ -22,8 +21,6 @@ type watchdog struct {
 	done   chan struct{}
 	stop   sync.Once
 }
-
-var errSilent = errors.New("the watch is silent")
 
 func newWatchdog(w watch.Interface, silence time.Duration, silent func()) *watchdog {
 	v := &watchdog{watch: w, silent: silent, events: make(chan watch.Event), done: make(chan struct{})}

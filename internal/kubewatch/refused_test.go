@@ -1,4 +1,4 @@
-package reflectors_test
+package kubewatch //nolint:testpackage // what a reflector gets is not to be seen from outside
 
 import (
 	"net"
@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-
-	"github.com/seed-9e1ffd66/trueup/internal/reflectors"
 )
 
 func TestARefusedWatchWithItsListIsAnErrorThatReflectorsDoNotWaitFor(t *testing.T) {
@@ -19,12 +17,12 @@ func TestARefusedWatchWithItsListIsAnErrorThatReflectorsDoNotWaitFor(t *testing.
 	busy := apierrors.NewTooManyRequests("later", 1)
 	initial := true
 	for _, err := range []error{refused, busy} {
-		hidden := reflectors.WatchError(err, metav1.ListOptions{SendInitialEvents: &initial})
+		hidden := refusal(err, metav1.ListOptions{SendInitialEvents: &initial})
 		require.EqualError(t, hidden, err.Error())
 		require.False(t, utilnet.IsConnectionRefused(hidden) || apierrors.IsTooManyRequests(hidden))
-		require.Equal(t, err, reflectors.WatchError(err, metav1.ListOptions{}), "a watch alone is waited for in a way that ends")
+		require.Equal(t, err, refusal(err, metav1.ListOptions{}), "a watch alone is waited for in a way that ends")
 	}
 	gone := apierrors.NewResourceExpired("too old")
-	require.Equal(t, gone, reflectors.WatchError(gone, metav1.ListOptions{SendInitialEvents: &initial}))
-	require.NoError(t, reflectors.WatchError(nil, metav1.ListOptions{SendInitialEvents: &initial}))
+	require.Equal(t, gone, refusal(gone, metav1.ListOptions{SendInitialEvents: &initial}))
+	require.NoError(t, refusal(nil, metav1.ListOptions{SendInitialEvents: &initial}))
 }

@@ -1,0 +1,241 @@
+// Package kubewatch keeps what an API server has of a resource: it lists and watches it
+// until its context ends, and reports when what it keeps was last proven to be current.
+//
+// A [Watch] delivers the objects to a [Sink]; [Store] is one that keeps a value for each
+// object. A Watch guarantees that
+//
+//   - the first list is consistent: it shows every write that was acknowledged before,
+//   - a watch without an event or bookmark for [Watch.Silence] is ended and resumed, and a
+//     list without an answer for as long is given up,
+//   - each failure is reported and tried again with growing delays of up to 30 s; an expired
+//     version is no failure, because the list that follows shows everything,
+//   - [Watch.Start] returns after everything that it started has ended.
+package kubewatch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch is the list and watch of one resource.
+type Watch struct {
+	// Name is the kind in log lines.
+	Name string
+	// Resource is what is listed and watched. Required.
+	Resource Resource
+	// LabelSelector and FieldSelector select objects; empty: all.
+	LabelSelector, FieldSelector string
+	// Sink receives the objects. Required.
+	Sink Sink
+	// Alive is called, if set, for each proof that the sink is current: a list, an event, a
+	// bookmark. It must not block.
+	Alive func()
+	// Failed is called, if set, with the error of each list or watch that failed or fell
+	// silent, and with nil when the server answers again. It must not block.
+	Failed func(error)
+	// Silence is how long a watch may be without an event or bookmark. Zero means three
+	// minutes: a server sends a bookmark about every minute.
+	Silence time.Duration
+	// Again makes a Watch that has not listed yet list at once. Nil: nothing does.
+	Again <-chan struct{}
+	// Logger receives the beginning and end of failures, and each lasting one every ten
+	// minutes. Nil: nothing is logged.
+	Logger *slog.Logger
+
+	outage Outage
+	calls  calls
+	listed atomic.Bool
+}
+
+// Sink receives what a Watch delivers, from one goroutine.
+type Sink interface {
+	// Put takes an object that was added or changed.
+	Put(object any) error
+	// Drop takes the last state of an object that was deleted, or is no longer selected.
+	Drop(object any) error
+	// Replace takes the result of a list: there is no other object.
+	Replace(objects []any, version string) error
+	// Reached is called after each event and bookmark with its resourceVersion.
+	Reached(version string)
+}
+
+// Keeper is implemented by a [Sink] that keeps less than whole objects. Put and Replace
+// then get what Keep returned for an object, so that a list of whole objects is never in
+// memory.
+type Keeper interface {
+	Keep(object any) (any, error)
+}
+
+// Resource is how a resource is listed and watched.
+type Resource struct {
+	client  any
+	example runtime.Object
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// Of returns a resource of a client of client-go. example is an object as the resource
+// delivers it.
+func Of[List runtime.Object](client any, example runtime.Object, resource interface {
+	List(ctx context.Context, options metav1.ListOptions) (List, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+},
+) Resource {
+	return Resource{client, example, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return resource.List(ctx, options)
+	}, resource.Watch}
+}
+
+// Start implements reconcile.Starter. It returns nil.
+func (w *Watch) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, logr.Discard()) // failures are reported and logged here
+	reflector := cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}, w.Resource.client),
+		w.Resource.example,
+		&store{w},
+		cache.ReflectorOptions{Name: w.Name},
+	)
+	w.listed.Store(false)
+	var retry Retry
+	for ctx.Err() == nil {
+		start := time.Now()
+		nudged := w.follow(ctx, reflector)
+		switch {
+		case nudged:
+			continue
+		case time.Since(start) > time.Minute:
+			retry = Retry{}
+		}
+		retry.Wait(ctx, w.Again)
+	}
+	w.calls.wait() // a reflector does not wait for its last list
+	return nil
+}
+
+// follow lists and watches once, and reports whether Again has ended it.
+func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (nudged bool) {
+	ctx, stop := context.WithCancel(ctx)
+	var again sync.WaitGroup
+	again.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.Again:
+				if !w.listed.Load() {
+					nudged = true
+					stop()
+					return
+				}
+			}
+		}
+	})
+	// RunWithContext would pass errors to a handler that is shared by the whole process and
+	// sleeps. The error of a list or watch has been reported.
+	_ = reflector.ListAndWatchWithContext(ctx)
+	stop()
+	again.Wait()
+	return nudged
+}
+
+func (w *Watch) silence() time.Duration { return cmp.Or(w.Silence, 3*time.Minute) }
+
+// minListTimeout is how long a list may take at least.
+const minListTimeout = time.Minute
+
+func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if !w.calls.enter(ctx) {
+		return nil, ctx.Err()
+	}
+	defer w.calls.leave()
+	if options.ResourceVersion == "0" {
+		// "0" allows any state, however old. A new leader must not start behind the writes
+		// of its predecessor, and nothing is deleted for its absence from an old list.
+		options.ResourceVersion = ""
+	}
+	options.LabelSelector, options.FieldSelector = w.LabelSelector, w.FieldSelector
+	timed, cancel := context.WithTimeout(ctx, max(minListTimeout, w.silence()))
+	defer cancel()
+	list, err := w.Resource.list(timed, options)
+	w.report(ctx, err)
+	return list, err
+}
+
+func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.LabelSelector, options.FieldSelector = w.LabelSelector, w.FieldSelector
+	open, err := w.Resource.watch(ctx, options)
+	w.report(ctx, err)
+	if err != nil {
+		return nil, refusal(err, options)
+	}
+	return newWatchdog(open, w.silence(), func() { w.report(ctx, ErrSilent) }), nil
+}
+
+// report notes the result of a list or watch, unless it has failed because ctx ended.
+func (w *Watch) report(ctx context.Context, err error) {
+	if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		w.note(err)
+	}
+}
+
+func (w *Watch) note(err error) {
+	w.outage.Log(w.Logger, w.Name, err)
+	if w.Failed != nil {
+		w.Failed(err)
+	}
+}
+
+func (w *Watch) proved() {
+	if w.Alive != nil {
+		w.Alive()
+	}
+}
+
+// calls counts the lists in progress. Unlike a sync.WaitGroup, it allows a list to begin
+// during wait.
+type calls struct {
+	mu    sync.Mutex
+	count int
+	none  chan struct{} // closed when count falls to 0
+}
+
+// enter counts a call. It returns false when ctx has ended.
+func (c *calls) enter(ctx context.Context) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	if c.count++; c.count == 1 {
+		c.none = make(chan struct{})
+	}
+	return true
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count--; c.count == 0 {
+		close(c.none)
+	}
+}
+
+func (c *calls) wait() {
+	c.mu.Lock()
+	none, count := c.none, c.count
+	c.mu.Unlock()
+	if count > 0 {
+		<-none
+	}
+}

@@ -151,7 +151,7 @@ func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, erro
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &readiness{client: client, owner: owner.Labels}, nil
+	return newReadiness(client, owner.Labels, a.Logger), nil
 }
 
 // podView is proven within two of both intervals that depend on it.

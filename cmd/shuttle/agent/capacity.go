@@ -35,7 +35,7 @@ func (c *capacity) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if now.Sub(c.pods.Seen()) >= 2*c.config.CapacityInterval {
 		return reconcile.Result{}, fmt.Errorf("capacity: pods: %w", snapshot.ErrStale)
 	}
-	count, limit := int64(c.pods.count()), int64(c.config.SoftLimit)
+	count, limit := int64(c.pods.Len()), int64(c.config.SoftLimit)
 	report := &starbase.CapacityReport{
 		ClusterID: c.config.ClusterID, CurrentPodCount: &count, SoftLimit: &limit, Timestamp: now.UTC().Format(time.RFC3339Nano),
 	}

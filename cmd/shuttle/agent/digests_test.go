@@ -31,7 +31,7 @@ func TestTheDigestThatRunsIsReported(t *testing.T) {
 	t.Parallel()
 	v := newPodView(nil, nil, time.Minute, newMetrics(), slog.New(slog.DiscardHandler))
 	news := 0
-	v.changed = func() { news++ }
+	v.Changed = func(starbase.Identity) { news++ }
 	r := reporter{digests: v.digests, readiness: &readiness{}}
 	digest := func() string {
 		list, _ := r.statuses(outcomeOf(deletions{}))
@@ -40,17 +40,17 @@ func TestTheDigestThatRunsIsReported(t *testing.T) {
 	}
 	require.Empty(t, digest())
 	first := running("a", "example.com/web:1", "example.com/web@sha256:one")
-	require.NoError(t, v.Replace([]any{first}, "1"))
+	require.NoError(t, listPods(v, first))
 	require.Equal(t, "sha256:one", digest())
 	require.Equal(t, 1, news)
 
 	second := running("b", "example.com/web:2", "sha256:two")
-	require.NoError(t, v.Add(second))
+	require.NoError(t, putPod(v, second))
 	require.Empty(t, digest(), "a rollout is under way")
-	require.NoError(t, v.Delete(first))
+	require.NoError(t, v.Drop(first))
 	require.Equal(t, "sha256:two", digest())
 	require.Equal(t, 3, news)
-	require.NoError(t, v.Update(second))
+	require.NoError(t, putPod(v, second))
 	require.Equal(t, 3, news, "nothing new runs")
 
 	for i, image := range []struct{ image, id, want string }{
@@ -58,7 +58,7 @@ func TestTheDigestThatRunsIsReported(t *testing.T) {
 		{"example.com/web:3", "", ""},
 		{"example.com/web:3", "docker-pullable://example.com/web@sha256:four", "sha256:four"},
 	} {
-		require.NoError(t, v.Replace([]any{running(fmt.Sprint(i), image.image, image.id)}, "2"))
+		require.NoError(t, listPods(v, running(fmt.Sprint(i), image.image, image.id)))
 		require.Equal(t, image.want, digest())
 	}
 	waiting := running("c", "example.com/web:4", "sha256:five")
@@ -71,7 +71,7 @@ func TestTheDigestThatRunsIsReported(t *testing.T) {
 			"containerStatuses",
 		),
 	)
-	require.NoError(t, v.Replace([]any{waiting}, "3"))
+	require.NoError(t, listPods(v, waiting))
 	require.Empty(t, digest(), "it does not run yet")
 	require.Equal(t, map[starbase.Identity]string{}, v.digests())
 }

@@ -36,32 +36,37 @@ func NewUnits(config *Config, kubernetes dynamic.Interface, transport http.Round
 func (u *Units) Pods() reconcile.Starter { return u.pods }
 
 // List makes the pods the whole list of the view, Update one of them, Bookmark proves it.
-func (u *Units) List(pods ...*unstructured.Unstructured) error {
+func (u *Units) List(pods ...*unstructured.Unstructured) error { return listPods(u.pods, pods...) }
+func (u *Units) Update(p *unstructured.Unstructured) error     { return putPod(u.pods, p) }
+func (u *Units) Bookmark()                                     { u.pods.Reached("2") }
+
+func listPods(v *podView, pods ...*unstructured.Unstructured) error {
 	var list []any
 	for _, p := range pods {
-		list = append(list, p)
-	}
-	return u.pods.Replace(list, "1")
-}
-func (u *Units) Update(p *unstructured.Unstructured) error { return u.pods.Update(p) }
-func (u *Units) Bookmark()                                 { u.pods.UpdateResourceVersion("2") }
-
-// Billed returns the record of a pod as the watch delivers it, and as a list does.
-func (u *Units) Billed(p *unstructured.Unstructured) (records [2]starbase.Snapshot, err error) {
-	listed, err := u.pods.Transformer()(p)
-	if err != nil {
-		return records, err
-	}
-	for n, o := range []any{p, listed} {
-		read, err := u.pods.read(o)
+		kept, err := v.Keep(p)
 		if err != nil {
-			return records, err
+			return err
 		}
-		for s := range billed([]pod{read}, "", read.created) {
-			records[n] = s
-		}
+		list = append(list, kept)
 	}
-	return records, nil
+	return v.Replace(list, "1")
+}
+
+func putPod(v *podView, p *unstructured.Unstructured) error {
+	kept, err := v.Keep(p)
+	if err != nil {
+		return err
+	}
+	return v.Put(kept)
+}
+
+// Billed returns the record of a pod.
+func (u *Units) Billed(p *unstructured.Unstructured) (record starbase.Snapshot) {
+	_, read, _ := u.pods.Read(p)
+	for s := range billed([]pod{read}, "", read.created) {
+		record = s
+	}
+	return record
 }
 
 // Metric is the sum of a metric over its labels; 0 while it has none.

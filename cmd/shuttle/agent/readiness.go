@@ -3,18 +3,16 @@ package agent
 import (
 	"context"
 	"fmt"
-	"sync"
+	"log/slog"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
 // rollout is how far a Deployment is, some numbers of it.
@@ -30,47 +28,41 @@ func (r rollout) complete() bool {
 	return r.observed >= r.generation && r.updated == r.desired && r.total == r.desired && r.ready == r.desired
 }
 
-// readiness watches the status of the Deployments, which the live view of
-// package apply, being metadata only, does not hold.
+// readiness has the rollouts of the Deployments, which the live view of package apply,
+// being metadata only, does not hold.
 type readiness struct {
-	client  dynamic.Interface
-	owner   map[string]string
-	changed func()
+	kubewatch.Store[types.NamespacedName, rollout]
 
-	mu       sync.RWMutex
-	rollouts map[types.NamespacedName]rollout
+	client dynamic.Interface
+	owner  map[string]string
+	logger *slog.Logger
 }
 
-var _ cache.ReflectorStore = (*readiness)(nil)
+func newReadiness(client dynamic.Interface, owner map[string]string, logger *slog.Logger) *readiness {
+	r := &readiness{client: client, owner: owner, logger: logger}
+	r.Read = readRollout
+	r.Same = func(a, b rollout) bool { return a == b }
+	return r
+}
 
 // Start implements reconcile.Starter.
 func (r *readiness) Start(ctx context.Context) error {
-	resource := r.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
-	selector := labels.SelectorFromSet(r.owner).String()
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
-			return resource.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
-			return resource.Watch(ctx, options)
-		},
+	deployments := r.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
+	w := kubewatch.Watch{
+		Name: "Deployment.apps", Resource: kubewatch.Of(r.client, &unstructured.Unstructured{}, deployments),
+		LabelSelector: labels.SelectorFromSet(r.owner).String(), Sink: r, Logger: r.logger,
 	}
-	// The live view lists and watches the same objects, and logs what fails.
-	ctx = logr.NewContext(ctx, logr.Discard())
-	cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, r, cache.ReflectorOptions{Name: "readiness"}).RunWithContext(ctx)
-	return nil
+	return w.Start(ctx)
 }
 
 // of returns the rollout of a Deployment as it was written, false while the watch has
 // not shown that Deployment, or only an older generation of it: its pods are those of
 // another desired state.
 func (r *readiness) of(n types.NamespacedName, w written) (rollout, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	found, ok := r.rollouts[n]
-	return found, ok && w.uid != "" && found.uid == w.uid && found.generation >= w.generation
+	for _, found := range r.Of(n) {
+		return found, w.uid != "" && found.uid == w.uid && found.generation >= w.generation
+	}
+	return rollout{}, false
 }
 
 // written is a live Deployment as a pass has left it.
@@ -79,67 +71,11 @@ type written struct {
 	generation int64
 }
 
-// Add implements cache.ReflectorStore.
-func (r *readiness) Add(o any) error { return r.Update(o) }
-
-// Update implements cache.ReflectorStore.
-func (r *readiness) Update(o any) error {
-	n, now, err := readRollout(o)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	news := r.rollouts[n] != now
-	if news {
-		if r.rollouts == nil {
-			r.rollouts = map[types.NamespacedName]rollout{}
-		}
-		r.rollouts[n] = now
-	}
-	r.mu.Unlock()
-	if news {
-		r.changed()
-	}
-	return nil
-}
-
-// Delete implements cache.ReflectorStore.
-func (r *readiness) Delete(o any) error {
-	n, _, err := readRollout(o)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	delete(r.rollouts, n)
-	r.mu.Unlock()
-	r.changed()
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (r *readiness) Replace(objects []any, _ string) error {
-	rollouts := make(map[types.NamespacedName]rollout, len(objects))
-	for _, o := range objects {
-		n, now, err := readRollout(o)
-		if err != nil {
-			return err
-		}
-		rollouts[n] = now
-	}
-	r.mu.Lock()
-	r.rollouts = rollouts
-	r.mu.Unlock()
-	r.changed()
-	return nil
-}
-
-// Resync implements cache.ReflectorStore. It does nothing.
-func (r *readiness) Resync() error { return nil }
-
-func readRollout(o any) (types.NamespacedName, rollout, error) {
+// readRollout returns what a Deployment's status shows. What is malformed counts as missing.
+func readRollout(o metav1.Object) (types.NamespacedName, rollout, bool) {
 	d, ok := o.(*unstructured.Unstructured)
 	if !ok {
-		return types.NamespacedName{}, rollout{}, fmt.Errorf("the watch delivered a %T; want a Deployment", o)
+		return types.NamespacedName{}, rollout{}, false
 	}
 	number := func(fields ...string) int64 {
 		n, _, err := unstructured.NestedInt64(d.Object, fields...)
@@ -154,14 +90,11 @@ func readRollout(o any) (types.NamespacedName, rollout, error) {
 		desired: number("spec", "replicas"), total: number("status", "replicas"),
 		updated: number("status", "updatedReplicas"), ready: number("status", "readyReplicas"),
 	}
-	conditions, _, err := unstructured.NestedSlice(d.Object, "status", "conditions")
-	if err != nil {
-		return types.NamespacedName{}, rollout{}, err
-	}
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions") //nolint:errcheck // no conditions then
 	for _, c := range conditions {
 		if condition, ok := c.(object); ok && condition["type"] == "Progressing" && condition["status"] == "False" {
 			found.stuck = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
 		}
 	}
-	return types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}, found, nil
+	return types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}, found, true
 }

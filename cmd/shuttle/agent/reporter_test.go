@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -30,6 +31,19 @@ func outcomeOf(gone deletions) *outcome {
 	}
 }
 
+// showing is a view of the Deployment of the shop with that rollout.
+func showing(t *testing.T, shown rollout) *readiness {
+	t.Helper()
+	r := newReadiness(nil, nil, nil)
+	r.Read = func(metav1.Object) (types.NamespacedName, rollout, bool) {
+		return types.NamespacedName{Namespace: "proj-shop", Name: "web"}, shown, true
+	}
+	kept, err := r.Keep(&metav1.PartialObjectMetadata{})
+	require.NoError(t, err)
+	require.NoError(t, r.Put(kept))
+	return r
+}
+
 func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	whole := rollout{uid: "u", generation: 2, observed: 2, desired: 2, total: 2, updated: 2, ready: 2}
@@ -48,7 +62,7 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 		test.change(&pods)
 		r := reporter{
 			digests:   noDigests,
-			readiness: &readiness{rollouts: map[types.NamespacedName]rollout{{Namespace: "proj-shop", Name: "web"}: pods}},
+			readiness: showing(t, pods),
 		}
 		list, complete := r.statuses(outcomeOf(deletions{}))
 		require.Len(t, list, 1)
@@ -59,7 +73,7 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 	// Without a view of the live Deployment nothing shows that its pods are those.
 	r := reporter{
 		digests:   noDigests,
-		readiness: &readiness{rollouts: map[types.NamespacedName]rollout{{Namespace: "proj-shop", Name: "web"}: whole}},
+		readiness: showing(t, whole),
 	}
 	unseen := outcomeOf(deletions{})
 	unseen.written = nil

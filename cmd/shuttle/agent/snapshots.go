@@ -22,7 +22,7 @@ func newSnapshots(
 	recorder := &snapshot.Recorder[starbase.Snapshot]{
 		Source: pods, Period: config.SnapshotInterval, MaxRecords: starbase.MaxSnapshots,
 		Collect: func(_ context.Context, at time.Time) (iter.Seq[starbase.Snapshot], error) {
-			return billed(pods.list(), config.ClusterID, at), nil
+			return billed(pods.All(), config.ClusterID, at), nil
 		},
 		Sink:   &snapshot.HTTPSink{URL: client.base + "/snapshots", Member: "snapshots", RejectedID: "snapshot_id", Client: client},
 		Logger: logger,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -53,7 +54,9 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		Backoff:    a.backoff(),
 		Logger:     a.Logger,
 	}
-	status.trigger, pods.changed, billing.changed = statusLoop.Trigger, status.changed, status.changed
+	status.trigger = statusLoop.Trigger
+	pods.Changed = func(types.NamespacedName) { status.changed() }
+	billing.Changed = func(starbase.Identity) { status.changed() }
 
 	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
 	if err != nil {

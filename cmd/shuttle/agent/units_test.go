@@ -322,29 +322,25 @@ func TestC18PriceBasis(t *testing.T) {
 		"less than a unit": {`{"containers":[{"name":"a",` + requests("1u", "100m") + `}]}`, 1, 1},
 	} {
 		units := shuttle.NewUnits(newConfig(t), nil, nil, slog.New(slog.DiscardHandler))
-		records, err := units.Billed(billedPod(t, "pod-a", test.spec))
-		require.NoError(t, err)
-		for _, s := range records {
-			require.Equal(t, test.cpu, s.CPUMillis, name)
-			require.Equal(t, test.memory, s.MemoryBytes, name)
-			require.Equal(t, "nova", s.Tier)
-			require.Equal(t, "Running", s.Phase)
-			require.Equal(t, "22222222-2222-4222-8222-222222222222", s.ProjectID)
-			require.Equal(t, "33333333-3333-4333-8333-333333333333", s.ServiceID)
-			require.Equal(t, "11111111-1111-4111-8111-111111111111", s.WorkspaceID)
-			require.Equal(t, s.ID(), s.SnapshotID)
-		}
+		s := units.Billed(billedPod(t, "pod-a", test.spec))
+		require.Equal(t, test.cpu, s.CPUMillis, name)
+		require.Equal(t, test.memory, s.MemoryBytes, name)
+		require.Equal(t, "nova", s.Tier)
+		require.Equal(t, "Running", s.Phase)
+		require.Equal(t, "22222222-2222-4222-8222-222222222222", s.ProjectID)
+		require.Equal(t, "33333333-3333-4333-8333-333333333333", s.ServiceID)
+		require.Equal(t, "11111111-1111-4111-8111-111111111111", s.WorkspaceID)
+		require.Equal(t, s.ID(), s.SnapshotID)
 	}
 }
 
 func TestAPodThatIsNotUnderstoodIsBilledWithoutRequests(t *testing.T) {
 	t.Parallel()
 	units := shuttle.NewUnits(newConfig(t), nil, nil, slog.New(slog.DiscardHandler))
-	records, err := units.Billed(billedPod(t, "pod-a", `{"containers":7}`))
-	require.NoError(t, err)
-	require.Equal(t, "Running", records[0].Phase)
-	require.Equal(t, "pod-a", records[0].PodID)
-	require.Zero(t, records[0].CPUMillis)
+	record := units.Billed(billedPod(t, "pod-a", `{"containers":7}`))
+	require.Equal(t, "Running", record.Phase)
+	require.Equal(t, "pod-a", record.PodID)
+	require.Zero(t, record.CPUMillis)
 	require.NotZero(t, units.Metric("starform_informer_watch_errors_total"))
 }
 

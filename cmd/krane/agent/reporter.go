@@ -143,19 +143,19 @@ func (r *reporter) report(ctx context.Context, key statesync.Key) (reconcile.Res
 		return later, nil
 	}
 	if key.Collection == string(stream.Sentinels) {
-		if !r.observer.known(kindSentinels) {
+		if !r.observer.sentinels.Synced() {
 			return later, nil
 		}
 		return reconcile.Result{}, r.sentinel(ctx, key)
 	}
-	if !r.observer.known(kindPods) {
+	if !r.observer.pods.Synced() {
 		return later, nil
 	}
 	return reconcile.Result{}, r.deployment(ctx, key)
 }
 
 func (r *reporter) deployment(ctx context.Context, key statesync.Key) error {
-	running := r.observer.podsOf(key)
+	running := r.observer.pods.Of(key)
 	d := r.registry.desired(key)
 	r.mu.Lock()
 	history := r.histories[key]

@@ -1,0 +1,335 @@
+package kubewatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
+)
+
+// server answers lists and watches as a test says, and keeps what it was asked.
+type server struct {
+	list  func(ctx context.Context) (*metav1.PartialObjectMetadataList, error)
+	watch func() error
+
+	mu      sync.Mutex
+	lists   []metav1.ListOptions
+	watches []metav1.ListOptions
+	open    []*watch.FakeWatcher
+}
+
+// unstreamed is the client of a server that streams no lists.
+type unstreamed struct{}
+
+func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *server) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	s.mu.Lock()
+	s.lists = append(s.lists, options)
+	s.mu.Unlock()
+	if s.list != nil {
+		return s.list(ctx)
+	}
+	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []metav1.PartialObjectMetadata{*object("a", "5")}}, nil
+}
+
+func (s *server) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches = append(s.watches, options)
+	if s.watch != nil {
+		if err := s.watch(); err != nil {
+			return nil, err
+		}
+	}
+	w := watch.NewFakeWithChanSize(100, false)
+	s.open = append(s.open, w)
+	return w, nil
+}
+
+func (s *server) last() *watch.FakeWatcher {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[len(s.open)-1]
+}
+
+func (s *server) asked() (lists, watches []metav1.ListOptions) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists, s.watches
+}
+
+func object(name, version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, ResourceVersion: version, Labels: map[string]string{"of": "p"}}}
+}
+
+func bookmark(version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+}
+
+// names is a store of versions by the label "of".
+func names() *kubewatch.Store[string, string] {
+	return &kubewatch.Store[string, string]{Read: func(o metav1.Object) (string, string, bool) {
+		return o.GetLabels()["of"], o.GetName() + o.GetResourceVersion(), o.GetLabels()["of"] != ""
+	}}
+}
+
+// run starts the watch in a bubble, and ends it after do.
+func run(t *testing.T, w *kubewatch.Watch, do func(t *testing.T, again chan<- struct{})) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		again := make(chan struct{}, 1)
+		w.Again = again
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Start(ctx) }()
+		synctest.Wait()
+		do(t, again)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+func TestTheFirstListIsConsistentAndSelected(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store, LabelSelector: "a=b", FieldSelector: "c=d",
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		lists, watches := s.asked()
+		require.Len(t, lists, 1)
+		require.Empty(t, lists[0].ResourceVersion, "0 would allow any state")
+		require.Equal(t, "10", watches[0].ResourceVersion)
+		for _, options := range append(lists, watches...) {
+			require.Equal(t, "a=b", options.LabelSelector)
+			require.Equal(t, "c=d", options.FieldSelector)
+		}
+		require.Equal(t, []string{"a5"}, store.All())
+	})
+}
+
+func TestASilentWatchIsResumedFromItsLastVersion(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	var failed []error
+	proofs := 0
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store,
+		Failed: func(err error) { failed = append(failed, err) }, Alive: func() { proofs++ },
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		require.Equal(t, 1, proofs, "the list; a watch that was opened proves nothing")
+		for range 5 {
+			time.Sleep(2 * time.Minute)
+			s.last().Action(watch.Bookmark, bookmark("20"))
+		}
+		synctest.Wait()
+		require.Equal(t, 6, proofs)
+		require.True(t, store.Seen().Equal(time.Now()))
+		time.Sleep(3*time.Minute + time.Second)
+		lists, watches := s.asked()
+		require.Len(t, lists, 1, "nothing is listed again")
+		require.Equal(t, "20", watches[1].ResourceVersion)
+		require.Equal(t, 6, proofs, "the new watch has not spoken")
+		require.Equal(t, []error{nil, nil, kubewatch.ErrSilent, nil}, failed)
+		s.last().Modify(object("a", "21"))
+		synctest.Wait()
+		require.Equal(t, []string{"a21"}, store.All())
+	})
+}
+
+func TestAListThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := &server{list: func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	var failed []error
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Silence: time.Second,
+		Failed: func(err error) { failed = append(failed, err) },
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		time.Sleep(59 * time.Second)
+		require.Empty(t, failed, "a list has a minute")
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []error{context.DeadlineExceeded}, failed)
+		lists, _ := s.asked()
+		require.Len(t, lists, 2)
+	})
+}
+
+func TestAnExpiredVersionIsNoFailure(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	var failed []error
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
+		Failed: func(err error) { failed = append(failed, err) },
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		expired := apierrors.NewResourceExpired("too old resource version")
+		s.mu.Lock()
+		s.watch = func() error { s.watch = nil; return expired }
+		s.mu.Unlock()
+		s.last().Stop()
+		time.Sleep(20 * time.Second)
+		lists, watches := s.asked()
+		require.Greater(t, len(lists), 1)
+		require.Len(t, watches, len(lists), "each list is watched on, once without success")
+		for _, err := range failed {
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestAStreamedListIsKeptInPartsAndReplacesAll(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	w := &kubewatch.Watch{Resource: kubewatch.Of(nil, object("", ""), s), Sink: store}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		_, watches := s.asked()
+		require.True(t, *watches[0].SendInitialEvents)
+		s.last().Add(object("a", "5"))
+		s.last().Add(object("b", "6"))
+		synctest.Wait()
+		require.False(t, store.Synced(), "the end of the list has not come")
+		require.Zero(t, store.Len())
+		end := bookmark("10")
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		s.last().Action(watch.Bookmark, end)
+		synctest.Wait()
+		require.True(t, store.Synced())
+		require.ElementsMatch(t, []string{"a5", "b6"}, store.All())
+		require.Empty(t, s.lists)
+	})
+}
+
+func TestANudgeEndsThePauseOfAWatchThatHasNotListed(t *testing.T) {
+	t.Parallel()
+	s := &server{list: func(context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, "")
+	}}
+	store := names()
+	w := &kubewatch.Watch{Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store}
+	run(t, w, func(t *testing.T, again chan<- struct{}) {
+		time.Sleep(time.Hour)
+		before, _ := s.asked()
+		require.InDelta(t, 120, len(before), 30, "every half minute")
+		s.mu.Lock()
+		s.list = nil
+		s.mu.Unlock()
+		again <- struct{}{}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		require.True(t, store.Synced())
+		listed, _ := s.asked()
+		again <- struct{}{}
+		time.Sleep(time.Second)
+		now, _ := s.asked()
+		require.Len(t, now, len(listed), "it lists once only")
+	})
+}
+
+func TestALastingFailureIsLoggedEveryTenMinutesAndItsEndOnce(t *testing.T) {
+	t.Parallel()
+	s := &server{list: func(context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	}}
+	var log bytes.Buffer
+	w := &kubewatch.Watch{
+		Name: "Pod", Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+		time.Sleep(35 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, 4, strings.Count(log.String(), `level=WARN msg="watch failed" kind=Pod error="pods is forbidden: no"`), log.String())
+		s.mu.Lock()
+		s.list = nil
+		s.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), `level=INFO msg="watch recovered" kind=Pod after=35m`), log.String())
+		require.Equal(t, 5, strings.Count(log.String(), "\n"), log.String())
+	})
+}
+
+// TestStartWaitsForTheListThatItHasSent has a server that does not notice that a request
+// was given up.
+func TestStartWaitsForTheListThatItHasSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answered := false
+		s := &server{list: func(context.Context) (*metav1.PartialObjectMetadataList, error) {
+			time.Sleep(10 * time.Second)
+			answered = true
+			return nil, errors.New("late")
+		}}
+		var failed []error
+		w := &kubewatch.Watch{
+			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Failed: func(err error) { failed = append(failed, err) },
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, w.Start(ctx))
+		require.True(t, answered)
+		require.Empty(t, failed, "it was given up")
+	})
+}
+
+func TestAStoreTellsWhichKeysHaveChanged(t *testing.T) {
+	t.Parallel()
+	store := names()
+	store.Same = func(a, b string) bool { return a == b }
+	var changed []string
+	store.Changed = func(key string) { changed = append(changed, key) }
+	took := func() []string { defer func() { changed = nil }(); return changed }
+	keep := func(name, version, of string) any {
+		o := object(name, version)
+		o.Labels["of"] = of
+		kept, err := store.Keep(o)
+		require.NoError(t, err)
+		return kept
+	}
+	require.False(t, store.Synced())
+	require.NoError(t, store.Replace([]any{keep("a", "1", "p"), keep("b", "1", "p"), keep("c", "1", "q"), keep("d", "1", "")}, "1"))
+	require.ElementsMatch(t, []string{"p", "q"}, took())
+	require.True(t, store.Synced())
+	require.Equal(t, 3, store.Len(), "d has no key")
+	require.ElementsMatch(t, []string{"a1", "b1"}, store.Of("p"))
+
+	require.NoError(t, store.Put(keep("a", "1", "p")))
+	require.Empty(t, took(), "the same")
+	require.NoError(t, store.Put(keep("a", "2", "p")))
+	require.Equal(t, []string{"p"}, took())
+	require.NoError(t, store.Put(keep("a", "2", "q")))
+	require.ElementsMatch(t, []string{"p", "q"}, took(), "it moved")
+	require.NoError(t, store.Put(keep("a", "2", "")))
+	require.Equal(t, []string{"q"}, took(), "it has no key any more")
+	require.NoError(t, store.Drop(object("c", "9")))
+	require.Equal(t, []string{"q"}, took())
+	require.NoError(t, store.Drop(object("c", "9")))
+	require.Empty(t, took(), "it was not there")
+	require.Equal(t, []string{"p"}, store.Keys())
+
+	require.NoError(t, store.Replace(nil, "9"))
+	require.Equal(t, []string{"p"}, took())
+	require.Empty(t, store.Keys())
+	require.ErrorContains(t, store.Put(7), "delivered a int; want an object")
+}

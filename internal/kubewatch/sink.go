@@ -13,7 +13,7 @@ var (
 	_ cache.ResourceVersionUpdater = (*store)(nil)
 )
 
-// kept is what a Keeper keeps of an object of a list that is not complete yet.
+// kept is what a Reducer keeps of an object of a list that is not complete yet.
 type kept struct {
 	metav1.ObjectMeta
 	value any
@@ -21,7 +21,7 @@ type kept struct {
 
 // Transformer implements cache.TransformingStore. It gets the objects of a streamed list.
 func (s *store) Transformer() cache.TransformFunc {
-	keeper, ok := s.watch.Sink.(Keeper)
+	reducer, ok := s.watch.Sink.(Reducer)
 	if !ok {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s *store) Transformer() cache.TransformFunc {
 			return object, nil
 		}
 		name := metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID()}
-		value, err := keeper.Keep(object)
+		value, err := reducer.Reduce(object)
 		return &kept{name, value}, err
 	}
 }
@@ -40,8 +40,8 @@ func (s *store) keep(object any) (any, error) {
 	if k, ok := object.(*kept); ok {
 		return k.value, nil
 	}
-	if keeper, ok := s.watch.Sink.(Keeper); ok {
-		return keeper.Keep(object)
+	if reducer, ok := s.watch.Sink.(Reducer); ok {
+		return reducer.Reduce(object)
 	}
 	return object, nil
 }

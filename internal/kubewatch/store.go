@@ -39,8 +39,8 @@ type entry[K comparable, V any] struct {
 }
 
 var (
-	_ Sink   = (*Store[string, string])(nil)
-	_ Keeper = (*Store[string, string])(nil)
+	_ Sink    = (*Store[string, string])(nil)
+	_ Reducer = (*Store[string, string])(nil)
 )
 
 // Seen returns when the store was last proven to be current, by a list, an event or a
@@ -90,8 +90,8 @@ func (s *Store[K, V]) Of(key K) []V {
 	return found
 }
 
-// Keep implements [Keeper].
-func (s *Store[K, V]) Keep(object any) (any, error) {
+// Reduce implements [Reducer].
+func (s *Store[K, V]) Reduce(object any) (any, error) {
 	m, ok := object.(metav1.Object)
 	if !ok {
 		return nil, unexpected(object)

@@ -70,11 +70,11 @@ type Sink interface {
 	Reached(version string)
 }
 
-// Keeper is implemented by a [Sink] that keeps less than whole objects. Put and Replace
-// then get what Keep returned for an object, so that a list of whole objects is never in
+// Reducer is implemented by a [Sink] that keeps less than whole objects. Put and Replace
+// then get what Reduce returned for an object, so that a list of whole objects is never in
 // memory.
-type Keeper interface {
-	Keep(object any) (any, error)
+type Reducer interface {
+	Reduce(object any) (any, error)
 }
 
 // Resource is how a resource is listed and watched.

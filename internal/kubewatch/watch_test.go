@@ -303,7 +303,7 @@ func TestAStoreTellsWhichKeysHaveChanged(t *testing.T) {
 	keep := func(name, version, of string) any {
 		o := object(name, version)
 		o.Labels["of"] = of
-		kept, err := store.Keep(o)
+		kept, err := store.Reduce(o)
 		require.NoError(t, err)
 		return kept
 	}

@@ -51,8 +51,8 @@ type observed struct {
 }
 
 var (
-	_ kubewatch.Sink   = (*kindCache)(nil)
-	_ kubewatch.Keeper = (*kindCache)(nil)
+	_ kubewatch.Sink    = (*kindCache)(nil)
+	_ kubewatch.Reducer = (*kindCache)(nil)
 )
 
 func newKindCache(all *caches, kind Kind) *kindCache {
@@ -129,9 +129,9 @@ func (k *kindCache) Replace(list []any, version string) error {
 	return nil
 }
 
-// Keep implements kubewatch.Keeper. A streamed first state is collected without the fields
+// Reduce implements kubewatch.Reducer. A streamed first state is collected without the fields
 // that the cache drops.
-func (k *kindCache) Keep(seen any) (any, error) {
+func (k *kindCache) Reduce(seen any) (any, error) {
 	k.trim(seen)
 	return seen, nil
 }

@@ -43,7 +43,7 @@ func (u *Units) Bookmark()                                     { u.pods.Reached(
 func listPods(v *podView, pods ...*unstructured.Unstructured) error {
 	var list []any
 	for _, p := range pods {
-		kept, err := v.Keep(p)
+		kept, err := v.Reduce(p)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func listPods(v *podView, pods ...*unstructured.Unstructured) error {
 }
 
 func putPod(v *podView, p *unstructured.Unstructured) error {
-	kept, err := v.Keep(p)
+	kept, err := v.Reduce(p)
 	if err != nil {
 		return err
 	}

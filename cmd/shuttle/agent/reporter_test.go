@@ -38,7 +38,7 @@ func showing(t *testing.T, shown rollout) *readiness {
 	r.Read = func(metav1.Object) (types.NamespacedName, rollout, bool) {
 		return types.NamespacedName{Namespace: "proj-shop", Name: "web"}, shown, true
 	}
-	kept, err := r.Keep(&metav1.PartialObjectMetadata{})
+	kept, err := r.Reduce(&metav1.PartialObjectMetadata{})
 	require.NoError(t, err)
 	require.NoError(t, r.Put(kept))
 	return r

@@ -78,8 +78,9 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	case !e.desired.received:
 		// The stream has not sent it yet. What it will send is newer in any case.
 		r.registry.set(e, desired{received: true, apply: answer.apply})
-	case !proto.Equal(orNothing(answer.apply), orNothing(e.desired.apply)):
-		// Either the answer or the stream is late. Two such answers in a row are a fault.
+	case !proto.Equal(orNothing(answer.apply), orNothing(e.desired.apply)) && r.streams.current(e.resource.collection):
+		// Either the answer or the stream is late. Two such answers in a row are a fault. A
+		// stream that is not open brings what it lacks when it is resumed.
 		if e.doubts++; e.doubts >= 2 {
 			e.doubts = 0
 			r.logger.WarnContext(ctx, "a point query disagrees with the stream", slog.String("key", key.String()))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/controltest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
@@ -69,4 +70,25 @@ func podWatchLost(b *bench) {
 	}
 	require.NotEqual(b.t, "", b.metric(`pod_watch_reconnects_total{reason="opened"}`))
 	require.Empty(b.t, b.deletes())
+}
+
+// queriesBesideAClosedStream has point queries that show a change which the stream cannot
+// bring yet. That is no fault of the stream: it is resumed, and nothing is listed again.
+func queriesBesideAClosedStream(b *bench) {
+	b.want(b.deployment("web"))
+	b.start()
+	await.Eventually(b.t, "it runs", func() bool { return b.running("web") })
+	b.synced(1)
+	lists := b.server.Counts().Lists
+	b.server.Set(controltest.Faults{Internal: true})
+	changed := b.deployment("web")
+	changed.Image = "registry.example.com/web:2"
+	b.want(changed)
+	asked := b.server.Counts().Queries
+	await.Eventually(b.t, "it is queried four times", func() bool { return b.server.Counts().Queries >= asked+4 })
+	b.server.Set(controltest.Faults{})
+	await.Eventually(b.t, "the image is another", func() bool {
+		return b.kubectl("get", "replicaset", "web", "-n", b.name, "-o", "jsonpath={.spec.template.spec.containers[0].image}") == changed.GetImage()
+	})
+	require.Equal(b.t, lists, b.server.Counts().Lists)
 }

@@ -118,6 +118,8 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 			m.refuse(HoldRejected, r.Err, now)
 		case r.Err == nil:
 			m.Refused = Refusal{}
+		case !errors.Is(r.Err, ErrNoCapacity) && !errors.Is(r.Err, ErrThrottled):
+			m.fail(r.Err, now)
 		}
 	}
 	return m
@@ -126,6 +128,18 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 func (m *Memory) refuse(kind HoldKind, err error, now time.Time) {
 	m.Refused = Refusal{Kind: kind, Message: err.Error(), Count: m.Refused.Count + 1}
 	m.LaunchAfter = later(m.LaunchAfter, now.Add(min(minLaunchBackoff<<min(m.Refused.Count-1, 10), maxLaunchBackoff)))
+}
+
+// fail notes a launch that failed for a reason which the table of errors does not name. The
+// first ones are repeated at once: an answer may have been lost.
+func (m *Memory) fail(err error, now time.Time) {
+	if m.Refused.Kind != HoldLaunchFailed {
+		m.Refused = Refusal{Kind: HoldLaunchFailed}
+	}
+	m.Refused.Message, m.Refused.Count = err.Error(), m.Refused.Count+1
+	if more := m.Refused.Count - failuresInRow; more >= 0 {
+		m.LaunchAfter = later(m.LaunchAfter, now.Add(min(minLaunchBackoff<<min(more, 10), maxLaunchBackoff)))
+	}
 }
 
 func (m Memory) clone() Memory {
@@ -160,6 +174,8 @@ const (
 	HoldNoCapacity     HoldKind = "InsufficientCapacity"
 	HoldQuota          HoldKind = "QuotaExceeded"
 	HoldRejected       HoldKind = "LaunchRejected"
+	HoldLaunchFailed   HoldKind = "LaunchFailed"
+	HoldNodeMissing    HoldKind = "NodeMissing"
 	HoldPoolFull       HoldKind = "PoolFull"
 	HoldLaunchUnproven HoldKind = "LaunchUnproven"
 )

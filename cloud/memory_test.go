@@ -52,3 +52,56 @@ func TestLearningChangesNoOlderMemory(t *testing.T) {
 	require.False(t, learned.IsBlocked(place, noon))
 	require.True(t, learned.IsBlocked(cloud.Placement{InstanceType: "m5.large", Zone: "zone-b"}, noon))
 }
+
+// TestALaunchThatFailsForAnUnknownReasonBacksOff has an error of the cloud that no provider
+// translates. An answer may have been lost, so the first ones are repeated at once.
+func TestALaunchThatFailsForAnUnknownReasonBacksOff(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 1, MinStandby: 1, Templates: []cloud.Template{{Name: "subnet-a"}}}
+	failed := []cloud.Result{{Action: cloud.Action{Verb: cloud.Launch}, Err: errors.New("NoSuchEntity: profile typo")}}
+	var memory cloud.Memory
+	now := noon
+	plan := func() cloud.Plan {
+		return pool.Plan(cloud.Observed{Listed: now, Memory: memory}, cloud.Want{}, now)
+	}
+	for range 2 {
+		memory = memory.Learn(failed, now)
+		require.Len(t, plan().Actions, 1)
+		require.Empty(t, plan().Holds)
+	}
+	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		memory = memory.Learn(failed, now)
+		held := plan()
+		require.Empty(t, held.Actions)
+		require.Equal(t, cloud.HoldLaunchFailed, held.Holds[0].Kind)
+		require.Contains(t, held.Holds[0].Message, "NoSuchEntity: profile typo; no launch before ")
+		room, limit := held.Room(pool, now)
+		require.Zero(t, room)
+		require.Contains(t, limit, "LaunchFailed")
+		now = now.Add(wait)
+		require.Len(t, plan().Actions, 1)
+	}
+	memory = memory.Learn([]cloud.Result{{Action: cloud.Action{Verb: cloud.Launch}, Err: &cloud.CapacityError{}}}, now)
+	require.Equal(t, cloud.HoldLaunchFailed, memory.Refused.Kind, "no capacity is another matter")
+	require.Zero(t, memory.Learn([]cloud.Result{{Action: cloud.Action{Verb: cloud.Launch}}}, now).Refused)
+}
+
+func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 2}
+	instance := cloud.Instance{ID: "i-1", State: cloud.InstanceRunning, LaunchTime: noon.Add(-time.Hour), Tags: tags(scope, cloud.StateRunning)}
+	memory := cloud.Memory{Machines: map[string]cloud.MachineHistory{
+		"i-1": {State: cloud.InstanceRunning, Since: noon.Add(-time.Hour), Listed: true, NoNode: noon},
+	}}
+	plan := func(after time.Duration) cloud.Plan {
+		return pool.Plan(
+			cloud.Observed{Listed: noon.Add(after), Instances: []cloud.Instance{instance}, Memory: memory},
+			cloud.Want{},
+			noon.Add(after),
+		)
+	}
+	require.Empty(t, plan(59*time.Second).Holds)
+	require.Equal(t, noon.Add(time.Minute), plan(59*time.Second).Wake)
+	held := plan(time.Minute)
+	require.Len(t, held.Holds, 1)
+	require.Equal(t, "NodeMissing: 1 of 1 running machines have no Node: each is stopped 10m0s after its Node went", held.Holds[0].String())
+	require.Equal(t, cloud.Stop, plan(10 * time.Minute).Actions[0].Verb)
+}

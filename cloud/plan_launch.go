@@ -189,7 +189,8 @@ func (pl *planner) reportFailures(wanted bool) {
 			memory.LaunchAfter.UTC().Format(time.RFC3339),
 		)
 	}
-	if wanted && memory.Refused.Count > 0 {
+	refused := memory.Refused.Count > 0 && (memory.Refused.Kind != HoldLaunchFailed || memory.Refused.Count >= failuresInRow)
+	if wanted && refused {
 		pl.hold(memory.Refused.Kind, "%s; no launch before %s", memory.Refused.Message, memory.LaunchAfter.UTC().Format(time.RFC3339))
 	}
 }

@@ -32,11 +32,12 @@ func (pl *planner) repair() {
 			}
 		}
 	}
-	if len(unready) == 0 || pl.listUntrusted || pl.throttled() {
-		return
-	}
+	pl.reportMissing(running)
 	if after(memory.Repaired, budgetWindow, pl.now) {
 		memory.Repaired, memory.Repairs = time.Time{}, 0
+	}
+	if len(unready) == 0 || pl.listUntrusted || pl.throttled() {
+		return
 	}
 	budget := pl.pool.budget(running + draining)
 	left := max(0, budget-max(draining, memory.Repairs))
@@ -60,5 +61,29 @@ func (pl *planner) repair() {
 			memory.Repaired = pl.now
 		}
 		memory.Repairs++
+	}
+}
+
+// missingPatience is how long a running machine may be without a Node before the plan says
+// so: a Node that was deleted by mistake registers again.
+const missingPatience = time.Minute
+
+// reportMissing names running machines whose Nodes were deleted. They are stopped after
+// StartTimeout.
+func (pl *planner) reportMissing(running int) {
+	missing := 0
+	for _, m := range pl.machines {
+		since := pl.plan.Memory.Machines[m.ID].NoNode
+		if m.Use != StateRunning || m.State != InstanceRunning || since.IsZero() {
+			continue
+		}
+		if after(since, missingPatience, pl.now) {
+			missing++
+		} else {
+			pl.wake(since.Add(missingPatience))
+		}
+	}
+	if missing > 0 {
+		pl.hold(HoldNodeMissing, "%d of %d running machines have no Node: each is stopped %s after its Node went", missing, running, pl.pool.StartTimeout)
 	}
 }

@@ -58,6 +58,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	err := m.Change(ctx, key.Name, func(n *corev1.Node) error {
 		p.told, p.wake = nil, time.Time{}
 		p.keepTemplate(n)
+		p.keepClosed(n)
 		p.attest(n)
 		p.started(n)
 		p.open(n)
@@ -91,6 +92,16 @@ func (p *nodePass) tell(n *corev1.Node, kind, reason, note string) {
 func (p *nodePass) keepTemplate(n *corev1.Node) {
 	maps.Copy(n.Labels, p.state.pool.Spec.Template.Labels)
 	addTaints(n, templateTaints(p.state.pool)...)
+}
+
+// keepClosed keeps the Node of a standby machine closed for pods: it is cordoned, and has the
+// taints of standby and of a start, whatever another client took off. The state is that of
+// this version of the Node: a start may have changed it since the pass began.
+func (p *nodePass) keepClosed(n *corev1.Node) {
+	if cloud.State(n.Labels[v1alpha1.LabelState]) == cloud.StateStandby {
+		n.Spec.Unschedulable = true
+		addTaints(n, append(startupTaints(p.state.pool), standbyTaint())...)
+	}
 }
 
 // attest records the warm-up of a machine whose image runs no script: it is ready, and

@@ -116,7 +116,7 @@ func (p *poolPass) run(ctx context.Context) {
 	case p.state.executor == nil:
 		return
 	}
-	seen.Memory = p.state.ledger.begin()
+	seen.Memory = p.state.ledger.begin(p.state.pool.Status.Repairs)
 	p.state.foreseen = p.state.spec.Plan(seen, cloud.Want{}, p.state.op.now())
 	p.publish()
 	p.state.holdSurplus()

@@ -118,3 +118,41 @@ func TestTheTimesOfAPoolAreThoseOfItsSpec(t *testing.T) {
 		[...]time.Duration{pool.UnreadyTimeout, pool.DrainTimeout, pool.EmptyTTL, pool.WarmupTimeout},
 	)
 }
+
+func TestAStandbyNodeThatWasOpenedIsClosedAgain(t *testing.T) {
+	t.Parallel()
+	p := &nodePass{state: &poolState{pool: &v1alpha1.NodePool{}}}
+	for state, closed := range map[cloud.State]bool{cloud.StateStandby: true, cloud.StateRunning: false, cloud.StateWarmup: false} {
+		n := machine()
+		n.Labels[v1alpha1.LabelState], n.Spec.Unschedulable, n.Spec.Taints = string(state), false, nil
+		p.keepClosed(n)
+		require.Equal(t, closed, n.Spec.Unschedulable, state)
+		require.Equal(t, closed, hasTaint(n.Spec.Taints, standbyTaint()), state)
+		for _, taint := range startupTaints(p.state.pool) {
+			require.Equal(t, closed, hasTaint(n.Spec.Taints, taint), "%s: %s", state, taint.Key)
+		}
+		again := n.DeepCopy()
+		p.keepClosed(again)
+		require.Equal(t, n, again, "a second time nothing changes")
+	}
+}
+
+func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 25, 12, 0, 0, 1, time.UTC)
+	before := &poolPass{
+		state: &poolState{executor: &cloud.Executor{}}, plan: cloud.Plan{Memory: cloud.Memory{Repaired: since, Repairs: 2}},
+	}
+	recorded := before.repairs(nil)
+	require.True(t, sameRepairs(recorded, before.repairs(recorded)), "it is written once")
+	require.False(t, sameRepairs(nil, recorded))
+	next := &ledger{}
+	memory := next.begin(recorded)
+	require.Equal(t, 2, memory.Repairs)
+	require.Equal(t, since.Truncate(time.Second), memory.Repaired)
+	next.end(cloud.Memory{}, nil, since)
+	require.Zero(t, next.begin(recorded).Repairs, "the status is read once")
+
+	require.Equal(t, recorded, (&poolPass{state: &poolState{}}).repairs(recorded), "a pass without a machine knows nothing")
+	require.Nil(t, (&poolPass{state: &poolState{executor: &cloud.Executor{}}}).repairs(recorded))
+}

@@ -38,6 +38,8 @@ type poolState struct {
 type ledger struct {
 	mu     sync.Mutex
 	memory cloud.Memory
+	// recalled is set once memory has what the status records.
+	recalled bool
 	// passing is set while a pass runs, late has what machines were started for pods in
 	// the meantime.
 	passing   bool
@@ -107,10 +109,15 @@ func (l *ledger) once(text string) bool {
 func (s *poolState) name() string { return s.pool.Name }
 func (s *poolState) uid() string  { return string(s.pool.UID) }
 
-// begin returns the memory for a pass.
-func (l *ledger) begin() cloud.Memory {
+// begin returns the memory for a pass. The first one goes on from what an earlier process
+// has recorded.
+func (l *ledger) begin(recorded *v1alpha1.Repairs) cloud.Memory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.recalled && recorded != nil {
+		l.memory.Repaired, l.memory.Repairs = recorded.Since.Time, int(recorded.Count)
+	}
+	l.recalled = true
 	l.passing, l.late = true, nil
 	return l.memory
 }

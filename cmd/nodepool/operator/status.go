@@ -47,7 +47,7 @@ func (p *poolPass) report(ctx context.Context) error {
 			s.Running, s.Total = int32(c.Running), int32(c.Total)   //nolint:gosec // the same
 			s.Regions = p.keptRegions(s.Regions)
 		}
-		s.PodAssignments = assignments
+		s.PodAssignments, s.Repairs = assignments, p.repairs(s.Repairs)
 		for _, c := range conditions {
 			meta.SetStatusCondition(&s.Conditions, c)
 		}
@@ -69,10 +69,28 @@ func (p *poolPass) report(ctx context.Context) error {
 
 func sameStatus(a, b *v1alpha1.NodePoolStatus) bool {
 	return a.Warmup == b.Warmup && a.Standby == b.Standby && a.Running == b.Running && a.Total == b.Total &&
-		slices.Equal(a.Regions, b.Regions) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
+		slices.Equal(a.Regions, b.Regions) && sameRepairs(a.Repairs, b.Repairs) && slices.Equal(a.PodAssignments, b.PodAssignments) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
 			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
 		})
+}
+
+// repairs returns what the status records of drains for lost readiness, which a process that
+// takes over counts on.
+func (p *poolPass) repairs(recorded *v1alpha1.Repairs) *v1alpha1.Repairs {
+	memory := p.plan.Memory
+	switch {
+	case p.state.executor == nil:
+		return recorded
+	case memory.Repairs == 0:
+		return nil
+	default:
+		return &v1alpha1.Repairs{Since: metav1.NewTime(memory.Repaired.Truncate(time.Second)), Count: int32(memory.Repairs)} //nolint:gosec // a budget
+	}
+}
+
+func sameRepairs(a, b *v1alpha1.Repairs) bool {
+	return a == b || a != nil && b != nil && a.Count == b.Count && a.Since.Equal(&b.Since)
 }
 
 // recordRegion writes the region of the class to the status.

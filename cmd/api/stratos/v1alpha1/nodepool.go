@@ -300,6 +300,10 @@ type NodePoolStatus struct {
 	// LastOrdinal is that of the last launch.
 	// +optional
 	LastOrdinal int64 `json:"lastOrdinal,omitempty"`
+	// Repairs are the machines that were drained because they lost readiness, within an
+	// hour. They count against the budget of the hour, also after a restart.
+	// +optional
+	Repairs *Repairs `json:"repairs,omitempty"`
 	// Regions are those that may have machines of the pool.
 	// +optional
 	// +listType=set
@@ -310,6 +314,14 @@ type NodePoolStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Repairs counts machines that were drained because they lost readiness.
+type Repairs struct {
+	// Since is when the first one was.
+	Since metav1.Time `json:"since"`
+	// Count is how many since then.
+	Count int32 `json:"count"`
 }
 
 // PodAssignment is a pod that a machine was started for.
@@ -356,8 +368,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionDegraded has the reasons ValidationFailed, NodeClassNotReady,
 	// NodeClassNotFound and CloudProviderError, and what holds the pool back: ListFailed,
-	// ShortList, NodesNotReady, WarmupFailing, Throttled, InsufficientCapacity,
-	// QuotaExceeded and LaunchRejected.
+	// ShortList, NodesNotReady, NodeMissing, WarmupFailing, Throttled,
+	// InsufficientCapacity, QuotaExceeded, LaunchRejected and LaunchFailed.
 	ConditionDegraded = "Degraded"
 	// ConditionFull has the reasons PoolFull, if every machine that the pool may have is in
 	// use, and RoomLeft. Pods that need one more wait, or go to another pool.

@@ -212,12 +212,17 @@ func (w *operator) freeHosts(key types.NamespacedName, but string) {
 }
 
 // claimPreviewHost is claimHost for a preview. Hosts of previews are below a domain that no
-// Application has a host in.
+// Application has a host in. A preview without its Application has no claim.
 func (w *operator) claimPreviewHost(preview *v1alpha1.PreviewEnvironment) error {
 	host := w.previewHost(preview)
 	var all []claimant
 	for _, key := range w.previews.Users(hostReference(host)) {
-		if found, err := w.previews.Get(key); err == nil && found.UID != preview.UID {
+		found, err := w.previews.Get(key)
+		if err != nil || found.UID == preview.UID {
+			continue
+		}
+		parent := types.NamespacedName{Namespace: found.Namespace, Name: string(found.Spec.ApplicationRef)}
+		if _, err := w.apps.Get(parent); found.Status.Host == host || !errors.Is(err, kube.ErrAbsent) {
 			all = append(all, claimant{key, found.UID, found.CreationTimestamp, found.Status.Host})
 		}
 	}

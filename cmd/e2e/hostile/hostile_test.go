@@ -445,6 +445,18 @@ func previews() map[string]func(*tenant) {
 			)
 			require.NotEqual(n, n.copyIn(22), team.copyIn(22))
 		},
+		"preview: the host of another, without an Application": func(n *tenant) {
+			_, err := n.try("delete", "app", "shop", "--ignore-not-found", "--timeout=120s")
+			require.NoError(n, err)
+			n.applies(n.preview("orphan", 23))
+			n.refused("preview", "orphan", "Ready", "ParentNotFound")
+			team := n.tenant(n.T, "team")
+			team.applies(team.preview("shop-23", 23))
+			team.eventually("the team has the host", func() bool {
+				return team.get("preview", "shop-23", ".status.host") == "pr-23.shop.preview.example.com"
+			})
+			require.Empty(n, n.get("preview", "orphan", ".status.host"))
+		},
 		"preview: in the namespace of another": func(n *tenant) {
 			_, err := n.cluster.Kubectl(n.Context(), "create", "-n", "team", "--as=evil", "-f", "/dev/null")
 			require.Error(n, err)

@@ -52,6 +52,12 @@ func (s *Server) explain(ctx context.Context, what string, err error) error {
 			external.ErrDenied,
 			s.scrub(failure.Message),
 		)
+	case failure.Code == "53200" && strings.Contains(failure.Message, "shared memory"):
+		return fmt.Errorf(
+			"database: %s: %w: the server has no room for more locks; end the session that holds many, or raise max_locks_per_transaction",
+			what,
+			external.ErrUnreachable,
+		)
 	case strings.HasPrefix(failure.Code, "57P"), strings.HasPrefix(failure.Code, "53"), strings.HasPrefix(failure.Code, "08"):
 		return fmt.Errorf("database: %s: %w: %s", what, external.ErrUnreachable, s.scrub(failure.Message))
 	default:

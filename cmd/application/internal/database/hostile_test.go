@@ -33,6 +33,7 @@ func TestHostileDatabases(t *testing.T) {
 		"functions of public":            functionsOfPublic,
 		"heirs":                          heirs,
 		"large object elsewhere":         largeObjectElsewhere,
+		"rights elsewhere":               rightsElsewhere,
 		"large object here":              largeObjectHere,
 		"session with a lock":            sessionWithALock,
 		"lock of another":                lockOfAnother,
@@ -301,6 +302,26 @@ func largeObjectElsewhere(b *bench) {
 	_, err = s.Delete(b.Context(), evil, false)
 	require.NoError(b, err)
 	require.Empty(b, b.left("prod_hoarder"))
+}
+
+// rightsElsewhere keep no role: another tenant has granted them, on an object of its own in
+// another database, to the roles of the victim.
+func rightsElsewhere(b *bench) {
+	require.NoError(b, b.pg.SQL(b.Context(), "postgres", "CREATE DATABASE ledger"))
+	s, evil, victim := b.open(nil), want("giver"), want("till")
+	for _, w := range []database.Want{evil, victim} {
+		_, err := s.Apply(b.Context(), w)
+		require.NoError(b, err)
+	}
+	elsewhere := b.login(strings.Replace(s.PostgRESTURL(evil), "/platform", "/ledger", 1))
+	b.exec(elsewhere, "SELECT lo_create(777)")
+	b.exec(elsewhere, "GRANT ALL ON LARGE OBJECT 777 TO prod_till_app, prod_till_anon")
+	_, err := s.Delete(b.Context(), victim, false)
+	require.NoError(b, err)
+	require.Empty(b, b.left("prod_till"))
+	var owner string
+	require.NoError(b, elsewhere.QueryRow(b.Context(), "SELECT pg_get_userbyid(lomowner)::text FROM pg_largeobject_metadata WHERE oid = 777").Scan(&owner))
+	require.Equal(b, "prod_giver_app", owner)
 }
 
 func largeObjectHere(b *bench) {

@@ -187,21 +187,62 @@ func (s *Server) Delete(ctx context.Context, want Want, retain bool) (done []str
 			return done, err
 		}
 	}
-	plan := func(now State) ([]Statement, error) { return PlanDelete(now, want, retain) }
-	first, err := plan(state)
-	if err != nil {
+	remove := func() error {
+		plan := func(now State) ([]Statement, error) { return PlanDelete(now, want, retain) }
+		first, err := plan(state)
+		if err != nil || len(first) == 0 {
+			return err
+		}
+		more, err := s.execute(ctx, want, plan)
+		done = append(done, more...)
+		return err
+	}
+	if err = remove(); err != nil || retain {
 		return done, err
 	}
-	if len(first) > 0 {
-		more, err := s.execute(ctx, want, plan)
-		if done = append(done, more...); err != nil {
+	if s.release(ctx, want, state) {
+		if state, err = s.Observe(ctx, want); err == nil {
+			err = remove()
+		}
+		if err != nil {
 			return done, err
 		}
 	}
-	if retain {
-		return done, nil
-	}
 	return done, Held(state, want)
+}
+
+// release gives up the rights in other databases of roles that go and own nothing there, and
+// reports whether it did. Such rights are granted by others, who could keep a role, and with
+// it an Application, from going. What a role owns there is left to people.
+func (s *Server) release(ctx context.Context, want Want, state State) (released bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	p := planner{state: state, want: want}
+	for _, part := range state.parts(want) {
+		if part.role == nil || !p.ours(part.exists, part.comment) {
+			continue
+		}
+		for _, database := range part.role.granted() {
+			if err := s.disown(ctx, database, part.name); err != nil {
+				s.notice(ctx, "revoke rights of role "+part.name+" in database "+database, err.Error())
+				continue
+			}
+			released = true
+		}
+	}
+	return released
+}
+
+// disown drops what a role owns in another database, nothing, and its rights there.
+func (s *Server) disown(ctx context.Context, database, role string) error {
+	config := s.pool.Config().ConnConfig
+	config.Database = database
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "DROP OWNED BY "+identifier(role))
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // close ends the sessions of roles that are about to be dropped: one that holds a lock

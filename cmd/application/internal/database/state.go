@@ -77,6 +77,8 @@ type Dependent struct {
 	// OID identifies it there: its name shows in its own database alone.
 	OID      uint32
 	Database string
+	// Owned is whether the role owns it. Otherwise the role has rights on it, granted by its owner.
+	Owned bool
 }
 
 func (d Dependent) String() string {
@@ -87,7 +89,22 @@ func (d Dependent) String() string {
 	if !known {
 		kind = "entry of " + d.Catalog + " with OID"
 	}
-	return fmt.Sprintf("%s %d in database %s", kind, d.OID, d.Database)
+	text := fmt.Sprintf("%s %d in database %s", kind, d.OID, d.Database)
+	if !d.Owned {
+		return "rights on " + text
+	}
+	return text
+}
+
+// granted returns the other databases in which a role has rights, but owns nothing.
+func (r Role) granted() (databases []string) {
+	for _, d := range r.Elsewhere {
+		owns := slices.ContainsFunc(r.Elsewhere, func(other Dependent) bool { return other.Owned && other.Database == d.Database })
+		if !owns && !slices.Contains(databases, d.Database) {
+			databases = append(databases, d.Database)
+		}
+	}
+	return databases
 }
 
 // Default is a default privilege for tables: what By makes, To has the Privilege on.
@@ -124,7 +141,7 @@ SELECT r.rolcanlogin, coalesce(pg_catalog.shobj_description(r.oid, 'pg_authid'::
 	coalesce((SELECT pg_catalog.array_agg(c) FROM pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = 0), '{}'),
 	coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'), false), coalesce(pg_catalog.has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
 	pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'), r.rolconnlimit,
-	coalesce((SELECT pg_catalog.array_agg(pg_catalog.format('%s %s %s', d.classid::pg_catalog.regclass, d.objid, b.datname) ORDER BY d.classid, d.objid)
+	coalesce((SELECT pg_catalog.array_agg(pg_catalog.format('%s %s %s %s', d.classid::pg_catalog.regclass, d.objid, d.deptype, b.datname) ORDER BY d.classid, d.objid)
 		FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid
 		WHERE d.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND d.refobjid = r.oid AND b.datname <> pg_catalog.current_database()), '{}')
 FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
@@ -178,7 +195,7 @@ func observe(ctx context.Context, db querier, want Want) (State, error) {
 }
 
 // read takes over the settings of a role, as name=value, and what depends on it elsewhere, as
-// a catalog, an OID and a database.
+// a catalog, an OID, the kind of dependency and a database.
 func (r *Role) read(settings, elsewhere []string) error {
 	for _, setting := range settings {
 		switch name, value, _ := strings.Cut(setting, "="); name {
@@ -190,15 +207,16 @@ func (r *Role) read(settings, elsewhere []string) error {
 	}
 	for _, text := range elsewhere {
 		var d Dependent
-		fields := strings.SplitN(text, " ", 3) // a database may have spaces in its name
-		if len(fields) != 3 {
-			return fmt.Errorf("dependent %q: must have three fields", text)
+		fields := strings.SplitN(text, " ", 4) // a database may have spaces in its name
+		if len(fields) != 4 {
+			return fmt.Errorf("dependent %q: must have four fields", text)
 		}
 		oid, err := strconv.ParseUint(fields[1], 10, 32)
 		if err != nil {
 			return fmt.Errorf("dependent %q: %w", text, err)
 		}
-		d.Catalog, d.OID, d.Database = strings.TrimPrefix(fields[0], "pg_catalog."), uint32(oid), fields[2]
+		d.Catalog, d.OID, d.Database = strings.TrimPrefix(fields[0], "pg_catalog."), uint32(oid), fields[3]
+		d.Owned = fields[2] == "o"
 		r.Elsewhere = append(r.Elsewhere, d)
 	}
 	return nil

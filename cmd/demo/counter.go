@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// counter is a proxy that counts requests.
+// counter is a proxy that counts the requests that write.
 type counter struct {
-	url           string
-	server        *http.Server
-	reads, writes atomic.Int64
+	url    string
+	server *http.Server
+	writes atomic.Int64
 }
 
 func newCounter(ctx context.Context, target string) (*counter, error) {
@@ -31,18 +31,14 @@ func newCounter(ctx context.Context, target string) (*counter, error) {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is part of what is signed
-		switch {
-		case r.In.Method == http.MethodGet, r.In.Method == http.MethodHead, strings.HasSuffix(r.In.URL.Path, "/openid-connect/token"):
-			c.reads.Add(1)
-		default:
+		read := r.In.Method == http.MethodGet || r.In.Method == http.MethodHead
+		if !read && !strings.HasSuffix(r.In.URL.Path, "/openid-connect/token") {
 			c.writes.Add(1)
 		}
 	}}
-	// A request that the operator ends early is no news.
+	// A request that the operator ends early is not logged.
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	c.server = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	go c.server.Serve(l) //nolint:errcheck // it ends by Close
 	return c, nil
 }
-
-func (c *counter) count() count { return count{int(c.reads.Load()), int(c.writes.Load())} }

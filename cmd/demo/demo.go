@@ -120,7 +120,7 @@ func (d *demo) show(ctx context.Context, stages ...stage) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		d.display.done("%s", result)
+		d.display.done(result)
 	}
 	return nil
 }

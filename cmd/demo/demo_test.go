@@ -95,14 +95,14 @@ func TestATerminalShowsOneLineForAStep(t *testing.T) {
 	d := &display{out: &out, terminal: true}
 	d.step("Pods")
 	d.progress("%d of %d", 1, 2)
-	d.done("%d of %d", 2, 2)
+	d.done("2 of 2")
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	out.Reset()
 	plain := &display{out: &out}
 	plain.step("Pods")
 	plain.progress("%d of %d", 1, 2)
 	plain.progress("%d of %d", 1, 2)
-	plain.done("%d of %d", 2, 2)
+	plain.done("2 of 2")
 	require.Equal(t, "Pods: 1 of 2", strings.SplitN(out.String(), "\n", 2)[0])
 	require.Equal(t, 2, strings.Count(out.String(), "\n"), "nothing is said twice")
 }

@@ -49,14 +49,12 @@ func (a *applications) startServices(ctx context.Context) (_ string, err error) 
 		return "", err
 	}
 	a.demo.atEnd(o.keycloak.Stop)
-	if o.toS3, err = newCounter(ctx, o.s3.URL); err != nil {
+	if o.toS3, err = a.demo.counter(ctx, o.s3.URL); err != nil {
 		return "", err
 	}
-	a.demo.atEnd(func() { o.toS3.server.Close() }) //nolint:errcheck,gosec // at the end
-	if o.toKeycloak, err = newCounter(ctx, o.keycloak.URL); err != nil {
+	if o.toKeycloak, err = a.demo.counter(ctx, o.keycloak.URL); err != nil {
 		return "", err
 	}
-	a.demo.atEnd(func() { o.toKeycloak.server.Close() }) //nolint:errcheck,gosec // at the end
 	o.people = s3.New(s3.Options{
 		Region: s3test.Region, BaseEndpoint: aws.String(o.s3.URL), UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(s3test.AccessKey, s3test.SecretKey, ""),
@@ -93,13 +91,10 @@ func (o *outside) others(ctx context.Context) error {
 func (o *outside) env() []string {
 	return []string{
 		fmt.Sprintf("DB_ADMIN_URL=postgresql://operator:adm1n@127.0.0.1:%d/platform", o.pg.Port),
-		"AWS_ENDPOINT_URL=" + o.toS3.url,
-		"S3_REGION=" + s3test.Region,
-		"AWS_ACCESS_KEY_ID=" + s3test.AccessKey,
-		"AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
+		"AWS_ENDPOINT_URL=" + o.toS3.url, "S3_REGION=" + s3test.Region,
+		"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
 		"KEYCLOAK_ADMIN_URL=" + o.toKeycloak.url,
-		"KEYCLOAK_ADMIN_USER=" + keycloaktest.User,
-		"KEYCLOAK_ADMIN_PASSWORD=" + keycloaktest.Password,
+		"KEYCLOAK_ADMIN_USER=" + keycloaktest.User, "KEYCLOAK_ADMIN_PASSWORD=" + keycloaktest.Password,
 	}
 }
 

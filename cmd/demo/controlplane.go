@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,7 +70,7 @@ func (c *controlPlane) do(ctx context.Context, method, path string, body, answer
 	if err != nil {
 		return err
 	}
-	return send(ctx, method, c.base+"/api/v1/admin/"+path, c.token, "application/json", string(data), answer)
+	return send(ctx, method, c.base+"/api/v1/admin/"+path, "Bearer "+c.token, "application/json", string(data), answer)
 }
 
 // register puts a cluster or a region, and returns a file with its token.
@@ -88,31 +85,4 @@ func (c *controlPlane) register(ctx context.Context, path string, body object) (
 // curl begins the command of a user who looks at the admin API.
 func (c *controlPlane) curl() string {
 	return `curl -H "Authorization: Bearer $(cat ` + c.tokenFile + `)" ` + c.base + "/api/v1/admin/"
-}
-
-// send sends a request of HTTP and reads the JSON of its answer, unless answer is nil.
-func send(ctx context.Context, method, url, token, kind, body string, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", kind)
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, text)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.Unmarshal(text, answer)
 }

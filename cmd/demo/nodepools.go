@@ -110,13 +110,8 @@ func (n *nodePools) start(ctx context.Context) (_ string, err error) {
 
 // has waits until so many machines of the pool are on standby and run.
 func (n *nodePools) has(ctx context.Context, standby, running int) error {
-	return until(ctx, func() (bool, error) {
-		row, err := n.demo.kubectl(ctx, "get np web -o jsonpath={.status.warmup}/{.status.standby}/{.status.running}")
-		var w, s, r int
-		_, _ = fmt.Sscanf(row, "%d/%d/%d", &w, &s, &r) // all zero until there is a status
-		n.demo.display.progress("%d warming up, %d on standby, %d running", w, s, r)
-		return s == standby && r == running, err
-	})
+	return n.demo.becomes(ctx, fmt.Sprintf("%d-on-standby,%d-running", standby, running),
+		"get np web -o jsonpath={.status.standby}-on-standby,{.status.running}-running")
 }
 
 func (n *nodePools) fill(ctx context.Context) (string, error) {

@@ -165,7 +165,7 @@ func (o *outside) admin(ctx context.Context, method, body string, into any) erro
 	if err := send(ctx, http.MethodPost, at, "", kind, form.Encode(), &token); err != nil {
 		return err
 	}
-	return send(ctx, method, o.keycloak.URL+"/admin/realms", token.Access, "application/json", body, into)
+	return send(ctx, method, o.keycloak.URL+"/admin/realms", "Bearer "+token.Access, "application/json", body, into)
 }
 
 // usable creates a table with the login of an app, and asks its realm for its settings.

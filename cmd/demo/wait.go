@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,29 +92,48 @@ func (d *demo) rest(ctx context.Context, name, what string, window time.Duration
 }
 
 // scrape returns the samples of the metrics at an address.
-func scrape(ctx context.Context, address string) (samples model.Vector, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
+func scrape(ctx context.Context, address string) (model.Vector, error) {
+	text, err := ask(ctx, http.MethodGet, "http://"+address+"/metrics", "", "", "")
 	if err != nil {
 		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("metrics of %s: %w", address, err)
+	}
+	return expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+}
+
+// send sends a request and reads the JSON of its answer, unless answer is nil.
+func send(ctx context.Context, method, url, authorization, kind, body string, answer any) error {
+	text, err := ask(ctx, method, url, authorization, kind, body)
+	if err != nil || answer == nil {
+		return err
+	}
+	return json.Unmarshal(text, answer)
+}
+
+// ask sends a request of HTTP and returns its answer, which is an error from status 400 on.
+func ask(ctx context.Context, method, url, authorization, kind, body string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	// An empty value is not the absence of a header: Keycloak refuses it.
+	for name, value := range map[string]string{"Content-Type": kind, "Authorization": authorization} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read
-	decoder := expfmt.SampleDecoder{
-		Dec:  expfmt.NewDecoder(response.Body, expfmt.NewFormat(expfmt.TypeTextPlain)),
-		Opts: &expfmt.DecodeOptions{},
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, response.Status, text)
 	}
-	for {
-		var family model.Vector
-		err := decoder.Decode(&family)
-		if errors.Is(err, io.EOF) {
-			return samples, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("metrics of %s: %w", address, err)
-		}
-		samples = append(samples, family...)
-	}
+	return text, err
 }

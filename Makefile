@@ -38,13 +38,13 @@ demo: $(if $(CONTEXT),,kube) ## Show it on a real Kubernetes: KEEP=1 keeps it ru
 	$(WORK) $(GO) run ./cmd/demo $(if $(KEEP),--keep) $(if $(CONTEXT),--context '$(CONTEXT)')
 demo-postgres: kube ## The demo with everything in a PostgreSQL (Debian: apt-get install postgresql)
 	$(WORK) $(GO) run ./cmd/demo --postgres $(if $(KEEP),--keep)
-demo-krane: kube ## Show two regions, each with a pulling and a streaming agent, on one control plane: KEEP=1 keeps it running
+demo-krane: kube ## Show a region with a streaming agent beside a pulling one, and a control plane that is killed: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo regions $(if $(KEEP),--keep)
-demo-agentjob: kube ## Show the agent-run operator: a run, another prompt, rights, a schedule, and the end: KEEP=1 keeps it running
+demo-agentjob: kube ## Show the agent-run operator: a run, its rights, rest, and the end: KEEP=1 keeps it running
 	$(WORK) $(GO) run ./cmd/demo agentjobs $(if $(KEEP),--keep)
-demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that wait, machines that start, stop and go: KEEP=1 keeps it running
+demo-nodepool: kube ## Show the node-pool operator on an emulated EC2: pods that wait, machines that start, stop and go: KEEP=1 keeps it running (two minutes)
 	$(WORK) $(GO) run ./cmd/demo nodepools $(if $(KEEP),--keep)
-demo-application: kube versitygw ## Show the application operator on a real PostgreSQL, S3 and Keycloak: an app, drift, a preview that expires, 50 apps, rest, and the end: KEEP=1 keeps it running (7 minutes)
+demo-application: kube versitygw ## Show the application operator on a real PostgreSQL, S3 and Keycloak: an app, drift, 50 apps, rest, and the end: KEEP=1 keeps it running (4 minutes)
 	$(WORK) $(GO) run ./cmd/demo applications $(if $(KEEP),--keep)
 
 test-regions: kube ## Run the agent of regions against the control plane, with faults, on SQLite and PostgreSQL

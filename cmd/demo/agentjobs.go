@@ -17,207 +17,101 @@ import (
 //go:embed agentjobs.yaml
 var agentJobManifests string
 
-// agentJobs is a demo of the agent-run operator: a run, a change of its prompt, one with
-// rights, a schedule, and the end of all.
-type agentJobs struct{ operatorDemo }
+// agentJobs is the demo of the agent-run operator.
+type agentJobs struct {
+	demo *demo
+	user string // of the operator
+}
 
 func agentJobsCommand() *cobra.Command {
-	a := agentJobs{
-		operatorDemo{program: "agentjob", namespace: "thurkube-system", account: "thurkube", limit: limit, look: "get aj -n agents"},
-	}
-	steps := []func(context.Context) error{a.start, a.oneRun, a.changed, a.withRights, a.scheduled, a.rest}
-	return a.command("agentjobs", "Show the agent-run operator at work on a real Kubernetes", steps, a.removed, func() {})
-}
-
-func (a *agentJobs) start(ctx context.Context) error {
-	d := &a.demo
-	d.display.step("Kubernetes")
-	var err error
-	if d.kube.cluster, err = kubetest.Run(
-		ctx,
-		kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, Progress: d.display},
-	); err != nil {
-		return err
-	}
-	d.display.done("%s", d.kube.cluster.Config.Host)
-	if err := a.install(ctx); err != nil {
-		return err
-	}
-	if err := d.kube.cluster.Apply(ctx, agentJobManifests); err != nil {
-		return err
-	}
-	return a.begin(ctx, nil, "--health-probe-bind-address", "127.0.0.1:0")
-}
-
-// job applies an AgentJob with a prompt and further fields.
-func (a *agentJobs) job(ctx context.Context, name, prompt, more string) error {
-	return a.demo.kube.cluster.Apply(ctx, fmt.Sprintf(
-		"{apiVersion: thurkube.thurbeen.eu/v1alpha1, kind: AgentJob, metadata: {name: %s, namespace: agents}, spec: {runtimeRef: claude, authRef: anthropic, roleRef: reader, prompt: %q%s}}\n",
-		name,
-		prompt,
-		more,
-	))
-}
-
-// becomes shows the job as "kubectl get aj -w" would, until a field of its status is as
-// wanted.
-func (a *agentJobs) becomes(ctx context.Context, name, path, want string) error {
-	return until(ctx, func() (bool, error) {
-		row, err := a.kubectl(ctx, "get", "aj", name, "-n", "agents", "--no-headers")
-		if err != nil {
-			return false, err
-		}
-		a.demo.display.progress("%s", strings.Join(strings.Fields(row), "  "))
-		have, err := a.kubectl(ctx, "get", "aj", name, "-n", "agents", "-o", "jsonpath={.status."+path+"}")
-		return have != "" && (want == "" || have == want), err
-	})
-}
-
-func (a *agentJobs) oneRun(ctx context.Context) error {
-	a.demo.display.step("One run")
-	if err := errors.Join(a.job(ctx, "review", "Review the last commit.", ""), a.becomes(ctx, "review", "phase", "Succeeded")); err != nil {
-		return err
-	}
-	owned, err := a.kubectl(
-		ctx,
-		"get",
-		"aj",
-		"review",
-		"-n",
-		"agents",
-		"-o",
-		"jsonpath={range .status.owned[*]}{.kind} {end}exit code {.status.lastRun.exitCode}",
-	)
-	a.demo.display.done("%s", owned)
-	return err
-}
-
-func (a *agentJobs) changed(ctx context.Context) error {
-	a.demo.display.step("Another prompt")
-	before, err := a.kubectl(ctx, "get", "aj", "review", "-n", "agents", "-o", "jsonpath={.status.configHash}")
-	if err != nil {
-		return err
-	}
-	if err := a.job(ctx, "review", "Review the last two commits.", ""); err != nil {
-		return err
-	}
-	err = until(ctx, func() (bool, error) {
-		now, err := a.kubectl(ctx, "get", "aj", "review", "-n", "agents", "-o", "jsonpath={.status.configHash} {.status.phase}")
-		return !strings.HasPrefix(now, before) && strings.HasSuffix(now, " Succeeded"), err
-	})
-	if err != nil {
-		return err
-	}
-	runs, err := a.runs()
-	a.demo.display.done("config %s is another, %d runs so far", before, len(runs))
-	return err
-}
-
-// runs returns how often the Job of each run was created, by the audit log.
-func (a *agentJobs) runs() (map[string]int, error) {
-	all, err := a.demo.kube.cluster.Requests(a.user())
-	created := map[string]int{}
-	for _, r := range all {
-		if r.Resource == "jobs" && r.Verb == "patch" && r.Code == http.StatusCreated {
-			created[r.Name]++
-		}
-	}
-	return created, err
-}
-
-func (a *agentJobs) withRights(ctx context.Context) error {
-	a.demo.display.step("Rights")
-	if err := errors.Join(
-		a.job(ctx, "census", "Count the nodes.", ", clusterAccessRef: nodes"),
-		a.becomes(ctx, "census", "phase", "Succeeded"),
-	); err != nil {
-		return err
-	}
-	const account = "--as=system:serviceaccount:agents:census-runner"
-	if _, err := a.kubectl(ctx, "auth", "can-i", "list", "nodes", account); err != nil {
-		return fmt.Errorf("it may not list nodes: %w", err)
-	}
-	if _, err := a.kubectl(ctx, "auth", "can-i", "list", "secrets", account); err == nil {
-		return errors.New("it may list Secrets")
-	}
-	a.demo.display.done("its account may list nodes, and no Secrets")
-	return nil
-}
-
-func (a *agentJobs) scheduled(ctx context.Context) error {
-	a.demo.display.step("A schedule")
-	if err := errors.Join(
-		a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', timezone: Europe/Berlin"),
-		a.becomes(ctx, "digest", "lastSuccessfulTime", ""),
-	); err != nil {
-		return err
-	}
-	at, err := a.kubectl(ctx, "get", "aj", "digest", "-n", "agents", "-o", "jsonpath={.status.lastSuccessfulTime}")
-	if err != nil {
-		return err
-	}
-	a.demo.display.done("it ran at %s", at)
-	// Its next runs would be no rest.
-	return errors.Join(
-		a.job(ctx, "digest", "Write the digest.", ", schedule: '*/1 * * * *', suspend: true"),
-		a.becomes(ctx, "digest", "phase", "Suspended"),
-	)
-}
-
-// rest counts what the operator sends in five seconds once it has nothing to do.
-func (a *agentJobs) rest(ctx context.Context) error {
-	const quiet = 5 * time.Second
-	a.demo.display.step("Rest")
-	sent := func() (n int, err error) {
-		all, err := a.demo.kube.cluster.Requests(a.user())
-		for _, r := range all {
-			if r.Resource != "leases" && r.Verb != "watch" {
-				n++
+	a := agentJobs{demo: newDemo()}
+	return a.demo.command(story{
+		use:        "agentjobs",
+		short:      "Show the agent-run operator at work on a real Kubernetes",
+		programs:   []string{"agentjob"},
+		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2},
+		stages:     []stage{{"Operator", a.start}, {"A run", a.run}, {"Rights", a.rights}, {"Rest", a.rest}},
+		end:        []stage{{"The end", a.remove}},
+		look: func() []string {
+			return []string{
+				a.demo.see() + "get agentjobs,jobs,pods -n agents",
+				a.demo.see() + "describe agentjob census -n agents",
+				a.demo.see() + "delete clusterrolebinding -l " + ofJobs + "    # and see it come back",
 			}
-		}
-		return n, err
-	}
-	before, since := 0, time.Now()
-	err := until(ctx, func() (bool, error) {
-		now, err := sent()
-		if now != before {
-			before, since = now, time.Now()
-		}
-		return time.Since(since) > quiet, err
+		},
 	})
-	if err != nil {
-		return err
-	}
-	from := before
-	err = until(ctx, func() (bool, error) { return time.Since(since) > 2*quiet, nil })
-	after, countErr := sent()
-	if err := errors.Join(err, countErr); err != nil {
-		return err
-	}
-	a.demo.display.done("%d requests to the API server in %s", after-from, quiet)
-	a.demo.note("agentjob_requests_at_rest", float64(after-from), "requests", "requests to the API server in %s at rest", quiet)
-	return nil
 }
 
-func (a *agentJobs) removed(ctx context.Context) error {
-	a.demo.display.step("The end")
-	if _, err := a.kubectl(ctx, "delete", "aj", "--all", "-n", "agents", "--timeout=60s"); err != nil {
-		return err
+// ofJobs selects the objects of the cluster that the operator makes for jobs.
+const ofJobs = "app.kubernetes.io/managed-by=thurkube"
+
+func (a *agentJobs) start(ctx context.Context) (_ string, err error) {
+	if a.user, _, err = a.demo.operator(ctx, "agentjob", nil, nil); err != nil {
+		return "", err
 	}
-	left, err := a.kubectl(ctx, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/managed-by=thurkube", "-o", "name")
+	return "agentjob runs as " + a.user, a.demo.cluster.Apply(ctx, agentJobManifests)
+}
+
+// run asks for a run with rights on the cluster, and waits until it has succeeded.
+func (a *agentJobs) run(ctx context.Context) (string, error) {
+	if err := a.demo.cluster.Apply(ctx, `apiVersion: thurkube.thurbeen.eu/v1alpha1
+kind: AgentJob
+metadata: {name: census, namespace: agents}
+spec: {runtimeRef: claude, authRef: anthropic, roleRef: reader, clusterAccessRef: nodes, prompt: Count the nodes.}
+`); err != nil {
+		return "", err
+	}
+	if err := a.demo.becomes(ctx, "Succeeded", "get aj census -n agents -o jsonpath={.status.phase}"); err != nil {
+		return "", err
+	}
+	return a.demo.kubectl(ctx, "get aj census -n agents -o jsonpath={range.status.owned[*]}{.kind},{end}exit-code={.status.lastRun.exitCode}")
+}
+
+const account = "--as=system:serviceaccount:agents:census-runner"
+
+// rights deletes what gives the job its rights, which comes back.
+func (a *agentJobs) rights(ctx context.Context) (string, error) {
+	binding := "get clusterrolebinding -o name -l " + ofJobs
+	before, err := a.demo.kubectl(ctx, "%s", binding)
 	if err != nil {
-		return err
+		return "", err
 	}
-	runs, err := a.runs()
+	before = strings.TrimSpace(before)
+	start := time.Now()
+	if _, err := a.demo.kubectl(ctx, "delete %s", before); err != nil {
+		return "", err
+	}
+	if err := a.demo.becomes(ctx, before, "%s", binding); err != nil {
+		return "", err
+	}
+	took := time.Since(start)
+	if _, err := a.demo.kubectl(ctx, "auth can-i list nodes "+account); err != nil {
+		return "", fmt.Errorf("it may not list nodes: %w", err)
+	}
+	if _, err := a.demo.kubectl(ctx, "auth can-i list secrets "+account); err == nil {
+		return "", errors.New("it may list Secrets")
+	}
+	return fmt.Sprintf("its binding was deleted and is back after %s: it may list nodes, and no Secrets", took.Round(time.Millisecond)), nil
+}
+
+func (a *agentJobs) rest(ctx context.Context) (string, error) {
+	return a.demo.rest(ctx, "agentjob_requests_at_rest", "requests to the API server", 5*time.Second,
+		func() (int, error) { return a.demo.requests(nil, a.user) })
+}
+
+func (a *agentJobs) remove(ctx context.Context) (string, error) {
+	if _, err := a.demo.kubectl(ctx, "delete aj --all -n agents --timeout=60s"); err != nil {
+		return "", err
+	}
+	left, err := a.demo.kubectl(ctx, "get clusterroles,clusterrolebindings -o name -l "+ofJobs)
 	if err != nil {
-		return err
+		return "", err
 	}
-	most := 0
-	for _, n := range runs {
-		most = max(most, n)
-	}
-	a.demo.display.done("no role or binding of a job is left")
-	a.demo.note("agentjob_runs_per_hash_max", float64(most), "runs", "runs at most of what was asked for once")
-	a.demo.note("agentjob_cluster_objects_left", float64(len(strings.Fields(left))), "objects", "objects of the cluster left by deleted jobs")
-	return nil
+	runs, err := a.demo.requests(func(r kubetest.Request) bool {
+		return r.Resource == "jobs" && r.Verb == "patch" && r.Code == http.StatusCreated
+	}, a.user)
+	objects := len(strings.Fields(left))
+	a.demo.note("agentjob_runs_per_hash_max", float64(runs), "runs")
+	a.demo.note("agentjob_cluster_objects_left", float64(objects), "objects")
+	return fmt.Sprintf("the job was deleted: it ran %d time, and %d roles and bindings of it are left", runs, objects), err
 }

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// counter is a proxy that counts requests.
+// counter is a proxy that counts the requests that write.
 type counter struct {
-	url           string
-	server        *http.Server
-	reads, writes atomic.Int64
+	url    string
+	writes atomic.Int64
 }
 
-func newCounter(ctx context.Context, target string) (*counter, error) {
+// counter starts one before the service at target.
+func (d *demo) counter(ctx context.Context, target string) (*counter, error) {
 	to, err := url.Parse(target)
 	if err != nil {
 		return nil, err
@@ -28,21 +28,20 @@ func newCounter(ctx context.Context, target string) (*counter, error) {
 		return nil, err
 	}
 	c := &counter{url: "http://" + l.Addr().String()}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is part of what is signed
-		switch {
-		case r.In.Method == http.MethodGet, r.In.Method == http.MethodHead, strings.HasSuffix(r.In.URL.Path, "/openid-connect/token"):
-			c.reads.Add(1)
-		default:
-			c.writes.Add(1)
-		}
-	}}
-	// A request that the operator ends early is no news.
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	c.server = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
-	go c.server.Serve(l) //nolint:errcheck // it ends by Close
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // it is part of what is signed
+			read := r.In.Method == http.MethodGet || r.In.Method == http.MethodHead
+			if !read && !strings.HasSuffix(r.In.URL.Path, "/openid-connect/token") {
+				c.writes.Add(1)
+			}
+		},
+		// A request that the operator ends early is not logged.
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	go server.Serve(l)                 //nolint:errcheck // it ends by Close
+	d.atEnd(func() { server.Close() }) //nolint:errcheck,gosec // at the end
 	return c, nil
 }
-
-func (c *counter) count() count { return count{int(c.reads.Load()), int(c.writes.Load())} }

@@ -2,12 +2,18 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/programs"
 )
 
@@ -27,32 +33,60 @@ func TestTheDemoShowsWhatItPromises(t *testing.T) {
 	require.Empty(t, stderr.String())
 	for _, want := range []string{
 		"24 of 24 running", "figure demo_pods_running 24 pods\n", "figure demo_requests_at_rest 0 requests\n",
-		"figure demo_seconds_to_running ", "figure demo_drift_repair_ms_p99 ",
+		"figure demo_seconds_to_running ", "figure demo_drift_repair_ms_max ",
 	} {
 		require.Contains(t, stdout.String(), want)
 	}
 	require.NotContains(t, stdout.String(), "\033", "plain lines where there is no terminal")
-	_, summary, _ := strings.Cut(stdout.String(), "Summary")
+	_, summary, _ := strings.Cut(stdout.String(), "all in")
 	t.Log(summary)
 }
 
 func TestAnUnknownContextIsNamed(t *testing.T) {
 	t.Parallel()
-	var d demo
-	d.display = &display{out: &bytes.Buffer{}}
-	d.context = "no-such-context"
-	require.ErrorContains(t, d.startKubernetes(t.Context()), `context "no-such-context"`)
+	d := &demo{display: &display{out: &bytes.Buffer{}}, kube: kube{context: "no-such-context"}}
+	_, err := d.startKubernetes(t.Context(), kubetest.Options{})
+	require.ErrorContains(t, err, `context "no-such-context"`)
 }
 
-func TestMetricsAreAddedUp(t *testing.T) {
+func TestRestIsWhatIsSentAfterQuietHalfWindow(t *testing.T) {
 	t.Parallel()
-	const text = "# HELP a_total x\na_total{verb=\"get\"} 2\na_total{verb=\"watch\"} 40\na_total_more 100\na_total 1e+00\n"
-	all, err := readMetric(text, "a_total", func(string) bool { return true })
+	synctest.Test(t, func(t *testing.T) {
+		d := &demo{display: &display{out: &bytes.Buffer{}}}
+		began, late := time.Now(), 0
+		sent := func() (int, error) {
+			switch since := time.Since(began); {
+			case since < 7*time.Second:
+				return int(since / time.Second), nil
+			case since >= 20*time.Second:
+				return 7 + late, nil
+			}
+			return 7, nil
+		}
+		text, err := d.rest(t.Context(), "a", "requests to it", 10*time.Second, sent)
+		require.NoError(t, err)
+		require.Equal(t, "0 requests to it in 10s", text)
+		require.Equal(t, 25*time.Second, time.Since(began), "5 s and 10 s are not quiet")
+		began, late = time.Now(), 2
+		_, err = d.rest(t.Context(), "a", "requests to it", 10*time.Second, sent)
+		require.ErrorContains(t, err, "2 requests to it in 10s although nothing had changed")
+	})
+}
+
+func TestTheQuantileOfAHistogram(t *testing.T) {
+	t.Parallel()
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, stage := range []string{"api", "decision"} {
+			for i, le := range []string{"0.01", "0.03", "+Inf"} {
+				_, _ = fmt.Fprintf(w, "%s_bucket{stage=%q,le=%q} %d\n", scaleUpStages, stage, le, []int{90, 100, 100}[i])
+			}
+		}
+	}))
+	defer metrics.Close()
+	n := nodePools{metrics: strings.TrimPrefix(metrics.URL, "http://")}
+	p95, err := n.decision(t.Context(), .95)
 	require.NoError(t, err)
-	require.InDelta(t, 43, all, 0)
-	some, err := readMetric(text, "a_total", func(labels string) bool { return !strings.Contains(labels, "watch") })
-	require.NoError(t, err)
-	require.InDelta(t, 3, some, 0)
+	require.InDelta(t, .02, p95, 1e-9)
 }
 
 func TestATerminalShowsOneLineForAStep(t *testing.T) {
@@ -61,22 +95,21 @@ func TestATerminalShowsOneLineForAStep(t *testing.T) {
 	d := &display{out: &out, terminal: true}
 	d.step("Pods")
 	d.progress("%d of %d", 1, 2)
-	d.done("%d of %d", 2, 2)
+	d.done("2 of 2")
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 	out.Reset()
 	plain := &display{out: &out}
 	plain.step("Pods")
 	plain.progress("%d of %d", 1, 2)
 	plain.progress("%d of %d", 1, 2)
-	plain.done("%d of %d", 2, 2)
+	plain.done("2 of 2")
 	require.Equal(t, "Pods: 1 of 2", strings.SplitN(out.String(), "\n", 2)[0])
 	require.Equal(t, 2, strings.Count(out.String(), "\n"), "nothing is said twice")
 }
 
-// TestTwoRegionsShareAControlPlane runs the demo of regions, as "make
-// demo-krane" does: two pulling and two streaming agents, edits behind their
-// backs, a control plane that is killed, removals.
-func TestTwoRegionsShareAControlPlane(t *testing.T) {
+// TestARegionOutlivesItsControlPlane runs the demo of a region, as "make demo-krane" does: a
+// pulling and a streaming agent, a control plane that is killed, and the end.
+func TestARegionOutlivesItsControlPlane(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: another demo is run")
 	}
@@ -84,8 +117,8 @@ func TestTwoRegionsShareAControlPlane(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), program, "regions").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
-		"all run, and the control plane knows", "both are back after",
-		"nothing deleted, the next change came", "its pods are gone, and the control plane knows",
+		"the control plane has their reports", "nothing was deleted, an edit by hand is undone, the next change came",
+		"figure regions_requests_at_rest 0 requests", "their objects are gone",
 	} {
 		require.Contains(t, string(out), want)
 	}
@@ -101,7 +134,8 @@ func TestAgentJobsShowWhatTheyPromise(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), program, "agentjobs").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
-		"figure agentjob_runs_per_hash_max 1 runs", "figure agentjob_requests_at_rest 0 requests", "figure agentjob_cluster_objects_left 0 objects",
+		"figure agentjob_runs_per_hash_max 1 runs", "figure agentjob_requests_at_rest 0 requests",
+		"figure agentjob_cluster_objects_left 0 objects",
 	} {
 		require.Contains(t, string(out), want)
 	}

@@ -43,31 +43,24 @@ func (d *display) progress(format string, args ...any) {
 }
 
 // done ends the step.
-func (d *display) done(format string, args ...any) {
+func (d *display) done(result string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	text := fmt.Sprintf(format, args...)
+	begin := ""
 	if d.terminal {
-		d.write("\r\033[K\033[32m✓\033[0m %s: %s (%s)\n", d.name, text, d.elapsed())
-		return
+		begin = "\r\033[K\033[32m✓\033[0m "
 	}
-	d.write("%s: %s (%s)\n", d.name, text, d.elapsed())
+	d.write("%s%s: %s (%s)\n", begin, d.name, result, time.Since(d.start).Round(10*time.Millisecond))
 }
 
 func (d *display) draw(text string) {
 	switch {
 	case d.terminal:
-		spin := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-		at := int(time.Since(d.start)/(100*time.Millisecond)) % len(spin)
-		d.write("\r\033[K%c %s %s", spin[at], d.name, text)
+		d.write("\r\033[K… %s %s", d.name, text)
 	case text != d.last && text != "":
 		d.write("%s: %s\n", d.name, text)
 	}
 	d.last = text
-}
-
-func (d *display) elapsed() time.Duration {
-	return time.Since(d.start).Round(10 * time.Millisecond)
 }
 
 // write prints text. An error of the terminal does not stop the demo.

@@ -2,23 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -30,223 +27,164 @@ type object = map[string]any
 
 // kube is the demo's own access to the cluster, as its admin.
 type kube struct {
+	context string            // of the kubeconfig; empty: the demo's own cluster
 	cluster *kubetest.Cluster // nil: the user's own
 	config  *rest.Config
-	client  dynamic.Interface
-	routes  bool // the Gateway API is installed
+	typed   *kubernetes.Clientset
+	objects *dynamic.DynamicClient
 }
-
-const agentUser = "system:serviceaccount:starform-system:shuttle"
-
-//nolint:gochecknoglobals // a table
-var (
-	podResource        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	nodeResource       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	namespaceResource  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	accountResource    = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-	definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-)
 
 // startKubernetes starts a cluster, or reaches the one that --context names.
-func (d *demo) startKubernetes(ctx context.Context) (err error) {
-	d.display.step("Kubernetes")
+func (d *demo) startKubernetes(ctx context.Context, options kubetest.Options) (_ string, err error) {
 	if d.context == "" {
-		d.kube.cluster, err = kubetest.Run(
-			ctx,
-			kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true, Progress: d.display},
-		)
-		if err != nil {
-			return err
+		options.Progress = d.display
+		if d.cluster, err = kubetest.Run(ctx, options); err != nil {
+			return "", err
 		}
-		d.kube.config = d.kube.cluster.Config
+		d.atEnd(d.cluster.Stop)
+		d.config = d.cluster.Config
 	} else {
-		d.kube.config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		d.config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{CurrentContext: d.context}).ClientConfig()
 		if err != nil {
-			return fmt.Errorf("context %q: %w", d.context, err)
+			return "", fmt.Errorf("context %q: %w", d.context, err)
 		}
-		d.kube.config.QPS = -1
+		d.config.QPS = -1
 	}
-	if d.kube.client, err = dynamic.NewForConfig(d.kube.config); err != nil {
-		return err
+	if d.typed, err = kubernetes.NewForConfig(d.config); err != nil {
+		return "", err
 	}
-	_, err = d.kube.client.Resource(definitionResource).Get(ctx, "httproutes.gateway.networking.k8s.io", metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
+	if d.objects, err = dynamic.NewForConfig(d.config); err != nil {
+		return "", err
 	}
-	d.kube.routes = err == nil
-	nodes, err := d.kube.client.Resource(nodeResource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	d.display.done("%s, %d nodes", d.kube.config.Host, len(nodes.Items))
-	return nil
-}
-
-// agentAccess applies what an agent prints as its manifests, and returns a
-// kubeconfig for the service account in them. The Deployment is left out: the
-// demo runs the program itself.
-func (k *kube) agentAccess(ctx context.Context, program, dir string, args ...string) (string, error) {
-	manifests, err := output(ctx, program, append([]string{"manifests"}, args...)...)
+	version, err := d.typed.Discovery().ServerVersion()
 	if err != nil {
 		return "", err
 	}
-	var account *unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096); ; {
+	return version.GitVersion + " on " + d.config.Host, nil
+}
+
+// see begins the commands of a user who looks at the cluster.
+func (k *kube) see() string {
+	if k.cluster == nil {
+		return "kubectl --context " + k.context + " "
+	}
+	return "KUBECONFIG=" + k.cluster.Kubeconfig + " kubectl "
+}
+
+// kubectl runs it on the demo's own cluster. Its arguments are words, without quotes.
+func (k *kube) kubectl(ctx context.Context, format string, args ...any) (string, error) {
+	return k.cluster.Kubectl(ctx, strings.Fields(fmt.Sprintf(format, args...))...)
+}
+
+// becomes shows what kubectl prints until it is as wanted.
+func (d *demo) becomes(ctx context.Context, want, format string, args ...any) error {
+	return until(ctx, func() (bool, error) {
+		have, err := d.kubectl(ctx, format, args...)
+		have = strings.TrimSpace(have)
+		d.display.progress("%s", have)
+		return have == want, err
+	})
+}
+
+// requests counts what a user has sent to the API server of the demo's own cluster, by its
+// audit log: those that count, nil for all. Watches are connections that stay open, and leases
+// are not about objects.
+func (k *kube) requests(counts func(kubetest.Request) bool, users ...string) (n int, err error) {
+	for _, user := range users {
+		all, err := k.cluster.Requests(user)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range all {
+			if r.Verb != "watch" && r.Resource != "leases" && (counts == nil || counts(r)) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func aWrite(r kubetest.Request) bool { return r.Verb != "get" && r.Verb != "list" }
+
+// install applies what a program prints as its manifests, and returns the account in them and
+// a kubeconfig of it. The Deployment is left out: the demo runs the program itself.
+func (d *demo) install(ctx context.Context, program string, flags ...string) (user, kubeconfig string, err error) {
+	manifests, err := exec.CommandContext(ctx, filepath.Join(d.dir, program), append([]string{"manifests"}, flags...)...).Output()
+	if err != nil {
+		return "", "", fmt.Errorf("%s manifests: %w", program, err)
+	}
+	var namespace, account string
+	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(manifests)), 4096); ; {
 		var o unstructured.Unstructured
 		err := decoder.Decode(&o.Object)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s manifests: %w", program, err)
+			return "", "", fmt.Errorf("%s manifests: %w", program, err)
 		}
-		if o.Object == nil || o.GetKind() == "Deployment" {
+		switch o.GetKind() {
+		case "", "Deployment":
 			continue
+		case "ServiceAccount":
+			namespace, account = o.GetNamespace(), o.GetName()
 		}
-		if o.GetKind() == "ServiceAccount" {
-			account = &o
-		}
-		resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-		_, err = k.in(resource, o.GetNamespace()).Apply(ctx, o.GetName(), &o, metav1.ApplyOptions{FieldManager: "trueup-demo", Force: true})
-		if err != nil {
-			return "", fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
+		if err := d.apply(ctx, &o); err != nil {
+			return "", "", fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	if account == nil {
-		return "", fmt.Errorf("%s manifests: no ServiceAccount", program)
-	}
-	token, err := k.token(ctx, account.GetNamespace(), account.GetName())
+	token, err := d.typed.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", err
+		return "", "", fmt.Errorf("token of %s: %w", account, err)
 	}
-	path := filepath.Join(dir, account.GetName()+".kubeconfig")
-	return path, k.writeKubeconfig(path, token)
+	path := filepath.Join(d.dir, account+".kubeconfig")
+	return "system:serviceaccount:" + namespace + ":" + account, path, d.writeKubeconfig(path, token.Status.Token)
 }
 
-// output returns what a program prints.
-func output(ctx context.Context, program string, args ...string) (string, error) {
-	text, err := exec.CommandContext(ctx, program, args...).Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
+// apply applies an object, and has it deleted at the end in a cluster that is not the demo's.
+func (d *demo) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	guess, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	resource := d.objects.Resource(guess).Namespace(o.GetNamespace())
+	_, err := resource.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "trueup-demo", Force: true})
+	if err == nil && d.cluster == nil {
+		d.ends = append(d.ends, func(ctx context.Context) error {
+			return resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		})
 	}
-	return string(text), nil
-}
-
-func (k *kube) token(ctx context.Context, namespace, name string) (string, error) {
-	request := &unstructured.Unstructured{Object: object{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-		"metadata": object{"name": name}, "spec": object{"expirationSeconds": int64(3600)},
-	}}
-	answer, err := k.in(accountResource, namespace).Create(ctx, request, metav1.CreateOptions{}, "token")
-	if err != nil {
-		return "", fmt.Errorf("token for %s: %w", name, err)
-	}
-	token, _, err := unstructured.NestedString(answer.Object, "status", "token")
-	return token, err
+	return err
 }
 
 func (k *kube) writeKubeconfig(path, token string) error {
-	authority := k.config.CAData
-	if k.config.CAFile != "" {
-		data, err := os.ReadFile(k.config.CAFile)
-		if err != nil {
-			return err
-		}
-		authority = data
+	config := rest.CopyConfig(k.config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return err
 	}
 	return clientcmd.WriteToFile(api.Config{
 		CurrentContext: "demo",
 		Clusters: map[string]*api.Cluster{"demo": {
-			Server: k.config.Host, CertificateAuthorityData: authority,
-			InsecureSkipTLSVerify: k.config.Insecure, TLSServerName: k.config.ServerName,
+			Server: config.Host, CertificateAuthorityData: config.CAData,
+			InsecureSkipTLSVerify: config.Insecure, TLSServerName: config.ServerName,
 		}},
 		AuthInfos: map[string]*api.AuthInfo{"demo": {Token: token}},
 		Contexts:  map[string]*api.Context{"demo": {Cluster: "demo", AuthInfo: "demo"}},
 	}, path)
 }
 
-func (k *kube) in(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
-	if namespace == "" {
-		return k.client.Resource(resource)
-	}
-	return k.client.Resource(resource).Namespace(namespace)
-}
-
-// running counts the pods of the cluster that run, and all of them.
-func (k *kube) running(ctx context.Context, selector string) (running, all int, err error) {
-	pods, err := k.client.Resource(podResource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+// operator installs the operator of the demo's own cluster and runs it beside it, with this
+// environment and these flags. It returns the operator's user, and where its metrics are.
+func (d *demo) operator(
+	ctx context.Context, program string, manifests, env []string, flags ...string,
+) (user, metrics string, err error) {
+	user, kubeconfig, err := d.install(ctx, program, manifests...)
 	if err != nil {
-		return 0, 0, err
+		return "", "", err
 	}
-	for _, pod := range pods.Items {
-		phase, _, err := unstructured.NestedString(pod.Object, "status", "phase")
-		if err != nil {
-			return 0, 0, err
-		}
-		if phase == "Running" && pod.GetDeletionTimestamp() == nil {
-			running++
-		}
+	if _, err := d.kubectl(ctx, "wait --for=condition=Established --timeout=300s crd --all"); err != nil {
+		return "", "", err
 	}
-	return running, len(pods.Items), nil
-}
-
-// cleanUp removes what the demo made in a cluster that is not its own.
-func (k *kube) cleanUp(ctx context.Context, selector string) error {
-	namespaces, err := k.client.Resource(namespaceResource).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return err
-	}
-	errs := []error{}
-	for _, namespace := range namespaces.Items {
-		errs = append(errs, k.client.Resource(namespaceResource).Delete(ctx, namespace.GetName(), metav1.DeleteOptions{}))
-	}
-	const group = "rbac.authorization.k8s.io"
-	errs = append(
-		errs,
-		k.client.Resource(namespaceResource).Delete(ctx, "starform-system", metav1.DeleteOptions{}),
-		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterroles"}).
-			Delete(ctx, "shuttle", metav1.DeleteOptions{}),
-		k.client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "clusterrolebindings"}).
-			Delete(ctx, "shuttle", metav1.DeleteOptions{}),
-	)
-	return errors.Join(errs...)
-}
-
-// until asks every 50 ms until what holds, and fails with the reason when ctx
-// ends first.
-func until(ctx context.Context, holds func() (bool, error)) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := holds()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-}
-
-// readMetric adds up the samples of a metric that match all the parts.
-func readMetric(text, name string, matches func(labels string) bool) (float64, error) {
-	sum := 0.0
-	for line := range strings.Lines(text) {
-		sample, ok := strings.CutPrefix(strings.TrimSpace(line), name)
-		if !ok || sample == "" || sample[0] != '{' && sample[0] != ' ' {
-			continue
-		}
-		at := strings.LastIndexByte(sample, ' ')
-		var v float64
-		if err := json.Unmarshal([]byte(sample[at+1:]), &v); err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		if matches(sample[:at]) {
-			sum += v
-		}
-	}
-	return sum, nil
+	flags = append(flags, "--kubeconfig", kubeconfig, "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0")
+	_, metrics, err = d.start(ctx, program, "metrics", env, flags...)
+	return user, metrics, err
 }

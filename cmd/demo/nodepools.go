@@ -5,16 +5,17 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	ec2cloud "github.com/seed-9e1ffd66/trueup/cloud/aws"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
@@ -26,75 +27,52 @@ import (
 //go:embed nodepools.yaml
 var nodePoolManifests string
 
-// What the machines of the demo need.
 const (
-	powerOn     = 200 * time.Millisecond // from pending to running
+	powerOn     = 200 * time.Millisecond // of a machine, from pending to running
 	machineBoot = 2 * time.Second
+	standby     = 32   // machines of the pool, minStandby in nodepools.yaml
 	burst       = 1000 // pods at a time
 )
 
-// nodePools is a demo of the node-pool operator: a pool fills, pods that nothing has room
-// for get machines, which go back to standby, the pool is resized, and many pods come at a
-// time.
+// nodePools is the demo of the node-pool operator: pods that nothing has room for get
+// machines, which go back to standby.
 type nodePools struct {
-	operatorDemo
-
+	demo    *demo
 	ec2     *ec2test.Server
 	client  *ec2.Client
-	metrics string
-	sampler sampler
-	stop    func()
+	user    string // of the operator
+	metrics string // address of the operator's
 }
 
 func nodePoolsCommand() *cobra.Command {
-	n := nodePools{
-		operatorDemo: operatorDemo{
-			program:   "nodepool",
-			namespace: "stratos-system",
-			account:   "stratos",
-			limit:     2 * limit,
-			look:      "get nodepools,nodes",
+	n := nodePools{demo: newDemo()}
+	return n.demo.command(story{
+		use:        "nodepools",
+		short:      "Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2",
+		programs:   []string{"nodepool"},
+		kubernetes: kubetest.Options{Controllers: true, Scheduler: true},
+		limit:      6 * time.Minute,
+		stages: []stage{
+			{"EC2", n.startCloud}, {"Operator", n.start}, {"A pool", n.fill}, {"Pods", n.scaleUp}, {"Back to standby", n.scaleDown},
+			{"Rest", n.rest}, {"A burst", n.burst},
 		},
-	}
-	steps := []func(context.Context) error{n.start, n.fill, n.scaleUp, n.scaleDown, n.resize, n.rest, n.burst, n.draw}
-	return n.command(
-		"nodepools",
-		"Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2",
-		steps,
-		nil,
-		n.end,
-	)
+		end: []stage{{"The end", n.remove}},
+		look: func() []string {
+			return []string{
+				n.demo.see() + "get nodepools,nodes",
+				n.demo.see() + "delete rs burst    # and see the machines stop",
+				"curl http://" + n.metrics + "/metrics",
+			}
+		},
+	})
 }
 
-// end ends what the demo runs beside the operator.
-func (n *nodePools) end() {
-	if n.stop != nil {
-		n.stop()
-	}
-	if n.ec2 != nil {
-		n.ec2.Stop()
-	}
-}
-
-func (n *nodePools) draw(context.Context) error {
-	const picture = "nodepool-demo.svg"
-	if err := os.WriteFile(picture, n.sampler.picture(), 0o600); err != nil {
-		return err
-	}
-	n.demo.display.print("The machines by state over time: " + picture)
-	return nil
-}
-
-func (n *nodePools) start(ctx context.Context) error {
-	d := &n.demo
-	d.display.step("Kubernetes and EC2")
-	var err error
-	if d.kube.cluster, err = kubetest.Run(ctx, kubetest.Options{Controllers: true, Scheduler: true, Progress: d.display}); err != nil {
-		return err
-	}
+// startCloud starts the emulator, and the simulator that makes its machines Nodes.
+func (n *nodePools) startCloud(ctx context.Context) (_ string, err error) {
 	if n.ec2, err = ec2test.Run(ctx, ec2test.Options{Transition: powerOn}); err != nil {
-		return err
+		return "", err
 	}
+	n.demo.atEnd(n.ec2.Stop)
 	config := aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(n.ec2.URL),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -104,131 +82,72 @@ func (n *nodePools) start(ctx context.Context) error {
 	n.client = ec2cloud.NewClient(config, nil)
 	if _, err := iam.NewFromConfig(config).
 		CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
-		return err
+		return "", err
 	}
 	simulator := &machines.Simulator{
-		EC2:        n.client,
-		Kubernetes: d.kube.cluster.Config,
-		Boot:       machineBoot,
-		Warmup:     time.Second,
-		Pull:       100 * time.Millisecond,
+		EC2: n.client, Kubernetes: n.demo.config, Boot: machineBoot, Warmup: time.Second, Pull: 100 * time.Millisecond,
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- simulator.Start(running) }()
-	if n.sampler.client, err = kubernetes.NewForConfig(d.kube.cluster.Config); err != nil {
-		cancel()
-		return errors.Join(err, <-done)
-	}
-	n.sampler.began = time.Now()
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		n.sampler.start(running)
-	}()
-	n.stop = func() {
+	n.demo.atEnd(func() {
 		cancel()
 		<-done
-		<-counted
-	}
-	d.display.done("%s, %s", d.kube.cluster.Config.Host, n.ec2.URL)
-	return n.startOperator(ctx)
+	})
+	return "an emulator on " + n.ec2.URL, nil
 }
 
-// startOperator runs it beside the cluster: as a pod it would wait for a machine.
-func (n *nodePools) startOperator(ctx context.Context) error {
-	if err := n.install(ctx, "--cluster-name", "demo"); err != nil {
-		return err
-	}
+// start runs the operator beside the cluster: as a pod it would wait for a machine.
+func (n *nodePools) start(ctx context.Context) (_ string, err error) {
 	env := []string{
-		"AWS_ENDPOINT_URL=" + n.ec2.URL,
-		"AWS_ACCESS_KEY_ID=demo",
-		"AWS_SECRET_ACCESS_KEY=demo",
-		"AWS_REGION=us-east-1",
+		"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1",
 		"STRATOS_CLUSTER_NAME=demo",
 	}
-	err := n.begin(ctx, env, "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0",
+	n.user, n.metrics, err = n.demo.operator(ctx, "nodepool", []string{"--cluster-name", "demo"}, env,
 		"--cluster-endpoint", "https://demo.example.com", "--cluster-ca", "Yw==", "--cluster-cidr", "10.100.0.0/16")
-	if err != nil {
-		return err
-	}
-	return until(ctx, func() (bool, error) {
-		for line := range strings.Lines(n.operator.Tail()) {
-			if strings.Contains(line, `"for":"metrics"`) {
-				_, address, _ := strings.Cut(line, `"address":"`)
-				n.metrics, _, _ = strings.Cut(address, `"`)
-			}
-		}
-		return n.metrics != "", nil
-	})
+	return "nodepool runs as " + n.user, err
 }
 
-// pool applies a pool and its class.
-func (n *nodePools) pool(ctx context.Context, size, standby int) error {
+// has waits until so many machines of the pool are on standby and run.
+func (n *nodePools) has(ctx context.Context, standby, running int) error {
+	return n.demo.becomes(ctx, fmt.Sprintf("%d-on-standby,%d-running", standby, running),
+		"get np web -o jsonpath={.status.standby}-on-standby,{.status.running}-running")
+}
+
+func (n *nodePools) fill(ctx context.Context) (string, error) {
 	subnets, err := n.client.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{})
 	if err != nil {
-		return err
+		return "", err
 	}
 	groups, err := n.client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
 	if err != nil {
-		return err
+		return "", err
 	}
-	replace := strings.NewReplacer(
-		"SUBNETS",
-		*subnets.Subnets[0].SubnetId+", "+*subnets.Subnets[1].SubnetId,
-		"GROUP",
-		*groups.SecurityGroups[0].GroupId,
-		"SIZE",
-		fmt.Sprint(size),
-		"STANDBY",
-		fmt.Sprint(standby),
-	)
-	return n.demo.kube.cluster.Apply(ctx, replace.Replace(nodePoolManifests))
-}
-
-// becomes shows the pool as "kubectl get np -w" would, until so many of its machines are on
-// standby and run.
-func (n *nodePools) becomes(ctx context.Context, standby, running int) error {
-	return until(ctx, func() (bool, error) {
-		row, err := n.kubectl(ctx, "get", "np", "web", "-o", "jsonpath={.status.warmup} {.status.standby} {.status.running}")
-		if err != nil {
-			return false, err
-		}
-		var w, s, r int
-		_, _ = fmt.Sscan(row, &w, &s, &r) // all zero until there is a status
-		n.demo.display.progress("%d warming up, %d on standby, %d running", w, s, r)
-		return s == standby && r == running, nil
-	})
-}
-
-func (n *nodePools) fill(ctx context.Context) error {
-	n.demo.display.step("A pool")
-	if err := errors.Join(n.pool(ctx, 8, 4), n.becomes(ctx, 4, 0)); err != nil {
-		return err
+	manifests := strings.NewReplacer(
+		"SUBNETS", *subnets.Subnets[0].SubnetId+", "+*subnets.Subnets[1].SubnetId, "GROUP", *groups.SecurityGroups[0].GroupId,
+	).Replace(nodePoolManifests)
+	if err := n.demo.cluster.Apply(ctx, manifests); err != nil {
+		return "", err
 	}
-	n.demo.display.done("4 machines were launched, joined, pulled their images and stopped themselves")
-	return nil
+	return fmt.Sprintf("%d machines were launched, joined, pulled their images and stopped themselves", standby), n.has(ctx, standby, 0)
 }
 
 // pods makes pods, and returns when they were all waiting and when they all had a Node.
 func (n *nodePools) pods(ctx context.Context, name string, count int, requests string) (waiting, bound time.Time, err error) {
-	err = n.demo.kube.cluster.Apply(ctx, fmt.Sprintf(
-		"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s, namespace: default}, spec: {replicas: %d, selector: {matchLabels: {app: %s}}, template: {metadata: {labels: {app: %s}}, spec: {terminationGracePeriodSeconds: 0, containers: [{name: web, image: web, resources: {requests: {%s}}}]}}}}",
-		name,
-		count,
-		name,
-		name,
-		requests,
-	))
-	if err != nil {
-		return waiting, bound, err
-	}
-	client, err := kubernetes.NewForConfig(n.demo.kube.cluster.Config)
-	if err != nil {
+	if err := n.demo.cluster.Apply(ctx, fmt.Sprintf(`apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: %[1]s, namespace: default}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: web, image: web, resources: {requests: {%[3]s}}}]}
+`, name, count, requests)); err != nil {
 		return waiting, bound, err
 	}
 	err = until(ctx, func() (bool, error) {
-		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		list, err := n.demo.typed.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			return false, err
 		}
@@ -250,107 +169,88 @@ func (n *nodePools) pods(ctx context.Context, name string, count int, requests s
 	return waiting, time.Now(), err
 }
 
-func (n *nodePools) scaleUp(ctx context.Context) error {
-	n.demo.display.step("Pods")
+func (n *nodePools) scaleUp(ctx context.Context) (string, error) {
 	waiting, bound, err := n.pods(ctx, "web", 10, "cpu: 500m, memory: 2Gi")
 	if err != nil {
-		return err
+		return "", err
 	}
-	beyond := bound.Sub(waiting) - machineBoot - powerOn
-	if err := n.becomes(ctx, 4, 2); err != nil {
-		return err
-	}
-	n.demo.display.done(
-		"10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable; 2 more warm up",
-		bound.Sub(waiting).Seconds(),
-	)
-	n.demo.note(
-		"nodepool_pending_to_running_minus_boot_s",
-		max(beyond.Seconds(), 0),
-		"s",
-		"from pods that nothing has room for to pods on machines, without the %s of the boot",
-		machineBoot+powerOn,
-	)
-	return n.stages(ctx)
+	took := bound.Sub(waiting)
+	n.demo.note("nodepool_pending_to_running_minus_boot_s", max((took-machineBoot-powerOn).Seconds(), 0), "s")
+	return fmt.Sprintf("10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable", took.Seconds()),
+		n.has(ctx, standby, 2)
 }
 
-func (n *nodePools) scaleDown(ctx context.Context) error {
-	n.demo.display.step("Back to standby")
-	if _, err := n.kubectl(ctx, "delete", "rs", "web", "--cascade=foreground", "--timeout=60s"); err != nil {
-		return err
+func (n *nodePools) scaleDown(ctx context.Context) (string, error) {
+	if _, err := n.demo.kubectl(ctx, "delete rs web --cascade=foreground --timeout=60s"); err != nil {
+		return "", err
 	}
-	if err := n.becomes(ctx, 6, 0); err != nil {
-		return err
-	}
-	n.demo.display.done("the machines were empty, were drained and stopped")
-	return nil
+	return "the machines were empty, were drained and stopped", n.has(ctx, standby+2, 0)
 }
 
-func (n *nodePools) resize(ctx context.Context) error {
-	n.demo.display.step("A smaller pool")
-	if err := errors.Join(n.pool(ctx, 5, 3), n.becomes(ctx, 5, 0)); err != nil {
-		return err
-	}
-	n.demo.display.done("one standby machine too many was terminated")
-	return nil
+func (n *nodePools) rest(ctx context.Context) (string, error) {
+	const window = 12 * time.Second // more than two looks at the machines
+	return n.demo.rest(ctx, "nodepool_writes_at_rest", "writes to the API server", window,
+		func() (int, error) { return n.demo.requests(aWrite, n.user) })
 }
 
-// rest counts what the operator writes in some seconds once it has nothing to do.
-func (n *nodePools) rest(ctx context.Context) error {
-	const quiet = 12 * time.Second // more than two looks at the machines
-	n.demo.display.step("Rest")
-	written := func() (count int, err error) {
-		all, err := n.demo.kube.cluster.Requests(n.user())
-		for _, r := range all {
-			if r.Resource != "leases" && r.Verb != "watch" && r.Verb != "list" && r.Verb != "get" {
-				count++
-			}
-		}
-		return count, err
-	}
-	before, since := 0, time.Now()
-	err := until(ctx, func() (bool, error) {
-		now, err := written()
-		if now != before {
-			before, since = now, time.Now()
-		}
-		return time.Since(since) > quiet/2, err
-	})
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	err = until(ctx, func() (bool, error) { return time.Since(start) > quiet, nil })
-	after, countErr := written()
-	if err := errors.Join(err, countErr); err != nil {
-		return err
-	}
-	n.demo.display.done("%d writes in %s", after-before, quiet)
-	n.demo.note("nodepool_writes_at_rest", float64(after-before), "writes", "writes in %s at rest", quiet)
-	return nil
-}
-
-// burst lets many pods come at a time, and says how soon the cloud is asked for machines.
-func (n *nodePools) burst(ctx context.Context) error {
-	n.demo.display.step("A burst")
-	const machinesWanted = 32
-	if err := errors.Join(n.pool(ctx, machinesWanted+2, machinesWanted), n.becomes(ctx, machinesWanted, 0)); err != nil {
-		return err
-	}
+// burst lets many pods come at a time.
+func (n *nodePools) burst(ctx context.Context) (string, error) {
 	if _, _, err := n.pods(ctx, "burst", burst, "cpu: 100m"); err != nil {
-		return err
+		return "", err
 	}
-	p99, err := n.quantile(ctx, "stratos_nodepool_scaleup_stage_duration_seconds", "decision", .99)
+	p99, err := n.decision(ctx, .99)
+	n.demo.note("nodepool_start_p99_ms", 1000*p99, "ms")
+	return fmt.Sprintf("%d pods have machines", burst), err
+}
+
+const scaleUpStages = "stratos_nodepool_scaleup_stage_duration_seconds"
+
+// decision estimates, as Prometheus does, a quantile of the time from a pod to the call that
+// starts its machine, from the histogram of the operator.
+func (n *nodePools) decision(ctx context.Context, q float64) (float64, error) {
+	samples, err := scrape(ctx, n.metrics)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	n.demo.display.done("%d pods have machines", burst)
-	n.demo.note(
-		"nodepool_start_p99_ms",
-		1000*p99,
-		"ms",
-		"from an unschedulable pod to the call that starts its machine, at a burst of %d pods",
-		burst,
-	)
-	return n.stages(ctx)
+	var bounds, counts []float64 // of the buckets, as they are sorted
+	for _, s := range samples {
+		if s.Metric["__name__"] != scaleUpStages+"_bucket" || s.Metric["stage"] != "decision" {
+			continue
+		}
+		bound, err := strconv.ParseFloat(string(s.Metric["le"]), 64)
+		if err != nil {
+			return 0, err
+		}
+		bounds, counts = append(bounds, bound), append(counts, float64(s.Value))
+	}
+	from, below := 0.0, 0.0
+	for i, count := range counts {
+		if rank := q * counts[len(counts)-1]; count >= rank && count > below {
+			if math.IsInf(bounds[i], 1) {
+				return from, nil
+			}
+			return from + (bounds[i]-from)*(rank-below)/(count-below), nil
+		}
+		from, below = bounds[i], count
+	}
+	return 0, errors.New("the histogram has no time of a decision")
+}
+
+// remove deletes the pods and the pool until no machine is left.
+func (n *nodePools) remove(ctx context.Context) (string, error) {
+	for _, args := range []string{"delete rs burst --cascade=foreground --timeout=120s", "delete np web --timeout=120s"} {
+		if _, err := n.demo.kubectl(ctx, "%s", args); err != nil {
+			return "", err
+		}
+	}
+	return "the pool was deleted: no machine and no Node is left", until(ctx, func() (bool, error) {
+		machines, err := n.client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{{
+			Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped", "shutting-down"},
+		}}})
+		if err != nil {
+			return false, err
+		}
+		nodes, err := n.demo.kubectl(ctx, "get nodes -o name")
+		return len(machines.Reservations)+len(strings.Fields(nodes)) == 0, err
+	})
 }

@@ -57,7 +57,11 @@ func (x *execution) adopt(ctx context.Context, group []*Result) {
 	})
 }
 
-func (x *execution) retag(ctx context.Context, group []*Result) { x.tag(ctx, group) }
+func (x *execution) retag(ctx context.Context, group []*Result) {
+	x.each(ctx, group, func(ctx context.Context, r *Result) error {
+		return x.executor.Provider.UpdateInstanceTags(ctx, r.Action.Machine, x.pool.Scope.StateTags(r.Action.To, r.Action.Node))
+	})
+}
 
 func (x *execution) setEmpty(ctx context.Context, group []*Result) {
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {

@@ -87,7 +87,12 @@ func TestALaunchThatFailsForAnUnknownReasonBacksOff(t *testing.T) {
 
 func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
 	pool := cloud.Pool{Scope: scope, Size: 2}
-	instance := cloud.Instance{ID: "i-1", State: cloud.InstanceRunning, LaunchTime: noon.Add(-time.Hour), Tags: tags(scope, cloud.StateRunning)}
+	instance := cloud.Instance{
+		ID:         "i-1",
+		State:      cloud.InstanceRunning,
+		LaunchTime: noon.Add(-time.Hour),
+		Tags:       tags(scope, cloud.StateRunning),
+	}
 	memory := cloud.Memory{Machines: map[string]cloud.MachineHistory{
 		"i-1": {State: cloud.InstanceRunning, Since: noon.Add(-time.Hour), Listed: true, NoNode: noon},
 	}}

@@ -295,8 +295,8 @@ func (pl *planner) decideAll() {
 		pl.wakeFor(s, r)
 		switch {
 		case r.verb == "":
-			if pl.mistagged(m) {
-				pl.add(Action{Verb: Retag, Machine: m.ID, Node: m.NodeName, From: m.Use, To: m.Use, Reason: fmt.Sprintf("its tag says %q", m.Tagged)})
+			if wrong := pl.mistagged(m); wrong != "" {
+				pl.add(Action{Verb: Retag, Machine: m.ID, Node: m.NodeName, From: m.Use, To: m.Use, Reason: wrong})
 			}
 		case r.verb == Terminate && pl.listUntrusted && !pl.pool.Deleting:
 			// Held back: the list is not trusted.
@@ -311,7 +311,7 @@ func (pl *planner) decideAll() {
 func (pl *planner) calls(m Machine, r rule) bool {
 	switch r.verb {
 	case "":
-		return pl.mistagged(m)
+		return pl.mistagged(m) != ""
 	case MarkEmpty, ClearEmpty:
 		return false
 	default:
@@ -319,11 +319,20 @@ func (pl *planner) calls(m Machine, r rule) bool {
 	}
 }
 
-// mistagged reports whether the tag of a machine differs from its Node, other than by a
-// list that lags.
-func (pl *planner) mistagged(m Machine) bool {
-	return m.State != "" && !m.State.Ending() && m.Node != nil && m.Node.State.valid() && m.Tagged != m.Use &&
-		after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed)
+// mistagged returns what is wrong with the tags of a machine, empty if they agree with its
+// Node or may be late: the list lags. Without the name of the Node, nothing knows it once
+// the Node is deleted.
+func (pl *planner) mistagged(m Machine) string {
+	if m.State == "" || m.State.Ending() || m.Node == nil || !m.Node.State.valid() || !after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed) {
+		return ""
+	}
+	if m.Tagged != m.Use {
+		return fmt.Sprintf("its tag says %q", m.Tagged)
+	}
+	if name := pl.pool.Scope.node(m.Instance); name != m.NodeName {
+		return fmt.Sprintf("its tag names the Node %q", name)
+	}
+	return ""
 }
 
 // action makes the action of a row.

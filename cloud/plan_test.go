@@ -495,6 +495,14 @@ func TestPlans(t *testing.T) {
 				o.Nodes = nil
 			},
 		},
+		"a tag without the name of the Node is written again": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) { delete(o.Instances[0].Tags, scope.Key("node")) },
+			plan: []string{`retag i-1: its tag names the Node ""`},
+		},
+		"a machine that has lost its Node and the name of it goes": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running stopped none",
+			plan: []string{"terminate i-1 (running -> terminating): its Node was deleted, and no tag has its name"},
+		},
 		"a wrong tag is written again": {
 			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped", change: func(o *cloud.Observed) { o.Instances[0].Tags[scope.Key("state")] = "running" },
 			plan: []string{`retag i-1: its tag says "running"`},

@@ -84,6 +84,12 @@ func (pl *planner) reportMissing(running int) {
 		}
 	}
 	if missing > 0 {
-		pl.hold(HoldNodeMissing, "%d of %d running machines have no Node: each is stopped %s after its Node went", missing, running, pl.pool.StartTimeout)
+		pl.hold(
+			HoldNodeMissing,
+			"%d of %d running machines have no Node: each is stopped %s after its Node went",
+			missing,
+			running,
+			pl.pool.StartTimeout,
+		)
 	}
 }

@@ -89,6 +89,7 @@ var table = []rule{
 	{StateStandby, nil, nil, "", "", "standby"},
 
 	{StateRunning, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
+	{StateRunning, stopped, nameless, Terminate, StateTerminating, "its Node was deleted, and no tag has its name"},
 	{StateRunning, stopped, fresh, Shelve, StateStandby, "the cloud reports it as stopped"},
 	{StateRunning, running, ordered(Terminate), Drain, StateTerminating, ""},
 	{StateRunning, running, ordered(Stop), Drain, StateTerminating, ""},
@@ -125,6 +126,7 @@ func ordered(v Verb) guard   { return func(s sight) bool { return s.order.verb =
 func bound(v Verb) guard     { return func(s sight) bool { return s.intent().Verb == v } }
 func joined(s sight) bool    { return s.Joined }
 func deleting(s sight) bool  { return s.pool.Deleting }
+func nameless(s sight) bool  { return s.NodeName == "" }
 func keepLate(s sight) bool  { return !s.pool.TerminateLate }
 func unadopted(s sight) bool { return s.Node != nil && !s.Node.State.valid() }
 func occupied(s sight) bool  { return s.pods() > 0 }

@@ -243,12 +243,8 @@ func (c *conversation) watch(t *testing.T, path string) (read func() string) {
 	require.NoError(t, json.NewDecoder(list.Body).Decode(&state))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	answer := c.send(
-		ctx,
-		t,
-		"GET "+path+joint+"watch=true&resourceVersion="+state.ResourceVersion(),
-		"",
-	) //nolint:bodyclose // by the function below
+	request := "GET " + path + joint + "watch=true&resourceVersion=" + state.ResourceVersion()
+	answer := c.send(ctx, t, request, "") //nolint:bodyclose // by the function below
 	return func() string {
 		defer answer.Body.Close()
 		var events []string

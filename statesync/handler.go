@@ -222,17 +222,8 @@ type ask struct {
 	heartbeat time.Duration // zero: the server's
 }
 
-var parameters = []string{
-	"after",
-	"epoch",
-	"floor",
-	"mark",
-	"limit",
-	"wait",
-	"watch",
-	"heartbeat",
-	"collection",
-} //nolint:gochecknoglobals // a table
+//nolint:gochecknoglobals // a table
+var parameters = []string{"after", "epoch", "floor", "mark", "limit", "wait", "watch", "heartbeat", "collection"}
 
 func parseAsk(scope string, query url.Values) (ask, error) {
 	a := ask{Watch: Watch{Scope: scope, Collections: query["collection"]}, limit: 500}

@@ -25,11 +25,8 @@ func ExampleTransport() {
 	client := server.Client()
 	client.Transport = net.Wrap(client.Transport) // for client-go: config.Wrap(net.Wrap)
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		r, err := http.NewRequest(
-			method,
-			server.URL+"/apis/apps/v1/namespaces/shop/deployments/web",
-			http.NoBody,
-		) //nolint:noctx // a server of its own
+		url := server.URL + "/apis/apps/v1/namespaces/shop/deployments/web"
+		r, err := http.NewRequest(method, url, http.NoBody) //nolint:noctx // a server of its own
 		if err != nil {
 			fmt.Println(err)
 			return

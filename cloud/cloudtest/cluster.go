@@ -59,6 +59,7 @@ type Cluster struct {
 	powered      map[string]time.Time // when each machine was seen to run first, since its last stop
 	warmed       map[string]bool      // whether its first boot is over
 	attested     map[string]cloud.Attestation
+	unregistered map[string]bool // whose Node was deleted since the last boot
 }
 
 // A Habit is how one machine differs from a healthy one.
@@ -134,6 +135,33 @@ func (c *Cluster) LoseReadiness(id string, d time.Duration) {
 	}
 }
 
+// DeleteNode deletes a machine's Node, as a person does by mistake. Its pods go. The kubelet
+// goes on, and registers again at its next start only.
+func (c *Cluster) DeleteNode(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[id] == nil {
+		return
+	}
+	delete(c.nodes, id)
+	for _, p := range c.pods {
+		if p.node == id {
+			p.node = ""
+		}
+	}
+	if c.unregistered == nil {
+		c.unregistered = map[string]bool{}
+	}
+	c.unregistered[id] = true
+}
+
+// HasNode reports whether a machine has a Node.
+func (c *Cluster) HasNode(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[id] != nil
+}
+
 // Heard returns the time of the last report of a machine's kubelet, by the clock of the
 // machine; zero if there is none.
 func (c *Cluster) Heard(id string) time.Time {
@@ -198,6 +226,7 @@ func (c *Cluster) Step() {
 func (c *Cluster) step(i cloud.Instance, now time.Time) {
 	n := c.nodes[i.ID]
 	if i.State != cloud.InstanceRunning {
+		delete(c.unregistered, i.ID)
 		if _, ran := c.powered[i.ID]; ran {
 			c.warmed[i.ID] = true // user data runs at the first boot only
 			delete(c.powered, i.ID)
@@ -222,7 +251,7 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 	if c.Habit != nil {
 		habit = c.Habit(i.ID)
 	}
-	if habit.NeverJoins || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second))) {
+	if habit.NeverJoins || c.unregistered[i.ID] || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second))) {
 		return
 	}
 	if n == nil {

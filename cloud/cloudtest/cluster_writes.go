@@ -40,6 +40,9 @@ func (c *Cluster) Mark(ctx context.Context, m cloud.Mark) error {
 	return c.write(ctx, "Mark", m.Instance.ID, func() error {
 		n := c.nodes[m.Instance.ID]
 		if n == nil {
+			if m.Node == "" {
+				return fmt.Errorf("node of machine %s: a name is required", m.Instance.ID)
+			}
 			n = &node{NodeStatus: cloud.NodeStatus{Name: m.Node, ID: m.Instance.ID}}
 			n.Attestation = c.attested[m.Instance.ID]
 			c.nodes[m.Instance.ID] = n

@@ -40,8 +40,12 @@ func applicationsCommand() *cobra.Command {
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3},
 		limit:      20 * time.Minute,
 		stages: []stage{
-			{"PostgreSQL, S3, Keycloak", a.startServices}, {"Operator", a.start}, {"One app", a.one}, {"Drift", a.drift},
-			{fmt.Sprint(manyApps, " apps"), a.many}, {"Rest", a.rest},
+			{"PostgreSQL, S3, Keycloak", a.startServices},
+			{"Operator", a.start},
+			{"One app", a.one},
+			{"Drift", a.drift},
+			{fmt.Sprint(manyApps, " apps"), a.many},
+			{"Rest", a.rest},
 		},
 		end: []stage{{"The end", a.remove}},
 		look: func() []string {

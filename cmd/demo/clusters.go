@@ -52,7 +52,11 @@ func clustersCommand() *cobra.Command {
 		programs:   []string{"controlplane", "shuttle"},
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true, Nodes: 2, GatewayAPI: true},
 		stages: []stage{
-			{"Control plane", c.plane.start}, {"Agent", c.startAgent}, {"Desired state", c.fill}, {"Pods", c.run}, {"Drift", c.drift},
+			{"Control plane", c.plane.start},
+			{"Agent", c.startAgent},
+			{"Desired state", c.fill},
+			{"Pods", c.run},
+			{"Drift", c.drift},
 			{"Rest", c.rest},
 		},
 		end:  []stage{{"Removal", c.remove}},

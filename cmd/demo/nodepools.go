@@ -53,8 +53,13 @@ func nodePoolsCommand() *cobra.Command {
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true},
 		limit:      6 * time.Minute,
 		stages: []stage{
-			{"EC2", n.startCloud}, {"Operator", n.start}, {"A pool", n.fill}, {"Pods", n.scaleUp}, {"Back to standby", n.scaleDown},
-			{"Rest", n.rest}, {"A burst", n.burst},
+			{"EC2", n.startCloud},
+			{"Operator", n.start},
+			{"A pool", n.fill},
+			{"Pods", n.scaleUp},
+			{"Back to standby", n.scaleDown},
+			{"Rest", n.rest},
+			{"A burst", n.burst},
 		},
 		end: []stage{{"The end", n.remove}},
 		look: func() []string {

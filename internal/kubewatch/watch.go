@@ -101,7 +101,10 @@ func Of[List runtime.Object](client any, example runtime.Object, resource interf
 func (w *Watch) Start(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, logr.Discard()) // failures are reported and logged here
 	reflector := cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}, w.Resource.client),
+		cache.ToListWatcherWithWatchListSemantics(
+			&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch},
+			w.Resource.client,
+		),
 		w.Resource.example,
 		&store{w},
 		cache.ReflectorOptions{Name: w.Name},

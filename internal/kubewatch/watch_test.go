@@ -43,7 +43,10 @@ func (s *server) List(ctx context.Context, options metav1.ListOptions) (*metav1.
 	if s.list != nil {
 		return s.list(ctx)
 	}
-	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []metav1.PartialObjectMetadata{*object("a", "5")}}, nil
+	return &metav1.PartialObjectMetadataList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "10"},
+		Items:    []metav1.PartialObjectMetadata{*object("a", "5")},
+	}, nil
 }
 
 func (s *server) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -75,7 +78,9 @@ func (s *server) asked() (lists, watches []metav1.ListOptions) {
 }
 
 func object(name, version string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, ResourceVersion: version, Labels: map[string]string{"of": "p"}}}
+	return &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, ResourceVersion: version, Labels: map[string]string{"of": "p"}},
+	}
 }
 
 func bookmark(version string) *metav1.PartialObjectMetadata {
@@ -111,7 +116,7 @@ func TestTheFirstListIsConsistentAndSelected(t *testing.T) {
 	w := &kubewatch.Watch{
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store, LabelSelector: "a=b", FieldSelector: "c=d",
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		lists, watches := s.asked()
 		require.Len(t, lists, 1)
 		require.Empty(t, lists[0].ResourceVersion, "0 would allow any state")
@@ -133,7 +138,7 @@ func TestASilentWatchIsResumedFromItsLastVersion(t *testing.T) {
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store,
 		Failed: func(err error) { failed = append(failed, err) }, Alive: func() { proofs++ },
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		require.Equal(t, 1, proofs, "the list; a watch that was opened proves nothing")
 		for range 5 {
 			time.Sleep(2 * time.Minute)
@@ -165,7 +170,7 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Silence: time.Second,
 		Failed: func(err error) { failed = append(failed, err) },
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		time.Sleep(59 * time.Second)
 		require.Empty(t, failed, "a list has a minute")
 		time.Sleep(3 * time.Second)
@@ -183,7 +188,7 @@ func TestAnExpiredVersionIsNoFailure(t *testing.T) {
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
 		Failed: func(err error) { failed = append(failed, err) },
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		expired := apierrors.NewResourceExpired("too old resource version")
 		s.mu.Lock()
 		s.watch = func() error { s.watch = nil; return expired }
@@ -203,7 +208,7 @@ func TestAStreamedListIsKeptInPartsAndReplacesAll(t *testing.T) {
 	t.Parallel()
 	s, store := &server{}, names()
 	w := &kubewatch.Watch{Resource: kubewatch.Of(nil, object("", ""), s), Sink: store}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		_, watches := s.asked()
 		require.True(t, *watches[0].SendInitialEvents)
 		s.last().Add(object("a", "5"))
@@ -228,7 +233,7 @@ func TestANudgeEndsThePauseOfAWatchThatHasNotListed(t *testing.T) {
 	}}
 	store := names()
 	w := &kubewatch.Watch{Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store}
-	run(t, w, func(t *testing.T, again chan<- struct{}) {
+	run(t, w, func(t *testing.T, again chan<- struct{}) { //nolint:thelper // the body of the test
 		time.Sleep(time.Hour)
 		before, _ := s.asked()
 		require.InDelta(t, 120, len(before), 30, "every half minute")
@@ -256,7 +261,7 @@ func TestALastingFailureIsLoggedEveryTenMinutesAndItsEndOnce(t *testing.T) {
 	w := &kubewatch.Watch{
 		Name: "Pod", Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) {
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		time.Sleep(35 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, 4, strings.Count(log.String(), `level=WARN msg="watch failed" kind=Pod error="pods is forbidden: no"`), log.String())

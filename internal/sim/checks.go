@@ -30,6 +30,9 @@ func (s *Pool) converged() {
 			continue
 		}
 		alive++
+		if i.State == cloud.InstanceRunning && !s.Cluster.HasNode(i.ID) {
+			s.blame("machine %s runs without a Node", i.ID)
+		}
 		state := i.Tags["stratos.sh/state"]
 		switch {
 		case state == "standby" && i.State == cloud.InstanceStopped:

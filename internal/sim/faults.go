@@ -96,13 +96,22 @@ func (s *Pool) disturb() {
 			s.largest = max(s.largest, size)
 		}
 	case 9:
-		s.Provider.lie(s.random)
+		if !slices.ContainsFunc(s.used(), func(id string) bool { return !s.Cluster.HasNode(id) }) {
+			s.Provider.lie(s.random)
+		}
 	case 10:
 		if used := s.used(); len(used) > 0 {
 			s.flap(time.Duration(1+s.random.IntN(300))*time.Second, used[s.random.IntN(len(used))])
 		}
 	case 11:
 		s.flap(time.Duration(1+s.random.IntN(300))*time.Second, s.used()...)
+	case 12:
+		// Of a machine without a Node the list is all that is known.
+		if used := s.used(); len(used) > 0 && time.Now().After(s.Provider.short) && s.random.IntN(3) == 0 {
+			id := used[s.random.IntN(len(used))]
+			s.log("its Node is deleted: %s", id)
+			s.Cluster.DeleteNode(id)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,7 +21,7 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 	w := kubewatch.Watch{
 		Name: k.kind.Resource.GroupResource().String(), Resource: resource, Sink: k, Failed: k.failed,
 		LabelSelector: k.kind.LabelSelector, FieldSelector: k.kind.FieldSelector,
-		Logger: k.all.logger.With("controller", k.all.controller),
+		Logger: k.all.logger.With(slog.String("controller", k.all.controller)),
 	}
 	_ = w.Start(ctx) // it returns nil
 }

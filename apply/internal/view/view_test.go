@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
 // The view is tested from within: what matters is the order in which the watch

@@ -168,7 +168,9 @@ func (s *streams) complete() (map[stream.Collection]statesync.Snapshot, bool) {
 func (s *streams) proven(collection stream.Collection) bool { return s.listed[collection].Load() }
 
 // current reports whether the stream of a collection is open and was proven complete.
-func (s *streams) current(collection stream.Collection) bool { return s.replicas[collection].Status().Complete }
+func (s *streams) current(collection stream.Collection) bool {
+	return s.replicas[collection].Status().Complete
+}
 
 // ready returns nil once each collection was listed.
 func (s *streams) ready() error {

@@ -88,7 +88,15 @@ func queriesBesideAClosedStream(b *bench) {
 	await.Eventually(b.t, "it is queried four times", func() bool { return b.server.Counts().Queries >= asked+4 })
 	b.server.Set(controltest.Faults{})
 	await.Eventually(b.t, "the image is another", func() bool {
-		return b.kubectl("get", "replicaset", "web", "-n", b.name, "-o", "jsonpath={.spec.template.spec.containers[0].image}") == changed.GetImage()
+		return b.kubectl(
+			"get",
+			"replicaset",
+			"web",
+			"-n",
+			b.name,
+			"-o",
+			"jsonpath={.spec.template.spec.containers[0].image}",
+		) == changed.GetImage()
 	})
 	require.Equal(b.t, lists, b.server.Counts().Lists)
 }

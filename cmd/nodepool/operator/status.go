@@ -85,7 +85,10 @@ func (p *poolPass) repairs(recorded *v1alpha1.Repairs) *v1alpha1.Repairs {
 	case memory.Repairs == 0:
 		return nil
 	default:
-		return &v1alpha1.Repairs{Since: metav1.NewTime(memory.Repaired.Truncate(time.Second)), Count: int32(memory.Repairs)} //nolint:gosec // a budget
+		return &v1alpha1.Repairs{
+			Since: metav1.NewTime(memory.Repaired.Truncate(time.Second)),
+			Count: int32(memory.Repairs),
+		} //nolint:gosec // a budget
 	}
 }
 

@@ -320,7 +320,10 @@ func rightsElsewhere(b *bench) {
 	require.NoError(b, err)
 	require.Empty(b, b.left("prod_till"))
 	var owner string
-	require.NoError(b, elsewhere.QueryRow(b.Context(), "SELECT pg_get_userbyid(lomowner)::text FROM pg_largeobject_metadata WHERE oid = 777").Scan(&owner))
+	require.NoError(
+		b,
+		elsewhere.QueryRow(b.Context(), "SELECT pg_get_userbyid(lomowner)::text FROM pg_largeobject_metadata WHERE oid = 777").Scan(&owner),
+	)
 	require.Equal(b, "prod_giver_app", owner)
 }
 

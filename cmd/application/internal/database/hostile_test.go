@@ -34,6 +34,7 @@ func TestHostileDatabases(t *testing.T) {
 		"heirs":                          heirs,
 		"large object elsewhere":         largeObjectElsewhere,
 		"rights elsewhere":               rightsElsewhere,
+		"more tables than locks":         moreTablesThanLocks,
 		"large object here":              largeObjectHere,
 		"session with a lock":            sessionWithALock,
 		"lock of another":                lockOfAnother,
@@ -325,6 +326,26 @@ func rightsElsewhere(b *bench) {
 		elsewhere.QueryRow(b.Context(), "SELECT pg_get_userbyid(lomowner)::text FROM pg_largeobject_metadata WHERE oid = 777").Scan(&owner),
 	)
 	require.Equal(b, "prod_giver_app", owner)
+}
+
+// moreTablesThanLocks: a schema with many tables goes in several transactions, as one has
+// not enough locks for it.
+func moreTablesThanLocks(b *bench) {
+	statements := &all{}
+	s, evil := b.open(statements), want("crowd")
+	_, err := s.Apply(b.Context(), evil)
+	require.NoError(b, err)
+	b.exec(b.login(s.URL(evil)), "DO $$BEGIN FOR i IN 1..1200 LOOP EXECUTE 'CREATE TABLE t' || i || ' (id int)'; END LOOP; END$$")
+	_, err = s.Delete(b.Context(), evil, false)
+	require.NoError(b, err)
+	require.Empty(b, b.left("prod_crowd"))
+	var drops []int
+	for _, sql := range statements.statements {
+		if tables, ok := strings.CutPrefix(sql, "DROP TABLE "); ok {
+			drops = append(drops, 1+strings.Count(tables, ", "))
+		}
+	}
+	require.Equal(b, []int{500, 500}, drops, "the rest goes with the schema")
 }
 
 func largeObjectHere(b *bench) {

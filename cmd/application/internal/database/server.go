@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -186,6 +187,7 @@ func (s *Server) Delete(ctx context.Context, want Want, retain bool) (done []str
 		if done, err = s.close(ctx, want, state); err != nil {
 			return done, err
 		}
+		s.thin(ctx, want, state)
 	}
 	remove := func() error {
 		plan := func(now State) ([]Statement, error) { return PlanDelete(now, want, retain) }
@@ -209,6 +211,39 @@ func (s *Server) Delete(ctx context.Context, want Want, retain bool) (done []str
 		}
 	}
 	return done, Held(state, want)
+}
+
+// tablesAtOnce is how many tables one transaction drops at most. Each costs some locks, of
+// which a server has some thousands, so that a schema with very many cannot go at once.
+const tablesAtOnce = 500
+
+// thin drops tables of a schema that goes, until at most tablesAtOnce are left for the
+// transaction that drops the rest. A table that something outside depends on is left to it,
+// whose error names what that is.
+func (s *Server) thin(ctx context.Context, want Want, state State) {
+	if p := (planner{state: state, want: want}); !p.ours(state.Schema.Exists, state.Schema.Comment) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*s.options.Timeout)
+	defer cancel()
+	for {
+		rows, err := s.pool.Query(ctx, `
+SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND pg_catalog.pg_get_userbyid(c.relowner) IN ($2, $3)
+ORDER BY c.oid LIMIT 2 * $4::pg_catalog.int4`, want.Schema, want.App, want.Anon, tablesAtOnce)
+		if err != nil {
+			return // the drop of the schema has the same cause, and its error
+		}
+		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(tables) <= tablesAtOnce {
+			return
+		}
+		if _, err := s.pool.Exec(ctx, "DROP TABLE "+strings.Join(tables[:tablesAtOnce], ", ")); err != nil {
+			s.notice(ctx, "drop tables of schema "+want.Schema, err.Error())
+			return
+		}
+	}
 }
 
 // release gives up the rights in other databases of roles that go and own nothing there, and

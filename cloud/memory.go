@@ -126,6 +126,9 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 }
 
 func (m *Memory) refuse(kind HoldKind, err error, now time.Time) {
+	if m.Refused.Kind == HoldLaunchFailed {
+		m.Refused = Refusal{} // its first failures are not refusals
+	}
 	m.Refused = Refusal{Kind: kind, Message: err.Error(), Count: m.Refused.Count + 1}
 	m.LaunchAfter = later(m.LaunchAfter, now.Add(min(minLaunchBackoff<<min(m.Refused.Count-1, 10), maxLaunchBackoff)))
 }

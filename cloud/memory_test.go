@@ -110,3 +110,61 @@ func TestARunningMachineWithoutANodeIsNamedUntilItIsStopped(t *testing.T) {
 	require.Equal(t, "NodeMissing: 1 of 1 running machines have no Node: each is stopped 10m0s after its Node went", held.Holds[0].String())
 	require.Equal(t, cloud.Stop, plan(10 * time.Minute).Actions[0].Verb)
 }
+
+func TestOnlyAnUnknownReasonCountsAsAFailureOfALaunch(t *testing.T) {
+	learn := func(m cloud.Memory, times int, err error) cloud.Memory {
+		for range times {
+			m = m.Learn([]cloud.Result{{Action: cloud.Action{Verb: cloud.Launch}, Err: err}}, noon)
+		}
+		return m
+	}
+	for _, known := range []error{&cloud.CapacityError{}, &cloud.RateLimitError{RetryAfter: time.Minute}, cloud.ErrThrottled} {
+		require.Zero(t, learn(cloud.Memory{}, 5, known).Refused, known)
+		require.Zero(t, learn(cloud.Memory{}, 5, known).LaunchAfter, known)
+	}
+	refused := learn(cloud.Memory{}, 5, cloud.ErrQuotaExceeded)
+	failed := learn(refused, 1, errors.New("unknown"))
+	require.Equal(t, cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "unknown", Count: 1}, failed.Refused, "refusals for another reason are none of them")
+	require.Equal(t, refused.LaunchAfter, failed.LaunchAfter)
+}
+
+// TestOnlyARunningMachineMissesItsNode has machines without a Node that need none.
+func TestOnlyARunningMachineMissesItsNode(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 3}
+	for name, test := range map[string]struct {
+		use   cloud.State
+		state cloud.InstanceState
+		holds int
+	}{
+		"running":    {cloud.StateRunning, cloud.InstanceRunning, 1},
+		"stopping":   {cloud.StateRunning, cloud.InstanceStopping, 0},
+		"stopped":    {cloud.StateRunning, cloud.InstanceStopped, 0},
+		"on standby": {cloud.StateStandby, cloud.InstanceStopped, 0},
+		"warming up": {cloud.StateWarmup, cloud.InstanceRunning, 0},
+	} {
+		seen := cloud.Observed{
+			Listed:    noon,
+			Instances: []cloud.Instance{{ID: "i-1", State: test.state, LaunchTime: noon.Add(-5 * time.Minute), Tags: tags(scope, test.use)}},
+			Memory: cloud.Memory{Machines: map[string]cloud.MachineHistory{
+				"i-1": {State: test.state, Since: noon.Add(-5 * time.Minute), Listed: true, NoNode: noon.Add(-5 * time.Minute)},
+			}},
+		}
+		missing := 0
+		for _, hold := range pool.Plan(seen, cloud.Want{}, noon).Holds {
+			if hold.Kind == cloud.HoldNodeMissing {
+				missing++
+			}
+		}
+		require.Equal(t, test.holds, missing, name)
+	}
+}
+
+func TestTheBudgetOfAnHourEndsWithItAlsoWhenAllIsWell(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 2}
+	plan := func(since time.Duration) cloud.Memory {
+		return pool.Plan(cloud.Observed{Listed: noon, Memory: cloud.Memory{Repaired: noon.Add(-since), Repairs: 1}}, cloud.Want{}, noon).Memory
+	}
+	require.Equal(t, 1, plan(59*time.Minute).Repairs)
+	require.Zero(t, plan(time.Hour).Repairs, "or a status would show it for ever")
+	require.Zero(t, plan(time.Hour).Repaired)
+}

@@ -12,8 +12,8 @@ import (
 // logEvery is the time between two log lines of one lasting failure.
 const logEvery = 10 * time.Minute
 
-// Outage logs failures of one kind: a new one, a lasting one every ten minutes, and the end
-// of one that was logged. Its method can be called concurrently.
+// Outage logs failures of one kind: each reason at most every ten minutes, whether it lasts
+// or comes and goes, and the end of an outage that was logged. Its method can be called concurrently.
 type Outage struct {
 	mu     sync.Mutex
 	logged map[metav1.StatusReason]time.Time // the last line of each reason

@@ -49,13 +49,17 @@ type Watch struct {
 	Silence time.Duration
 	// Again makes a Watch that has not listed yet list at once. Nil: nothing does.
 	Again <-chan struct{}
-	// Logger receives the beginning and end of failures, and each lasting one every ten
-	// minutes. Nil: nothing is logged.
+	// Logger receives failures, each reason at most every ten minutes, and the end of those
+	// that were logged. Nil: nothing is logged.
 	Logger *slog.Logger
 
 	outage Outage
 	calls  calls
+	dogs   sync.WaitGroup // watchdogs
 	listed atomic.Bool
+	// giving is held while an attempt is given up, and while its failure is reported: none
+	// is reported afterwards.
+	giving sync.Mutex
 }
 
 // Sink receives what a Watch delivers, from one goroutine.
@@ -123,6 +127,7 @@ func (w *Watch) Start(ctx context.Context) error {
 		retry.Wait(ctx, w.Again)
 	}
 	w.calls.wait() // a reflector does not wait for its last list
+	w.dogs.Wait()
 	return nil
 }
 
@@ -138,7 +143,9 @@ func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (nudged 
 			case <-w.Again:
 				if !w.listed.Load() {
 					nudged = true
+					w.giving.Lock()
 					stop()
+					w.giving.Unlock()
 					return
 				}
 			}
@@ -182,11 +189,13 @@ func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		return nil, refusal(err, options)
 	}
-	return newWatchdog(open, w.silence(), func() { w.report(ctx, ErrSilent) }), nil
+	return newWatchdog(open, w.silence(), func() { w.report(ctx, ErrSilent) }, &w.dogs), nil
 }
 
 // report notes the result of a list or watch, unless it has failed because ctx ended.
 func (w *Watch) report(ctx context.Context, err error) {
+	w.giving.Lock()
+	defer w.giving.Unlock()
 	if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		w.note(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,9 +40,10 @@ func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }
 func (s *server) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	s.mu.Lock()
 	s.lists = append(s.lists, options)
+	list := s.list
 	s.mu.Unlock()
-	if s.list != nil {
-		return s.list(ctx)
+	if list != nil {
+		return list(ctx)
 	}
 	return &metav1.PartialObjectMetadataList{
 		ListMeta: metav1.ListMeta{ResourceVersion: "10"},
@@ -85,6 +87,26 @@ func object(name, version string) *metav1.PartialObjectMetadata {
 
 func bookmark(version string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+}
+
+// failures keeps what a Watch reports as failed.
+type failures struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, err)
+}
+
+// list returns them once every goroutine of the bubble waits.
+func (f *failures) list() []error {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
 }
 
 // names is a store of versions by the label "of".
@@ -132,11 +154,11 @@ func TestTheFirstListIsConsistentAndSelected(t *testing.T) {
 func TestASilentWatchIsResumedFromItsLastVersion(t *testing.T) {
 	t.Parallel()
 	s, store := &server{}, names()
-	var failed []error
+	var failed failures
 	proofs := 0
 	w := &kubewatch.Watch{
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store,
-		Failed: func(err error) { failed = append(failed, err) }, Alive: func() { proofs++ },
+		Failed: failed.add, Alive: func() { proofs++ },
 	}
 	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		require.Equal(t, 1, proofs, "the list; a watch that was opened proves nothing")
@@ -152,7 +174,7 @@ func TestASilentWatchIsResumedFromItsLastVersion(t *testing.T) {
 		require.Len(t, lists, 1, "nothing is listed again")
 		require.Equal(t, "20", watches[1].ResourceVersion)
 		require.Equal(t, 6, proofs, "the new watch has not spoken")
-		require.Equal(t, []error{nil, nil, kubewatch.ErrSilent, nil}, failed)
+		require.Equal(t, []error{nil, nil, kubewatch.ErrSilent, nil}, failed.list())
 		s.last().Modify(object("a", "21"))
 		synctest.Wait()
 		require.Equal(t, []string{"a21"}, store.All())
@@ -165,16 +187,18 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	var failed []error
+	var failed failures
 	w := &kubewatch.Watch{
 		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Silence: time.Second,
-		Failed: func(err error) { failed = append(failed, err) },
+		Failed: failed.add,
 	}
 	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
 		time.Sleep(59 * time.Second)
-		require.Empty(t, failed, "a list has a minute")
+		synctest.Wait()
+		require.Empty(t, failed.list(), "a list has a minute")
 		time.Sleep(3 * time.Second)
-		require.Equal(t, []error{context.DeadlineExceeded}, failed)
+		synctest.Wait()
+		require.Equal(t, []error{context.DeadlineExceeded}, failed.list())
 		lists, _ := s.asked()
 		require.Len(t, lists, 2)
 	})
@@ -182,26 +206,27 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 
 func TestAnExpiredVersionIsNoFailure(t *testing.T) {
 	t.Parallel()
-	s := &server{}
-	var failed []error
-	w := &kubewatch.Watch{
-		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
-		Failed: func(err error) { failed = append(failed, err) },
-	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
-		expired := apierrors.NewResourceExpired("too old resource version")
-		s.mu.Lock()
-		s.watch = func() error { s.watch = nil; return expired }
-		s.mu.Unlock()
-		s.last().Stop()
-		time.Sleep(20 * time.Second)
-		lists, watches := s.asked()
-		require.Greater(t, len(lists), 1)
-		require.Len(t, watches, len(lists), "each list is watched on, once without success")
-		for _, err := range failed {
-			require.NoError(t, err)
+	for _, expired := range []error{apierrors.NewResourceExpired("too old resource version"), apierrors.NewGone("too old resource version")} {
+		s := &server{}
+		var failed failures
+		w := &kubewatch.Watch{
+			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
+			Failed: failed.add,
 		}
-	})
+		run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+			s.mu.Lock()
+			s.watch = func() error { s.watch = nil; return expired }
+			s.mu.Unlock()
+			s.last().Stop()
+			time.Sleep(20 * time.Second)
+			lists, watches := s.asked()
+			require.Greater(t, len(lists), 1)
+			require.Len(t, watches, len(lists), "each list is watched on, once without success")
+			for _, err := range failed.list() {
+				require.NoError(t, err)
+			}
+		})
+	}
 }
 
 func TestAStreamedListIsKeptInPartsAndReplacesAll(t *testing.T) {
@@ -223,6 +248,34 @@ func TestAStreamedListIsKeptInPartsAndReplacesAll(t *testing.T) {
 		require.True(t, store.Synced())
 		require.ElementsMatch(t, []string{"a5", "b6"}, store.All())
 		require.Empty(t, s.lists)
+	})
+}
+
+// TestEachObjectIsReducedOnceAndAsItComes has a streamed list: no object of it is kept whole
+// until its end, and objects of one name in two namespaces are two.
+func TestEachObjectIsReducedOnceAndAsItComes(t *testing.T) {
+	t.Parallel()
+	s, store, reads := &server{}, names(), 0
+	read := store.Read
+	store.Read = func(o metav1.Object) (string, string, bool) { reads++; return read(o) }
+	w := &kubewatch.Watch{Resource: kubewatch.Of(nil, object("", ""), s), Sink: store}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+		other := object("a", "6")
+		other.Namespace = "y"
+		s.last().Add(object("a", "5"))
+		s.last().Add(other)
+		synctest.Wait()
+		require.Equal(t, 2, reads, "before the end of the list")
+		end := bookmark("10")
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		s.last().Action(watch.Bookmark, end)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"a5", "a6"}, store.All())
+		require.Equal(t, 2, reads, "nor again at its end")
+		s.last().Modify(object("a", "11"))
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"a11", "a6"}, store.All())
+		require.Equal(t, 3, reads)
 	})
 }
 
@@ -252,6 +305,29 @@ func TestANudgeEndsThePauseOfAWatchThatHasNotListed(t *testing.T) {
 	})
 }
 
+func TestANudgeGivesUpAFirstListThatHangs(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	s.list = func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		s.mu.Lock()
+		s.list = nil
+		s.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	var failed failures
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store, Failed: failed.add,
+	}
+	run(t, w, func(t *testing.T, again chan<- struct{}) { //nolint:thelper // the body of the test
+		require.False(t, store.Synced())
+		again <- struct{}{}
+		synctest.Wait()
+		require.True(t, store.Synced(), "at once")
+		require.Equal(t, []error{nil, nil}, failed.list(), "what was given up is no failure")
+	})
+}
+
 func TestALastingFailureIsLoggedEveryTenMinutesAndItsEndOnce(t *testing.T) {
 	t.Parallel()
 	s := &server{list: func(context.Context) (*metav1.PartialObjectMetadataList, error) {
@@ -275,6 +351,105 @@ func TestALastingFailureIsLoggedEveryTenMinutesAndItsEndOnce(t *testing.T) {
 	})
 }
 
+func TestEachReasonOfAFailureIsLoggedAndEachOutageHasItsOwnBeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		var o kubewatch.Outage
+		lines := func() []string {
+			defer log.Reset()
+			all := strings.Split(strings.TrimSpace(log.String()), "\n")
+			for i, line := range all {
+				_, all[i], _ = strings.Cut(line, " ")
+			}
+			return all
+		}
+		o.Log(logger, "Pod", apierrors.NewUnauthorized("who"))
+		o.Log(logger, "Pod", apierrors.NewServiceUnavailable("busy"))
+		o.Log(logger, "Pod", apierrors.NewUnauthorized("who"))
+		require.Equal(t, []string{
+			`level=WARN msg="watch failed" kind=Pod error=who`, `level=WARN msg="watch failed" kind=Pod error=busy`,
+		}, lines())
+		time.Sleep(time.Minute)
+		o.Log(logger, "Pod", nil)
+		require.Equal(t, []string{`level=INFO msg="watch recovered" kind=Pod after=1m0s`}, lines())
+		time.Sleep(time.Hour)
+		o.Log(logger, "Pod", apierrors.NewUnauthorized("who"))
+		time.Sleep(2 * time.Minute)
+		o.Log(logger, "Pod", nil)
+		require.Equal(t, []string{
+			`level=WARN msg="watch failed" kind=Pod error=who`, `level=INFO msg="watch recovered" kind=Pod after=2m0s`,
+		}, lines())
+	})
+}
+
+func TestAFailureOfAWatchIsReportedUntilTheServerAnswersAgain(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	var failed failures
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
+		Failed: failed.add,
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+		require.Equal(t, []error{nil, nil}, failed.list(), "the list and its watch")
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+		s.mu.Lock()
+		s.watch = func() error { s.watch = nil; return refused }
+		s.mu.Unlock()
+		s.last().Stop()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []error{nil, nil, nil, refused, nil, nil}, failed.list(), "the second list, and the third with its watch")
+	})
+}
+
+// TestARefusedStreamEndsWithItsContext has a server that is too busy for a streamed list: a
+// reflector that gets this error itself waits for up to a minute, whatever its context says.
+func TestARefusedStreamEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		busy := func() error { return apierrors.NewTooManyRequests("later", 1) }
+		s := &server{watch: busy, list: func(context.Context) (*metav1.PartialObjectMetadataList, error) { return nil, busy() }}
+		w := &kubewatch.Watch{Resource: kubewatch.Of(nil, object("", ""), s), Sink: names()}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Start(ctx) }()
+		synctest.Wait()
+		_, watches := s.asked()
+		require.NotEmpty(t, watches)
+		ended := time.Now()
+		cancel()
+		require.NoError(t, <-done)
+		require.Zero(t, time.Since(ended))
+	})
+}
+
+func TestTheFirstFailureAfterALongTimeHasTheFirstDelay(t *testing.T) {
+	t.Parallel()
+	s := &server{list: func(context.Context) (*metav1.PartialObjectMetadataList, error) { return nil, errors.New("no") }}
+	store := names()
+	w := &kubewatch.Watch{Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+		time.Sleep(10 * time.Minute)
+		s.mu.Lock()
+		s.list = nil
+		s.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.True(t, store.Synced())
+		before, _ := s.asked()
+		s.mu.Lock()
+		s.watch = func() error { s.watch = nil; return apierrors.NewResourceExpired("too old resource version") }
+		s.mu.Unlock()
+		s.last().Stop()
+		time.Sleep(5 * time.Second)
+		after, _ := s.asked()
+		require.Greater(t, len(after), len(before), "it is not the delay of the ninth attempt")
+	})
+}
+
 // TestStartWaitsForTheListThatItHasSent has a server that does not notice that a request
 // was given up.
 func TestStartWaitsForTheListThatItHasSent(t *testing.T) {
@@ -286,15 +461,15 @@ func TestStartWaitsForTheListThatItHasSent(t *testing.T) {
 			answered = true
 			return nil, errors.New("late")
 		}}
-		var failed []error
+		var failed failures
 		w := &kubewatch.Watch{
-			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Failed: func(err error) { failed = append(failed, err) },
+			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(), Failed: failed.add,
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.NoError(t, w.Start(ctx))
 		require.True(t, answered)
-		require.Empty(t, failed, "it was given up")
+		require.Empty(t, failed.list(), "it was given up")
 	})
 }
 
@@ -333,8 +508,25 @@ func TestAStoreTellsWhichKeysHaveChanged(t *testing.T) {
 	require.Empty(t, took(), "it was not there")
 	require.Equal(t, []string{"p"}, store.Keys())
 
+	require.NoError(t, store.Replace([]any{keep("b", "1", "p")}, "9"))
+	require.Equal(t, []string{"p"}, took(), "after a list also what is the same")
 	require.NoError(t, store.Replace(nil, "9"))
 	require.Equal(t, []string{"p"}, took())
 	require.Empty(t, store.Keys())
 	require.ErrorContains(t, store.Put(7), "delivered a int; want an object")
+}
+
+func TestAValueIsTheNewestOneAlsoWhenItIsTheSame(t *testing.T) {
+	t.Parallel()
+	store := names()
+	store.Same = func(string, string) bool { return true }
+	changes := 0
+	store.Changed = func(string) { changes++ }
+	for _, version := range []string{"1", "2"} {
+		kept, err := store.Reduce(object("a", version))
+		require.NoError(t, err)
+		require.NoError(t, store.Put(kept))
+		require.Equal(t, []string{"a" + version}, store.All())
+	}
+	require.Equal(t, 1, changes, "it is new only once")
 }

@@ -22,9 +22,9 @@ type watchdog struct {
 	stop   sync.Once
 }
 
-func newWatchdog(w watch.Interface, silence time.Duration, silent func()) *watchdog {
+func newWatchdog(w watch.Interface, silence time.Duration, silent func(), running *sync.WaitGroup) *watchdog {
 	v := &watchdog{watch: w, silent: silent, events: make(chan watch.Event), done: make(chan struct{})}
-	go v.pass(silence)
+	running.Go(func() { v.pass(silence) })
 	return v
 }
 

@@ -1,6 +1,7 @@
 package kubewatch //nolint:testpackage // the watchdog is not to be seen from outside
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,8 @@ func TestASilentWatchIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := watch.NewFake()
 		silent := 0
-		w := newWatchdog(source, time.Minute, func() { silent++ })
+		var running sync.WaitGroup
+		w := newWatchdog(source, time.Minute, func() { silent++ }, &running)
 		for range 5 { // bookmarks keep it alive
 			time.Sleep(50 * time.Second)
 			go source.Action(watch.Bookmark, &unstructured.Unstructured{})
@@ -32,11 +34,12 @@ func TestASilentWatchIsEnded(t *testing.T) {
 
 		// Stopped while an event waits for its reader, it leaves no goroutine.
 		source = watch.NewFake()
-		w = newWatchdog(source, time.Minute, func() { silent++ })
+		w = newWatchdog(source, time.Minute, func() { silent++ }, &running)
 		source.Action(watch.Bookmark, &unstructured.Unstructured{})
 		w.Stop()
 		synctest.Wait()
 		require.True(t, source.IsStopped())
 		require.Equal(t, 1, silent, "stopped is not silent")
+		running.Wait()
 	})
 }

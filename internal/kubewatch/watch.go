@@ -5,8 +5,8 @@
 // object. A Watch guarantees that
 //
 //   - the first list is consistent: it shows every write that was acknowledged before,
-//   - a watch without an event or bookmark for [Watch.Silence] is ended and resumed, and a
-//     list without an answer for as long is given up,
+//   - a watch without an event or bookmark for [Watch.Silence] is ended and resumed, or
+//     listed again; a list without an answer for as long is given up,
 //   - each failure is reported and tried again with growing delays of up to 30 s; an expired
 //     version is no failure, because the list that follows shows everything,
 //   - [Watch.Start] returns after everything that it started has ended.
@@ -47,6 +47,9 @@ type Watch struct {
 	// Silence is how long a watch may be without an event or bookmark. Zero means three
 	// minutes: a server sends a bookmark about every minute.
 	Silence time.Duration
+	// Relist makes a silent watch be followed by a list, which proves the sink current,
+	// instead of being resumed: for a Silence below the minute between two bookmarks.
+	Relist bool
 	// Again makes a Watch that has not listed yet list at once. Nil: nothing does.
 	Again <-chan struct{}
 	// Logger receives failures, each reason at most every ten minutes, and the end of those
@@ -58,8 +61,9 @@ type Watch struct {
 	dogs   sync.WaitGroup // watchdogs
 	listed atomic.Bool
 	// giving is held while an attempt is given up, and while its failure is reported: none
-	// is reported afterwards.
+	// is reported afterwards. giveUp gives up the present attempt.
 	giving sync.Mutex
+	giveUp func()
 }
 
 // Sink receives what a Watch delivers, from one goroutine.
@@ -117,9 +121,9 @@ func (w *Watch) Start(ctx context.Context) error {
 	var retry Retry
 	for ctx.Err() == nil {
 		start := time.Now()
-		nudged := w.follow(ctx, reflector)
+		now := w.follow(ctx, reflector)
 		switch {
-		case nudged:
+		case now:
 			continue
 		case time.Since(start) > time.Minute:
 			retry = Retry{}
@@ -131,9 +135,13 @@ func (w *Watch) Start(ctx context.Context) error {
 	return nil
 }
 
-// follow lists and watches once, and reports whether Again has ended it.
-func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (nudged bool) {
+// follow lists and watches once, and reports whether the next attempt is due at once: Again
+// or silence has ended this one.
+func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (now bool) {
 	ctx, stop := context.WithCancel(ctx)
+	w.giving.Lock()
+	w.giveUp = func() { now = true; stop() }
+	w.giving.Unlock()
 	var again sync.WaitGroup
 	again.Go(func() {
 		for {
@@ -142,11 +150,7 @@ func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (nudged 
 				return
 			case <-w.Again:
 				if !w.listed.Load() {
-					nudged = true
-					w.giving.Lock()
-					stop()
-					w.giving.Unlock()
-					return
+					w.endAttempt(ctx)
 				}
 			}
 		}
@@ -156,7 +160,18 @@ func (w *Watch) follow(ctx context.Context, reflector *cache.Reflector) (nudged 
 	_ = reflector.ListAndWatchWithContext(ctx)
 	stop()
 	again.Wait()
-	return nudged
+	w.giving.Lock()
+	defer w.giving.Unlock()
+	return now
+}
+
+// endAttempt gives up the attempt of ctx, unless it has ended.
+func (w *Watch) endAttempt(ctx context.Context) {
+	w.giving.Lock()
+	defer w.giving.Unlock()
+	if ctx.Err() == nil {
+		w.giveUp()
+	}
 }
 
 func (w *Watch) silence() time.Duration { return cmp.Or(w.Silence, 3*time.Minute) }
@@ -189,7 +204,14 @@ func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	if err != nil {
 		return nil, refusal(err, options)
 	}
-	return newWatchdog(open, w.silence(), func() { w.report(ctx, ErrSilent) }, &w.dogs), nil
+	return newWatchdog(open, w.silence(), func() { w.fellSilent(ctx) }, &w.dogs), nil
+}
+
+func (w *Watch) fellSilent(ctx context.Context) {
+	w.report(ctx, ErrSilent)
+	if w.Relist {
+		w.endAttempt(ctx) // before the reflector sees the end of the watch, and resumes it
+	}
 }
 
 // report notes the result of a list or watch, unless it has failed because ctx ended.

@@ -181,6 +181,24 @@ func TestASilentWatchIsResumedFromItsLastVersion(t *testing.T) {
 	})
 }
 
+// TestASilentWatchIsListedAgainAtOnceIfThatIsAsked proves a sink within less than the minute
+// between two bookmarks.
+func TestASilentWatchIsListedAgainAtOnceIfThatIsAsked(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	w := &kubewatch.Watch{Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: store, Silence: 3 * time.Second, Relist: true}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+		for range 100 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.LessOrEqual(t, time.Since(store.Seen()), 3*time.Second)
+		}
+		lists, watches := s.asked()
+		require.Len(t, lists, 34)
+		require.Len(t, watches, 34)
+	})
+}
+
 func TestAListThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := &server{list: func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {

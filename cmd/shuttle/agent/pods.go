@@ -33,6 +33,7 @@ type pod struct {
 }
 
 // podView has the customer pods of the cluster by their service, as their watch shows them.
+// When the watch is silent for longer than silence, the pods are listed again.
 type podView struct {
 	kubewatch.Store[starbase.Identity, pod]
 
@@ -65,7 +66,7 @@ func (v *podView) Start(ctx context.Context) error {
 	pods := v.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
 	w := kubewatch.Watch{
 		Name: "Pod", Resource: kubewatch.Of(v.client, &unstructured.Unstructured{}, pods),
-		LabelSelector: labels.SelectorFromSet(v.owner).String(), Sink: v, Silence: v.silence, Logger: v.logger,
+		LabelSelector: labels.SelectorFromSet(v.owner).String(), Sink: v, Silence: v.silence, Relist: true, Logger: v.logger,
 		Alive: func() { v.metrics.observeWatch("pods", nil) },
 		Failed: func(err error) {
 			if err != nil {

@@ -124,7 +124,12 @@ func TestOnlyAnUnknownReasonCountsAsAFailureOfALaunch(t *testing.T) {
 	}
 	refused := learn(cloud.Memory{}, 5, cloud.ErrQuotaExceeded)
 	failed := learn(refused, 1, errors.New("unknown"))
-	require.Equal(t, cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "unknown", Count: 1}, failed.Refused, "refusals for another reason are none of them")
+	require.Equal(
+		t,
+		cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "unknown", Count: 1},
+		failed.Refused,
+		"refusals for another reason are none of them",
+	)
 	require.Equal(t, refused.LaunchAfter, failed.LaunchAfter)
 }
 

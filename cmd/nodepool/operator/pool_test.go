@@ -146,7 +146,11 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 	recorded := before.repairs(nil)
 	require.True(t, sameRepairs(recorded, before.repairs(recorded)), "it is written once")
 	require.False(t, sameRepairs(nil, recorded))
-	require.False(t, sameStatus(&v1alpha1.NodePoolStatus{}, &v1alpha1.NodePoolStatus{Repairs: recorded}), "it is written also when nothing else is new")
+	require.False(
+		t,
+		sameStatus(&v1alpha1.NodePoolStatus{}, &v1alpha1.NodePoolStatus{Repairs: recorded}),
+		"it is written also when nothing else is new",
+	)
 	next := &ledger{}
 	memory := next.begin(recorded)
 	require.Equal(t, 2, memory.Repairs)

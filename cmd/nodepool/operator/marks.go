@@ -103,6 +103,7 @@ func (m *marks) apply(n *corev1.Node, mark cloud.Mark) error {
 		if mark.From == cloud.StateStandby {
 			n.Annotations[v1alpha1.AnnotationLastStarted] = formatTime(started)
 			n.Annotations[v1alpha1.AnnotationScaleUpStarted] = formatTime(now)
+			addTaints(n, removable(m.pool)...) // another client may have taken them off
 		}
 	case cloud.StateTerminating:
 		text, err := formatIntent(mark.Intent, mark.From)

@@ -321,7 +321,8 @@ func TestMarks(t *testing.T) {
 	n.Spec.Taints = []corev1.Taint{{Key: "kept", Effect: "NoSchedule"}, standbyTaint()}
 	n.Annotations[v1alpha1.AnnotationIntent] = "{}"
 	require.NoError(t, m.apply(n, cloud.Mark{Instance: cloud.Instance{ID: "i-1"}, From: cloud.StateStandby, To: cloud.StateRunning}))
-	require.Empty(t, cmp.Diff([]corev1.Taint{{Key: "kept", Effect: "NoSchedule"}}, n.Spec.Taints))
+	starts := []corev1.Taint{{Key: "slow", Effect: "NoExecute"}, {Key: v1alpha1.TaintNotReady, Value: "true", Effect: "NoSchedule"}}
+	require.Empty(t, cmp.Diff(append([]corev1.Taint{{Key: "kept", Effect: "NoSchedule"}}, starts...), n.Spec.Taints))
 	require.False(t, n.Spec.Unschedulable)
 	require.Empty(t, cmp.Diff(map[string]string{
 		"team":                   "a",

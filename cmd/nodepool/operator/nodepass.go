@@ -94,13 +94,14 @@ func (p *nodePass) keepTemplate(n *corev1.Node) {
 	addTaints(n, templateTaints(p.state.pool)...)
 }
 
-// keepClosed keeps the Node of a standby machine closed for pods: it is cordoned, and has the
-// taints of standby and of a start, whatever another client took off. The state is that of
-// this version of the Node: a start may have changed it since the pass began.
+// keepClosed keeps the Node of a standby machine closed for pods, whatever another client
+// took off. The state is that of this version of the Node: a start may have changed it since
+// the pass began. The taint of a start is put back by the start itself; those of others, such
+// as of a network plugin, are theirs to take off.
 func (p *nodePass) keepClosed(n *corev1.Node) {
 	if cloud.State(n.Labels[v1alpha1.LabelState]) == cloud.StateStandby {
 		n.Spec.Unschedulable = true
-		addTaints(n, append(startupTaints(p.state.pool), standbyTaint())...)
+		addTaints(n, standbyTaint())
 	}
 }
 

@@ -128,13 +128,23 @@ func TestAStandbyNodeThatWasOpenedIsClosedAgain(t *testing.T) {
 		p.keepClosed(n)
 		require.Equal(t, closed, n.Spec.Unschedulable, state)
 		require.Equal(t, closed, hasTaint(n.Spec.Taints, standbyTaint()), state)
-		for _, taint := range startupTaints(p.state.pool) {
-			require.Equal(t, closed, hasTaint(n.Spec.Taints, taint), "%s: %s", state, taint.Key)
-		}
 		again := n.DeepCopy()
 		p.keepClosed(again)
 		require.Equal(t, n, again, "a second time nothing changes")
 	}
+}
+
+func TestAStartPutsItsOwnTaintBack(t *testing.T) {
+	t.Parallel()
+	m := &marks{world: newWorld(nil), pool: &v1alpha1.NodePool{}, now: func() time.Time { return started }}
+	n := machine()
+	n.Labels[v1alpha1.LabelState], n.Spec.Taints = "standby", nil
+	require.NoError(t, m.apply(n, cloud.Mark{From: cloud.StateStandby, To: cloud.StateRunning}))
+	require.NotEmpty(t, removable(m.pool))
+	for _, taint := range removable(m.pool) {
+		require.True(t, hasTaint(n.Spec.Taints, taint), taint.Key)
+	}
+	require.False(t, n.Spec.Unschedulable)
 }
 
 func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,12 @@ func (k *kindCache) watch(ctx context.Context, client dynamic.Interface, metadat
 	_ = w.Start(ctx) // it returns nil
 }
 
-// failed records the error of a list or watch, nil for a success.
+// failed records the error of a list or watch, nil for a success. A silent watch is resumed,
+// and nothing is lost: only what fails then is an error.
 func (k *kindCache) failed(err error) {
+	if errors.Is(err, kubewatch.ErrSilent) {
+		return
+	}
 	k.all.mu.Lock()
 	defer k.all.mu.Unlock()
 	k.err = err

@@ -113,10 +113,15 @@ func (n *nodePools) start(ctx context.Context) (_ string, err error) {
 	return "nodepool runs as " + n.user, err
 }
 
-// has waits until so many machines of the pool are on standby and run.
+// has waits until so many machines of the pool are on standby and run. A status that was
+// always zero is absent.
 func (n *nodePools) has(ctx context.Context, standby, running int) error {
-	return n.demo.becomes(ctx, fmt.Sprintf("%d-on-standby,%d-running", standby, running),
-		"get np web -o jsonpath={.status.standby}-on-standby,{.status.running}-running")
+	return until(ctx, func() (bool, error) {
+		counts, err := n.demo.kubectl(ctx, "get np web -o jsonpath=standby:{.status.standby},running:{.status.running}")
+		n.demo.display.progress("%s", counts)
+		have := strings.ReplaceAll(counts+",", ":,", ":0,")
+		return have == fmt.Sprintf("standby:%d,running:%d,", standby, running), err
+	})
 }
 
 func (n *nodePools) fill(ctx context.Context) (string, error) {

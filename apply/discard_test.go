@@ -15,7 +15,7 @@ import (
 )
 
 // whole lets everything go that a set does not state.
-var whole = PruneOptions{Complete: true, AllowEmpty: true, Approved: true, DeleteForeign: true}
+var whole = PruneOptions{Complete: true, AllowEmpty: true, Guard: &Guard{Absent: Limit{Percent: 100}}, DeleteForeign: true}
 
 func unowned(m *metav1.PartialObjectMetadata) { m.ManagedFields = m.ManagedFields[:0] }
 

@@ -129,7 +129,7 @@ func TestPruneIsInDoubtAboutMuch(t *testing.T) {
 	require.ErrorContains(t, err, "6 of 8 units", "a release counts like a deletion")
 
 	options = complete
-	options.Approved = true
+	options.Guard = noLimit()
 	options.Gone = func(apply.Observed) bool { return true }
 	options.Keep = func(apply.Observed) bool { return true }
 	report, err := a.Prune(t.Context(), keep, options)
@@ -165,7 +165,7 @@ func TestPruneIsInDoubtAboutMuch(t *testing.T) {
 	b.kubectl(t, "create", "-n", b.ns+"-more", "configmap", "d")
 	b.kubectl(t, "label", "-n", b.ns+"-more", "configmap", "d", "example.com/owner="+b.ns)
 	options = complete
-	options.Approved = true
+	options.Guard = noLimit()
 	prune := func() error {
 		_, err := again.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +23,10 @@ import (
 // is still desired and does not count. A unit whose objects are all named as deleted
 // ([PruneOptions.Gone]) is named. Any other is absent.
 //
+// Once the units of a cause exceed its limit, no further unit of that cause is deleted,
+// however much time passes: until a person approves exactly the held set
+// ([PruneOptions.Approved]), or until no unit of that cause is due any more.
+//
 // The zero value is ready to use, by one owner, from any number of goroutines: each
 // object is a unit, and at most 5 units or 10 percent, if that is more, are deleted in
 // an hour.
@@ -37,18 +40,20 @@ type Guard struct {
 	Named Limit
 	// Window is how long a deletion counts. Zero: an hour.
 	Window time.Duration
-	// Memory stores the counted deletions across restarts, and shares them between
-	// programs that run at once. While it cannot be read or written, nothing that
-	// counts is deleted. Nil: they are kept in the process.
+	// Memory stores the counted deletions, and that the guard holds, across restarts,
+	// and shares them between programs that run at once. While it cannot be read or
+	// written, nothing that counts is deleted. Nil: they are kept in the process.
 	Memory GuardMemory
 
 	mu      sync.Mutex
-	deleted []deletion // within the window
-	version string     // of the Memory, as deleted was read or written
+	tally   tally
+	loaded  bool
+	version string // of the Memory, as tally was read or written
 }
 
 // Limit is the greater of a number of units and a share of all units at the start of
-// the window. A negative Count with no Percent allows no deletion.
+// the window. A negative Count with no Percent allows no deletion, 100 percent allows
+// each.
 type Limit struct {
 	Count   int
 	Percent int
@@ -56,18 +61,36 @@ type Limit struct {
 
 func (l Limit) of(owned int) int { return max(0, l.Count, owned*l.Percent/100) }
 
-// GuardMemory stores a few kilobytes. [ConfigMapMemory] is one. It is used by one
-// goroutine at a time.
-type GuardMemory interface {
-	// Load returns the data of the last Save and its version, nil if nothing was saved.
-	Load(ctx context.Context) (data []byte, version string, err error)
-	// Save replaces the data of this version and returns the new version. Version ""
-	// requires that nothing is saved yet. It fails if there is another version.
-	Save(ctx context.Context, data []byte, version string) (saved string, err error)
+// Held is what a [Guard] holds back.
+type Held struct {
+	// Units are sorted by name.
+	Units []HeldUnit
+	// Digest names exactly these objects. An approval states it
+	// ([PruneOptions.Approved]). It changes when an object joins or leaves the held
+	// ones, or is made again, and with nothing else. "" if nothing is held.
+	Digest string
+}
+
+// HeldUnit is one unit that is held, or objects of a unit that contain held objects.
+type HeldUnit struct {
+	Unit string
+	// IDs are the objects that would be deleted, sorted.
+	IDs []ID
+	// Reason is why they are not, for a person.
+	Reason string
+}
+
+// IDs returns the objects of all units, in no order.
+func (h Held) IDs() []ID {
+	var ids []ID
+	for _, u := range h.Units {
+		ids = append(ids, u.IDs...)
+	}
+	return ids
 }
 
 // LimitError reports units of which nothing was deleted, because deleting them would
-// exceed what a [Guard] allows within the window.
+// exceed what a [Guard] allows within the window, or because it holds already.
 type LimitError struct {
 	// Units are the units held back, sorted.
 	Units []string
@@ -78,28 +101,37 @@ type LimitError struct {
 	// may be, and Owned the units that exist or were deleted within the window.
 	Before, Limit, Owned int
 	Window               time.Duration
+	// Digest is that of all that is held ([Held.Digest]).
+	Digest string
+	// Refused is a digest that was approved, and that names another set. "" if there is
+	// none.
+	Refused string
 }
 
 func (e *LimitError) Error() string {
-	cause := "absent"
-	if e.Named {
-		cause = "named as deleted"
-	}
 	const most = 5
 	units := strings.Join(e.Units[:min(most, len(e.Units))], ", ")
 	if more := len(e.Units) - most; more > 0 {
 		units += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d of %d units are %s, and %d were deleted within %s; the limit is %d, so these are held: %s",
-		len(e.Units), e.Owned, cause, e.Before, e.Window, e.Limit, units)
+	text := fmt.Sprintf("%s, so these are held: %s", e.reason(), units)
+	if e.Refused != "" {
+		text += fmt.Sprintf("; the approved digest is %q, must be %q: the held set has changed", e.Refused, e.Digest)
+	}
+	return text
 }
 
-// deletion is one unit that was deleted, or is about to be.
-type deletion struct {
-	unit  string // a hash
-	named bool
-	at    time.Time
-	open  bool // some of its objects may still exist
+// reason is why each unit of the error is held.
+func (e *LimitError) reason() string {
+	return fmt.Sprintf("%d of %d units are %s, and %d were deleted within %s; the limit is %d",
+		len(e.Units), e.Owned, cause(e.Named), e.Before, e.Window, e.Limit)
+}
+
+func cause(named bool) string {
+	if named {
+		return "named as deleted"
+	}
+	return "absent"
 }
 
 // unitOf returns the unit of an object.
@@ -112,64 +144,111 @@ func (g *Guard) unitOf(o Observed) string {
 	return o.ID.String()
 }
 
-// hold removes from the plan what exceeds the limits. If note is set, the rest counts
-// as deleted.
+// hold removes from the plan what exceeds the limits, unless approved is the digest of
+// it. If note is set, the rest counts as deleted.
 func (g *Guard) hold(
-	ctx context.Context,
-	plan *prunePlan,
-	census func() census,
-	gone func(Observed) bool,
-	note bool,
-) (held []ID, err error) {
+	ctx context.Context, plan *prunePlan, count func() census, gone func(Observed) bool, approved string, note bool,
+) (Held, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if len(plan.due) == 0 {
-		for i := range g.deleted {
-			g.deleted[i].open = false // a new object of the name is a new unit
-		}
-		return nil, nil
+	var units census
+	due := map[string]bool{}
+	if len(plan.due) > 0 {
+		units = count()
+		due = g.unitsOf(plan, units.stated, gone)
 	}
-	units := census()
-	due := g.unitsOf(plan, units.stated, gone)
-	if len(due) == 0 {
-		return nil, nil
+	if len(due) == 0 && g.tally.idle() && (g.loaded || g.Memory == nil) {
+		return Held{}, nil
 	}
+	counts := func(o Observed) bool { _, counts := due[g.unitOf(o)]; return counts }
 	if err := g.load(ctx, now); err != nil {
-		return plan.hold(func(o Observed) bool { _, counts := due[g.unitOf(o)]; return counts }),
-			fmt.Errorf("deletions are held: earlier deletions: %w", err)
+		if len(due) == 0 {
+			return Held{}, nil // nothing is to be held, and nothing has to be remembered
+		}
+		err = fmt.Errorf("earlier deletions: %w", err)
+		return g.take(plan, counts, err.Error()), fmt.Errorf("deletions are held: %w", err)
 	}
-	g.expire(due, now)
-	begun := map[string]bool{}
-	for _, d := range g.deleted {
-		if d.open {
-			begun[d.unit] = true
+	next := g.tally.at(now, g.window(), due)
+	over := map[bool]*LimitError{}
+	for _, named := range []bool{false, true} {
+		if e := g.over(next, next.fresh(due, named), named, units.number); e != nil {
+			over[named] = e
 		}
 	}
-	stopped := map[string]bool{}
-	next := slices.Clone(g.deleted)
+	before := slices.Clone(plan.due)
+	held := g.take(plan, func(o Observed) bool {
+		named, counts := due[g.unitOf(o)]
+		return counts && over[named] != nil && !next.begun(g.unitOf(o))
+	}, "")
+	agreed := approved != "" && approved == held.Digest
+	if agreed {
+		plan.due, held = before, Held{}
+	}
+	for _, named := range []bool{false, true} {
+		next.holds[named] = over[named] != nil && !agreed
+		if !next.holds[named] {
+			next.add(next.fresh(due, named), named, agreed && over[named] != nil, now)
+		}
+	}
+	if note {
+		if err := g.save(ctx, next, now); err != nil && len(due) > 0 {
+			err = fmt.Errorf("they cannot be recorded: %w", err)
+			rest := g.take(plan, func(o Observed) bool { return counts(o) && !g.tally.begun(g.unitOf(o)) }, err.Error())
+			held.Units = append(held.Units, rest.Units...)
+			held.Digest = ""
+			return held, fmt.Errorf("deletions are held: %w", err)
+		}
+	}
 	var errs []error
 	for _, named := range []bool{false, true} {
-		fresh := g.fresh(due, begun, named)
-		over := g.over(fresh, named, units.number)
-		if over != nil {
-			errs = append(errs, over)
+		e := over[named]
+		if e == nil || agreed {
+			continue
 		}
-		for _, unit := range fresh {
-			if over != nil {
-				stopped[unit] = true
-			} else {
-				next = append(next, deletion{unit: hashOf(unit), named: named, at: now, open: true})
-			}
+		e.Digest = held.Digest
+		if approved != held.Digest {
+			e.Refused = approved
+		}
+		errs = append(errs, e)
+		held.explain(e)
+	}
+	return held, errors.Join(errs...)
+}
+
+// take removes from the plan what stops selects, and what contains it.
+func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason string) Held {
+	byUnit := map[string]*HeldUnit{}
+	sum := sha256.New()
+	for _, o := range plan.hold(stops) {
+		unit := g.unitOf(o)
+		if byUnit[unit] == nil {
+			byUnit[unit] = &HeldUnit{Unit: unit, Reason: reason}
+		}
+		byUnit[unit].IDs = append(byUnit[unit].IDs, o.ID)
+		fmt.Fprintf(sum, "%s %s\n", o.ID, o.UID)
+	}
+	var held Held
+	for _, unit := range slices.Sorted(maps.Keys(byUnit)) {
+		held.Units = append(held.Units, *byUnit[unit])
+	}
+	if len(held.Units) > 0 {
+		held.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:12])
+	}
+	return held
+}
+
+// explain gives the units of the error its reason, and the units that only contain
+// held objects theirs.
+func (h *Held) explain(e *LimitError) {
+	for i := range h.Units {
+		u := &h.Units[i]
+		if _, found := slices.BinarySearch(e.Units, u.Unit); found {
+			u.Reason = e.reason()
+		} else if u.Reason == "" {
+			u.Reason = "it contains objects that are held"
 		}
 	}
-	if note && len(next) > len(g.deleted) {
-		if err := g.save(ctx, next, now); err != nil {
-			return plan.hold(func(o Observed) bool { _, counts := due[g.unitOf(o)]; return counts && !begun[hashOf(g.unitOf(o))] }),
-				errors.Join(append(errs, fmt.Errorf("deletions are held: they cannot be recorded: %w", err))...)
-		}
-	}
-	return plan.hold(func(o Observed) bool { return stopped[g.unitOf(o)] }), errors.Join(errs...)
 }
 
 // unitsOf returns the units of a plan that count, and whether each is named.
@@ -187,19 +266,9 @@ func (g *Guard) unitsOf(plan *prunePlan, stated map[string]bool, gone func(Obser
 	return due
 }
 
-// fresh returns the units of a cause whose deletion has not begun, sorted.
-func (g *Guard) fresh(due, begun map[string]bool, named bool) []string {
-	var fresh []string
-	for _, unit := range slices.Sorted(maps.Keys(due)) {
-		if due[unit] == named && !begun[hashOf(unit)] {
-			fresh = append(fresh, unit)
-		}
-	}
-	return fresh
-}
-
-// over returns a LimitError if the units are more than their limit allows.
-func (g *Guard) over(fresh []string, named bool, owned int) error {
+// over returns a LimitError if the units of a cause are more than its limit allows, or
+// the guard holds that cause already.
+func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError {
 	limit := g.Absent
 	switch {
 	case len(fresh) == 0 || named && g.Named == Limit{}:
@@ -210,31 +279,18 @@ func (g *Guard) over(fresh []string, named bool, owned int) error {
 		limit = Limit{Count: 5, Percent: 10}
 	}
 	e := &LimitError{Units: fresh, Named: named, Window: g.window(), Owned: owned}
-	for _, d := range g.deleted {
+	for _, d := range t.deleted {
 		if !d.open {
 			e.Owned++
 		}
-		if d.named == named {
+		if d.named == named && !d.approved {
 			e.Before++
 		}
 	}
-	if e.Limit = limit.of(e.Owned); e.Before+len(fresh) <= e.Limit {
+	if e.Limit = limit.of(e.Owned); e.Before+len(fresh) <= e.Limit && !t.holds[named] {
 		return nil
 	}
 	return e
-}
-
-// expire drops deletions that lie before the window, and closes those that are
-// complete.
-func (g *Guard) expire(due map[string]bool, now time.Time) {
-	still := make(map[string]bool, len(due))
-	for unit := range due {
-		still[hashOf(unit)] = true
-	}
-	g.deleted = slices.DeleteFunc(g.deleted, func(d deletion) bool { return now.Sub(d.at) >= g.window() })
-	for i := range g.deleted {
-		g.deleted[i].open = g.deleted[i].open && still[g.deleted[i].unit]
-	}
 }
 
 func (g *Guard) window() time.Duration {
@@ -244,93 +300,34 @@ func (g *Guard) window() time.Duration {
 	return time.Hour
 }
 
-// kept is a deletion as a Memory stores it. Its age is counted at the time of saving:
-// no two clocks are compared, and a deletion never counts for less than the window.
-type kept struct {
-	Unit  string `json:"unit"`
-	Named bool   `json:"named,omitempty"`
-	Age   int64  `json:"ageSeconds"`
-}
-
-// load takes over the deletions that another process has recorded.
-func (g *Guard) load(ctx context.Context, now time.Time) error {
-	if g.Memory == nil {
-		return nil
-	}
-	data, version, err := g.Memory.Load(ctx)
-	if err != nil || version == g.version {
-		return err
-	}
-	var list []kept
-	if data != nil {
-		if err := json.Unmarshal(data, &list); err != nil {
-			return fmt.Errorf("it cannot be read: %w", err)
-		}
-	}
-	known := map[string]bool{}
-	for _, d := range g.deleted {
-		known[d.unit] = true
-	}
-	for _, k := range list {
-		if !known[k.Unit] {
-			g.deleted = append(g.deleted, deletion{unit: k.Unit, named: k.Named, at: now.Add(-time.Duration(k.Age) * time.Second), open: true})
-		}
-	}
-	g.version = version
-	return nil
-}
-
-// save records the deletions that are about to begin.
-func (g *Guard) save(ctx context.Context, next []deletion, now time.Time) error {
-	if g.Memory != nil {
-		list := make([]kept, 0, len(next))
-		for _, d := range next {
-			list = append(list, kept{Unit: d.unit, Named: d.named, Age: int64(now.Sub(d.at) / time.Second)})
-		}
-		data, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		version, err := g.Memory.Save(ctx, data, g.version)
-		if err != nil {
-			return err
-		}
-		g.version = version
-	}
-	g.deleted = next
-	return nil
-}
-
-// hashOf shortens the name of a unit, and keeps it out of the memory.
-func hashOf(unit string) string {
-	sum := sha256.Sum256([]byte(unit))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
-
 // census counts what a guard compares deletions with.
 type census struct {
 	stated map[string]bool // units of which an object exists that the set states
 	number int             // of all units
 }
 
-// census counts the units of the owner, or of the set's part.
+// census counts the units of the owner, or of the set's part. Set is nil for a deletion
+// by name: it states nothing.
 func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
 	all, stated := map[string]bool{}, map[string]bool{}
 	for _, v := range views {
 		kind := v.GroupKind()
-		group := slices.Index(set.kinds, kind)
+		group := -1
+		if set != nil {
+			group = slices.Index(set.kinds, kind)
+		}
 		take := func(n view.Name, r *view.Record) bool {
 			if r.Pruned() || r.Deleting() || r.Unowned() {
 				return true
 			}
 			unit := g.unitOf(observe(kind, n, r, a.Live.identity))
 			all[unit] = true
-			if set.hasItem(group, n) {
+			if set != nil && set.hasItem(group, n) {
 				stated[unit] = true
 			}
 			return true
 		}
-		if a.Live.Owner.PartLabel != "" {
+		if set != nil && a.Live.Owner.PartLabel != "" {
 			v.EachOf(set.part, take)
 		} else {
 			v.Each(take)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // remembered is a GuardMemory that outlives a guard.
@@ -65,13 +68,22 @@ func TestAGuardCountsUnitsAndNotObjects(t *testing.T) {
 	t.Parallel()
 	g := Guard{Unit: byService}
 	plan := lacking("a", "b", "c", "d", "e")
-	held, err := g.hold(t.Context(), plan, owns(5), nil, true)
+	held, err := g.hold(t.Context(), plan, owns(5), nil, "", true)
 	require.NoError(t, err)
 	require.Empty(t, held)
 	require.Len(t, plan.due, 30, "five services go, whatever the number of their objects")
-	held, err = g.hold(t.Context(), lacking("f"), owns(1), nil, true)
+	held, err = g.hold(t.Context(), lacking("f"), owns(1), nil, "", true)
 	require.EqualError(t, err, "1 of 6 units are absent, and 5 were deleted within 1h0m0s; the limit is 5, so these are held: f")
-	require.Len(t, held, 6)
+	require.Len(t, held.IDs(), 6)
+	require.Equal(t, []string{"f"}, unitsOf(held))
+	require.Equal(t, "1 of 6 units are absent, and 5 were deleted within 1h0m0s; the limit is 5", held.Units[0].Reason)
+}
+
+func unitsOf(held Held) (units []string) {
+	for _, u := range held.Units {
+		units = append(units, u.Unit)
+	}
+	return units
 }
 
 func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
@@ -86,7 +98,7 @@ func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
 				due = append(due, fmt.Sprintf("service-%02d", j))
 			}
 			plan := lacking(due...)
-			_, err := g.hold(t.Context(), plan, owns(20-gone), nil, true)
+			_, err := g.hold(t.Context(), plan, owns(20-gone), nil, "", true)
 			if err == nil {
 				gone = i + 1
 			}
@@ -97,10 +109,16 @@ func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		require.Equal(t, 5, gone)
-		require.Equal(t, 5, memory.saves, "nothing is written when nothing is deleted")
+		require.Equal(t, 6, memory.saves, "nothing is written when nothing is deleted and nothing more is held")
 
-		time.Sleep(time.Hour)
-		_, err := g.hold(t.Context(), lacking("late"), owns(15), nil, true)
+		time.Sleep(2 * time.Hour)
+		g = &Guard{Unit: byService, Memory: memory}
+		_, err := g.hold(t.Context(), lacking("service-05"), owns(15), nil, "", true)
+		require.ErrorContains(t, err, "so these are held: service-05", "time is no approval, a restart neither")
+		_, err = g.hold(t.Context(), lacking(), owns(15), nil, "", true)
+		require.NoError(t, err, "all that was held is desired again")
+		time.Sleep(2 * time.Hour)
+		_, err = g.hold(t.Context(), lacking("late"), owns(15), nil, "", true)
 		require.NoError(t, err, "the window has passed")
 	})
 }
@@ -110,16 +128,16 @@ func TestAGuardLetsShrinkAndTakesWhatIsNamedForAnOrder(t *testing.T) {
 	g := Guard{Unit: byService, Absent: Limit{Count: -1}, Named: Limit{Count: 2}}
 	gone := func(o Observed) bool { return strings.HasPrefix(o.ID.Namespace, "gone") }
 	plan := lacking("a", "gone-1", "gone-2", "lost")
-	held, err := g.hold(t.Context(), plan, owns(9, "a"), gone, true)
+	held, err := g.hold(t.Context(), plan, owns(9, "a"), gone, "", true)
 	var over *LimitError
 	require.ErrorAs(t, err, &over)
-	require.Equal(t, &LimitError{Units: []string{"lost"}, Limit: 0, Owned: 9, Window: time.Hour}, over)
-	require.Len(t, held, 6)
+	require.Equal(t, &LimitError{Units: []string{"lost"}, Limit: 0, Owned: 9, Window: time.Hour, Digest: held.Digest}, over)
+	require.Len(t, held.IDs(), 6)
 	require.Len(t, plan.due, 18, "one service shrinks, two are named")
 
-	_, err = g.hold(t.Context(), lacking("gone-2"), owns(9), gone, true)
+	_, err = g.hold(t.Context(), lacking("gone-2"), owns(9), gone, "", true)
 	require.NoError(t, err, "a deletion in progress continues")
-	_, err = g.hold(t.Context(), lacking("gone-3"), owns(9), gone, true)
+	_, err = g.hold(t.Context(), lacking("gone-3"), owns(9), gone, "", true)
 	require.EqualError(
 		t,
 		err,
@@ -130,6 +148,7 @@ func TestAGuardLetsShrinkAndTakesWhatIsNamedForAnOrder(t *testing.T) {
 		lacking(strings.Split("gone1 gone2 gone3 gone4 gone5 gone6", " ")...),
 		owns(6),
 		gone,
+		"",
 		true,
 	)
 	require.NoError(t, err, "without a limit of its own, an order is an order")
@@ -138,11 +157,11 @@ func TestAGuardLetsShrinkAndTakesWhatIsNamedForAnOrder(t *testing.T) {
 func TestAUnitThatComesBackCountsAgain(t *testing.T) {
 	t.Parallel()
 	g := Guard{Unit: byService, Absent: Limit{Count: 1}}
-	_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, "", true)
 	require.NoError(t, err)
-	_, err = g.hold(t.Context(), lacking(), owns(3), nil, true)
+	_, err = g.hold(t.Context(), lacking(), owns(3), nil, "", true)
 	require.NoError(t, err)
-	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, "", true)
 	require.ErrorContains(t, err, "1 were deleted")
 }
 
@@ -151,13 +170,14 @@ func TestAGuardThatCannotRememberHolds(t *testing.T) {
 	memory := &remembered{broken: errors.New("no answer")}
 	g := Guard{Unit: byService, Memory: memory}
 	plan := lacking("a")
-	held, err := g.hold(t.Context(), plan, owns(3), nil, true)
+	held, err := g.hold(t.Context(), plan, owns(3), nil, "", true)
 	require.ErrorContains(t, err, "no answer")
-	require.Len(t, held, 6)
+	require.Len(t, held.IDs(), 6)
+	require.Equal(t, "earlier deletions: no answer", held.Units[0].Reason)
 	require.Empty(t, plan.due)
 	memory.broken = nil
 	memory.data, memory.saves = []byte("}"), 1
-	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, true)
+	_, err = g.hold(t.Context(), lacking("a"), owns(3), nil, "", true)
 	require.ErrorContains(t, err, "it cannot be read")
 }
 
@@ -166,10 +186,10 @@ func TestADryRunOfAGuardNotesNothing(t *testing.T) {
 	memory := &remembered{}
 	g := Guard{Unit: byService, Absent: Limit{Count: 1}, Memory: memory}
 	for range 3 {
-		_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, false)
+		_, err := g.hold(t.Context(), lacking("a"), owns(3), nil, "", false)
 		require.NoError(t, err)
 	}
-	_, err := g.hold(t.Context(), lacking("b"), owns(3), nil, true)
+	_, err := g.hold(t.Context(), lacking("b"), owns(3), nil, "", true)
 	require.NoError(t, err)
 	require.Equal(t, 1, memory.saves)
 }
@@ -184,8 +204,73 @@ func TestANamespaceStaysWithWhatIsHeldInIt(t *testing.T) {
 	}, Absent: Limit{Count: -1}}
 	plan := lacking("shop")
 	plan.due = append(plan.due, Observed{ID: ID{Kind: "Namespace", Name: "shop"}}, Observed{ID: ID{Kind: "Namespace", Name: "empty"}})
-	held, err := g.hold(t.Context(), plan, owns(3, "kept"), nil, true)
+	held, err := g.hold(t.Context(), plan, owns(3, "kept"), nil, "", true)
 	require.Error(t, err)
-	require.Len(t, held, 7)
+	require.Len(t, held.IDs(), 7)
+	require.Equal(t, []string{"kept", "shop"}, unitsOf(held))
+	require.Equal(t, "it contains objects that are held", held.Units[0].Reason)
 	require.Equal(t, []Observed{{ID: ID{Kind: "Namespace", Name: "empty"}}}, plan.due)
+}
+
+func TestAnApprovalIsForExactlyTheHeldSet(t *testing.T) {
+	t.Parallel()
+	memory := &remembered{}
+	start := func() *Guard { return &Guard{Unit: byService, Absent: Limit{Count: 1}, Memory: memory} }
+	g := start()
+	hold := func(approved string, services ...string) (Held, *LimitError, int) {
+		plan := lacking(services...)
+		held, err := g.hold(t.Context(), plan, owns(9), nil, approved, true)
+		over, _ := errors.AsType[*LimitError](err)
+		require.Equal(t, err == nil, over == nil, "%v", err)
+		return held, over, len(plan.due)
+	}
+	first, _, _ := hold("", "a", "b")
+	require.Equal(t, []string{"a", "b"}, unitsOf(first))
+	second, over, due := hold(first.Digest, "a", "b", "c")
+	require.Zero(t, due, "one unit more is not covered")
+	require.Equal(t, []string{first.Digest, second.Digest}, []string{over.Refused, over.Digest})
+	require.ErrorContains(t, over, fmt.Sprintf("the approved digest is %q, must be %q: the held set has changed", first.Digest, second.Digest))
+	require.NotEqual(t, first.Digest, second.Digest)
+
+	g = start()
+	_, _, due = hold(second.Digest, "a", "b", "c")
+	require.Equal(t, 18, due, "after a restart, too")
+	g = start()
+	_, over, due = hold("", "a", "b", "c")
+	require.Nil(t, over, "what is approved continues after another restart, without the approval")
+	require.Equal(t, 18, due)
+	_, over, _ = hold("", "b")
+	require.Nil(t, over)
+	_, over, _ = hold("", "d")
+	require.Nil(t, over, "what was approved does not count")
+	_, over, _ = hold(second.Digest, "b", "e")
+	require.NotNil(t, over, "the approval is for what was there then")
+	require.Equal(t, second.Digest, over.Refused)
+}
+
+func TestAnObjectThatIsMadeAgainIsNotTheApprovedOne(t *testing.T) {
+	t.Parallel()
+	g := Guard{Absent: Limit{Count: -1}}
+	plan := func(uid types.UID) *prunePlan {
+		return &prunePlan{due: []Observed{{ID: ID{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: uid}}}
+	}
+	held, err := g.hold(t.Context(), plan("1"), owns(1), nil, "", true)
+	require.Error(t, err)
+	_, err = g.hold(t.Context(), plan("2"), owns(1), nil, held.Digest, true)
+	require.ErrorContains(t, err, "the held set has changed")
+}
+
+func TestAFileRemembersOverARestart(t *testing.T) {
+	t.Parallel()
+	file := &FileMemory{Path: filepath.Join(t.TempDir(), "state", "deletions.json")}
+	start := func() *Guard { return &Guard{Unit: byService, Absent: Limit{Count: 1}, Memory: file} }
+	_, err := start().hold(t.Context(), lacking("a"), owns(3), nil, "", true)
+	require.NoError(t, err)
+	_, err = start().hold(t.Context(), lacking("b"), owns(3), nil, "", true)
+	require.ErrorContains(t, err, "1 were deleted")
+	_, err = file.Save(t.Context(), nil, "older")
+	require.ErrorContains(t, err, "was changed by another program")
+	require.NoError(t, os.WriteFile(file.Path, []byte("}"), 0o600))
+	_, err = start().hold(t.Context(), lacking("c"), owns(3), nil, "", true)
+	require.ErrorContains(t, err, "it cannot be read")
 }

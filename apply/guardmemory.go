@@ -2,7 +2,11 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +15,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
+
+// GuardMemory stores a few kilobytes. [ConfigMapMemory] and [FileMemory] are two. It is
+// used by one goroutine at a time.
+type GuardMemory interface {
+	// Load returns the data of the last Save and its version, nil if nothing was saved.
+	Load(ctx context.Context) (data []byte, version string, err error)
+	// Save replaces the data of this version and returns the new version. Version ""
+	// requires that nothing is saved yet. It fails if there is another version.
+	Save(ctx context.Context, data []byte, version string) (saved string, err error)
+}
+
+// FileMemory is a [GuardMemory] in a file, for one program at a time. The file and its
+// folder are made with the first deletion.
+type FileMemory struct {
+	Path string
+}
+
+// Load implements GuardMemory. The version is a hash of the data.
+func (m *FileMemory) Load(context.Context) ([]byte, string, error) {
+	data, err := os.ReadFile(m.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	}
+	return data, hashOf(string(data)), nil
+}
+
+// Save implements GuardMemory. A program that is killed meanwhile leaves the old data
+// or the new.
+func (m *FileMemory) Save(ctx context.Context, data []byte, version string) (string, error) {
+	if _, found, err := m.Load(ctx); err != nil || found != version {
+		return "", errors.Join(err, fmt.Errorf("%s: was changed by another program", m.Path))
+	}
+	folder := filepath.Dir(m.Path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(folder, ".deletions-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), m.Path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	return hashOf(string(data)), nil
+}
 
 // ConfigMapMemory is a [GuardMemory] in a ConfigMap of the cluster, which is made
 // with the first deletion. The program needs get, create and patch for it, and create

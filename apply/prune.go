@@ -34,9 +34,11 @@ type PruneOptions struct {
 	// guard of the Live with default limits; a prune of a part uses none, because its
 	// parent object states the change.
 	Guard *Guard
-	// Approved lifts the guard for this call, because a person has approved the
-	// deletions. They do not count.
-	Approved bool
+	// Approved is the digest of the held set that a person has approved
+	// ([Held.Digest]), empty if none. If exactly that set is held, it is deleted and
+	// does not count; if another one is, that stays held, and the [*LimitError] names
+	// both digests.
+	Approved string
 	// Orphan, if set, selects objects that are not deleted but released: they stay
 	// without the owner's labels, and a Namespace or definition that they need stays,
 	// too. They count as deletions for the guard.
@@ -48,6 +50,8 @@ type PruneOptions struct {
 	// Propagation decides about the objects that a deleted one owns. Empty
 	// means background: the garbage collector deletes them afterwards.
 	Propagation metav1.DeletionPropagation
+
+	meant bool // a part or its parent is deleted: no guard
 }
 
 // Grace is how long an object must be absent: in at least Passes consecutive calls of
@@ -62,8 +66,8 @@ type PruneReport struct {
 	// Results holds the objects that were deleted or released, and those that could not
 	// be.
 	Results []Result
-	// Held holds what would be deleted if the guard allowed it.
-	Held []ID
+	// Held is what would be deleted if the guard allowed it, and why it does not.
+	Held Held
 	// Pending counts the absent objects that are still in their grace.
 	Pending int
 	// Remaining counts the objects whose deletion was accepted, by this call or an
@@ -117,7 +121,7 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 }
 
 // restrain removes from the plan what a guard holds. If note is set, the rest counts as
-// deleted.
+// deleted. Set is nil for a deletion by name.
 func (a *Applier) restrain(
 	ctx context.Context,
 	plan *prunePlan,
@@ -125,15 +129,15 @@ func (a *Applier) restrain(
 	options PruneOptions,
 	views []*view.Kind,
 	note bool,
-) ([]ID, error) {
+) (Held, error) {
 	guard := options.Guard
-	if guard == nil && set.Part() == "" {
+	if guard == nil && !options.meant && set.Part() == "" {
 		guard = &a.Live.guard
 	}
-	if guard == nil || options.Approved {
-		return nil, nil
+	if guard == nil {
+		return Held{}, nil
 	}
-	return guard.hold(ctx, plan, func() census { return a.census(guard, set, views) }, options.Gone, note)
+	return guard.hold(ctx, plan, func() census { return a.census(guard, set, views) }, options.Gone, options.Approved, note)
 }
 
 // permit returns an error if nothing may be deleted at all.
@@ -169,6 +173,12 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 
 // DeleteOptions refine [Applier.Delete] and [Applier.DeletePart].
 type DeleteOptions struct {
+	// Guard bounds the deletions within a window. It is for a program that finds out by
+	// itself what is absent: each unit of the objects counts as absent. Nil: none,
+	// because an object that is named is meant.
+	Guard *Guard
+	// Approved is as in [PruneOptions].
+	Approved string
 	// Orphan, DeleteForeign and Propagation are as in [PruneOptions].
 	Orphan        func(Observed) bool
 	DeleteForeign bool
@@ -193,12 +203,20 @@ func (a *Applier) Delete(ctx context.Context, ids []ID, options DeleteOptions) (
 	}
 	views, done := a.Live.useAll(ctx, kinds...)
 	defer done()
-	prune := PruneOptions{
-		Orphan: options.Orphan, DeleteForeign: options.DeleteForeign, Propagation: options.Propagation,
-	}
+	prune := options.prune()
 	plan := a.planDelete(ids, views)
 	a.spare(ctx, &plan, prune)
-	return a.carryOut(ctx, &plan, prune)
+	held, over := a.restrain(ctx, &plan, nil, prune, views, true)
+	report, err := a.carryOut(ctx, &plan, prune)
+	report.Held = held
+	return report, errors.Join(over, err)
+}
+
+func (o DeleteOptions) prune() PruneOptions {
+	return PruneOptions{
+		Complete: true, AllowEmpty: true, meant: true, Guard: o.Guard, Approved: o.Approved,
+		Orphan: o.Orphan, DeleteForeign: o.DeleteForeign, Propagation: o.Propagation,
+	}
 }
 
 // DeletePart deletes every object of a part, under the conditions of [Applier.Prune].
@@ -213,8 +231,5 @@ func (a *Applier) DeletePart(ctx context.Context, part string, options DeleteOpt
 	if none == nil { // an error is only about an ApplySet's parent that cannot be made
 		return PruneReport{}, err
 	}
-	return a.Prune(ctx, none, PruneOptions{
-		Complete: true, AllowEmpty: true, Approved: true,
-		Orphan: options.Orphan, DeleteForeign: options.DeleteForeign, Propagation: options.Propagation,
-	})
+	return a.Prune(ctx, none, options.prune())
 }

@@ -60,7 +60,7 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 	report, err := a.Prune(t.Context(), keep, complete)
 	over, ok := errors.AsType[*apply.LimitError](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, &apply.LimitError{Units: over.Units, Limit: 5, Owned: 8, Window: time.Hour}, over)
+	require.Equal(t, &apply.LimitError{Units: over.Units, Limit: 5, Owned: 8, Window: time.Hour, Digest: report.Held.Digest}, over)
 	require.Len(t, over.Units, 6)
 	require.ErrorContains(
 		t,
@@ -68,7 +68,8 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 		"6 of 8 units are absent, and 0 were deleted within 1h0m0s; the limit is 5, so these are held: ConfigMap/"+b.ns+"/c, ",
 	)
 	require.ErrorContains(t, err, " and 1 more")
-	require.Len(t, report.Held, 6)
+	require.Len(t, report.Held.Units, 6)
+	refused := report.Held.Digest
 	require.Empty(t, report.Results)
 	require.Equal(t, "a b c d e f g h", b.names(t))
 
@@ -87,11 +88,17 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 
 	lifted := complete
 	lifted.Guard = &apply.Guard{Absent: apply.Limit{Count: 0, Percent: 33}}
-	_, err = a.Prune(t.Context(), keep, lifted)
+	report, err = a.Prune(t.Context(), keep, lifted)
 	require.ErrorContains(t, err, "1 of 3 units")
-	lifted.Approved = true
+	require.NotEqual(t, refused, report.Held.Digest)
+	lifted.Approved = refused
 	_, err = a.Prune(t.Context(), keep, lifted)
+	require.ErrorContains(t, err, "the held set has changed")
+	require.Equal(t, "a b c", b.names(t))
+	lifted.Approved = report.Held.Digest
+	report, err = a.Prune(t.Context(), keep, lifted)
 	require.NoError(t, err)
+	require.Empty(t, report.Held)
 	require.Equal(t, "a b", b.names(t))
 }
 

@@ -162,14 +162,14 @@ func (d *prunePlan) ranks() iter.Seq[[]Observed] {
 
 // hold removes from the plan what stops selects, with the namespaces and definitions
 // that it needs, and returns all of it.
-func (d *prunePlan) hold(stops func(Observed) bool) (held []ID) {
+func (d *prunePlan) hold(stops func(Observed) bool) (held []Observed) {
 	inside, defined := map[string]bool{}, map[string]bool{}
 	take := func(stops func(Observed) bool) {
 		d.due = slices.DeleteFunc(d.due, func(o Observed) bool {
 			if !stops(o) {
 				return false
 			}
-			held = append(held, o.ID)
+			held = append(held, o)
 			inside[o.ID.Namespace], defined[o.ID.Group] = true, true
 			return true
 		})
@@ -179,7 +179,7 @@ func (d *prunePlan) hold(stops func(Observed) bool) (held []ID) {
 		kind := o.ID.GroupKind()
 		return isNamespace(kind) && inside[o.ID.Name] || isDefinition(kind) && defined[groupOf(o.ID.Name)]
 	})
-	slices.SortFunc(held, ID.Compare)
+	slices.SortFunc(held, func(a, b Observed) int { return a.ID.Compare(b.ID) })
 	return held
 }
 

@@ -163,7 +163,7 @@ func (r *race) step(ctx context.Context, part string, random *rand.Rand) {
 		}
 	}
 	if random.IntN(2) == 0 {
-		pruned, err := r.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Approved: true})
+		pruned, err := r.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Guard: noLimit()})
 		r.checkPruned(part, set, pruned, err)
 	}
 	if len(names) > 0 && random.IntN(4) == 0 {
@@ -250,7 +250,7 @@ func (r *race) settle() {
 		part := fmt.Sprintf("p%d", i)
 		sets[part] = r.wanted(part, []string{part + "-a", part + "-b"}, 7)
 	}
-	all := apply.PruneOptions{Complete: true, Approved: true}
+	all := apply.PruneOptions{Complete: true, Guard: noLimit()}
 	var parts sync.WaitGroup
 	for part, set := range sets {
 		parts.Go(func() {

@@ -343,7 +343,7 @@ func (s *story) pruneOptions(args []string) apply.PruneOptions {
 	for _, arg := range args[1:] {
 		switch arg {
 		case "off":
-			options.Approved = true
+			options.Guard = noLimit()
 		case "foreign":
 			options.DeleteForeign = true
 		case "empty":
@@ -376,7 +376,7 @@ func (s *story) pruned(a *agent, report apply.PruneReport, err error) string {
 	text := s.report(a, apply.Report{Results: report.Results}, nil)
 	requests := text[strings.LastIndex(text, "requests:"):]
 	lines := strings.Split(strings.TrimSuffix(strings.TrimSuffix(text, requests), "\n"), "\n")
-	for _, id := range report.Held {
+	for _, id := range report.Held.IDs() {
 		lines = append(lines, "Held "+id.String())
 	}
 	for _, id := range report.Unproven {

@@ -70,7 +70,7 @@ func TestUpsertCreatesIsSilentRepairsAndKeepsWhatIsNotStated(t *testing.T) {
 	again.net.Reset()
 	require.Equal(t, set.Len(), apply1(t, again, set).Unchanged)
 	again.net.NoRequests(t)
-	report, err := again.Prune(t.Context(), b.set(t, configMap("other", "1")), apply.PruneOptions{Complete: true, Approved: true})
+	report, err := again.Prune(t.Context(), b.set(t, configMap("other", "1")), apply.PruneOptions{Complete: true, Guard: noLimit()})
 	require.NoError(t, err)
 	require.Equal(t, set.Len(), Report(report).Count(apply.Deleted))
 }

@@ -1,0 +1,158 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// tally is what a guard remembers: the deletions of its window, and for which causes it
+// holds.
+type tally struct {
+	deleted []deletion
+	holds   map[bool]bool // by cause: named or absent
+}
+
+// deletion is one unit that was deleted, or is about to be.
+type deletion struct {
+	unit     string // a hash
+	named    bool
+	approved bool // by a person: it does not count
+	at       time.Time
+	open     bool // some of its objects may still exist
+}
+
+// idle reports whether there is nothing to close and nothing to release.
+func (t tally) idle() bool {
+	return !t.holds[false] && !t.holds[true] && !slices.ContainsFunc(t.deleted, func(d deletion) bool { return d.open })
+}
+
+// at returns the tally as of now: the deletions whose units are not due any more are
+// complete, and those before the window are dropped, unless they go on.
+func (t tally) at(now time.Time, window time.Duration, due map[string]bool) tally {
+	still := make(map[string]bool, len(due))
+	for unit := range due {
+		still[hashOf(unit)] = true
+	}
+	next := tally{deleted: slices.Clone(t.deleted), holds: maps.Clone(t.holds)}
+	if next.holds == nil {
+		next.holds = map[bool]bool{}
+	}
+	for i := range next.deleted {
+		next.deleted[i].open = next.deleted[i].open && still[next.deleted[i].unit] // a new object of the name is a new unit
+	}
+	next.deleted = slices.DeleteFunc(next.deleted, func(d deletion) bool { return !d.open && now.Sub(d.at) >= window })
+	return next
+}
+
+// begun reports whether the deletion of the unit goes on.
+func (t tally) begun(unit string) bool {
+	hash := hashOf(unit)
+	return slices.ContainsFunc(t.deleted, func(d deletion) bool { return d.open && d.unit == hash })
+}
+
+// fresh returns the units of a cause whose deletion has not begun, sorted.
+func (t tally) fresh(due map[string]bool, named bool) []string {
+	begun := map[string]bool{}
+	for _, d := range t.deleted {
+		begun[d.unit] = begun[d.unit] || d.open
+	}
+	var fresh []string
+	for _, unit := range slices.Sorted(maps.Keys(due)) {
+		if due[unit] == named && !begun[hashOf(unit)] {
+			fresh = append(fresh, unit)
+		}
+	}
+	return fresh
+}
+
+func (t *tally) add(units []string, named, approved bool, now time.Time) {
+	for _, unit := range units {
+		t.deleted = append(t.deleted, deletion{unit: hashOf(unit), named: named, approved: approved, at: now, open: true})
+	}
+}
+
+// records reports whether t says something that a reader of before must know.
+func (t tally) records(before tally) bool {
+	return t.holds[false] != before.holds[false] || t.holds[true] != before.holds[true] ||
+		slices.ContainsFunc(t.deleted, func(d deletion) bool {
+			return !slices.ContainsFunc(before.deleted, func(b deletion) bool { return b.unit == d.unit && b.at.Equal(d.at) && b.open == d.open })
+		})
+}
+
+// kept is a tally as a Memory stores it. Ages are counted at the time of saving: no two
+// clocks are compared, and a deletion never counts for less than the window.
+type kept struct {
+	Deleted []keptDeletion `json:"deleted,omitempty"`
+	Absent  bool           `json:"holdsAbsent,omitempty"`
+	Named   bool           `json:"holdsNamed,omitempty"`
+}
+
+type keptDeletion struct {
+	Unit     string `json:"unit"`
+	Named    bool   `json:"named,omitempty"`
+	Approved bool   `json:"approved,omitempty"`
+	Open     bool   `json:"open,omitempty"`
+	Age      int64  `json:"ageSeconds"`
+}
+
+// load takes over what another process has recorded.
+func (g *Guard) load(ctx context.Context, now time.Time) error {
+	if g.Memory == nil {
+		return nil
+	}
+	data, version, err := g.Memory.Load(ctx)
+	g.loaded = g.loaded || err == nil
+	if err != nil || version == g.version {
+		return err
+	}
+	var found kept
+	if data != nil {
+		if err := json.Unmarshal(data, &found); err != nil {
+			return fmt.Errorf("it cannot be read: %w", err)
+		}
+	}
+	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}}
+	for _, k := range found.Deleted {
+		g.tally.deleted = append(g.tally.deleted, deletion{
+			unit: k.Unit, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
+		})
+	}
+	g.version = version
+	return nil
+}
+
+// save records the deletions that are about to begin. Nothing is written if nothing has
+// to be remembered beyond what is.
+func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
+	if g.Memory != nil && next.records(g.tally) {
+		list := kept{Absent: next.holds[false], Named: next.holds[true]}
+		for _, d := range next.deleted {
+			list.Deleted = append(list.Deleted, keptDeletion{
+				Unit: d.unit, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
+			})
+		}
+		data, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		version, err := g.Memory.Save(ctx, data, g.version)
+		if err != nil {
+			return err
+		}
+		g.version = version
+	}
+	g.tally = next
+	return nil
+}
+
+// hashOf shortens the name of a unit, and keeps it out of the memory.
+func hashOf(unit string) string {
+	sum := sha256.Sum256([]byte(unit))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}

@@ -25,7 +25,7 @@ import (
 //
 // Once the units of a cause exceed its limit, no further unit of that cause is deleted,
 // however much time passes: until a person approves exactly the held set
-// ([PruneOptions.Approved]), or until no unit of that cause is due any more.
+// ([PruneOptions.Approved]), or until no unit of that cause is due or in its grace.
 //
 // The zero value is ready to use, by one owner, from any number of goroutines: each
 // object is a unit, and at most 5 units or 10 percent, if that is more, are deleted in
@@ -186,7 +186,9 @@ func (g *Guard) hold(
 		plan.due, held = before, Held{}
 	}
 	for _, named := range []bool{false, true} {
-		next.holds[named] = over[named] != nil && !agreed
+		// What is still in its grace is absent: the guard goes on holding for it.
+		waits := !named && next.holds[named] && plan.pending > 0 && len(next.fresh(due, named)) == 0
+		next.holds[named] = (over[named] != nil || waits) && !agreed
 		if !next.holds[named] {
 			next.add(next.fresh(due, named), named, agreed && over[named] != nil, now)
 		}

@@ -115,6 +115,12 @@ func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
 		g = &Guard{Unit: byService, Memory: memory}
 		_, err := g.hold(t.Context(), lacking("service-05"), owns(15), nil, "", true)
 		require.ErrorContains(t, err, "so these are held: service-05", "time is no approval, a restart neither")
+		grace := lacking()
+		grace.pending = 6
+		_, err = g.hold(t.Context(), grace, owns(15), nil, "", true)
+		require.NoError(t, err)
+		_, err = g.hold(t.Context(), lacking("service-05"), owns(15), nil, "", true)
+		require.ErrorContains(t, err, "so these are held: service-05", "it was in its grace again, after a restart")
 		_, err = g.hold(t.Context(), lacking(), owns(15), nil, "", true)
 		require.NoError(t, err, "all that was held is desired again")
 		time.Sleep(2 * time.Hour)

@@ -77,11 +77,13 @@ func (t *tally) add(units []string, named, approved bool, now time.Time) {
 	}
 }
 
-// records reports whether t says something that a reader of before must know.
+// records reports whether t says something that a later process must know. That a
+// deletion has ended is not worth a write: it is recorded with the next one. A unit that
+// came back since, and is lost again after a restart, is then not counted twice.
 func (t tally) records(before tally) bool {
 	return t.holds[false] != before.holds[false] || t.holds[true] != before.holds[true] ||
 		slices.ContainsFunc(t.deleted, func(d deletion) bool {
-			return !slices.ContainsFunc(before.deleted, func(b deletion) bool { return b.unit == d.unit && b.at.Equal(d.at) && b.open == d.open })
+			return !slices.ContainsFunc(before.deleted, func(b deletion) bool { return b.unit == d.unit && b.at.Equal(d.at) })
 		})
 }
 

@@ -82,7 +82,7 @@ func decodeMembers(body []byte) (*DesiredState, error) {
 		{"complete", &state.Complete},
 		{"counts", &state.Counts},
 		{"digest", &state.Digest},
-		{"allow_mass_delete", &state.AllowMassDelete},
+		{"approved_deletions", &state.ApprovedDeletions},
 		{"cluster_config", &state.ClusterConfig},
 		{"projects", &state.Projects},
 		{"services", &state.Services},

@@ -38,9 +38,10 @@ type DesiredState struct {
 	Counts Counts `json:"counts"`
 	// Digest is described in the package documentation.
 	Digest string `json:"digest,omitempty"`
-	// AllowMassDelete, when it equals Generation, lifts the agent's cap on
-	// deletions for this generation. Zero or any other value has no effect.
-	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
+	// ApprovedDeletions is the digest of the held deletions ([HeldDeletions]) that a
+	// person has approved: the agent carries out exactly these. Empty, or the digest of
+	// another set: no effect.
+	ApprovedDeletions string `json:"approved_deletions,omitempty"`
 
 	// ClusterConfig is what belongs to the cluster as a whole.
 	ClusterConfig ClusterConfig `json:"cluster_config"`

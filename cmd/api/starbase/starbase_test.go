@@ -60,7 +60,7 @@ func sealed(tb testing.TB) (*starbase.DesiredState, []byte) {
 	second := fullService()
 	second.Environment, second.Deleted = "staging", true
 	state := &starbase.DesiredState{
-		ClusterID: clusterID, Epoch: "f00d", Generation: 7, AllowMassDelete: 7,
+		ClusterID: clusterID, Epoch: "f00d", Generation: 7, ApprovedDeletions: "pXkq0zY1oHZsN5d2",
 		ClusterConfig: starbase.ClusterConfig{LBSizeUnits: 3},
 		Projects:      []starbase.Project{fullProject()},
 		Services:      []starbase.Service{fullService(), second},

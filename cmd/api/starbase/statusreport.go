@@ -36,12 +36,50 @@ type StatusReport struct {
 	// LeftProjects are, in a complete report, the projects of which other objects are
 	// left that the agent must delete, such as the Namespace.
 	LeftProjects []string `json:"left_projects,omitempty"`
+	// HeldDeletions are what the agent would delete if a person approved it. Nil: nothing.
+	HeldDeletions *HeldDeletions `json:"held_deletions,omitempty"`
 	// ClusterErrorClass is one word for programs, such as [ClassGatewayMissing], about why
 	// the configuration of the cluster is not in effect. Empty: it is, as far as the agent
 	// has seen.
 	ClusterErrorClass string `json:"cluster_error_class,omitempty"`
 	// ClusterMessage explains it to people, as [ServiceStatus.Message] does.
 	ClusterMessage string `json:"cluster_message,omitempty"`
+}
+
+// MaxHeldUnits is the number of units in [HeldDeletions.Units].
+const MaxHeldUnits = 100
+
+// HeldDeletions are deletions that wait for the approval of a person, who approves all of
+// them or none: POST /api/v1/admin/clusters/{cluster_id}/allow-mass-delete with the digest.
+type HeldDeletions struct {
+	// Digest names exactly this set of objects.
+	Digest string `json:"digest"`
+	// Count is the number of units that are held, such as services and projects.
+	Count int `json:"count"`
+	// Units are the first of them by name, at most [MaxHeldUnits].
+	Units []HeldUnit `json:"units"`
+}
+
+// HeldUnit is one unit whose deletion is held.
+type HeldUnit struct {
+	// Unit is what a person would name, such as "service PROJECT/ENVIRONMENT/SERVICE".
+	Unit string `json:"unit"`
+	// Objects is the number of its objects that would be deleted.
+	Objects int `json:"objects"`
+	// Reason is why they are not, at most [MaxStatusMessage] bytes.
+	Reason string `json:"reason"`
+}
+
+func (h *HeldDeletions) validate(v *violations) {
+	v.bounded("held_deletions.digest", h.Digest, 1, maxStatusName)
+	v.require("held_deletions.count", h.Count, h.Count >= 1, "1 or more")
+	v.require("held_deletions.units", len(h.Units), len(h.Units) <= MaxHeldUnits, fmt.Sprintf("at most %d units", MaxHeldUnits))
+	for i := range h.Units {
+		in := fmt.Sprintf("held_deletions.units[%d].", i)
+		v.bounded(in+"unit", h.Units[i].Unit, 1, maxStatusName)
+		v.require(in+"objects", h.Units[i].Objects, h.Units[i].Objects >= 0, "0 or more")
+		v.message(in+"reason", h.Units[i].Reason)
+	}
 }
 
 // Statuses are the services of a [StatusReport].
@@ -136,8 +174,7 @@ const (
 	ClassNameTaken = "NameTaken"
 	// ClassContested is an object that another manager changes back after each repair.
 	ClassContested = "Contested"
-	// ClassDeletionHeld is a deletion that waits for allow_mass_delete, for the end of
-	// a grace, or for a proof that the agent has applied the object.
+	// ClassDeletionHeld is a deletion that waits for an approval, for the end of a grace, or for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"
 	// ClassGatewayMissing is a Service of the gateway, or its namespace, that the cluster
 	// does not have. It is about a cluster.
@@ -165,6 +202,9 @@ func (r *StatusReport) Validate() []FieldError {
 	)
 	for i, id := range r.LeftProjects {
 		v.bounded(fmt.Sprintf("left_projects[%d]", i), id, 1, maxStatusName)
+	}
+	if r.HeldDeletions != nil {
+		r.HeldDeletions.validate(&v)
 	}
 	v.bounded("cluster_error_class", r.ClusterErrorClass, 0, maxStatusName)
 	v.message("cluster_message", r.ClusterMessage)

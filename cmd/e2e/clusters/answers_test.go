@@ -142,7 +142,12 @@ func massDelete(b *bench, _ database) {
 	require.Equal(t, starbase.ClassDeletionHeld, b.stands(gone[0]).ErrorClass)
 	b.link.set(nil)
 
-	b.admin(http.MethodPost, "clusters/"+b.id+"/allow-mass-delete", spec{"generation": int64(b.generation())}, nil)
+	// D33: an unrelated write does not spoil the approval, and it covers nothing else.
+	held := b.heldDeletions()
+	require.Equal(t, len(gone), held.Count)
+	require.Equal(t, http.StatusConflict, b.approve("another"))
+	require.Equal(t, http.StatusOK, b.approve(held.Digest))
+	b.put(spec{"image": "example.com/next"}, all[31])
 	await.Eventually(t, "all thirty go", func() bool {
 		deleted := 0
 		for _, s := range b.services() {

@@ -274,6 +274,30 @@ func (b *bench) stands(name string) controlplanetest.ServiceState {
 	return b.services()[b.identity(name, production)]
 }
 
+// heldDeletions waits until the agent has reported what it holds for an approval.
+func (b *bench) heldDeletions() *starbase.HeldDeletions {
+	b.t.Helper()
+	var held *starbase.HeldDeletions
+	await.Eventually(b.t, "the held deletions are reported", func() bool {
+		cluster, _, err := b.desired().Cluster(b.t.Context(), b.id)
+		require.NoError(b.t, err)
+		held = cluster.HeldDeletions
+		return held != nil
+	})
+	return held
+}
+
+// approve approves held deletions, and returns the status of the answer.
+func (b *bench) approve(digest string) int {
+	b.t.Helper()
+	status := 0
+	await.Eventually(b.t, "the approval is answered", func() bool {
+		status, _ = b.try(http.MethodPost, "clusters/"+b.id+"/allow-mass-delete", spec{"digest": digest})
+		return status > 0 && status < http.StatusInternalServerError
+	})
+	return status
+}
+
 // generation is the one of the database.
 func (b *bench) generation() float64 {
 	b.t.Helper()

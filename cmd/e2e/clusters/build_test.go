@@ -315,6 +315,43 @@ func tombstone(b *bench, _ database) {
 	require.Zero(t, b.count("Deployment"))
 }
 
+// slowLoss is D32 and D33: services vanish one after the other, without tombstones. After
+// five the rest is held, whatever time passes and over a restart; one more is not covered
+// by the approval of the others.
+func slowLoss(b *bench, _ database) {
+	t := b.t
+	all := names(12)
+	b.put(nil, all...)
+	a := b.agent().start()
+	b.healthy(len(all))
+	a.quiet()
+	lose := func(name string) { b.byHand("DELETE FROM services WHERE service_id = '" + uuid("service "+name) + "'") }
+	for _, name := range all[:9] {
+		lose(name)
+		time.Sleep(3 * time.Second)
+	}
+	held := b.heldDeletions()
+	await.Eventually(t, "four are held", func() bool {
+		held = b.heldDeletions()
+		return held.Count == 4
+	})
+	left := func() int { return len(b.uids(all[:9]...)) }
+	require.Equal(t, 4, left())
+	require.Contains(t, held.Units[0].Reason, "the limit is 5")
+	require.GreaterOrEqual(t, a.metric(`deletions_held{reason="limit"}`), 4.0)
+	a.stop()
+	a = b.agent().start()
+	lose(all[9])
+	await.Eventually(t, "one more is held", func() bool { return b.heldDeletions().Count == 5 })
+	require.Equal(t, http.StatusConflict, b.approve(held.Digest), "one more is not covered")
+	require.Equal(t, 4, left())
+	require.Equal(t, http.StatusOK, b.approve(b.heldDeletions().Digest))
+	await.Eventually(t, "all that was approved goes", func() bool { return left() == 0 && len(b.uids(all[9])) == 0 })
+	b.asWanted()
+	b.healthy(2)
+	require.Zero(t, a.metric(`deletions_held{reason="limit"}`))
+}
+
 // absence is D7 and C3: a service whose row is deleted, without a tombstone, is deleted
 // after a minute of complete answers.
 func absence(b *bench, _ database) {

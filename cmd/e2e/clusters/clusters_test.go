@@ -68,6 +68,7 @@ func scenarios() []scenario {
 		{name: "D23 dead watch", run: deadWatch, waits: true, slow: true},
 		{name: "D24 slow starbase", run: slowStarbase, waits: true, slow: true},
 		{name: "D25 token rotation", run: tokenRotation},
+		{name: "D32 slow loss", run: slowLoss, waits: true},
 		{name: "D30 two servers", run: twoServers, only: "postgres"},
 	}
 }

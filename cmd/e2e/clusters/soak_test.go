@@ -174,7 +174,7 @@ func (s *soak) run(seed uint64) {
 		for _, state := range s.services() {
 			if state.ErrorClass == starbase.ClassDeletionHeld && time.Since(allowed) > 5*time.Second {
 				allowed = time.Now()
-				s.admin(http.MethodPost, "clusters/"+s.id+"/allow-mass-delete", spec{}, nil)
+				s.approveHeld()
 			}
 		}
 		differences = s.differences()
@@ -284,9 +284,18 @@ func (s *soak) change(random *rand.Rand) {
 	case n == 2:
 		s.admin(http.MethodPut, "clusters/"+s.id+"/config", spec{"lb_size_units": 1 + random.IntN(9)}, nil)
 	case n == 3:
-		s.admin(http.MethodPost, "clusters/"+s.id+"/allow-mass-delete", spec{}, nil)
+		s.approveHeld()
 	default:
 		s.putDrawn(random, name)
+	}
+}
+
+// approveHeld approves what is held, as it was reported last, if anything is.
+func (s *soak) approveHeld() {
+	cluster, _, err := s.desired().Cluster(s.t.Context(), s.id)
+	require.NoError(s.t, err)
+	if cluster.HeldDeletions != nil {
+		s.approve(cluster.HeldDeletions.Digest) // a conflict if the agent has reported another set meanwhile
 	}
 }
 

@@ -85,16 +85,18 @@ func (c *converger) prune(ctx context.Context, current *accepted, autoscalers ma
 			return replaced || absence.isGone(identityOf(o))
 		},
 		Grace: grace,
-		Guard: c.guard, Approved: current.state.AllowMassDelete != 0 && current.state.AllowMassDelete == current.state.Generation,
+		Guard: c.guard, Approved: current.state.ApprovedDeletions,
 	})
 	c.log(ctx, report.Results)
-	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held)))
+	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))
 	c.metrics.held.WithLabelValues("grace").Set(float64(report.Pending))
 	c.metrics.held.WithLabelValues("unproven").Set(float64(len(report.Unproven)))
 	limited, err := held(err)
 	if text := fmt.Sprint(limited); len(limited) > 0 && text != c.limited {
 		c.limited = text
-		c.logger.WarnContext(ctx, "deletions held", slog.Any("error", errors.Join(limited...)))
+		c.logger.WarnContext(
+			ctx, "deletions held", slog.String("digest", report.Held.Digest), slog.Any("error", errors.Join(limited...)),
+		)
 	} else if len(limited) == 0 {
 		c.limited = ""
 	}

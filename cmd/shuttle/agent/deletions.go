@@ -16,6 +16,8 @@ type deletions struct {
 	// open is true while there may be objects that must go and that left and projects
 	// lack: not all can be seen, or one names no service.
 	open bool
+	// held is what waits for an approval; nil for nothing.
+	held *starbase.HeldDeletions
 }
 
 // leftover counts the objects of one service that must go and are there, by what
@@ -33,7 +35,7 @@ func (l leftover) status() (phase starbase.Phase, class, message string) {
 	switch {
 	case l.held > 0:
 		return starbase.PhaseFailed, starbase.ClassDeletionHeld,
-			fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see allow-mass-delete", l.held)
+			fmt.Sprintf("%d objects are not deleted: more at once than the limit allows; see held_deletions of the cluster", l.held)
 	case l.unproven > 0:
 		return starbase.PhaseFailed, starbase.ClassDeletionHeld,
 			fmt.Sprintf("%d objects carry the agent's labels and are not deleted: nothing shows that the agent applied them", l.unproven)
@@ -55,10 +57,11 @@ func (l leftover) stuck() bool { return l.held+l.unproven > 0 || l.problem != ""
 func (c *converger) deletions(current *accepted) deletions {
 	last := &c.last
 	found := deletions{open: c.pruned != current, left: map[labelled]leftover{}, projects: map[string]bool{}}
-	if !found.open && last.Pending+last.Remaining+len(last.Held)+len(last.Unproven)+failures(last.Results) == 0 {
+	if !found.open && last.Pending+last.Remaining+len(last.Held.Units)+len(last.Unproven)+failures(last.Results) == 0 {
 		return found
 	}
-	held, unproven, results := idsOf(last.Held), idsOf(last.Unproven), resultsOf(last.Results)
+	found.held = heldDeletions(last.Held)
+	held, unproven, results := idsOf(last.Held.IDs()), idsOf(last.Unproven), resultsOf(last.Results)
 	for o := range c.applier.Live.All() {
 		at := identityOf(o)
 		if current.set.Has(o.ID) || current.rendered.absence.keeps(at) {
@@ -102,6 +105,18 @@ func (c *converger) deletions(current *accepted) deletions {
 			l.going++
 			found.left[at] = l
 		}
+	}
+	return found
+}
+
+// heldDeletions returns what the guard holds, as it is reported.
+func heldDeletions(held apply.Held) *starbase.HeldDeletions {
+	if len(held.Units) == 0 {
+		return nil
+	}
+	found := &starbase.HeldDeletions{Digest: held.Digest, Count: len(held.Units)}
+	for _, u := range held.Units[:min(len(held.Units), starbase.MaxHeldUnits)] {
+		found.Units = append(found.Units, starbase.HeldUnit{Unit: u.Unit, Objects: len(u.IDs), Reason: shorten(u.Reason)})
 	}
 	return found
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	next := &starbase.StatusReport{
 		Epoch: last.current.state.Epoch, Generation: last.current.state.Generation, InstanceID: r.instance,
-		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message,
+		ClusterErrorClass: cluster.class, ClusterMessage: cluster.message, HeldDeletions: last.deletions.held,
 	}
 	var complete bool
 	next.Services, complete = r.statuses(last)
@@ -123,7 +124,7 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 func same(a, b *starbase.StatusReport) bool {
 	return a.Epoch == b.Epoch && a.Generation == b.Generation && a.Complete == b.Complete &&
 		a.ClusterErrorClass == b.ClusterErrorClass && a.ClusterMessage == b.ClusterMessage &&
-		slices.Equal(a.Services, b.Services) && slices.Equal(a.LeftProjects, b.LeftProjects)
+		reflect.DeepEqual(a.HeldDeletions, b.HeldDeletions) && slices.Equal(a.Services, b.Services) && slices.Equal(a.LeftProjects, b.LeftProjects)
 }
 
 // statuses returns the status of each service and of each other that has objects left,

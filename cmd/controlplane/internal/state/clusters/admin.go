@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 )
 
 // registration is the answer to the registration of a cluster.
@@ -111,20 +112,18 @@ func (s *Server) allowMassDelete(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Generation int64 `json:"generation"`
-	}
-	if err := adminapi.DecodeOptional(w, r, &body); err != nil {
+	digest, err := approval.Decode(w, r)
+	if err != nil {
 		return err
 	}
-	change, err := s.store.AllowMassDelete(r.Context(), clusterID, body.Generation)
+	change, err := s.store.ApproveDeletions(r.Context(), clusterID, digest)
 	if err != nil {
 		return err
 	}
 	return adminapi.WriteJSON(w, http.StatusOK, struct {
 		Change
-		AllowMassDelete int64 `json:"allow_mass_delete"`
-	}{change, change.Generation})
+		ApprovedDeletions string `json:"approved_deletions"`
+	}{change, digest})
 }
 
 func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) error {

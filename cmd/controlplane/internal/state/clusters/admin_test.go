@@ -74,6 +74,7 @@ func TestOnlyARealChangeRaisesTheGenerationAndByOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	staging := projectsPath + projectX + "/services/" + serviceX + "/staging"
+	approve := w.holding("held-1")
 	for i, step := range []struct {
 		method, path, body string
 		status             int
@@ -94,8 +95,8 @@ func TestOnlyARealChangeRaisesTheGenerationAndByOne(t *testing.T) {
 		{"PUT", servicePath, strings.Replace(serviceBody, `"replicas":2`, `"replicas":3`, 1), 200, 8},
 		{"PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":5}`, 200, 9},
 		{"PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":5}`, 200, 9},
-		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", "", 200, 10},
-		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", "", 200, 10},
+		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", approve, 200, 10},
+		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", approve, 200, 10},
 		{"DELETE", projectsPath + projectX, "", 200, 11},
 		{"DELETE", projectsPath + projectX, "", 200, 11},
 		{"PUT", projectsPath + projectX, projectBody, 200, 12},
@@ -139,8 +140,9 @@ func TestARefusedRequestChangesNothing(t *testing.T) {
 		{"load balancer 201", "PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":201}`, 400, "invalid", "lb_size_units"},
 		{"load balancer text", "PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":"3"}`, 400, "invalid", "lb_size_units"},
 		{"config of nobody", "PUT", clustersPath + "/" + clusterC + "/config", `{"lb_size_units":3}`, 404, "unknown_cluster", ""},
-		{"mass delete of nobody", "POST", clustersPath + "/" + clusterC + "/allow-mass-delete", ``, 404, "unknown_cluster", ""},
-		{"mass delete of the past", "POST", clustersPath + "/" + clusterA + "/allow-mass-delete", `{"generation":2}`, 409, "generation_moved", ""},
+		{"mass delete of nobody", "POST", clustersPath + "/" + clusterC + "/allow-mass-delete", `{"digest":"x"}`, 404, "unknown_cluster", ""},
+		{"mass delete of all", "POST", clustersPath + "/" + clusterA + "/allow-mass-delete", ``, 400, "invalid", "digest"},
+		{"mass delete of nothing", "POST", clustersPath + "/" + clusterA + "/allow-mass-delete", `{"digest":"x"}`, 409, "other_deletions", ""},
 		{"a value that is not UTF-8", "PUT", servicePath, edit(serviceBody, "env-secret-value", "env-secret-\xff"), 400, "invalid", "env.MODE"},
 		{"half a surrogate pair", "PUT", servicePath, edit(serviceBody, "shop:1", `shop\ud800`), 400, "invalid", "image"},
 		{"project id", "PUT", projectsPath + "p", projectBody, 400, "invalid", "project_id"},
@@ -240,15 +242,32 @@ func TestEverythingThatIsPutIsServed(t *testing.T) {
 	}}, state.Services))
 }
 
-func TestPermissionForAMassDeletionReachesTheAgentAndLapses(t *testing.T) {
+// holding reports that the agent holds deletions with the digest, and returns the body that
+// approves them.
+func (w *world) holding(digest string) string {
+	state := w.pull(clusterA)
+	got := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(
+		`{"epoch":%q,"generation":%d,"instance_id":"i","services":[],
+		"held_deletions":{"digest":%q,"count":1,"units":[{"unit":"project x","objects":6,"reason":"absent"}]}}`,
+		state.Epoch, state.Generation, digest))
+	require.Equal(w.t, 204, got.status, got.body)
+	return fmt.Sprintf(`{"digest":%q}`, digest)
+}
+
+func TestAnApprovedDigestReachesTheAgentAndOutlivesOtherChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.seed()
 	path := clustersPath + "/" + clusterA + "/allow-mass-delete"
 	before := w.do("GET", statePath(clusterA), w.tokens[clusterA], "").header.Get("ETag")
-	got := w.admin("POST", path, `{"generation":3}`)
+	older, approve := w.holding("held-1"), w.holding("held-2")
+	require.Equal(t, map[string]any{"digest": "held-2", "count": 1.0, "units": []any{
+		map[string]any{"unit": "project x", "objects": 6.0, "reason": "absent"},
+	}}, w.admin("GET", clustersPath+"/"+clusterA, "").member("held_deletions"))
+	require.Equal(t, 409, w.admin("POST", path, older).status, "the held set has changed")
+	got := w.admin("POST", path, approve)
 	require.Equal(t, 200, got.status, got.body)
-	require.EqualValues(t, 4, got.number("allow_mass_delete"))
+	require.Equal(t, "held-2", got.text("approved_deletions"))
 	require.Equal(
 		t,
 		200,
@@ -256,11 +275,13 @@ func TestPermissionForAMassDeletionReachesTheAgentAndLapses(t *testing.T) {
 		"the agent must fetch the body again",
 	)
 	state := w.pull(clusterA)
-	require.Equal(t, state.Generation, state.AllowMassDelete)
+	require.Equal(t, "held-2", state.ApprovedDeletions)
 	w.must("PUT", servicePath, strings.Replace(serviceBody, "shop:1", "shop:2", 1))
 	state = w.pull(clusterA)
 	require.EqualValues(t, 5, state.Generation)
-	require.Zero(t, state.AllowMassDelete, "the permission was for generation 4")
+	require.Equal(t, "held-2", state.ApprovedDeletions, "another change does not spoil it")
+	w.must("POST", path, w.holding("held-3"))
+	require.Equal(t, "held-3", w.pull(clusterA).ApprovedDeletions)
 }
 
 func TestANewEpochAfterARestoreIsServedAndReplacesOldReports(t *testing.T) {
@@ -273,14 +294,14 @@ func TestANewEpochAfterARestoreIsServedAndReplacesOldReports(t *testing.T) {
 	}
 	old := w.pull(clusterA)
 	require.Equal(t, 204, report(old.Epoch, 3, "Failed"))
-	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", "")
+	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", w.holding("held-1"))
 	got := w.admin("POST", clustersPath+"/"+clusterA+"/new-epoch", "")
 	require.Equal(t, 200, got.status, got.body)
 	state := w.pull(clusterA)
 	require.NotEqual(t, old.Epoch, state.Epoch)
 	require.Equal(t, got.text("epoch"), state.Epoch)
 	require.EqualValues(t, 5, state.Generation)
-	require.Zero(t, state.AllowMassDelete)
+	require.Empty(t, state.ApprovedDeletions)
 
 	// The kept report is of the old epoch, so a lower generation replaces it.
 	require.Equal(t, 204, report(state.Epoch, 2, "Healthy"))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 )
@@ -51,14 +52,7 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 		Err:    ErrProjectDeleted,
 		Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_deleted", Message: "the project is deleted; put it again first"},
 	},
-	{
-		Err: ErrGenerationMoved,
-		Answer: adminapi.Error{
-			Status:  http.StatusConflict,
-			Code:    "generation_moved",
-			Message: "the generation is no longer the one that was looked at",
-		},
-	},
+	approval.Condition,
 	{
 		Err: ErrGenerationAhead,
 		Answer: adminapi.Error{

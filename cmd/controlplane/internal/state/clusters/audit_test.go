@@ -47,6 +47,7 @@ func TestEachChangeHasOneEntryAndNothingElseHas(t *testing.T) {
 	group := "var-group " + projectX + "/" + groupX
 	seen, _ := w.audited("")
 	require.Len(t, seen, 2, "the clusters")
+	approve := w.holding("held-1")
 	for i, step := range []struct{ method, path, body, want string }{
 		{"PUT", clustersPath + "/" + clusterA, `{"region":"nyc3"}`, ""},
 		{"PUT", clustersPath + "/" + clusterA, `{"region":"fra1"}`, "put cluster " + clusterA + " changed"},
@@ -54,8 +55,8 @@ func TestEachChangeHasOneEntryAndNothingElseHas(t *testing.T) {
 		{"PUT", clustersPath + "/" + clusterC, `{"region":"New York"}`, ""},
 		{"PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":3}`, "configure cluster " + clusterA + " changed"},
 		{"PUT", clustersPath + "/" + clusterA + "/config", `{"lb_size_units":3}`, ""},
-		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", ``, "allow-mass-delete cluster " + clusterA + " changed"},
-		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", ``, ""},
+		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", approve, "allow-mass-delete cluster " + clusterA + " changed"},
+		{"POST", clustersPath + "/" + clusterA + "/allow-mass-delete", approve, ""},
 		{"POST", clustersPath + "/" + clusterB + "/rotate-token", ``, "rotate-token cluster " + clusterB + " changed"},
 		{"POST", clustersPath + "/" + clusterA + "/new-epoch", ``, "new-epoch cluster " + clusterA + " changed"},
 		{"PUT", projectsPath + projectX, projectBody, "put project " + projectX + " created"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
@@ -25,9 +26,11 @@ type Cluster struct {
 	Generation int64  `json:"generation"`
 	// LBSizeUnits is the size of the load balancer.
 	LBSizeUnits int `json:"lb_size_units"`
-	// AllowMassDelete is the generation that may delete without a cap. It is
-	// zero once that generation has passed.
-	AllowMassDelete int64 `json:"allow_mass_delete,omitempty"`
+	// HeldDeletions are what the agent would delete if a person approved it, as it
+	// reported last. Nil: nothing.
+	HeldDeletions *starbase.HeldDeletions `json:"held_deletions,omitempty"`
+	// ApprovedDeletions is the digest of held deletions that was approved last.
+	ApprovedDeletions string `json:"approved_deletions,omitempty"`
 	// CreatedAt is the time of registration.
 	CreatedAt time.Time `json:"created_at"`
 	// LastPullAt is when the agent last asked for its desired state; zero
@@ -65,13 +68,14 @@ func (c *Cluster) Contact() time.Time {
 // newClusterLBSize is the size of the load balancer of a new cluster.
 const newClusterLBSize = 1
 
-const clusterColumns = `id, region, epoch, generation, lb_size_units, allow_mass_delete, created_at, last_pull_at, last_pull_version,
+const clusterColumns = `id, region, epoch, generation, lb_size_units, held_deletions, approved_deletions, created_at, last_pull_at, last_pull_version,
 	reported_at, reported_epoch, reported_generation, reported_error_class, reported_message, previous_token_until, nonce`
 
 func scanCluster(scan func(...any) error, c *Cluster) error {
 	var created, pulled, reported, previous int64
-	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &c.AllowMassDelete, &created, &pulled, &c.LastPullVersion,
-		&reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &previous, &c.nonce)
+	var held string
+	err := scan(&c.ClusterID, &c.Region, &c.Epoch, &c.Generation, &c.LBSizeUnits, &held, &c.ApprovedDeletions, &created, &pulled,
+		&c.LastPullVersion, &reported, &c.ReportedEpoch, &c.ReportedGeneration, &c.ReportedErrorClass, &c.ReportedMessage, &previous, &c.nonce)
 	if err != nil {
 		return err
 	}
@@ -85,10 +89,8 @@ func scanCluster(scan func(...any) error, c *Cluster) error {
 	if until := time.UnixMilli(previous).UTC(); until.After(time.Now()) {
 		c.PreviousTokenUntil = until
 	}
-	if c.AllowMassDelete != c.Generation {
-		c.AllowMassDelete = 0
-	}
-	return nil
+	c.HeldDeletions, err = approval.Parse(held)
+	return err
 }
 
 func clusterByID(ctx context.Context, tx *db.Tx, clusterID string) (Cluster, error) {
@@ -184,12 +186,11 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 	return change, nil
 }
 
-// AllowMassDelete raises the generation and lets the cluster delete without a
-// cap in the raised generation; see the package documentation. If the current
-// generation has that permission already, the call has no effect. With a condition
-// other than zero, the current generation must be the condition, which is the one
-// that the administrator has seen; otherwise the error is [ErrGenerationMoved].
-func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition int64) (change Change, err error) {
+// ApproveDeletions lets the agent of the cluster carry out the held deletions with this
+// digest, and no other; see the package documentation. They must be those that it
+// reported last, which the administrator has seen; otherwise the error is
+// [approval.ErrOther]. If they are approved already, the call has no effect.
+func (s *Store) ApproveDeletions(ctx context.Context, clusterID, digest string) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}
 		cluster, err := clusterByID(ctx, tx, clusterID)
@@ -197,30 +198,26 @@ func (s *Store) AllowMassDelete(ctx context.Context, clusterID string, condition
 			return err
 		}
 		change.Generation = cluster.Generation
-		switch {
-		case condition != 0 && condition != cluster.Generation:
-			return fmt.Errorf("%w: it is %d", ErrGenerationMoved, cluster.Generation)
-		case cluster.AllowMassDelete == cluster.Generation:
-			return nil
+		if change.Changed, err = approval.Check(cluster.HeldDeletions, cluster.ApprovedDeletions, digest); err != nil || !change.Changed {
+			return err
 		}
-		change.Changed = true
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET allow_mass_delete = generation WHERE id = ?`, clusterID); err != nil {
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET approved_deletions = ? WHERE id = ?`, digest, clusterID); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "allow-mass-delete", Kind: audit.KindCluster, Name: clusterID})
 	})
 	if err != nil {
-		return Change{}, fmt.Errorf("allow mass deletion in cluster %s: %w", clusterID, err)
+		return Change{}, fmt.Errorf("approve deletions in cluster %s: %w", clusterID, err)
 	}
 	return change, nil
 }
 
 // StartEpoch gives the cluster a new epoch. Call it after the database was restored from a
 // backup: agents may have seen generations that the backup does not have. It raises the
-// generation and withdraws permission for a mass deletion.
+// generation and withdraws what was approved.
 func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string, change Change, err error) {
 	epoch = randomText()
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
@@ -228,7 +225,7 @@ func (s *Store) StartEpoch(ctx context.Context, clusterID string) (epoch string,
 		if change.Generation, err = raise(ctx, tx, clusterID); err != nil {
 			return err
 		}
-		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, allow_mass_delete = 0 WHERE id = ?`, epoch, clusterID); err != nil {
+		if _, err = tx.ExecContext(ctx, `UPDATE clusters SET epoch = ?, approved_deletions = '' WHERE id = ?`, epoch, clusterID); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Change{Verb: "new-epoch", Kind: audit.KindCluster, Name: clusterID})

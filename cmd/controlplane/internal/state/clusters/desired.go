@@ -37,8 +37,8 @@ func (s *Store) DesiredState(ctx context.Context, clusterID string) (*starbase.D
 		}
 		state = &starbase.DesiredState{
 			ClusterID: cluster.ClusterID, Epoch: cluster.Epoch, Generation: cluster.Generation, Nonce: cluster.nonce,
-			AllowMassDelete: cluster.AllowMassDelete,
-			ClusterConfig:   starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits},
+			ApprovedDeletions: cluster.ApprovedDeletions,
+			ClusterConfig:     starbase.ClusterConfig{LBSizeUnits: cluster.LBSizeUnits},
 		}
 		if state.Projects, err = servedProjects(ctx, tx, clusterID); err != nil {
 			return err

@@ -12,12 +12,10 @@
 // generation: after an older copy of the database was put back, a generation that is
 // given again has another version, and no agent gets 304 for content it never had.
 //
-// Permission for a mass deletion belongs to one generation. Granting it is a
-// change like any other: it raises the generation and sets allow_mass_delete
-// to the raised value. So the agent sees a new ETag, fetches the body, and
-// finds in it allow_mass_delete equal to generation. The next change raises
-// the generation again, and with that the permission has lapsed; it is then
-// no longer served.
+// An agent reports the deletions that it holds, under a digest. Approving that digest is
+// a change like any other: it raises the generation, so that the agent sees a new ETag,
+// fetches the body, and finds approved_deletions in it. Other changes leave the approval
+// as it is: the digest names objects by their UIDs, so it never fits another set.
 //
 // An epoch is one unbroken history of generations. After a database was
 // restored from a backup an administrator starts a new one for each cluster;

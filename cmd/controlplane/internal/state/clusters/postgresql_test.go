@@ -33,7 +33,7 @@ func TestOnPostgreSQLEverythingIsTheSame(t *testing.T) {
 		{"AFullDiskRefusesWritesAndServesReads", TestAFullDiskRefusesWritesAndServesReads},
 		{"DeletedServicesStayAsTombstonesUntilTheyArePutAgain", TestDeletedServicesStayAsTombstonesUntilTheyArePutAgain},
 		{"EverythingThatIsPutIsServed", TestEverythingThatIsPutIsServed},
-		{"PermissionForAMassDeletionReachesTheAgentAndLapses", TestPermissionForAMassDeletionReachesTheAgentAndLapses},
+		{"PermissionForAMassDeletionReachesTheAgentAndLapses", TestAnApprovedDigestReachesTheAgentAndOutlivesOtherChanges},
 		{"ANewEpochAfterARestoreIsServedAndReplacesOldReports", TestANewEpochAfterARestoreIsServedAndReplacesOldReports},
 		{"NamespacesAreDecidedOnceAndNeverShared", TestNamespacesAreDecidedOnceAndNeverShared},
 		{"ConcurrentChangesGetGaplessGenerationsAndConsistentBodies", TestConcurrentChangesGetGaplessGenerationsAndConsistentBodies},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 )
 
@@ -115,10 +116,16 @@ func (s *Store) SaveStatus(ctx context.Context, clusterID string, report starbas
 		}
 		if report.Generation < cluster.ReportedGeneration { // a late one
 			report.ClusterErrorClass, report.ClusterMessage = cluster.ReportedErrorClass, cluster.ReportedMessage
+			report.HeldDeletions = cluster.HeldDeletions
+		}
+		held, err := approval.Text(report.HeldDeletions)
+		if err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE clusters SET reported_epoch = ?, reported_generation = ?, reported_at = ?,
-			reported_error_class = ?, reported_message = ? WHERE id = ?`, report.Epoch, max(report.Generation, cluster.ReportedGeneration), now,
-			report.ClusterErrorClass, report.ClusterMessage, clusterID); err != nil {
+			reported_error_class = ?, reported_message = ?, held_deletions = ? WHERE id = ?`,
+			report.Epoch, max(report.Generation, cluster.ReportedGeneration), now,
+			report.ClusterErrorClass, report.ClusterMessage, held, clusterID); err != nil {
 			return err
 		}
 		var kept int

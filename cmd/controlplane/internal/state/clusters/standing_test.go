@@ -83,10 +83,11 @@ func TestAHeldDeletionIsNotDeleted(t *testing.T) {
 	w.must("DELETE", servicePath, "")
 	w.report(true, status("Failed", "DeletionHeld"))
 	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
-	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", "")
+	w.must("POST", clustersPath+"/"+clusterA+"/allow-mass-delete", w.holding("held-1"))
 	w.report(true, status("Failed", "DeletionHeld"))
 	require.Equal(t, map[string]any{"Failed": 1.0}, w.standings())
 	w.report(true)
+	require.Nil(t, w.admin("GET", clustersPath+"/"+clusterA, "").member("held_deletions"))
 	require.Equal(t, map[string]any{"Deleted": 1.0}, w.standings())
 }
 

@@ -22,9 +22,6 @@ var (
 	ErrProjectMoved = errors.New("project lives on another cluster")
 	// ErrProjectDeleted is a service put into a deleted project.
 	ErrProjectDeleted = errors.New("project is deleted")
-	// ErrGenerationMoved is a change that was asked for on the condition of a
-	// generation that is no longer the current one.
-	ErrGenerationMoved = errors.New("generation has moved on")
 	// ErrGenerationAhead is a report about a generation that does not exist
 	// yet. The usual cause is a database restored without a new epoch.
 	ErrGenerationAhead = errors.New("generation is ahead of the database")

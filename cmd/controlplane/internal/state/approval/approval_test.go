@@ -1,0 +1,60 @@
+package approval_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
+)
+
+func TestOnlyTheReportedDigestCanBeApproved(t *testing.T) {
+	t.Parallel()
+	held := &starbase.HeldDeletions{Digest: "now", Count: 1}
+	change, err := approval.Check(held, "", "now")
+	require.NoError(t, err)
+	require.True(t, change)
+	_, err = approval.Check(held, "", "before")
+	require.EqualError(t, err, `other deletions are held: digest is "before", must be "now"`)
+	_, err = approval.Check(nil, "", "now")
+	require.EqualError(t, err, "other deletions are held: nothing is held")
+	change, err = approval.Check(nil, "now", "now")
+	require.NoError(t, err, "it was approved, and is carried out")
+	require.False(t, change)
+}
+
+func TestAnApprovalNamesADigest(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		``:                 `digest is "": want the digest of held_deletions`,
+		`{}`:               `digest is "": want the digest of held_deletions`,
+		`{"generation":7}`: "generation",
+		`{"digest":"now"}`: "",
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		digest, err := approval.Decode(httptest.NewRecorder(), r)
+		if want == "" {
+			require.NoError(t, err)
+			require.Equal(t, "now", digest)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestWhatIsHeldIsStored(t *testing.T) {
+	t.Parallel()
+	for _, held := range []*starbase.HeldDeletions{nil, {Digest: "now", Count: 1, Units: []starbase.HeldUnit{{Unit: "project x", Objects: 6, Reason: "absent"}}}} {
+		text, err := approval.Text(held)
+		require.NoError(t, err)
+		again, err := approval.Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, held, again)
+	}
+	_, err := approval.Parse("{")
+	require.Error(t, err)
+}

@@ -70,6 +70,13 @@ type HeldUnit struct {
 	Reason string `json:"reason"`
 }
 
+// Validate returns what is wrong, in the order of the fields.
+func (h *HeldDeletions) Validate() []FieldError {
+	var v violations
+	h.validate(&v)
+	return v
+}
+
 func (h *HeldDeletions) validate(v *violations) {
 	v.bounded("held_deletions.digest", h.Digest, 1, maxStatusName)
 	v.require("held_deletions.count", h.Count, h.Count >= 1, "1 or more")

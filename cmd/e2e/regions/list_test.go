@@ -210,6 +210,55 @@ func orphans(b *bench, _ database) {
 	require.True(t, b.runs("1", "web"))
 }
 
+// orphansHeld is C16: more orphans than the limit wait for a person, who approves exactly
+// these.
+func orphansHeld(b *bench, _ database) {
+	t := b.t
+	w := b.worker()
+	w.agent.Periods.Relist = often
+	w.agent.Periods.Absence = 2 * often
+	b.want("1", "web")
+	w.start()
+	b.running("1", "web")
+	labels := maps.Clone(b.replicaSet("web").Labels)
+	plant := func(name string) {
+		labels["unkey.com/deployment.id"] = "d_" + name
+		require.NoError(t, b.create(name, labels, metav1.CreateOptions{FieldManager: "krane"}))
+	}
+	names := []string{"orphan-0", "orphan-1", "orphan-2", "orphan-3", "orphan-4", "orphan-5"}
+	w.stop()
+	for _, name := range names {
+		plant(name)
+	}
+	w.start()
+	held := func() (digest string, count int) {
+		region, _, err := b.desired().Resources(t.Context(), b.id)
+		require.NoError(t, err)
+		if region.HeldDeletions == nil {
+			return "", 0
+		}
+		return region.HeldDeletions.Digest, region.HeldDeletions.Count
+	}
+	await.Eventually(t, "six are held, and reported", func() bool { _, count := held(); return count == 6 })
+	require.InDelta(t, 6, w.metric(`deletions_held{reason="limit"}`), 0)
+	for _, name := range names {
+		require.NotNil(t, b.replicaSet(name))
+	}
+	digest, _ := held()
+	b.want("2", "web") // another change does not spoil the approval
+	require.True(t, b.admin(http.MethodPost, b.region+"/allow-mass-delete", map[string]any{"digest": digest}).Changed)
+	await.Eventually(t, "they go", func() bool {
+		for _, name := range names {
+			if b.replicaSet(name) != nil {
+				return false
+			}
+		}
+		_, count := held()
+		return count == 0
+	})
+	b.running("2", "web")
+}
+
 // kinds runs all collections, and removes a policy by its flag and by hand (D30).
 func kinds(b *bench, _ database) {
 	t := b.t

@@ -50,6 +50,7 @@ func scenarios() []scenario {
 		{"reversed commits", "", reversedCommits},
 		{"below floor", "", belowFloor},
 		{"orphans", "", orphans},
+		{"orphans held", "", orphansHeld},
 		{"kinds", "", kinds},
 		{"refused object", "", refusedObject},
 		{"two agents", "", twoAgents},

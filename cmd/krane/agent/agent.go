@@ -46,7 +46,7 @@ type Periods struct {
 	// Absence is how far apart the two lists must be from which something is
 	// absent, before it is deleted. 60 s.
 	Absence time.Duration
-	// Window is the time within which the limit of deletions holds. 5 minutes.
+	// Window is the time within which the limit of deletions holds. An hour.
 	Window time.Duration
 	// Resync is the time between the point queries of each owned workload. 60 s.
 	Resync time.Duration
@@ -75,7 +75,7 @@ type Periods struct {
 func (p Periods) complete() Periods {
 	p.Relist = cmp.Or(p.Relist, 10*time.Minute)
 	p.Absence = cmp.Or(p.Absence, time.Minute)
-	p.Window = cmp.Or(p.Window, 5*time.Minute)
+	p.Window = cmp.Or(p.Window, time.Hour)
 	p.Resync = cmp.Or(p.Resync, time.Minute)
 	p.Report = cmp.Or(p.Report, 30*time.Second)
 	p.Inventory = cmp.Or(p.Inventory, 10*time.Minute)

@@ -84,9 +84,9 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	}
 	sweep := &sweeper{
 		streams: streams, parts: parts, registry: registry, reporter: reports, metrics: m, logger: a.Logger,
-		grace: periods.Absence, log: deletionLog{folder: a.Config.StateDir, window: periods.Window}, percent: a.Config.MaxDeletePercent,
+		grace: periods.Absence,
 	}
-	sweep.init()
+	sweep.init(a.Config.MaxDeletePercent, periods.Window, a.Config.StateDir)
 	sweeps := &reconcile.Loop{Name: "orphans", Reconciler: sweep, Interval: periods.Resync, Jitter: 0.1, Logger: a.Logger}
 	streams.synced = func(collection stream.Collection, s statesync.Snapshot, other bool) {
 		if other {
@@ -118,9 +118,17 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	add("report loop", &reconcile.Loop{Name: "reports", Reconciler: reports, Interval: periods.Report, Jitter: 0.1, Logger: a.Logger})
 	heartbeats := &reconcile.Loop{ // the contact logs what fails
 		Name: "heartbeat", Interval: periods.Heartbeat,
-		Backoff:    reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
-		Reconciler: &heartbeater{reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat},
+		Backoff: reconcile.Backoff{Min: min(time.Second, periods.Heartbeat), Max: periods.Heartbeat, Jitter: 0.5},
+		Reconciler: &heartbeater{
+			reporter: reports, streams: streams, region: cell.Region, platform: cell.Platform, interval: periods.Heartbeat,
+			held: sweep.approvals.heldDeletions, approved: func(digest string) {
+				if sweep.approvals.approve(digest) {
+					sweeps.Trigger()
+				}
+			},
+		},
 	}
+	sweep.heldChanged = heartbeats.Trigger
 	reports.session.renew = heartbeats.Trigger
 	contact.refusedToken = heartbeats.Trigger
 	add("heartbeat", heartbeats)

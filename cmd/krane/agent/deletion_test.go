@@ -78,8 +78,9 @@ func orphan(b *bench) {
 	require.Len(b.t, b.deletes(), 1)
 }
 
-// limit is C16: a limit for five minutes, above which no object is deleted. An agent that
-// is restarted knows what the one before has deleted.
+// limit is C16: a limit within an hour, above which no object is deleted until a person
+// approves exactly the held set. An agent that is restarted knows what the one before has
+// deleted, and that it holds.
 func limit(b *bench) {
 	b.agent.Config.StateDir = filepath.Join(b.t.TempDir(), "krane")
 	for n := range 6 {
@@ -91,18 +92,37 @@ func limit(b *bench) {
 	b.relist(2)
 	await.Eventually(b.t, "they are held", func() bool { return b.metric(`deletions_held{reason="limit"}`) == "6" })
 	require.Empty(b.t, b.deletes())
+	await.Eventually(b.t, "and reported", func() bool { return b.server.Held().GetCount() == 6 })
+	six := b.server.Held()
+	require.Equal(b.t, "deployments/d_orphan-0", six.GetUnits()[0].GetUnit())
+	require.Contains(b.t, six.GetUnits()[0].GetReason(), "the limit is 5")
 	b.kubectl("delete", "replicaset", "orphan-0", "orphan-1", "-n", b.name)
 	b.relist(3)
+	await.Eventually(b.t, "four are held still", func() bool { return b.server.Held().GetCount() == 4 })
+	b.server.Approve(six.GetDigest())
+	b.beats()
+	require.Empty(b.t, b.deletes(), "another set was approved")
+	b.server.Approve(b.server.Held().GetDigest())
 	await.Eventually(b.t, "four may go", func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
+	await.Eventually(b.t, "nothing is held", func() bool { return b.server.Held() == nil })
+	require.Len(b.t, b.deletes(), 4)
+	for n := range 4 {
+		b.plant(fmt.Sprintf("more-%d", n), b.ours(fmt.Sprintf("d_more-%d", n)), "krane")
+	}
+	b.relist(4)
+	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "4" })
+	b.relist(5)
+	await.Eventually(b.t, "four more are within the limit, since what was approved does not count",
+		func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
 	for n := range 2 {
 		b.plant(fmt.Sprintf("late-%d", n), b.ours(fmt.Sprintf("d_late-%d", n)), "krane")
 	}
-	b.relist(4)
+	b.relist(6)
 	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
-	b.relist(5)
+	b.relist(7)
 	held := func() bool { return b.metric(`deletions_held{reason="limit"}`) == "2" }
-	await.Eventually(b.t, "one is left of the five minutes, and two are held", held)
-	require.Len(b.t, b.deletes(), 4)
+	await.Eventually(b.t, "one is left of the hour, and two are held", held)
+	require.Len(b.t, b.deletes(), 8)
 	b.start()
 	b.synced(1)
 	b.relist(2)
@@ -111,7 +131,7 @@ func limit(b *bench) {
 
 	// What cannot be read is no leave to delete.
 	b.stop()
-	file := filepath.Join(b.agent.Config.StateDir, "deletions.json")
+	file := filepath.Join(b.agent.Config.StateDir, "deletions-deployments.json")
 	require.FileExists(b.t, file)
 	require.NoError(b.t, os.WriteFile(file, []byte("["), 0o600))
 	b.start()

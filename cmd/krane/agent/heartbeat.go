@@ -20,6 +20,10 @@ type heartbeater struct {
 	streams          *streams
 	region, platform string
 	interval         time.Duration
+	// held returns the deletions that wait for an approval, and approved takes the digest
+	// that was approved last.
+	held     func() *ctrlv1.HeldDeletions
+	approved func(digest string)
 
 	last    time.Time // of the last answer
 	failed  bool      // the last one
@@ -42,10 +46,14 @@ func (h *heartbeater) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		if !claim {
 			request.AgentEpoch, request.Sequence = session.epoch(), session.next()
 			request.ObservedVersion, request.Epoch, request.Mark = at.Version, at.Epoch, at.Mark.String()
+			request.HeldDeletions = h.held()
 		}
 		answer, err := h.reporter.client.Heartbeat(ctx, connect.NewRequest(request))
 		if err == nil && claim {
 			session.claim(answer.Msg.GetAgentEpoch())
+		}
+		if err == nil {
+			h.approved(answer.Msg.GetApprovedDeletions())
 		}
 		return err
 	})

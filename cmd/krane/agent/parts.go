@@ -131,6 +131,13 @@ func (p *part) remove(ctx context.Context, ids []apply.ID) (apply.PruneReport, e
 	return p.applier.Delete(ctx, ids, apply.DeleteOptions{})
 }
 
+// sweep deletes objects that the desired state lacks, within the limits of the guard.
+func (p *part) sweep(ctx context.Context, ids []apply.ID, guard *apply.Guard, approved string) (apply.PruneReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	return p.applier.Delete(ctx, ids, apply.DeleteOptions{Guard: guard, Approved: approved})
+}
+
 // synced returns nil when all kinds of the component are known.
 func (p *part) synced() error { return p.live.Unseen() }
 

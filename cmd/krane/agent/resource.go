@@ -64,6 +64,14 @@ func of(collection string) resource {
 // isRoot reports whether the object is the root of its resource.
 func (r resource) isRoot(id apply.ID) bool { return id.GroupKind() == r.root }
 
+// unit names the resource that an object belongs to, such as deployments/ID.
+func (r resource) unit(o apply.Observed) string {
+	if id := o.Label(r.label); id != "" {
+		return string(r.collection) + "/" + id
+	}
+	return ""
+}
+
 func (r resource) key(id apply.ID) statesync.Key { return r.collection.Key(id.Namespace, id.Name) }
 
 func (r resource) rootID(key statesync.Key) apply.ID {

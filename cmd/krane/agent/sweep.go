@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -40,23 +41,31 @@ type sweeper struct {
 	logger   *slog.Logger
 	// grace is how far apart.
 	grace time.Duration
-	// log has the deletions within the window of the limit.
-	log deletionLog
-	// percent is the limit in percent of the roots; it is never below minLimit.
-	percent int
+	// heldChanged is called when other deletions are held than before.
+	heldChanged func()
 
+	guards map[stream.Collection]*apply.Guard
 	lists  map[stream.Collection]uint64 // the last list that was compared
 	last   map[stream.Collection]lastItem
 	absent map[types.UID]absence
 	held   map[stream.Collection]map[string]int
+
+	approvals approvals
 }
 
-const minLimit = 5
-
-// init makes the maps.
-func (s *sweeper) init() {
+// init makes the maps, and a guard for each collection: at most 5 deployments, or percent
+// of them, within the window. With a folder it is kept there over a restart.
+func (s *sweeper) init(percent int, window time.Duration, folder string) {
 	s.lists, s.last = map[stream.Collection]uint64{}, map[stream.Collection]lastItem{}
 	s.absent, s.held = map[types.UID]absence{}, map[stream.Collection]map[string]int{}
+	s.guards, s.approvals.held = map[stream.Collection]*apply.Guard{}, map[stream.Collection]apply.Held{}
+	for _, r := range resources() {
+		g := &apply.Guard{Unit: r.unit, Absent: apply.Limit{Count: 5, Percent: percent}, Window: window}
+		if folder != "" {
+			g.Memory = &apply.FileMemory{Path: filepath.Join(folder, "deletions-"+string(r.collection)+".json")}
+		}
+		s.guards[r.collection] = g
+	}
 }
 
 // Reconcile implements reconcile.Reconciler: it compares each list that is new.
@@ -70,14 +79,15 @@ func (s *sweeper) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	lost := s.emptied(snapshots)
 	for _, r := range resources() {
 		snapshot := snapshots[r.collection]
-		if snapshot.Lists == s.lists[r.collection] {
+		isNew := snapshot.Lists != s.lists[r.collection]
+		if !isNew && s.approvals.approved(r.collection) == "" {
 			continue
 		}
 		if !s.parts[r.component].known() {
 			continue // the list is compared once the cluster is observed
 		}
 		s.lists[r.collection] = snapshot.Lists
-		if err := s.sweep(ctx, r, snapshot, lost); err != nil {
+		if err := s.sweep(ctx, r, snapshot, lost, isNew); err != nil {
 			s.logger.WarnContext(ctx, "orphans not deleted", slog.String("collection", string(r.collection)), slog.Any("error", err))
 		}
 	}
@@ -119,10 +129,10 @@ func (s *sweeper) emptied(snapshots map[stream.Collection]statesync.Snapshot) (n
 	return n
 }
 
-// hold removes from orphans all objects that an empty list lacks, except the one that may
+// keep removes from orphans all objects that an empty list lacks, except the one that may
 // be deleted: the last of its collection, which the log has withdrawn. A list that is empty
 // for another reason is more often a mistake than an order.
-func (s *sweeper) hold(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
+func (s *sweeper) keep(r resource, snapshot statesync.Snapshot, orphans map[types.UID]apply.ID, lost int) (held int) {
 	last, ok := s.last[r.collection]
 	ok = ok && lost == 1 && last.at.Epoch == snapshot.Cursor.Epoch && last.at.Version < snapshot.Cursor.Version
 	for uid, id := range orphans {
@@ -137,20 +147,21 @@ func (s *sweeper) hold(r resource, snapshot statesync.Snapshot, orphans map[type
 }
 
 // sweep deletes the objects that a list does not contain, once they are due. Lost is
-// the number of collections that are empty and were not.
-func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int) error {
+// the number of collections that are empty and were not. A list that is not new proves no
+// further absence.
+func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snapshot, lost int, isNew bool) error {
 	held := map[string]int{}
 	s.held[r.collection] = held
 	live, err := liveIDs(r, snapshot)
 	if err != nil {
 		return err
 	}
-	orphans, roots := s.orphans(r, snapshot, live)
+	orphans := s.orphans(r, snapshot, live)
 	if len(orphans) == 0 {
-		return nil
+		return s.remove(ctx, r, nil, held) // nothing is held any more
 	}
 	if len(live) == 0 {
-		held["empty"] = s.hold(r, snapshot, orphans, lost)
+		held["empty"] = s.keep(r, snapshot, orphans, lost)
 	}
 	due := map[types.UID]bool{}
 	for uid := range orphans {
@@ -158,7 +169,9 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 		if a.lists == 0 {
 			a.first = snapshot.Listed
 		}
-		a.lists++
+		if isNew {
+			a.lists++
+		}
 		s.absent[uid] = a
 		if a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace {
 			due[uid] = true
@@ -169,22 +182,6 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	if len(due) == 0 {
 		return nil
 	}
-	used, err := s.log.used(time.Now())
-	if err != nil {
-		held["limit"] = len(due)
-		return err
-	}
-	if allowed := max(0, max(minLimit, roots*s.percent/100)-used); len(due) > allowed {
-		held["limit"] = len(due)
-		s.logger.WarnContext(
-			ctx,
-			"deletions held",
-			slog.String("collection", string(r.collection)),
-			slog.Int("due", len(due)),
-			slog.Int("limit", allowed),
-		)
-		return nil
-	}
 	ids := make([]apply.ID, 0, len(due))
 	for uid := range due {
 		ids = append(ids, orphans[uid])
@@ -192,15 +189,17 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	return s.remove(ctx, r, ids, held)
 }
 
-// remove deletes orphans, once they count for the limit.
+// remove deletes orphans, but for those that the guard holds.
 func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held map[string]int) error {
-	settle, err := s.log.reserve(time.Now(), len(ids))
-	if err != nil {
-		held["limit"] = len(ids)
-		return err
+	report, err := s.parts[r.component].sweep(ctx, ids, s.guards[r.collection], s.approvals.approved(r.collection))
+	held["limit"] = len(report.Held.IDs())
+	if s.approvals.hold(r.collection, report.Held) {
+		if digest := report.Held.Digest; digest != "" {
+			s.logger.WarnContext(ctx, "deletions held",
+				slog.String("collection", string(r.collection)), slog.String("digest", s.approvals.heldDeletions().GetDigest()), slog.Any("error", err))
+		}
+		s.heldChanged()
 	}
-	report, err := s.parts[r.component].remove(ctx, ids)
-	deleted := 0
 	for _, result := range report.Results {
 		if errors.Is(result.Err, apply.ErrNotOurs) {
 			held["unproven"]++
@@ -208,25 +207,25 @@ func (s *sweeper) remove(ctx context.Context, r resource, ids []apply.ID, held m
 		if result.Action != apply.Deleted {
 			continue
 		}
-		deleted++
 		s.logger.InfoContext(ctx, "orphan deleted", slog.String("object", result.ID.String()))
 		if r.isRoot(result.ID) {
 			s.reporter.lost(r.key(result.ID))
 		}
 	}
-	return errors.Join(err, settle(deleted))
+	if _, held := errors.AsType[*apply.LimitError](err); held {
+		return nil
+	}
+	return err
 }
 
-// orphans returns the objects of a resource that are not in the list, and the
-// number of all roots. What belongs to a root is deleted with it, so it counts only
-// without a root.
-func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[string]bool) (orphans map[types.UID]apply.ID, roots int) {
-	orphans = map[types.UID]apply.ID{}
+// orphans returns the objects of a resource that are not in the list. What belongs to a
+// root is deleted with it, so it is one only without a root.
+func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[string]bool) map[types.UID]apply.ID {
+	orphans := map[types.UID]apply.ID{}
 	rooted := map[string]bool{}
 	p := s.parts[r.component]
 	for o := range p.live.All() {
 		if r.isRoot(o.ID) {
-			roots++
 			rooted[o.Label(r.label)] = true
 		}
 	}
@@ -244,7 +243,7 @@ func (s *sweeper) orphans(r resource, snapshot statesync.Snapshot, live map[stri
 		}
 		orphans[o.UID] = o.ID
 	}
-	return orphans, roots
+	return orphans
 }
 
 // publish sets the metric.

@@ -58,7 +58,9 @@ type HeartbeatRequest struct {
 	// With claim: only once the agent that has the last epoch was silent for 120 s.
 	// Until then the answer is FailedPrecondition with the reason epoch-held, and
 	// this agent reports nothing.
-	Yield         bool `protobuf:"varint,16,opt,name=yield,proto3" json:"yield,omitempty"`
+	Yield bool `protobuf:"varint,16,opt,name=yield,proto3" json:"yield,omitempty"`
+	// What the agent would delete if a person approved it. Unset: nothing.
+	HeldDeletions *HeldDeletions `protobuf:"bytes,17,opt,name=held_deletions,json=heldDeletions,proto3" json:"held_deletions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,19 +158,158 @@ func (x *HeartbeatRequest) GetYield() bool {
 	return false
 }
 
+func (x *HeartbeatRequest) GetHeldDeletions() *HeldDeletions {
+	if x != nil {
+		return x.HeldDeletions
+	}
+	return nil
+}
+
+// HeldDeletions are deletions that wait for the approval of a person, who approves all
+// of them or none.
+type HeldDeletions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names exactly this set of objects.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The number of units that are held, such as deployments.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// The first of them by name, at most 100.
+	Units         []*HeldUnit `protobuf:"bytes,3,rep,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldDeletions) Reset() {
+	*x = HeldDeletions{}
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldDeletions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldDeletions) ProtoMessage() {}
+
+func (x *HeldDeletions) ProtoReflect() protoreflect.Message {
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldDeletions.ProtoReflect.Descriptor instead.
+func (*HeldDeletions) Descriptor() ([]byte, []int) {
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HeldDeletions) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *HeldDeletions) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *HeldDeletions) GetUnits() []*HeldUnit {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+// HeldUnit is one unit whose deletion is held.
+type HeldUnit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What a person would name, such as deployments/ID.
+	Unit string `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	// The number of its objects that would be deleted.
+	Objects int32 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Why they are not, at most 1024 bytes.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldUnit) Reset() {
+	*x = HeldUnit{}
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldUnit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldUnit) ProtoMessage() {}
+
+func (x *HeldUnit) ProtoReflect() protoreflect.Message {
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldUnit.ProtoReflect.Descriptor instead.
+func (*HeldUnit) Descriptor() ([]byte, []int) {
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HeldUnit) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *HeldUnit) GetObjects() int32 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *HeldUnit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // HeartbeatResponse has the epoch that was claimed.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opt-in extension: the epoch that was claimed, greater than every one that the
 	// region had before. 0: none was claimed.
-	AgentEpoch    uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AgentEpoch uint64 `protobuf:"varint,10,opt,name=agent_epoch,json=agentEpoch,proto3" json:"agent_epoch,omitempty"`
+	// The digest of held deletions that a person has approved: the agent carries out
+	// exactly these. Empty, or the digest of another set: no effect.
+	ApprovedDeletions string `protobuf:"bytes,11,opt,name=approved_deletions,json=approvedDeletions,proto3" json:"approved_deletions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +321,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ctrl_v1_cluster_proto_msgTypes[1]
+	mi := &file_ctrl_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +334,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_ctrl_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HeartbeatResponse) GetAgentEpoch() uint64 {
@@ -203,11 +344,18 @@ func (x *HeartbeatResponse) GetAgentEpoch() uint64 {
 	return 0
 }
 
+func (x *HeartbeatResponse) GetApprovedDeletions() string {
+	if x != nil {
+		return x.ApprovedDeletions
+	}
+	return ""
+}
+
 var File_ctrl_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\x84\x02\n" +
+	"\x15ctrl/v1/cluster.proto\x12\actrl.v1\x1a\x18ctrl/v1/deployment.proto\x1a\x14ctrl/v1/policy.proto\x1a\x16ctrl/v1/sentinel.proto\"\xc3\x02\n" +
 	"\x10HeartbeatRequest\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x1f\n" +
@@ -219,11 +367,21 @@ const file_ctrl_v1_cluster_proto_rawDesc = "" +
 	"\x05epoch\x18\r \x01(\tR\x05epoch\x12\x12\n" +
 	"\x04mark\x18\x0e \x01(\tR\x04mark\x12\x14\n" +
 	"\x05claim\x18\x0f \x01(\bR\x05claim\x12\x14\n" +
-	"\x05yield\x18\x10 \x01(\bR\x05yield\"4\n" +
+	"\x05yield\x18\x10 \x01(\bR\x05yield\x12=\n" +
+	"\x0eheld_deletions\x18\x11 \x01(\v2\x16.ctrl.v1.HeldDeletionsR\rheldDeletions\"f\n" +
+	"\rHeldDeletions\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12'\n" +
+	"\x05units\x18\x03 \x03(\v2\x11.ctrl.v1.HeldUnitR\x05units\"P\n" +
+	"\bHeldUnit\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\x05R\aobjects\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"c\n" +
 	"\x11HeartbeatResponse\x12\x1f\n" +
 	"\vagent_epoch\x18\n" +
 	" \x01(\x04R\n" +
-	"agentEpoch2\xec\x06\n" +
+	"agentEpoch\x12-\n" +
+	"\x12approved_deletions\x18\v \x01(\tR\x11approvedDeletions2\xec\x06\n" +
 	"\x0eClusterService\x12P\n" +
 	"\x10WatchDeployments\x12 .ctrl.v1.WatchDeploymentsRequest\x1a\x18.ctrl.v1.DeploymentState0\x01\x12J\n" +
 	"\x0eWatchSentinels\x12\x1e.ctrl.v1.WatchSentinelsRequest\x1a\x16.ctrl.v1.SentinelState0\x01\x12m\n" +
@@ -247,48 +405,52 @@ func file_ctrl_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_ctrl_v1_cluster_proto_rawDescData
 }
 
-var file_ctrl_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_ctrl_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_ctrl_v1_cluster_proto_goTypes = []any{
 	(*HeartbeatRequest)(nil),                          // 0: ctrl.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),                         // 1: ctrl.v1.HeartbeatResponse
-	(*WatchDeploymentsRequest)(nil),                   // 2: ctrl.v1.WatchDeploymentsRequest
-	(*WatchSentinelsRequest)(nil),                     // 3: ctrl.v1.WatchSentinelsRequest
-	(*WatchCiliumNetworkPoliciesRequest)(nil),         // 4: ctrl.v1.WatchCiliumNetworkPoliciesRequest
-	(*GetDesiredDeploymentStateRequest)(nil),          // 5: ctrl.v1.GetDesiredDeploymentStateRequest
-	(*GetDesiredSentinelStateRequest)(nil),            // 6: ctrl.v1.GetDesiredSentinelStateRequest
-	(*GetDesiredCiliumNetworkPolicyStateRequest)(nil), // 7: ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
-	(*ReportDeploymentStatusRequest)(nil),             // 8: ctrl.v1.ReportDeploymentStatusRequest
-	(*ReportSentinelStatusRequest)(nil),               // 9: ctrl.v1.ReportSentinelStatusRequest
-	(*DeploymentState)(nil),                           // 10: ctrl.v1.DeploymentState
-	(*SentinelState)(nil),                             // 11: ctrl.v1.SentinelState
-	(*CiliumNetworkPolicyState)(nil),                  // 12: ctrl.v1.CiliumNetworkPolicyState
-	(*ReportDeploymentStatusResponse)(nil),            // 13: ctrl.v1.ReportDeploymentStatusResponse
-	(*ReportSentinelStatusResponse)(nil),              // 14: ctrl.v1.ReportSentinelStatusResponse
+	(*HeldDeletions)(nil),                             // 1: ctrl.v1.HeldDeletions
+	(*HeldUnit)(nil),                                  // 2: ctrl.v1.HeldUnit
+	(*HeartbeatResponse)(nil),                         // 3: ctrl.v1.HeartbeatResponse
+	(*WatchDeploymentsRequest)(nil),                   // 4: ctrl.v1.WatchDeploymentsRequest
+	(*WatchSentinelsRequest)(nil),                     // 5: ctrl.v1.WatchSentinelsRequest
+	(*WatchCiliumNetworkPoliciesRequest)(nil),         // 6: ctrl.v1.WatchCiliumNetworkPoliciesRequest
+	(*GetDesiredDeploymentStateRequest)(nil),          // 7: ctrl.v1.GetDesiredDeploymentStateRequest
+	(*GetDesiredSentinelStateRequest)(nil),            // 8: ctrl.v1.GetDesiredSentinelStateRequest
+	(*GetDesiredCiliumNetworkPolicyStateRequest)(nil), // 9: ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
+	(*ReportDeploymentStatusRequest)(nil),             // 10: ctrl.v1.ReportDeploymentStatusRequest
+	(*ReportSentinelStatusRequest)(nil),               // 11: ctrl.v1.ReportSentinelStatusRequest
+	(*DeploymentState)(nil),                           // 12: ctrl.v1.DeploymentState
+	(*SentinelState)(nil),                             // 13: ctrl.v1.SentinelState
+	(*CiliumNetworkPolicyState)(nil),                  // 14: ctrl.v1.CiliumNetworkPolicyState
+	(*ReportDeploymentStatusResponse)(nil),            // 15: ctrl.v1.ReportDeploymentStatusResponse
+	(*ReportSentinelStatusResponse)(nil),              // 16: ctrl.v1.ReportSentinelStatusResponse
 }
 var file_ctrl_v1_cluster_proto_depIdxs = []int32{
-	2,  // 0: ctrl.v1.ClusterService.WatchDeployments:input_type -> ctrl.v1.WatchDeploymentsRequest
-	3,  // 1: ctrl.v1.ClusterService.WatchSentinels:input_type -> ctrl.v1.WatchSentinelsRequest
-	4,  // 2: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:input_type -> ctrl.v1.WatchCiliumNetworkPoliciesRequest
-	5,  // 3: ctrl.v1.ClusterService.GetDesiredDeploymentState:input_type -> ctrl.v1.GetDesiredDeploymentStateRequest
-	6,  // 4: ctrl.v1.ClusterService.GetDesiredSentinelState:input_type -> ctrl.v1.GetDesiredSentinelStateRequest
-	7,  // 5: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:input_type -> ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
-	8,  // 6: ctrl.v1.ClusterService.ReportDeploymentStatus:input_type -> ctrl.v1.ReportDeploymentStatusRequest
-	9,  // 7: ctrl.v1.ClusterService.ReportSentinelStatus:input_type -> ctrl.v1.ReportSentinelStatusRequest
-	0,  // 8: ctrl.v1.ClusterService.Heartbeat:input_type -> ctrl.v1.HeartbeatRequest
-	10, // 9: ctrl.v1.ClusterService.WatchDeployments:output_type -> ctrl.v1.DeploymentState
-	11, // 10: ctrl.v1.ClusterService.WatchSentinels:output_type -> ctrl.v1.SentinelState
-	12, // 11: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:output_type -> ctrl.v1.CiliumNetworkPolicyState
-	10, // 12: ctrl.v1.ClusterService.GetDesiredDeploymentState:output_type -> ctrl.v1.DeploymentState
-	11, // 13: ctrl.v1.ClusterService.GetDesiredSentinelState:output_type -> ctrl.v1.SentinelState
-	12, // 14: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:output_type -> ctrl.v1.CiliumNetworkPolicyState
-	13, // 15: ctrl.v1.ClusterService.ReportDeploymentStatus:output_type -> ctrl.v1.ReportDeploymentStatusResponse
-	14, // 16: ctrl.v1.ClusterService.ReportSentinelStatus:output_type -> ctrl.v1.ReportSentinelStatusResponse
-	1,  // 17: ctrl.v1.ClusterService.Heartbeat:output_type -> ctrl.v1.HeartbeatResponse
-	9,  // [9:18] is the sub-list for method output_type
-	0,  // [0:9] is the sub-list for method input_type
-	0,  // [0:0] is the sub-list for extension type_name
-	0,  // [0:0] is the sub-list for extension extendee
-	0,  // [0:0] is the sub-list for field type_name
+	1,  // 0: ctrl.v1.HeartbeatRequest.held_deletions:type_name -> ctrl.v1.HeldDeletions
+	2,  // 1: ctrl.v1.HeldDeletions.units:type_name -> ctrl.v1.HeldUnit
+	4,  // 2: ctrl.v1.ClusterService.WatchDeployments:input_type -> ctrl.v1.WatchDeploymentsRequest
+	5,  // 3: ctrl.v1.ClusterService.WatchSentinels:input_type -> ctrl.v1.WatchSentinelsRequest
+	6,  // 4: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:input_type -> ctrl.v1.WatchCiliumNetworkPoliciesRequest
+	7,  // 5: ctrl.v1.ClusterService.GetDesiredDeploymentState:input_type -> ctrl.v1.GetDesiredDeploymentStateRequest
+	8,  // 6: ctrl.v1.ClusterService.GetDesiredSentinelState:input_type -> ctrl.v1.GetDesiredSentinelStateRequest
+	9,  // 7: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:input_type -> ctrl.v1.GetDesiredCiliumNetworkPolicyStateRequest
+	10, // 8: ctrl.v1.ClusterService.ReportDeploymentStatus:input_type -> ctrl.v1.ReportDeploymentStatusRequest
+	11, // 9: ctrl.v1.ClusterService.ReportSentinelStatus:input_type -> ctrl.v1.ReportSentinelStatusRequest
+	0,  // 10: ctrl.v1.ClusterService.Heartbeat:input_type -> ctrl.v1.HeartbeatRequest
+	12, // 11: ctrl.v1.ClusterService.WatchDeployments:output_type -> ctrl.v1.DeploymentState
+	13, // 12: ctrl.v1.ClusterService.WatchSentinels:output_type -> ctrl.v1.SentinelState
+	14, // 13: ctrl.v1.ClusterService.WatchCiliumNetworkPolicies:output_type -> ctrl.v1.CiliumNetworkPolicyState
+	12, // 14: ctrl.v1.ClusterService.GetDesiredDeploymentState:output_type -> ctrl.v1.DeploymentState
+	13, // 15: ctrl.v1.ClusterService.GetDesiredSentinelState:output_type -> ctrl.v1.SentinelState
+	14, // 16: ctrl.v1.ClusterService.GetDesiredCiliumNetworkPolicyState:output_type -> ctrl.v1.CiliumNetworkPolicyState
+	15, // 17: ctrl.v1.ClusterService.ReportDeploymentStatus:output_type -> ctrl.v1.ReportDeploymentStatusResponse
+	16, // 18: ctrl.v1.ClusterService.ReportSentinelStatus:output_type -> ctrl.v1.ReportSentinelStatusResponse
+	3,  // 19: ctrl.v1.ClusterService.Heartbeat:output_type -> ctrl.v1.HeartbeatResponse
+	11, // [11:20] is the sub-list for method output_type
+	2,  // [2:11] is the sub-list for method input_type
+	2,  // [2:2] is the sub-list for extension type_name
+	2,  // [2:2] is the sub-list for extension extendee
+	0,  // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_ctrl_v1_cluster_proto_init() }
@@ -305,7 +467,7 @@ func file_ctrl_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ctrl_v1_cluster_proto_rawDesc), len(file_ctrl_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

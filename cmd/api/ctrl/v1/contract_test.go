@@ -148,9 +148,21 @@ message HeartbeatRequest
   14 mark string
   15 claim bool
   16 yield bool
+  17 held_deletions HeldDeletions
 
 message HeartbeatResponse
   10 agent_epoch uint64
+  11 approved_deletions string
+
+message HeldDeletions
+  1 digest string
+  2 count int32
+  3 units repeated HeldUnit
+
+message HeldUnit
+  1 unit string
+  2 objects int32
+  3 reason string
 
 message ReportDeploymentStatusRequest
   1 update oneof change ReportDeploymentStatusRequest.Update

@@ -227,12 +227,27 @@ func (s *Server) Heartbeat(
 	defer s.mu.Unlock()
 	s.beats++
 	s.acknowledged = at
-	answer := &ctrlv1.HeartbeatResponse{}
+	s.held = r.Msg.GetHeldDeletions()
+	answer := &ctrlv1.HeartbeatResponse{ApprovedDeletions: s.approved}
 	if r.Msg.GetClaim() {
 		s.epoch++
 		answer.AgentEpoch = s.epoch
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// Held returns the deletions that the last heartbeat had, nil for none.
+func (s *Server) Held() *ctrlv1.HeldDeletions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// Approve has the next heartbeats answered with the digest of held deletions.
+func (s *Server) Approve(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.approved = digest
 }
 
 // Instances returns the names of the instances that a control plane would know

@@ -42,12 +42,15 @@ type Server struct {
 	streams map[string]int
 	sent    map[string]int
 	beats   int
-	calls   int
-	queries int
-	cut     map[int]context.CancelCauseFunc
-	next    int
-	source  statesync.Server
-	epoch   uint64 // that was claimed last
+	// held are the deletions of the last heartbeat, and approved the digest of its answer.
+	held     *ctrlv1.HeldDeletions
+	approved string
+	calls    int
+	queries  int
+	cut      map[int]context.CancelCauseFunc
+	next     int
+	source   statesync.Server
+	epoch    uint64 // that was claimed last
 	// acknowledged is the position in the newest heartbeat.
 	acknowledged statesync.Cursor
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -32,6 +33,7 @@ func AdminRoutes(store *Store) []adminapi.Route {
 		{Method: http.MethodGet, Path: region, Handle: a.show},
 		{Method: http.MethodDelete, Path: region, Handle: a.remove},
 		{Method: http.MethodPost, Path: region + "/rotate-token", Handle: a.rotateToken},
+		{Method: http.MethodPost, Path: region + "/allow-mass-delete", Handle: a.approveDeletions},
 		{Method: http.MethodGet, Path: region + "/deployments", Handle: a.listResources(deployments)},
 		{Method: http.MethodGet, Path: region + "/sentinels", Handle: a.listResources(sentinels)},
 		{Method: http.MethodGet, Path: region + "/policies", Handle: a.listResources(policies)},
@@ -76,6 +78,7 @@ func AdminConditions() []adminapi.Condition {
 				Message: "the region's agent sends heartbeats; stop it, and wait two minutes",
 			},
 		},
+		approval.Condition,
 		{
 			Err:    ErrUnknownResource,
 			Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"},

@@ -200,7 +200,15 @@ func (s *Service) Heartbeat(
 		return nil, err
 	}
 	if !r.Msg.GetClaim() {
-		return connect.NewResponse(&ctrlv1.HeartbeatResponse{}), nil
+		held, err := heldOf(r.Msg.GetHeldDeletions())
+		if err != nil {
+			return nil, err
+		}
+		approved, err := s.store.hold(ctx, caller.ID, held)
+		if err != nil {
+			return nil, s.internal(ctx, "held deletions", err)
+		}
+		return connect.NewResponse(&ctrlv1.HeartbeatResponse{ApprovedDeletions: approved}), nil
 	}
 	epoch, err := s.store.Claim(ctx, caller.ID, r.Msg.GetYield())
 	if errors.Is(err, ErrHeld) {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/tokens"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -61,13 +63,21 @@ type Region struct {
 	// PreviousTokenUntil is until when the token before the last rotation is valid; zero if
 	// it is not.
 	PreviousTokenUntil time.Time `json:"previous_token_until,omitzero"`
+	// HeldDeletions are what the agent would delete if a person approved it, as it
+	// reported last. Nil: nothing.
+	HeldDeletions *starbase.HeldDeletions `json:"held_deletions,omitempty"`
+	// ApprovedDeletions is the digest of held deletions that was approved last.
+	ApprovedDeletions string `json:"approved_deletions,omitempty"`
 }
 
-const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until`
+const regionColumns = `r.id, r.name, r.platform, r.cell_id, r.agent_epoch, r.heartbeat_at, r.previous_token_until, r.held_deletions,
+	r.approved_deletions`
 
 func scanRegion(scan func(...any) error, r *Region) error {
 	var heartbeat, previous int64
-	if err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat, &previous); err != nil {
+	var held string
+	err := scan(&r.ID, &r.Name, &r.Platform, &r.CellID, &r.AgentEpoch, &heartbeat, &previous, &held, &r.ApprovedDeletions)
+	if err != nil {
 		return err
 	}
 	if heartbeat != 0 {
@@ -77,7 +87,8 @@ func scanRegion(scan func(...any) error, r *Region) error {
 		r.PreviousTokenUntil = until
 	}
 	r.Silent = time.Since(r.HeartbeatAt) >= adminapi.Silence
-	return nil
+	r.HeldDeletions, err = approval.Parse(held)
+	return err
 }
 
 // PutRegion registers the region and returns its token, which is shown this

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/stream"
+)
+
+// approvals are what the guards of all collections hold, which a person sees and approves
+// as one set.
+type approvals struct {
+	mu     sync.Mutex
+	held   map[stream.Collection]apply.Held
+	digest string // approved last
+}
+
+// hold takes what a collection holds now, and reports whether that is news.
+func (a *approvals) hold(collection stream.Collection, held apply.Held) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.held[collection].Digest == held.Digest && len(a.held[collection].Units) == len(held.Units) {
+		return false
+	}
+	a.held[collection] = held
+	return true
+}
+
+// approve takes the digest that was approved last, and reports whether it is that of what
+// is held.
+func (a *approvals) approve(digest string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.digest = digest
+	return digest != "" && digest == a.sum()
+}
+
+// approved returns the digest of what a collection holds, "" unless it is approved.
+func (a *approvals) approved(collection stream.Collection) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.digest == "" || a.digest != a.sum() {
+		return ""
+	}
+	return a.held[collection].Digest
+}
+
+// sum is the digest of all that is held, "" for nothing. The lock is held.
+func (a *approvals) sum() string {
+	hash, any := sha256.New(), false
+	for _, collection := range slices.Sorted(maps.Keys(a.held)) {
+		if digest := a.held[collection].Digest; digest != "" {
+			any = true
+			fmt.Fprintf(hash, "%s %s\n", collection, digest)
+		}
+	}
+	if !any {
+		return ""
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
+}
+
+// The limits of a report.
+const (
+	maxHeldUnits  = 100
+	maxHeldReason = 1024
+)
+
+// heldDeletions returns what is held, as it is reported; nil for nothing.
+func (a *approvals) heldDeletions() *ctrlv1.HeldDeletions {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	digest := a.sum()
+	if digest == "" {
+		return nil
+	}
+	report := &ctrlv1.HeldDeletions{Digest: digest}
+	for _, collection := range slices.Sorted(maps.Keys(a.held)) {
+		for _, u := range a.held[collection].Units {
+			if report.Count++; len(report.GetUnits()) < maxHeldUnits {
+				report.Units = append(report.Units, &ctrlv1.HeldUnit{
+					Unit: u.Unit, Objects: int32(len(u.IDs)), Reason: u.Reason[:min(len(u.Reason), maxHeldReason)],
+				})
+			}
+		}
+	}
+	return report
+}

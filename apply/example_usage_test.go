@@ -109,10 +109,11 @@ func ExampleGuard() {
 	options := apply.PruneOptions{Complete: true, Guard: &guard}
 	fmt.Println("complete:", options.Complete, "- at most", options.Guard.Absent.Count, "services or", options.Guard.Absent.Percent, "percent")
 	// As Applier.Prune returns it.
-	var err error = &apply.LimitError{Units: []string{"cart", "shop"}, Before: 2, Limit: 3, Owned: 9, Window: time.Hour}
+	var err error = &apply.LimitError{Units: []string{"cart", "shop"}, Before: 2, Limit: 3, Owned: 9, Window: time.Hour, Digest: "pXkq0zY1"}
 	if over, ok := errors.AsType[*apply.LimitError](err); ok {
 		fmt.Println(over)
 		fmt.Println("ask a person about", over.Units)
+		options.Approved = over.Digest // once the person agrees: exactly these, no other
 	}
 	// Output:
 	// complete: true - at most 3 services or 5 percent

@@ -33,6 +33,7 @@ func main() {
 	flag.StringVar(&c.namespace, "namespace", "default", "namespace of the ConfigMap that remembers the kinds of the set")
 	flag.IntVar(&c.guard.Absent.Count, "max-deletions", 5, "max objects that may be deleted in an hour, or -1 for none; or else, if more,")
 	flag.IntVar(&c.guard.Absent.Percent, "max-percent", 10, "max percent of its objects that may be deleted in an hour")
+	flag.StringVar(&c.approved, "approve", "", "digest of held deletions, as it was logged: exactly these are deleted")
 	flag.DurationVar(&c.interval, "interval", 30*time.Second, "time between two looks at the folder")
 	flag.Parse()
 	if c.guard.Absent == (apply.Limit{}) {
@@ -51,6 +52,7 @@ func main() {
 type converge struct {
 	folder, name, namespace string
 	guard                   apply.Guard
+	approved                string
 	interval                time.Duration
 	logger                  *slog.Logger
 	applier                 apply.Applier
@@ -96,7 +98,12 @@ func (c *converge) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, invalid
 	}
 	applied, failed := c.applier.Apply(ctx, set)
-	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Guard: &c.guard})
+	pruned, kept := c.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, Guard: &c.guard, Approved: c.approved})
+	for _, unit := range pruned.Held.Units {
+		c.logger.WarnContext(
+			ctx, "deletion held", slog.String("unit", unit.Unit), slog.String("reason", unit.Reason), slog.String("digest", pruned.Held.Digest),
+		)
+	}
 	for _, r := range append(applied.Results, pruned.Results...) {
 		c.logger.InfoContext(ctx, "object", slog.String("id", r.ID.String()), slog.String("action", string(r.Action)))
 	}

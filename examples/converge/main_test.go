@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,18 +62,9 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 	write("shop.yaml", shop)
 	write("few.yaml", settings("c0", "c1"))
 	write("many.yaml", settings("c2", "c3", "c4", "c5", "c6", "c7"))
-	p, stop := programtest.Start(
-		t,
-		programtest.Build(t),
-		"--kubeconfig",
-		cluster.Kubeconfig,
-		"--folder",
-		folder,
-		"--interval",
-		"200ms",
-		"--max-deletions",
-		"3",
-	)
+	program := programtest.Build(t)
+	arguments := []string{"--kubeconfig", cluster.Kubeconfig, "--folder", folder, "--interval", "200ms", "--max-deletions", "3"}
+	p, stop := programtest.Start(t, program, arguments...)
 	becomes("2", replicas...)
 	becomes("c0 c1 c2 c3 c4 c5 c6 c7", live...)
 	_, err := cluster.Kubectl(t.Context(), "scale", "deployment", "web", "-n", "shop", "--replicas=7")
@@ -87,5 +79,13 @@ func TestAFolderIsMadeTrueAndKeptSo(t *testing.T) {
 		return err == nil && strings.Contains(string(log), "the limit is 3")
 	})
 	becomes("c2 c3 c4 c5 c6 c7", live...)
+	require.NoError(t, stop(), p.Tail())
+
+	log, err := os.ReadFile(p.Log)
+	require.NoError(t, err)
+	held := regexp.MustCompile(`digest=(\S+)`).FindSubmatch(log)
+	require.NotNil(t, held)
+	p, stop = programtest.Start(t, program, append(arguments, "--approve", string(held[1]))...)
+	becomes("", live...)
 	require.NoError(t, stop(), p.Tail())
 }

@@ -14,7 +14,8 @@
 //     complete once. A server without markers proves none; its messages hold at once.
 //   - Objects that are absent from two proven lists, far enough apart, are deleted
 //     if all three streams are complete, the list is not empty, and the limit
-//     within five minutes is not exceeded.
+//     within an hour is not exceeded. Once it is, all that is absent is held until a
+//     person approves exactly these objects by their digest (package apply, Guard).
 //   - An empty list deletes one object at most: the last of its collection, if the
 //     same process has seen it as the only live item of a proven state of the same
 //     epoch, the log went on since, and no other collection is empty that has objects

@@ -34,8 +34,9 @@ type Config struct {
 	// StateDir is a folder that keeps the recent deletions over a restart, for the limit of
 	// deletions. Empty: they are kept in memory.
 	StateDir string
-	// MaxDeletePercent is the max share of the owned objects, in percent, that may be deleted
-	// within 5 minutes; never fewer than 5 objects. Default 10, at most 100.
+	// MaxDeletePercent is the max share of the deployments, in percent, that may be deleted
+	// within an hour because they are absent; never fewer than 5. So for sentinels and
+	// policies. Default 10, at most 100.
 	MaxDeletePercent int
 }
 

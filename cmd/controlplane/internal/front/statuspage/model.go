@@ -65,6 +65,24 @@ type note struct {
 	Identity, IDs, Class, Message string
 }
 
+// hold is what an agent holds until a person approves it.
+type hold struct {
+	Path, Digest, First, Reason string
+	Count                       int
+}
+
+// newHold returns nil if nothing is held. Path is that of the cluster or region.
+func newHold(path string, held *starbase.HeldDeletions) *hold {
+	if held == nil {
+		return nil
+	}
+	h := &hold{Path: path, Digest: clean(held.Digest), Count: held.Count}
+	if len(held.Units) > 0 {
+		h.First, h.Reason = clean(held.Units[0].Unit), clean(held.Units[0].Reason)
+	}
+	return h
+}
+
 // maxNotes is how many notes of a cluster are shown.
 const maxNotes = 20
 
@@ -88,10 +106,13 @@ type clusterRow struct {
 	Rejected, Held, Deleting, Orphans int
 	Notes                             []note
 	MoreNotes                         int
+	// Hold is what waits for an approval; nil for nothing.
+	Hold *hold
 }
 
 func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Duration) clusterRow {
 	row := clusterRow{ID: c.ClusterID, Region: c.Region, Wanted: c.Generation, PulledAt: c.LastPullAt, ReportAt: c.LastReportAt}
+	row.Hold = newHold("clusters/"+c.ClusterID, c.HeldDeletions)
 	if epoch, generation, ok := strings.Cut(c.LastPullVersion, "-"); ok && epoch == c.Epoch {
 		generation, _, _ = strings.Cut(generation, ".") // from the nonce
 		n, err := strconv.ParseInt(generation, 10, 64)
@@ -109,7 +130,7 @@ func newClusterRow(c *clusters.ClusterOverview, now time.Time, silence time.Dura
 		row.State = state{"silent", "bad"}
 	case failing > 0:
 		row.State = state{"failing", "bad"}
-	case row.Held > 0:
+	case row.Held > 0, row.Hold != nil:
 		row.State = state{"held", "busy"}
 	case row.Lag.N > 0, !row.Pulled.Known, row.Pulled.N < row.Wanted:
 		row.State = state{"behind", "busy"}
@@ -183,6 +204,8 @@ type regionRow struct {
 	MoreUnhealthy int
 	// Reason is why agents of the region are refused. Empty: they are not.
 	Reason string
+	// Hold is what waits for an approval; nil for nothing.
+	Hold *hold
 }
 
 // unhealthySentinel is a sentinel that should run and is unhealthy.
@@ -202,6 +225,7 @@ func newRegionRow(r *regions.RegionOverview) regionRow {
 		ID: r.ID, Name: r.Name, Platform: r.Platform, Cell: clean(r.CellID), HeartbeatAt: r.HeartbeatAt,
 		Head:        figure{r.Known, int64(r.Head)}, //nolint:gosec // a version counts from 1
 		Deployments: r.Deployments, Sentinels: r.Sentinels, Instances: counts(r.Instances), Health: counts(r.Health),
+		Hold: newHold("regions/"+r.ID, r.HeldDeletions),
 	}
 	for _, i := range r.Failed {
 		row.Failed = append(row.Failed, failedInstance{clean(i.Name), clean(i.Reason), i.Restarts})
@@ -228,6 +252,8 @@ func newRegionRow(r *regions.RegionOverview) regionRow {
 		row.Reason = "its log was made for another region, or cannot be read yet; put the region with replace to give it the log"
 	case r.Instances["failed"]+r.Health["unhealthy"] > 0:
 		row.State = state{"failing", "bad"}
+	case row.Hold != nil:
+		row.State = state{"held", "busy"}
 	case row.Lag.N > 0:
 		row.State = state{"behind", "busy"}
 	default:

@@ -270,6 +270,9 @@ func TestTheFirstPaintHasEverything(t *testing.T) {
 			text(t, page, "cluster-"+clusterB),
 		)
 		require.Regexp(t, `^sgp1 `+clusterC+` held 7 6 6 1 `+ago+` `+ago+` 2 2 healthy 1 0$`, text(t, page, "cluster-"+clusterC))
+		hold := text(t, page, "hold-"+clusterC)
+		require.Contains(t, hold, "2 deletions wait for an approval, such as service shop : ")
+		require.Contains(t, hold, `POST /api/v1/admin/clusters/`+clusterC+`/allow-mass-delete with {"digest":"held-1"} approves exactly these.`)
 		require.Equal(t, `lon1 `+clusterD+` never seen 3 – – – never never 1 1 unknown 0 0`, text(t, page, "cluster-"+clusterD))
 		require.Regexp(
 			t,

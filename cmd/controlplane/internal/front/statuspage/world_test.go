@@ -117,6 +117,18 @@ func (s *site) report(clusterID string, phases ...[3]string) {
 	})
 }
 
+// hold reports that the agent holds two deletions for an approval.
+func (s *site) hold(clusterID string) {
+	s.t.Helper()
+	state := s.call("GET", "/api/v1/clusters/"+clusterID+"/desired-state", s.tokens[clusterID], nil)
+	s.call("POST", "/api/v1/clusters/"+clusterID+"/status", s.tokens[clusterID], map[string]any{
+		"epoch": state["epoch"], "generation": state["generation"], "instance_id": "i", "services": []any{},
+		"held_deletions": map[string]any{"digest": "held-1", "count": 2, "units": []map[string]any{
+			{"unit": "service shop", "objects": 6, "reason": evil}, {"unit": "service web", "objects": 6, "reason": "absent"},
+		}},
+	})
+}
+
 func (s *site) capacity(clusterID string, pods int, at time.Time) {
 	s.t.Helper()
 	s.call("POST", "/api/v1/clusters/"+clusterID+"/capacity", s.tokens[clusterID], map[string]any{
@@ -167,6 +179,7 @@ func (s *site) seed() {
 	s.report(clusterC, healthy, healthy, healthy)
 	s.admin("DELETE", servicePath(clusterC, 2), nil)
 	s.report(clusterC, healthy, healthy, [3]string{"Failed", "DeletionHeld", "7 objects are not deleted: more at once than the limit allows"})
+	s.hold(clusterC)
 	s.admin("PUT", "clusters/"+clusterC+"/config", map[string]any{"lb_size_units": 3})
 	s.register(clusterD, "lon1", 1)
 

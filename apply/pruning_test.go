@@ -78,7 +78,11 @@ func TestPruneSparesANamespaceInWhichSomethingStays(t *testing.T) {
 	require.Equal(t, "a", b.names(t))
 
 	// Something kept, or still in its grace, needs it as well.
-	apply1(t, a, b.set(t, more, inside("wanted"), inside("kept"), configMap("a", "1")))
+	again := b.set(t, more, inside("wanted"), inside("kept"), configMap("a", "1"))
+	await.Eventually(t, "what was deleted is applied again, once the watch has shown that it is gone", func() bool {
+		_, err := a.Apply(t.Context(), again)
+		return err == nil
+	})
 	options.Keep = func(o apply.Observed) bool { return o.ID.Name == "kept" }
 	_, err = a.Prune(t.Context(), b.set(t, configMap("a", "1")), options)
 	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"-more/kept must stay")

@@ -4,7 +4,11 @@ BENCH ?= .
 BENCHFLAGS ?=
 # Modules of their own: what the peers require must not decide what we are built with.
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
-.PHONY: bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle
+.PHONY: bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms
+
+PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./examples/...
+rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
+	$(WORK) $(GO) run ./internal/build/rooms $(PATTERNS)
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...

@@ -35,7 +35,9 @@
 //     fields of other managers do not matter.
 //   - The proof survives a restart: the hash of the desired object is kept in
 //     an annotation, and the fields that we own are compared with the fields that the
-//     set states. A restarted program sends its lists and watches and nothing else.
+//     set states. A restarted program sends its lists and watches and nothing else. The
+//     hash also shows the write of an older replica that still runs, although it has our
+//     manager's name.
 //   - Our own writes are visible at once. The newer of the watch's state and a write's
 //     answer counts, so a slow watch causes neither a second create nor a needless
 //     repair. A watch that is silent for three minutes is restarted.

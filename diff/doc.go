@@ -67,7 +67,8 @@
 //   - Another program that applies under our manager's name is us. Its apply
 //     shows by the fields or the time of the entry, which has a resolution of
 //     one second: within the second of our own apply, another value of the same
-//     fields is not seen. Covers cannot see it at all. Give each program a name.
+//     fields is not seen. Covers cannot see it at all. Give each program a name. For two
+//     replicas of one program, package apply compares the hash in its annotation, too.
 //   - A desired object with a field that the server ignores in an apply, such as a
 //     status that is a subresource, is never covered: leave the field out. A field
 //     unknown to the schema is different: the apply is refused.

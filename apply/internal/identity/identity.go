@@ -57,22 +57,29 @@ func (id *Identity) Standing(have map[string]string) Standing {
 }
 
 // Digest returns the digest of the object's fields that the owner's writes own, by
-// applies and, in upsert mode, by updates. It is zero when they own none. Where the
-// server keeps no managedFields, it is a digest of the object's version, which changes
-// with every write.
+// applies and, in upsert mode, by updates. It is zero when they own none. The hash in the
+// annotation is part of it: an older replica of the program has the same manager, and
+// its write within the second of ours leaves our entry as it was. Where the server keeps
+// no managedFields, it is a digest of the object's version, which changes with every
+// write.
 func (id *Identity) Digest(m metav1.Object) diff.Sum {
 	entries := m.GetManagedFields()
 	if len(entries) == 0 {
 		return Sum(string(m.GetUID()), m.GetResourceVersion())
 	}
-	applied, _ := diff.Digest(m, id.Manager)
+	applied, ours := diff.Digest(m, id.Manager)
+	parts := []string{applied.String(), m.GetAnnotations()[id.HashAnnotation]}
 	for i := range entries {
 		e := &entries[i]
 		if e.Manager == id.Manager && updates(e) {
-			return Sum(applied.String(), fmt.Sprint(e.Time), string(e.FieldsV1.Raw))
+			parts, ours = append(parts, fmt.Sprint(e.Time), string(e.FieldsV1.Raw)), true
+			break
 		}
 	}
-	return applied
+	if !ours {
+		return diff.Sum{}
+	}
+	return Sum(parts...)
 }
 
 // Wrote reports whether fields of the object are the owner's.

@@ -79,9 +79,10 @@
 //     deletion, however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is sent with the create
 //     only, and keeps its value when another manager takes it.
-//   - The fields of a superseded manager ([Owner.Supersedes]) become ours. An entry of
-//     ours that the server cannot read in the desired version is moved to that version.
-//     Each takes one patch of managedFields, which changes no other field.
+//   - The fields of a superseded manager ([Owner.Supersedes]) become ours. If the server
+//     cannot read an entry in the desired version, because a field of the one is not in
+//     the schema of the other, all entries are moved to that version, those of other
+//     managers, too. Each takes one patch of managedFields, which changes no other field.
 //
 // When something is deleted:
 //

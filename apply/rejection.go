@@ -188,7 +188,10 @@ func unreadable(err error) bool {
 	if !apierrors.IsInternalError(err) {
 		return false
 	}
-	for _, phrase := range []string{"failed to create typed patch object", "unable to convert unstructured object", "failed to convert new object", "failed to create manager for existing fields"} {
+	for _, phrase := range []string{
+		"field not declared in schema", "failed to create typed patch object", "unable to convert unstructured object",
+		"failed to convert new object", "failed to create manager for existing fields",
+	} {
 		if strings.Contains(err.Error(), phrase) {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,6 +56,9 @@ func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 	if t, err := p.target(it, &v.look); err != nil {
 		result.Err = err
 	} else {
+		if v.again {
+			t.Version = strconv.FormatUint(v.look.Record.Version(), 10)
+		}
 		result.Action, result.Err = p.repair(ctx, it, &v.look, t)
 	}
 	p.live.rejections.note(attempt, result, p.now)

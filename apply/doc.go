@@ -38,6 +38,10 @@
 //     set states. A restarted program sends its lists and watches and nothing else. The
 //     hash also shows the write of an older replica that still runs, although it has our
 //     manager's name.
+//   - The proof may be wrong about a field that the schema of a definition lacked for a
+//     while, and about an admission plugin that changed a field on another manager's
+//     write. So "unchanged" is bounded: each object is applied again once a day, spread
+//     over the day, which changes nothing when all is well ([Live.ReapplyInterval]).
 //   - Our own writes are visible at once. The newer of the watch's state and a write's
 //     answer counts, so a slow watch causes neither a second create nor a needless
 //     repair. A watch that is silent for three minutes is restarted.

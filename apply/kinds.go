@@ -31,7 +31,7 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		Change: func(o view.Object) { l.changed(kind, o) },
 		Synced: func() { l.synced(kind) },
 
-		Generations: l.ReapplyGenerations,
+		Turns: view.Turns{Interval: cmp.Or(l.ReapplyInterval, 24*time.Hour), Start: l.prepared},
 	}
 	if l.OnWatch != nil {
 		hooks.Watched = func(err error) { l.OnWatch(kind, err) }

@@ -59,6 +59,7 @@ type verdict struct {
 	action Action // unchanged, write, or the action to report
 	look   view.Look
 	err    error
+	again  bool // the object is as stated, and it is time to apply it again
 }
 
 // Two more outcomes: nothing to do, and a request to send.
@@ -129,7 +130,10 @@ func (p *pass) decide(it *item) verdict {
 	case !v.look.Found:
 		v.action = send
 	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
-		// An object of this part would have matched: the hash covers the part label.
+		// An object of another part never comes here: the hash covers the part label.
+		if v.again = it.policy != CreateOnly && k.Due(r, p.now); v.again {
+			v.action = send
+		}
 	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
@@ -156,8 +160,6 @@ func (p *pass) current(k *view.Kind, it *item, r *view.Record) bool {
 		return false
 	case r.Unknown():
 		return !r.Unowned() && p.recall(k, it, r)
-	case p.live.ReapplyGenerations && r.Regenerated():
-		return false
 	default:
 		return !r.Foreign()
 	}

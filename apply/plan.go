@@ -101,8 +101,9 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 
 func (f *preview) rank(ctx context.Context, items []item) {
 	type open struct {
-		item *item
-		look view.Look
+		item  *item
+		look  view.Look
+		again bool
 	}
 	var due []open
 	for i := range items {
@@ -110,7 +111,7 @@ func (f *preview) rank(ctx context.Context, items []item) {
 		switch v := f.pass.decide(it); v.action {
 		case unchanged:
 		case send:
-			due = append(due, open{it, v.look})
+			due = append(due, open{it, v.look, v.again})
 		default:
 			f.pass.add(Result{it.id, v.action, v.err})
 		}
@@ -124,6 +125,9 @@ func (f *preview) rank(ctx context.Context, items []item) {
 		results[i] = Result{due[i].item.id, action, err}
 	})
 	for i := range due {
+		if due[i].again && results[i].Action == send && len(changes[i].Fields) == 0 {
+			continue // an apply would change nothing
+		}
 		if results[i].Action == send {
 			f.changes[due[i].item.id] = changes[i]
 			continue

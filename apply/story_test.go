@@ -514,8 +514,6 @@ func (s *story) configure(t *testing.T, a *agent) {
 			a.Recreate = append(a.Recreate, schema.ParseGroupKind(value))
 		case "upsert":
 			a.Upsert = func(schema.GroupKind) bool { return true }
-		case "generations":
-			a.Live.ReapplyGenerations = true
 		case "kind":
 			kind, err := (&mapper{discovery: discovery{s.bench.cluster.Config}}).RESTMapping(schema.ParseGroupKind(value))
 			require.NoError(t, err)

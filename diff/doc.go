@@ -59,8 +59,10 @@
 //     not seen, and need not be.
 //   - A mutating admission plugin that changes a field of ours on another manager's
 //     write leaves no trace in our set: the server records the change only for
-//     writers that state the field. The object's generation shows a change; the next
-//     apply corrects it (apply: Live.ReapplyGenerations).
+//     writers that state the field. The next apply corrects it, and package
+//     apply applies each object once a day (Live.ReapplyInterval).
+//   - A field that the schema of a definition lacked for a while, and that another
+//     write dropped then, is still in our set.
 //   - The stringData of a Secret is owned under that name, while its values are
 //     kept under data: a foreign change is not seen by Digest and Covers (Fields
 //     compares the values). Apply it as data: [SecretData].

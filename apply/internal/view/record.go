@@ -32,10 +32,10 @@ type Record struct {
 	part       *part                 // the part that lists it; nil: none
 	at         int32                 // its index there
 
-	traits      traits
-	regenerated bool // its generation was changed by another manager since our last apply
-	pruned      bool // we have asked for its deletion
-	written     bool // seen in our own write only, not yet in the watch
+	traits  traits
+	turn    uint8 // the turn that it has had; see Turns
+	pruned  bool  // we have asked for its deletion
+	written bool  // seen in our own write only, not yet in the watch
 }
 
 // traits are properties of an object's metadata, one bit each. A Record of 144 bytes is
@@ -47,6 +47,7 @@ const (
 	bare       traits = 1 << iota // it has no managedFields
 	superseded                    // a superseded manager still owns fields
 	deleting                      // it has a deletionTimestamp
+	putOff                        // its next turn is put off
 )
 
 // newRecord reads the metadata of an object.
@@ -100,7 +101,7 @@ func (r *Record) succeed(old *Record) {
 		return
 	}
 	r.pruned = old.pruned
-	r.regenerated = old.regenerated || r.generation != old.generation
+	r.turn, r.traits = old.turn, r.traits|old.traits&putOff
 	if !old.Unknown() {
 		r.applied, r.hash = old.applied, old.hash
 		r.owned = unique.Handle[string]{}
@@ -111,7 +112,6 @@ func (r *Record) succeed(old *Record) {
 func (r *Record) remember(hash diff.Sum) {
 	r.applied, r.hash = r.observed, hash
 	r.owned = unique.Handle[string]{}
-	r.regenerated = false
 }
 
 // UID returns the UID as the server writes it.
@@ -134,10 +134,6 @@ func (r *Record) Unknown() bool { return r.applied == diff.Sum{} }
 
 // Foreign reports whether another manager has changed a field that we applied.
 func (r *Record) Foreign() bool { return r.observed != r.applied }
-
-// Regenerated reports whether the generation was changed since our last apply, by
-// another manager.
-func (r *Record) Regenerated() bool { return r.regenerated }
 
 // Superseded reports whether a manager that the owner supersedes has fields of the
 // object.

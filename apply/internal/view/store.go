@@ -334,7 +334,6 @@ func (k *Kind) lose(n Name, how loss) {
 // touched reports whether an object that was old (nil: unseen) and now is r needs a
 // repair: another manager has changed a field of ours, or the object has appeared.
 func (k *Kind) touched(n Name, old, r *Record) bool {
-	regenerated := k.hooks.Generations && r.regenerated
-	news := old == nil || old.uid != r.uid || old.observed != r.observed || regenerated && old.generation != r.generation
-	return news && (r.Foreign() || regenerated) && k.writing[n] == nil && !r.Deleting() && !r.pruned
+	news := old == nil || old.uid != r.uid || old.observed != r.observed
+	return news && r.Foreign() && k.writing[n] == nil && !r.Deleting() && !r.pruned
 }

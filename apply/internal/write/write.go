@@ -50,6 +50,7 @@ type Target struct {
 	Part string
 
 	UID        string // of the observed object; empty: there is none
+	Version    string // its resourceVersion if it is as desired, as far as that is seen
 	Lost       string // the version in which another program removed or unlabelled it
 	LostUID    string // its UID then
 	Bare       bool   // the live object has no managedFields

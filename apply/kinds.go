@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -178,7 +179,8 @@ func (l *Live) release(views []*view.Kind) {
 
 // want records the kinds that the newest set of a part states. The lock is held.
 func (l *Live) want(part string, kinds []schema.GroupKind) {
-	before := l.wants[part]
+	last := l.wants[part]
+	before := last.kinds
 	if len(before) == len(kinds) && (len(kinds) == 0 || &before[0] == &kinds[0]) {
 		return // the same set
 	}
@@ -195,7 +197,38 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 		delete(l.wants, part)
 		return
 	}
-	l.wants[part] = kinds
+	l.wants[part] = want{kinds, last.applied}
+}
+
+// want is what is remembered of the sets of a part.
+type want struct {
+	kinds   []schema.GroupKind // of the last one
+	applied uint64             // the number of the last one that was applied
+}
+
+// lead makes a set the newest that was applied of its part.
+func (l *Live) lead(set *Set) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.wants[set.Part()]
+	if !ok || last.applied != 0 && set.accepted.Load().number == last.applied {
+		return
+	}
+	l.applied++
+	last.applied = l.applied
+	l.wants[set.Part()] = last
+	set.accepted.Store(&acceptance{l, l.applied})
+}
+
+// overtaken returns an error if a newer set than this one was applied since. A set that
+// was never applied is the newest.
+func (l *Live) overtaken(set *Set) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if number := set.accepted.Load().number; number != 0 && number < l.wants[set.Part()].applied {
+		return fmt.Errorf("%w: another set was applied after this one", ErrStalePlan)
+	}
+	return nil
 }
 
 // releaseKind ends the watch of a kind that is no longer needed: no set states it, and

@@ -95,8 +95,9 @@ type Live struct {
 
 	mu       sync.RWMutex
 	kinds    map[schema.GroupKind]*watched
-	sorted   []*view.Kind                  // of kinds, in the order of group and kind
-	wants    map[string][]schema.GroupKind // the kinds of the last set of each part
+	sorted   []*view.Kind    // of kinds, in the order of group and kind
+	wants    map[string]want // the last set of each part
+	applied  uint64          // how many sets were applied
 	added    chan struct{}
 	running  bool
 	applySet applySet
@@ -125,7 +126,7 @@ func (l *Live) prepare() error {
 			return
 		}
 		l.identity, l.prepared = l.Owner.clone().identity(), time.Now()
-		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string][]schema.GroupKind{}, make(chan struct{}, 1)
+		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string]want{}, make(chan struct{}, 1)
 		for _, kind := range l.Kinds {
 			l.add(kind.GroupKind(), kind.Version).fixed = true
 		}

@@ -60,7 +60,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 	for items := range set.ranks() {
 		found.rank(ctx, items)
 	}
-	switch err := options.permit(set); {
+	switch err := errors.Join(options.permit(set), a.Live.overtaken(set)); {
 	case err != nil && options.Complete:
 		found.withheld = err
 	case err == nil:

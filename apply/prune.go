@@ -93,13 +93,17 @@ type PruneReport struct {
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
 // The report is valid with an error: [ErrIncomplete] or [ErrKeepNothing] when no
-// object was deleted at all, a [*LimitError] for each cause of which units are held,
+// object was deleted at all, and [ErrStalePlan] when another set of the owner or part was
+// applied after this one, a [*LimitError] for each cause of which units are held,
 // [ErrNotSynced] for kinds that cannot be seen, and the errors of the results, joined.
 func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (PruneReport, error) {
 	if err := a.accept(set); err != nil {
 		return PruneReport{}, err
 	}
 	if err := options.permit(set); err != nil {
+		return PruneReport{}, err
+	}
+	if err := a.Live.overtaken(set); err != nil {
 		return PruneReport{}, err
 	}
 	views, done := a.Live.useAll(ctx)

@@ -25,20 +25,26 @@ import (
 // concurrent use. Make a new one only when the desired state changes: applying the same
 // Set again costs next to nothing.
 type Set struct {
-	owner   Owner
-	options SetOptions
-	items   []item             // by rank, then by ID
-	kinds   []schema.GroupKind // of the items, each once
-	ids     map[ID]membership  // every stated object
-	members members            // for the ApplySet
-	empty   bool               // nothing is stated, except perhaps an ApplySet
-	parent  *applySetParent    // of the ApplySet; nil: there is none
-	part    view.Part
-	// accepted is a Live with the owner of the set.
-	accepted atomic.Pointer[Live]
+	owner    Owner
+	options  SetOptions
+	items    []item             // by rank, then by ID
+	kinds    []schema.GroupKind // of the items, each once
+	ids      map[ID]membership  // every stated object
+	members  members            // for the ApplySet
+	empty    bool               // nothing is stated, except perhaps an ApplySet
+	parent   *applySetParent    // of the ApplySet; nil: there is none
+	part     view.Part
+	accepted atomic.Pointer[acceptance]
 	// nameless is whether an object with an unknown ID was left out: then no object
 	// counts as absent from the set.
 	nameless bool
+}
+
+// acceptance is a Live with the owner of a set, and when the set became the newest of
+// its part there: a number that grows with each such set, 0 if it was not applied.
+type acceptance struct {
+	live   *Live
+	number uint64
 }
 
 // SetOptions refine a [Set]. The zero value is a set without parts, every object

@@ -54,7 +54,9 @@
 //     objects never wait for each other; those that write to one take turns, and each
 //     decides again when its turn comes.
 //   - An object belongs to one part. A second one that states it is refused, with the
-//     name of the first ([ErrClaimed]).
+//     name of the first ([ErrClaimed]). A part label that another manager has changed
+//     moves no object: its own part puts the label back, and no other part deletes it
+//     ([PruneReport.Unproven]).
 //   - The cost of pruning a part depends on the size of the part, not on the owner's
 //     other parts.
 //   - The memory of a rejection, a fight or readiness is kept per object: a pass over

@@ -134,7 +134,8 @@ func (p *pass) decide(it *item) verdict {
 		if v.again = it.policy != CreateOnly && k.Due(r, p.now); v.again {
 			v.action = send
 		}
-	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
+	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && !r.Strayed() &&
+		it.id != p.live.Owner.ApplySet:
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
 	case it.policy == CreateOnly:

@@ -74,9 +74,10 @@ type PruneReport struct {
 	// deletes what it sees and fails because of them.
 	Unseen []schema.GroupKind
 	// Unproven holds objects that carry the owner's labels, are not desired, and are
-	// left, because nothing shows that we applied them: copies of our objects, or
-	// objects of a kind whose server keeps no managedFields. An object that a
-	// controller made for another object, with copied labels, does not count.
+	// left, because nothing shows that we applied them: copies of our objects, objects
+	// whose part label is another manager's, or objects of a kind whose server keeps no
+	// managedFields. An object that a controller made for another object, with copied
+	// labels, does not count.
 	Unproven []ID
 }
 

@@ -5,8 +5,10 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -96,6 +98,34 @@ func (id *Identity) Superseded(entries []metav1.ManagedFieldsEntry) bool {
 		}
 	}
 	return false
+}
+
+// Strayed reports whether the part label of an object is another manager's: then it does
+// not show to which part the object belongs.
+func (id *Identity) Strayed(m metav1.Object) bool {
+	if id.PartLabel == "" || m.GetLabels()[id.PartLabel] == "" {
+		return false
+	}
+	field := "f:" + id.PartLabel
+	strayed := false
+	for _, e := range m.GetManagedFields() {
+		var fields struct {
+			Metadata struct {
+				Labels map[string]json.RawMessage `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if e.FieldsV1 == nil || !bytes.Contains(e.FieldsV1.Raw, []byte(field)) || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, ok := fields.Metadata.Labels[field]; !ok {
+			continue
+		}
+		if e.Manager == id.Manager || slices.Contains(id.Supersedes, e.Manager) {
+			return false
+		}
+		strayed = true
+	}
+	return strayed
 }
 
 func updates(e *metav1.ManagedFieldsEntry) bool {

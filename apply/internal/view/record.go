@@ -47,6 +47,7 @@ const (
 	bare       traits = 1 << iota // it has no managedFields
 	superseded                    // a superseded manager still owns fields
 	deleting                      // it has a deletionTimestamp
+	strayed                       // its part label is another manager's
 	putOff                        // its next turn is put off
 )
 
@@ -67,6 +68,9 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 	}
 	if meta.DeletionTimestamp != nil {
 		r.traits |= deleting
+	}
+	if id.Strayed(meta) {
+		r.traits |= strayed
 	}
 	r.controller = parentOf(meta)
 	if entry := diff.Entry(meta.ManagedFields, id.Manager); entry != nil {
@@ -147,6 +151,9 @@ func (r *Record) Unowned() bool { return r.Bare() || r.observed == diff.Sum{} }
 
 // Deleting reports whether the object has a deletionTimestamp.
 func (r *Record) Deleting() bool { return r.traits&deleting != 0 }
+
+// Strayed reports whether the part is unproven: another manager has set the label.
+func (r *Record) Strayed() bool { return r.traits&strayed != 0 }
 
 // Pruned reports whether we have asked for the deletion of the object.
 func (r *Record) Pruned() bool { return r.pruned }

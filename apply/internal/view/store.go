@@ -285,8 +285,10 @@ func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool)
 // put makes r the record of the object.
 func (k *Kind) put(n Name, old, r *Record, part string) {
 	k.managed = k.managed || !r.Bare()
-	if part == "" && old != nil && old.uid == r.uid {
-		part = old.Part() // another manager took the label off; a repair puts it back
+	if (part == "" || r.Strayed()) && old != nil && old.uid == r.uid {
+		// Another manager took the label off, or changed it; a repair puts it back.
+		part = old.Part()
+		r.traits = r.traits&^strayed | old.traits&strayed
 	}
 	switch {
 	case old == nil:

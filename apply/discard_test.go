@@ -256,6 +256,7 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	// A part goes, too, if the parent is an object that only sets can state.
 	owner.ApplySet, owner.PartLabel = ID{Group: "example.com", Kind: "Widget", Name: "all"}, "part"
 	s = newStage(t, owner, configMapKind, widgetKind)
+	s.Live.Discovery = resources{}
 	s.show(mapID("a"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
 	_, err = s.DeletePart(t.Context(), "p", DeleteOptions{})
 	require.NoError(t, err)

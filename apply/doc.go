@@ -65,7 +65,9 @@
 //     deleted object.
 //   - A set may bring kinds that are not watched yet, each in any version. The watch of
 //     a kind ends when no set states the kind and no object of it is left. With an
-//     [Owner.ApplySet], the cluster remembers the kinds for the next start.
+//     [Owner.ApplySet], the cluster remembers the kinds for the next start. If its parent
+//     was deleted meanwhile, every kind of the server is looked at once, and a prune fails
+//     until that has succeeded.
 //
 // When something changes:
 //

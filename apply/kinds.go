@@ -348,6 +348,12 @@ func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.applySet.stated = membersOf(m.Annotations)
+	l.applySet.traced = l.applySet.traced || !l.applySet.absent
+	l.watchStated()
+}
+
+// watchStated watches the kinds that the parent lists. The lock is held.
+func (l *Live) watchStated() {
 	for text := range l.applySet.stated.kinds {
 		kind := schema.ParseGroupKind(text)
 		if l.kinds[kind] == nil {

@@ -101,6 +101,7 @@ type Live struct {
 	added    chan struct{}
 	running  bool
 	applySet applySet
+	tracing  sync.Mutex // held by a look for the kinds of before
 
 	rejections rejections
 	fights     fights

@@ -43,7 +43,8 @@ type Owner struct {
 	// which kubectl and other tools see what belongs together. Members carry its ID as
 	// a label. It lists the kinds of all members, which our own next start reads. It is
 	// a ConfigMap or Secret, which is made if missing, or any object that the set
-	// states. It is never pruned while it is named here.
+	// states. It is never pruned while it is named here. If it is missing at a start, the
+	// kinds are found by a look at every kind of the server ([Live.Discovery]).
 	ApplySet ID
 }
 

@@ -36,6 +36,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	p.kinds, p.done = a.Live.use(set)
 	waitReady(ctx, p.kinds)
 	if set.parent != nil {
+		_ = a.Live.trace(ctx) // a prune returns the error
 		it, _, err := p.parentItem()
 		if err != nil {
 			p.done()

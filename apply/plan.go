@@ -72,7 +72,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 // deletions adds the deletions of a prune.
 func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	a := f.pass.applier
-	views, done := a.Live.useAll(ctx)
+	views, done, untraced := a.useAll(ctx)
 	release := f.done
 	f.done = func() { done(); release() }
 	f.prune, _ = a.planPrune(f.pass.set, options, views, time.Now())
@@ -81,7 +81,7 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 		f.pass.add(r)
 	}
 	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
-	f.withheld = errors.Join(over, f.prune.unseenError())
+	f.withheld = errors.Join(untraced, over, f.prune.unseenError())
 	for i := range f.prune.due {
 		o := &f.prune.due[i]
 		action := diff.Delete

@@ -114,7 +114,8 @@ type item struct {
 // hold whatever encoding/json can write, and adds the owner's labels and the
 // hash annotation. A status is dropped, and so are labels and annotations that are
 // null. The stringData of a Secret is applied as data, because changes to stringData by
-// others could not be detected.
+// others could not be detected. The rules of a ClusterRole with an aggregationRule are
+// dropped, because a controller fills them in.
 //
 // Objects are ordered by kind: definitions and namespaces first, routes and then
 // admission webhooks last. An object may refine it with the annotation

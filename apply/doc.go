@@ -115,6 +115,11 @@
 //     far as it is known ([FightError]), and the object is left alone for 30 seconds,
 //     then a minute, up to five. Before that, five changes of one object within a
 //     minute stop starting passes early.
+//   - A Job that completed and that its ttlSecondsAfterFinished removed is done: it counts
+//     as unchanged and as ready until its desired state changes. Nothing in the cluster
+//     shows that after a restart, nor if the watch missed the deletion: the Job is created
+//     and runs once more. A Job that failed, or that was deleted before its time, is
+//     created again. Leave the TTL out for a Job that must run once.
 //   - Objects whose watch fails are reported [Waiting], with the reason, never
 //     unchanged.
 //   - A program that is killed at any request continues there after a restart. A test

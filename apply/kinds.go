@@ -42,6 +42,8 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		hooks.Seen = l.defined
 	case kind == l.Owner.ApplySet.GroupKind():
 		hooks.Seen = l.parentSeen
+	case kind == jobKind:
+		hooks.Removed = func(m *metav1.PartialObjectMetadata, last *view.Record) { l.finished.note(m, last, time.Now()) }
 	}
 	w := &watched{view: view.New(kind, l.identity, hooks), version: version}
 	l.kinds[kind] = w

@@ -106,6 +106,7 @@ type Live struct {
 	rejections rejections
 	fights     fights
 	statuses   statuses
+	finished   finished
 	absences   absences
 	guard      Guard // for prunes that have none
 }

@@ -129,7 +129,9 @@ func (p *pass) decide(it *item) verdict {
 		v.action, v.err = Waiting, errors.Join(ErrNotSynced, v.look.Err)
 		return v
 	case !v.look.Found:
-		v.action = send
+		if !p.live.finished.done(it, p.now) {
+			v.action = send
+		}
 	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
 		// An object of another part never comes here: the hash covers the part label.
 		if v.again = it.policy != CreateOnly && k.Due(r, p.now); v.again {

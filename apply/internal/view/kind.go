@@ -59,6 +59,9 @@ type Hooks struct {
 	// Seen: the watch or a list has delivered the object, in the state of our last
 	// write or a newer one.
 	Seen func(*metav1.PartialObjectMetadata)
+	// Removed: the watch has delivered the deletion of an object that others deleted,
+	// with the last state and the last record.
+	Removed func(*metav1.PartialObjectMetadata, *Record)
 	// Watched: a list, an event or a bookmark has come, with nil, or a list or watch
 	// has failed or fallen silent.
 	Watched func(error)

@@ -129,6 +129,9 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 		w.deleted, w.last = string(m.UID), found.Record
 	}
 	k.mu.Unlock()
+	if gone && !found.Record.pruned && k.hooks.Removed != nil {
+		k.hooks.Removed(m, &found.Record)
+	}
 	k.announce(found, touched, gone, waiting)
 	if gone || old == nil {
 		k.seen(m)

@@ -87,7 +87,8 @@
 //     deletion, however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is sent with the create
 //     only, and keeps its value when another manager takes it.
-//   - The fields of a superseded manager ([Owner.Supersedes]) become ours. If the server
+//   - The fields of a superseded manager ([Owner.Supersedes]) become ours, whether it
+//     updated or applied them: so a program may change its manager's name. If the server
 //     cannot read an entry in the desired version, because a field of the one is not in
 //     the schema of the other, all entries are moved to that version, those of other
 //     managers, too. Each takes one patch of managedFields, which changes no other field.

@@ -53,7 +53,9 @@ type SetOptions struct {
 	// Part is the value of the owner's part label ([Owner.PartLabel]): the UID of
 	// the parent object, say. It is put on every object, and the set is pruned
 	// without a look at other parts. Required if the owner has a part label, and
-	// must be empty if it has none.
+	// must be empty if it has none. To rename a part, or to give objects to another one,
+	// release them ([DeleteOptions.Orphan]) and apply the set of the new part: it takes
+	// the same objects.
 	Part string
 	// Ignore leaves fields to others. An object is created with them, because they
 	// may be required, and every later apply does without: their owners keep them,

@@ -23,7 +23,7 @@ type Identity struct {
 	Manager    string
 	Labels     map[string]string
 	PartLabel  string   // key of the label that divides the objects; empty: they are not divided
-	Supersedes []string // field managers whose updates count as ours
+	Supersedes []string // field managers whose fields become ours
 	// The annotations that hold the content hash of the desired object and what
 	// the object depends on.
 	HashAnnotation, DependsOnAnnotation string
@@ -92,12 +92,20 @@ func (id *Identity) Wrote(m metav1.Object) bool {
 // Superseded reports whether a manager that the owner supersedes still has fields
 // of the object.
 func (id *Identity) Superseded(entries []metav1.ManagedFieldsEntry) bool {
-	for i := range entries {
-		if updates(&entries[i]) && slices.Contains(id.Supersedes, entries[i].Manager) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, id.Supersede)
+}
+
+// Supersede reports whether the owner supersedes the entry.
+func (id *Identity) Supersede(e metav1.ManagedFieldsEntry) bool {
+	return e.Subresource == "" && e.FieldsV1 != nil && slices.Contains(id.Supersedes, e.Manager)
+}
+
+// Inherited reports whether a superseded manager has applied fields of the object. That
+// is the owner under an earlier name; an update may be of a copy of our object.
+func (id *Identity) Inherited(entries []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return id.Supersede(e) && e.Operation == metav1.ManagedFieldsOperationApply
+	})
 }
 
 // Strayed reports whether the part label of an object is another manager's: then it does

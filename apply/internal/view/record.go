@@ -46,6 +46,7 @@ type traits uint8
 const (
 	bare       traits = 1 << iota // it has no managedFields
 	superseded                    // a superseded manager still owns fields
+	inherited                     // one has applied them
 	deleting                      // it has a deletionTimestamp
 	strayed                       // its part label is another manager's
 	putOff                        // its next turn is put off
@@ -65,6 +66,9 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 	}
 	if len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields) {
 		r.traits |= superseded
+		if id.Inherited(meta.ManagedFields) {
+			r.traits |= inherited
+		}
 	}
 	if meta.DeletionTimestamp != nil {
 		r.traits |= deleting
@@ -146,8 +150,11 @@ func (r *Record) Superseded() bool { return r.traits&superseded != 0 }
 // Bare reports whether the object has no managedFields.
 func (r *Record) Bare() bool { return r.traits&bare != 0 }
 
-// Unowned reports whether managedFields have no apply of ours.
-func (r *Record) Unowned() bool { return r.Bare() || r.observed == diff.Sum{} }
+// Unowned reports whether managedFields have no apply of ours, nor one of a superseded
+// manager.
+func (r *Record) Unowned() bool {
+	return r.Bare() || r.observed == diff.Sum{} && r.traits&inherited == 0
+}
 
 // Deleting reports whether the object has a deletionTimestamp.
 func (r *Record) Deleting() bool { return r.traits&deleting != 0 }

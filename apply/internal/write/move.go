@@ -113,7 +113,7 @@ func lastAppliedPath() fieldpath.Path {
 	return fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)
 }
 
-// take makes the updates of superseded managers ours. If a manager wrote the
+// take makes the fields of superseded managers ours. If a manager wrote the
 // annotation, whose text is applied, only the fields in the annotation become ours; its
 // others are the server's defaults and lose their owner.
 func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied string) (bool, error) {
@@ -122,8 +122,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	rest := (*entries)[:0:0]
 	var ours *metav1.ManagedFieldsEntry
 	for _, e := range *entries {
-		superseded := e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil &&
-			slices.Contains(w.Owner.Supersedes, e.Manager)
+		superseded := w.Owner.Supersede(e)
 		own := e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" && e.FieldsV1 != nil
 		if !superseded && !own {
 			rest = append(rest, e)
@@ -156,9 +155,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	}
 	if ours != nil {
 		next.APIVersion = ours.APIVersion
-	} else if i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool {
-		return slices.Contains(w.Owner.Supersedes, e.Manager)
-	}); i >= 0 {
+	} else if i := slices.IndexFunc(*entries, w.Owner.Supersede); i >= 0 {
 		next.APIVersion = (*entries)[i].APIVersion
 	}
 	var err error

@@ -111,6 +111,9 @@
 //     quota, in an absent namespace, its name taken) stays reported. It is tried again
 //     when the object, the policy or a possible cause changes, or after 30 seconds,
 //     then a minute, up to five minutes.
+//   - While a webhook does not answer, its kind is written in that namespace a few objects
+//     at a time, with pauses of one to five seconds, so that a pass does not wait out the
+//     timeout for each. The first success ends the pauses and starts a pass.
 //   - An object that is changed back after each repair, or deleted after each
 //     creation, is fought over: after five repairs the error names the other manager as
 //     far as it is known ([FightError]), and the object is left alone for 30 seconds,

@@ -104,6 +104,7 @@ type Live struct {
 	tracing  sync.Mutex // held by a look for the kinds of before
 
 	rejections rejections
+	pauses     pauses
 	fights     fights
 	statuses   statuses
 	finished   finished

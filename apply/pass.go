@@ -90,6 +90,11 @@ func (p *pass) rank(ctx context.Context, items []item) {
 	if len(due) == 0 {
 		return
 	}
+	if p.live.pauses.active() { // or those that fail would come first each time
+		slices.SortStableFunc(due, func(a, b *item) int {
+			return p.live.rejections.until(a.id).Compare(p.live.rejections.until(b.id))
+		})
+	}
 	results := make([]Result, len(due))
 	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
 	for _, r := range results {

@@ -52,7 +52,7 @@ func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 		return Result{it.id, Waiting, err}
 	}
 	if err := p.live.pauses.standing(it.id, time.Now()); err != nil {
-		return Result{it.id, Waiting, fmt.Errorf("%w: others of its kind failed a moment ago: %w", ErrBlocked, err)}
+		return Result{it.id, Waiting, fmt.Errorf("%w: others failed a moment ago: %w", ErrBlocked, err)}
 	}
 	attempt := p.attempt(it, &v.look)
 	p.live.rejections.begin(&attempt)

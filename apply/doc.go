@@ -113,7 +113,9 @@
 //     then a minute, up to five minutes.
 //   - While a webhook does not answer, its kind is written in that namespace a few objects
 //     at a time, with pauses of one to five seconds, so that a pass does not wait out the
-//     timeout for each. The first success ends the pauses and starts a pass.
+//     timeout for each. The first success ends the pauses and starts a pass. While the
+//     server refuses our credentials, the same holds for all writes, and a kind whose
+//     watch is refused for that reason is not written at all.
 //   - An object that is changed back after each repair, or deleted after each
 //     creation, is fought over: after five repairs the error names the other manager as
 //     far as it is known ([FightError]), and the object is left alone for 30 seconds,

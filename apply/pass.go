@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -156,7 +157,7 @@ func (p *pass) decide(it *item) verdict {
 	if err := p.scopeError(it, v.look.Mapping); err != nil {
 		return verdict{action: Refused, err: err}
 	}
-	if v.action == unchanged && v.look.Err != nil {
+	if v.look.Err != nil && (v.action == unchanged || apierrors.IsUnauthorized(v.look.Err)) {
 		v.action, v.err = Waiting, fmt.Errorf("%w any more: %w", ErrNotSynced, v.look.Err)
 	}
 	return v

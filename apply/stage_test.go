@@ -81,9 +81,12 @@ func (s *stage) see(kind schema.GroupKind) {
 // known, unless the kind was seen before. end ends the watch.
 func (s *stage) fails(kind schema.GroupKind) (end func()) {
 	s.t.Helper()
-	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil)
-	}
+	return s.failsWith(kind, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil))
+}
+
+func (s *stage) failsWith(kind schema.GroupKind, err error) (end func()) {
+	s.t.Helper()
+	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, err }
 	w := s.Live.kinds[kind]
 	ctx, cancel := context.WithCancel(logr.NewContext(s.t.Context(), logr.Discard()))
 	done := make(chan struct{})

@@ -16,13 +16,15 @@ func unanswered(err error) bool {
 		(strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "conversion webhook for"))
 }
 
-// pauses holds back the writes of a kind in a namespace while a webhook does not answer
-// for it: one pass would spend the timeout on each object.
+// pauses holds back writes that would fail like the last one: of a kind in a namespace
+// while a webhook does not answer for it, because one pass would spend the timeout on each
+// object, and all writes while the server refuses our credentials.
 type pauses struct {
 	mu sync.Mutex
 	by map[pausing]*pause
 }
 
+// pausing is what a pause holds back; the zero value is everything.
 type pausing struct {
 	kind      schema.GroupKind
 	namespace string
@@ -42,8 +44,10 @@ const maxPause = 5 * time.Second
 func (p *pauses) standing(id ID, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := p.by[pausing{id.GroupKind(), id.Namespace}]; at != nil && now.Before(at.until) {
-		return at.err
+	for _, key := range []pausing{{}, {id.GroupKind(), id.Namespace}} {
+		if at := p.by[key]; at != nil && now.Before(at.until) {
+			return at.err
+		}
 	}
 	return nil
 }
@@ -60,24 +64,27 @@ func (p *pauses) note(id ID, err error, now time.Time) (ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := pausing{id.GroupKind(), id.Namespace}
-	at := p.by[key]
 	switch {
-	case unanswered(err):
-		if at == nil {
-			at = &pause{delay: cureDelay}
-			if p.by == nil {
-				p.by = map[pausing]*pause{}
-			}
-			p.by[key] = at
-		}
-		if at.err = err; !now.Before(at.until) { // otherwise it has begun before the pause
-			at.until, at.delay = now.Add(at.delay), min(2*at.delay, maxPause)
-		}
-		return false
-	case at == nil, err != nil:
-		return false
-	default:
+	case err == nil:
+		ended = p.by[key] != nil
 		delete(p.by, key)
-		return true
+		delete(p.by, pausing{})
+		return ended
+	case apierrors.IsUnauthorized(err):
+		key = pausing{}
+	case !unanswered(err):
+		return false
 	}
+	at := p.by[key]
+	if at == nil {
+		at = &pause{delay: cureDelay}
+		if p.by == nil {
+			p.by = map[pausing]*pause{}
+		}
+		p.by[key] = at
+	}
+	if at.err = err; !now.Before(at.until) { // otherwise it has begun before the pause
+		at.until, at.delay = now.Add(at.delay), min(2*at.delay, maxPause)
+	}
+	return false
 }

@@ -64,3 +64,47 @@ func TestAWebhookThatTimesOutHoldsUpAPassOnce(t *testing.T) {
 		require.Positive(t, woken, "the end starts a pass")
 	})
 }
+
+func TestCredentialsThatTheServerRefusesAreNotTriedForEachObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, program, configMapKind)
+		refused := true
+		s.patches = func(string, string) error {
+			if refused {
+				return apierrors.NewUnauthorized("the token has expired")
+			}
+			return nil
+		}
+		var ids []ID
+		for i := range 20 {
+			ids = append(ids, mapID(fmt.Sprintf("a%02d", i)))
+		}
+		set := s.set(SetOptions{}, ids...)
+		pass := func() {
+			_, err := s.Apply(t.Context(), set)
+			require.ErrorContains(t, err, "the token has expired")
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range 8 {
+			pass()
+		}
+		require.LessOrEqual(t, len(s.patched), 8, "those under way at once")
+		refused = false
+		time.Sleep(maxPause)
+		report, err := s.Apply(t.Context(), set)
+		require.NoError(t, err)
+		require.Equal(t, 20, report.Count(Created))
+
+		// A kind whose view was refused is not written at all.
+		s.patched = nil
+		end := s.failsWith(configMapKind, apierrors.NewUnauthorized("the token has expired"))
+		defer end()
+		synctest.Wait()
+		changed := s.set(SetOptions{}, append(ids, mapID("more"))...)
+		report, err = s.Apply(t.Context(), changed)
+		require.ErrorIs(t, err, ErrNotSynced)
+		require.Equal(t, 21, report.Count(Waiting))
+		require.Empty(t, s.patched)
+	})
+}

@@ -97,6 +97,7 @@ func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
 		return Report{}, err
 	}
 	defer p.done()
+	a.Live.lead(set)
 	for items := range set.ranks() {
 		p.rank(ctx, items)
 	}
@@ -136,14 +137,14 @@ func (a *Applier) accept(set *Set) error {
 	if set == nil {
 		return errors.New("apply: the set is nil")
 	}
-	if set.accepted.Load() == a.Live {
+	if accepted := set.accepted.Load(); accepted != nil && accepted.live == a.Live {
 		return nil
 	}
 	if !set.owner.equal(a.Live.Owner) {
 		return fmt.Errorf("apply: the set's owner is %q (%s); must be the Live's owner, %q (%s)",
 			set.owner.Manager, set.owner.identity().Selector(), a.Live.Owner.Manager, a.Live.identity.Selector())
 	}
-	set.accepted.Store(a.Live)
+	set.accepted.Store(&acceptance{live: a.Live})
 	return nil
 }
 

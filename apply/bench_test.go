@@ -61,17 +61,26 @@ func benchmarkSet(tb testing.TB, n int) *Set {
 
 // benchmarkApplier has a live view that holds exactly what the set states, as
 // after a list: nothing is remembered yet.
-func benchmarkApplier(tb testing.TB, set *Set) *Applier {
+func benchmarkApplier(tb testing.TB, set *Set, configure ...func(*Live)) *Applier {
 	tb.Helper()
 	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	live := &Live{Client: struct{ clientmetadata.Interface }{}, Mapper: mapper, Owner: set.owner, Kinds: []schema.GroupVersionKind{kind}}
+	for _, change := range configure {
+		change(live)
+	}
 	require.NoError(tb, live.prepare())
 	v := live.view(kind.GroupKind())
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	require.NoError(tb, err)
 	v.Serve(mapping, nil)
+	require.NoError(tb, v.Sink("").Replace(benchmarkObjects(set), "100000"))
+	return &Applier{Live: live}
+}
+
+// benchmarkObjects are the objects of a set on the server.
+func benchmarkObjects(set *Set) []any {
 	list := make([]any, len(set.items))
 	for i, it := range set.items {
 		list[i] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -87,8 +96,7 @@ func benchmarkApplier(tb testing.TB, set *Set) *Applier {
 			}},
 		}}
 	}
-	require.NoError(tb, v.Sink("").Replace(list, "100000"))
-	return &Applier{Live: live}
+	return list
 }
 
 func TestAFirstPassRecallsWhatWasAppliedWithoutARequest(t *testing.T) {

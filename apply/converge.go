@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,15 +51,25 @@ func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 	if err := p.await(ctx, it); err != nil {
 		return Result{it.id, Waiting, err}
 	}
+	if err := p.live.pauses.standing(it.id, time.Now()); err != nil {
+		return Result{it.id, Waiting, fmt.Errorf("%w: others failed a moment ago: %w", ErrBlocked, err)}
+	}
 	attempt := p.attempt(it, &v.look)
 	p.live.rejections.begin(&attempt)
 	result = Result{ID: it.id, Action: Failed}
 	if t, err := p.target(it, &v.look); err != nil {
 		result.Err = err
 	} else {
+		if v.again {
+			t.Version = strconv.FormatUint(v.look.Record.Version(), 10)
+		}
 		result.Action, result.Err = p.repair(ctx, it, &v.look, t)
 	}
-	p.live.rejections.note(attempt, result, p.now)
+	now := time.Now() // a webhook may have taken long
+	p.live.rejections.note(attempt, result, now)
+	if p.live.pauses.note(it.id, result.Err, now) {
+		p.live.retryRejected(it.id.GroupKind(), it.id.Namespace, it.id.Name)
+	}
 	return result
 }
 

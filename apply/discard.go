@@ -74,7 +74,7 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 	kind := v.GroupKind()
 	group := slices.Index(set.kinds, kind)
 	take := func(n view.Name, r *view.Record) bool {
-		going, unowned := r.Pruned() || r.Deleting(), r.Unowned()
+		going, unowned, strayed := r.Pruned() || r.Deleting(), r.Unowned(), r.Strayed()
 		if set.hasItem(group, n) {
 			return true
 		}
@@ -83,6 +83,8 @@ func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {
 		case set.Has(id): // always true for the ApplySet's parent
 		case going:
 			plan.remaining++
+		case strayed:
+			plan.unproven = append(plan.unproven, id)
 		case !unowned:
 			found = append(found, observe(kind, n, r, a.Live.identity))
 		case r.Controller() == "":

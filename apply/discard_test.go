@@ -126,6 +126,45 @@ func TestADeletionEndsWhatIsRememberedOfTheObject(t *testing.T) {
 	require.True(t, force, "a successor starts without a fight")
 }
 
+func TestASetThatAnotherOneHasReplacedDeletesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	older, newer := s.set(SetOptions{}, mapID("a")), s.set(SetOptions{}, mapID("a"), mapID("b"))
+	s.show(mapID("a"), nil)
+	for _, set := range []*Set{older, newer} {
+		_, err := s.Apply(t.Context(), set)
+		require.NoError(t, err)
+	}
+	s.show(mapID("b"), nil)
+	_, err := s.Prune(t.Context(), older, whole)
+	require.ErrorIs(t, err, ErrStalePlan, "b is stated by now")
+	_, err = s.Plan(t.Context(), older, whole)
+	require.ErrorIs(t, err, ErrStalePlan)
+	require.Empty(t, s.deleted)
+
+	report, err := s.Prune(t.Context(), newer, whole)
+	require.NoError(t, err)
+	require.Empty(t, report.Results)
+	_, err = s.Apply(t.Context(), older) // the desired state is the older one again
+	require.NoError(t, err)
+	_, err = s.Prune(t.Context(), older, whole)
+	require.NoError(t, err)
+	require.Equal(t, []string{"configmaps b"}, s.deleted)
+}
+
+func TestASetThatWasNeverAppliedIsTheNewest(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	keep := s.set(SetOptions{}, mapID("a"))
+	_, err := s.Apply(t.Context(), s.set(SetOptions{}, mapID("a"), mapID("b")))
+	require.NoError(t, err)
+	s.show(mapID("a"), nil)
+	s.show(mapID("b"), nil)
+	_, err = s.Prune(t.Context(), keep, whole)
+	require.NoError(t, err)
+	require.Equal(t, []string{"configmaps b"}, s.deleted)
+}
+
 func TestWhatTheSetStatesIsNeededBeforeItExists(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, program, namespaceKind, crdKind, configMapKind, widgetKind)
@@ -217,6 +256,7 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	// A part goes, too, if the parent is an object that only sets can state.
 	owner.ApplySet, owner.PartLabel = ID{Group: "example.com", Kind: "Widget", Name: "all"}, "part"
 	s = newStage(t, owner, configMapKind, widgetKind)
+	s.Live.Discovery = resources{}
 	s.show(mapID("a"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
 	_, err = s.DeletePart(t.Context(), "p", DeleteOptions{})
 	require.NoError(t, err)

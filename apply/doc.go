@@ -35,7 +35,13 @@
 //     fields of other managers do not matter.
 //   - The proof survives a restart: the hash of the desired object is kept in
 //     an annotation, and the fields that we own are compared with the fields that the
-//     set states. A restarted program sends its lists and watches and nothing else.
+//     set states. A restarted program sends its lists and watches and nothing else. The
+//     hash also shows the write of an older replica that still runs, although it has our
+//     manager's name.
+//   - The proof may be wrong about a field that the schema of a definition lacked for a
+//     while, and about an admission plugin that changed a field on another manager's
+//     write. So "unchanged" is bounded: each object is applied again once a day, spread
+//     over the day, which changes nothing when all is well ([Live.ReapplyInterval]).
 //   - Our own writes are visible at once. The newer of the watch's state and a write's
 //     answer counts, so a slow watch causes neither a second create nor a needless
 //     repair. A watch that is silent for three minutes is restarted.
@@ -48,7 +54,9 @@
 //     objects never wait for each other; those that write to one take turns, and each
 //     decides again when its turn comes.
 //   - An object belongs to one part. A second one that states it is refused, with the
-//     name of the first ([ErrClaimed]).
+//     name of the first ([ErrClaimed]). A part label that another manager has changed
+//     moves no object: its own part puts the label back, and no other part deletes it
+//     ([PruneReport.Unproven]).
 //   - The cost of pruning a part depends on the size of the part, not on the owner's
 //     other parts.
 //   - The memory of a rejection, a fight or readiness is kept per object: a pass over
@@ -57,7 +65,9 @@
 //     deleted object.
 //   - A set may bring kinds that are not watched yet, each in any version. The watch of
 //     a kind ends when no set states the kind and no object of it is left. With an
-//     [Owner.ApplySet], the cluster remembers the kinds for the next start.
+//     [Owner.ApplySet], the cluster remembers the kinds for the next start. If its parent
+//     was deleted meanwhile, every kind of the server is looked at once, and a prune fails
+//     until that has succeeded.
 //
 // When something changes:
 //
@@ -77,17 +87,19 @@
 //     deletion, however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is sent with the create
 //     only, and keeps its value when another manager takes it.
-//   - The fields of a superseded manager ([Owner.Supersedes]) become ours. An entry of
-//     ours that the server cannot read in the desired version is moved to that version.
-//     Each takes one patch of managedFields, which changes no other field.
+//   - The fields of a superseded manager ([Owner.Supersedes]) become ours, whether it
+//     updated or applied them: so a program may change its manager's name. If the server
+//     cannot read an entry in the desired version, because a field of the one is not in
+//     the schema of the other, all entries are moved to that version, those of other
+//     managers, too. Each takes one patch of managedFields, which changes no other field.
 //
 // When something is deleted:
 //
 //   - In doubt, nothing is deleted. An object is deleted only if it carries the owner's
 //     labels and fields that we applied, only against a set that the caller declares
-//     complete, within the limits of a [Guard], and with UID and resourceVersion
-//     preconditions. A namespace or definition that a remaining object needs, ours or
-//     another owner's, is never deleted.
+//     complete and has not replaced by applying another, within the limits of a [Guard],
+//     and with UID and resourceVersion preconditions. A namespace or definition that a
+//     remaining object needs, ours or another owner's, is never deleted.
 //   - If a kind cannot be listed, the call fails and names it: an unreadable kind never
 //     counts as empty. A 404 counts for an object only if it names the object.
 //
@@ -99,11 +111,21 @@
 //     quota, in an absent namespace, its name taken) stays reported. It is tried again
 //     when the object, the policy or a possible cause changes, or after 30 seconds,
 //     then a minute, up to five minutes.
+//   - While a webhook does not answer, its kind is written in that namespace a few objects
+//     at a time, with pauses of one to five seconds, so that a pass does not wait out the
+//     timeout for each. The first success ends the pauses and starts a pass. While the
+//     server refuses our credentials, the same holds for all writes, and a kind whose
+//     watch is refused for that reason is not written at all.
 //   - An object that is changed back after each repair, or deleted after each
 //     creation, is fought over: after five repairs the error names the other manager as
 //     far as it is known ([FightError]), and the object is left alone for 30 seconds,
 //     then a minute, up to five. Before that, five changes of one object within a
 //     minute stop starting passes early.
+//   - A Job that completed and that its ttlSecondsAfterFinished removed is done: it counts
+//     as unchanged and as ready until its desired state changes. Nothing in the cluster
+//     shows that after a restart, nor if the watch missed the deletion: the Job is created
+//     and runs once more. A Job that failed, or that was deleted before its time, is
+//     created again. Leave the TTL out for a Job that must run once.
 //   - Objects whose watch fails are reported [Waiting], with the reason, never
 //     unchanged.
 //   - A program that is killed at any request continues there after a restart. A test

@@ -20,6 +20,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 		return Report{}, err
 	}
 	defer found.done()
+	a.Live.lead(set)
 	p := found.pass
 	p.report, p.failed = Report{}, nil
 	approved := map[ID]diff.Change{}

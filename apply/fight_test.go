@@ -117,6 +117,7 @@ func TestWhatIsAboutTheObjectLasts(t *testing.T) {
 		"skipped":            {Result{Action: Skipped}, true},
 		"invalid":            {Result{Action: Failed, Err: fmt.Errorf("x: %w", apierrors.NewInvalid(schema.GroupKind{}, "a", nil))}, true},
 		"unreadable":         {Result{Action: Failed, Err: apierrors.NewBadRequest("unknown field")}, true},
+		"undeclared":         {Result{Action: Failed, Err: apierrors.NewInternalError(errors.New(".spec.old: field not declared in schema"))}, true},
 		"another owner's":    {Result{Action: Refused, Err: ErrNotOurs}, true},
 		"in conflict":        {Result{Action: Refused, Err: &ConflictError{}}, true},
 		"too large":          {Result{Action: Failed, Err: apierrors.NewRequestEntityTooLargeError("limit")}, true},

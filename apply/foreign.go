@@ -76,22 +76,12 @@ func (a *Applier) foreignIn(ctx context.Context, namespace string, going map[typ
 	if err != nil {
 		return found, fmt.Errorf("kinds: %w", err)
 	}
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return found, err
+	for resource, kind := range watchable(lists) {
+		if !kind.Namespaced || kind.Kind == "Endpoints" { // these are made for Services
+			continue
 		}
-		for i := range list.APIResources {
-			kind := &list.APIResources[i]
-			// Kinds that cannot be watched are computed, such as metrics.k8s.io.
-			// Endpoints are made for Services.
-			if !kind.Namespaced || strings.Contains(kind.Name, "/") || kind.Kind == "Endpoints" || !slices.Contains(kind.Verbs, "list") ||
-				!slices.Contains(kind.Verbs, "watch") {
-				continue
-			}
-			if err := a.count(ctx, version.WithResource(kind.Name), kind.Kind, namespace, going, &found); err != nil {
-				return found, fmt.Errorf("%s: %w", kind.Name, err)
-			}
+		if err := a.count(ctx, resource, kind.Kind, namespace, going, &found); err != nil {
+			return found, fmt.Errorf("%s: %w", kind.Name, err)
 		}
 	}
 	return found, nil

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		Change: func(o view.Object) { l.changed(kind, o) },
 		Synced: func() { l.synced(kind) },
 
-		Generations: l.ReapplyGenerations,
+		Turns: view.Turns{Interval: cmp.Or(l.ReapplyInterval, 24*time.Hour), Start: l.prepared},
 	}
 	if l.OnWatch != nil {
 		hooks.Watched = func(err error) { l.OnWatch(kind, err) }
@@ -41,6 +42,8 @@ func (l *Live) add(kind schema.GroupKind, version string) *watched {
 		hooks.Seen = l.defined
 	case kind == l.Owner.ApplySet.GroupKind():
 		hooks.Seen = l.parentSeen
+	case kind == jobKind:
+		hooks.Removed = func(m *metav1.PartialObjectMetadata, last *view.Record) { l.finished.note(m, last, time.Now()) }
 	}
 	w := &watched{view: view.New(kind, l.identity, hooks), version: version}
 	l.kinds[kind] = w
@@ -178,7 +181,8 @@ func (l *Live) release(views []*view.Kind) {
 
 // want records the kinds that the newest set of a part states. The lock is held.
 func (l *Live) want(part string, kinds []schema.GroupKind) {
-	before := l.wants[part]
+	last := l.wants[part]
+	before := last.kinds
 	if len(before) == len(kinds) && (len(kinds) == 0 || &before[0] == &kinds[0]) {
 		return // the same set
 	}
@@ -195,7 +199,38 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 		delete(l.wants, part)
 		return
 	}
-	l.wants[part] = kinds
+	l.wants[part] = want{kinds, last.applied}
+}
+
+// want is what is remembered of the sets of a part.
+type want struct {
+	kinds   []schema.GroupKind // of the last one
+	applied uint64             // the number of the last one that was applied
+}
+
+// lead makes a set the newest that was applied of its part.
+func (l *Live) lead(set *Set) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.wants[set.Part()]
+	if !ok || last.applied != 0 && set.accepted.Load().number == last.applied {
+		return
+	}
+	l.applied++
+	last.applied = l.applied
+	l.wants[set.Part()] = last
+	set.accepted.Store(&acceptance{l, l.applied})
+}
+
+// overtaken returns an error if a newer set than this one was applied since. A set that
+// was never applied is the newest.
+func (l *Live) overtaken(set *Set) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if number := set.accepted.Load().number; number != 0 && number < l.wants[set.Part()].applied {
+		return fmt.Errorf("%w: another set was applied after this one", ErrStalePlan)
+	}
+	return nil
 }
 
 // releaseKind ends the watch of a kind that is no longer needed: no set states it, and
@@ -315,6 +350,12 @@ func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.applySet.stated = membersOf(m.Annotations)
+	l.applySet.traced = l.applySet.traced || !l.applySet.absent
+	l.watchStated()
+}
+
+// watchStated watches the kinds that the parent lists. The lock is held.
+func (l *Live) watchStated() {
 	for text := range l.applySet.stated.kinds {
 		kind := schema.ParseGroupKind(text)
 		if l.kinds[kind] == nil {

@@ -1,9 +1,11 @@
 package apply //nolint:testpackage // views show what a test gives them
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,6 +112,45 @@ func TestTheParentStatesWhatIsLeft(t *testing.T) {
 
 	s.parentShown("Widget.example.com,Secret", "")
 	require.Equal(t, "ConfigMap,Secret,Widget.example.com", s.parentOf(s.set(SetOptions{}, secret))[applySetKinds], "there may be objects")
+}
+
+func TestAPruneFailsWhileTheKindsOfBeforeAreUnknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, grouped(""), configMapKind, secretKind)
+		prune := func() error {
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+			return err
+		}
+		require.ErrorIs(t, prune(), ErrNotSynced)
+		require.ErrorContains(t, prune(), "the ApplySet's parent ConfigMap/shop/all is new, so it does not list the kinds of before")
+		s.parentShown("ConfigMap", "")
+		require.ErrorIs(t, prune(), ErrNotSynced, "it was made just now")
+
+		s.Live.Discovery = resources{namespaced("secrets", "Secret")}
+		s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			return nil, errors.New("the server is down")
+		}
+		time.Sleep(firstDelay)
+		require.ErrorContains(t, prune(), "secrets: the server is down")
+		s.lists = nil
+		require.ErrorIs(t, prune(), ErrNotSynced, "the look is not repeated on each pass")
+		time.Sleep(firstDelay)
+		require.NoError(t, prune())
+	})
+}
+
+func TestTheKindsOfBeforeAreKnownFromTheParentOrTheConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped(""), configMapKind)
+	s.parentShown("ConfigMap", "")
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+	require.NoError(t, err)
+
+	s = newStage(t, grouped(""), configMapKind)
+	s.Live.Kinds = []schema.GroupVersionKind{configMapKind.WithVersion("v1")}
+	_, err = s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+	require.NoError(t, err)
 }
 
 func TestTheParentStatesTheKindsAndNamespacesOfAllParts(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,11 +54,16 @@ type Live struct {
 	// further than the owner's labels, "" for none. It is for one of several programs
 	// that share the objects of an owner. An object that it does not select is refused.
 	Selector func(schema.GroupKind) string
-	// ReapplyGenerations applies an object again when another manager's write has
-	// changed its generation, even if that manager owns nothing of ours: a mutating
-	// webhook may have changed our fields with it, which managedFields do not show.
-	// If our fields are unchanged, that apply changes nothing. Default false.
-	ReapplyGenerations bool
+	// ReapplyInterval bounds how long an object may be reported unchanged while it is
+	// not. Some changes show neither in a watch nor in managedFields: a definition whose
+	// schema lacked a field for a while, an admission plugin that changed a field of ours
+	// on another manager's write. So each object is applied again once in the interval,
+	// which changes nothing when all is well, by the first pass after a time that depends
+	// on its UID: the requests are spread, and a restart does not move them. For a 24th of
+	// the interval after a start or an apply, the object is left alone. A program that
+	// runs for less than an eighth of the interval may never come to some objects. Zero
+	// means 24 hours, 0.12 requests a second for 10,000 objects. Negative: never.
+	ReapplyInterval time.Duration
 	// OnDrift is called, if set, when another program has changed, deleted or
 	// unlabelled one of our objects, or when an event occurs that an object waits for.
 	// A program starts a pass then. It must not block. A call may be spurious, and an
@@ -83,20 +89,25 @@ type Live struct {
 	Logger *slog.Logger
 
 	once     sync.Once
+	prepared time.Time
 	invalid  error
 	identity *identity.Identity
 
 	mu       sync.RWMutex
 	kinds    map[schema.GroupKind]*watched
-	sorted   []*view.Kind                  // of kinds, in the order of group and kind
-	wants    map[string][]schema.GroupKind // the kinds of the last set of each part
+	sorted   []*view.Kind    // of kinds, in the order of group and kind
+	wants    map[string]want // the last set of each part
+	applied  uint64          // how many sets were applied
 	added    chan struct{}
 	running  bool
 	applySet applySet
+	tracing  sync.Mutex // held by a look for the kinds of before
 
 	rejections rejections
+	pauses     pauses
 	fights     fights
 	statuses   statuses
+	finished   finished
 	absences   absences
 	guard      Guard // for prunes that have none
 }
@@ -117,8 +128,8 @@ func (l *Live) prepare() error {
 		if l.invalid != nil {
 			return
 		}
-		l.identity = l.Owner.clone().identity()
-		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string][]schema.GroupKind{}, make(chan struct{}, 1)
+		l.identity, l.prepared = l.Owner.clone().identity(), time.Now()
+		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string]want{}, make(chan struct{}, 1)
 		for _, kind := range l.Kinds {
 			l.add(kind.GroupKind(), kind.Version).fixed = true
 		}

@@ -11,6 +11,7 @@ import (
 
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -117,6 +118,9 @@ func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstru
 	}
 	delete(desired.Object, "status")
 	desired.Object = diff.SecretData(desired.Object)
+	if desired.GroupVersionKind().GroupKind() == clusterRole && desired.Object["aggregationRule"] != nil {
+		delete(desired.Object, "rules") // a controller fills them in
+	}
 	have := desired.GetLabels()
 	if have == nil {
 		have = map[string]string{}
@@ -139,6 +143,8 @@ func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstru
 	desired.SetLabels(have)
 	return &desired, nil
 }
+
+var clusterRole = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
 
 // check refuses fields that only the server may set, and values that the API machinery
 // would silently read as absent. It drops labels and annotations that are null.

@@ -174,6 +174,34 @@ func TestAProgramUnderOurOwnNameIsNoticed(t *testing.T) {
 	t.Fatal("the fight was not noticed")
 }
 
+// The times in managedFields are full seconds, so an older replica's write may leave our
+// entry as it was.
+func TestAnOlderReplicaInTheSameSecondIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a, old := b.start(t), b.start(t)
+	entry := func() string {
+		return b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields}")
+	}
+	for try := range 20 {
+		desired := fmt.Sprint("new ", try)
+		set, before := b.set(t, configMap("a", desired)), b.set(t, configMap("a", fmt.Sprint("old ", try)))
+		old.net.Freeze() // it has not seen our write
+		apply1(t, a, set)
+		ours := entry()
+		apply1(t, old, before)
+		same := entry() == ours
+		old.net.Thaw()
+		a.waitWoken(t, "ConfigMap", "a")
+		require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
+		require.Equal(t, desired, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
+		if same {
+			return
+		}
+	}
+	t.Fatal("no two writes fell into one second")
+}
+
 func TestPruneGoesAgainstDependencies(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)

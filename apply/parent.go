@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,6 +18,11 @@ type applySet struct {
 	source     *applySetParent // the parent that item was built from
 	next       members         // the members that item lists
 	item       item
+
+	absent   bool      // there was no parent, and one that appears is new
+	traced   bool      // the kinds of before are known
+	untraced error     // why they are not
+	until    time.Time // no look for them before
 }
 
 // parentItem returns the parent of the ApplySet to apply now. It lists the kinds and

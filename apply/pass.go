@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,6 +37,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	p.kinds, p.done = a.Live.use(set)
 	waitReady(ctx, p.kinds)
 	if set.parent != nil {
+		_ = a.Live.trace(ctx) // a prune returns the error
 		it, _, err := p.parentItem()
 		if err != nil {
 			p.done()
@@ -59,6 +61,7 @@ type verdict struct {
 	action Action // unchanged, write, or the action to report
 	look   view.Look
 	err    error
+	again  bool // the object is as stated, and it is time to apply it again
 }
 
 // Two more outcomes: nothing to do, and a request to send.
@@ -87,6 +90,11 @@ func (p *pass) rank(ctx context.Context, items []item) {
 	}
 	if len(due) == 0 {
 		return
+	}
+	if p.live.pauses.active() { // or those that fail would come first each time
+		slices.SortStableFunc(due, func(a, b *item) int {
+			return p.live.rejections.until(a.id).Compare(p.live.rejections.until(b.id))
+		})
 	}
 	results := make([]Result, len(due))
 	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
@@ -127,10 +135,16 @@ func (p *pass) decide(it *item) verdict {
 		v.action, v.err = Waiting, errors.Join(ErrNotSynced, v.look.Err)
 		return v
 	case !v.look.Found:
-		v.action = send
+		if !p.live.finished.done(it, p.now) {
+			v.action = send
+		}
 	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
-		// An object of this part would have matched: the hash covers the part label.
-	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && it.id != p.live.Owner.ApplySet:
+		// An object of another part never comes here: the hash covers the part label.
+		if v.again = it.policy != CreateOnly && k.Due(r, p.now); v.again {
+			v.action = send
+		}
+	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && !r.Strayed() &&
+		it.id != p.live.Owner.ApplySet:
 		v.action, v.err = Refused, fmt.Errorf("%w: its label %s is %q", ErrClaimed, p.live.Owner.PartLabel, r.Part())
 		return v
 	case it.policy == CreateOnly:
@@ -143,7 +157,7 @@ func (p *pass) decide(it *item) verdict {
 	if err := p.scopeError(it, v.look.Mapping); err != nil {
 		return verdict{action: Refused, err: err}
 	}
-	if v.action == unchanged && v.look.Err != nil {
+	if v.look.Err != nil && (v.action == unchanged || apierrors.IsUnauthorized(v.look.Err)) {
 		v.action, v.err = Waiting, fmt.Errorf("%w any more: %w", ErrNotSynced, v.look.Err)
 	}
 	return v
@@ -156,8 +170,6 @@ func (p *pass) current(k *view.Kind, it *item, r *view.Record) bool {
 		return false
 	case r.Unknown():
 		return !r.Unowned() && p.recall(k, it, r)
-	case p.live.ReapplyGenerations && r.Regenerated():
-		return false
 	default:
 		return !r.Foreign()
 	}

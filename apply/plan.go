@@ -60,7 +60,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 	for items := range set.ranks() {
 		found.rank(ctx, items)
 	}
-	switch err := options.permit(set); {
+	switch err := errors.Join(options.permit(set), a.Live.overtaken(set)); {
 	case err != nil && options.Complete:
 		found.withheld = err
 	case err == nil:
@@ -72,7 +72,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 // deletions adds the deletions of a prune.
 func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	a := f.pass.applier
-	views, done := a.Live.useAll(ctx)
+	views, done, untraced := a.useAll(ctx)
 	release := f.done
 	f.done = func() { done(); release() }
 	f.prune, _ = a.planPrune(f.pass.set, options, views, time.Now())
@@ -81,7 +81,7 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 		f.pass.add(r)
 	}
 	_, over := a.restrain(ctx, &f.prune, f.pass.set, options, views, false)
-	f.withheld = errors.Join(over, f.prune.unseenError())
+	f.withheld = errors.Join(untraced, over, f.prune.unseenError())
 	for i := range f.prune.due {
 		o := &f.prune.due[i]
 		action := diff.Delete
@@ -101,8 +101,9 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 
 func (f *preview) rank(ctx context.Context, items []item) {
 	type open struct {
-		item *item
-		look view.Look
+		item  *item
+		look  view.Look
+		again bool
 	}
 	var due []open
 	for i := range items {
@@ -110,7 +111,7 @@ func (f *preview) rank(ctx context.Context, items []item) {
 		switch v := f.pass.decide(it); v.action {
 		case unchanged:
 		case send:
-			due = append(due, open{it, v.look})
+			due = append(due, open{it, v.look, v.again})
 		default:
 			f.pass.add(Result{it.id, v.action, v.err})
 		}
@@ -124,6 +125,9 @@ func (f *preview) rank(ctx context.Context, items []item) {
 		results[i] = Result{due[i].item.id, action, err}
 	})
 	for i := range due {
+		if due[i].again && results[i].Action == send && len(changes[i].Fields) == 0 {
+			continue // an apply would change nothing
+		}
 		if results[i].Action == send {
 			f.changes[due[i].item.id] = changes[i]
 			continue

@@ -75,12 +75,15 @@ type PruneReport struct {
 	// remaining, nothing is left.
 	Remaining int
 	// Unseen names the kinds that may have objects that cannot be seen. The call
-	// deletes what it sees and fails because of them.
+	// deletes what it sees and fails because of them. It fails with [ErrNotSynced], too,
+	// if kinds may be missing: the ApplySet's parent was deleted, Live.Kinds is empty,
+	// and Live.Discovery is not there to look for them, or is incomplete.
 	Unseen []schema.GroupKind
 	// Unproven holds objects that carry the owner's labels, are not desired, and are
-	// left, because nothing shows that we applied them: copies of our objects, or
-	// objects of a kind whose server keeps no managedFields. An object that a
-	// controller made for another object, with copied labels, does not count.
+	// left, because nothing shows that we applied them: copies of our objects, objects
+	// whose part label is another manager's, or objects of a kind whose server keeps no
+	// managedFields. An object that a controller made for another object, with copied
+	// labels, does not count.
 	Unproven []ID
 }
 
@@ -97,7 +100,8 @@ type PruneReport struct {
 // Prune looks at all watched kinds ([Live.Kinds]). Its cost depends on the part only.
 //
 // The report is valid with an error: [ErrIncomplete] or [ErrKeepNothing] when no
-// object was deleted at all, a [*LimitError] for each cause of which units are held,
+// object was deleted at all, and [ErrStalePlan] when another set of the owner or part was
+// applied after this one, a [*LimitError] for each cause of which units are held,
 // [ErrNotSynced] for kinds that cannot be seen, and the errors of the results, joined.
 func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (PruneReport, error) {
 	if err := a.accept(set); err != nil {
@@ -106,18 +110,31 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	if err := options.permit(set); err != nil {
 		return PruneReport{}, err
 	}
-	views, done := a.Live.useAll(ctx)
+	if err := a.Live.overtaken(set); err != nil {
+		return PruneReport{}, err
+	}
+	views, done, untraced := a.useAll(ctx)
 	defer done()
 	plan, absences := a.planPrune(set, options, views, time.Now())
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	held, over := a.restrain(ctx, &plan, set, options, views, true)
 	report, err := a.carryOut(ctx, &plan, options)
-	report.Held, err = held, errors.Join(over, err)
+	report.Held, err = held, errors.Join(untraced, over, err)
 	if set.empty && err == nil {
 		a.Live.dropPart(set.Part())
 	}
 	return report, err
+}
+
+// useAll is useAll of the Live for a call that concludes from what is not there.
+func (a *Applier) useAll(ctx context.Context) (views []*view.Kind, done func(), untraced error) {
+	views, done = a.Live.useAll(ctx)
+	if untraced = a.Live.trace(ctx); len(a.Live.views()) > len(views) { // kinds that it has found
+		done()
+		views, done = a.Live.useAll(ctx)
+	}
+	return views, done, untraced
 }
 
 // restrain removes from the plan what a guard holds. If note is set, the rest counts as

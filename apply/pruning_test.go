@@ -166,6 +166,35 @@ func definitionOf(group string, versions ...string) string {
 	) + "]}}"
 }
 
+func TestAPartIsRenamedByReleasingItsObjects(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.PartLabel = "example.com/part"
+	a := b.start(t)
+	part := func(name string, manifests ...string) *apply.Set {
+		set, err := apply.NewSet(b.owner, b.objects(t, manifests...), apply.SetOptions{Part: name})
+		require.NoError(t, err)
+		return set
+	}
+	uid := func() string {
+		return b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.metadata.uid}")
+	}
+	apply1(t, a, part("old", configMap("a", "1")))
+	before := uid()
+	_, err := a.Apply(t.Context(), part("new", configMap("a", "1")))
+	require.ErrorIs(t, err, apply.ErrClaimed)
+
+	report, err := a.DeletePart(t.Context(), "old", apply.DeleteOptions{Orphan: func(apply.Observed) bool { return true }})
+	require.NoError(t, err)
+	require.Equal(t, apply.Released, report.Results[0].Action)
+	await.Eventually(t, "it is in the new part", func() bool {
+		_, err := a.Apply(t.Context(), part("new", configMap("a", "1")))
+		return err == nil
+	})
+	require.Equal(t, before, uid())
+	require.Equal(t, "new", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", `jsonpath={.metadata.labels.example\.com/part}`))
+}
+
 func TestAnApplySetIsWhatKubectlTakesItFor(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)

@@ -87,6 +87,16 @@ func (r *rejections) standing(a attempt, now time.Time) (Result, bool) {
 	return s.result, true
 }
 
+// until returns until when the rejection of an object stands, zero if there is none.
+func (r *rejections) until(id ID) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.by[id]; s != nil {
+		return s.until
+	}
+	return time.Time{}
+}
+
 // note records how an attempt ended.
 func (r *rejections) note(a attempt, result Result, now time.Time) {
 	r.mu.Lock()
@@ -98,10 +108,14 @@ func (r *rejections) note(a attempt, result Result, now time.Time) {
 	next := &rejection{
 		result: result, part: a.part, hash: a.hash, seen: a.seen, policy: a.policy, cured: a.cured, delay: firstDelay,
 	}
+	longest := maxDelay
+	if unanswered(result.Err) { // that passes by itself
+		next.delay, longest = cureDelay, firstDelay
+	}
 	if last := r.by[a.id]; last == nil {
 		r.sweep(now)
 	} else if last.hash == a.hash && last.seen == a.seen {
-		next.delay = min(2*last.delay, maxDelay)
+		next.delay = min(2*last.delay, longest)
 		if now.Before(last.until) { // tried after a changed cause, perhaps too early
 			next.delay, next.woken = min(cureDelay<<last.woken, firstDelay), max(last.woken, 1)
 		}
@@ -167,7 +181,8 @@ func (r *rejections) forget(id ID) {
 func lasting(r Result) bool {
 	_, conflict := errors.AsType[*ConflictError](r.Err)
 	switch {
-	case conflict, r.Action == Skipped, errors.Is(r.Err, ErrNotOurs), errors.Is(r.Err, ErrClaimed), tooLarge(r.Err), unreadable(r.Err):
+	case conflict, r.Action == Skipped, errors.Is(r.Err, ErrNotOurs), errors.Is(r.Err, ErrClaimed), tooLarge(r.Err), unreadable(r.Err),
+		unanswered(r.Err):
 		return true
 	default:
 		return meta.IsNoMatchError(r.Err) || apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err) || apierrors.IsForbidden(r.Err) ||
@@ -188,7 +203,10 @@ func unreadable(err error) bool {
 	if !apierrors.IsInternalError(err) {
 		return false
 	}
-	for _, phrase := range []string{"failed to create typed patch object", "unable to convert unstructured object", "failed to convert new object", "failed to create manager for existing fields"} {
+	for _, phrase := range []string{
+		"field not declared in schema", "failed to create typed patch object", "unable to convert unstructured object",
+		"failed to convert new object", "failed to create manager for existing fields",
+	} {
 		if strings.Contains(err.Error(), phrase) {
 			return true
 		}

@@ -25,20 +25,26 @@ import (
 // concurrent use. Make a new one only when the desired state changes: applying the same
 // Set again costs next to nothing.
 type Set struct {
-	owner   Owner
-	options SetOptions
-	items   []item             // by rank, then by ID
-	kinds   []schema.GroupKind // of the items, each once
-	ids     map[ID]membership  // every stated object
-	members members            // for the ApplySet
-	empty   bool               // nothing is stated, except perhaps an ApplySet
-	parent  *applySetParent    // of the ApplySet; nil: there is none
-	part    view.Part
-	// accepted is a Live with the owner of the set.
-	accepted atomic.Pointer[Live]
+	owner    Owner
+	options  SetOptions
+	items    []item             // by rank, then by ID
+	kinds    []schema.GroupKind // of the items, each once
+	ids      map[ID]membership  // every stated object
+	members  members            // for the ApplySet
+	empty    bool               // nothing is stated, except perhaps an ApplySet
+	parent   *applySetParent    // of the ApplySet; nil: there is none
+	part     view.Part
+	accepted atomic.Pointer[acceptance]
 	// nameless is whether an object with an unknown ID was left out: then no object
 	// counts as absent from the set.
 	nameless bool
+}
+
+// acceptance is a Live with the owner of a set, and when the set became the newest of
+// its part there: a number that grows with each such set, 0 if it was not applied.
+type acceptance struct {
+	live   *Live
+	number uint64
 }
 
 // SetOptions refine a [Set]. The zero value is a set without parts, every object
@@ -47,7 +53,9 @@ type SetOptions struct {
 	// Part is the value of the owner's part label ([Owner.PartLabel]): the UID of
 	// the parent object, say. It is put on every object, and the set is pruned
 	// without a look at other parts. Required if the owner has a part label, and
-	// must be empty if it has none.
+	// must be empty if it has none. To rename a part, or to give objects to another one,
+	// release them ([DeleteOptions.Orphan]) and apply the set of the new part: it takes
+	// the same objects.
 	Part string
 	// Ignore leaves fields to others. An object is created with them, because they
 	// may be required, and every later apply does without: their owners keep them,
@@ -108,7 +116,8 @@ type item struct {
 // hold whatever encoding/json can write, and adds the owner's labels and the
 // hash annotation. A status is dropped, and so are labels and annotations that are
 // null. The stringData of a Secret is applied as data, because changes to stringData by
-// others could not be detected.
+// others could not be detected. The rules of a ClusterRole with an aggregationRule are
+// dropped, because a controller fills them in.
 //
 // Objects are ordered by kind: definitions and namespaces first, routes and then
 // admission webhooks last. An object may refine it with the annotation

@@ -31,7 +31,9 @@ type stage struct {
 	deleted []string
 	patched []string
 	// deletes answers a deletion, lists a list; nil: with success, and with nothing.
+	// patches answers a patch with an error; nil: with success.
 	deletes func(name string, options metav1.DeleteOptions) error
+	patches func(resource, name string) error
 	lists   func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 }
 
@@ -79,9 +81,12 @@ func (s *stage) see(kind schema.GroupKind) {
 // known, unless the kind was seen before. end ends the watch.
 func (s *stage) fails(kind schema.GroupKind) (end func()) {
 	s.t.Helper()
-	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil)
-	}
+	return s.failsWith(kind, apierrors.NewForbidden(schema.GroupResource{Resource: kind.Kind}, "", nil))
+}
+
+func (s *stage) failsWith(kind schema.GroupKind, err error) (end func()) {
+	s.t.Helper()
+	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, err }
 	w := s.Live.kinds[kind]
 	ctx, cancel := context.WithCancel(logr.NewContext(s.t.Context(), logr.Discard()))
 	done := make(chan struct{})
@@ -169,7 +174,15 @@ func (r resourceOf) Patch(
 	r.stage.mu.Lock()
 	r.stage.patched = append(r.stage.patched, r.name+" "+name)
 	r.stage.mu.Unlock()
+	if r.stage.patches != nil {
+		if err := r.stage.patches(r.name, name); err != nil {
+			return nil, err
+		}
+	}
 	m := &metav1.PartialObjectMetadata{}
+	if r.stage.patches != nil { // only then the view takes the answer
+		defer func() { m.UID = types.UID("uid of " + name) }()
+	}
 	return m, json.Unmarshal(data, m)
 }
 

@@ -426,6 +426,9 @@ func (s *story) option(name string) (string, bool) {
 func (s *story) owner() apply.Owner {
 	owner := s.bench.owner
 	owner.PartLabel, _ = s.option("parts")
+	if manager, ok := s.option("manager"); ok {
+		owner.Manager = manager
+	}
 	if manager, ok := s.option("supersede"); ok {
 		owner.Supersedes = []string{manager}
 	}
@@ -514,8 +517,6 @@ func (s *story) configure(t *testing.T, a *agent) {
 			a.Recreate = append(a.Recreate, schema.ParseGroupKind(value))
 		case "upsert":
 			a.Upsert = func(schema.GroupKind) bool { return true }
-		case "generations":
-			a.Live.ReapplyGenerations = true
 		case "kind":
 			kind, err := (&mapper{discovery: discovery{s.bench.cluster.Config}}).RESTMapping(schema.ParseGroupKind(value))
 			require.NoError(t, err)
@@ -524,7 +525,7 @@ func (s *story) configure(t *testing.T, a *agent) {
 			group, version, _ := strings.Cut(value, "@")
 			kind := schema.ParseGroupKind(group)
 			a.Live.Kinds = append(a.Live.Kinds, kind.WithVersion(version))
-		case "user", "parts", "supersede", "applyset":
+		case "user", "parts", "manager", "supersede", "applyset":
 		default:
 			t.Fatalf("unknown option %q", option)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,8 +97,14 @@ func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error
 		if known, ok := a.Live.statuses.get(id); ok && known.uid == now.uid && known.version >= now.version {
 			return known, nil
 		}
-	case set.ids[id] == applicable && set.policy(id) == KeepAsStated:
-		return unknown("it does not exist")
+	case set.ids[id] == applicable:
+		i := slices.IndexFunc(set.items, func(it item) bool { return it.id == id })
+		if i >= 0 && a.Live.finished.done(&set.items[i], time.Now()) {
+			return status{Result: readiness.Result{Status: readiness.Current, Message: "completed, and removed by its TTL"}}, nil
+		}
+		if set.policy(id) == KeepAsStated {
+			return unknown("it does not exist")
+		}
 	}
 	t := &write.Target{Resource: look.Mapping.Resource, Namespace: id.Namespace, Name: id.Name}
 	object, err := a.writer.Look(ctx, t)

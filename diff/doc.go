@@ -59,15 +59,18 @@
 //     not seen, and need not be.
 //   - A mutating admission plugin that changes a field of ours on another manager's
 //     write leaves no trace in our set: the server records the change only for
-//     writers that state the field. The object's generation shows a change; the next
-//     apply corrects it (apply: Live.ReapplyGenerations).
+//     writers that state the field. The next apply corrects it, and package
+//     apply applies each object once a day (Live.ReapplyInterval).
+//   - A field that the schema of a definition lacked for a while, and that another
+//     write dropped then, is still in our set.
 //   - The stringData of a Secret is owned under that name, while its values are
 //     kept under data: a foreign change is not seen by Digest and Covers (Fields
 //     compares the values). Apply it as data: [SecretData].
 //   - Another program that applies under our manager's name is us. Its apply
 //     shows by the fields or the time of the entry, which has a resolution of
 //     one second: within the second of our own apply, another value of the same
-//     fields is not seen. Covers cannot see it at all. Give each program a name.
+//     fields is not seen. Covers cannot see it at all. Give each program a name. For two
+//     replicas of one program, package apply compares the hash in its annotation, too.
 //   - A desired object with a field that the server ignores in an apply, such as a
 //     status that is a subresource, is never covered: leave the field out. A field
 //     unknown to the schema is different: the apply is refused.

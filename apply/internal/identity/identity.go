@@ -5,8 +5,10 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -21,7 +23,7 @@ type Identity struct {
 	Manager    string
 	Labels     map[string]string
 	PartLabel  string   // key of the label that divides the objects; empty: they are not divided
-	Supersedes []string // field managers whose updates count as ours
+	Supersedes []string // field managers whose fields become ours
 	// The annotations that hold the content hash of the desired object and what
 	// the object depends on.
 	HashAnnotation, DependsOnAnnotation string
@@ -57,22 +59,29 @@ func (id *Identity) Standing(have map[string]string) Standing {
 }
 
 // Digest returns the digest of the object's fields that the owner's writes own, by
-// applies and, in upsert mode, by updates. It is zero when they own none. Where the
-// server keeps no managedFields, it is a digest of the object's version, which changes
-// with every write.
+// applies and, in upsert mode, by updates. It is zero when they own none. The hash in the
+// annotation is part of it: an older replica of the program has the same manager, and
+// its write within the second of ours leaves our entry as it was. Where the server keeps
+// no managedFields, it is a digest of the object's version, which changes with every
+// write.
 func (id *Identity) Digest(m metav1.Object) diff.Sum {
 	entries := m.GetManagedFields()
 	if len(entries) == 0 {
 		return Sum(string(m.GetUID()), m.GetResourceVersion())
 	}
-	applied, _ := diff.Digest(m, id.Manager)
+	applied, ours := diff.Digest(m, id.Manager)
+	parts := []string{applied.String(), m.GetAnnotations()[id.HashAnnotation]}
 	for i := range entries {
 		e := &entries[i]
 		if e.Manager == id.Manager && updates(e) {
-			return Sum(applied.String(), fmt.Sprint(e.Time), string(e.FieldsV1.Raw))
+			parts, ours = append(parts, fmt.Sprint(e.Time), string(e.FieldsV1.Raw)), true
+			break
 		}
 	}
-	return applied
+	if !ours {
+		return diff.Sum{}
+	}
+	return Sum(parts...)
 }
 
 // Wrote reports whether fields of the object are the owner's.
@@ -83,12 +92,48 @@ func (id *Identity) Wrote(m metav1.Object) bool {
 // Superseded reports whether a manager that the owner supersedes still has fields
 // of the object.
 func (id *Identity) Superseded(entries []metav1.ManagedFieldsEntry) bool {
-	for i := range entries {
-		if updates(&entries[i]) && slices.Contains(id.Supersedes, entries[i].Manager) {
-			return true
-		}
+	return slices.ContainsFunc(entries, id.Supersede)
+}
+
+// Supersede reports whether the owner supersedes the entry.
+func (id *Identity) Supersede(e metav1.ManagedFieldsEntry) bool {
+	return e.Subresource == "" && e.FieldsV1 != nil && slices.Contains(id.Supersedes, e.Manager)
+}
+
+// Inherited reports whether a superseded manager has applied fields of the object. That
+// is the owner under an earlier name; an update may be of a copy of our object.
+func (id *Identity) Inherited(entries []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return id.Supersede(e) && e.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
+// Strayed reports whether the part label of an object is another manager's: then it does
+// not show to which part the object belongs.
+func (id *Identity) Strayed(m metav1.Object) bool {
+	if id.PartLabel == "" || m.GetLabels()[id.PartLabel] == "" {
+		return false
 	}
-	return false
+	field := "f:" + id.PartLabel
+	strayed := false
+	for _, e := range m.GetManagedFields() {
+		var fields struct {
+			Metadata struct {
+				Labels map[string]json.RawMessage `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if e.FieldsV1 == nil || !bytes.Contains(e.FieldsV1.Raw, []byte(field)) || json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, ok := fields.Metadata.Labels[field]; !ok {
+			continue
+		}
+		if e.Manager == id.Manager || slices.Contains(id.Supersedes, e.Manager) {
+			return false
+		}
+		strayed = true
+	}
+	return strayed
 }
 
 func updates(e *metav1.ManagedFieldsEntry) bool {

@@ -61,6 +61,23 @@ func TestADigestIsOfOurWritesAlone(t *testing.T) {
 	require.False(t, id.Superseded([]metav1.ManagedFieldsEntry{applied, other, updated}))
 }
 
+func TestADigestSeesAWriteOfAnOlderReplicaInTheSameSecond(t *testing.T) {
+	t.Parallel()
+	id := identity.Identity{Manager: "me", HashAnnotation: "example.com/desired-hash"}
+	for _, operation := range []metav1.ManagedFieldsOperationType{metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate} {
+		digest := func(hash string) diff.Sum {
+			return id.Digest(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{id.HashAnnotation: hash},
+				ManagedFields: []metav1.ManagedFieldsEntry{{
+					Manager: "me", Operation: operation, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)},
+				}},
+			}})
+		}
+		require.Equal(t, digest("new"), digest("new"))
+		require.NotEqual(t, digest("new"), digest("old"), "the same fields at the same time, with the other's values")
+	}
+}
+
 func TestASumTellsListsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[diff.Sum]bool{}

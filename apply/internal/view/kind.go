@@ -59,11 +59,14 @@ type Hooks struct {
 	// Seen: the watch or a list has delivered the object, in the state of our last
 	// write or a newer one.
 	Seen func(*metav1.PartialObjectMetadata)
+	// Removed: the watch has delivered the deletion of an object that others deleted,
+	// with the last state and the last record.
+	Removed func(*metav1.PartialObjectMetadata, *Record)
 	// Watched: a list, an event or a bookmark has come, with nil, or a list or watch
 	// has failed or fallen silent.
 	Watched func(error)
-	// Generations makes a change of the generation by another manager a drift.
-	Generations bool
+	// Turns are the times at which objects are applied again.
+	Turns Turns
 }
 
 // Object is an object of the kind as it is remembered.
@@ -224,6 +227,7 @@ func (k *Kind) Remember(n Name, seen, hash diff.Sum) (held bool) {
 	r := k.records[n]
 	if held = r != nil && r.observed == seen; held {
 		r.remember(hash)
+		k.hooks.Turns.recalled(r, time.Now())
 	}
 	return held
 }

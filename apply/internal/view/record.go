@@ -32,10 +32,10 @@ type Record struct {
 	part       *part                 // the part that lists it; nil: none
 	at         int32                 // its index there
 
-	traits      traits
-	regenerated bool // its generation was changed by another manager since our last apply
-	pruned      bool // we have asked for its deletion
-	written     bool // seen in our own write only, not yet in the watch
+	traits  traits
+	turn    uint8 // the turn that it has had; see Turns
+	pruned  bool  // we have asked for its deletion
+	written bool  // seen in our own write only, not yet in the watch
 }
 
 // traits are properties of an object's metadata, one bit each. A Record of 144 bytes is
@@ -46,7 +46,10 @@ type traits uint8
 const (
 	bare       traits = 1 << iota // it has no managedFields
 	superseded                    // a superseded manager still owns fields
+	inherited                     // one has applied them
 	deleting                      // it has a deletionTimestamp
+	strayed                       // its part label is another manager's
+	putOff                        // its next turn is put off
 )
 
 // newRecord reads the metadata of an object.
@@ -63,9 +66,15 @@ func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Recor
 	}
 	if len(id.Supersedes) > 0 && id.Superseded(meta.ManagedFields) {
 		r.traits |= superseded
+		if id.Inherited(meta.ManagedFields) {
+			r.traits |= inherited
+		}
 	}
 	if meta.DeletionTimestamp != nil {
 		r.traits |= deleting
+	}
+	if id.Strayed(meta) {
+		r.traits |= strayed
 	}
 	r.controller = parentOf(meta)
 	if entry := diff.Entry(meta.ManagedFields, id.Manager); entry != nil {
@@ -100,7 +109,7 @@ func (r *Record) succeed(old *Record) {
 		return
 	}
 	r.pruned = old.pruned
-	r.regenerated = old.regenerated || r.generation != old.generation
+	r.turn, r.traits = old.turn, r.traits|old.traits&putOff
 	if !old.Unknown() {
 		r.applied, r.hash = old.applied, old.hash
 		r.owned = unique.Handle[string]{}
@@ -111,7 +120,6 @@ func (r *Record) succeed(old *Record) {
 func (r *Record) remember(hash diff.Sum) {
 	r.applied, r.hash = r.observed, hash
 	r.owned = unique.Handle[string]{}
-	r.regenerated = false
 }
 
 // UID returns the UID as the server writes it.
@@ -135,10 +143,6 @@ func (r *Record) Unknown() bool { return r.applied == diff.Sum{} }
 // Foreign reports whether another manager has changed a field that we applied.
 func (r *Record) Foreign() bool { return r.observed != r.applied }
 
-// Regenerated reports whether the generation was changed since our last apply, by
-// another manager.
-func (r *Record) Regenerated() bool { return r.regenerated }
-
 // Superseded reports whether a manager that the owner supersedes has fields of the
 // object.
 func (r *Record) Superseded() bool { return r.traits&superseded != 0 }
@@ -146,11 +150,17 @@ func (r *Record) Superseded() bool { return r.traits&superseded != 0 }
 // Bare reports whether the object has no managedFields.
 func (r *Record) Bare() bool { return r.traits&bare != 0 }
 
-// Unowned reports whether managedFields have no apply of ours.
-func (r *Record) Unowned() bool { return r.Bare() || r.observed == diff.Sum{} }
+// Unowned reports whether managedFields have no apply of ours, nor one of a superseded
+// manager.
+func (r *Record) Unowned() bool {
+	return r.Bare() || r.observed == diff.Sum{} && r.traits&inherited == 0
+}
 
 // Deleting reports whether the object has a deletionTimestamp.
 func (r *Record) Deleting() bool { return r.traits&deleting != 0 }
+
+// Strayed reports whether the part is unproven: another manager has set the label.
+func (r *Record) Strayed() bool { return r.traits&strayed != 0 }
 
 // Pruned reports whether we have asked for the deletion of the object.
 func (r *Record) Pruned() bool { return r.pruned }

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // of is an object of a part.
@@ -102,31 +100,6 @@ func TestPartsAreIndexedThroughMovesAndRemovals(t *testing.T) {
 		}
 		require.Empty(t, v.parts, "an empty part is no longer in the index")
 	}
-}
-
-func TestAGenerationThatOthersChangedIsRememberedUntilOurNextApply(t *testing.T) {
-	t.Parallel()
-	v, _ := newView(t)
-	at := func(version string, generation int64) *metav1.PartialObjectMetadata {
-		m := told("u", version, ours)
-		m.Generation = generation
-		return m
-	}
-	write1(v, at("11", 1))
-	require.False(t, v.held().Regenerated())
-	require.NoError(t, v.Put(at("12", 2)))
-	require.True(t, v.held().Regenerated())
-	require.NoError(t, v.Put(at("13", 2)))
-	require.True(t, v.held().Regenerated(), "a change of the status does not hide it")
-	write1(v, at("14", 3))
-	require.False(t, v.held().Regenerated(), "our own apply has changed it")
-
-	// After a restart, the observed state is the applied one.
-	v, _ = newView(t)
-	require.NoError(t, v.Put(at("11", 1)))
-	require.NoError(t, v.Put(at("12", 2)))
-	require.True(t, v.Remember(NameOf("x", "a"), v.held().observed, diff.Sum{1}))
-	require.False(t, v.held().Regenerated())
 }
 
 func TestADeletionMarksOnlyTheObjectThatItWasFor(t *testing.T) {

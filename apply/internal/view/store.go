@@ -129,6 +129,9 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 		w.deleted, w.last = string(m.UID), found.Record
 	}
 	k.mu.Unlock()
+	if gone && !found.Record.pruned && k.hooks.Removed != nil {
+		k.hooks.Removed(m, &found.Record)
+	}
 	k.announce(found, touched, gone, waiting)
 	if gone || old == nil {
 		k.seen(m)
@@ -285,8 +288,10 @@ func (k *Kind) merge(n Name, r *Record, part string) (holds *Record, newer bool)
 // put makes r the record of the object.
 func (k *Kind) put(n Name, old, r *Record, part string) {
 	k.managed = k.managed || !r.Bare()
-	if part == "" && old != nil && old.uid == r.uid {
-		part = old.Part() // another manager took the label off; a repair puts it back
+	if (part == "" || r.Strayed()) && old != nil && old.uid == r.uid {
+		// Another manager took the label off, or changed it; a repair puts it back.
+		part = old.Part()
+		r.traits = r.traits&^strayed | old.traits&strayed
 	}
 	switch {
 	case old == nil:
@@ -334,7 +339,6 @@ func (k *Kind) lose(n Name, how loss) {
 // touched reports whether an object that was old (nil: unseen) and now is r needs a
 // repair: another manager has changed a field of ours, or the object has appeared.
 func (k *Kind) touched(n Name, old, r *Record) bool {
-	regenerated := k.hooks.Generations && r.regenerated
-	news := old == nil || old.uid != r.uid || old.observed != r.observed || regenerated && old.generation != r.generation
-	return news && (r.Foreign() || regenerated) && k.writing[n] == nil && !r.Deleting() && !r.pruned
+	news := old == nil || old.uid != r.uid || old.observed != r.observed
+	return news && r.Foreign() && k.writing[n] == nil && !r.Deleting() && !r.pruned
 }

@@ -93,7 +93,7 @@ func (k *Kind) end(n Name, w *writing, deletion bool) {
 func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 	n := NameOf(m.Namespace, m.Name)
 	answer := newRecord(m, k.owner)
-	applied, generation := answer.observed, answer.generation
+	applied := answer.observed
 	var waiting map[any]func()
 	defer func() { k.announce(Object{}, false, false, waiting) }()
 	k.mu.Lock()
@@ -115,6 +115,7 @@ func (k *Kind) Wrote(m *metav1.PartialObjectMetadata, hash diff.Sum) {
 		// The view may be ahead of the answer: then the observed state differs from the
 		// applied one, and counts as a foreign change.
 		r.remember(hash)
-		r.applied, r.regenerated = applied, r.generation != generation
+		r.applied = applied
+		k.hooks.Turns.had(r, time.Now())
 	}
 }

@@ -44,6 +44,8 @@ func (a applying) write(ctx context.Context, t *Target) (Done, *metav1.PartialOb
 	switch {
 	case err != nil:
 		return Nothing, nil, err
+	case must.UID != "" && answer.ResourceVersion == t.Version:
+		return Nothing, answer, nil
 	case must.UID == "" && (t.LostUID == "" || t.LostUID != string(answer.UID)):
 		return Created, answer, nil
 	default:

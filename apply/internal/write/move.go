@@ -113,7 +113,7 @@ func lastAppliedPath() fieldpath.Path {
 	return fieldpath.MakePathOrDie("metadata", "annotations", lastApplied)
 }
 
-// take makes the updates of superseded managers ours. If a manager wrote the
+// take makes the fields of superseded managers ours. If a manager wrote the
 // annotation, whose text is applied, only the fields in the annotation become ours; its
 // others are the server's defaults and lose their owner.
 func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied string) (bool, error) {
@@ -122,8 +122,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	rest := (*entries)[:0:0]
 	var ours *metav1.ManagedFieldsEntry
 	for _, e := range *entries {
-		superseded := e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil &&
-			slices.Contains(w.Owner.Supersedes, e.Manager)
+		superseded := w.Owner.Supersede(e)
 		own := e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" && e.FieldsV1 != nil
 		if !superseded && !own {
 			rest = append(rest, e)
@@ -156,9 +155,7 @@ func (w *Writer) take(entries *[]metav1.ManagedFieldsEntry, t *Target, applied s
 	}
 	if ours != nil {
 		next.APIVersion = ours.APIVersion
-	} else if i := slices.IndexFunc(*entries, func(e metav1.ManagedFieldsEntry) bool {
-		return slices.Contains(w.Owner.Supersedes, e.Manager)
-	}); i >= 0 {
+	} else if i := slices.IndexFunc(*entries, w.Owner.Supersede); i >= 0 {
 		next.APIVersion = (*entries)[i].APIVersion
 	}
 	var err error
@@ -227,15 +224,18 @@ func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
 	return &metav1.FieldsV1{Raw: b.Bytes()}, nil
 }
 
-// outdated reports that the server cannot read our entry in the applied version: the
-// entry has another version, and a field of one is not in the schema of the other.
+// outdated reports that the server cannot read an entry in the applied version: the entry
+// has another version, and a field of one is not in the schema of the other. A field that
+// only the applied object has wrong is no reason to move entries.
 func outdated(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && !apierrors.IsInvalid(err) && strings.Contains(status.ErrStatus.Message, "field not declared in schema")
+	return ok && !apierrors.IsInvalid(err) && strings.Contains(status.ErrStatus.Message, "field not declared in schema") &&
+		!strings.Contains(status.ErrStatus.Message, "failed to create typed patch object")
 }
 
-// moveVersion changes the version of our entry to the applied one. It returns the cause
-// if they are equal already.
+// moveVersion changes the version of all entries to the applied one: the server converts
+// the object to the version of each, and the kind's own controller may have written
+// the status in the old one. It returns the cause if they are equal already.
 func (w *Writer) moveVersion(ctx context.Context, t *Target, cause error) (moved bool, err error) {
 	found, err := w.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
@@ -249,7 +249,7 @@ func (w *Writer) moveVersion(ctx context.Context, t *Target, cause error) (moved
 		moved = false
 		entries := slices.Clone(found.ManagedFields)
 		for i := range entries {
-			if e := &entries[i]; e.Manager == w.Owner.Manager && e.Operation == metav1.ManagedFieldsOperationApply && e.APIVersion != version {
+			if e := &entries[i]; e.APIVersion != version {
 				e.APIVersion, moved = version, true
 			}
 		}

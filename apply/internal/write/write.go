@@ -50,6 +50,7 @@ type Target struct {
 	Part string
 
 	UID        string // of the observed object; empty: there is none
+	Version    string // its resourceVersion if it is as desired, as far as that is seen
 	Lost       string // the version in which another program removed or unlabelled it
 	LostUID    string // its UID then
 	Bare       bool   // the live object has no managedFields
@@ -141,7 +142,7 @@ func (w *Writer) Claim(t *Target, found metav1.Object) error {
 		return fmt.Errorf("%w: it was made by %s (Applier.Adoption decides about such objects)", ErrNotOurs, managers(found))
 	case foreign && controller != nil:
 		return fmt.Errorf("%w: %s %s controls it and would change it again", ErrNotOurs, controller.Kind, controller.Name)
-	case w.Owner.PartLabel != "" && part != "" && part != t.Part:
+	case w.Owner.PartLabel != "" && part != "" && part != t.Part && !w.Owner.Strayed(found):
 		return fmt.Errorf("%w: its label %s is %q", ErrClaimed, w.Owner.PartLabel, part)
 	case found.GetDeletionTimestamp() != nil:
 		return ErrTerminating

@@ -1,0 +1,109 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+)
+
+// trace looks for the kinds of our objects when the ApplySet's parent, which lists them,
+// does not exist: at the first start of all, or because it was deleted while no program
+// ran. An error means that there may be kinds which no watch shows.
+func (l *Live) trace(ctx context.Context) error {
+	l.tracing.Lock()
+	defer l.tracing.Unlock()
+	l.mu.RLock()
+	missing, last, until := l.untraced(), l.applySet.untraced, l.applySet.until
+	l.mu.RUnlock()
+	if !missing || last != nil && time.Now().Before(until) {
+		return last
+	}
+	found, err := l.findMembers(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: the ApplySet's parent %s is new, so it does not list the kinds of before: %w", ErrNotSynced, l.Owner.ApplySet, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.applySet.absent, l.applySet.stated = true, l.applySet.stated.union(found)
+	l.applySet.traced, l.applySet.untraced, l.applySet.until = err == nil, err, time.Now().Add(firstDelay)
+	l.watchStated()
+	return err
+}
+
+// untraced reports whether the kinds of before are unknown: none are configured, and the
+// parent is absent, or new. The lock is held.
+func (l *Live) untraced() bool {
+	parent := l.Owner.ApplySet
+	if parent == (ID{}) || l.applySet.traced || len(l.Kinds) > 0 {
+		return false
+	}
+	look := l.kinds[parent.GroupKind()].view.Look(view.NameOf(parent.Namespace, parent.Name))
+	return look.Synced // otherwise it is unseen, which is an error of its own
+}
+
+// findMembers lists the objects with our labels, of every kind that the server has. A
+// kind that we may not list is none of ours: we could not have watched it.
+func (l *Live) findMembers(ctx context.Context) (members, error) {
+	found := members{map[string]bool{}, map[string]bool{}}
+	if l.Discovery == nil {
+		return found, errors.New("Live.Discovery: is required to look for them, or Live.Kinds")
+	}
+	lists, err := l.Discovery.ServerPreferredResources()
+	errs := []error{err}
+	for resource, kind := range watchable(lists) {
+		namespaces := []string{""}
+		if kind.Namespaced && len(l.Namespaces) > 0 {
+			namespaces = l.Namespaces
+		}
+		for _, namespace := range namespaces {
+			list, err := l.Client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: l.identity.Selector()})
+			if err != nil {
+				if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+					errs = append(errs, fmt.Errorf("%s: %w", kind.Name, err))
+				}
+				continue
+			}
+			for i := range list.Items {
+				if o := &list.Items[i]; l.identity.Wrote(o) {
+					found.kinds[schema.GroupKind{Group: resource.Group, Kind: kind.Kind}.String()] = true
+					if o.Namespace != "" && o.Namespace != l.Owner.ApplySet.Namespace {
+						found.namespaces[o.Namespace] = true
+					}
+				}
+			}
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// watchable yields the kinds whose objects can be listed and watched. Others are
+// computed, such as those of metrics.k8s.io.
+func watchable(lists []*metav1.APIResourceList) iter.Seq2[schema.GroupVersionResource, *metav1.APIResource] {
+	return func(yield func(schema.GroupVersionResource, *metav1.APIResource) bool) {
+		for _, list := range lists {
+			version, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				continue // the server could serve no such path
+			}
+			for i := range list.APIResources {
+				kind := &list.APIResources[i]
+				if strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "watch") {
+					continue
+				}
+				if !yield(version.WithResource(kind.Name), kind) {
+					return
+				}
+			}
+		}
+	}
+}

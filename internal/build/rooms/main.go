@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	files := flag.Bool("files", false, "show the floor of each file, and the references that run up")
+	files := flag.Bool("files", false, "show the floor of each file, and the references that run up, with what they name")
 	flag.Parse()
 	if err := run(os.Stdout, *files, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "rooms:", err)
@@ -109,7 +109,7 @@ func list(patterns []string) (packages []listed, exports map[string]string, err 
 }
 
 // arrows returns from each file the files whose declarations it refers to.
-func (p *listed) arrows(exports map[string]string) (map[string]map[string]bool, error) {
+func (p *listed) arrows(exports map[string]string) (map[string]map[string]names, error) {
 	fset := token.NewFileSet()
 	var parsed []*ast.File
 	for _, name := range p.GoFiles {
@@ -131,7 +131,7 @@ func (p *listed) arrows(exports map[string]string) (map[string]map[string]bool, 
 		return nil, err
 	}
 	fileOf := func(at token.Pos) string { return filepath.Base(fset.Position(at).Filename) }
-	found := map[string]map[string]bool{}
+	found := map[string]map[string]names{}
 	for ident, object := range info.Uses {
 		if object.Pkg() != checked || !object.Pos().IsValid() {
 			continue
@@ -141,22 +141,28 @@ func (p *listed) arrows(exports map[string]string) (map[string]map[string]bool, 
 			continue
 		}
 		if found[from] == nil {
-			found[from] = map[string]bool{}
+			found[from] = map[string]names{}
 		}
-		found[from][to] = true
+		if found[from][to] == nil {
+			found[from][to] = names{}
+		}
+		found[from][to][ident.Name] = true
 	}
 	return found, nil
 }
+
+// names are what one file names of another; nil: nothing.
+type names map[string]bool
 
 // building is the files of a package, in an order in which few references run up.
 type building struct {
 	order  []string // from the ground up
 	at     map[string]int
-	arrows map[string]map[string]bool
+	arrows map[string]map[string]names
 	groups [][]string
 }
 
-func build(files []string, arrows map[string]map[string]bool) *building {
+func build(files []string, arrows map[string]map[string]names) *building {
 	b := &building{arrows: arrows, at: map[string]int{}, groups: groups(files, arrows)}
 	for _, group := range b.groups {
 		for _, file := range arrange(group, arrows) {
@@ -221,13 +227,14 @@ func (b *building) show(out io.Writer) {
 		}
 	}
 	for _, arrow := range b.up() {
-		fmt.Fprintf(out, "  up  %s -> %s\n", arrow[0], arrow[1])
+		named := slices.Sorted(maps.Keys(b.arrows[arrow[0]][arrow[1]]))
+		fmt.Fprintf(out, "  up  %s -> %s: %s\n", arrow[0], arrow[1], strings.Join(named, " "))
 	}
 }
 
 // groups returns the groups of files that all reach each other, each after all that it
 // refers to (Tarjan).
-func groups(files []string, arrows map[string]map[string]bool) (found [][]string) {
+func groups(files []string, arrows map[string]map[string]names) (found [][]string) {
 	index, low, on := map[string]int{}, map[string]int{}, map[string]bool{}
 	var stack []string
 	var visit func(file string)
@@ -267,13 +274,13 @@ func groups(files []string, arrows map[string]map[string]bool) (found [][]string
 
 // arrange orders the files of a group, from the ground up, so that few references run
 // up: exactly the fewest up to 18 files, by moving one file at a time beyond.
-func arrange(group []string, arrows map[string]map[string]bool) []string {
+func arrange(group []string, arrows map[string]map[string]names) []string {
 	group = slices.Sorted(slices.Values(group))
 	n := len(group)
 	to := make([]uint64, n)
 	for i, file := range group {
 		for j, other := range group {
-			if arrows[file][other] {
+			if arrows[file][other] != nil {
 				to[i] |= 1 << j
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func arrowsOf(lines ...string) map[string]map[string]bool {
-	arrows := map[string]map[string]bool{}
+func arrowsOf(lines ...string) map[string]map[string]names {
+	arrows := map[string]map[string]names{}
 	for _, line := range lines {
 		from, list, _ := strings.Cut(line, " -> ")
-		arrows[from] = map[string]bool{}
+		arrows[from] = map[string]names{}
 		for to := range strings.FieldsSeq(list) {
-			arrows[from][to] = true
+			arrows[from][to] = names{}
 		}
 	}
 	return arrows
@@ -43,12 +43,12 @@ func TestTheFewestReferencesRunUp(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		files := strings.Split("abcdef", "")
-		arrows := map[string]map[string]bool{}
+		arrows := map[string]map[string]names{}
 		for _, from := range files {
-			arrows[from] = map[string]bool{}
+			arrows[from] = map[string]names{}
 			for _, to := range files {
 				if from != to && random.IntN(3) == 0 {
-					arrows[from][to] = true
+					arrows[from][to] = names{}
 				}
 			}
 		}
@@ -57,7 +57,7 @@ func TestTheFewestReferencesRunUp(t *testing.T) {
 			up := 0
 			for i, from := range order {
 				for _, to := range order[i+1:] {
-					if arrows[from][to] {
+					if arrows[from][to] != nil {
 						up++
 					}
 				}

@@ -109,8 +109,9 @@
 //     it is a namespace, and those that depend on it.
 //   - An object that the server rejects for its content (invalid, forbidden, beyond a
 //     quota, in an absent namespace, its name taken) stays reported. It is tried again
-//     when the object, the policy or a possible cause changes, or after 30 seconds,
-//     then a minute, up to five minutes.
+//     when the object, the policy or a possible cause of ours changes, or after 30
+//     seconds, then a minute, up to five minutes. One beyond a quota, which may be another
+//     program's and is not watched then, is tried every 30 seconds.
 //   - While a webhook does not answer, its kind is written in that namespace a few objects
 //     at a time, with pauses of one to five seconds, so that a pass does not wait out the
 //     timeout for each. The first success ends the pauses and starts a pass. While the

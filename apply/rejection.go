@@ -109,8 +109,11 @@ func (r *rejections) note(a attempt, result Result, now time.Time) {
 		result: result, part: a.part, hash: a.hash, seen: a.seen, policy: a.policy, cured: a.cured, delay: firstDelay,
 	}
 	longest := maxDelay
-	if unanswered(result.Err) { // that passes by itself
+	switch {
+	case unanswered(result.Err): // that passes by itself
 		next.delay, longest = cureDelay, firstDelay
+	case overQuota(result.Err): // another program's quota is not watched
+		longest = firstDelay
 	}
 	if last := r.by[a.id]; last == nil {
 		r.sweep(now)
@@ -195,6 +198,11 @@ func lasting(r Result) bool {
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
 		(strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "message larger than max"))
+}
+
+// overQuota reports that a ResourceQuota is exceeded. There is no code for that, either.
+func overQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // unreadable reports that the server cannot read the object by the schema of its

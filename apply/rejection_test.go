@@ -54,6 +54,21 @@ func TestARejectionStandsUntilSomethingChangesOrItsDelayIsOver(t *testing.T) {
 	require.Empty(t, r.by)
 }
 
+func TestAnObjectOverAQuotaIsTriedEach30Seconds(t *testing.T) {
+	t.Parallel()
+	var r rejections
+	now := time.Unix(0, 0)
+	a := attempt{id: ID{Kind: "ConfigMap", Namespace: "x", Name: "a"}}
+	for range 10 {
+		r.note(a, Result{a.id, Failed, apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("exceeded quota: q, requested: 1"))}, now)
+		_, stands := r.standing(a, now.Add(firstDelay-1))
+		require.True(t, stands)
+		now = now.Add(firstDelay)
+		_, stands = r.standing(a, now)
+		require.False(t, stands, "the quota may be another program's, which is not watched")
+	}
+}
+
 func TestCuresThatFollowEachOtherCallForFewPasses(t *testing.T) {
 	t.Parallel()
 	var r rejections

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
@@ -56,52 +56,12 @@ type Applier struct {
 	writer  *write.Writer
 }
 
-// AdoptionPolicy decides about an object that has a desired name and is not ours.
-type AdoptionPolicy int
-
-// The policies.
-const (
-	// RefuseForeign leaves the object and fails with [ErrNotOurs].
-	RefuseForeign AdoptionPolicy = iota
-	// SkipForeign leaves the object and reports it as [Skipped], without an
-	// error.
-	SkipForeign
-	// AdoptForeign takes it over: the set is applied to it, and it is
-	// pruned when it is no longer desired. An object that has a controller
-	// (metadata.ownerReferences) is refused, unless the set states that controller,
-	// too.
-	AdoptForeign
-)
-
 // Write is one finished write request.
 type Write struct {
 	ID       ID
 	Verb     string // create, update, patch or delete
 	Duration time.Duration
 	Err      error
-}
-
-// Apply makes every object of the set exist as stated and reports the outcome.
-// An object that is as the last apply left it costs no request, no allocation
-// and well under a microsecond; one that is not costs one server-side apply,
-// which takes back the fields that the set states and leaves all others.
-//
-// Objects are applied in the order of the set, in parallel within a rank. A
-// failed object holds back only what lives in it (a namespace) or depends on it. A kind
-// that is not watched yet is watched from now on; Apply waits up to five seconds for
-// its first list. The report is valid with an error, which is [Report.Err] or the cause
-// of the end of ctx.
-func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
-	p, err := a.begin(ctx, set)
-	if err != nil {
-		return Report{}, err
-	}
-	defer p.done()
-	a.Live.lead(set)
-	for items := range set.ranks() {
-		p.rank(ctx, items)
-	}
-	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))
 }
 
 func (a *Applier) prepare() error {
@@ -137,14 +97,14 @@ func (a *Applier) accept(set *Set) error {
 	if set == nil {
 		return errors.New("apply: the set is nil")
 	}
-	if accepted := set.accepted.Load(); accepted != nil && accepted.live == a.Live {
+	if accepted := set.accepted.Load(); accepted != nil && accepted.by == a.Live.identity {
 		return nil
 	}
 	if !set.owner.equal(a.Live.Owner) {
 		return fmt.Errorf("apply: the set's owner is %q (%s); must be the Live's owner, %q (%s)",
 			set.owner.Manager, set.owner.identity().Selector(), a.Live.Owner.Manager, a.Live.identity.Selector())
 	}
-	set.accepted.Store(&acceptance{live: a.Live})
+	set.accepted.Store(&acceptance{by: a.Live.identity})
 	return nil
 }
 
@@ -167,4 +127,26 @@ func each(n, concurrency int, f func(int)) {
 	}
 	close(next)
 	workers.Wait()
+}
+
+// use returns the views of the kinds of a set, which are watched until done is called.
+func (a *Applier) use(set *Set) (views []*view.Kind, done func()) {
+	return a.Live.registry.use(set.Part(), set.kinds, set.version)
+}
+
+// lead makes an accepted set the newest that was applied of its part.
+func (a *Applier) lead(set *Set) {
+	before := set.accepted.Load().number
+	if number := a.Live.registry.lead(set.Part(), before); number != before {
+		set.accepted.Store(&acceptance{a.Live.identity, number})
+	}
+}
+
+// overtaken returns an error if a newer set than this one was applied since. A set that
+// was never applied is the newest.
+func (a *Applier) overtaken(set *Set) error {
+	if number := set.accepted.Load().number; number != 0 && number < a.Live.registry.newest(set.Part()) {
+		return fmt.Errorf("%w: another set was applied after this one", ErrStalePlan)
+	}
+	return nil
 }

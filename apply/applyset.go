@@ -3,8 +3,6 @@
 package apply
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,40 +13,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
-
-// The labels and annotations of KEP-3659, by which kubectl and other tools see
-// which objects belong together.
-const (
-	applySetPartOf     = "applyset.kubernetes.io/part-of"
-	applySetID         = "applyset.kubernetes.io/id"
-	applySetTooling    = "applyset.kubernetes.io/tooling"
-	applySetKinds      = "applyset.kubernetes.io/contains-group-kinds"
-	applySetNamespaces = "applyset.kubernetes.io/additional-namespaces"
-)
-
-// ApplySetID returns the ApplySet ID (KEP-3659) of an object that is the parent of
-// one: the value of the label applyset.kubernetes.io/part-of of its members.
-func (id ID) ApplySetID() string {
-	h := sha256.Sum256([]byte(strings.Join([]string{id.Name, id.Namespace, id.Kind, id.Group}, ".")))
-	return "applyset-" + base64.RawURLEncoding.EncodeToString(h[:]) + "-v1"
-}
-
-// join labels an object as a member of the owner's ApplySet, or as its parent.
-func (o Owner) join(object *unstructured.Unstructured, labels map[string]string) {
-	if id, err := identify(object); err == nil && id == o.ApplySet {
-		labels[applySetID] = id.ApplySetID()
-		return
-	}
-	labels[applySetPartOf] = o.ApplySet.ApplySetID()
-}
-
-// applySetParent is the object that stands for an ApplySet, without what depends on
-// its members.
-type applySetParent struct {
-	item   item
-	object *unstructured.Unstructured
-	stated bool // the set states the parent; otherwise one is made, the same for all sets
-}
 
 // addParent stores the parent of the ApplySet, and makes one if the set does not state
 // it.
@@ -90,23 +54,6 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	return nil
 }
 
-// members are the kinds and namespaces that the parent of an ApplySet lists.
-type members struct{ kinds, namespaces map[string]bool }
-
-// membersOf reads the annotations of a parent.
-func membersOf(annotations map[string]string) members {
-	read := func(key string) map[string]bool {
-		found := map[string]bool{}
-		for part := range strings.SplitSeq(annotations[key], ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				found[part] = true
-			}
-		}
-		return found
-	}
-	return members{read(applySetKinds), read(applySetNamespaces)}
-}
-
 // findMembers returns the members of the set.
 func (s *Set) findMembers() members {
 	found := members{map[string]bool{}, map[string]bool{}}
@@ -120,20 +67,6 @@ func (s *Set) findMembers() members {
 		}
 	}
 	return found
-}
-
-// union returns the kinds and namespaces that are in either.
-func (m members) union(other members) members {
-	both := members{maps.Clone(m.kinds), maps.Clone(m.namespaces)}
-	if both.kinds == nil {
-		both.kinds = map[string]bool{}
-	}
-	if both.namespaces == nil {
-		both.namespaces = map[string]bool{}
-	}
-	maps.Copy(both.kinds, other.kinds)
-	maps.Copy(both.namespaces, other.namespaces)
-	return both
 }
 
 // parentOf returns the item of the ApplySet's parent for these members.

@@ -71,7 +71,7 @@ func benchmarkApplier(tb testing.TB, set *Set, configure ...func(*Live)) *Applie
 		change(live)
 	}
 	require.NoError(tb, live.prepare())
-	v := live.view(kind.GroupKind())
+	v := live.registry.view(kind.GroupKind())
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	require.NoError(tb, err)
 	v.Serve(mapping, nil)
@@ -106,7 +106,7 @@ func TestAFirstPassRecallsWhatWasAppliedWithoutARequest(t *testing.T) {
 	report, err := a.Apply(t.Context(), set) // a request would panic: there is no client
 	require.NoError(t, err)
 	require.Equal(t, 10, report.Unchanged)
-	for _, v := range a.Live.views() {
+	for _, v := range a.Live.registry.views() {
 		v.Each(func(_ view.Name, r *view.Record) bool {
 			require.Empty(t, r.Owned(), "the field set has served its purpose")
 			return true
@@ -242,7 +242,7 @@ func benchmarkParts(b *testing.B, parents int) (*Applier, []*Set) {
 		}
 	}
 	for _, kind := range kinds {
-		v := a.Live.view(kind.GroupKind())
+		v := a.Live.registry.view(kind.GroupKind())
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		require.NoError(b, err)
 		v.Serve(mapping, nil)

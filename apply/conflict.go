@@ -8,19 +8,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// ConflictPolicy decides what an apply does when another manager owns a field that
-// the set states with another value.
-type ConflictPolicy int
-
-// The policies.
-const (
-	// ForceConflicts takes the field: the set's value holds.
-	ForceConflicts ConflictPolicy = iota
-	// ReportConflicts leaves the object as it is, whole, and refuses it with a
-	// [*ConflictError].
-	ReportConflicts
-)
-
 // ConflictError names the fields of an object that others own.
 type ConflictError struct {
 	Conflicts []Conflict

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 )
 
 // converge makes one object match the set, once it holds the object's lock.
@@ -229,4 +230,101 @@ func (p *pass) selected(it *item) error {
 		return err
 	}
 	return fmt.Errorf("metadata.labels %v are not selected by Live.Selector %q", object.GetLabels(), strings.TrimSpace(selector.String()))
+}
+
+// Apply makes every object of the set exist as stated and reports the outcome.
+// An object that is as the last apply left it costs no request, no allocation
+// and well under a microsecond; one that is not costs one server-side apply,
+// which takes back the fields that the set states and leaves all others.
+//
+// Objects are applied in the order of the set, in parallel within a rank. A
+// failed object holds back only what lives in it (a namespace) or depends on it. A kind
+// that is not watched yet is watched from now on; Apply waits up to five seconds for
+// its first list. The report is valid with an error, which is [Report.Err] or the cause
+// of the end of ctx.
+func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
+	p, err := a.begin(ctx, set)
+	if err != nil {
+		return Report{}, err
+	}
+	defer p.done()
+	a.lead(set)
+	for items := range set.ranks() {
+		p.rank(ctx, items)
+	}
+	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))
+}
+
+// rank applies objects that do not depend on each other.
+func (p *pass) rank(ctx context.Context, items []item) {
+	var due []*item
+	for i := range items {
+		it := p.item(&items[i])
+		switch v := p.decide(it); v.action {
+		case unchanged:
+			p.report.Unchanged++
+		case send:
+			if result, ok := p.live.rejections.standing(p.attempt(it, &v.look), p.now); ok {
+				p.add(result)
+				continue
+			}
+			due = append(due, it)
+		default:
+			p.add(Result{it.id, v.action, v.err})
+		}
+	}
+	if len(due) == 0 {
+		return
+	}
+	if p.live.pauses.active() { // or those that fail would come first each time
+		slices.SortStableFunc(due, func(a, b *item) int {
+			return p.live.rejections.until(a.id).Compare(p.live.rejections.until(b.id))
+		})
+	}
+	results := make([]Result, len(due))
+	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
+	for _, r := range results {
+		p.add(r)
+	}
+}
+
+func (p *pass) add(r Result) {
+	if r.Action == unchanged {
+		p.report.Unchanged++
+		return
+	}
+	p.report.Results = append(p.report.Results, r)
+	if r.Err != nil {
+		if p.failed == nil {
+			p.failed = map[ID]error{}
+		}
+		p.failed[r.ID] = r.Err
+		return
+	}
+	if cures(r.ID.GroupKind()) {
+		p.live.retryRejected(r.ID.GroupKind(), r.ID.Namespace, r.ID.Name)
+	}
+}
+
+// await returns an error while a dependency of the object is not ready. A change of
+// that dependency starts a pass.
+func (p *pass) await(ctx context.Context, it *item) error {
+	if p.applier.Objects == nil {
+		return nil
+	}
+	for _, id := range it.after {
+		found, err := p.applier.readiness(ctx, id, p.set)
+		if err != nil {
+			return fmt.Errorf("%w: looking at %s, which it depends on: %w", ErrBlocked, id, err)
+		}
+		if found.Status == readiness.Current {
+			continue
+		}
+		if v := p.live.registry.view(id.GroupKind()); v != nil && p.live.OnDrift != nil {
+			waiting := Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}
+			v.Await(view.NameOf(id.Namespace, id.Name), found.version, it.id, func() { p.live.OnDrift(waiting) })
+		}
+		return fmt.Errorf("%w: it depends on %s, which is %s: %s", ErrBlocked, id, found.Status, found.Message)
+	}
+	return nil
 }

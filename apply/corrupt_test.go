@@ -13,7 +13,7 @@ func TestARecordOfOwnershipThatCannotBeReadIsSettledByAnApply(t *testing.T) {
 	t.Parallel()
 	set := benchmarkSet(t, 6)
 	a := benchmarkApplier(t, set)
-	v := a.Live.view(set.items[0].id.GroupKind()).Sink("")
+	v := a.Live.registry.view(set.items[0].id.GroupKind()).Sink("")
 	for i, corrupt := range []string{`{`, `[]`, `{"f:spec":1}`, `{"k:{":{}}`, ``} {
 		it := set.items[i]
 		require.NoError(t, v.Put(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

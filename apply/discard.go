@@ -15,38 +15,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 )
 
-// absences remembers for each part which objects are absent from its sets, by UID.
-type absences struct {
-	mu sync.Mutex
-	by map[string]map[string]absence
-}
-
-func (a *absences) of(part string) map[string]absence {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.by[part]
-}
-
-func (a *absences) set(part string, next map[string]absence) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(next) == 0 {
-		delete(a.by, part)
-		return
-	}
-	if a.by == nil {
-		a.by = map[string]map[string]absence{}
-	}
-	a.by[part] = next
-}
-
-// dropPart records that a part no longer has a set.
-func (l *Live) dropPart(part string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.want(part, nil)
-}
-
 // planPrune decides what a prune does, and returns the absences for the next one. It
 // changes nothing.
 func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, now time.Time) (prunePlan, map[string]absence) {
@@ -201,7 +169,7 @@ func unseenOf(views []*view.Kind) []unseen {
 // have changed it since it was seen, recheck reports whether it must still be deleted;
 // with a nil recheck it is kept.
 func (a *Applier) discard(ctx context.Context, o *Observed, must wire.Must, options PruneOptions, recheck func(Observed) bool) Result {
-	v := a.Live.view(o.ID.GroupKind())
+	v := a.Live.registry.view(o.ID.GroupKind())
 	n := view.NameOf(o.ID.Namespace, o.ID.Name)
 	end, err := v.Begin(ctx, n)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestADeletedObjectIsNotDeletedAgainAndCallsForNoPass(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, PruneReport{Remaining: 1}, report)
 	require.Equal(t, []string{"configmaps a"}, s.deleted)
-	require.NoError(t, s.Live.view(configMapKind).Sink("").Drop(gone))
+	require.NoError(t, s.Live.registry.view(configMapKind).Sink("").Drop(gone))
 	require.Zero(t, drifts, "its end is ours")
 }
 
@@ -95,8 +95,8 @@ func TestADeletedObjectIsWaitedForBeforeItIsMadeAgain(t *testing.T) {
 	s := newStage(t, program, configMapKind)
 	set := s.set(SetOptions{}, mapID("a"), mapID("b"))
 	current, changed := s.show(mapID("a"), nil), s.show(mapID("b"), nil)
-	s.Live.view(configMapKind).Wrote(current, set.items[0].hash)
-	s.Live.view(configMapKind).Wrote(changed, diff.Sum{1})
+	s.Live.registry.view(configMapKind).Wrote(current, set.items[0].hash)
+	s.Live.registry.view(configMapKind).Wrote(changed, diff.Sum{1})
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 	require.NoError(t, err)
 	report, err := s.Apply(t.Context(), set)

@@ -17,7 +17,7 @@ func (l *Live) Behind(ctx context.Context, client metadata.Interface) (string, e
 	if err := l.prepare(); err != nil {
 		return "", err
 	}
-	for _, v := range l.views() {
+	for _, v := range l.registry.views() {
 		mapping := v.Mapping()
 		if synced, err := v.Status(); !synced || err != nil || mapping == nil {
 			continue

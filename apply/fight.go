@@ -135,9 +135,6 @@ func (f *fights) sweep(now time.Time) {
 	f.swept = len(f.by)
 }
 
-// minSwept is how much is remembered before it is swept.
-const minSwept = 1024
-
 // forget drops the memory of an object.
 func (f *fights) forget(id ID) {
 	f.mu.Lock()

@@ -105,7 +105,7 @@ func (a *Applier) definedBy(ctx context.Context, definition string) (schema.Grou
 	if a.Objects == nil {
 		return a.Live.Mapper.ResourceFor(resource)
 	}
-	mapping := a.Live.view(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}).Mapping()
+	mapping := a.Live.registry.view(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}).Mapping()
 	if mapping == nil {
 		return resource, ErrNotSynced
 	}

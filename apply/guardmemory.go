@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -140,4 +142,10 @@ func (m *ConfigMapMemory) makeNamespace(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// hashOf shortens the name of a unit, and keeps it out of the memory.
+func hashOf(unit string) string {
+	sum := sha256.Sum256([]byte(unit))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }

@@ -1,11 +1,6 @@
 package apply
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -101,60 +96,4 @@ type keptDeletion struct {
 	Approved bool   `json:"approved,omitempty"`
 	Open     bool   `json:"open,omitempty"`
 	Age      int64  `json:"ageSeconds"`
-}
-
-// load takes over what another process has recorded.
-func (g *Guard) load(ctx context.Context, now time.Time) error {
-	if g.Memory == nil {
-		return nil
-	}
-	data, version, err := g.Memory.Load(ctx)
-	g.loaded = g.loaded || err == nil
-	if err != nil || version == g.version {
-		return err
-	}
-	var found kept
-	if data != nil {
-		if err := json.Unmarshal(data, &found); err != nil {
-			return fmt.Errorf("it cannot be read: %w", err)
-		}
-	}
-	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}}
-	for _, k := range found.Deleted {
-		g.tally.deleted = append(g.tally.deleted, deletion{
-			unit: k.Unit, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
-		})
-	}
-	g.version = version
-	return nil
-}
-
-// save records the deletions that are about to begin. Nothing is written if nothing has
-// to be remembered beyond what is.
-func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
-	if g.Memory != nil && next.records(g.tally) {
-		list := kept{Absent: next.holds[false], Named: next.holds[true]}
-		for _, d := range next.deleted {
-			list.Deleted = append(list.Deleted, keptDeletion{
-				Unit: d.unit, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
-			})
-		}
-		data, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		version, err := g.Memory.Save(ctx, data, g.version)
-		if err != nil {
-			return err
-		}
-		g.version = version
-	}
-	g.tally = next
-	return nil
-}
-
-// hashOf shortens the name of a unit, and keeps it out of the memory.
-func hashOf(unit string) string {
-	sum := sha256.Sum256([]byte(unit))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }

@@ -4,6 +4,8 @@ package apply
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 
@@ -60,4 +62,11 @@ func ParseID(s string) (ID, error) {
 		return ID{}, fmt.Errorf("%q: want Kind.group/namespace/name, or Kind.group/name for a cluster-scoped object", s)
 	}
 	return id, nil
+}
+
+// ApplySetID returns the ApplySet ID (KEP-3659) of an object that is the parent of
+// one: the value of the label applyset.kubernetes.io/part-of of its members.
+func (id ID) ApplySetID() string {
+	h := sha256.Sum256([]byte(strings.Join([]string{id.Name, id.Namespace, id.Kind, id.Group}, ".")))
+	return "applyset-" + base64.RawURLEncoding.EncodeToString(h[:]) + "-v1"
 }

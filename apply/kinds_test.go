@@ -50,7 +50,7 @@ func (s *stage) parentOf(set *Set) map[string]string {
 }
 
 func (s *stage) watched() (kinds []string) {
-	for _, v := range s.Live.views() {
+	for _, v := range s.Live.registry.views() {
 		kinds = append(kinds, v.GroupKind().String())
 	}
 	return kinds
@@ -59,8 +59,8 @@ func (s *stage) watched() (kinds []string) {
 func TestAKindThatACallUsesStaysWatched(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, program)
-	_, first := s.Live.useNow(widgetKind)
-	_, second := s.Live.useNow(widgetKind)
+	_, first := s.Live.registry.useNow(widgetKind)
+	_, second := s.Live.registry.useNow(widgetKind)
 	first()
 	require.Equal(t, []string{"Widget.example.com"}, s.watched(), "another call relies on it")
 	second()
@@ -71,12 +71,12 @@ func TestAKindThatTheParentStatesIsWatchedUntilItIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, grouped(""), configMapKind, widgetKind)
 	s.parentShown("Secret,Widget.example.com", "")
-	_, done := s.Live.useNow()
+	_, done := s.Live.registry.useNow()
 	done()
 	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "one was seen, and is empty; of the other there may be some")
 	require.ErrorIs(t, s.Live.Unseen(), ErrNotSynced)
 	s.Live.Mapper = newStage(t, program, secretKind).Live.Mapper
-	_, done = s.Live.useNow()
+	_, done = s.Live.registry.useNow()
 	s.see(secretKind)
 	done()
 	require.Equal(t, []string{"ConfigMap"}, s.watched())
@@ -89,7 +89,7 @@ func TestAKindThatIsNotSeenAnyMoreStaysWatched(t *testing.T) {
 		end := s.fails(secretKind)
 		synctest.Wait()
 		require.ErrorContains(t, s.Live.Unseen(), "Secret: the live state is not known: ")
-		_, done := s.Live.useNow()
+		_, done := s.Live.registry.useNow()
 		done()
 		require.Equal(t, []string{"Secret"}, s.watched(), "objects may have been made since it was empty")
 		end()
@@ -174,7 +174,7 @@ func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, parted(), configMapKind, secretKind)
 		set := s.set(SetOptions{Part: "p"}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"})
-		_, done := s.Live.use(set)
+		_, done := s.Applier.use(set)
 		// A kind that has failed is not waited for.
 		end := s.fails(widgetKind)
 		defer end()
@@ -198,7 +198,7 @@ func TestAPartWithoutASetKeepsTheKindsOfItsObjectsOnly(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, parted(), configMapKind, secretKind)
 	s.show(mapID("kept"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
-	_, done := s.Live.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
+	_, done := s.Applier.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
 	done()
 	keeping := whole
 	keeping.Keep = func(Observed) bool { return true }

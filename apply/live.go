@@ -1,12 +1,12 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,14 +93,7 @@ type Live struct {
 	invalid  error
 	identity *identity.Identity
 
-	mu       sync.RWMutex
-	kinds    map[schema.GroupKind]*watched
-	sorted   []*view.Kind    // of kinds, in the order of group and kind
-	wants    map[string]want // the last set of each part
-	applied  uint64          // how many sets were applied
-	added    chan struct{}
-	running  bool
-	applySet applySet
+	registry registry
 	tracing  sync.Mutex // held by a look for the kinds of before
 
 	rejections rejections
@@ -129,12 +122,12 @@ func (l *Live) prepare() error {
 			return
 		}
 		l.identity, l.prepared = l.Owner.clone().identity(), time.Now()
-		l.kinds, l.wants, l.added = map[schema.GroupKind]*watched{}, map[string]want{}, make(chan struct{}, 1)
+		l.registry.prepare(l.identity, l.hooks)
 		for _, kind := range l.Kinds {
-			l.add(kind.GroupKind(), kind.Version).fixed = true
+			l.registry.add(kind.GroupKind(), kind.Version).fixed = true
 		}
-		if set := l.Owner.ApplySet; set != (ID{}) && l.kinds[set.GroupKind()] == nil {
-			l.add(set.GroupKind(), "").fixed = true
+		if set := l.Owner.ApplySet; set != (ID{}) && l.registry.kinds[set.GroupKind()] == nil {
+			l.registry.add(set.GroupKind(), "").fixed = true
 		}
 	})
 	return l.invalid
@@ -168,18 +161,18 @@ func (l *Live) Start(ctx context.Context) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	if !l.setRunning(true) {
+	if !l.registry.setRunning(true) {
 		return errors.New("apply: the Live is running already")
 	}
-	defer l.setRunning(false)
+	defer l.registry.setRunning(false)
 	// client-go logs what it retries; Synced and Logger report it instead.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	for {
-		for _, w := range l.unstarted() {
+		for _, w := range l.registry.unstarted() {
 			watching, cancel := context.WithCancel(ctx)
-			l.started(w, cancel)
+			l.registry.started(w, cancel)
 			watches.Go(func() {
 				defer cancel()
 				w.view.Watch(watching, l.source(w))
@@ -188,129 +181,7 @@ func (l *Live) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.added:
-		}
-	}
-}
-
-// Synced reports whether the kind is synced, and the last failure to list or watch it,
-// nil after a success. Both can occur: the kind was synced and cannot be refreshed now.
-// A kind that is not watched is an error.
-func (l *Live) Synced(kind schema.GroupKind) (bool, error) {
-	if err := l.prepare(); err != nil {
-		return false, err
-	}
-	v := l.view(kind)
-	if v == nil {
-		return false, fmt.Errorf("%s is not watched: no set states it, and it is not in Live.Kinds", kind)
-	}
-	return v.Status()
-}
-
-// WaitSynced returns nil once every watched kind is synced. When ctx ends first, the
-// error names the kinds that are not, each with its last failure.
-func (l *Live) WaitSynced(ctx context.Context) error {
-	if err := l.prepare(); err != nil {
-		return err
-	}
-	for { // the ApplySet's parent may add kinds
-		views := l.views()
-		i := slices.IndexFunc(views, func(v *view.Kind) bool { return !v.Ever() })
-		if i < 0 {
-			return nil
-		}
-		select {
-		case <-views[i].Complete():
-		case <-ctx.Done():
-			return l.unsynced()
-		}
-	}
-}
-
-// Unseen names the watched kinds that may have objects that cannot be seen now, each
-// with the reason, wrapping [ErrNotSynced]. It is nil when each kind is synced and its
-// watch works, or the server does not serve it.
-func (l *Live) Unseen() error {
-	if err := l.prepare(); err != nil {
-		return err
-	}
-	var errs []error
-	for _, v := range l.views() {
-		if err := v.Unseen(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// unsynced names the kinds that are not synced, nil if all are.
-func (l *Live) unsynced() error {
-	var errs []error
-	for _, v := range l.views() {
-		switch synced, err := v.Status(); {
-		case synced:
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
-		default:
-			errs = append(errs, fmt.Errorf("%s: %w", v.GroupKind(), ErrNotSynced))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Get returns the observed state of one of our objects, in constant time. The error
-// wraps [ErrAbsent] if there is none, and [ErrNotSynced], with the reason, if its kind
-// is not synced.
-func (l *Live) Get(id ID) (Observed, error) {
-	if err := l.prepare(); err != nil {
-		return Observed{}, err
-	}
-	v := l.view(id.GroupKind())
-	if v == nil {
-		return Observed{}, fmt.Errorf("%s: %w: the kind is not watched", id, ErrNotSynced)
-	}
-	n := view.NameOf(id.Namespace, id.Name)
-	switch look := v.Look(n); {
-	case !look.Synced && look.Err != nil:
-		return Observed{}, fmt.Errorf("%s: %w: %w", id, ErrNotSynced, look.Err)
-	case !look.Synced:
-		return Observed{}, fmt.Errorf("%s: %w", id, ErrNotSynced)
-	case !look.Found:
-		return Observed{}, fmt.Errorf("%s: %w", id, ErrAbsent)
-	default:
-		return observe(id.GroupKind(), n, &look.Record, l.identity), nil
-	}
-}
-
-// All yields every object of the synced kinds, in no order.
-func (l *Live) All() iter.Seq[Observed] {
-	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.Each(take) })
-}
-
-// Part yields every object of a part, of the synced kinds, in no order. Its cost
-// depends on the part only.
-func (l *Live) Part(part string) iter.Seq[Observed] {
-	return l.list(func(v *view.Kind, take func(view.Name, *view.Record) bool) { v.EachOf(view.PartOf(part), take) })
-}
-
-// list copies the objects of one kind after the other. No lock is held while the caller
-// looks at them.
-func (l *Live) list(each func(*view.Kind, func(view.Name, *view.Record) bool)) iter.Seq[Observed] {
-	return func(yield func(Observed) bool) {
-		if l.prepare() != nil {
-			return
-		}
-		for _, v := range l.views() {
-			var found []Observed
-			each(v, func(n view.Name, r *view.Record) bool {
-				found = append(found, observe(v.GroupKind(), n, r, l.identity))
-				return true
-			})
-			for i := range found {
-				if !yield(found[i]) {
-					return
-				}
-			}
+		case <-l.registry.added:
 		}
 	}
 }
@@ -343,4 +214,91 @@ func (l *Live) source(w *watched) view.Source {
 		Selector:   selector,
 		Logger:     l.Logger,
 	}
+}
+
+// hooks returns what is called for the objects of a kind.
+func (l *Live) hooks(kind schema.GroupKind) view.Hooks {
+	hooks := view.Hooks{
+		Drift:  func(o view.Object) { l.drifted(kind, o) },
+		Change: func(o view.Object) { l.changed(kind, o) },
+		Synced: func() { l.synced(kind) },
+
+		Turns: view.Turns{Interval: cmp.Or(l.ReapplyInterval, 24*time.Hour), Start: l.prepared},
+	}
+	if l.OnWatch != nil {
+		hooks.Watched = func(err error) { l.OnWatch(kind, err) }
+	}
+	switch {
+	case isDefinition(kind):
+		hooks.Seen = l.defined
+	case kind == l.Owner.ApplySet.GroupKind():
+		hooks.Seen = l.parentSeen
+	case kind == jobKind:
+		hooks.Removed = func(m *metav1.PartialObjectMetadata, last *view.Record) { l.finished.note(m, last, time.Now()) }
+	}
+	return hooks
+}
+
+func (l *Live) drifted(kind schema.GroupKind, o view.Object) {
+	if l.OnDrift != nil {
+		l.OnDrift(l.observed(kind, o))
+	}
+}
+
+func (l *Live) observed(kind schema.GroupKind, o view.Object) Observed {
+	found := observe(kind, o.Name, &o.Record, l.identity)
+	found.Gone = o.Gone
+	return found
+}
+
+func (l *Live) changed(kind schema.GroupKind, o view.Object) {
+	if l.OnChange != nil {
+		l.OnChange(l.observed(kind, o))
+	}
+	if cures(kind) {
+		l.retryRejected(kind, o.Namespace(), o.Name.Name())
+	}
+	if o.Gone {
+		l.statuses.forget(ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name.Name()})
+		l.registry.removed(kind)
+	}
+}
+
+// retryRejected allows another attempt on rejected objects, because an object has
+// changed that may have caused the rejection.
+func (l *Live) retryRejected(kind schema.GroupKind, namespace, name string) {
+	if isNamespace(kind) {
+		namespace = name
+	}
+	for _, o := range l.rejections.cure(namespace) {
+		if l.OnDrift != nil {
+			o.owner = l.identity
+			l.OnDrift(o)
+		}
+	}
+}
+
+func (l *Live) synced(kind schema.GroupKind) {
+	if l.OnSynced != nil {
+		l.OnSynced(kind)
+	}
+}
+
+// defined wakes the views that wait for a definition, when one changes. Its name
+// is <plural>.<group>.
+func (l *Live) defined(m *metav1.PartialObjectMetadata) {
+	for _, v := range l.registry.views() {
+		if synced, _ := v.Status(); !synced && strings.HasSuffix(m.Name, "."+v.GroupKind().Group) {
+			v.Nudge()
+		}
+	}
+}
+
+// parentSeen reads the kinds of the ApplySet's members, and watches them: some may no
+// longer be in any set.
+func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
+	if m.Name != l.Owner.ApplySet.Name || m.Namespace != l.Owner.ApplySet.Namespace {
+		return
+	}
+	l.registry.parentSeen(membersOf(m.Annotations))
 }

@@ -188,3 +188,12 @@ func dropNull(metadata map[string]any, key string) {
 		}
 	}
 }
+
+// join labels an object as a member of the owner's ApplySet, or as its parent.
+func (o Owner) join(object *unstructured.Unstructured, labels map[string]string) {
+	if id, err := identify(object); err == nil && id == o.ApplySet {
+		labels[applySetID] = id.ApplySetID()
+		return
+	}
+	labels[applySetPartOf] = o.ApplySet.ApplySetID()
+}

@@ -9,39 +9,6 @@ import (
 	"strings"
 )
 
-// rank is an object's place in the order: objects of a lower rank come first, objects
-// of one rank are applied in parallel.
-type rank struct {
-	stage int // of its kind, or the latest stage of its dependencies
-	depth int // within the stage: one more than its dependencies there
-}
-
-func (r rank) compare(other rank) int {
-	if r.stage != other.stage {
-		return r.stage - other.stage
-	}
-	return r.depth - other.depth
-}
-
-// dependencies reads the annotation of an object, a comma-separated list of IDs.
-func (o Owner) dependencies(annotations map[string]string) ([]ID, error) {
-	stated, ok := annotations[o.dependsOnAnnotation()]
-	if !ok {
-		return nil, nil
-	}
-	var ids []ID
-	for part := range strings.SplitSeq(stated, ",") {
-		id, err := ParseID(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("metadata.annotations: %s: %w", o.dependsOnAnnotation(), err)
-		}
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
-}
-
 // order gives each item its rank and sorts the items. Items that depend on themselves,
 // or on an object that the set does not state, are removed and named in the error.
 func (s *Set) order() error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -111,3 +112,22 @@ func (o Owner) hashAnnotation() string { return o.Domain + "/desired-hash" }
 
 // dependsOnAnnotation is the annotation that names what an object depends on.
 func (o Owner) dependsOnAnnotation() string { return o.Domain + "/depends-on" }
+
+// dependencies reads the annotation of an object, a comma-separated list of IDs.
+func (o Owner) dependencies(annotations map[string]string) ([]ID, error) {
+	stated, ok := annotations[o.dependsOnAnnotation()]
+	if !ok {
+		return nil, nil
+	}
+	var ids []ID
+	for part := range strings.SplitSeq(stated, ",") {
+		id, err := ParseID(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("metadata.annotations: %s: %w", o.dependsOnAnnotation(), err)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}

@@ -34,7 +34,7 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 		return nil, err
 	}
 	p := &pass{applier: a, live: a.Live, set: set, now: time.Now()}
-	p.kinds, p.done = a.Live.use(set)
+	p.kinds, p.done = a.use(set)
 	waitReady(ctx, p.kinds)
 	if set.parent != nil {
 		_ = a.Live.trace(ctx) // a prune returns the error
@@ -69,57 +69,6 @@ const (
 	unchanged Action = ""
 	send      Action = "send"
 )
-
-// rank applies objects that do not depend on each other.
-func (p *pass) rank(ctx context.Context, items []item) {
-	var due []*item
-	for i := range items {
-		it := p.item(&items[i])
-		switch v := p.decide(it); v.action {
-		case unchanged:
-			p.report.Unchanged++
-		case send:
-			if result, ok := p.live.rejections.standing(p.attempt(it, &v.look), p.now); ok {
-				p.add(result)
-				continue
-			}
-			due = append(due, it)
-		default:
-			p.add(Result{it.id, v.action, v.err})
-		}
-	}
-	if len(due) == 0 {
-		return
-	}
-	if p.live.pauses.active() { // or those that fail would come first each time
-		slices.SortStableFunc(due, func(a, b *item) int {
-			return p.live.rejections.until(a.id).Compare(p.live.rejections.until(b.id))
-		})
-	}
-	results := make([]Result, len(due))
-	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
-	for _, r := range results {
-		p.add(r)
-	}
-}
-
-func (p *pass) add(r Result) {
-	if r.Action == unchanged {
-		p.report.Unchanged++
-		return
-	}
-	p.report.Results = append(p.report.Results, r)
-	if r.Err != nil {
-		if p.failed == nil {
-			p.failed = map[ID]error{}
-		}
-		p.failed[r.ID] = r.Err
-		return
-	}
-	if cures(r.ID.GroupKind()) {
-		p.live.retryRejected(r.ID.GroupKind(), r.ID.Namespace, r.ID.Name)
-	}
-}
 
 // decide compares a desired object with the observed one. It sends nothing. After a
 // restart it restores the memory of an object that it recognises.
@@ -240,4 +189,47 @@ func (p *pass) scopeError(it *item, mapping *meta.RESTMapping) error {
 	default:
 		return nil
 	}
+}
+
+// parentItem returns the parent of the ApplySet to apply now. It lists the kinds and
+// namespaces of the set, of other sets, and of all objects that we have.
+func (p *pass) parentItem() (item, members, error) {
+	r, parent := &p.live.registry, p.set.parent
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := p.set.members.union(members{r.remainingKinds(p.set), r.remainingNamespaces(p.set)})
+	same := r.applySet.source == parent || r.applySet.source != nil && !r.applySet.source.stated && !parent.stated
+	if !same || !r.applySet.next.equal(next) {
+		it, err := p.set.parentOf(next)
+		if err != nil {
+			return item{}, next, err
+		}
+		r.applySet.source, r.applySet.next, r.applySet.item = parent, next, it
+	}
+	it := r.applySet.item
+	it.group = max(0, slices.Index(p.set.kinds, it.id.GroupKind()))
+	return it, next, nil
+}
+
+// announced records the members that the parent on the server lists now.
+func (p *pass) announced(next members) {
+	p.live.registry.mu.Lock()
+	defer p.live.registry.mu.Unlock()
+	p.live.registry.applySet.stated = next
+}
+
+// kindNotInParent returns an error for an object that must not be applied: the parent
+// failed in this pass and does not list its kind, and a restarted program would not
+// find the object.
+func (p *pass) kindNotInParent(it *item) error {
+	cause := p.failed[p.live.Owner.ApplySet]
+	if cause == nil || p.parent == nil || it.id == p.live.Owner.ApplySet {
+		return nil
+	}
+	p.live.registry.mu.RLock()
+	defer p.live.registry.mu.RUnlock()
+	if p.live.registry.applySet.stated.kinds[it.id.GroupKind().String()] {
+		return nil
+	}
+	return fmt.Errorf("%w: the ApplySet's parent %s does not name the kind: %w", ErrBlocked, p.live.Owner.ApplySet, cause)
 }

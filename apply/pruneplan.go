@@ -34,12 +34,6 @@ type unseen struct {
 	err    error
 }
 
-// absence is how long an object has been absent.
-type absence struct {
-	since  time.Time
-	passes int
-}
-
 func (g absence) due(o *Observed, options PruneOptions, now time.Time) bool {
 	if options.Gone != nil && options.Gone(*o) {
 		return true

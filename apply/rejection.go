@@ -28,25 +28,8 @@ type rejection struct {
 	until  time.Time
 }
 
-// The first and the maximum delay after a rejection.
-const (
-	firstDelay = 30 * time.Second
-	maxDelay   = 5 * time.Minute
-)
-
-// cureDelay is the first delay after an attempt that a changed cause has started: the
-// change may take effect a moment later.
-const cureDelay = time.Second
-
 // maxWakes bounds the passes that changed causes start between two delays.
 const maxWakes = 5
-
-// policy holds the caller's decisions about an object.
-type policy struct {
-	adoption         AdoptionPolicy
-	conflicts        ConflictPolicy
-	recreate, upsert bool
-}
 
 // rejections remembers the rejection of each object, and counts the changes that could
 // cure some by namespace; "" is the whole cluster.

@@ -3,20 +3,15 @@
 package apply
 
 import (
-	"errors"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
-	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -40,10 +35,11 @@ type Set struct {
 	nameless bool
 }
 
-// acceptance is a Live with the owner of a set, and when the set became the newest of
-// its part there: a number that grows with each such set, 0 if it was not applied.
+// acceptance is that of a Live, which the identity of its owner stands for, and when the
+// set became the newest of its part there: a number that grows with each such set, 0 if it
+// was not applied.
 type acceptance struct {
-	live   *Live
+	by     *identity.Identity
 	number uint64
 }
 
@@ -71,133 +67,6 @@ type SetOptions struct {
 	Gate bool
 }
 
-// ObjectPolicy decides how one object of a set is treated.
-type ObjectPolicy int
-
-// The policies.
-const (
-	// KeepAsStated creates and repairs the object.
-	KeepAsStated ObjectPolicy = iota
-	// CreateOnly creates the object if there is none of its name, and never changes
-	// one that exists, of whatever origin.
-	CreateOnly
-	// LeaveOut does nothing. The object counts as stated: it is not pruned, and its
-	// dependents wait until it is ready.
-	LeaveOut
-)
-
-// membership is how a set treats an ID that it states.
-type membership int
-
-const (
-	absent     membership = iota
-	applicable            // it is applied
-	leftOut               // LeaveOut: others write it
-	invalid               // it cannot be applied
-)
-
-type item struct {
-	// The fields that every pass reads come first, close together.
-	at     view.Name
-	group  int // index of the kind in Set.kinds
-	hash   diff.Sum
-	after  []ID // its dependencies
-	rank   rank
-	policy ObjectPolicy
-	id     ID
-	kind   schema.GroupVersionKind
-	body   wire.Body // with the owner's labels and the hash annotation
-	create wire.Body // body with the ignored fields; nil: there are none
-
-	placed bool // rank is final
-}
-
-// NewSet makes the desired state of an owner. It copies the objects, which may
-// hold whatever encoding/json can write, and adds the owner's labels and the
-// hash annotation. A status is dropped, and so are labels and annotations that are
-// null. The stringData of a Secret is applied as data, because changes to stringData by
-// others could not be detected. The rules of a ClusterRole with an aggregationRule are
-// dropped, because a controller fills them in.
-//
-// Objects are ordered by kind: definitions and namespaces first, routes and then
-// admission webhooks last. An object may refine it with the annotation
-// <Domain>/depends-on, a comma-separated list of IDs as [ID.String] writes them: it is
-// applied after them, and not before they are ready ([Applier.Objects]).
-//
-// The set is valid together with an error: an object that cannot be applied
-// (no kind, no name or one that is no path segment, a second object with the same
-// ID in whatever version, a field that only the server may set, a dependency on
-// itself, another part's label, more than 3 MiB, the limit of a server) is left out and
-// named in the error, and the others are in the set. Objects left out still count as
-// desired: they are not pruned, and a set with an object whose name is unknown prunes
-// nothing. Only an invalid owner or part gives no set.
-func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOptions) (*Set, error) {
-	if err := owner.validate(); err != nil {
-		return nil, err
-	}
-	if err := options.validate(owner); err != nil {
-		return nil, err
-	}
-	s := &Set{
-		owner:   owner.clone(),
-		options: options,
-		part:    view.PartOf(options.Part),
-		items:   make([]item, 0, len(objects)),
-		ids:     make(map[ID]membership, len(objects)),
-	}
-	var errs []error
-	var parent *unstructured.Unstructured
-	versions := map[ID][]string{} // of those stated more than once
-	first := make(map[ID]string, len(objects))
-	for i, object := range objects {
-		id, err := identify(object)
-		if err != nil {
-			s.nameless = true
-			errs = append(errs, fmt.Errorf("object %d (%s): %w", i, id, err))
-			continue
-		}
-		if _, seen := s.ids[id]; seen {
-			versions[id] = append(versions[id], object.GetAPIVersion())
-			continue
-		}
-		first[id] = object.GetAPIVersion()
-		if id == s.owner.ApplySet {
-			s.ids[id], parent = applicable, object
-			continue
-		}
-		if s.ids[id] = s.membership(id); s.ids[id] == leftOut {
-			continue
-		}
-		prepared, err := s.prepare(id, object)
-		if err != nil {
-			s.ids[id] = invalid
-			errs = append(errs, fmt.Errorf("%s: %w", id, err))
-			continue
-		}
-		s.items = append(s.items, prepared)
-	}
-	s.empty = len(s.ids) == 0
-	errs = append(errs, s.addParent(parent))
-	for _, id := range slices.SortedFunc(maps.Keys(versions), ID.Compare) {
-		s.ids[id] = invalid
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"%s: stated more than once (%s); none of them is applied",
-				id,
-				strings.Join(append([]string{first[id]}, versions[id]...), ", "),
-			),
-		)
-	}
-	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
-	errs = append(errs, s.order())
-	s.number()
-	if s.parent != nil {
-		s.members = s.findMembers()
-	}
-	return s, errors.Join(errs...)
-}
-
 func (o SetOptions) validate(owner Owner) error {
 	switch {
 	case owner.PartLabel == "" && o.Part != "":
@@ -223,21 +92,6 @@ func (s *Set) policy(id ID) ObjectPolicy {
 		return KeepAsStated
 	}
 	return s.options.Policy(id)
-}
-
-// number gives each item the index of its kind.
-func (s *Set) number() {
-	index := map[schema.GroupKind]int{}
-	for i := range s.items {
-		kind := s.items[i].id.GroupKind()
-		at, ok := index[kind]
-		if !ok {
-			at = len(s.kinds)
-			index[kind] = at
-			s.kinds = append(s.kinds, kind)
-		}
-		s.items[i].group = at
-	}
 }
 
 // version returns the version of the first item of a kind.

@@ -67,9 +67,9 @@ func newStage(t *testing.T, owner Owner, kinds ...schema.GroupKind) *stage {
 // see lists a kind as empty.
 func (s *stage) see(kind schema.GroupKind) {
 	s.t.Helper()
-	w := s.Live.kinds[kind]
+	w := s.Live.registry.kinds[kind]
 	if w == nil {
-		w = s.Live.add(kind, "")
+		w = s.Live.registry.add(kind, "")
 	}
 	mapping, err := s.Live.Mapper.RESTMapping(kind)
 	require.NoError(s.t, err)
@@ -87,7 +87,7 @@ func (s *stage) fails(kind schema.GroupKind) (end func()) {
 func (s *stage) failsWith(kind schema.GroupKind, err error) (end func()) {
 	s.t.Helper()
 	s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, err }
-	w := s.Live.kinds[kind]
+	w := s.Live.registry.kinds[kind]
 	ctx, cancel := context.WithCancel(logr.NewContext(s.t.Context(), logr.Discard()))
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func (s *stage) show(id ID, change func(*metav1.PartialObjectMetadata)) *metav1.
 	if change != nil {
 		change(m)
 	}
-	require.NoError(s.t, s.Live.view(id.GroupKind()).Sink("").Put(m))
+	require.NoError(s.t, s.Live.registry.view(id.GroupKind()).Sink("").Put(m))
 	return m
 }
 

@@ -22,9 +22,9 @@ import (
 func (l *Live) trace(ctx context.Context) error {
 	l.tracing.Lock()
 	defer l.tracing.Unlock()
-	l.mu.RLock()
-	missing, last, until := l.untraced(), l.applySet.untraced, l.applySet.until
-	l.mu.RUnlock()
+	l.registry.mu.RLock()
+	missing, last, until := l.untraced(), l.registry.applySet.untraced, l.registry.applySet.until
+	l.registry.mu.RUnlock()
 	if !missing || last != nil && time.Now().Before(until) {
 		return last
 	}
@@ -32,11 +32,11 @@ func (l *Live) trace(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("%w: the ApplySet's parent %s is new, so it does not list the kinds of before: %w", ErrNotSynced, l.Owner.ApplySet, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.applySet.absent, l.applySet.stated = true, l.applySet.stated.union(found)
-	l.applySet.traced, l.applySet.untraced, l.applySet.until = err == nil, err, time.Now().Add(firstDelay)
-	l.watchStated()
+	l.registry.mu.Lock()
+	defer l.registry.mu.Unlock()
+	l.registry.applySet.absent, l.registry.applySet.stated = true, l.registry.applySet.stated.union(found)
+	l.registry.applySet.traced, l.registry.applySet.untraced, l.registry.applySet.until = err == nil, err, time.Now().Add(firstDelay)
+	l.registry.watchStated()
 	return err
 }
 
@@ -44,10 +44,10 @@ func (l *Live) trace(ctx context.Context) error {
 // parent is absent, or new. The lock is held.
 func (l *Live) untraced() bool {
 	parent := l.Owner.ApplySet
-	if parent == (ID{}) || l.applySet.traced || len(l.Kinds) > 0 {
+	if parent == (ID{}) || l.registry.applySet.traced || len(l.Kinds) > 0 {
 		return false
 	}
-	look := l.kinds[parent.GroupKind()].view.Look(view.NameOf(parent.Namespace, parent.Name))
+	look := l.registry.kinds[parent.GroupKind()].view.Look(view.NameOf(parent.Namespace, parent.Name))
 	return look.Synced // otherwise it is unseen, which is an error of its own
 }
 

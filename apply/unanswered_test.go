@@ -31,7 +31,7 @@ func TestAWebhookThatTimesOutHoldsUpAPassOnce(t *testing.T) {
 			ids = append(ids, mapID(fmt.Sprintf("a%03d", i)))
 		}
 		set := s.set(SetOptions{}, ids...)
-		applied := func(id ID) bool { return s.Live.view(id.GroupKind()).Len() > 0 }
+		applied := func(id ID) bool { return s.Live.registry.view(id.GroupKind()).Len() > 0 }
 		pass := func() Report {
 			began := time.Now()
 			report, _ := s.Apply(t.Context(), set)
@@ -47,7 +47,7 @@ func TestAWebhookThatTimesOutHoldsUpAPassOnce(t *testing.T) {
 		for end := time.Now().Add(25 * (timeout + maxPause)); time.Now().Before(end); time.Sleep(time.Second) {
 			pass()
 		}
-		require.Equal(t, 1, s.Live.view(configMapKind).Len(), "the one that is not selected")
+		require.Equal(t, 1, s.Live.registry.view(configMapKind).Len(), "the one that is not selected")
 		sent := len(s.patched)
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
 			pass()
@@ -56,7 +56,7 @@ func TestAWebhookThatTimesOutHoldsUpAPassOnce(t *testing.T) {
 
 		down, woken = false, 0
 		began := time.Now()
-		for s.Live.view(configMapKind).Len() < 201 {
+		for s.Live.registry.view(configMapKind).Len() < 201 {
 			pass()
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,64 +17,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 )
 
-// statuses remembers the readiness of objects, each as of one version.
-type statuses struct {
-	mu sync.Mutex
-	by map[ID]status
-}
-
-type status struct {
-	uid     string
-	version uint64
-	readiness.Result
-}
-
-func (s *statuses) get(id ID) (status, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, ok := s.by[id]
-	return found, ok
-}
-
-func (s *statuses) set(id ID, found status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil {
-		s.by = map[ID]status{}
-	}
-	s.by[id] = found
-}
-
-// forget drops the memory of an object.
-func (s *statuses) forget(id ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.by, id)
-}
-
-// await returns an error while a dependency of the object is not ready. A change of
-// that dependency starts a pass.
-func (p *pass) await(ctx context.Context, it *item) error {
-	if p.applier.Objects == nil {
-		return nil
-	}
-	for _, id := range it.after {
-		found, err := p.applier.readiness(ctx, id, p.set)
-		if err != nil {
-			return fmt.Errorf("%w: looking at %s, which it depends on: %w", ErrBlocked, id, err)
-		}
-		if found.Status == readiness.Current {
-			continue
-		}
-		if v := p.live.view(id.GroupKind()); v != nil && p.live.OnDrift != nil {
-			waiting := Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}
-			v.Await(view.NameOf(id.Namespace, id.Name), found.version, it.id, func() { p.live.OnDrift(waiting) })
-		}
-		return fmt.Errorf("%w: it depends on %s, which is %s: %s", ErrBlocked, id, found.Status, found.Message)
-	}
-	return nil
-}
-
 // readiness reads the status of an object of a set, again if it has changed since the
 // last read. An object that the view does not show is read only if the set leaves it to
 // others.
@@ -83,7 +24,7 @@ func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error
 	unknown := func(message string) (status, error) {
 		return status{Result: readiness.Result{Status: readiness.Unknown, Message: message}}, nil
 	}
-	v := a.Live.view(id.GroupKind())
+	v := a.Live.registry.view(id.GroupKind())
 	if v == nil {
 		return unknown("its kind is not watched")
 	}
@@ -180,7 +121,7 @@ func (a *Applier) WaitReady(ctx context.Context, set *Set) error {
 	if err := a.acceptReading(set); err != nil {
 		return err
 	}
-	views, done := a.Live.use(set)
+	views, done := a.use(set)
 	defer done()
 	changed := make(chan struct{}, 1)
 	defer func() {

@@ -79,7 +79,7 @@ func TestAnObjectIsReadForItsReadinessOnceAVersion(t *testing.T) {
 	// A server that was restored counts from a lower version, and holds another object.
 	successor := ahead.DeepCopy()
 	successor.UID, successor.ResourceVersion = "another", "50"
-	require.NoError(t, s.Live.view(widgetKind).Sink("").Replace([]any{successor}, "50"))
+	require.NoError(t, s.Live.registry.view(widgetKind).Sink("").Replace([]any{successor}, "50"))
 	m, status = successor, "True"
 	ready(readiness.Current, 4, "of another object")
 }

@@ -199,13 +199,15 @@ func (l *Live) want(part string, kinds []schema.GroupKind) {
 		delete(l.wants, part)
 		return
 	}
-	l.wants[part] = want{kinds, last.applied}
+	last.kinds = kinds
+	l.wants[part] = last
 }
 
 // want is what is remembered of the sets of a part.
 type want struct {
 	kinds   []schema.GroupKind // of the last one
 	applied uint64             // the number of the last one that was applied
+	ids     map[ID]membership  // what that one states
 }
 
 // lead makes a set the newest that was applied of its part.
@@ -217,18 +219,24 @@ func (l *Live) lead(set *Set) {
 		return
 	}
 	l.applied++
-	last.applied = l.applied
+	last.applied, last.ids = l.applied, set.ids
 	l.wants[set.Part()] = last
 	set.accepted.Store(&acceptance{l, l.applied})
 }
 
-// overtaken returns an error if a newer set than this one was applied since. A set that
-// was never applied is the newest.
-func (l *Live) overtaken(set *Set) error {
+// overtaken returns an error if another set was applied after this one and states an
+// object that the plan deletes. A set that was never applied is the newest.
+func (l *Live) overtaken(set *Set, plan *prunePlan) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if number := set.accepted.Load().number; number != 0 && number < l.wants[set.Part()].applied {
-		return fmt.Errorf("%w: another set was applied after this one", ErrStalePlan)
+	last := l.wants[set.Part()]
+	if number := set.accepted.Load().number; number == 0 || number >= last.applied {
+		return nil
+	}
+	for i := range plan.due {
+		if id := plan.due[i].ID; last.ids[id] != absent {
+			return fmt.Errorf("%w: another set was applied after this one, and states %s", ErrStalePlan, id)
+		}
 	}
 	return nil
 }

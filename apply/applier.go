@@ -137,16 +137,7 @@ func (a *Applier) use(set *Set) (views []*view.Kind, done func()) {
 // lead makes an accepted set the newest that was applied of its part.
 func (a *Applier) lead(set *Set) {
 	before := set.accepted.Load().number
-	if number := a.Live.registry.lead(set.Part(), before); number != before {
+	if number := a.Live.registry.lead(set.Part(), before, set.ids); number != before {
 		set.accepted.Store(&acceptance{a.Live.identity, number})
 	}
-}
-
-// overtaken returns an error if a newer set than this one was applied since. A set that
-// was never applied is the newest.
-func (a *Applier) overtaken(set *Set) error {
-	if number := set.accepted.Load().number; number != 0 && number < a.Live.registry.newest(set.Part()) {
-		return fmt.Errorf("%w: another set was applied after this one", ErrStalePlan)
-	}
-	return nil
 }

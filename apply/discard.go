@@ -35,6 +35,22 @@ func (a *Applier) planPrune(set *Set, options PruneOptions, views []*view.Kind, 
 	return plan, next
 }
 
+// overtaken returns an error if another set was applied after this one and states an
+// object that the plan deletes. A set that was never applied is the newest.
+func (a *Applier) overtaken(set *Set, plan *prunePlan) error {
+	number := set.accepted.Load().number
+	newest, ids := a.Live.registry.newest(set.Part())
+	if number == 0 || number >= newest {
+		return nil
+	}
+	for i := range plan.due {
+		if id := plan.due[i].ID; ids[id] != absent {
+			return fmt.Errorf("%w: another set was applied after this one, and states %s", ErrStalePlan, id)
+		}
+	}
+	return nil
+}
+
 // unwanted returns the objects of a kind that are ours and that the set does not
 // state. It costs what the part costs, or the kind if there are no parts.
 func (a *Applier) unwanted(set *Set, v *view.Kind, plan *prunePlan) []Observed {

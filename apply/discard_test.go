@@ -141,6 +141,8 @@ func TestASetThatAnotherOneHasReplacedDeletesNothing(t *testing.T) {
 	_, err = s.Plan(t.Context(), older, whole)
 	require.ErrorIs(t, err, ErrStalePlan)
 	require.Empty(t, s.deleted)
+	_, err = s.Prune(t.Context(), older, PruneOptions{Complete: true, Keep: func(o Observed) bool { return o.ID.Name == "b" }})
+	require.NoError(t, err, "nothing of the newer one is at risk")
 
 	report, err := s.Prune(t.Context(), newer, whole)
 	require.NoError(t, err)

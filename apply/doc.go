@@ -97,8 +97,8 @@
 //
 //   - In doubt, nothing is deleted. An object is deleted only if it carries the owner's
 //     labels and fields that we applied, only against a set that the caller declares
-//     complete and has not replaced by applying another, within the limits of a [Guard],
-//     and with UID and resourceVersion preconditions. A namespace or definition that a
+//     complete, not if a set that was applied later states it, within the limits of a
+//     [Guard], and with UID and resourceVersion preconditions. A namespace or definition that a
 //     remaining object needs, ours or another owner's, is never deleted.
 //   - If a kind cannot be listed, the call fails and names it: an unreadable kind never
 //     counts as empty. A 404 counts for an object only if it names the object.

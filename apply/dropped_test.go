@@ -25,7 +25,8 @@ func TestAFieldThatASchemaDroppedForAWhileIsRestored(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "crd.yaml")
 		crd := `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.` + group + `},
  spec: {group: ` + group + `, scope: Namespaced, names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList},
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {` +
+  versions: [{name: v1, served: true, storage: true,
+   schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {` +
 			fields + `}}}}}}]}}`
 		require.NoError(t, os.WriteFile(file, []byte(crd), 0o600))
 		b.kubectl(t, "apply", "-f", file)

@@ -89,7 +89,8 @@ func (p *pass) decide(it *item) verdict {
 		}
 	case !r.Deleting() && !r.Pruned() && p.current(k, it, r):
 		// An object of another part never comes here: the hash covers the part label.
-		if v.again = it.policy != CreateOnly && k.Due(r, p.now); v.again {
+		// r is the record before it was recalled, and one that was is not due.
+		if v.again = it.policy != CreateOnly && !r.Unknown() && k.Due(r, p.now); v.again {
 			v.action = send
 		}
 	case p.live.Owner.PartLabel != "" && r.Part() != "" && r.Part() != p.set.Part() && !r.Strayed() &&

@@ -61,7 +61,7 @@ func (a *Applier) preview(ctx context.Context, set *Set, options PruneOptions) (
 	for items := range set.ranks() {
 		found.rank(ctx, items)
 	}
-	switch err := errors.Join(options.permit(set), a.overtaken(set)); {
+	switch err := options.permit(set); {
 	case err != nil && options.Complete:
 		found.withheld = err
 	case err == nil:
@@ -77,6 +77,10 @@ func (f *preview) deletions(ctx context.Context, options PruneOptions) {
 	release := f.done
 	f.done = func() { done(); release() }
 	f.prune, _ = a.planPrune(f.pass.set, options, views, time.Now())
+	if f.withheld = a.overtaken(f.pass.set, &f.prune); f.withheld != nil {
+		f.prune = prunePlan{}
+		return
+	}
 	a.spare(ctx, &f.prune, options)
 	for _, r := range f.prune.refused {
 		f.pass.add(r)

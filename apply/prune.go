@@ -24,8 +24,9 @@ import (
 //
 // The report is valid with an error: [ErrIncomplete] or [ErrKeepNothing] when no
 // object was deleted at all, and [ErrStalePlan] when another set of the owner or part was
-// applied after this one, a [*LimitError] for each cause of which units are held,
-// [ErrNotSynced] for kinds that cannot be seen, and the errors of the results, joined.
+// applied after this one and states an object that would go; a [*LimitError] for each
+// cause of which units are held, [ErrNotSynced] for kinds that cannot be seen, and the
+// errors of the results, joined.
 func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (PruneReport, error) {
 	if err := a.accept(set); err != nil {
 		return PruneReport{}, err
@@ -33,12 +34,12 @@ func (a *Applier) Prune(ctx context.Context, set *Set, options PruneOptions) (Pr
 	if err := options.permit(set); err != nil {
 		return PruneReport{}, err
 	}
-	if err := a.overtaken(set); err != nil {
-		return PruneReport{}, err
-	}
 	views, done, untraced := a.useAll(ctx)
 	defer done()
 	plan, absences := a.planPrune(set, options, views, time.Now())
+	if err := a.overtaken(set, &plan); err != nil {
+		return PruneReport{}, err
+	}
 	a.Live.absences.set(set.Part(), absences)
 	a.spare(ctx, &plan, options)
 	held, over := a.restrain(ctx, &plan, set, options, views, true)

@@ -206,18 +206,21 @@ func (r *registry) want(part string, kinds []schema.GroupKind) {
 		delete(r.wants, part)
 		return
 	}
-	r.wants[part] = want{kinds, last.applied}
+	last.kinds = kinds
+	r.wants[part] = last
 }
 
 // want is what is remembered of the sets of a part.
 type want struct {
 	kinds   []schema.GroupKind // of the last one
 	applied uint64             // the number of the last one that was applied
+	ids     map[ID]membership  // what that one states
 }
 
 // lead makes a set the newest that was applied of its part, and returns the number that it
-// has as such. Number is the one that it had before, 0 for none.
-func (r *registry) lead(part string, number uint64) uint64 {
+// has as such. Number is the one that it had before, 0 for none, and ids are what it
+// states.
+func (r *registry) lead(part string, number uint64, ids map[ID]membership) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, ok := r.wants[part]
@@ -225,16 +228,17 @@ func (r *registry) lead(part string, number uint64) uint64 {
 		return number
 	}
 	r.applied++
-	last.applied = r.applied
+	last.applied, last.ids = r.applied, ids
 	r.wants[part] = last
 	return r.applied
 }
 
-// newest returns the number of the newest set of a part that was applied, 0 for none.
-func (r *registry) newest(part string) uint64 {
+// newest returns the number of the newest set of a part that was applied, 0 for none, and
+// what it states.
+func (r *registry) newest(part string) (number uint64, ids map[ID]membership) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.wants[part].applied
+	return r.wants[part].applied, r.wants[part].ids
 }
 
 // removed ends the watch of a kind if the object that has gone was its last.

@@ -82,7 +82,7 @@ var (
 	ErrClaimed = write.ErrClaimed
 	// ErrTerminating: the object is being deleted.
 	ErrTerminating = write.ErrTerminating
-	// ErrStalePlan: a planned change no longer holds, or a newer set was applied.
+	// ErrStalePlan: a planned change no longer holds, or a newer set states the object.
 	ErrStalePlan = write.ErrStale
 	// ErrNotSynced: the kind is not synced, or its objects cannot be seen any more.
 	ErrNotSynced = errors.New("the live state is not known")

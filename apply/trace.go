@@ -32,6 +32,9 @@ func (l *Live) trace(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("%w: the ApplySet's parent %s is new, so it does not list the kinds of before: %w", ErrNotSynced, l.Owner.ApplySet, err)
 	}
+	if ctx.Err() != nil {
+		return err // the next call looks again
+	}
 	l.registry.mu.Lock()
 	defer l.registry.mu.Unlock()
 	l.registry.applySet.absent, l.registry.applySet.stated = true, l.registry.applySet.stated.union(found)

@@ -51,7 +51,10 @@ func NewReports(client ctrlv1connect.ClusterServiceClient, logger *slog.Logger, 
 	}
 	r.init()
 	r.observer = newObserver(nil, "eu", m, logger, r.changed)
-	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{reporter: r, streams: s, region: "eu", interval: time.Hour}}
+	reports := &Reports{Registry: m.registry, reporter: r, heartbeat: &heartbeater{
+		reporter: r, streams: s, region: "eu", interval: time.Hour,
+		held: (&approvals{}).heldDeletions, approved: func(string) {},
+	}}
 	r.session.renew = func() { reports.Renewed++ }
 	return reports
 }

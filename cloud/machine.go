@@ -63,6 +63,11 @@ type NodeStatus struct {
 	// pods, mirror pods and finished pods do not count.
 	Pods int
 
+	// Waiting is how many of Pods stay bound to the Node while its machine is off,
+	// because they tolerate the taint of standby Nodes. No other machine can run them, so
+	// a plan starts a standby machine that has any.
+	Waiting int
+
 	// LastStarted is when the machine was started last, zero if never.
 	LastStarted time.Time
 

@@ -13,14 +13,27 @@ const ReasonRuntime = "it is over its runtime"
 
 const (
 	reasonDemand   = "pods need it"
+	reasonBound    = "a pod is bound to its Node and waits for it"
 	reasonDeleting = "the pool is being deleted"
 	reasonEmpty    = "it was empty for its time"
 	reasonUnready  = "its Node was ready and is not any more"
 	reasonReady    = "its Node is ready again"
 )
 
-// orderStarts starts the requested standby machines.
+// orderStarts starts the requested standby machines, and those that bound pods wait for. The
+// scheduler has placed such a pod already, so it is not part of the demand.
 func (pl *planner) orderStarts() {
+	for _, m := range pl.machines {
+		if m.Use != StateStandby || m.Node == nil || m.Node.Waiting == 0 {
+			continue
+		}
+		place := Placement{m.InstanceType, m.AvailabilityZone}
+		if pl.plan.Memory.IsBlocked(place, pl.now) {
+			pl.wake(pl.plan.Memory.Blocked[place])
+			continue
+		}
+		pl.orders[m.ID] = order{Start, reasonBound}
+	}
 	for _, id := range pl.want.Start {
 		i := slices.IndexFunc(pl.machines, func(m Machine) bool { return m.ID == id })
 		if i >= 0 && pl.machines[i].Use == StateStandby {

@@ -24,7 +24,7 @@ var (
 //	i-1 standby stopped ready since=10m
 //
 // : id, state, state in the cloud ("-" for one that is in no list), and words
-// about the Node: none, ready, attested, partly, drifted, empty=D, pods=N,
+// about the Node: none, ready, attested, partly, drifted, empty=D, pods=N, waiting=N,
 // started=D, starting=D, since=D, intent=verb, unready (why, after the intent),
 // zone=Z, tag=state.
 func machines(t *testing.T, lines string) cloud.Observed {
@@ -82,6 +82,10 @@ func machines(t *testing.T, lines string) cloud.Observed {
 			case "pods":
 				_, err := fmt.Sscan(value, &n.Pods)
 				require.NoError(t, err, line)
+			case "waiting":
+				_, err := fmt.Sscan(value, &n.Waiting)
+				require.NoError(t, err, line)
+				n.Pods = n.Waiting
 			case "intent":
 				n.Intent = cloud.Intent{Verb: cloud.Verb(value), Since: n.Since}
 			case "zone":
@@ -183,6 +187,41 @@ func TestPlans(t *testing.T) {
 				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "1", Count: 2, Since: noon.Add(-time.Second)}}
 			},
 			plan: []string{"confirm op: its machines are in the list"},
+		},
+		"a standby machine that a bound pod waits for is started, and replaced": {
+			pool: cloud.Pool{Size: 3, MinStandby: 2}, machines: "i-1 standby stopped waiting=1\ni-2 standby stopped pods=1",
+			plan: []string{
+				"start i-1 (standby -> running): a pod is bound to its Node and waits for it",
+				"launch 1 x subnet-b as " + token(1) + ": standby 2 of 2",
+			},
+		},
+		"not where the cloud had no capacity a moment ago": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped waiting=1", change: func(o *cloud.Observed) {
+				o.Memory.Blocked = map[cloud.Placement]time.Time{{InstanceType: "m5.large", Zone: "zone-a"}: noon.Add(time.Minute)}
+			},
+		},
+		"a running machine with such a pod is repaired like others": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 running running started=3h waiting=1", change: unready(15*time.Minute, "i-1"),
+			plan: []string{"drain i-1 (running -> terminating): its Node was ready and is not any more"},
+		},
+		"not before the cloud reports it as stopped": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopping waiting=1",
+		},
+		"not without a list": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped waiting=1",
+			change: func(o *cloud.Observed) { o.Instances, o.ListError = nil, errors.New("503") },
+			plan:   []string{"held back: ListFailed: the list of machines failed: 503"},
+		},
+		"not for a pool that is deleted": {
+			pool: cloud.Pool{Size: 1, Deleting: true}, machines: "i-1 standby stopped waiting=1",
+			plan: []string{"terminate i-1 (standby -> terminating): the pool is being deleted"},
+		},
+		"and it is none of those that go when the pool shrinks": {
+			pool: cloud.Pool{Size: 1}, machines: "i-1 standby stopped unattested waiting=1 since=2h\ni-2 standby stopped",
+			plan: []string{
+				"start i-1 (standby -> running): a pod is bound to its Node and waits for it",
+				"terminate i-2 (standby -> terminating): the pool has 2 machines, its size is 1",
+			},
 		},
 		"standby is started, and the rest is launched in the same pass": {
 			pool: cloud.Pool{Size: 4, MinStandby: 1}, machines: "i-1 standby stopped",

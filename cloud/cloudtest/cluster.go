@@ -3,7 +3,6 @@ package cloudtest
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -76,53 +75,6 @@ type node struct {
 	taints []cloud.Taint
 	heard  time.Time // last report of its kubelet, by the clock of the machine
 	silent time.Time // it is not ready until then
-}
-
-type pod struct {
-	*cloud.Pod
-	node   string // instance id; empty while pending
-	until  time.Time
-	pinned bool // no disruption is allowed
-}
-
-// AddPod adds a pending pod that runs for a time, or for ever if that is 0. Its
-// Name is unique, and its UID if it has none. Without requests it takes one core.
-// The eviction of a pinned pod is refused.
-func (c *Cluster) AddPod(spec cloud.Pod, runs time.Duration, pinned bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	spec.UID = cmp.Or(spec.UID, spec.Name)
-	if spec.Requests.CPU == 0 && spec.Requests.Memory == 0 {
-		spec.Requests.CPU = 1000
-	}
-	p := &pod{Pod: &spec, pinned: pinned}
-	if runs > 0 {
-		p.until = time.Now().Add(runs)
-	}
-	if c.pods == nil {
-		c.pods = map[string]*pod{}
-	}
-	c.pods[spec.Name] = p
-}
-
-// RemovePod removes a pod, if it exists.
-func (c *Cluster) RemovePod(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.pods, name)
-}
-
-// Pending returns the pods without a machine, in the order of their names.
-func (c *Cluster) Pending() []cloud.Pod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []cloud.Pod
-	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
-		if p := c.pods[name]; p.node == "" {
-			out = append(out, *p.Pod)
-		}
-	}
-	return out
 }
 
 // LoseReadiness makes a machine's Node not ready for a time, as a restart of its
@@ -289,85 +241,7 @@ func (c *Cluster) report(n *node, now time.Time, ready bool) {
 	if ready {
 		n.Starting, n.taints = false, nil
 	}
-}
-
-// kill returns the pods of a powered-off machine to pending. If the pool stopped the
-// machine, that is a violation.
-func (c *Cluster) kill(i cloud.Instance, n *node) {
 	for _, p := range c.pods {
-		if p.node != i.ID {
-			continue
-		}
-		p.node = ""
-		if n != nil {
-			c.blame("%s: machine %s is %s under pod %s", time.Now().Format(time.TimeOnly), i.ID, i.State, p.Name)
-		}
+		p.early = p.early && (p.node != n.ID || !ready || n.State != cloud.StateRunning)
 	}
-}
-
-// Lose gives up the pods of a machine before it is powered off: a spot interruption, or
-// a drain that may end by force.
-func (c *Cluster) Lose(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.pods {
-		if p.node == id {
-			p.node = ""
-		}
-	}
-}
-
-// bind puts pending pods on open, ready Nodes with room, the fullest first.
-func (c *Cluster) bind() {
-	var open []*node
-	for _, n := range c.nodes {
-		if n.Ready && !n.closed && n.State == cloud.StateRunning {
-			open = append(open, n)
-		}
-	}
-	on := c.on()
-	slices.SortFunc(open, func(a, b *node) int { return cmp.Or(len(on[b.ID])-len(on[a.ID]), cmp.Compare(a.ID, b.ID)) })
-	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
-		p := c.pods[name]
-		if p.node != "" {
-			continue
-		}
-		for _, n := range open {
-			if c.fits(p.Pod, on[n.ID]) {
-				p.node = n.ID
-				on[n.ID] = append(on[n.ID], p.Pod)
-				break
-			}
-		}
-	}
-}
-
-// fits reports whether a pod has room beside others.
-func (c *Cluster) fits(p *cloud.Pod, others []*cloud.Pod) bool {
-	room := c.machine()
-	room.CPU -= c.Overhead.CPU + p.Requests.CPU
-	room.Memory -= c.Overhead.Memory + p.Requests.Memory
-	for _, o := range others {
-		room.CPU -= o.Requests.CPU
-		room.Memory -= o.Requests.Memory
-	}
-	return room.CPU >= 0 && room.Memory >= 0 && int64(len(others)) < room.Pods
-}
-
-func (c *Cluster) machine() cloud.Resources {
-	if c.Machine.CPU == 0 {
-		return cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20}
-	}
-	return c.Machine
-}
-
-// on returns the pods of each machine, in the order of their names.
-func (c *Cluster) on() map[string][]*cloud.Pod {
-	on := map[string][]*cloud.Pod{}
-	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
-		if p := c.pods[name]; p.node != "" {
-			on[p.node] = append(on[p.node], p.Pod)
-		}
-	}
-	return on
 }

@@ -20,6 +20,11 @@ func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory 
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		n := c.nodes[id].NodeStatus
 		n.Pods = len(on[id])
+		for _, p := range c.pods {
+			if p.node == id && p.toleratesAll() {
+				n.Waiting++
+			}
+		}
 		seen.Nodes = append(seen.Nodes, n)
 	}
 	for _, r := range c.reservations {
@@ -91,7 +96,7 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 	// Machines that attested their warm-up are started first.
 	slices.SortStableFunc(standby, func(a, b cloud.NodeStatus) int { return cmp.Compare(b.Attestation, a.Attestation) })
 	for _, n := range standby {
-		shape := c.shape(n.Name, n.ID, nil)
+		shape := c.shape(n.Name, n.ID, on[n.ID])
 		if has := c.nodes[n.ID]; has != nil {
 			shape.Taints = slices.DeleteFunc(slices.Clone(has.taints), c.passing)
 		}

@@ -53,6 +53,9 @@ func (s *Pool) converged() {
 	if pending := len(s.Cluster.Pending()); pending > 0 && standby > 0 {
 		s.blame("%d pods are pending, and %d machines are on standby", pending, standby)
 	}
+	if stranded := s.Cluster.Stranded(); len(stranded) > 0 {
+		s.blame("%d pods are bound to machines that are off, such as %s", len(stranded), stranded[0].Name)
+	}
 	if alive > s.Spec.Size && standby > 0 {
 		s.blame("%d machines, %d of them on standby, the size is %d", alive, standby, s.Spec.Size)
 	}

@@ -112,6 +112,8 @@ func (s *Pool) disturb() {
 			s.log("its Node is deleted: %s", id)
 			s.Cluster.DeleteNode(id)
 		}
+	case 13, 14:
+		s.Cluster.AddPod(s.tolerant(), time.Duration(1+s.random.IntN(40))*time.Minute, s.random.IntN(10) == 0)
 	}
 }
 
@@ -134,6 +136,15 @@ func (s *Pool) pod() cloud.Pod {
 		Name:     fmt.Sprintf("pod-%04d", s.podsAt),
 		Requests: cloud.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30},
 	}
+}
+
+// tolerant is a pod that tolerates every taint, as a tenant may write it to get a machine in
+// any case: the scheduler binds it to Nodes of machines that are off.
+func (s *Pool) tolerant() cloud.Pod {
+	p := s.pod()
+	p.Tolerations = []cloud.Toleration{{Exists: true}}
+	s.log("%s tolerates every taint", p.Name)
+	return p
 }
 
 // used returns the machines that run for pods. One that loses readiness while it

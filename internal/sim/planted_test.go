@@ -146,6 +146,16 @@ var planted = map[string]func(*sim.Pool){
 			}
 		})
 	},
+	"a pod on the Node of a stopped machine is not seen": func(p *sim.Pool) {
+		observe := p.Observe
+		p.Observe = func(ctx context.Context) cloud.Observed {
+			seen := observe(ctx)
+			for i := range seen.Nodes {
+				seen.Nodes[i].Waiting = 0
+			}
+			return seen
+		}
+	},
 	"a stale view after an own write": func(p *sim.Pool) {
 		observe := p.Observe
 		var last []cloud.LaunchIntent

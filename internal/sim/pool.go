@@ -163,6 +163,9 @@ func (s *Pool) Run(ctx context.Context) {
 	for range s.random.IntN(6) { // pods that stay
 		s.Cluster.AddPod(s.pod(), 0, false)
 	}
+	if s.random.IntN(2) == 0 {
+		s.Cluster.AddPod(s.tolerant(), 0, false)
+	}
 	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; pause(ctx, 30*time.Second) {
 		s.step(ctx)
 	}

@@ -153,6 +153,7 @@ func (c *cell) run(t *testing.T, l *life, later time.Duration) *running {
 	select {
 	case r.address = <-address:
 	case err := <-done:
+		done <- err // for stop
 		require.NoError(t, err)
 	}
 	return r

@@ -212,17 +212,24 @@ func (w *operator) freeHosts(key types.NamespacedName, but string) {
 }
 
 // claimPreviewHost is claimHost for a preview. Hosts of previews are below a domain that no
-// Application has a host in. A preview without its Application has no claim.
+// Application has a host in. A preview without an Application that lasts has no claim beside
+// what it has: its tenant could keep a host of another with one that never goes.
 func (w *operator) claimPreviewHost(preview *v1alpha1.PreviewEnvironment) error {
 	host := w.previewHost(preview)
+	if slices.Contains(w.settings.reserved(), host) {
+		return fmt.Errorf(
+			"spec.applicationRef: the host %s %w: it is reserved for the platform; choose another Application or pull request",
+			host,
+			errHostNotAllowed,
+		)
+	}
 	var all []claimant
 	for _, key := range w.previews.Users(hostReference(host)) {
 		found, err := w.previews.Get(key)
 		if err != nil || found.UID == preview.UID {
 			continue
 		}
-		parent := types.NamespacedName{Namespace: found.Namespace, Name: string(found.Spec.ApplicationRef)}
-		if _, err := w.apps.Get(parent); found.Status.Host == host || !errors.Is(err, kube.ErrAbsent) {
+		if parent, err := w.parent(found); found.Status.Host == host || err != nil || parent != nil {
 			all = append(all, claimant{key, found.UID, found.CreationTimestamp, found.Status.Host})
 		}
 	}

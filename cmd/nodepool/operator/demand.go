@@ -265,6 +265,7 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 	standby := map[string][]nodeView{}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		v := w.nodes[name]
+		v.bound = w.waiting(name)
 		id := v.status.ID
 		names[id] = name
 		pool := pools[v.pool]

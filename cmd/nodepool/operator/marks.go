@@ -254,10 +254,12 @@ func (g guarded) StopInstances(ctx context.Context, ids []string, force bool) ma
 	return failed
 }
 
-// empty returns an error if the Node of a machine has a pod that has to be evicted.
+// empty returns an error if the Node of a machine has a pod that has to be evicted. A machine
+// that warms up is stopped in any case, as one that stops itself is: pods are there that
+// tolerate its cordon, and would have each warm-up of the pool fail.
 func (m *marks) empty(ctx context.Context, id string) error {
 	v, ok := m.world.byID(id)
-	if !ok {
+	if !ok || v.status.State == cloud.StateWarmup {
 		return nil
 	}
 	pods, err := m.client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + v.status.Name})

@@ -26,6 +26,8 @@ type nodeView struct {
 	status cloud.NodeStatus
 	// site is what the scheduler sees, without pods.
 	site cloud.Node
+	// bound are the pods that wait for the start of the machine. Only the demand sets it.
+	bound []*cloud.Pod
 	// attested is what the machine says of its images.
 	attested v1alpha1.Attestation
 	// atStop are the signals of the time when the machine was stopped last.

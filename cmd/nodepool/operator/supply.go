@@ -47,6 +47,7 @@ func (s *poolState) site(v *nodeView) cloud.Node {
 	if site.Allocatable.Pods == 0 {
 		site.Allocatable = s.capacity(len(site.Pods))
 	}
+	site.Pods = append(site.Pods, v.bound...)
 	return site
 }
 

@@ -45,6 +45,8 @@ type podView struct {
 	// evicted: it has to be evicted before its machine is stopped.
 	evicted     bool
 	terminating bool
+	// stays: it tolerates the taint of standby machines, which evicts others.
+	stays bool
 	// network says that the pod belongs to a network plugin, and ready since when it is
 	// ready.
 	network bool
@@ -230,7 +232,7 @@ func viewPod(p *corev1.Pod) podView {
 	}
 	if !ended {
 		pod := cloudkube.Pod(p)
-		v.pod = &pod
+		v.pod, v.stays = &pod, v.evicted && staysOnStandby(&pod)
 	}
 	return v
 }
@@ -293,7 +295,7 @@ func (w *world) machines(pool, uid string, ids map[string]bool) []nodeView {
 	for _, name := range slices.Sorted(maps.Keys(w.raw)) {
 		v := w.nodes[name]
 		if v.owned(pool, uid) || v.pool == "" && ids[v.status.ID] {
-			v.status.Pods = w.occupants(name)
+			v.status.Pods, v.status.Waiting = w.occupants(name), len(w.waiting(name))
 			v.status.NetworkReady = w.networkReady(name, v)
 			out = append(out, v)
 		}

@@ -317,7 +317,15 @@ func rightsElsewhere(b *bench) {
 	elsewhere := b.login(strings.Replace(s.PostgRESTURL(evil), "/platform", "/ledger", 1))
 	b.exec(elsewhere, "SELECT lo_create(777)")
 	b.exec(elsewhere, "GRANT ALL ON LARGE OBJECT 777 TO prod_till_app, prod_till_anon")
-	_, err := s.Delete(b.Context(), victim, false)
+	// The deletion of an object of the same names, which are another's, takes no right from them.
+	stranger := victim
+	stranger.Mark.Namespace, stranger.Mark.UID = "evil", "uid-stranger"
+	_, err := s.Delete(b.Context(), stranger, false)
+	require.NoError(b, err)
+	var rights string
+	require.NoError(b, elsewhere.QueryRow(b.Context(), "SELECT lomacl::text FROM pg_largeobject_metadata WHERE oid = 777").Scan(&rights))
+	require.Contains(b, rights, "prod_till_app")
+	_, err = s.Delete(b.Context(), victim, false)
 	require.NoError(b, err)
 	require.Empty(b, b.left("prod_till"))
 	var owner string

@@ -1,0 +1,23 @@
+package operator
+
+import "github.com/seed-9e1ffd66/trueup/cloud"
+
+// staysOnStandby reports whether a pod tolerates the taint of standby machines. The cluster
+// evicts others from their Nodes, and they become demand like any Pending pod.
+func staysOnStandby(p *cloud.Pod) bool {
+	t := standbyTaint()
+	tolerant := cloud.Pod{Tolerations: p.Tolerations}
+	return tolerant.CanRunOn(&cloud.Node{Taints: []cloud.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}})
+}
+
+// waiting returns the pods that stay bound to the Node of a standby machine: they wait for its
+// start. Pods that are being deleted are among them, because only a kubelet ends these.
+func (w *world) waiting(node string) []*cloud.Pod {
+	var out []*cloud.Pod
+	for key := range w.onNode[node] {
+		if p := w.pods[key]; p.stays {
+			out = append(out, p.pod)
+		}
+	}
+	return out
+}

@@ -33,14 +33,16 @@ type Owner struct {
 	// part ([SetOptions.Part]), and is pruned by itself. Default empty: all objects of
 	// the owner are one set.
 	PartLabel string
-	// Supersedes are field managers whose fields become ours when an object is applied,
-	// such as kubectl-client-side-apply for objects of "kubectl apply", or the name that
-	// Manager had before. The first apply then removes the fields that they stated and
-	// the set does not. For "kubectl apply" these are the fields in its annotation
-	// last-applied-configuration; defaults that the server has added stay. An object that
-	// carries our labels and that such a manager has applied (server-side) is pruned as
-	// one of ours. Default none: their fields stay as they are, and their objects are not
-	// pruned.
+	// Supersedes are earlier managers of the owner's objects. An object that they made is
+	// adopted if the set states it, whatever [Applier.Adoption] says: all its fields outside
+	// of the metadata are theirs, and no other object controls it. Their fields become ours
+	// when an object is applied, such as kubectl-client-side-apply for objects of "kubectl
+	// apply", or the name that Manager had before. The first apply then removes the fields
+	// that they stated and the set does not. For "kubectl apply" these are the fields in its
+	// annotation last-applied-configuration; defaults that the server has added stay. An
+	// object that carries our labels and that such a manager has applied (server-side) is
+	// pruned as one of ours. Default none: their fields stay as they are, and their objects
+	// are not pruned.
 	Supersedes []string
 	// ApplySet, if set, names the parent object of everything we apply (KEP-3659), by
 	// which kubectl and other tools see what belongs together. Members carry its ID as

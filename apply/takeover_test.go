@@ -46,3 +46,41 @@ func TestOwnershipIsMovedAlsoWhileAControllerReportsStatus(t *testing.T) {
 	)
 	require.Len(t, a.net.Writes(), 5, "one that finds the object, two in vain, the move, the apply")
 }
+
+func TestWhatASupersededManagerMadeIsAdoptedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.Supersedes = []string{"earlier"}
+	for name, manager := range map[string]string{"ours": "earlier", "theirs": "another", "both": "another"} {
+		b.kubectl(t, "create", "configmap", "-n", b.ns, name, "--from-literal=key=1", "--from-literal=dropped=1", "--field-manager="+manager)
+	}
+	// A manager of metadata has not made an object, and one of a part of it not all.
+	b.kubectl(t, "annotate", "-n", b.ns, "configmap", "ours", "--field-manager=another", "example.com/seen=yes")
+	b.kubectl(t, "annotate", "-n", b.ns, "configmap", "theirs", "--field-manager=earlier", "example.com/seen=yes")
+	b.kubectl(t, "patch", "-n", b.ns, "configmap", "both", "--field-manager=earlier", "-p", `{"data":{"more":"1"}}`)
+	b.kubectl(t, "create", "configmap", "-n", b.ns, "parent")
+	uid := b.kubectl(t, "get", "-n", b.ns, "configmap", "parent", "-o", "jsonpath={.metadata.uid}")
+	b.kubectl(t, "create", "configmap", "-n", b.ns, "controlled", "--from-literal=key=1", "--field-manager=earlier")
+	b.kubectl(t, "patch", "-n", b.ns, "configmap", "controlled", "--field-manager=earlier", "-p",
+		fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":%q,"controller":true}]}}`, uid))
+
+	a := b.start(t)
+	set := b.set(t, configMap("ours", "1"), configMap("theirs", "1"), configMap("both", "1"), configMap("controlled", "1"))
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.ErrorIs(t, err, apply.ErrNotOurs)
+	require.Len(t, plan.Changes, 1)
+	require.Equal(t, "ours", plan.Changes[0].Name, "the plan knows")
+	report, err := a.Apply(t.Context(), set)
+	require.ErrorIs(t, err, apply.ErrNotOurs)
+	require.Equal(t, 1, report.Count(apply.Updated))
+	require.Equal(t, 3, report.Count(apply.Refused))
+	require.JSONEq(t, `{"key":"1"}`, b.kubectl(t, "get", "-n", b.ns, "configmap", "ours", "-o", "jsonpath={.data}"))
+	require.Equal(t, "yes", b.kubectl(t, "get", "-n", b.ns, "configmap", "ours", "-o", `jsonpath={.metadata.annotations.example\.com/seen}`))
+	for _, name := range []string{"theirs", "both", "controlled"} {
+		require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", name, "-o", `jsonpath={.metadata.annotations.example\.com/desired-hash}`), name)
+	}
+	pruned, err := a.Prune(t.Context(), b.set(t, configMap("kept", "1")), complete)
+	require.NoError(t, err)
+	require.Len(t, pruned.Results, 1, "what was adopted is ours to prune, and nothing else")
+	require.Equal(t, "ours", pruned.Results[0].ID.Name)
+}

@@ -108,6 +108,30 @@ func (id *Identity) Inherited(entries []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
+// Predecessor reports whether managers that the owner supersedes made the object: all its
+// fields outside of the metadata and the subresources are theirs, or the owner's.
+func (id *Identity) Predecessor(entries []metav1.ManagedFieldsEntry) bool {
+	made := false
+	for _, e := range entries {
+		if e.Subresource != "" || e.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+			return false
+		}
+		delete(fields, "f:metadata")
+		switch {
+		case len(fields) == 0:
+		case slices.Contains(id.Supersedes, e.Manager):
+			made = true
+		case e.Manager != id.Manager:
+			return false
+		}
+	}
+	return made
+}
+
 // Strayed reports whether the part label of an object is another manager's: then it does
 // not show to which part the object belongs.
 func (id *Identity) Strayed(m metav1.Object) bool {

@@ -133,8 +133,10 @@ func (w *Writer) Rehearse(ctx context.Context, t *Target, live metav1.Object) (r
 func (w *Writer) Claim(t *Target, found metav1.Object) error {
 	standing := w.Owner.Standing(found.GetLabels())
 	part := found.GetLabels()[w.Owner.PartLabel]
-	foreign := standing == identity.Unlabelled && !w.Owner.Wrote(found) && !sameController(t, found)
+	unowned := standing == identity.Unlabelled && !w.Owner.Wrote(found) && !sameController(t, found)
 	controller := metav1.GetControllerOfNoCopy(found)
+	// An object with another controller is left to that one.
+	foreign := unowned && (controller != nil || !w.Owner.Predecessor(found.GetManagedFields()))
 	switch {
 	case standing == identity.Others:
 		return fmt.Errorf("%w: its labels name another one", ErrNotOurs)

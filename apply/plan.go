@@ -19,8 +19,9 @@ import (
 
 // Plan returns what Apply and then Prune would do now, and does nothing. It
 // decides by the same rules as they do, so it costs requests only for objects that
-// changed: one read each, for the fields, and a dry run where only the server knows how
-// a change would end (kinds in Recreate, and ReportConflicts). Options without Complete
+// changed: one read each, for the fields, and dry runs where only the server knows how
+// a change would end (kinds in Recreate, ReportConflicts, and which defaults return when
+// the fields of a superseded manager are taken over). Options without Complete
 // plan no deletion, and the grace counts no pass.
 //
 // The plan is valid with an error, which names what cannot be done or cannot be
@@ -177,19 +178,27 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 		return change, action, err
 	}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		return p.compare(it, w.Moved(t, whole), change, t.Upsert)
+		return p.compare(ctx, it, t, whole, change)
 	}
 	return change, send, nil
 }
 
 // compare adds the fields that differ.
-func (p *pass) compare(it *item, live *unstructured.Unstructured, change diff.Change, upsert bool) (diff.Change, Action, error) {
-	stated := it.body.Decode()
-	fields, err := diff.Fields(stated, live.Object, diff.Options{
+func (p *pass) compare(
+	ctx context.Context, it *item, t *write.Target, live *unstructured.Unstructured, change diff.Change,
+) (diff.Change, Action, error) {
+	stated, upsert := it.body.Decode(), t.Upsert
+	options := diff.Options{
 		Manager: p.live.Owner.Manager, Applied: live.GetAnnotations()[p.live.identity.HashAnnotation] == it.hash.String(),
-	})
+	}
+	fields, err := diff.Fields(stated, p.applier.writer.Moved(t, live).Object, options)
 	if err != nil {
 		change.Note = err.Error() // unreadable managedFields are replaced
+	}
+	if p.applier.writer.Supersedes(live) && !upsert {
+		if fields, err = p.defaulted(ctx, t, live, fields); err != nil {
+			change.Note = "defaults are not foreseen: " + err.Error()
+		}
 	}
 	if upsert { // a replacement takes no field that has its value
 		fields = slices.DeleteFunc(fields, func(f diff.Field) bool { return f.Difference == diff.Taken })
@@ -199,6 +208,49 @@ func (p *pass) compare(it *item, live *unstructured.Unstructured, change diff.Ch
 		return change, unchanged, nil
 	}
 	return change, send, nil
+}
+
+// defaulted returns the fields of a step that takes over those of superseded managers as
+// they would be after it. These managers have written every default of the server, and a
+// default that the set does not state returns: then nothing changes. With an error the
+// fields are as they were given.
+func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructured.Unstructured, fields []diff.Field) ([]diff.Field, error) {
+	var removed []string
+	for _, f := range fields {
+		if f.Difference == diff.Removed {
+			removed = append(removed, f.Path)
+		}
+	}
+	if len(removed) == 0 || t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // its values are masked, and have no defaults
+		return fields, nil
+	}
+	after, err := p.applier.writer.Foresee(ctx, t, live, removed)
+	if err != nil {
+		return fields, err
+	}
+	// Under the entries of before, what has returned is still a field that we would give up.
+	after.SetManagedFields(p.applier.writer.Moved(t, live).GetManagedFields())
+	returned, err := diff.Fields(t.Body.Decode(), after.Object, diff.Options{Manager: p.live.Owner.Manager})
+	if err != nil {
+		return fields, err
+	}
+	now := map[string]diff.Value{}
+	for _, f := range returned {
+		if f.Difference == diff.Removed {
+			now[f.Path] = f.Live
+		}
+	}
+	left := fields[:0]
+	for _, f := range fields {
+		switch value, returns := now[f.Path]; {
+		case f.Difference == diff.Removed && returns && value == f.Live:
+			continue
+		case f.Difference == diff.Removed && returns:
+			f.Difference, f.Desired = diff.Changed, value
+		}
+		left = append(left, f)
+	}
+	return left, nil
 }
 
 func idOf(c diff.Change) ID {

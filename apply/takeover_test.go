@@ -2,12 +2,17 @@ package apply_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 func TestOwnershipIsMovedAlsoWhileAControllerReportsStatus(t *testing.T) {
@@ -83,4 +88,79 @@ func TestWhatASupersededManagerMadeIsAdoptedAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, pruned.Results, 1, "what was adopted is ours to prune, and nothing else")
 	require.Equal(t, "ours", pruned.Results[0].ID.Name)
+}
+
+// An operator that replaces its children has written every default of the server. The
+// plan of their adoption is compared with what the apply then does, object by object.
+func TestThePlanOfAnAdoptionIsWhatTheServerThenChanges(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.Supersedes = []string{"operator"}
+	const pod = `metadata: {labels: {app: a}}, spec: {containers: [{name: main, image: "example.com/a:1"%s}]%s}`
+	made := []struct{ kind, before, after string }{
+		{"deployment", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, " +
+			"template: {" + fmt.Sprintf(pod, ", env: [{name: OLD, value: x}]", ", terminationGracePeriodSeconds: 60") + "}}}",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, " +
+				"template: {" + fmt.Sprintf(pod, "", "") + "}}}"},
+		{"statefulset", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a, namespace: NAMESPACE}, spec: {serviceName: a, replicas: 0, selector: {matchLabels: {app: a}}, " +
+			"template: {" + fmt.Sprintf(pod, "", "") + "}}}", ""},
+		{"service", "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {selector: {app: a}, ports: [{port: 80}]}}", ""},
+		{"configmap", configMap("a", "1"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {key: '1', more: x}}"},
+		{"poddisruptionbudget", "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a, namespace: NAMESPACE}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: a}}}}", ""},
+		{"cronjob", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a, namespace: NAMESPACE}, spec: {schedule: '0 0 1 1 *', suspend: true, " +
+			"jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'example.com/a:1'}]}}}}}}", ""},
+	}
+	var manifests []string
+	for i, m := range made {
+		file := filepath.Join(t.TempDir(), m.kind+".yaml")
+		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(m.before, "NAMESPACE", b.ns)), 0o600))
+		b.kubectl(t, "create", "-f", file, "--field-manager=operator")
+		if m.after == "" {
+			made[i].after = m.before
+		}
+		manifests = append(manifests, made[i].after)
+	}
+	spec := func(kind string) string {
+		return b.kubectl(t, "get", "-n", b.ns, kind, "a", "-o", "go-template={{.spec}}{{.data}}")
+	}
+	before := map[string]string{}
+	for _, m := range made {
+		before[m.kind] = spec(m.kind)
+	}
+	a := b.startUnsynced(t,
+		schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"},
+	)
+	waitSynced(t, a)
+	set := b.set(t, manifests...)
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	changes := map[string][]string{}
+	for _, c := range plan.Changes {
+		require.Empty(t, c.Note, c.Kind)
+		for _, f := range c.Fields {
+			if f.Difference != diff.Taken && f.Difference != diff.Released && !strings.HasPrefix(f.Path, ".metadata") {
+				changes[strings.ToLower(c.Kind)] = append(changes[strings.ToLower(c.Kind)], f.String())
+			}
+		}
+	}
+	require.Equal(t, map[string][]string{
+		"deployment": {
+			`.spec.template.spec.containers[name="main"].env: [{"name":"OLD","value":"x"}] -> (absent)`,
+			`.spec.template.spec.terminationGracePeriodSeconds: 60 -> 30`,
+		},
+		"configmap": {`.data.more: (absent) -> "x"`},
+	}, changes)
+	_, err = a.Apply(t.Context(), set)
+	require.NoError(t, err)
+	for _, m := range made {
+		if changes[m.kind] == nil {
+			require.Equal(t, before[m.kind], spec(m.kind), m.kind)
+			continue
+		}
+		require.NotEqual(t, before[m.kind], spec(m.kind), m.kind)
+	}
+	require.NotContains(t, spec("deployment"), "OLD")
+	require.Contains(t, spec("deployment"), "terminationGracePeriodSeconds:30")
 }

@@ -1,0 +1,41 @@
+package write
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+	"github.com/seed-9e1ffd66/trueup/diff"
+)
+
+// Supersedes reports whether a write would take over fields of superseded managers.
+func (w *Writer) Supersedes(live *unstructured.Unstructured) bool {
+	return w.Objects != nil && w.Owner.Superseded(live.GetManagedFields())
+}
+
+// Foresee returns the object as the server would store it after an apply that no longer
+// states the fields at these paths: they may return to a default. It sends two dry runs,
+// because a dry run of the apply alone does not know that the fields would be ours: the
+// apply, and a replacement of its result without the fields.
+func (w *Writer) Foresee(ctx context.Context, t *Target, live *unstructured.Unstructured, paths []string) (*unstructured.Unstructured, error) {
+	removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.Body.Under(wire.Must{UID: string(live.GetUID())})
+	if err != nil {
+		return nil, err
+	}
+	applied, err := w.object(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, metav1.PatchOptions{
+		FieldManager: w.Owner.Manager, Force: new(true), DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore,
+	})
+	if err != nil {
+		return nil, err
+	}
+	without := &unstructured.Unstructured{Object: removed.Strip(applied.Object)}
+	without.SetResourceVersion(live.GetResourceVersion())
+	return w.object(t).Update(ctx, without, metav1.UpdateOptions{FieldManager: w.Owner.Manager, DryRun: []string{metav1.DryRunAll}})
+}

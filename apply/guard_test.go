@@ -254,6 +254,24 @@ func TestAnApprovalIsForExactlyTheHeldSet(t *testing.T) {
 	require.Equal(t, second.Digest, over.Refused)
 }
 
+func TestAGuardHoldsOnForWhatIsInItsGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &Guard{Unit: byService, Absent: Limit{Count: 1}}
+		_, err := g.hold(t.Context(), lacking("a", "b"), owns(9), nil, "", true)
+		require.Error(t, err)
+		time.Sleep(2 * time.Hour)
+		for range 2 { // one has come back, and the other began its grace again
+			grace := lacking()
+			grace.pending = 6
+			_, err = g.hold(t.Context(), grace, owns(9), nil, "", true)
+			require.NoError(t, err)
+		}
+		_, err = g.hold(t.Context(), lacking("a"), owns(9), nil, "", true)
+		require.ErrorContains(t, err, "0 were deleted within 1h0m0s; the limit is 1, so these are held: a")
+	})
+}
+
 func TestAnObjectThatIsMadeAgainIsNotTheApprovedOne(t *testing.T) {
 	t.Parallel()
 	g := Guard{Absent: Limit{Count: -1}}

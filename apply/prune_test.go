@@ -102,6 +102,28 @@ func TestPruneDeletesNothingBeyondItsLimit(t *testing.T) {
 	require.Equal(t, "a b", b.names(t))
 }
 
+// A program that finds out by itself what is absent names it to Delete, within a guard.
+func TestDeletionsByNameAreHeldByAGuardUntilTheyAreApproved(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	apply1(t, a, b.set(t, configMap("a", "1"), configMap("b", "1"), configMap("c", "1")))
+	id := func(name string) apply.ID { return apply.ID{Kind: "ConfigMap", Namespace: b.ns, Name: name} }
+	options := apply.DeleteOptions{Guard: &apply.Guard{Absent: apply.Limit{Count: 1}}}
+	report, err := a.Delete(t.Context(), []apply.ID{id("a"), id("b")}, options)
+	require.ErrorContains(t, err, "2 of 3 units are absent, and 0 were deleted within 1h0m0s; the limit is 1")
+	require.Empty(t, report.Results)
+	require.ElementsMatch(t, []apply.ID{id("a"), id("b")}, report.Held.IDs())
+	options.Approved = report.Held.Digest
+	report, err = a.Delete(t.Context(), []apply.ID{id("a"), id("b")}, options)
+	require.NoError(t, err)
+	require.Len(t, report.Results, 2)
+	require.Empty(t, report.Held)
+	require.Equal(t, "c", b.names(t))
+	_, err = a.Delete(t.Context(), []apply.ID{id("c")}, apply.DeleteOptions{})
+	require.NoError(t, err, "without a guard a name is meant")
+}
+
 func TestPruneDeletesNothingWithoutACompleteAndNonEmptySet(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)

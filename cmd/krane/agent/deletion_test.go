@@ -99,27 +99,33 @@ func limit(b *bench) {
 	b.kubectl("delete", "replicaset", "orphan-0", "orphan-1", "-n", b.name)
 	b.relist(3)
 	await.Eventually(b.t, "four are held still", func() bool { return b.server.Held().GetCount() == 4 })
+	b.plant("young", b.ours("d_young"), "krane")
+	b.relist(4)
+	await.Eventually(b.t, "another one is in its grace", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "1" })
 	b.server.Approve(six.GetDigest())
 	b.beats()
 	require.Empty(b.t, b.deletes(), "another set was approved")
 	b.server.Approve(b.server.Held().GetDigest())
-	await.Eventually(b.t, "four may go", func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
+	await.Eventually(b.t, "four may go", func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 2 })
 	await.Eventually(b.t, "nothing is held", func() bool { return b.server.Held() == nil })
+	b.beats()
+	require.True(b.t, b.exists("replicaset", "young"), "an approval is no list")
+	b.kubectl("delete", "replicaset", "young", "-n", b.name)
 	require.Len(b.t, b.deletes(), 4)
 	for n := range 4 {
 		b.plant(fmt.Sprintf("more-%d", n), b.ours(fmt.Sprintf("d_more-%d", n)), "krane")
 	}
-	b.relist(4)
-	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "4" })
 	b.relist(5)
+	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "4" })
+	b.relist(6)
 	await.Eventually(b.t, "four more are within the limit, since what was approved does not count",
 		func() bool { return b.count("replicasets", "-l", "app.kubernetes.io/component=deployment") == 1 })
 	for n := range 2 {
 		b.plant(fmt.Sprintf("late-%d", n), b.ours(fmt.Sprintf("d_late-%d", n)), "krane")
 	}
-	b.relist(6)
-	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
 	b.relist(7)
+	await.Eventually(b.t, "they are seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "2" })
+	b.relist(8)
 	held := func() bool { return b.metric(`deletions_held{reason="limit"}`) == "2" }
 	await.Eventually(b.t, "one is left of the hour, and two are held", held)
 	require.Len(b.t, b.deletes(), 8)
@@ -145,6 +151,30 @@ func limit(b *bench) {
 	b.synced(1)
 	b.relist(2)
 	await.Eventually(b.t, "they go", func() bool { return len(b.deletes()) == 2 })
+}
+
+// heldAtOnce: what is held is reported at once, and the hold ends when it is wanted again or
+// gone by another hand.
+func heldAtOnce(b *bench) {
+	b.agent.Periods.Heartbeat = time.Hour
+	for n := range 6 {
+		b.plant(fmt.Sprintf("orphan-%d", n), b.ours(fmt.Sprintf("d_orphan-%d", n)), "krane")
+	}
+	b.want(b.deployment("web"), b.sentinel("guard"), b.policy("egress"))
+	b.start()
+	b.synced(1)
+	b.relist(2)
+	await.Eventually(b.t, "they are held, and reported", func() bool { return b.server.Held().GetCount() == 6 })
+	for n := range 6 {
+		b.kubectl("delete", "replicaset", fmt.Sprintf("orphan-%d", n), "-n", b.name)
+	}
+	b.relist(3)
+	await.Eventually(b.t, "nothing is held", func() bool { return b.server.Held() == nil })
+	b.plant("single", b.ours("d_single"), "krane")
+	b.relist(4)
+	await.Eventually(b.t, "it is seen", func() bool { return b.metric(`deletions_held{reason="grace"}`) == "1" })
+	b.relist(5)
+	await.Eventually(b.t, "it goes: the hold was over", func() bool { return !b.exists("replicaset", "single") })
 }
 
 // noProof is S8: an answer that proves no absence deletes no object. The desired state

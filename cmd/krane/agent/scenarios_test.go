@@ -35,6 +35,7 @@ func scenarios() map[string]func(*bench) {
 		"a token is replaced":            tokenReplaced,
 		"an orphan":                      orphan,
 		"more orphans than the limit":    limit,
+		"what is held is reported":       heldAtOnce,
 		"an empty namespace":             emptyNamespace,
 		"a namespace of others":          namespaceOfOthers,
 		"killed between two steps":       killed,

@@ -81,6 +81,21 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
 }
 
+func TestAnotherHeldSetIsAnotherReport(t *testing.T) {
+	t.Parallel()
+	of := func(digest string) *starbase.StatusReport {
+		return &starbase.StatusReport{HeldDeletions: heldDeletions(apply.Held{
+			Digest: digest, Units: []apply.HeldUnit{{Unit: "service a", IDs: make([]apply.ID, 6), Reason: "absent"}},
+		})}
+	}
+	require.True(t, same(of("one"), of("one")))
+	require.False(t, same(of("one"), of("two")))
+	require.Equal(t, &starbase.HeldDeletions{
+		Digest: "one", Count: 1, Units: []starbase.HeldUnit{{Unit: "service a", Objects: 6, Reason: "absent"}},
+	}, of("one").HeldDeletions)
+	require.Nil(t, heldDeletions(apply.Held{}))
+}
+
 func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 	t.Parallel()
 	other := shop

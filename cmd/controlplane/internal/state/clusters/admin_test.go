@@ -265,6 +265,9 @@ func TestAnApprovedDigestReachesTheAgentAndOutlivesOtherChanges(t *testing.T) {
 		map[string]any{"unit": "project x", "objects": 6.0, "reason": "absent"},
 	}}, w.admin("GET", clustersPath+"/"+clusterA, "").member("held_deletions"))
 	require.Equal(t, 409, w.admin("POST", path, older).status, "the held set has changed")
+	late := w.do("POST", statusPath(clusterA), w.tokens[clusterA], fmt.Sprintf(
+		`{"epoch":%q,"generation":%d,"instance_id":"i","services":[]}`, w.pull(clusterA).Epoch, w.pull(clusterA).Generation-1))
+	require.Equal(t, 204, late.status, "a late report, of when nothing was held, ends nothing")
 	got := w.admin("POST", path, approve)
 	require.Equal(t, 200, got.status, got.body)
 	require.Equal(t, "held-2", got.text("approved_deletions"))

@@ -79,6 +79,16 @@ func permute(list []string, f func([]string)) {
 	}
 }
 
+// Types lie below and verbs above: Apply, Plan, Prune and Delete each read from top to
+// bottom.
+func TestNoFileOfApplyRefersToOneAbove(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	require.NoError(t, run(&out, true, []string{"../../../apply"}))
+	require.Contains(t, out.String(), "figure apply_arrows_up 0 references", out.String())
+	require.Contains(t, out.String(), "figure apply_floors 8 floors", out.String())
+}
+
 func TestTheRoomsOfAPackageAreCountedFromItsCode(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -74,6 +74,7 @@ func (s *Server) Revoke() {
 func (s *Server) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cuts++
 	for _, cancel := range s.cut {
 		cancel(cause)
 	}

@@ -42,6 +42,7 @@ type Server struct {
 	streams map[string]int
 	sent    map[string]int
 	beats   int
+	cuts    int // how often streams were cut
 	// held are the deletions of the last heartbeat, and approved the digest of its answer.
 	held     *ctrlv1.HeldDeletions
 	approved string
@@ -262,6 +263,9 @@ func (s *Server) watch(
 	r request,
 	send func(statesync.Item, proto.Message) error,
 ) error {
+	s.mu.Lock()
+	cuts := s.cuts
+	s.mu.Unlock()
 	f, err := s.enter(header)
 	from := statesync.Cursor{Epoch: r.GetEpoch(), Version: r.GetVersionLastSeen()}
 	if err := from.Mark.UnmarshalText([]byte(r.GetMark())); err != nil {
@@ -289,6 +293,9 @@ func (s *Server) watch(
 	id := s.next
 	s.next++
 	s.cut[id] = cancel
+	if s.cuts != cuts { // while it was opened
+		cancel(nil)
+	}
 	s.streams[collection]++
 	if from.Version == 0 {
 		s.lists[collection]++
@@ -304,6 +311,9 @@ func (s *Server) watch(
 		ctx,
 		statesync.Watch{Scope: s.region, Cursor: from, Collections: []string{collection}},
 		func(frame statesync.Frame) error {
+			if ctx.Err() != nil {
+				return errCut // what came after the cut is not sent
+			}
 			if f.NoMarks {
 				frame.Mark = statesync.Mark{}
 			}

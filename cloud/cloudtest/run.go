@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // A Subject is a provider under Run.
@@ -127,11 +128,7 @@ func (s *session) list(ctx context.Context, tags map[string]string, want int) ([
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("list by %v: %d machines, want %d", tags, len(found), want)
 		}
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, 200*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -103,7 +104,8 @@ func newSite(t *testing.T, cluster *kubetest.Cluster) *site {
 		"{apiVersion: stratos.sh/v1alpha1, kind: NodePool, metadata: {name: %s}, spec: {poolSize: 4, minStandby: 0, "+
 			"scaleDown: {enabled: false}, template: {nodeClassRef: {kind: AWSNodeClass, name: none}}}}", s.pool)))
 	// It has machines in this region, so that a pass without its class knows where to look.
-	_, err := cluster.Kubectl(t.Context(), "patch", "nodepool", s.pool, "--subresource=status", "--type=merge", "-p", `{"status":{"regions":["home"]}}`)
+	_, err := cluster.Kubectl(
+		t.Context(), "patch", "nodepool", s.pool, "--subresource=status", "--type=merge", "-p", `{"status":{"regions":["home"]}}`)
 	require.NoError(t, err)
 	return s
 }
@@ -164,9 +166,7 @@ func (s *site) machine(o *operator, state cloud.State) (id, name string) {
 	scope := o.scopeOf(p)
 	tags := scope.LaunchTags("", nil)
 	name = fmt.Sprintf("node-%d", time.Now().UnixNano())
-	for key, value := range scope.StateTags(state, name) {
-		tags[key] = value
-	}
+	maps.Copy(tags, scope.StateTags(state, name))
 	i, err := s.cloud.LaunchInstance(s.Context(), cloud.LaunchConfig{ImageID: "image", InstanceType: "m5.large", Tags: tags, Token: name})
 	require.NoError(s, err)
 	s.becomes(i.ID, cloud.InstanceRunning)

@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
+// check is one sentence of the contract. It returns what the provider did wrong.
 type check struct {
 	name  string
 	check func(ctx context.Context, s *session) error
@@ -58,11 +59,12 @@ type check struct {
 // session is one subtest with its machines.
 type session struct {
 	Subject
-	name     string
-	launched []string
-	tokens   int
+	name     string   // unique in the account: an earlier run may have left machines
+	launched []string // to be terminated at the end, whatever the check returned
+	tokens   int      // handed out so far
 }
 
+// scope keeps the machines of this session apart from all others of the account.
 func (s *session) scope() cloud.Scope {
 	return cloud.Scope{Domain: "cloudtest.example", Cluster: "conformance", Pool: "pool", PoolUID: s.name}
 }
@@ -76,6 +78,7 @@ func (s *session) config() cloud.LaunchConfig {
 	return c
 }
 
+// launch launches a machine and notes it for the clean-up.
 func (s *session) launch(ctx context.Context, c cloud.LaunchConfig) (cloud.Instance, error) {
 	i, err := s.Provider.LaunchInstance(ctx, c)
 	if i.ID != "" {
@@ -108,6 +111,7 @@ func (s *session) stopped(ctx context.Context) (cloud.Instance, error) {
 	return i, s.reaches(ctx, i.ID, cloud.InstanceStopped)
 }
 
+// reaches waits until a machine is in a state, for Limit at most.
 func (s *session) reaches(ctx context.Context, id string, state cloud.InstanceState) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
@@ -134,6 +138,7 @@ func (s *session) list(ctx context.Context, tags map[string]string, want int) ([
 	}
 }
 
+// cleanUp terminates what the session has launched. ctx outlives that of the check.
 func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, id := range s.launched {

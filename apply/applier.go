@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
+	"github.com/seed-9e1ffd66/trueup/internal/parallel"
 )
 
 // Applier makes the cluster match a [Set]. Set the fields and use it: its methods
@@ -108,25 +109,13 @@ func (a *Applier) accept(set *Set) error {
 	return nil
 }
 
-// each calls f for 0 to n-1, a bounded number at once, and waits for all.
-func each(n, concurrency int, f func(int)) {
-	if concurrency <= 0 {
-		concurrency = 8
+// each calls f for 0 to n-1, at most Concurrency at once, and waits for all.
+func (a *Applier) each(n int, f func(int)) {
+	limit := a.Concurrency
+	if limit <= 0 {
+		limit = 8
 	}
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(n, concurrency) {
-		workers.Go(func() {
-			for i := range next {
-				f(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	parallel.Each(n, limit, f)
 }
 
 // use returns the views of the kinds of a set, which are watched until done is called.

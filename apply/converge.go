@@ -282,7 +282,7 @@ func (p *pass) rank(ctx context.Context, items []item) {
 		})
 	}
 	results := make([]Result, len(due))
-	each(len(due), p.applier.Concurrency, func(i int) { results[i] = p.converge(ctx, due[i]) })
+	p.applier.each(len(due), func(i int) { results[i] = p.converge(ctx, due[i]) })
 	for _, r := range results {
 		p.add(r)
 	}

@@ -115,8 +115,10 @@ func ExampleGuard() {
 		fmt.Println("ask a person about", over.Units)
 		options.Approved = over.Digest // once the person agrees: exactly these, no other
 	}
+	fmt.Println("approved:", options.Approved)
 	// Output:
 	// complete: true - at most 3 services or 5 percent
 	// 2 of 9 units are absent, and 2 were deleted within 1h0m0s; the limit is 3, so these are held: cart, shop
 	// ask a person about [cart shop]
+	// approved: pXkq0zY1
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
+var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"} //nolint:gochecknoglobals // constant
 
 // finished remembers the Jobs that completed and were removed by their
 // ttlSecondsAfterFinished. They are done: created again, they would run again. That a Job

@@ -98,7 +98,7 @@ func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason string) 
 			byUnit[unit] = &HeldUnit{Unit: unit, Reason: reason}
 		}
 		byUnit[unit].IDs = append(byUnit[unit].IDs, o.ID)
-		fmt.Fprintf(sum, "%s %s\n", o.ID, o.UID)
+		_, _ = fmt.Fprintf(sum, "%s %s\n", o.ID, o.UID)
 	}
 	var held Held
 	for _, unit := range slices.Sorted(maps.Keys(byUnit)) {

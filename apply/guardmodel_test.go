@@ -30,7 +30,7 @@ type modelDeletion struct {
 
 // step returns the units that may go. Due maps each unit to its cause; approve is
 // whether a person has approved what is held.
-func (m *guardModel) step(now time.Time, due map[string]bool, number int, approve bool) (go_ []string) {
+func (m *guardModel) step(now time.Time, due map[string]bool, number int, approve bool) (allowed []string) {
 	var log []modelDeletion
 	going := map[string]bool{}
 	owned := number
@@ -68,15 +68,15 @@ func (m *guardModel) step(now time.Time, due map[string]bool, number int, approv
 		}
 		for _, unit := range fresh {
 			log = append(log, modelDeletion{unit, named, over, now, true})
-			go_ = append(go_, unit)
+			allowed = append(allowed, unit)
 		}
 	}
 	m.log = log
 	for unit := range going {
-		go_ = append(go_, unit)
+		allowed = append(allowed, unit)
 	}
-	slices.Sort(go_)
-	return go_
+	slices.Sort(allowed)
+	return allowed
 }
 
 // restart returns to what was recorded at a time: the time since then is not known.
@@ -97,7 +97,10 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			memory := &remembered{}
-			limits := map[bool]Limit{false: {Count: 1 + random.IntN(4), Percent: 10 * random.IntN(4)}, true: {Count: 3 + random.IntN(4), Percent: 25}}
+			limits := map[bool]Limit{
+				false: {Count: 1 + random.IntN(4), Percent: 10 * random.IntN(4)},
+				true:  {Count: 3 + random.IntN(4), Percent: 25},
+			}
 			start := func() *Guard {
 				return &Guard{Unit: byService, Absent: limits[false], Named: limits[true], Memory: memory}
 			}

@@ -174,7 +174,7 @@ func TestAnEmptyPartKeepsTheKindsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, parted(), configMapKind, secretKind)
 		set := s.set(SetOptions{Part: "p"}, mapID("a"), ID{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "w"})
-		_, done := s.Applier.use(set)
+		_, done := s.use(set)
 		// A kind that has failed is not waited for.
 		end := s.fails(widgetKind)
 		defer end()
@@ -198,7 +198,7 @@ func TestAPartWithoutASetKeepsTheKindsOfItsObjectsOnly(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, parted(), configMapKind, secretKind)
 	s.show(mapID("kept"), func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "p" })
-	_, done := s.Applier.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
+	_, done := s.use(s.set(SetOptions{Part: "p"}, mapID("kept"), ID{Kind: "Secret", Namespace: "shop", Name: "s"}))
 	done()
 	keeping := whole
 	keeping.Keep = func(Observed) bool { return true }

@@ -144,7 +144,7 @@ func (s *Set) normalize(object *unstructured.Unstructured) (*unstructured.Unstru
 	return &desired, nil
 }
 
-var clusterRole = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
+var clusterRole = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"} //nolint:gochecknoglobals // constant
 
 // check refuses fields that only the server may set, and values that the API machinery
 // would silently read as absent. It drops labels and annotations that are null.

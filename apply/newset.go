@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // NewSet makes the desired state of an owner. It copies the objects, which may

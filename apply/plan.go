@@ -124,7 +124,7 @@ func (f *preview) rank(ctx context.Context, items []item) {
 	}
 	changes := make([]diff.Change, len(due))
 	results := make([]Result, len(due))
-	each(len(due), f.pass.applier.Concurrency, func(i int) {
+	f.pass.applier.each(len(due), func(i int) {
 		var action Action
 		var err error
 		changes[i], action, err = f.pass.foresee(ctx, due[i].item, &due[i].look)
@@ -298,7 +298,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 	}
 	for due := range found.prune.ranks() {
 		results := make([]Result, len(due))
-		each(len(due), a.Concurrency, func(i int) {
+		a.each(len(due), func(i int) {
 			if c, ok := approved[due[i].ID]; ok {
 				results[i] = a.discard(ctx, &due[i], wire.Must{UID: c.UID, Version: c.ResourceVersion}, options, nil)
 			}
@@ -315,7 +315,7 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 // execute makes the approved changes of one rank.
 func (p *pass) execute(ctx context.Context, items []item, approved map[ID]diff.Change) {
 	results := make([]Result, len(items))
-	each(len(items), p.applier.Concurrency, func(i int) {
+	p.applier.each(len(items), func(i int) {
 		it := p.item(&items[i])
 		c, ok := approved[it.id]
 		if !ok {

@@ -69,7 +69,7 @@ func (a *Applier) carryOut(ctx context.Context, plan *prunePlan, options PruneOp
 	}
 	for due := range plan.ranks() {
 		results := make([]Result, len(due))
-		each(len(due), a.Concurrency, func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options, again) })
+		a.each(len(due), func(i int) { results[i] = a.discard(ctx, &due[i], due[i].must(), options, again) })
 		report.Results = append(report.Results, results...)
 		for _, r := range results {
 			if r.Action == Deleted {

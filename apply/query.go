@@ -7,8 +7,9 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
 // Synced reports whether the kind is synced, and the last failure to list or watch it,

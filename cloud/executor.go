@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/parallel"
 )
 
 // Nodes is the cluster: a pool records the states of its machines on their Nodes, and
@@ -175,24 +177,11 @@ func ids(group []*Result) []string {
 // each calls do for each result that has no error yet, some at a time, and waits.
 func (x *execution) each(ctx context.Context, group []*Result, do func(context.Context, *Result) error) {
 	group = alive(group)
-	parallel := x.executor.Parallel
-	if parallel <= 0 {
-		parallel = 16
+	limit := x.executor.Parallel
+	if limit <= 0 {
+		limit = 16
 	}
-	next := make(chan *Result)
-	var workers sync.WaitGroup
-	for range min(parallel, len(group)) {
-		workers.Go(func() {
-			for r := range next {
-				r.Err = do(ctx, r)
-			}
-		})
-	}
-	for _, r := range group {
-		next <- r
-	}
-	close(next)
-	workers.Wait()
+	parallel.Each(len(group), limit, func(i int) { group[i].Err = do(ctx, group[i]) })
 }
 
 // set stores the errors of a batch call.

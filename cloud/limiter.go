@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // A Bucket bounds a rate: Size calls at once, and Refill more each second. The
@@ -54,15 +56,10 @@ func (l *Limiter) Wait(ctx context.Context, operation string) error {
 	if wait <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, wait) {
 		give()
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Penalize blocks the operation for a time, because the cloud has reported too many

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // Wait returns once the machine is in one of the states, which it reads after a
@@ -23,11 +25,7 @@ func Wait(ctx context.Context, inventory Inventory, id string, states ...Instanc
 		case state == InstanceTerminated:
 			return &InvalidStateError{ID: id, State: state, Operation: "Wait"}
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, delay) {
 			return fmt.Errorf("wait for %s, which is %s: %w", id, state, context.Cause(ctx))
 		}
 		delay = min(2*delay, 15*time.Second)

@@ -43,8 +43,8 @@
 //
 // Configuration is in struct fields whose zero values work. They are read when
 // Start is called and must not change afterwards; a value out of range is
-// reported by Start, naming the field, before anything runs. Loop, Queue and
-// Generations must not be copied after first use.
+// reported by Start, naming the field, before anything runs. Loop and Queue must not be
+// copied after first use.
 //
 // All time comes from package time, so tests of code built on this package can run in a
 // testing/synctest bubble.

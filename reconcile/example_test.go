@@ -196,27 +196,3 @@ func ExampleTerminal() {
 	// pod web: image is required
 	// true
 }
-
-// What has been dealt with is skipped; what failed is not.
-func ExampleGenerations() {
-	var generations reconcile.Generations[string]
-	pass := func(uid string, generation int64, err error) {
-		if !generations.Changed(uid, generation) {
-			fmt.Println(generation, "skipped")
-			return
-		}
-		fmt.Println(generation, "reconciled:", err)
-		if err == nil {
-			generations.Done(uid, generation)
-		}
-	}
-	pass("8c1f", 1, errors.New("timeout"))
-	pass("8c1f", 1, nil)
-	pass("8c1f", 1, nil)
-	pass("8c1f", 2, nil)
-	// Output:
-	// 1 reconciled: timeout
-	// 1 reconciled: <nil>
-	// 1 skipped
-	// 2 reconciled: <nil>
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/simtest"
 )
 
@@ -35,30 +36,19 @@ func (c copier) run(ctx context.Context, net http.RoundTripper) error {
 		if !c.forgets || time.Since(start) < time.Minute {
 			_ = c.look(ctx, net) // it looks again
 		}
-		pause := 10 * time.Second
+		between := 10 * time.Second
 		if c.hurried {
-			pause = time.Millisecond
+			between = time.Millisecond
 		}
-		if !wait(ctx, pause) {
+		if !pause.For(ctx, between) {
 			break
 		}
 	}
 	<-ctx.Done()
 	if c.slow {
-		wait(context.WithoutCancel(ctx), 2*time.Minute)
+		pause.For(context.WithoutCancel(ctx), 2*time.Minute)
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (c copier) look(ctx context.Context, net http.RoundTripper) error {
@@ -197,7 +187,7 @@ func TestWritesAtRestAreNoticed(t *testing.T) {
 	s.Disturbances = []applytest.Disturbance{} // it is never killed
 	s.Program = func(ctx context.Context, net http.RoundTripper) error {
 		go func() {
-			if wait(ctx, time.Hour) {
+			if pause.For(ctx, time.Hour) {
 				_, _ = send(
 					ctx,
 					net,
@@ -396,7 +386,7 @@ func TestReadsOfAnyStateAreOld(t *testing.T) {
 	older := 0
 	s := dated()
 	s.Program = func(ctx context.Context, net http.RoundTripper) error {
-		for wait(ctx, time.Second) {
+		for pause.For(ctx, time.Second) {
 			const path = "/apis/example.com/v1/namespaces/shop/widgets/first"
 			newest, err := send(ctx, net, http.MethodGet, path, "")
 			old, failed := send(ctx, net, http.MethodGet, path+"?resourceVersion=0", "")

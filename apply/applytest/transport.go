@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // ErrCrashed is the error of every request after a crash.
@@ -75,7 +77,7 @@ func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.transport.Fault != nil {
 		fault = w.transport.Fault(request)
 	}
-	if err := pause(r, fault.Delay); err != nil {
+	if err := delay(r, fault.Delay); err != nil {
 		return nil, err
 	}
 	if fault.Crash {
@@ -224,20 +226,16 @@ func (t *Transport) NoRequests(r Reporter) {
 	}
 }
 
-// pause waits for d, at most until the request's context ends.
-func pause(r *http.Request, d time.Duration) error {
+// delay waits for d, at most until the request's context ends.
+func delay(r *http.Request, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-r.Context().Done():
+	if !pause.For(r.Context(), d) {
 		drain(r.Body)
 		return r.Context().Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // drain closes the body of a request that is not sent, as a RoundTripper must.

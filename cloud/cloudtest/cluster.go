@@ -69,11 +69,12 @@ type Habit struct {
 	NeverReady   bool // is not ready after its warm-up
 }
 
+// node is the Node of a machine, with what the cluster knows beside its status.
 type node struct {
 	cloud.NodeStatus
 	closed bool
 	taints []cloud.Taint
-	heard  time.Time // last report of its kubelet, by the clock of the machine
+	report time.Time // last of its kubelet, by the clock of the machine
 	silent time.Time // it is not ready until then
 }
 
@@ -120,7 +121,7 @@ func (c *Cluster) Heard(id string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.nodes[id]; n != nil {
-		return n.heard
+		return n.report
 	}
 	return time.Time{}
 }
@@ -234,8 +235,8 @@ func (c *Cluster) report(n *node, now time.Time, ready bool) {
 	if c.Clock != nil {
 		clock = clock.Add(c.Clock(n.ID))
 	}
-	if ready != n.Ready || !clock.Before(n.heard.Add(heartbeat)) {
-		n.heard = clock
+	if ready != n.Ready || !clock.Before(n.report.Add(heartbeat)) {
+		n.report = clock
 	}
 	n.Ready, n.NetworkReady = ready, ready
 	if ready {

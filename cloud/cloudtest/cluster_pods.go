@@ -9,12 +9,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
+// pod is one pod of the cluster, bound or pending.
 type pod struct {
 	*cloud.Pod
-	node   string // instance id; empty while pending
-	until  time.Time
-	pinned bool // no disruption is allowed
-	early  bool // bound before its machine was started for pods, and not running since
+	node   string    // instance id; empty while pending
+	until  time.Time // its end; zero: none
+	pinned bool      // no disruption is allowed
+	early  bool      // bound before its machine was started for pods, and not running since
 }
 
 // AddPod adds a pending pod that runs for a time, or for ever if that is 0. Its

@@ -88,16 +88,20 @@ type machine struct {
 	tags   []tagsAt
 }
 
+// stateAt is a state that a machine enters at a time.
 type stateAt struct {
 	at    time.Time
 	state cloud.InstanceState
 }
 
+// tagsAt are all tags of a machine from a time on.
 type tagsAt struct {
 	at   time.Time
 	tags map[string]string
 }
 
+// launch is what a token has launched. A second launch with the token returns the same
+// machines, and is refused if its config differs.
 type launch struct {
 	config string
 	ids    []string

@@ -2,8 +2,10 @@ package cloudtest
 
 import "time"
 
+// bucketState is how many calls of one operation are left, as of a time. It is filled up to
+// a time only when a call asks.
 type bucketState struct {
-	tokens float64
+	tokens float64 // calls; a fraction is on its way to the next
 	at     time.Time
 }
 

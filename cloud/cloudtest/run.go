@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // A Subject is a provider under Run.
@@ -49,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
+// check is one sentence of the contract. It returns what the provider did wrong.
 type check struct {
 	name  string
 	check func(ctx context.Context, s *session) error
@@ -57,11 +59,12 @@ type check struct {
 // session is one subtest with its machines.
 type session struct {
 	Subject
-	name     string
-	launched []string
-	tokens   int
+	name     string   // unique in the account: an earlier run may have left machines
+	launched []string // to be terminated at the end, whatever the check returned
+	tokens   int      // handed out so far
 }
 
+// scope keeps the machines of this session apart from all others of the account.
 func (s *session) scope() cloud.Scope {
 	return cloud.Scope{Domain: "cloudtest.example", Cluster: "conformance", Pool: "pool", PoolUID: s.name}
 }
@@ -75,6 +78,7 @@ func (s *session) config() cloud.LaunchConfig {
 	return c
 }
 
+// launch launches a machine and notes it for the clean-up.
 func (s *session) launch(ctx context.Context, c cloud.LaunchConfig) (cloud.Instance, error) {
 	i, err := s.Provider.LaunchInstance(ctx, c)
 	if i.ID != "" {
@@ -107,6 +111,7 @@ func (s *session) stopped(ctx context.Context) (cloud.Instance, error) {
 	return i, s.reaches(ctx, i.ID, cloud.InstanceStopped)
 }
 
+// reaches waits until a machine is in a state, for Limit at most.
 func (s *session) reaches(ctx context.Context, id string, state cloud.InstanceState) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
@@ -127,16 +132,13 @@ func (s *session) list(ctx context.Context, tags map[string]string, want int) ([
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("list by %v: %d machines, want %d", tags, len(found), want)
 		}
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, 200*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
+// cleanUp terminates what the session has launched. ctx outlives that of the check.
 func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, id := range s.launched {

@@ -129,10 +129,7 @@ func (o options) operator(log io.Writer) (*operator.Operator, error) {
 
 func manifestsCommand() *cobra.Command {
 	var m operator.Manifests
-	c := program.ManifestsCommand(
-		"Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -",
-		func() (string, error) { return m.YAML() },
-	) //nolint:gocritic // m is complete when it is called
+	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "agentjob")
 	return c
 }

@@ -167,7 +167,7 @@ func (a *applications) remove(ctx context.Context) (string, error) {
 	}
 	inside, err := a.demo.kubectl(ctx, "get deploy,svc,ingress,hpa,secret,cm,sa,networkpolicy,namespace -A -o name "+
 		"-l app.kubernetes.io/managed-by=plattr-operator")
-	left := append(now.added, strings.Fields(inside)...)
+	left := slices.Concat(now.added, strings.Fields(inside))
 	a.demo.note("application_left_behind", float64(len(left)), "things")
 	a.demo.note("application_foreign_touched", float64(len(now.missing)), "things")
 	return fmt.Sprintf("%d things left %v, %d things of others changed %v", len(left), left, len(now.missing), now.missing), err

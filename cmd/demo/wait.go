@@ -17,17 +17,16 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
-// pause lasts for a time, or until ctx ends, which is an error.
-func pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-ctx.Done():
+// wait lasts for a time, or until ctx ends, which is an error.
+func wait(ctx context.Context, length time.Duration) error {
+	if !pause.For(ctx, length) {
 		return context.Cause(ctx)
-	case <-time.After(length):
-		return nil
 	}
+	return nil
 }
 
 // until asks every 50 ms until the condition holds. It fails with the error of the condition,
@@ -37,7 +36,7 @@ func until(ctx context.Context, holds func() (bool, error)) error {
 		if ok, err := holds(); ok || err != nil {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -70,14 +69,14 @@ func (d *demo) rest(ctx context.Context, name, what string, window time.Duration
 	last, err := sent()
 	for quiet := false; err == nil && !quiet; {
 		before := last
-		if err = pause(ctx, window/2); err == nil {
+		if err = wait(ctx, window/2); err == nil {
 			last, err = sent()
 		}
 		quiet = last == before
 		d.display.progress("%d more were sent", last-before)
 	}
 	if err == nil {
-		err = pause(ctx, window)
+		err = wait(ctx, window)
 	}
 	if err != nil {
 		return "", err

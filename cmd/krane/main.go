@@ -71,17 +71,11 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 
 func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
-	c := program.ManifestsCommand(
-		"Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -",
-		func() (string, error) { return m.YAML() },
-	) //nolint:gocritic // m is complete when it is called
+	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "krane")
 	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
 	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
-	c.Flags().
-		StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
-	c.Flags().
-		StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps the limit of deletions (none: it goes with the pod)")
+	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "the limit of deletions (none: it goes with the pod)")
 	return c
 }
 

@@ -151,17 +151,19 @@ func (o options) validate() error {
 	return errors.Join(errs...)
 }
 
+// named are manifests that must have the name of a cluster.
+type named struct{ *operator.Manifests }
+
+func (n named) YAML() (string, error) {
+	if n.ClusterName == "" {
+		return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
+	}
+	return n.Manifests.YAML()
+}
+
 func manifestsCommand() *cobra.Command {
 	var m operator.Manifests
-	c := program.ManifestsCommand(
-		"Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -",
-		func() (string, error) {
-			if m.ClusterName == "" {
-				return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
-			}
-			return m.YAML()
-		},
-	)
+	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", named{&m})
 	program.ImageFlag(c.Flags(), &m.Image, "nodepool")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")

@@ -89,18 +89,12 @@ func command() *cobra.Command {
 
 func manifestsCommand() *cobra.Command {
 	m := agent.Manifests{}
-	c := program.ManifestsCommand(
-		"Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -",
-		func() (string, error) { return m.YAML() },
-	) //nolint:gocritic // m is complete when it is called
+	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "shuttle")
 	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
 	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
 	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")
-	c.Flags().
-		StringVar(&m.Authorities, "ca-config-map", "", "ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
-	c.Flags().
-		StringVar(&m.StateClaim, "state-claim", "", "PersistentVolumeClaim that keeps unsent billing records (none: they go with the pod)")
+	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "unsent billing records (none: they go with the pod)")
 	return c
 }
 

@@ -224,7 +224,10 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 
 func TestAnExpiredVersionIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for _, expired := range []error{apierrors.NewResourceExpired("too old resource version"), apierrors.NewGone("too old resource version")} {
+	for _, expired := range []error{
+		apierrors.NewResourceExpired("too old resource version"),
+		apierrors.NewGone("too old resource version"), //nolint:staticcheck // the answer of old servers and of proxies
+	} {
 		s := &server{}
 		var failed failures
 		w := &kubewatch.Watch{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // check is what must hold at any time.
@@ -71,7 +72,7 @@ func (s *Pool) silent(ctx context.Context) {
 		s.Cluster.Step()
 		s.log("rest")
 		_ = s.Pass(ctx)
-		pause(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 	if n := s.Cluster.Writes() - writes; n > 0 {
 		s.blame("%d writes at rest", n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // Pool is one history of a pool of machines. It takes hours of virtual time, so
@@ -154,7 +155,7 @@ func (s *Pool) Run(ctx context.Context) {
 	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; {
 		s.disturb()
 		s.step(ctx)
-		pause(ctx, time.Duration(1+s.random.IntN(30))*time.Second)
+		pause.For(ctx, time.Duration(1+s.random.IntN(30))*time.Second)
 	}
 	s.calm = true
 	s.Fake.Capacity = nil
@@ -166,7 +167,7 @@ func (s *Pool) Run(ctx context.Context) {
 	if s.random.IntN(2) == 0 {
 		s.Cluster.AddPod(s.tolerant(), 0, false)
 	}
-	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; pause(ctx, 30*time.Second) {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end) && len(s.Wrong) == 0; pause.For(ctx, 30*time.Second) {
 		s.step(ctx)
 	}
 	if len(s.Wrong) == 0 {
@@ -174,16 +175,6 @@ func (s *Pool) Run(ctx context.Context) {
 	}
 	if len(s.Wrong) == 0 {
 		s.silent(ctx)
-	}
-}
-
-// pause lets time pass.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

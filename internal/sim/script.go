@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // A Cut is what happens at one call of a [Script].
@@ -75,7 +76,7 @@ func NewScript(cut Cut) *Script {
 // Run lets the life pass.
 func (s *Script) Run(ctx context.Context) {
 	act := func(name string, minutes int) {
-		for end := time.Now().Add(time.Duration(minutes) * time.Minute); time.Now().Before(end); pause(ctx, 10*time.Second) {
+		for end := time.Now().Add(time.Duration(minutes) * time.Minute); time.Now().Before(end); pause.For(ctx, 10*time.Second) {
 			s.step(ctx)
 		}
 		s.States = append(s.States, name+": "+s.state())

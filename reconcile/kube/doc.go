@@ -90,8 +90,8 @@
 //   - Losing the lease ends the work's ctx with the cause [ErrLeaseLost], and the
 //     elector waits until the work has returned. Taking the lease starts the work
 //     again from the beginning: a Controller lists, and starts a pass for each
-//     object. The work must Reset what it remembers, such as
-//     reconcile.Generations.
+//     object. The work must drop what it remembers, such as the generations that it
+//     has handled.
 //   - A graceful stop releases the lease, and a waiting elector takes it at once.
 //     After a crash, it takes the lease when the record has not changed for its
 //     duration.

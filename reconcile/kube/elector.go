@@ -92,7 +92,7 @@ func (e *elector) renew(ctx context.Context, t *term) {
 			t.renew(e.renewed)
 		case errors.Is(err, errTaken):
 			t.end(ErrLeaseLost)
-			e.logger.WarnContext(ctx, "lease taken by another", e.attrs()...)
+			e.logger.WarnContext(ctx, "lease taken by another process", e.attrs()...)
 			return
 		case ctx.Err() == nil:
 			e.logger.WarnContext(ctx, "lease not renewed", e.attrs(slog.Any("error", err), slog.Duration("age", elapsed(e.renewed)))...)

@@ -240,14 +240,12 @@ func ExampleLease_controller() {
 
 	cluster := newWorld()
 	cluster.put(widgets, newWidget("web", 1))
-	var done reconcile.Generations[types.UID]
 	controller := &kube.Controller[*widget]{
 		Client: cluster,
 		Kind:   kube.Kind{Resource: widgets},
 		Reconcile: func(_ context.Context, key types.NamespacedName, w *widget) (reconcile.Result, error) {
-			if w != nil && done.Changed(w.UID, w.Generation) {
+			if w != nil {
 				fmt.Println("reconcile", key)
-				done.Done(w.UID, w.Generation)
 			}
 			cancel()
 			return reconcile.Result{}, nil
@@ -255,10 +253,7 @@ func ExampleLease_controller() {
 	}
 	lease := &kube.Lease{
 		Client: newServer().client(), Namespace: "shop", Name: "operator",
-		Starter: reconcile.StarterFunc(func(ctx context.Context) error {
-			done.Reset() // the previous leader may have done other work
-			return controller.Start(ctx)
-		}),
+		Starter: controller,
 	}
 	if err := lease.Start(ctx); err != nil {
 		fmt.Println(err)

@@ -238,7 +238,7 @@ func (k *kindCache) observe(seen any) (types.NamespacedName, observed, error) {
 			if k == k.all.own {
 				return key, now, nil // it becomes the error of the passes, which are logged
 			}
-			k.all.logger.Warn("references failed", slog.String("controller", k.all.controller),
+			k.all.logger.Warn("References callback failed", slog.String("controller", k.all.controller),
 				slog.String("kind", k.kind.Resource.GroupResource().String()), slog.Any("key", key), slog.Any("error", err))
 		}
 	}

@@ -190,7 +190,7 @@ func TestAPanicOfReferencesOfIsTheErrorOfThatObjectAlone(t *testing.T) {
 		require.Contains(
 			t,
 			log.String(),
-			`msg="references failed" controller=widgets.example.com kind=configmaps key=shop/bad error="panic: thirteen`,
+			`msg="References callback failed" controller=widgets.example.com kind=configmaps key=shop/bad error="panic: thirteen`,
 		)
 		referring(w, "secrets/key", "")
 		synctest.Wait()

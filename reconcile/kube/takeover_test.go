@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,14 @@ import (
 func leader(w *world, c *client, who string) (*kube.Lease, *passes) {
 	controller, p := watching(w)
 	controller.Workers = 2
-	var done reconcile.Generations[types.UID]
+	var mu sync.Mutex
+	done := map[types.UID]int64{} // the generation that was dealt with
 	plain := controller.Reconcile
 	controller.Reconcile = func(ctx context.Context, key types.NamespacedName, o *widget) (reconcile.Result, error) {
-		if o == nil || !done.Changed(o.UID, o.Generation) {
+		mu.Lock()
+		handled := o != nil && done[o.UID] >= o.Generation
+		mu.Unlock()
+		if o == nil || handled {
 			return reconcile.Result{}, nil
 		}
 		result, err := plain(ctx, key, o)
@@ -30,13 +35,15 @@ func leader(w *world, c *client, who string) (*kube.Lease, *passes) {
 			p.note("slow cancelled")
 			return result, ctx.Err()
 		}
-		done.Done(o.UID, o.Generation)
+		mu.Lock()
+		defer mu.Unlock()
+		done[o.UID] = o.Generation
 		return result, err
 	}
 	return &kube.Lease{
 		Client: c, Namespace: "shop", Name: "boss", Identity: who,
 		Starter: reconcile.StarterFunc(func(ctx context.Context) error {
-			done.Reset()
+			clear(done)
 			return controller.Start(ctx)
 		}),
 	}, p

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -91,17 +92,10 @@ type backoff struct{ n int }
 
 // wait returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context) bool {
-	pause := min(5*time.Millisecond<<min(b.n, 10), 5*time.Second)
+	d := min(5*time.Millisecond<<min(b.n, 10), 5*time.Second)
 	b.n++
-	pause -= time.Duration(rand.Int64N(int64(pause) / 2))
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	d -= time.Duration(rand.Int64N(int64(d) / 2))
+	return pause.For(ctx, d)
 }
 
 // lockKey is the number of an advisory lock of PostgreSQL.

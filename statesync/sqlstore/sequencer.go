@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 const (
@@ -168,7 +170,7 @@ func (q *sequencer) moveAll(ctx context.Context) error {
 		q.limit = q.running.store.statementLimit()
 		// A pause as long as the batch leaves time to the writers and makes the next
 		// batch larger.
-		rest(ctx, min(time.Since(began), time.Duration(changes)*pausePerChange, maxPause))
+		pause.For(ctx, min(time.Since(began), time.Duration(changes)*pausePerChange, maxPause))
 		if complete {
 			return nil
 		}
@@ -236,12 +238,3 @@ func (q *sequencer) advance(ctx context.Context, done batch) {
 
 // errIdle ends a transaction that had nothing to do, without the write of a commit.
 var errIdle = errors.New("nothing to do")
-
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

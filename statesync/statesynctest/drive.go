@@ -13,6 +13,7 @@ import (
 
 const scope = "scope-1"
 
+// put is a change of a key in the scope that most checks use.
 func put(id string, value any) statesync.Change { return putIn(scope, id, value) }
 
 func putIn(scope, id string, value any) statesync.Change {
@@ -92,6 +93,8 @@ func commit(ctx context.Context, s Store, changes ...statesync.Change) error {
 	return nil
 }
 
+// reaches waits until the head of a scope is head: a store may number commits a while after
+// they have returned.
 func reaches(ctx context.Context, s Store, scope string, head uint64) error {
 	return again(ctx, fmt.Sprintf("the head of %s being %d", scope, head), func() (bool, error) {
 		page, err := s.Log.Read(ctx, scope, 0, 1)
@@ -114,6 +117,7 @@ func all(ctx context.Context, s Store, scope string, after uint64) (statesync.Pa
 	return page, ascending(page, after)
 }
 
+// ascending returns an error unless the versions of a page grow and are above after.
 func ascending(page statesync.Page, after uint64) error {
 	last := after
 	for _, item := range page.Items {

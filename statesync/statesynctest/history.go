@@ -35,6 +35,8 @@ type written struct {
 	at     int // its position in its key's order
 }
 
+// outcome is what the writer knows of a commit. Readers may see the changes of an unknown
+// one, but then all of them.
 type outcome int
 
 const (
@@ -97,6 +99,7 @@ type Reader struct {
 // places are the first and the last change of a key that the seen item may be.
 type places struct{ first, last int }
 
+// nowhere is the state of a key that was never seen.
 func nowhere() places { return places{-1, -1} }
 
 // Reader returns a reader that has nothing yet. Its methods are called by one

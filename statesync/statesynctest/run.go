@@ -79,6 +79,8 @@ type check struct {
 	run   func(context.Context, Store) error
 }
 
+// checks returns the contract of a Store, one sentence each. What a store lacks is optional:
+// Run skips the check.
 func checks() []check {
 	return []check{
 		{"versions are consecutive and follow the order of commits", nil, consecutive},

@@ -54,6 +54,8 @@ func RunServer(t *testing.T, open func(t *testing.T) Server) {
 	}
 }
 
+// serverCheck is one sentence of the contract of a server. It returns what the server did
+// wrong.
 type serverCheck struct {
 	name string
 	run  func(ctx context.Context, s Server) error

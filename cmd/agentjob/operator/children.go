@@ -20,7 +20,8 @@ const manager = "thurkube"
 const labelManagedBy = "app.kubernetes.io/managed-by"
 
 // owner is the identity of the operator: the children of a job are a part, named by the
-// UID of the job.
+// UID of the job. A job of the same name that was created again has another part, so the
+// children of its predecessor are never taken for its own.
 func owner() apply.Owner {
 	return apply.Owner{
 		Manager:   manager,
@@ -130,6 +131,8 @@ func (p *plan) rights() []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{role, binding}
 }
 
+// claim returns the volume that survives the runs. A volume cannot change but for its size,
+// which grow raises.
 func (p *plan) claim() *unstructured.Unstructured {
 	storage := &p.from.job.Spec.Storage
 	spec := object{"resources": object{"requests": object{"storage": storage.Size.String()}}}

@@ -19,7 +19,7 @@ import (
 
 // cached reads references from the cache of a controller.
 type cached struct {
-	ctx context.Context //nolint:containedctx // that of one pass
+	ctx context.Context //nolint:containedctx // it ends with the pass
 	op  *operator
 }
 
@@ -54,6 +54,7 @@ type keyNames struct {
 	known map[kube.Reference]versionKeys
 }
 
+// versionKeys are the keys of one version of a Secret or ConfigMap.
 type versionKeys struct {
 	uid     types.UID
 	version string

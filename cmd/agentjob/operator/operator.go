@@ -28,13 +28,17 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// workers is how many jobs are worked on at a time.
+// workers is how many jobs are worked on at a time. One job has at most one pass.
 const workers = 8
 
 // atRest is the time between passes that nothing asks for. They send no request.
 const atRest = 5 * time.Minute
 
-// operator is the work of the process while it holds the Lease.
+// operator is the work of the process while it holds the Lease. It keeps nothing that a
+// successor would miss: caches, and what saves requests.
+//
+// Children are written and watched by package apply. The Jobs of CronJobs and their pods,
+// which the cluster makes, are watched here ([foreign]).
 type operator struct {
 	client  dynamic.Interface
 	events  *events.Recorder

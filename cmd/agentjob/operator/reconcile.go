@@ -25,18 +25,20 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// pass is one for one job.
+// pass is one reconciliation of one AgentJob. It reads caches only, so a pass of a job at
+// rest sends no request. Its steps run in the order observe, converge, report: what a later
+// pass needs is in the status of the AgentJob, not in the process.
 type pass struct {
 	op *operator
 
-	job     *v1alpha1.AgentJob
-	plan    *plan            // nil while the references are broken
-	cron    *batchv1.CronJob // as it is, nil: none
-	runs    []*batchv1.Job   // of the job itself and of its CronJob
-	based   bool             // all that a run needs is there
-	problem problem
-	failed  error // errors that may resolve by themselves
-	again   time.Duration
+	job       *v1alpha1.AgentJob
+	plan      *plan            // nil while the references are broken
+	cron      *batchv1.CronJob // as it is, nil: none
+	runs      []*batchv1.Job   // of the job itself and of its CronJob
+	baseReady bool             // all that a run needs is there
+	problem   problem          // what only a change of an object cures
+	transient error            // errors that may resolve by themselves
+	again     time.Duration    // until the next pass without an event; 0: [atRest]
 }
 
 // reconcile does one pass for one job.
@@ -57,7 +59,7 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job 
 	if ctx.Err() != nil {
 		return reconcile.Result{}, err // a pass that was cut short has not seen all
 	}
-	p.failed = err
+	p.transient = err
 	if err := errors.Join(err, p.report(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -105,7 +107,7 @@ func (p *pass) converge(ctx context.Context) error {
 		return err
 	}
 	err = p.children(ctx)
-	p.based = err == nil && p.problem.reason == ""
+	p.baseReady = err == nil && p.problem.reason == ""
 	return errors.Join(err, p.run(ctx))
 }
 
@@ -185,7 +187,7 @@ func (p *pass) keeps(o apply.Observed) bool {
 // run decides about the run, records first, and then does it.
 func (p *pass) run(ctx context.Context) error {
 	f := facts{
-		ready: p.based, scheduled: p.job.Spec.Schedule != "", suspended: p.job.Spec.Suspend,
+		ready: p.baseReady, scheduled: p.job.Spec.Schedule != "", suspended: p.job.Spec.Suspend,
 		onChange: p.job.Spec.OnChange, last: p.job.Status.LastRun, now: p.op.now(), keep: p.op.limits.keep,
 	}
 	if p.plan != nil {

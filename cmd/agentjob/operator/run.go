@@ -83,7 +83,8 @@ type decision struct {
 	after time.Duration
 }
 
-// decide is a pure function: the same facts lead to the same decision.
+// decide is a pure function: the same facts lead to the same decision. A process that dies
+// between two steps is therefore followed by one that decides the rest.
 func decide(f facts) decision {
 	d := decision{last: f.last}
 	active := d.record(f)

@@ -150,8 +150,8 @@ func (p *pass) phase(job *v1alpha1.AgentJob) (v1alpha1.Phase, string) {
 		return v1alpha1.Failed, p.problem.message
 	case p.problem.reason != "":
 		return v1alpha1.Pending, p.problem.message
-	case p.failed != nil && !active && (run == nil || run.Outcome == v1alpha1.RunReplaced):
-		return v1alpha1.Pending, p.failed.Error()
+	case p.transient != nil && !active && (run == nil || run.Outcome == v1alpha1.RunReplaced):
+		return v1alpha1.Pending, p.transient.Error()
 	case active && run.Started != nil:
 		if run.Reason != "" {
 			return v1alpha1.Running, "the pod waits: " + run.Reason
@@ -206,8 +206,8 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 	switch {
 	case p.problem.reason != "":
 		set(conditionReady, false, p.problem.reason, p.problem.message)
-	case p.failed != nil:
-		set(conditionReady, false, reasonTransient, p.failed.Error())
+	case p.transient != nil:
+		set(conditionReady, false, reasonTransient, p.transient.Error())
 	case job.Spec.Schedule == "" && run != nil && (run.Outcome == v1alpha1.RunFailed || run.Outcome == v1alpha1.RunDeleted):
 		set(conditionReady, false, reasonRunFailed, outcomeOf(run))
 	case job.Spec.Schedule != "" && p.lastFailed() != "":

@@ -181,7 +181,8 @@ const (
 	ClassNameTaken = "NameTaken"
 	// ClassContested is an object that another manager changes back after each repair.
 	ClassContested = "Contested"
-	// ClassDeletionHeld is a deletion that waits for an approval, for the end of a grace, or for a proof that the agent has applied the object.
+	// ClassDeletionHeld is a deletion that waits for an approval, for the end of a grace, or
+	// for a proof that the agent has applied the object.
 	ClassDeletionHeld = "DeletionHeld"
 	// ClassGatewayMissing is a Service of the gateway, or its namespace, that the cluster
 	// does not have. It is about a cluster.

@@ -251,7 +251,7 @@ func (w *operator) identify(ctx context.Context) error {
 	return reconcile.Backoff{Max: 10 * time.Second, Jitter: 0.2}.Retry(ctx, func(ctx context.Context) error {
 		o, err := w.client.Resource(namespacesResource).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
-			w.logger.WarnContext(ctx, "the cluster cannot be identified", slog.Any("error", err))
+			w.logger.WarnContext(ctx, "cluster UID not read", slog.Any("error", err))
 			return err
 		}
 		w.cluster = string(o.GetUID())

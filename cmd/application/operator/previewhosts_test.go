@@ -20,7 +20,9 @@ func TestHostilePreviewHosts(t *testing.T) {
 	t.Parallel()
 	c := &cell{
 		kinds: new([]schema.GroupVersionResource), alone: true, cluster: kubetest.Start(t, kubetest.Options{Controllers: true}),
-		settings: application.Settings{BaseDomain: "example.com", S3Region: "ca-central-1", ReservedHosts: []string{"pr-6.reserved.preview.example.com"}},
+		settings: application.Settings{
+			BaseDomain: "example.com", S3Region: "ca-central-1", ReservedHosts: []string{"pr-6.reserved.preview.example.com"},
+		},
 	}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)

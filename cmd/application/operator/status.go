@@ -67,7 +67,7 @@ func (p *pass) early(ctx context.Context, t *part) {
 		set(s, v1alpha1.ConditionReady, false, external.Reason(t.err), t.condition+": "+t.err.Error())
 	})
 	if err != nil {
-		p.op.logger.DebugContext(ctx, "early status", slog.Any("error", err))
+		p.op.logger.DebugContext(ctx, "early status not written", slog.Any("error", err))
 	}
 }
 

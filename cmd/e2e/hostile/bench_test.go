@@ -138,7 +138,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// run starts an operator with the rights of its account.
+// listenWithin bounds the start of an operator, which lists before it listens.
+const listenWithin = 2 * time.Minute
+
+// run starts an operator with the rights of its account. One that does not come up fails
+// the test with its error.
 func (w *world) run(t *testing.T, namespace, account string, build func(*rest.Config, func(net.Addr)) func(context.Context) error) {
 	t.Helper()
 	access, _, err := w.cluster.ServiceAccount(t.Context(), namespace, account)
@@ -151,7 +155,10 @@ func (w *world) run(t *testing.T, namespace, account string, build func(*rest.Co
 	case <-address:
 	case err := <-done:
 		cancel()
-		require.NoError(t, err)
+		t.Fatalf("the operator in %s ended before it listened: %v", namespace, err)
+	case <-time.After(listenWithin):
+		cancel()
+		t.Fatalf("the operator in %s does not listen after %s; it returned: %v", namespace, listenWithin, <-done)
 	}
 	t.Cleanup(func() {
 		cancel()

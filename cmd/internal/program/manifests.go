@@ -8,13 +8,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ManifestsCommand returns the command that prints what a program needs in its cluster.
-// yaml is called after the flags are read, which the caller adds; they have no variables.
-func ManifestsCommand(short string, yaml func() (string, error)) *cobra.Command {
+// Manifests are what a program needs in its cluster.
+type Manifests interface {
+	YAML() (string, error)
+}
+
+// ManifestsCommand returns the command that prints manifests, a pointer whose fields the
+// flags set. The caller adds the flags; they have no variables.
+func ManifestsCommand(short string, manifests Manifests) *cobra.Command {
 	return &cobra.Command{
 		Use: "manifests", Short: short, Args: NoArgs, Annotations: map[string]string{annotationUnbound: "true"},
 		RunE: func(c *cobra.Command, _ []string) error {
-			text, err := yaml()
+			text, err := manifests.YAML()
 			if err != nil {
 				return err
 			}
@@ -29,6 +34,14 @@ func ManifestsCommand(short string, yaml func() (string, error)) *cobra.Command 
 func ImageFlag(flags *pflag.FlagSet, image *string, program string) {
 	*image = Image(program)
 	flags.Var((*reference)(image), "image", "container image")
+}
+
+// AgentFlags add the flags of both agents: a ConfigMap with authorities, and a
+// PersistentVolumeClaim, which keeps what contents names.
+func AgentFlags(flags *pflag.FlagSet, authorities, stateClaim *string, contents string) {
+	flags.StringVar(authorities, "ca-config-map", "",
+		"ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
+	flags.StringVar(stateClaim, "state-claim", "", "PersistentVolumeClaim that keeps "+contents)
 }
 
 // reference is an image reference that needs no quoting in YAML.

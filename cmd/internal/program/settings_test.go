@@ -118,7 +118,7 @@ func tool(environment func(string) (string, bool)) *cobra.Command {
 	}}
 	sub.Flags().BoolVar(&deep, "deep", false, "a switch")
 	var image string
-	manifests := program.ManifestsCommand("print", func() (string, error) { return image, nil })
+	manifests := program.ManifestsCommand("print", printed{&image})
 	program.ImageFlag(manifests.Flags(), &image, "tool")
 	root.AddCommand(sub, manifests)
 	program.Bind(root, "TOOL_", environment)
@@ -144,3 +144,8 @@ func TestAnAddressHasAPort(t *testing.T) {
 	require.ErrorContains(t, err, `--health-probe-bind-address: is "nowhere", must be host:port or :port`)
 	require.ErrorContains(t, err, `--metrics-bind-address: is "127.0.0.1:99999", must be host:port or :port`)
 }
+
+// printed are manifests that are only an image.
+type printed struct{ image *string }
+
+func (p printed) YAML() (string, error) { return *p.image, nil }

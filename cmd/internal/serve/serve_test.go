@@ -84,13 +84,13 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 	for _, line := range []string{"address=" + strings.TrimPrefix(url, "http://") + " for=health", "address=" + strings.TrimPrefix(own, "http://") + " for=metrics"} {
 		require.Contains(t, log.String(), line)
 	}
-	_, err := net.Dial("tcp", strings.TrimPrefix(own, "http://"))
+	_, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(own, "http://"))
 	require.Error(t, err)
 }
 
 // TestAnAddressInUseEndsBothListeners names the address.
 func TestAnAddressInUseEndsBothListeners(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
 	server := serve.Server{MetricsAddress: taken.Addr().String(), Gatherer: prometheus.NewRegistry()}

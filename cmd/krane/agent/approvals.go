@@ -53,14 +53,14 @@ func (a *approvals) approved(collection stream.Collection) string {
 
 // sum is the digest of all that is held, "" for nothing. The lock is held.
 func (a *approvals) sum() string {
-	hash, any := sha256.New(), false
+	hash, held := sha256.New(), false
 	for _, collection := range slices.Sorted(maps.Keys(a.held)) {
 		if digest := a.held[collection].Digest; digest != "" {
-			any = true
-			fmt.Fprintf(hash, "%s %s\n", collection, digest)
+			held = true
+			_, _ = fmt.Fprintf(hash, "%s %s\n", collection, digest)
 		}
 	}
-	if !any {
+	if !held {
 		return ""
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:8])

@@ -218,7 +218,7 @@ type afterwards struct {
 func (a *afterwards) Start(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, a.patience)
 	if err := a.parts.waitSynced(wait); err != nil && ctx.Err() == nil {
-		a.logger.WarnContext(ctx, "the cluster is not observed yet", slog.Any("error", err))
+		a.logger.WarnContext(ctx, "watches not synced, starting anyway", slog.Any("error", err))
 	}
 	cancel()
 	return a.starter.Start(ctx)

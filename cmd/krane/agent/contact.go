@@ -101,7 +101,7 @@ func refusedFor(err error) string {
 // failed takes a failure of a stream or call.
 func (c *contact) failed(what string, err error) {
 	c.metrics.failures.WithLabelValues(what).Inc()
-	c.logger.Debug("no answer of the control plane", slog.String("call", what), slog.Any("error", err))
+	c.logger.Debug("call to the control plane failed", slog.String("call", what), slog.Any("error", err))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, refused := time.Now(), refusedFor(err)

@@ -93,7 +93,7 @@ func (h *heartbeater) yield(ctx context.Context, yields bool) {
 	h.yielded = yields
 	if yields {
 		h.reporter.metrics.superseded.Set(1)
-		h.reporter.logger.WarnContext(ctx, "another agent of this region has started: this one reports nothing until that one is silent",
+		h.reporter.logger.WarnContext(ctx, "reports paused: another agent of this region has started",
 			slog.String("region", h.region), slog.Uint64("agent_epoch", h.reporter.session.epoch()))
 		return
 	}

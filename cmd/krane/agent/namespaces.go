@@ -184,5 +184,5 @@ func (s *namespaceSweeper) unlistable(ctx context.Context, err error) {
 		return
 	}
 	s.unlisted = true
-	s.logger.InfoContext(ctx, "empty namespaces stay: the agent may not list every kind in them", slog.Any("error", err))
+	s.logger.InfoContext(ctx, "empty namespaces kept: no right to list every kind in them", slog.Any("error", err))
 }

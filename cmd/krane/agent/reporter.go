@@ -241,7 +241,7 @@ func (r *reporter) send(ctx context.Context, key statesync.Key, content, rpc str
 	unknown := err != nil && connect.CodeOf(err) == connect.CodeNotFound
 	if unknown {
 		// Nothing was stored: a later check for unreported changes sends it again.
-		r.logger.DebugContext(ctx, "the control plane does not know the key of a report", slog.String("key", key.String()))
+		r.logger.DebugContext(ctx, "reported key unknown to the control plane", slog.String("key", key.String()))
 		err = nil
 	}
 	r.session.refused(err)

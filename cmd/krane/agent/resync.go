@@ -83,7 +83,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 		// stream that is not open brings what it lacks when it is resumed.
 		if e.doubts++; e.doubts >= 2 {
 			e.doubts = 0
-			r.logger.WarnContext(ctx, "a point query disagrees with the stream", slog.String("key", key.String()))
+			r.logger.WarnContext(ctx, "point query disagrees with the stream", slog.String("key", key.String()))
 			r.streams.relist(e.resource.collection)
 		}
 	default:

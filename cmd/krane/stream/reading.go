@@ -171,7 +171,7 @@ func (r *reading) giveUpMarkers(ctx context.Context) error {
 	r.source.unmarked, r.contents = true, nil
 	if !r.source.warned && r.source.Logger != nil {
 		r.source.warned = true
-		r.source.Logger.WarnContext(ctx, "the server sends no markers: no list is proven complete, so no absent object is ever deleted",
+		r.source.Logger.WarnContext(ctx, "server sends no markers: lists are never proven complete, absent objects are never deleted",
 			slog.String("collection", string(r.source.Collection)))
 	}
 	return r.begin(unmarkedEpoch(), r.source.greatest)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // power is what EC2 says of a machine.
@@ -109,7 +110,7 @@ func (m *machine) boot(ctx context.Context) {
 	if m.run.simulator.Habit != nil {
 		habit = m.run.simulator.Habit(m.Machine)
 	}
-	if !sleep(ctx, m.run.simulator.Boot) || habit.NeverJoins || !m.launch.joins {
+	if !pause.For(ctx, m.run.simulator.Boot) || habit.NeverJoins || !m.launch.joins {
 		return
 	}
 	m.bootID = string(uuid.NewUUID())
@@ -138,10 +139,10 @@ func (m *machine) boot(ctx context.Context) {
 func (m *machine) flap(ctx context.Context, habit Habit) {
 	silent := habit
 	silent.NeverReady = true
-	for habit.FlapEvery > 0 && sleep(ctx, habit.FlapEvery) {
+	for habit.FlapEvery > 0 && pause.For(ctx, habit.FlapEvery) {
 		for _, h := range []Habit{silent, habit} {
 			if !m.try(ctx, "changing its readiness", func() error { return m.patchStatus(ctx, m.status(h)) }) ||
-				h.NeverReady && !sleep(ctx, habit.FlapFor) {
+				h.NeverReady && !pause.For(ctx, habit.FlapFor) {
 				return
 			}
 		}
@@ -150,12 +151,12 @@ func (m *machine) flap(ctx context.Context, habit Habit) {
 
 // warm is what the script of the user data does.
 func (m *machine) warm(ctx context.Context, habit Habit) {
-	if !sleep(ctx, m.run.simulator.Warmup) {
+	if !pause.For(ctx, m.run.simulator.Warmup) {
 		return
 	}
 	attestation := v1alpha1.Attestation{BootID: m.bootID}
 	for _, name := range m.launch.images {
-		if !sleep(ctx, m.run.simulator.Pull) {
+		if !pause.For(ctx, m.run.simulator.Pull) {
 			return
 		}
 		if slices.Contains(habit.BadImages, name) {
@@ -203,7 +204,7 @@ func (m *machine) off(ctx context.Context) {
 			return
 		}
 		m.run.log.WarnContext(ctx, "cannot set node not ready", slog.String("node", m.node), slog.Any("err", err))
-		if len(m.changes) > 0 || !sleep(ctx, retryEvery) {
+		if len(m.changes) > 0 || !pause.For(ctx, retryEvery) {
 			return
 		}
 	}
@@ -217,7 +218,7 @@ func (m *machine) try(ctx context.Context, what string, do func() error) bool {
 			return ctx.Err() == nil
 		}
 		m.run.log.WarnContext(ctx, "a machine could not act", slog.String("what", what), slog.String("node", m.node), slog.Any("err", err))
-		if !sleep(ctx, retryEvery) {
+		if !pause.For(ctx, retryEvery) {
 			return false
 		}
 	}
@@ -226,7 +227,7 @@ func (m *machine) try(ctx context.Context, what string, do func() error) bool {
 // renew keeps the lease of the Node, by which it is taken to be alive.
 func (m *machine) renew(ctx context.Context) {
 	for m.try(ctx, "renewing its lease", func() error { return m.renewLease(ctx) }) {
-		if !sleep(ctx, leaseEvery) {
+		if !pause.For(ctx, leaseEvery) {
 			return
 		}
 	}

@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // The times between two looks.
@@ -127,7 +129,7 @@ func (s *Simulator) Start(ctx context.Context) error {
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
 			r.log.WarnContext(ctx, "looking at the machines", slog.Any("err", err))
 		}
-		if !sleep(ctx, pollEvery) {
+		if !pause.For(ctx, pollEvery) {
 			return nil
 		}
 	}
@@ -235,16 +237,4 @@ func (r *run) launched(ctx context.Context, id string) (launch, error) {
 	// So does a machine whose user data is wrong.
 	r.log.WarnContext(ctx, "a machine that never joins", slog.String("instance", id), slog.Any("err", err))
 	return launch{}, nil
-}
-
-// sleep returns false if ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return ctx.Err() == nil
-	}
 }

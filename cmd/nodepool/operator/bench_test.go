@@ -584,8 +584,8 @@ func (b *bench) eventsAbout(kind, name string) []eventsv1.Event {
 	})
 }
 
-// told waits for an Event about an object.
-func (b *bench) told(kind, name, reason string) {
+// eventReported waits for an Event about an object.
+func (b *bench) eventReported(kind, name, reason string) {
 	b.Helper()
 	b.eventually("the Event "+reason, func() bool { return slices.Contains(b.events(kind, name), reason) })
 }

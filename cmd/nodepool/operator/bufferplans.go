@@ -271,7 +271,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 
 // good reports whether a standby machine counts for what the pool keeps.
 func (s *poolState) good(v *nodeView) bool {
-	if i, ok := s.ledger.instance(v.status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
+	if i, ok := s.kept.instance(v.status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
 		return false
 	}
 	return v.status.Attestation == cloud.AttestedReady || v.status.Attestation == cloud.AttestedPartly && s.spec.BestEffortImages

@@ -43,7 +43,8 @@ type buffers struct {
 
 	mu     sync.Mutex
 	served bool // by the API server
-	asked  map[types.NamespacedName]bufferAsk
+	// asked has every buffer of the strategy, with the pods that it asks room for.
+	asked map[types.NamespacedName]bufferAsk
 	// outcomes are the outcomes of the last plan, for the asks that it was computed from.
 	outcomes map[types.NamespacedName]bufferOutcome
 	standby  map[string]map[string]int // by pool and template
@@ -59,6 +60,8 @@ type bufferAsk struct {
 	err        error
 }
 
+// bufferOutcome is what the last plan gives a buffer, which becomes the buffer's status if
+// the ask is still the same.
 type bufferOutcome struct {
 	ask bufferAsk
 	buffer.Outcome
@@ -103,12 +106,12 @@ func (b *buffers) reconcileDefinition(ctx context.Context, _ types.NamespacedNam
 	if d != nil && !slices.ContainsFunc(d.Spec.Versions, func(v definitionVersion) bool { return v.Name == buffer.Version && v.Served }) {
 		b.op.logger.WarnContext(
 			ctx,
-			"the definition of capacity buffers is not used: it does not serve the version",
+			"capacity buffer definition not used: it does not serve the version",
 			slog.String("version", buffer.Version),
 		)
 	}
 	if turned {
-		b.op.logger.InfoContext(ctx, "definition of capacity buffers", slog.Bool("served", serves))
+		b.op.logger.InfoContext(ctx, "capacity buffer definition changed", slog.Bool("served", serves))
 		select {
 		case b.turned <- struct{}{}:
 		default:
@@ -120,7 +123,7 @@ func (b *buffers) reconcileDefinition(ctx context.Context, _ types.NamespacedNam
 // start works until ctx ends.
 func (b *buffers) start(ctx context.Context) error {
 	group := reconcile.Group{Members: []reconcile.Member{
-		{Name: "definition of capacity buffers", Starter: &b.definitions},
+		{Name: "capacity buffer definition changed", Starter: &b.definitions},
 		{Name: "capacity buffers", Starter: reconcile.StarterFunc(b.serve)},
 	}}
 	return group.Start(ctx)

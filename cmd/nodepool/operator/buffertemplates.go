@@ -22,11 +22,11 @@ var (
 	templatesResource   = corev1.SchemeGroupVersion.WithResource("podtemplates") //nolint:gochecknoglobals // constant
 	deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")  //nolint:gochecknoglobals // constant
 	statefulsResource   = appsv1.SchemeGroupVersion.WithResource("statefulsets") //nolint:gochecknoglobals // constant
-	definitionsResource = schema.GroupVersionResource{
+	definitionsResource = schema.GroupVersionResource{                           //nolint:gochecknoglobals // constant
 		Group:    "apiextensions.k8s.io",
 		Version:  "v1",
 		Resource: "customresourcedefinitions",
-	} //nolint:gochecknoglobals // constant
+	}
 )
 
 // definition has the fields that are read of a CustomResourceDefinition.

@@ -233,7 +233,7 @@ func keepsWithinTheSize(b *bench) {
 	b.podTemplate("web", "cpu: 3", "")
 	b.buffer("web", "podTemplateRef: {name: web}, replicas: 3")
 	b.unprovided("web", "DoesNotFit", "2 of 3 pods have room on standby machines: 2 of pool "+b.name)
-	b.told("CapacityBuffer", "web", "DoesNotFit")
+	b.eventReported("CapacityBuffer", "web", "DoesNotFit")
 	b.eventually("two are kept", func() bool { return b.counts()[0] == 2 })
 	require.Len(b, b.instances(), 2)
 	require.Equal(b, "False", string(b.condition("Degraded").Status))
@@ -294,7 +294,7 @@ func refusesBadBuffers(b *bench) {
 	} {
 		o := b.unprovided(name, want[0], want[1])
 		require.Equal(b, want[0] == "DoesNotFit", meta.IsStatusConditionTrue(o.Status.Conditions, buffer.ConditionReadyForProvisioning), name)
-		b.told("CapacityBuffer", name, want[0])
+		b.eventReported("CapacityBuffer", name, want[0])
 	}
 	require.Zero(b, *b.buffered("little").Status.Replicas, "its limits allow none")
 	require.Empty(b, b.instances())

@@ -66,6 +66,13 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 		o.wakeUsers(key.Name)
 		return reconcile.Result{}, nil
 	}
+	if c.DeletionTimestamp != nil {
+		// The pools are listed after everything else. Until then a class seems to have no
+		// users, and would lose its finalizers.
+		if listed, _ := o.pools.Synced(); !listed {
+			return reconcile.Result{RequeueAfter: time.Second}, nil
+		}
+	}
 	users := o.users(key.Name)
 	alive, result, err := o.keepClass.Finalize(ctx, c, func(context.Context) (bool, error) {
 		return len(users) == 0, nil

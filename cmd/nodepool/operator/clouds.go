@@ -54,6 +54,8 @@ type clouds struct {
 	regions map[string]*region
 }
 
+// region is an opened Region with one list of machines for all pools: a pool that looks
+// shortly after another gets the same list.
 type region struct {
 	Region
 	poller *cloud.Poller
@@ -79,7 +81,8 @@ func (c *clouds) region(ctx context.Context, name string) (*region, error) {
 	return r, nil
 }
 
-// list returns the machines of a pool in a region, from a list that is at most so old.
+// list returns the machines of a pool in a region, from a list that is at most age old, and
+// when that was begun.
 func (c *clouds) list(ctx context.Context, name string, scope cloud.Scope, age time.Duration) ([]cloud.Instance, time.Time, error) {
 	r, err := c.region(ctx, name)
 	if err != nil {

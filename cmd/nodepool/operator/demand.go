@@ -26,12 +26,18 @@ const (
 )
 
 // demand starts machines for pods. It has a loop of its own: what else happens to a pool,
-// a drain or a call that the cloud throttles, delays no start.
+// a drain or a call that the cloud throttles, delays no start. It decides on what the
+// watches have shown, and asks the cloud for nothing but the starts.
+//
+// What standby machines cannot serve is in launches, which the passes of the pools read:
+// only a pass launches, because it has the list of the cloud that bounds the pool's size.
 type demand struct {
 	op   *operator
 	wake chan struct{}
 
-	mu           sync.Mutex
+	mu sync.Mutex
+	// reservations keep a started machine for the pods that it was started for, until they
+	// run on it. Without them the next decision would start another machine.
 	reservations []cloud.Reservation
 	assigned     map[string]v1alpha1.PodAssignment // by the UID of the pod
 	// inFlight has machines whose start is being asked for. Those with a time were started,
@@ -39,7 +45,7 @@ type demand struct {
 	inFlight map[string]time.Time
 	avoid    map[string]time.Time      // machines that could not be started, until then
 	launches map[string]map[string]int // by pool and template: what standby machines do not give
-	unplaced map[string]string         // why the pod of a UID fits nowhere, as was said
+	unplaced map[string]string         // why the pod of a UID fits nowhere, as its last Event states
 }
 
 func newDemand(o *operator) *demand {
@@ -126,9 +132,9 @@ func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.
 		}
 	}
 	d.mu.Unlock()
-	pool.told(ctx, results)
+	pool.recordResults(ctx, results)
 	if err != nil && ctx.Err() == nil {
-		d.op.logger.WarnContext(ctx, "not every machine was started", slog.String("pool", pool.name()), slog.Any("error", err))
+		d.op.logger.WarnContext(ctx, "machine starts incomplete", slog.String("pool", pool.name()), slog.Any("error", err))
 	}
 	if failed {
 		d.Wake() // another machine may do

@@ -50,7 +50,7 @@ func (r *recorder) record(about corev1.ObjectReference, kind, reason, note strin
 	select {
 	case r.queue <- r.New(about, kind, reason, note):
 	default:
-		r.Logger.Warn("too many events: one is dropped", slog.String("reason", reason))
+		r.Logger.Warn("event queue full, event dropped", slog.String("reason", reason))
 	}
 }
 

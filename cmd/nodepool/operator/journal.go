@@ -15,10 +15,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
-// errJournal means that another process has written launches.
+// errJournal means that another process has written launches, as after this one has lost the
+// Lease: nothing is launched then.
 var errJournal = errors.New("the launches of the pool were changed by another process")
 
-// journal keeps the launches of a pool in its status. It implements [cloud.Journal].
+// journal keeps the launches of a pool in its status, where they survive the process. It
+// implements [cloud.Journal]: a launch is recorded before the cloud is asked, so that one
+// whose answer is lost is found again by its ordinal and not made twice.
 type journal struct {
 	write func(ctx context.Context, pool *v1alpha1.NodePool, update func(*v1alpha1.NodePool)) error
 

@@ -54,7 +54,7 @@ func TestNothingIsLaunchedThatIsNotRecorded(t *testing.T) {
 			t.Parallel()
 			pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "pool", UID: "u", Generation: 1, ResourceVersion: "5"}}
 			o := &operator{status: superseded(current)}
-			l := &ledger{}
+			l := &poolMemory{}
 			l.journal.write = o.status.Update
 			l.journal.open(pool)
 			err := l.journal.Record(t.Context(), cloud.LaunchIntent{Operation: "o", Ordinal: 1, Count: 1, Since: time.Now()})
@@ -62,7 +62,7 @@ func TestNothingIsLaunchedThatIsNotRecorded(t *testing.T) {
 			intents, _ := l.journal.intents()
 			require.Empty(t, intents)
 
-			p := &poolPass{state: &poolState{op: o, pool: copyOf(pool), region: "us-east-1", ledger: l}}
+			p := &poolPass{state: &poolState{op: o, pool: copyOf(pool), region: "us-east-1", kept: l}}
 			require.ErrorContains(t, p.recordRegion(t.Context()), "the pool has changed meanwhile")
 			require.Empty(t, p.state.pool.Status.Regions)
 		})

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/internal/parallel"
 )
 
 // writeAttempts is how often a write is tried that another client's write has preceded.
@@ -180,25 +180,12 @@ func (m *marks) Remove(ctx context.Context, name, id string) error {
 // Drain implements [cloud.Nodes]. Pods that are being deleted are waited for.
 func (m *marks) Drain(ctx context.Context, name string) (left int, err error) {
 	pods := m.world.evictable(name)
-	var mu sync.Mutex
-	var errs []error
-	var workers sync.WaitGroup
-	turns := make(chan struct{}, evictionsAtOnce)
-	for _, pod := range pods {
-		if pod.terminating {
-			continue
+	errs := make([]error, len(pods))
+	parallel.Each(len(pods), evictionsAtOnce, func(i int) {
+		if !pods[i].terminating {
+			errs[i] = m.evict(ctx, pods[i])
 		}
-		turns <- struct{}{}
-		workers.Go(func() {
-			defer func() { <-turns }()
-			if err := m.evict(ctx, pod); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	workers.Wait()
+	})
 	return len(pods), errors.Join(errs...)
 }
 

@@ -26,12 +26,16 @@ const (
 
 // nodePass keeps one Node of a pool as its template says, and opens it for pods once its
 // machine is ready after a start. It waits for no pass of the pool.
+//
+// Its steps only change the Node that they get; one write follows, and none if nothing
+// changed. After a conflict all steps run again on the newer Node, so a step must not act
+// outside of it: Events and metrics wait in reports.
 type nodePass struct {
 	state *poolState
 	view  nodeView
-	wake  time.Time
-	// told are the reports (Events, metrics) to make once the Node is written.
-	told []func()
+	wake  time.Time // of the next pass without an event; zero: none
+	// reports are the Events and metrics to report once the Node is written.
+	reports []func()
 }
 
 // reconcileNode takes in a Node, and does one pass for it.
@@ -56,7 +60,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	m := &marks{client: o.client, world: o.world, pool: s.pool, now: o.now}
 	p := &nodePass{state: s, view: v}
 	err := m.Change(ctx, key.Name, func(n *corev1.Node) error {
-		p.told, p.wake = nil, time.Time{}
+		p.reports, p.wake = nil, time.Time{}
 		p.keepTemplate(n)
 		p.keepClosed(n)
 		p.attest(n)
@@ -68,7 +72,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, tell := range p.told {
+	for _, tell := range p.reports {
 		tell()
 	}
 	if p.wake.IsZero() {
@@ -77,15 +81,17 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	return reconcile.Result{RequeueAfter: max(p.wake.Sub(o.now()), time.Second)}, nil
 }
 
+// at asks for another pass at t, or earlier.
 func (p *nodePass) at(t time.Time) {
 	if p.wake.IsZero() || t.Before(p.wake) {
 		p.wake = t
 	}
 }
 
+// tell reports an Event about the Node once it is written.
 func (p *nodePass) tell(n *corev1.Node, kind, reason, note string) {
 	n = n.DeepCopy()
-	p.told = append(p.told, func() { p.state.op.events.node(n, kind, reason, note) })
+	p.reports = append(p.reports, func() { p.state.op.events.node(n, kind, reason, note) })
 }
 
 // keepTemplate puts the labels and taints of the template on the Node.
@@ -146,7 +152,7 @@ func (p *nodePass) open(n *corev1.Node) {
 	}
 	if !closed {
 		if s.Ready {
-			p.told = append(p.told, func() { p.state.op.metrics.trace.opened(s.ID) })
+			p.reports = append(p.reports, func() { p.state.op.metrics.trace.opened(s.ID) })
 		}
 		return
 	}
@@ -159,12 +165,12 @@ func (p *nodePass) open(n *corev1.Node) {
 	switch {
 	case ours && s.Ready && s.NetworkReady:
 		p.tell(n, corev1.EventTypeNormal, "StartupTaintsRemoved", "its network is ready")
-		p.told = append(p.told, func() { p.state.op.metrics.trace.opened(s.ID) })
+		p.reports = append(p.reports, func() { p.state.op.metrics.trace.opened(s.ID) })
 	case ours && late:
 		trigger = "timeout"
 		p.tell(n, corev1.EventTypeWarning, "StartupTaintTimeout", fmt.Sprintf("its network has not become ready within %s", startupTimeout))
 	case late:
-		if p.state.ledger.once("startup taints of " + n.Name + formatTime(since)) {
+		if p.state.kept.once("startup taints of " + n.Name + formatTime(since)) {
 			p.tell(
 				n,
 				corev1.EventTypeWarning,
@@ -178,7 +184,7 @@ func (p *nodePass) open(n *corev1.Node) {
 		return
 	}
 	removeTaints(n, removable(p.state.pool)...)
-	p.told = append(p.told, func() { p.state.op.metrics.taintsRemoved(p.state.name(), trigger, p.state.op.now().Sub(since)) })
+	p.reports = append(p.reports, func() { p.state.op.metrics.taintsRemoved(p.state.name(), trigger, p.state.op.now().Sub(since)) })
 	for _, t := range n.Spec.Taints {
 		if hasTaint(startupTaints(p.state.pool), t) {
 			p.at(since.Add(startupTimeout))
@@ -201,8 +207,8 @@ func (p *nodePass) warnRuntime(n *corev1.Node) {
 	p.tell(n, corev1.EventTypeWarning, "MaxRuntimeApproaching", "it is drained at "+formatTime(end))
 }
 
-// told reports the results of the actions of a pool.
-func (s *poolState) told(ctx context.Context, results []cloud.Result) {
+// recordResults reports the results of the actions of a pool.
+func (s *poolState) recordResults(ctx context.Context, results []cloud.Result) {
 	for _, r := range results {
 		s.op.metrics.acted(s.name(), r)
 		if r.Err != nil {
@@ -215,10 +221,10 @@ func (s *poolState) told(ctx context.Context, results []cloud.Result) {
 			)
 			continue
 		}
-		s.op.logger.InfoContext(ctx, "action", slog.String("pool", s.name()), slog.String("action", r.Action.String()))
+		s.op.logger.InfoContext(ctx, "machine action done", slog.String("pool", s.name()), slog.String("action", r.Action.String()))
 		s.op.events.action(s.pool, r)
 		if r.Action.Verb == cloud.Shelve && r.Action.From == cloud.StateWarmup {
-			if i, ok := s.ledger.instance(r.Action.Machine); ok {
+			if i, ok := s.kept.instance(r.Action.Machine); ok {
 				s.op.metrics.warmedUp(string(s.pool.Spec.PreWarm.CompletionMode), s.op.now().Sub(i.LaunchTime))
 			}
 		}

@@ -34,7 +34,8 @@ var (
 	classesResource    = v1alpha1.GroupVersion().WithResource("awsnodeclasses") //nolint:gochecknoglobals // constant
 )
 
-// How many objects of a kind are worked on at a time.
+// How many objects of a kind are worked on at a time. Nodes have the most workers: a machine
+// that has started waits for its Node's pass before pods may come to it.
 const (
 	poolWorkers  = 8
 	nodeWorkers  = 16
@@ -42,22 +43,27 @@ const (
 	podWorkers   = 4
 )
 
-// operator is the work of the process while it holds the Lease.
+// operator is the work of the process while it holds the Lease. Each term of the lease has a
+// new one, with empty memory.
+//
+// Pools, classes, Nodes and pods each have a controller with its own workers, and demand has a
+// loop, so that a slow call for one of them delays no start of a machine.
 type operator struct {
 	config Operator
 
-	client      dynamic.Interface
-	logger      *slog.Logger
-	dry         bool // nothing is written
-	now         func() time.Time
-	version     func(ctx context.Context) (*apiversion.Info, error)
-	restlessAge time.Duration
-	world       *world
-	demand      *demand
-	buffers     *buffers
-	events      *recorder
-	metrics     *metrics
-	clouds      *clouds
+	client  dynamic.Interface
+	logger  *slog.Logger
+	dry     bool // nothing is written
+	now     func() time.Time
+	version func(ctx context.Context) (*apiversion.Info, error)
+	// transitionAge is how old a list of the cloud may be while machines change state.
+	transitionAge time.Duration
+	world         *world
+	demand        *demand
+	buffers       *buffers
+	events        *recorder
+	metrics       *metrics
+	clouds        *clouds
 
 	pools       kube.Controller[*v1alpha1.NodePool]
 	classOf     kube.Controller[*v1alpha1.AWSNodeClass]
@@ -71,9 +77,10 @@ type operator struct {
 	status      kube.Status[*v1alpha1.NodePool]
 	classStatus kube.Status[*v1alpha1.AWSNodeClass]
 
-	mu      sync.Mutex
-	states  map[string]*poolState
-	ledgers map[types.UID]*ledger
+	mu sync.Mutex // of the maps below; never held during a call
+	// states has the last published state of each pool, by name.
+	states   map[string]*poolState
+	memories map[types.UID]*poolMemory
 	// resolved is until when the resolution of a version of a class is valid.
 	resolved map[resolved]time.Time
 }
@@ -86,17 +93,17 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	w := &operator{
-		config:      o,
-		client:      client,
-		logger:      o.Logger,
-		now:         time.Now,
-		restlessAge: o.transition(),
-		states:      map[string]*poolState{},
-		ledgers:     map[types.UID]*ledger{},
-		resolved:    map[resolved]time.Time{},
-		version:     func(context.Context) (*apiversion.Info, error) { return server.ServerVersion() },
-		events:      newRecorder(client, o.Instance, o.Logger),
-		metrics:     newMetrics(registry),
+		config:        o,
+		client:        client,
+		logger:        o.Logger,
+		now:           time.Now,
+		transitionAge: o.transition(),
+		states:        map[string]*poolState{},
+		memories:      map[types.UID]*poolMemory{},
+		resolved:      map[resolved]time.Time{},
+		version:       func(context.Context) (*apiversion.Info, error) { return server.ServerVersion() },
+		events:        newRecorder(client, o.Instance, o.Logger),
+		metrics:       newMetrics(registry),
 	}
 	w.world, w.demand = newWorld(w.changed), newDemand(w)
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
@@ -194,7 +201,7 @@ func (o *operator) changed(pools []string, demand bool) {
 
 // expects reports whether a machine of the pool may be about to join.
 func (s *poolState) expects() bool {
-	instances, _ := s.ledger.list()
+	instances, _ := s.kept.list()
 	for _, i := range instances {
 		if i.Tags[s.spec.Scope.Key("node")] == "" {
 			return true

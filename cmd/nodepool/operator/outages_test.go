@@ -54,7 +54,7 @@ func TestTwoClustersShareNoMachine(t *testing.T) {
 	// A machine that is late, a pool that shrinks, one that is deleted and created again.
 	blue.habit(func(machines.Machine) machines.Habit { return machines.Habit{NeverStops: true} })
 	blue.pool("poolSize: 3, minStandby: 3, preWarm: {timeout: 30s, timeoutAction: terminate}")
-	blue.told("NodePool", blue.name, "WarmupFailed")
+	blue.eventReported("NodePool", blue.name, "WarmupFailed")
 	all = append(all, blue.ids()...)
 	blue.habit(nil)
 	blue.pool("poolSize: 1, minStandby: 1")
@@ -166,7 +166,7 @@ func TestADeletedPoolLeavesNoMachine(t *testing.T) {
 		return wireFault{Code: "Unavailable", Status: http.StatusServiceUnavailable}
 	}}
 	r = c.startWith(t, &running{net: &applytest.Transport{}, wire: down}, nil)
-	b.told("NodePool", b.name, "CleanupFailed")
+	b.eventReported("NodePool", b.name, "CleanupFailed")
 	require.NotNil(t, b.read(), "with EC2 down it stays")
 	require.Equal(t, all, b.ids())
 	require.Zero(t, r.wire.count("RunInstances", "TerminateInstances"))

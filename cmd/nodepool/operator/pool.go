@@ -30,15 +30,17 @@ const (
 	jitter          = 0.2
 )
 
-// poolPass is one pass of one pool.
+// poolPass is one pass of one pool: it looks at the cloud and the cluster, plans, acts, and
+// writes the status. At most one pass of a pool runs at a time.
 type poolPass struct {
 	state   *poolState
 	plan    cloud.Plan
-	results []cloud.Result
-	views   []nodeView
+	results []cloud.Result // of the actions of plan, in order
+	views   []nodeView     // the Nodes of the pool, as read before the plan
+	// problem is why nothing can be launched. Existing machines are still handled.
 	problem problem
-	listErr error
-	err     error
+	listErr error // of the list of the cloud, without which the plan is then made
+	err     error // of the actions
 }
 
 // problem is why a pool does less than it should; the zero value is none.
@@ -46,7 +48,8 @@ type problem struct{ reason, message string }
 
 func poolKey(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 
-// reconcile does one pass for one pool.
+// reconcile does one pass for one pool. For a deleted pool the pass is its teardown, which
+// is repeated until no machine is left.
 func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v1alpha1.NodePool) (reconcile.Result, error) {
 	began := time.Now()
 	defer func() { o.metrics.passed(key.Name, time.Since(began)) }()
@@ -58,7 +61,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 		return reconcile.Result{}, nil
 	}
 	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
-	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.ledgerOf(p).once("created") {
+	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.memoryOf(p).once("created") {
 		o.events.pool(
 			p,
 			corev1.EventTypeNormal,
@@ -66,7 +69,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 			fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby),
 		)
 	}
-	if p.DeletionTimestamp != nil && o.ledgerOf(p).once("deleting") {
+	if p.DeletionTimestamp != nil && o.memoryOf(p).once("deleting") {
 		o.events.pool(p, corev1.EventTypeNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
 	}
 	var pass *poolPass
@@ -98,8 +101,8 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 
 // newPass begins a pass from the state that is kept of the pool.
 func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
-	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.world.sets(), ledger: o.ledgerOf(p)}
-	s.ledger.journal.open(p)
+	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.world.sets(), kept: o.memoryOf(p)}
+	s.kept.journal.open(p)
 	return &poolPass{state: s}
 }
 
@@ -116,7 +119,7 @@ func (p *poolPass) run(ctx context.Context) {
 	case p.state.executor == nil:
 		return
 	}
-	seen.Memory = p.state.ledger.begin(p.state.pool.Status.Repairs)
+	seen.Memory = p.state.kept.begin(p.state.pool.Status.Repairs)
 	p.state.foreseen = p.state.spec.Plan(seen, cloud.Want{}, p.state.op.now())
 	p.publish()
 	p.state.holdSurplus()
@@ -126,8 +129,8 @@ func (p *poolPass) run(ctx context.Context) {
 		seen,
 		func(cloud.Memory) cloud.Want { return p.state.op.demand.launchesFor(p.state.name()) },
 	)
-	p.state.ledger.end(p.plan.Memory, p.results, p.state.op.now())
-	p.state.told(ctx, p.results)
+	p.state.kept.end(p.plan.Memory, p.results, p.state.op.now())
+	p.state.recordResults(ctx, p.results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
 	}
@@ -161,7 +164,7 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 	p.state.executor = &cloud.Executor{
 		Provider: guarded{provider, marks},
 		Nodes:    marks,
-		Journal:  &p.state.ledger.journal,
+		Journal:  &p.state.kept.journal,
 		Config:   p.state.recipe.launchConfig,
 	}
 	return p.observe(ctx, regions)
@@ -203,8 +206,8 @@ func (p *poolPass) prepare(ctx context.Context) problem {
 func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed {
 	seen := cloud.Observed{Listed: p.state.op.now()}
 	age := interval(p.state.pool) / 2
-	if p.restless() {
-		age = p.state.op.restlessAge
+	if p.inTransition() {
+		age = p.state.op.transitionAge
 	}
 	of := map[string]string{}
 	for _, region := range regions {
@@ -224,7 +227,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 		}
 	}
 	if seen.ListError == nil {
-		seen.Instances = p.state.ledger.take(seen.Instances, of, seen.Listed)
+		seen.Instances = p.state.kept.take(seen.Instances, of, seen.Listed)
 	}
 	ids, drifted := map[string]bool{}, map[string]bool{}
 	for _, i := range seen.Instances {
@@ -240,7 +243,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 			p.state.allocatable = a
 		}
 	}
-	seen.Launches, seen.LastOrdinal = p.state.ledger.journal.intents()
+	seen.Launches, seen.LastOrdinal = p.state.kept.journal.intents()
 	seen.Reserved = p.state.op.demand.reserved()
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {
@@ -250,10 +253,10 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	return seen
 }
 
-// restless reports whether machines of the pool were changing state when they were last
+// inTransition reports whether machines of the pool were changing state when they were last
 // listed. The pool is then listed more often.
-func (p *poolPass) restless() bool {
-	instances, _ := p.state.ledger.list()
+func (p *poolPass) inTransition() bool {
+	instances, _ := p.state.kept.list()
 	for _, i := range instances {
 		switch i.State {
 		case cloud.InstancePending, cloud.InstanceStopping, cloud.InstanceShuttingDown:
@@ -272,7 +275,7 @@ func (p *poolPass) restless() bool {
 // regionOfMachine returns the region of a machine: the region whose list had it, or the
 // region of its Node's zone. A launched machine not listed yet is in the class's region.
 func (p *poolPass) regionOfMachine(id string) string {
-	if region := p.state.ledger.region(id); region != "" {
+	if region := p.state.kept.region(id); region != "" {
 		return region
 	}
 	if v, ok := p.state.op.world.byID(id); ok {
@@ -294,15 +297,15 @@ func (p *poolPass) next() reconcile.Result {
 		case cloud.Drain:
 			soon(afterDrain)
 		default:
-			soon(p.state.op.restlessAge)
+			soon(p.state.op.transitionAge)
 		}
 	}
-	if p.restless() {
-		soon(p.state.op.restlessAge)
+	if p.inTransition() {
+		soon(p.state.op.transitionAge)
 	}
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {
-			soon(p.state.settleTime())
+			soon(p.state.startGrace())
 		}
 	}
 	switch {

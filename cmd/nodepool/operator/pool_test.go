@@ -56,13 +56,13 @@ func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := &poolState{
-		op: &operator{}, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, ledger: &ledger{}, spec: cloud.Pool{Size: 5},
+		op: &operator{}, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}, spec: cloud.Pool{Size: 5},
 		foreseen: cloud.Plan{Counts: cloud.Counts{Coming: 2, Total: 3}},
 	}
 	supply := s.supply(nil, now)
 	require.Equal(t, 2, supply.Coming)
 	require.Equal(t, 2, supply.MaxLaunches)
-	s.ledger.memory.ThrottledUntil = now.Add(time.Minute) // since the plan was made
+	s.kept.memory.ThrottledUntil = now.Add(time.Minute) // since the plan was made
 	supply = s.supply(nil, now)
 	require.Equal(t, 2, supply.Coming)
 	require.Zero(t, supply.MaxLaunches)
@@ -161,7 +161,7 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 		sameStatus(&v1alpha1.NodePoolStatus{}, &v1alpha1.NodePoolStatus{Repairs: recorded}),
 		"it is written also when nothing else is new",
 	)
-	next := &ledger{}
+	next := &poolMemory{}
 	memory := next.begin(recorded)
 	require.Equal(t, 2, memory.Repairs)
 	require.Equal(t, since.Truncate(time.Second), memory.Repaired)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +20,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 	nodepool "github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
+	"github.com/seed-9e1ffd66/trueup/internal/parallel"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
 
@@ -111,7 +112,7 @@ func BenchmarkRest(b *testing.B) {
 		go func() { done <- o.Start(running) }()
 		quiet(ctx, net)
 		writes, before, other := len(net.Writes()), lists.Load(), calls.Load()-lists.Load()
-		sleep(ctx, observed)
+		pause.For(ctx, observed)
 		fmt.Printf("figure nodepool_rest_api_writes %d writes\n", len(net.Writes())-writes)
 		fmt.Printf("figure nodepool_rest_cloud_writes %d calls\n", calls.Load()-lists.Load()-other)
 		fmt.Printf("figure nodepool_rest_lists_per_period %.2f lists\n", float64(lists.Load()-before)/(float64(observed)/float64(interval)))
@@ -167,37 +168,19 @@ func furnish(ctx context.Context, client *kubernetes.Clientset, id string, pods 
 // each calls do some times at a time.
 func each(b *testing.B, n int, do func(int) error) {
 	b.Helper()
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range 16 {
-		workers.Go(func() {
-			for i := range next {
-				if err := do(i); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	parallel.Each(n, 16, func(i int) {
+		if err := do(i); err != nil {
+			b.Error(err)
+		}
+	})
 }
 
 // quiet waits until nothing was written for a while.
 func quiet(ctx context.Context, net *applytest.Transport) {
-	for before, since := -1, time.Now(); time.Since(since) < 15*time.Second && ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
+	for before, since := -1, time.Now(); time.Since(since) < 15*time.Second && ctx.Err() == nil; pause.For(ctx, 100*time.Millisecond) {
 		if now := len(net.Writes()); now != before {
 			before, since = now, time.Now()
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

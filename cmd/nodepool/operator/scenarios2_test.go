@@ -323,7 +323,7 @@ func impossiblePods(s *stage) {
 	s.pool("poolSize: 4, minStandby: 3")
 	s.standby(3)
 	s.pods([]string{"huge"}, "cpu: 100", "")
-	s.told("Pod", "huge", "NoMachineFits")
+	s.eventReported("Pod", "huge", "NoMachineFits")
 	s.apply(
 		fmt.Sprintf(
 			"{apiVersion: v1, kind: Pod, metadata: {name: arm, namespace: %s}, spec: {nodeSelector: {stratos.sh/pool: %s, kubernetes.io/arch: arm64}, containers: [{name: c, image: x, resources: {requests: {cpu: 1}}}]}}",
@@ -331,7 +331,7 @@ func impossiblePods(s *stage) {
 			s.name,
 		),
 	)
-	s.told("Pod", "arm", "NoMachineFits")
+	s.eventReported("Pod", "arm", "NoMachineFits")
 	require.Empty(s, s.operator.started(s.bench))
 	s.pods([]string{"good"}, "cpu: 1", "")
 	s.eventually("it runs", func() bool { return s.bound() == 1 && s.counts() == [3]int32{3, 1, 4} })
@@ -424,7 +424,7 @@ func staleNetwork(s *stage) {
 		first,
 		corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now},
 	)
-	s.told("Node", first, "StartupTaintsRemoved")
+	s.eventReported("Node", first, "StartupTaintsRemoved")
 	s.eventually("it runs", func() bool { return s.bound() == 1 })
 
 	s.pods([]string{"second"}, "cpu: 3", "")

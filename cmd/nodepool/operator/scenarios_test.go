@@ -122,8 +122,8 @@ func scalesDown(b *bench) {
 	for _, n := range b.nodes() {
 		require.Empty(b, n.Annotations[v1alpha1.AnnotationScaleDownCandidate])
 	}
-	b.told("NodePool", b.name, "ScaleDown")
-	b.told("NodePool", b.name, "NodeStopped")
+	b.eventReported("NodePool", b.name, "ScaleDown")
+	b.eventReported("NodePool", b.name, "NodeStopped")
 }
 
 // podsReturn is D5: a machine that gets pods again before its time is over stays.
@@ -157,7 +157,7 @@ func budgets(b *bench) {
 	b.budget() // its minute begins with the pod
 	b.pods(names("pod", 1), "cpu: 1", "")
 	b.eventually("it runs", func() bool { return b.bound() == 1 })
-	b.told("Node", name, "MaxRuntimeApproaching")
+	b.eventReported("Node", name, "MaxRuntimeApproaching")
 	b.eventually("it is drained", func() bool { return len(b.in("terminating")) == 1 })
 	for _, n := range b.in("terminating") { // unless it is given up already
 		require.Contains(b, n.Annotations[v1alpha1.AnnotationIntent], `"step":"drain"`)
@@ -168,7 +168,7 @@ func budgets(b *bench) {
 		require.False(b, slices.ContainsFunc(running, func(n corev1.Node) bool { return n.Spec.Unschedulable }))
 		return len(running) == 1
 	})
-	b.told("NodePool", b.name, "DrainGivenUp")
+	b.eventReported("NodePool", b.name, "DrainGivenUp")
 	require.Equal(b, 1, b.bound())
 }
 
@@ -181,7 +181,7 @@ func timeoutStops(b *bench) {
 	require.Empty(b, b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested])
 	require.Equal(b, types.InstanceStateNameStopped, b.state(b.in("standby")[0].Labels[v1alpha1.LabelInstanceID]))
 	require.Equal(b, "InsufficientStandby", b.condition("Ready").Reason, "it does not count")
-	b.told("NodePool", b.name, "WarmupTimeout")
+	b.eventReported("NodePool", b.name, "WarmupTimeout")
 }
 
 // timeoutTerminates is D7 with terminate.
@@ -195,7 +195,7 @@ func timeoutTerminates(b *bench) {
 		return b.state(first.Labels[v1alpha1.LabelInstanceID]) == types.InstanceStateNameTerminated &&
 			!slices.ContainsFunc(b.nodes(), func(n corev1.Node) bool { return n.UID == first.UID })
 	})
-	b.told("NodePool", b.name, "WarmupFailed")
+	b.eventReported("NodePool", b.name, "WarmupFailed")
 }
 
 // neverJoins is D8: launches back off, and say why.

@@ -18,49 +18,58 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 )
 
-// poolState is a pool as its last pass has seen it. It is replaced by the next, and never
-// changed.
+// poolState is a pool as its last pass has seen it. A pass fills a new one and publishes
+// it in operator.states; from then on it does not change, so the loops that start machines
+// and handle Nodes read it without a lock. Only kept is shared with the next pass.
 type poolState struct {
-	op          *operator
-	pool        *v1alpha1.NodePool
-	spec        cloud.Pool
-	recipe      recipe
+	op   *operator
+	pool *v1alpha1.NodePool
+	spec cloud.Pool
+	// recipe is what machines are launched from. It has no class while the class is
+	// missing or not resolved; machines that exist are handled without it.
+	recipe recipe
+	// executor is nil for a pool that has never had a machine.
 	executor    *cloud.Executor
 	sets        []*appsv1.DaemonSet
-	allocatable cloud.Resources // of a Node of the pool; zero if none has said
-	ledger      *ledger
-	region      string
+	allocatable cloud.Resources // of a Node of the pool; zero while none has reported it
+	kept        *poolMemory
+	region      string     // of the next launch
 	foreseen    cloud.Plan // the last one, or what it would be if no pod waited
 }
 
-// ledger is the state that is kept of a pool from one pass to the next. A process that has
-// lost it is slower for a while.
-type ledger struct {
-	mu     sync.Mutex
+// poolMemory is the state that is kept of a pool from one pass to the next, by the UID of
+// the pool. Losing it is safe: a new process lists the cloud first, and takes longer over
+// what needs two observations. What must survive is in the status of the pool, such as
+// launches and repairs.
+type poolMemory struct {
+	mu     sync.Mutex // of everything below except journal, which has its own
 	memory cloud.Memory
 	// recalled is set once memory has what the status records.
 	recalled bool
-	// passing is set while a pass runs, late has what machines were started for pods in
-	// the meantime.
-	passing   bool
-	late      []cloud.Result
+	// passing is set while a pass runs. The pass works on a copy of memory and replaces
+	// it at its end; late has the results of starts in the meantime, which are applied to
+	// the replacement again.
+	passing bool
+	late    []cloud.Result
+	// instances is the last list of the cloud, begun at listed, corrected by asked.
 	instances []cloud.Instance
 	regions   map[string]string // by instance: the region whose list has it
 	listed    time.Time
 	// asked has what the cloud has accepted of each machine: an older list does not show it.
-	asked   map[string]asked
-	journal journal
-	said    map[string]bool
+	asked     map[string]asked
+	journal   journal
+	announced map[string]bool // Events of which a process sends one, such as "created"
 }
 
-// asked is the state that a machine goes to since a call.
+// asked is the state that a machine goes to since a call that the cloud accepted. It is
+// dropped with the first list that was begun after the call.
 type asked struct {
 	state cloud.InstanceState
 	at    time.Time
 }
 
-// note keeps what the cloud has accepted.
-func (l *ledger) note(results []cloud.Result, now time.Time) {
+// note keeps what the cloud has accepted. The caller holds mu.
+func (l *poolMemory) note(results []cloud.Result, now time.Time) {
 	states := map[cloud.Verb]cloud.InstanceState{
 		cloud.Start:     cloud.InstancePending,
 		cloud.Stop:      cloud.InstanceStopping,
@@ -77,9 +86,9 @@ func (l *ledger) note(results []cloud.Result, now time.Time) {
 	}
 }
 
-// take keeps a list, with what the cloud has accepted since it was made, and which region
+// take keeps a list of the cloud, with what the cloud has accepted since it was made, and which region
 // each machine is in.
-func (l *ledger) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
+func (l *poolMemory) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
@@ -93,16 +102,16 @@ func (l *ledger) take(instances []cloud.Instance, regions map[string]string, lis
 }
 
 // once reports whether it is called with the text for the first time.
-func (l *ledger) once(text string) bool {
+func (l *poolMemory) once(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.said[text] {
+	if l.announced[text] {
 		return false
 	}
-	if l.said == nil {
-		l.said = map[string]bool{}
+	if l.announced == nil {
+		l.announced = map[string]bool{}
 	}
-	l.said[text] = true
+	l.announced[text] = true
 	return true
 }
 
@@ -111,7 +120,7 @@ func (s *poolState) uid() string  { return string(s.pool.UID) }
 
 // begin returns the memory for a pass. The first one goes on from what an earlier process
 // has recorded.
-func (l *ledger) begin(recorded *v1alpha1.Repairs) cloud.Memory {
+func (l *poolMemory) begin(recorded *v1alpha1.Repairs) cloud.Memory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.recalled && recorded != nil {
@@ -123,7 +132,7 @@ func (l *ledger) begin(recorded *v1alpha1.Repairs) cloud.Memory {
 }
 
 // end stores the memory of a pass, and adds the results that came in during the pass.
-func (l *ledger) end(memory cloud.Memory, results []cloud.Result, now time.Time) {
+func (l *poolMemory) end(memory cloud.Memory, results []cloud.Result, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(results, now)
@@ -131,7 +140,8 @@ func (l *ledger) end(memory cloud.Memory, results []cloud.Result, now time.Time)
 	l.passing, l.late = false, nil
 }
 
-func (l *ledger) learn(results []cloud.Result, now time.Time) {
+// learn takes in the results of starts outside of a pass.
+func (l *poolMemory) learn(results []cloud.Result, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(results, now)
@@ -141,13 +151,16 @@ func (l *ledger) learn(results []cloud.Result, now time.Time) {
 	}
 }
 
-func (l *ledger) list() ([]cloud.Instance, time.Time) {
+// list returns the last list of the cloud and when it was begun, as the last
+// pass read it: passes alone ask the cloud.
+func (l *poolMemory) list() ([]cloud.Instance, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.instances, l.listed
 }
 
-func (l *ledger) instance(id string) (cloud.Instance, bool) {
+// instance returns a machine of the last list.
+func (l *poolMemory) instance(id string) (cloud.Instance, bool) {
 	instances, _ := l.list()
 	i := slices.IndexFunc(instances, func(i cloud.Instance) bool { return i.ID == id })
 	if i < 0 {
@@ -157,7 +170,7 @@ func (l *ledger) instance(id string) (cloud.Instance, bool) {
 }
 
 // region returns the region of a machine, empty if no list has had it.
-func (l *ledger) region(id string) string {
+func (l *poolMemory) region(id string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.regions[id]
@@ -165,17 +178,17 @@ func (l *ledger) region(id string) string {
 
 // blocked reports whether the cloud had no capacity there a short while ago.
 func (s *poolState) blocked(p cloud.Placement, now time.Time) bool {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	return s.ledger.memory.IsBlocked(p, now)
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
+	return s.kept.memory.IsBlocked(p, now)
 }
 
 // room returns how many more machines the pool may launch now, and what limits that.
 func (s *poolState) room(now time.Time) (room int, limit string) {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
 	plan := s.foreseen
-	plan.Memory = s.ledger.memory
+	plan.Memory = s.kept.memory
 	room, limit = plan.Room(s.spec, now)
 	return room, short(limit)
 }
@@ -189,7 +202,7 @@ var errNotAsked = errors.New("the cloud is not asked before a start")
 func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result, error) {
 	now := s.op.now()
 	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
-	instances, _ := s.ledger.list()
+	instances, _ := s.kept.list()
 	seen.Instances = instances
 	for _, v := range s.op.world.machines(s.name(), s.uid(), nil) {
 		seen.Nodes = append(seen.Nodes, v.status)
@@ -204,10 +217,12 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 			s.op.metrics.trace.accepted(r.Action.Machine, s.op.now())
 		}
 	}
-	s.ledger.learn(results, s.op.now())
+	s.kept.learn(results, s.op.now())
 	return results, err
 }
 
+// instanceType returns the type of a machine, from its Node or else from the class. It is
+// empty if neither states it.
 func (s *poolState) instanceType(v *nodeView) string {
 	if t := v.site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
 		return t
@@ -238,16 +253,16 @@ func (s *poolState) fresh(zone string) cloud.Node {
 	return node
 }
 
-// ledgerOf returns the ledger of a pool. One of the same name that was created again has
-// another.
-func (o *operator) ledgerOf(p *v1alpha1.NodePool) *ledger {
+// memoryOf returns the memory of a pool. A pool of the same name that was created again has
+// a new one.
+func (o *operator) memoryOf(p *v1alpha1.NodePool) *poolMemory {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := o.ledgers[p.UID]
+	l := o.memories[p.UID]
 	if l == nil {
-		l = &ledger{}
+		l = &poolMemory{}
 		l.journal.write = o.status.Update
-		o.ledgers[p.UID] = l
+		o.memories[p.UID] = l
 	}
 	return l
 }
@@ -257,7 +272,7 @@ func (o *operator) forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s := o.states[name]; s != nil {
-		delete(o.ledgers, s.pool.UID)
+		delete(o.memories, s.pool.UID)
 		delete(o.states, name)
 		o.buffers.forget(s.pool.UID)
 		o.classOf.Add(types.NamespacedName{Name: s.pool.Spec.Template.NodeClassRef.Name})

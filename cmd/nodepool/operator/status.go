@@ -109,7 +109,7 @@ func (p *poolPass) recordRegion(ctx context.Context) error {
 	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) {
 		return errors.New("the pool has changed meanwhile")
 	}
-	p.state.ledger.journal.open(p.state.pool)
+	p.state.kept.journal.open(p.state.pool)
 	return nil
 }
 
@@ -119,11 +119,11 @@ func (p *poolPass) keptRegions(regions []string) []string {
 	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
 		return regions
 	}
-	instances, _ := p.state.ledger.list()
+	instances, _ := p.state.kept.list()
 	used := map[string]bool{p.state.region: true}
 	for _, i := range instances {
 		if i.State != cloud.InstanceTerminated {
-			used[p.state.ledger.region(i.ID)] = true
+			used[p.state.kept.region(i.ID)] = true
 		}
 	}
 	for _, v := range p.views {

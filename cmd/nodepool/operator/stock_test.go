@@ -23,7 +23,7 @@ func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) 
 	state := &poolState{
 		op:       o,
 		pool:     pool,
-		ledger:   &ledger{},
+		kept:     &poolMemory{},
 		spec:     cloud.Pool{Size: 5},
 		foreseen: cloud.Plan{Counts: cloud.Counts{Coming: 1, Total: 1}},
 	}

@@ -29,12 +29,12 @@ func (s *poolState) starting(v *nodeView, now time.Time) bool {
 // settling reports whether a machine became ready so short a while ago that the pods which
 // it was started for may not be on it yet.
 func (s *poolState) settling(v *nodeView) bool {
-	return v.status.State == cloud.StateRunning && v.status.Ready && s.op.now().Before(v.ready.Add(s.settleTime()))
+	return v.status.State == cloud.StateRunning && v.status.Ready && s.op.now().Before(v.ready.Add(s.startGrace()))
 }
 
-// settleTime is how long a machine that was started is given to get its pods, before it
+// startGrace is how long a machine that was started is given to get its pods, before it
 // counts as empty.
-func (s *poolState) settleTime() time.Duration { return 2 * s.op.restlessAge }
+func (s *poolState) startGrace() time.Duration { return 2 * s.op.transitionAge }
 
 // site is a machine as the scheduler will see it once it has started.
 func (s *poolState) site(v *nodeView) cloud.Node {

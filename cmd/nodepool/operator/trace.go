@@ -20,6 +20,8 @@ type trace struct {
 	nodes    map[string]string // from the name of a Node to its machine
 }
 
+// machineTrace is the start of one machine. Each time is set once, as the machine gets
+// there; the metric of a stage is the difference of two.
 type machineTrace struct {
 	pool                              string
 	reason                            time.Time // of the decision to start it

@@ -23,7 +23,7 @@ func (d *demand) unrecorded(pools map[string]*poolState, now time.Time) {
 		}
 	}
 	for _, s := range pools {
-		instances, listed := s.ledger.list()
+		instances, listed := s.kept.list()
 		for _, i := range instances {
 			v := d.op.world.nodes[d.op.world.byMachine[i.ID]]
 			if i.State != cloud.InstancePending && i.State != cloud.InstanceRunning || v.status.State != cloud.StateStandby ||

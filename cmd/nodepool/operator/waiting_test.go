@@ -85,7 +85,7 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 					LastTransitionTime: metav1.NewTime(started),
 				}}},
 			})
-			pool := &poolState{op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, ledger: &ledger{}}
+			pool := &poolState{op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}
 			in, _ := newDemand(o).input(map[string]*poolState{"web": pool}, started)
 			found := sites(in)
 			require.Len(t, found, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -43,6 +45,7 @@ func TestPassesOnAServer(t *testing.T) {
 			"another process goes on with the budget of drains of the last": keepsTheBudgetOfDrains,
 			"a pod on a machine that warms up holds it back from nothing":   stopsAfterWarmup,
 			"a machine is started for a pod that stays on its Node":         startsForABoundPod,
+			"a process that has not listed the pools frees no class":        keepsClassesBeforePools,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -50,6 +53,35 @@ func TestPassesOnAServer(t *testing.T) {
 			})
 		}
 	})
+}
+
+func keepsClassesBeforePools(s *site) {
+	o := s.process()
+	classes := o.client.Resource(classesResource)
+	class := &v1alpha1.AWSNodeClass{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "AWSNodeClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: s.pool, Finalizers: []string{v1alpha1.FinalizerInUse}},
+		Spec: v1alpha1.AWSNodeClassSpec{
+			BootstrapTemplate: "AL2023", InstanceType: "m5.xlarge", Architecture: "x86_64", IAMInstanceProfile: "nodes",
+			AMISelector: &v1alpha1.AMISelector{ID: "ami-1"}, SubnetIDs: []string{"subnet-1"}, SecurityGroupIDs: []string{"sg-1"},
+		},
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(class)
+	require.NoError(s, err)
+	_, err = classes.Create(s.Context(), &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{})
+	require.NoError(s, err)
+	require.NoError(s, classes.Delete(s.Context(), class.Name, metav1.DeleteOptions{}))
+	read := func() *v1alpha1.AWSNodeClass {
+		found, err := classes.Get(s.Context(), class.Name, metav1.GetOptions{})
+		require.NoError(s, err)
+		now := &v1alpha1.AWSNodeClass{}
+		require.NoError(s, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, now))
+		return now
+	}
+	result, err := o.reconcileClass(s.Context(), types.NamespacedName{Name: class.Name}, read())
+	require.NoError(s, err)
+	require.Positive(s, result.RequeueAfter, "it looks again once the pools are listed")
+	require.Equal(s, []string{v1alpha1.FinalizerInUse}, read().Finalizers)
 }
 
 // site is a pool of a cluster with its machines.
@@ -72,7 +104,8 @@ func newSite(t *testing.T, cluster *kubetest.Cluster) *site {
 		"{apiVersion: stratos.sh/v1alpha1, kind: NodePool, metadata: {name: %s}, spec: {poolSize: 4, minStandby: 0, "+
 			"scaleDown: {enabled: false}, template: {nodeClassRef: {kind: AWSNodeClass, name: none}}}}", s.pool)))
 	// It has machines in this region, so that a pass without its class knows where to look.
-	_, err := cluster.Kubectl(t.Context(), "patch", "nodepool", s.pool, "--subresource=status", "--type=merge", "-p", `{"status":{"regions":["home"]}}`)
+	_, err := cluster.Kubectl(
+		t.Context(), "patch", "nodepool", s.pool, "--subresource=status", "--type=merge", "-p", `{"status":{"regions":["home"]}}`)
 	require.NoError(t, err)
 	return s
 }
@@ -133,9 +166,7 @@ func (s *site) machine(o *operator, state cloud.State) (id, name string) {
 	scope := o.scopeOf(p)
 	tags := scope.LaunchTags("", nil)
 	name = fmt.Sprintf("node-%d", time.Now().UnixNano())
-	for key, value := range scope.StateTags(state, name) {
-		tags[key] = value
-	}
+	maps.Copy(tags, scope.StateTags(state, name))
 	i, err := s.cloud.LaunchInstance(s.Context(), cloud.LaunchConfig{ImageID: "image", InstanceType: "m5.large", Tags: tags, Token: name})
 	require.NoError(s, err)
 	s.becomes(i.ID, cloud.InstanceRunning)

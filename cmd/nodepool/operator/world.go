@@ -17,7 +17,9 @@ import (
 )
 
 // world is the cluster as this program last saw or wrote it: each object is read once,
-// when it changes, and not in every pass.
+// when it changes, and not in every pass. A write of this process is stored before the watch
+// shows it, so that the next pass does not repeat it; resourceVersions keep an older event
+// from undoing that. It is safe for concurrent use.
 type world struct {
 	// changed is called, outside the lock, with the pools whose machines have changed, and
 	// whether what pods need may have.
@@ -26,7 +28,7 @@ type world struct {
 	mu         sync.Mutex
 	nodes      map[string]nodeView
 	raw        map[string]*corev1.Node // those with a machine
-	byMachine  map[string]string       // from the id of a machine to the name of its Node
+	byMachine  map[string]string       // from the ID of a machine to the name of its Node
 	gone       map[string]string       // the UIDs of Nodes that were deleted, until the watch says so
 	pods       map[types.NamespacedName]podView
 	onNode     map[string]map[types.NamespacedName]bool
@@ -42,13 +44,14 @@ type podView struct {
 	pod *cloud.Pod
 	// waiting is since when the scheduler finds no place, zero if it does not look for one.
 	waiting time.Time
-	// evicted: it has to be evicted before its machine is stopped.
+	// evicted: it has to be evicted before its machine is stopped. Pods of DaemonSets and
+	// static pods stay.
 	evicted     bool
 	terminating bool
 	// stays: it tolerates the taint of standby machines, which evicts others.
 	stays bool
-	// network says that the pod belongs to a network plugin, and ready since when it is
-	// ready.
+	// network: the pod belongs to a network plugin. ready is since when it is ready, zero
+	// if it is not.
 	network bool
 	ready   time.Time
 }

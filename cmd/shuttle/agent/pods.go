@@ -111,7 +111,7 @@ func (v *podView) readPod(u *unstructured.Unstructured) pod {
 	p := pod{uid: u.GetUID(), created: u.GetCreationTimestamp().Time}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &whole); err != nil {
 		v.metrics.observeWatch("pods", err)
-		v.logger.Warn("pod not understood", slog.String("pod", u.GetNamespace()+"/"+u.GetName()), slog.Any("error", err))
+		v.logger.Warn("pod cannot be decoded", slog.String("pod", u.GetNamespace()+"/"+u.GetName()), slog.Any("error", err))
 		phase, _, phaseErr := unstructured.NestedString(u.Object, "status", "phase")
 		if phaseErr == nil {
 			whole.Status.Phase = corev1.PodPhase(phase)

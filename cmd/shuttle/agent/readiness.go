@@ -90,7 +90,7 @@ func readRollout(o metav1.Object) (types.NamespacedName, rollout, bool) {
 		desired: number("spec", "replicas"), total: number("status", "replicas"),
 		updated: number("status", "updatedReplicas"), ready: number("status", "readyReplicas"),
 	}
-	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions") //nolint:errcheck // no conditions then
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	for _, c := range conditions {
 		if condition, ok := c.(object); ok && condition["type"] == "Progressing" && condition["status"] == "False" {
 			found.stuck = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])

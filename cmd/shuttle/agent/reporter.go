@@ -124,7 +124,8 @@ func (r *reporter) Reconcile(ctx context.Context) (reconcile.Result, error) {
 func same(a, b *starbase.StatusReport) bool {
 	return a.Epoch == b.Epoch && a.Generation == b.Generation && a.Complete == b.Complete &&
 		a.ClusterErrorClass == b.ClusterErrorClass && a.ClusterMessage == b.ClusterMessage &&
-		reflect.DeepEqual(a.HeldDeletions, b.HeldDeletions) && slices.Equal(a.Services, b.Services) && slices.Equal(a.LeftProjects, b.LeftProjects)
+		reflect.DeepEqual(a.HeldDeletions, b.HeldDeletions) && slices.Equal(a.Services, b.Services) &&
+		slices.Equal(a.LeftProjects, b.LeftProjects)
 }
 
 // statuses returns the status of each service and of each other that has objects left,

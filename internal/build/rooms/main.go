@@ -12,6 +12,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -33,20 +34,21 @@ import (
 func main() {
 	files := flag.Bool("files", false, "show the floor of each file, and the references that run up, with what they name")
 	flag.Parse()
-	if err := run(os.Stdout, *files, flag.Args()); err != nil {
+	if err := run(context.Background(), os.Stdout, *files, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "rooms:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, files bool, patterns []string) error {
+func run(ctx context.Context, out io.Writer, files bool, patterns []string) error {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	packages, exports, err := list(patterns)
+	packages, exports, err := list(ctx, patterns)
 	if err != nil {
 		return err
 	}
+	var text strings.Builder
 	for _, p := range packages {
 		arrows, err := p.arrows(exports)
 		if err != nil {
@@ -54,14 +56,15 @@ func run(out io.Writer, files bool, patterns []string) error {
 		}
 		b := build(p.GoFiles, arrows)
 		name := strings.NewReplacer("/", "_", "-", "_").Replace(p.short())
-		fmt.Fprintf(out, "figure %s_floors %d floors\n", name, b.floors())
-		fmt.Fprintf(out, "figure %s_arrows_up %d references\n", name, len(b.up()))
-		fmt.Fprintf(out, "figure %s_knot %d files of %d\n", name, b.knot(), len(p.GoFiles))
+		fmt.Fprintf(&text, "figure %s_floors %d floors\n", name, b.floors())
+		fmt.Fprintf(&text, "figure %s_arrows_up %d references\n", name, len(b.up()))
+		fmt.Fprintf(&text, "figure %s_knot %d files of %d\n", name, b.knot(), len(p.GoFiles))
 		if files {
-			b.show(out)
+			b.show(&text)
 		}
 	}
-	return nil
+	_, err = io.WriteString(out, text.String())
+	return err
 }
 
 // listed is what the go command says of a package.
@@ -85,8 +88,9 @@ func (p *listed) short() string {
 }
 
 // list returns the packages, and the files with the types of all that they import.
-func list(patterns []string) (packages []listed, exports map[string]string, err error) {
-	command := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles,DepOnly,Module"}, patterns...)...)
+func list(ctx context.Context, patterns []string) (packages []listed, exports map[string]string, err error) {
+	arguments := []string{"list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles,DepOnly,Module"}
+	command := exec.CommandContext(ctx, "go", append(arguments, patterns...)...)
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
@@ -214,7 +218,7 @@ func (b *building) floors() int {
 	return top
 }
 
-func (b *building) show(out io.Writer) {
+func (b *building) show(out *strings.Builder) {
 	floor := b.floor()
 	byFloor := slices.Clone(b.order)
 	slices.SortStableFunc(byFloor, func(x, y string) int { return floor[y] - floor[x] })

@@ -1,4 +1,4 @@
-package main //nolint:testpackage // a program
+package main
 
 import (
 	"math/rand/v2"
@@ -92,8 +92,8 @@ func TestNoFileOfApplyRefersToOneAbove(t *testing.T) {
 func TestTheRoomsOfAPackageAreCountedFromItsCode(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	require.NoError(t, run(&out, true, []string{"../../../snapshot"}))
+	require.NoError(t, run(t.Context(), &out, true, []string{"../../../snapshot"}))
 	require.Contains(t, out.String(), "figure snapshot_knot 1 files of ")
 	require.Contains(t, out.String(), "figure snapshot_arrows_up 0 references")
-	require.ErrorContains(t, run(&out, false, []string{"./nowhere"}), "go list")
+	require.ErrorContains(t, run(t.Context(), &out, false, []string{"./nowhere"}), "go list")
 }

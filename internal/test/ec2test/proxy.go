@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // Proxy sits before a server of AWS and applies a test's faults to each request. Its
@@ -138,14 +140,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fault := p.fault(form)
-	if fault.Delay > 0 {
-		timer := time.NewTimer(fault.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.Context().Done():
-			return
-		}
+	if fault.Delay > 0 && !pause.For(r.Context(), fault.Delay) {
+		return
 	}
 	switch {
 	case fault.DropRequest:

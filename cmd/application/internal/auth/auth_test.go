@@ -103,11 +103,8 @@ func (b *bench) open(transport http.RoundTripper) *auth.Server {
 func (b *bench) raw(method, path string, body, into any) int {
 	b.Helper()
 	form := strings.NewReader("grant_type=password&client_id=admin-cli&username=" + keycloaktest.User + "&password=" + keycloaktest.Password)
-	response, err := http.Post(
-		b.k.URL+"/realms/master/protocol/openid-connect/token",
-		"application/x-www-form-urlencoded",
-		form,
-	) //nolint:noctx // a test
+	tokens := b.k.URL + "/realms/master/protocol/openid-connect/token"
+	response, err := http.Post(tokens, "application/x-www-form-urlencoded", form) //nolint:noctx // a test
 	require.NoError(b, err)
 	var token struct {
 		Text string `json:"access_token"`

@@ -178,7 +178,7 @@ func (s *Server) notice(ctx context.Context, what, detail string) {
 	}
 	s.said.mu.Unlock()
 	if !known {
-		s.options.Logger.WarnContext(ctx, "database", slog.String("doing", what), slog.String("error", detail))
+		s.options.Logger.WarnContext(ctx, "database operation failed", slog.String("doing", what), slog.String("error", detail))
 	}
 }
 

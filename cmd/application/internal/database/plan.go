@@ -228,7 +228,7 @@ func PlanDelete(state State, want Want, retain bool) ([]Statement, error) {
 	}
 	schema := p.ours(state.Schema.Exists, state.Schema.Comment)
 	// What others have made in the schema and let the roles use would hold these.
-	if schema && state.Strangers > 0 {
+	if schema && state.Foreign > 0 {
 		p.dropSchema()
 	}
 	for _, r := range []struct {
@@ -239,7 +239,7 @@ func PlanDelete(state State, want Want, retain bool) ([]Statement, error) {
 			p.drop(r.role, r.name)
 		}
 	}
-	if schema && state.Strangers == 0 {
+	if schema && state.Foreign == 0 {
 		p.dropSchema()
 	}
 	return p.statements, nil
@@ -263,7 +263,7 @@ func (p *planner) drop(role Role, name string) {
 	if !s.Superuser {
 		p.grant(name) // it may have the role's rights by way of one that was just dropped
 	}
-	if s.Schema.Exists && s.Strangers == 0 {
+	if s.Schema.Exists && s.Foreign == 0 {
 		p.add("revoke all tables from "+name, "REVOKE ALL ON ALL TABLES IN SCHEMA %s FROM %s", schema, quoted)
 		for _, by := range p.givers(name) {
 			p.add(

@@ -42,8 +42,8 @@ type State struct {
 	// AnonTables counts the tables that anonymous readers were given the right to select
 	// from.
 	AnonTables int
-	// Strangers counts the objects in the schema that belong to neither of the roles.
-	Strangers int
+	// Foreign counts the objects in the schema that belong to neither of the roles.
+	Foreign int
 	// PasswordDiffers is whether the server refuses the password of the app's role.
 	PasswordDiffers bool
 }
@@ -159,7 +159,7 @@ func observe(ctx context.Context, db querier, want Want) (State, error) {
 	var defaults []string
 	err := db.QueryRow(ctx, observeState, want.Schema, want.App, want.Anon).Scan(
 		&s.Admin, &s.Superuser, &s.CreateRole, &s.CreateSchema, &s.Version, &s.Database,
-		&s.Schema.Exists, &s.Schema.Comment, &s.Schema.Owner, &s.AnonInApp, &s.AnonTables, &s.Strangers, &defaults,
+		&s.Schema.Exists, &s.Schema.Comment, &s.Schema.Owner, &s.AnonInApp, &s.AnonTables, &s.Foreign, &defaults,
 		&s.SchemaIsRole, &s.SchemaRole, &s.RoleSchemas, &s.Open)
 	if err != nil {
 		return State{}, err

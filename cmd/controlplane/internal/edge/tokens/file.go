@@ -123,7 +123,7 @@ func (f *File) again(ctx context.Context, said string) string {
 		return said
 	case err != nil:
 		if err.Error() != said {
-			f.Logger.ErrorContext(ctx, "the tokens of administrators stay as they were", slog.Any("error", err))
+			f.Logger.ErrorContext(ctx, "admin tokens not reloaded", slog.Any("error", err))
 		}
 		return err.Error()
 	}

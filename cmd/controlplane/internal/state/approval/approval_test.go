@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestAnApprovalNamesADigest(t *testing.T) {
 		`{"generation":7}`: "generation",
 		`{"digest":"now"}`: "",
 	} {
-		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		digest, err := approval.Decode(httptest.NewRecorder(), r)
 		if want == "" {

@@ -63,7 +63,7 @@ func (c *contacts) Collect(to chan<- prometheus.Metric) {
 	clusters, err := c.store.Clusters(ctx)
 	if err != nil {
 		// An error here would drop the other metrics too.
-		c.logger.WarnContext(ctx, "clusters cannot be counted now", slog.Any("error", err))
+		c.logger.WarnContext(ctx, "clusters not counted", slog.Any("error", err))
 		return
 	}
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/statesync/sqlstore"
 )
 
@@ -81,10 +82,8 @@ func (d *Database) Write(ctx context.Context, do func(*Tx) error) error {
 		if err == nil || attempt == attempts || !sqlstore.Retryable(err) {
 			return err
 		}
-		pause := time.Duration(attempt) * 50 * time.Millisecond
-		select {
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // no secret
-		case <-ctx.Done():
+		between := time.Duration(attempt) * 50 * time.Millisecond
+		if !pause.For(ctx, between/2+rand.N(between)) { //nolint:gosec // no secret
 			return err
 		}
 	}

@@ -24,7 +24,8 @@ func TestHeldDeletionsOfARegionAreApprovedByTheirDigest(t *testing.T) {
 			return answer.Msg.GetApprovedDeletions(), nil
 		}
 		held := func(digest string) *ctrlv1.HeldDeletions {
-			return &ctrlv1.HeldDeletions{Digest: digest, Count: 1, Units: []*ctrlv1.HeldUnit{{Unit: "deployments/d_1", Objects: 3, Reason: "absent"}}}
+			units := []*ctrlv1.HeldUnit{{Unit: "deployments/d_1", Objects: 3, Reason: "absent"}}
+			return &ctrlv1.HeldDeletions{Digest: digest, Count: 1, Units: units}
 		}
 		for _, digest := range []string{"first", "second"} {
 			approved, err := beat(held(digest))

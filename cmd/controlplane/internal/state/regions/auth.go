@@ -182,7 +182,7 @@ func plain(field, text string) error {
 }
 
 func (s *Service) unknownRegion(ctx context.Context, found credential) error {
-	s.logger.ErrorContext(ctx, "region is unknown, or not the one that its log was made for", slog.String("region", found.region))
+	s.logger.ErrorContext(ctx, "region unknown, or its log belongs to another region", slog.String("region", found.region))
 	return refuse(unknownRegion, "this region is unknown, which says nothing about what it should run: delete nothing")
 }
 

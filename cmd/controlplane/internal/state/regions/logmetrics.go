@@ -141,7 +141,7 @@ func (m *LogMetrics) Collect(to chan<- prometheus.Metric) {
 	depth, oldest, err := m.log.Queue(ctx)
 	if err != nil {
 		// An error here would drop the other metrics too.
-		m.logger.WarnContext(ctx, "the queue cannot be counted now", slog.Any("error", err))
+		m.logger.WarnContext(ctx, "log queue not counted", slog.Any("error", err))
 		return
 	}
 	to <- prometheus.MustNewConstMetric(m.depth, prometheus.GaugeValue, float64(depth))

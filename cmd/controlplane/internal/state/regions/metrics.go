@@ -61,7 +61,7 @@ func (l *leases) Collect(to chan<- prometheus.Metric) {
 	regions, err := l.store.positions(ctx)
 	if err != nil {
 		// An error here would drop the other metrics too.
-		l.logger.WarnContext(ctx, "regions cannot be counted now", slog.Any("error", err))
+		l.logger.WarnContext(ctx, "regions not counted", slog.Any("error", err))
 		return
 	}
 	gauge := func(desc *prometheus.Desc, value float64, label string) {

@@ -101,7 +101,7 @@ func (s *Service) endRevoked(ctx context.Context) {
 	defer cancel()
 	valid, err := s.store.tokens().Valid(ctx)
 	if err != nil {
-		s.logger.WarnContext(ctx, "the credentials of open streams cannot be checked", slog.Any("error", err))
+		s.logger.WarnContext(ctx, "credentials of open streams not checked", slog.Any("error", err))
 		return
 	}
 	if ended := s.opened.revoke(valid); ended > 0 {

@@ -235,7 +235,7 @@ func (s *Service) current(ctx context.Context, c caller, epoch uint64) error {
 		return nil
 	}
 	if s.refused.isNew(c.ID, "epoch of "+c.cell, time.Now()) {
-		s.logger.WarnContext(ctx, "report of another start of the agent refused", slog.String("region", c.Name), slog.String("cell", c.cell),
+		s.logger.WarnContext(ctx, "report of another agent process refused", slog.String("region", c.Name), slog.String("cell", c.cell),
 			slog.Uint64("agent_epoch", epoch), slog.Uint64("want", c.AgentEpoch))
 	}
 	if epoch < c.AgentEpoch {

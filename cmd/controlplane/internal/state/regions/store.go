@@ -13,6 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/audit"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -200,10 +201,8 @@ func (s *Store) awaitLog(ctx context.Context, name string) {
 		if _, err := s.Database.Log.Read(ctx, name, 0, 1); !errors.Is(err, statesync.ErrUnknownScope) {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, interval) {
 			return
-		case <-time.After(interval):
 		}
 	}
 }

@@ -313,7 +313,7 @@ func (p *pass) await(ctx context.Context, it *item) error {
 		return nil
 	}
 	for _, id := range it.after {
-		found, err := p.applier.readiness(ctx, id, p.set)
+		found, err := p.applier.readiness(ctx, id, p.set.item(id))
 		if err != nil {
 			return fmt.Errorf("%w: looking at %s, which it depends on: %w", ErrBlocked, id, err)
 		}

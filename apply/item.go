@@ -36,6 +36,7 @@ type item struct {
 	create wire.Body // body with the ignored fields; nil: there are none
 
 	placed bool // rank is final
+	static bool // its metadata shows its readiness
 }
 
 // rank is an object's place in the order: objects of a lower rank come first, objects

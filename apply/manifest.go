@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -47,6 +48,7 @@ func (s *Set) prepare(id ID, object *unstructured.Unstructured) (item, error) {
 		id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(),
 		after: after, rank: rank{stage: stageOf(id.GroupKind())}, policy: s.policy(id),
 	}
+	it.static = readiness.InMetadata(desired)
 	err = s.encode(&it, desired)
 	return it, err
 }

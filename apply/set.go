@@ -5,6 +5,7 @@ package apply
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,6 +110,18 @@ func (s *Set) Len() int { return len(s.items) }
 
 // Has reports whether the set states the object, applicable or not.
 func (s *Set) Has(id ID) bool { return s.ids[id] != absent }
+
+// item returns the item of an object, nil if the set does not apply it.
+func (s *Set) item(id ID) *item {
+	if s.ids[id] != applicable {
+		return nil
+	}
+	i := slices.IndexFunc(s.items, func(it item) bool { return it.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.items[i]
+}
 
 // hasItem reports whether a small set has an item of the kind with that index in
 // kinds. A pass has just read the items; the map behind Has is elsewhere in memory.

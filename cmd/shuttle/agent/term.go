@@ -66,7 +66,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
-		applier: applier, handover: handover{applier: applier}, awaits: awaits,
+		applier: applier, awaits: awaits,
 		desired: state, guard: newGuard(a.Config.MaxDeletePercent, memory), metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnWatch = metrics.observeWatchOf

@@ -48,7 +48,7 @@ func (s *Set) addParent(stated *unstructured.Unstructured) error {
 	if s.Has(ID{Kind: "Namespace", Name: id.Namespace}) {
 		at = rank{stage: stageNamespaces, depth: 1}
 	}
-	it := item{id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(), rank: at, placed: true}
+	it := item{id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(), rank: at, placed: true, left: s.options.Ignore}
 	s.parent = &applySetParent{it, object, given}
 	s.items = append(s.items, it)
 	return nil
@@ -83,6 +83,6 @@ func (s *Set) parentOf(m members) (item, error) {
 	}
 	object.SetAnnotations(annotations)
 	it := s.parent.item
-	err := s.encode(&it, object)
+	err := s.encode(&it, object.Object)
 	return it, err
 }

@@ -173,7 +173,7 @@ func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
 	}
 	t := &write.Target{
 		Resource: resource, Kind: it.kind, Namespace: it.id.Namespace, Name: it.id.Name,
-		Body: it.body, Create: it.create, Left: p.set.options.Ignore, Hash: it.hash, Part: p.set.Part(),
+		Body: it.body, Create: it.create, Left: it.left, Hash: it.hash, Part: p.set.Part(),
 		Lost: look.Lost, LostUID: look.LostUID, Force: a.Conflicts == ForceConflicts, Adopt: a.Adoption == AdoptForeign,
 		Recreate: slices.Contains(a.Recreate, it.id.GroupKind()), Upsert: a.Upsert != nil && a.Upsert(it.id.GroupKind()),
 	}
@@ -260,6 +260,9 @@ func (p *pass) rank(ctx context.Context, items []item) {
 	var due []*item
 	for i := range items {
 		it := p.item(&items[i])
+		if items[i].handed != nil && it != &items[i] {
+			p.wakeAtHandBack(&items[i])
+		}
 		switch v := p.decide(it); v.action {
 		case unchanged:
 			p.report.Unchanged++
@@ -313,7 +316,7 @@ func (p *pass) await(ctx context.Context, it *item) error {
 		return nil
 	}
 	for _, id := range it.after {
-		found, err := p.applier.readiness(ctx, id, p.set)
+		found, err := p.applier.readiness(ctx, id, p.set.item(id))
 		if err != nil {
 			return fmt.Errorf("%w: looking at %s, which it depends on: %w", ErrBlocked, id, err)
 		}

@@ -86,7 +86,9 @@
 //     ([Applier.Recreate]), only if nothing else is wrong with it, and with a single
 //     deletion, however long finalizers hold it.
 //   - A field that is left to others ([SetOptions.Ignore]) is sent with the create
-//     only, and keeps its value when another manager takes it.
+//     only, and keeps its value when another manager takes it. One that is handed over
+//     ([SetOptions.Handover]) is left to a controller while an object of ours configures
+//     that controller, and comes back once this object is gone, so the two never fight.
 //   - The fields of a superseded manager ([Owner.Supersedes]) become ours, whether it
 //     updated or applied them: so a program may change its manager's name. If the server
 //     cannot read an entry in the desired version, because a field of the one is not in

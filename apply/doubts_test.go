@@ -193,7 +193,7 @@ func TestAFailureEndsTheWaitForReadiness(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	a := b.start(t)
-	claim := "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {ports: [{port: 1}]}}"
+	claim := "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {type: LoadBalancer, ports: [{port: 1}]}}"
 	set := b.set(t, claim, configMap("a", "1"))
 	apply1(t, a, set)
 	b.kubectl(

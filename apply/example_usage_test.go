@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // An object states by an annotation what it depends on, by IDs. It is applied
@@ -29,6 +30,29 @@ func ExampleNewSet_dependsOn() {
 	// Output:
 	// Job.batch/shop/migrate: depends on Job.batch/shop/seed: depends on itself: Job.batch/shop/migrate -> Job.batch/shop/seed -> Job.batch/shop/migrate
 	// Job.batch/shop/seed: depends on Job.batch/shop/migrate: depends on itself: Job.batch/shop/seed -> Job.batch/shop/migrate -> Job.batch/shop/seed
+}
+
+// The replicas of a Deployment are its autoscaler's while there is one, and come back with
+// the value of the set when it is gone.
+func ExampleHandover() {
+	replicas, err := diff.NewIgnore(diff.Rule{Kind: "Deployment.apps", Paths: []string{".spec.replicas"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options := apply.SetOptions{Handover: []apply.Handover{{
+		Fields: replicas,
+		By: func(deployment apply.ID) apply.ID {
+			return apply.ID{Group: "autoscaling", Kind: "HorizontalPodAutoscaler", Namespace: deployment.Namespace, Name: deployment.Name}
+		},
+	}}}
+	set, err := apply.NewSet(apply.Owner{
+		Manager: "my-operator",
+		Labels:  map[string]string{"app.kubernetes.io/managed-by": "my-operator"},
+		Domain:  "example.com",
+	}, nil, options)
+	fmt.Println(set.Len(), err)
+	// Output: 0 <nil>
 }
 
 // IDs are written as Kind.group/namespace/name.

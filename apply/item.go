@@ -3,6 +3,7 @@ package apply
 import (
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +37,22 @@ type item struct {
 	body   wire.Body // with the owner's labels and the hash annotation
 	create wire.Body // body with the ignored fields; nil: there are none
 
-	placed bool // rank is final
+	placed bool        // rank is final
+	static bool        // its metadata shows its readiness
+	left   diff.Ignore // the fields that are left to others
+	handed *handed     // nil: no field is handed over
+}
+
+// handed are fields of an object that the set states, and that a controller had before and
+// keeps for as long as the object exists that configures it.
+type handed struct {
+	by     ID // the object that configures the controller, which the set does not state
+	at     view.Name
+	group  int // of its kind in Set.kinds
+	fields diff.Ignore
+
+	once sync.Once
+	item *item // the object without the fields, made when it is needed
 }
 
 // rank is an object's place in the order: objects of a lower rank come first, objects

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -45,15 +46,29 @@ func (s *Set) prepare(id ID, object *unstructured.Unstructured) (item, error) {
 	}
 	it := item{
 		id: id, at: view.NameOf(id.Namespace, id.Name), kind: object.GroupVersionKind(),
-		after: after, rank: rank{stage: stageOf(id.GroupKind())}, policy: s.policy(id),
+		after: after, rank: rank{stage: stageOf(id.GroupKind())}, policy: s.policy(id), left: s.options.Ignore,
 	}
-	err = s.encode(&it, desired)
+	it.handed = s.handoverOf(id, desired.Object)
+	it.static = readiness.InMetadata(desired)
+	err = s.encode(&it, desired.Object)
 	return it, err
 }
 
+// handoverOf returns the first handover of fields of an object, nil without one.
+func (s *Set) handoverOf(id ID, desired map[string]any) *handed {
+	for _, h := range s.options.Handover {
+		by := h.By(id)
+		if by == (ID{}) || reflect.ValueOf(h.Fields.Strip(desired)).Pointer() == reflect.ValueOf(desired).Pointer() {
+			continue // it has none of the fields
+		}
+		return &handed{by: by, at: view.NameOf(by.Namespace, by.Name), fields: h.Fields}
+	}
+	return nil
+}
+
 // encode fills the bodies and the hash of an item.
-func (s *Set) encode(it *item, desired *unstructured.Unstructured) error {
-	later := s.options.Ignore.Strip(desired.Object)
+func (s *Set) encode(it *item, desired map[string]any) error {
+	later := it.left.Strip(desired)
 	hash, err := diff.Hash(later)
 	if err != nil {
 		return err
@@ -62,10 +77,10 @@ func (s *Set) encode(it *item, desired *unstructured.Unstructured) error {
 	if it.body, err = s.sign(later, hash); err != nil {
 		return err
 	}
-	if reflect.ValueOf(later).Pointer() == reflect.ValueOf(desired.Object).Pointer() {
+	if reflect.ValueOf(later).Pointer() == reflect.ValueOf(desired).Pointer() {
 		return nil // nothing was stripped
 	}
-	it.create, err = s.sign(desired.Object, hash)
+	it.create, err = s.sign(desired, hash)
 	return err
 }
 

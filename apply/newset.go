@@ -91,7 +91,7 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 		)
 	}
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
-	errs = append(errs, s.order())
+	errs = append(errs, s.order(), s.handOver())
 	s.number()
 	if s.parent != nil {
 		s.members = s.findMembers()
@@ -99,17 +99,22 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 	return s, errors.Join(errs...)
 }
 
-// number gives each item the index of its kind.
+// number gives each item the index of its kind, and of the kind that has its fields.
 func (s *Set) number() {
 	index := map[schema.GroupKind]int{}
-	for i := range s.items {
-		kind := s.items[i].id.GroupKind()
+	of := func(kind schema.GroupKind) int {
 		at, ok := index[kind]
 		if !ok {
 			at = len(s.kinds)
 			index[kind] = at
 			s.kinds = append(s.kinds, kind)
 		}
-		s.items[i].group = at
+		return at
+	}
+	for i := range s.items {
+		it := &s.items[i]
+		if it.group = of(it.id.GroupKind()); it.handed != nil {
+			it.handed.group = of(it.handed.by.GroupKind())
+		}
 	}
 }

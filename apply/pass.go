@@ -48,12 +48,44 @@ func (a *Applier) begin(ctx context.Context, set *Set) (*pass, error) {
 	return p, nil
 }
 
-// item returns the item to apply: the set's own, or the current ApplySet parent.
+// item returns the item to apply: the set's own, the same without the fields that are
+// still with a controller, or the current ApplySet parent.
 func (p *pass) item(it *item) *item {
-	if p.parent != nil && it.id == p.parent.id {
+	switch {
+	case p.parent != nil && it.id == p.parent.id:
 		return p.parent
+	case it.handed != nil && p.keepsFields(it):
+		return p.set.handedOver(it)
+	default:
+		return it
 	}
-	return it
+}
+
+// keepsFields reports whether a controller still has fields of an object that the set
+// states: the object that configures it exists. If that cannot be seen, the fields stay
+// where they are.
+func (p *pass) keepsFields(it *item) bool {
+	h := it.handed
+	k := p.kinds[h.group]
+	switch look := k.Look(h.at); {
+	case look.Found:
+		return look.Record.Deleting() || !look.Record.Pruned()
+	case k.Unseen() == nil:
+		return false
+	default:
+		look := p.kinds[it.group].Look(it.at)
+		return look.Found && look.Record.Hash() != it.hash
+	}
+}
+
+// wakeAtHandBack starts a pass when the object has changed that still configures a
+// controller of fields of the item.
+func (p *pass) wakeAtHandBack(it *item) {
+	k := p.kinds[it.handed.group]
+	if look := k.Look(it.handed.at); look.Found && p.live.OnDrift != nil {
+		back := Observed{ID: it.id, Part: p.set.Part(), owner: p.live.identity}
+		k.Await(it.handed.at, look.Record.Version(), it.id, func() { p.live.OnDrift(back) })
+	}
 }
 
 // verdict is the decision about one object, and what it is based on.

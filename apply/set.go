@@ -5,6 +5,7 @@ package apply
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,9 @@ type SetOptions struct {
 	// may be required, and every later apply does without: their owners keep them,
 	// and a field that only we own stays as it is. The zero Ignore leaves none.
 	Ignore diff.Ignore
+	// Handover leaves fields to a controller while an object of ours configures it. The
+	// first of an object counts.
+	Handover []Handover
 	// Policy, if set, decides about each object. Nil: every object is kept
 	// as stated.
 	Policy func(ID) ObjectPolicy
@@ -67,12 +71,36 @@ type SetOptions struct {
 	Gate bool
 }
 
+// Handover leaves fields of an object to a controller for as long as an object exists that
+// configures the controller: the replicas of a Deployment to its HorizontalPodAutoscaler.
+//
+// While the set states the configuring object, the fields are left as by
+// [SetOptions.Ignore]: a new object is created with them, and on an existing one they keep
+// their values. When a set no longer states it, the controller keeps the fields until the
+// object is gone. Only then the values of the set are applied, so the two never fight: by
+// the first Apply after the deletion, for which [Live.OnDrift] calls. While it cannot be
+// seen whether the configuring object exists, the fields stay where they are. With
+// [ReportConflicts], the value that a controller has left is a conflict.
+type Handover struct {
+	// Fields are the fields, of the objects that the rules match.
+	Fields diff.Ignore
+	// By returns the object that configures the controller of an object's fields. The
+	// owner of the set applies it, in this or an earlier set. The zero ID: there is none.
+	// Required.
+	By func(ID) ID
+}
+
 func (o SetOptions) validate(owner Owner) error {
 	switch {
 	case owner.PartLabel == "" && o.Part != "":
 		return fmt.Errorf("apply: SetOptions.Part: is %q, must be empty without Owner.PartLabel", o.Part)
 	case owner.PartLabel != "" && o.Part == "":
 		return fmt.Errorf("apply: SetOptions.Part: is required with Owner.PartLabel, %s", owner.PartLabel)
+	}
+	for i := range o.Handover {
+		if o.Handover[i].By == nil {
+			return fmt.Errorf("apply: SetOptions.Handover[%d].By: is required", i)
+		}
 	}
 	for _, problem := range validation.IsValidLabelValue(o.Part) {
 		return fmt.Errorf("apply: SetOptions.Part: is %q: %s", o.Part, problem)
@@ -109,6 +137,18 @@ func (s *Set) Len() int { return len(s.items) }
 
 // Has reports whether the set states the object, applicable or not.
 func (s *Set) Has(id ID) bool { return s.ids[id] != absent }
+
+// item returns the item of an object, nil if the set does not apply it.
+func (s *Set) item(id ID) *item {
+	if s.ids[id] != applicable {
+		return nil
+	}
+	i := slices.IndexFunc(s.items, func(it item) bool { return it.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.items[i]
+}
 
 // hasItem reports whether a small set has an item of the kind with that index in
 // kinds. A pass has just read the items; the map behind Has is elsewhere in memory.

@@ -186,6 +186,10 @@ func (r resourceOf) Patch(
 	return m, json.Unmarshal(data, m)
 }
 
+func (r resourceOf) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.name}, name)
+}
+
 func (r resourceOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	_, err := r.List(ctx, options)
 	return watch.NewFake(), err

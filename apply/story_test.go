@@ -33,7 +33,7 @@ var late = flag.Bool("late", false, "deliver to stories what their watches see 0
 // lines after it that begin with ">" are its output. The commands:
 //
 //	options WORD...        of the program: see configure
-//	apply FILE [OPTION...] apply the objects as a set: part=, ignore=KIND:PATH, gate, createonly=ID, leaveout=ID
+//	apply FILE [OPTION...] apply the objects as a set: part=, ignore=KIND:PATH, handover=KIND:PATH>KIND, gate, createonly=ID, leaveout=ID
 //	prune FILE [OPTION...] prune to the set: part=, off (no limit), foreign, empty (allowed)
 //	plan FILE [OPTION...]  what both would do
 //	delete ID...           delete by name
@@ -319,6 +319,15 @@ func (s *story) set(t *testing.T, args []string) *apply.Set {
 		case "ignore":
 			kind, path, _ := strings.Cut(value, ":")
 			rules = append(rules, diff.Rule{Kind: kind, Paths: []string{path}})
+		case "handover": // to the object of another kind that has the same name
+			what, by, _ := strings.Cut(value, ">")
+			kind, path, _ := strings.Cut(what, ":")
+			fields, err := diff.NewIgnore(diff.Rule{Kind: kind, Paths: []string{path}})
+			require.NoError(t, err)
+			to := schema.ParseGroupKind(by)
+			options.Handover = append(options.Handover, apply.Handover{Fields: fields, By: func(id apply.ID) apply.ID {
+				return apply.ID{Group: to.Group, Kind: to.Kind, Namespace: id.Namespace, Name: id.Name}
+			}})
 		case "gate":
 			options.Gate = true
 		case "createonly":

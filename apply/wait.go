@@ -11,16 +11,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 )
 
-// readiness reads the status of an object of a set, again if it has changed since the
-// last read. An object that the view does not show is read only if the set leaves it to
-// others.
-func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error) {
+// readiness returns the status of an object of a set. It reads the object, again if it
+// has changed since the last read, unless its metadata shows the status. An object that
+// the view does not show is read only if the set leaves it to others. The item is nil if
+// the set does not apply the object.
+func (a *Applier) readiness(ctx context.Context, id ID, it *item) (status, error) {
 	unknown := func(message string) (status, error) {
 		return status{Result: readiness.Result{Status: readiness.Unknown, Message: message}}, nil
 	}
@@ -35,15 +37,20 @@ func (a *Applier) readiness(ctx context.Context, id ID, set *Set) (status, error
 		return unknown("its kind is not known yet")
 	case look.Found:
 		now.uid, now.version = look.Record.UID(), look.Record.Version()
+		if it != nil && it.static {
+			if now.Status = readiness.Current; look.Record.Deleting() {
+				now.Result = readiness.Result{Status: readiness.Terminating, Message: "is being deleted"}
+			}
+			return now, nil
+		}
 		if known, ok := a.Live.statuses.get(id); ok && known.uid == now.uid && known.version >= now.version {
 			return known, nil
 		}
-	case set.ids[id] == applicable:
-		i := slices.IndexFunc(set.items, func(it item) bool { return it.id == id })
-		if i >= 0 && a.Live.finished.done(&set.items[i], time.Now()) {
+	case it != nil:
+		if a.Live.finished.done(it, time.Now()) {
 			return status{Result: readiness.Result{Status: readiness.Current, Message: "completed, and removed by its TTL"}}, nil
 		}
-		if set.policy(id) == KeepAsStated {
+		if it.policy == KeepAsStated {
 			return unknown("it does not exist")
 		}
 	}
@@ -82,18 +89,23 @@ func (e *NotReadyError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Readiness returns the status of every object of the set, as readiness.Of reads it
-// from the live object. An object is read once, and then only when the watch has
-// shown a change of it: at rest the call costs no request. It needs Objects. If a
-// request fails, its error is returned with the statuses read so far.
-func (a *Applier) Readiness(ctx context.Context, set *Set) (map[ID]readiness.Result, error) {
+// Readiness returns the status of the objects of the set, as readiness.Of reads it from
+// the live object: of all, or of those kinds. An object is read once, and then
+// only when the watch has shown a change of it: at rest the call costs no request. An
+// object whose metadata shows its status ([readiness.InMetadata]) is not read at all, if
+// the watch shows it. It needs Objects. If a request fails, its error is returned with the
+// statuses read so far.
+func (a *Applier) Readiness(ctx context.Context, set *Set, kinds ...schema.GroupKind) (map[ID]readiness.Result, error) {
 	if err := a.acceptReading(set); err != nil {
 		return nil, err
 	}
 	found := make(map[ID]readiness.Result, len(set.items))
 	for i := range set.items {
 		id := set.items[i].id
-		s, err := a.readiness(ctx, id, set)
+		if len(kinds) > 0 && !slices.Contains(kinds, id.GroupKind()) {
+			continue
+		}
+		s, err := a.readiness(ctx, id, &set.items[i])
 		if err != nil {
 			return found, fmt.Errorf("%s: %w", id, err)
 		}
@@ -113,8 +125,7 @@ func (a *Applier) acceptReading(set *Set) error {
 }
 
 // WaitReady returns nil once every object of the set is ready (readiness.Of). An
-// object is read once, and then only when the watch has shown a change of it. When
-// ctx ends first, or an object has failed, the error is a [*NotReadyError] with all
+// object is read as often as by [Applier.Readiness]. When ctx ends first, or an object has failed, the error is a [*NotReadyError] with all
 // that are not ready. Any other error is a failed request. It may run beside Apply, and
 // needs Objects.
 func (a *Applier) WaitReady(ctx context.Context, set *Set) error {
@@ -133,7 +144,7 @@ func (a *Applier) WaitReady(ctx context.Context, set *Set) error {
 		missing := map[ID]readiness.Result{}
 		for i := range set.items {
 			it := &set.items[i]
-			found, err := a.readiness(ctx, it.id, set)
+			found, err := a.readiness(ctx, it.id, it)
 			switch {
 			case err != nil && ctx.Err() != nil:
 				found.Result = readiness.Result{Status: readiness.Unknown, Message: "it was not read in time"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,4 +107,42 @@ func TestOneFailedObjectEndsTheWait(t *testing.T) {
 		require.Equal(t, readiness.InProgress, missing.Objects[slow].Status)
 		require.NoError(t, ctx.Err(), "the other object is not waited for")
 	})
+}
+
+// TestAKindWhoseReadinessIsInItsMetadataIsNeverRead is what a restart costs: of an
+// application's objects only the workload is read.
+func TestAKindWhoseReadinessIsInItsMetadataIsNeverRead(t *testing.T) {
+	t.Parallel()
+	of := func(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
+	kinds := []schema.GroupKind{
+		configMapKind, secretKind, of("", "ServiceAccount"), of("", "Service"), of("", "ResourceQuota"),
+		of("rbac.authorization.k8s.io", "Role"), of("networking.k8s.io", "NetworkPolicy"), of("networking.k8s.io", "Ingress"), widgetKind,
+	}
+	s := newStage(t, program, kinds...)
+	var ids []ID
+	for _, kind := range kinds {
+		ids = append(ids, ID{Group: kind.Group, Kind: kind.Kind, Namespace: "shop", Name: strings.ToLower(kind.Kind)})
+	}
+	set := s.set(SetOptions{}, ids...)
+	widget := s.show(ids[len(ids)-1], nil)
+	r := &reader{reads: map[string]int{}}
+	r.holds = func(string) *unstructured.Unstructured { return reporting(widget, "Ready", "True") }
+	s.Objects = r
+	found, err := s.Readiness(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, readiness.Result{Status: readiness.Unknown, Message: "it does not exist"}, found[ids[0]])
+
+	for _, id := range ids[:len(ids)-1] {
+		s.show(id, nil)
+	}
+	require.NoError(t, s.WaitReady(t.Context(), set))
+	s.show(ids[0], func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+	found, err = s.Readiness(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, readiness.Terminating, found[ids[0]].Status)
+	require.Equal(t, map[string]int{"widget": 1}, r.reads)
+
+	found, err = s.Readiness(t.Context(), set, secretKind)
+	require.NoError(t, err)
+	require.Len(t, found, 1, "of the other kinds nothing is asked")
 }

@@ -100,6 +100,9 @@ func ignorable(path fieldpath.Path) error {
 	return nil
 }
 
+// Also returns the rules of both.
+func (g Ignore) Also(more Ignore) Ignore { return Ignore{slices.Concat(g.rules, more.rules)} }
+
 // Strip returns the desired object without the ignored fields, so that an apply
 // neither sets nor owns them. Maps that are empty then are left out, too. The
 // desired object stays as it is; the result shares with it what has not changed,

@@ -116,3 +116,14 @@ ignore rule 2: path "spec": at offset 0: want .name or [ here, as in .spec.repli
 ignore rule 2: path ".metadata.name": identifies the object; want a field below .spec, .data, .metadata.labels or the like
 ignore rule 2: path ".kind": identifies the object; want a field below .spec, .data, .metadata.labels or the like`)
 }
+
+func TestRulesAreJoined(t *testing.T) {
+	t.Parallel()
+	a, err := diff.NewIgnore(diff.Rule{Paths: []string{".spec.replicas"}})
+	require.NoError(t, err)
+	b, err := diff.NewIgnore(diff.Rule{Paths: []string{".spec.template"}})
+	require.NoError(t, err)
+	object := map[string]any{"spec": map[string]any{"replicas": int64(3), "template": map[string]any{}, "paused": true}}
+	require.Equal(t, map[string]any{"spec": map[string]any{"paused": true}}, a.Also(b).Strip(object))
+	require.Equal(t, a.Strip(object), a.Also(diff.Ignore{}).Strip(object))
+}

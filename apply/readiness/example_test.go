@@ -23,3 +23,25 @@ func ExampleOf() {
 	// InProgress
 	// updated replicas: 1 of 3
 }
+
+// A rollout that does not get on is explained by its pods.
+func ExampleWhy() {
+	web := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out",
+		}}},
+	}}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web-1"},
+		"status": map[string]any{"phase": "Pending", "containerStatuses": []any{map[string]any{
+			"name": "main", "state": map[string]any{"waiting": map[string]any{"reason": "ErrImagePull", "message": "not found"}},
+		}}},
+	}}
+	c := readiness.Why(web, pod)
+	fmt.Println(c.Reason, c.Outlook)
+	fmt.Println(c.Message)
+	// Output:
+	// ImagePull Lasting
+	// Pod web-1: container main: ErrImagePull: not found
+}

@@ -1,6 +1,25 @@
-// Package readiness reads from a live Kubernetes object how far it has reached its
-// spec, in the terms of kstatus: [Of] takes one object and returns one [Result]. It is
-// pure: no client, no clock.
+// Package readiness reads from live Kubernetes objects how far they have reached their
+// spec, and why not. [Of] takes one object and returns one [Result], in the terms of
+// kstatus. [Why] takes a workload and its pods and returns the first [Cause]. It is pure:
+// no client, no clock.
+//
+// A cause is one word, an outlook, and the words of Kubernetes:
+//
+//	Reason             shows in                                   Outlook
+//	Quota              condition ReplicaFailure: exceeded quota   Transient
+//	Rejected           condition ReplicaFailure: any other        Transient
+//	Unschedulable      condition PodScheduled                     Transient; Waiting at a scheduling gate
+//	Volume             PodScheduled, or the claim                 Transient; Waiting at a new claim; Lasting if lost
+//	ImagePull          ErrImagePull, ImagePullBackOff, ...        Transient; Lasting if the name is invalid
+//	ContainerConfig    CreateContainerConfigError, ...            Transient
+//	ContainerCreating  phase Pending, ContainerCreating, ...      Waiting
+//	CrashLoop          CrashLoopBackOff, an exit code but 0       Transient
+//	Unready            running, condition Ready is not True       Waiting
+//	Evicted            a failed pod: Evicted, DisruptionTarget    Transient
+//	ProgressDeadline   Progressing is False, a Job has Failed     Lasting
+//
+// The controller of a workload reports ProgressDeadline when it has waited long enough.
+// Then a Transient cause of the workload's pods is Lasting.
 //
 //trueup:pure
 package readiness

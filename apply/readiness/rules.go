@@ -145,19 +145,10 @@ func pod(o live) Result {
 
 // crashing names a container that cannot start by itself.
 func (o live) crashing() string {
-	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
-		status, _ := o.object["status"].(map[string]any)
-		list, _ := status[field].([]any)
-		for _, entry := range list {
-			m, ok := entry.(map[string]any)
-			if !ok {
-				continue
-			}
-			c := live{m}
-			switch reason := c.text("state", "waiting", "reason"); reason {
-			case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError":
-				return "container " + c.text("name") + " is waiting: " + reason + ": " + c.text("state", "waiting", "message")
-			}
+	for c := range o.containers() {
+		reason := c.text("state", "waiting", "reason")
+		if _, outlook := WaitReason(reason); outlook != Waiting {
+			return "container " + c.text("name") + " is waiting: " + reason + ": " + c.text("state", "waiting", "message")
 		}
 	}
 	return ""

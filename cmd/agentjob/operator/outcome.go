@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 )
 
@@ -13,8 +14,8 @@ import (
 const (
 	reasonDeadline  = "Deadline"
 	reasonOOM       = "OOMKilled"
-	reasonImagePull = "ImagePull"
-	reasonEvicted   = "Evicted"
+	reasonImagePull = string(readiness.ImagePull)
+	reasonEvicted   = string(readiness.Evicted)
 	reasonDeleted   = "Deleted"
 	reasonError     = "Error"
 )
@@ -97,8 +98,10 @@ func failure(pods []*corev1.Pod) (code *int32, reason string) {
 			if *code != 0 {
 				reason = reasonError
 			}
-		case waits != nil && reason == "" && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}, waits.Reason):
-			reason = reasonImagePull
+		case waits != nil && reason == "":
+			if why, _ := readiness.WaitReason(waits.Reason); why == readiness.ImagePull {
+				reason = reasonImagePull
+			}
 		}
 	}
 	if pod.Status.Reason == "DeadlineExceeded" && reason != reasonImagePull {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -227,7 +228,7 @@ func (p *pass) children(ctx context.Context) error {
 	failed = append(failed, err)
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
 	failed = append(failed, err)
-	p.ready, err = p.op.applier.Readiness(ctx, set)
+	p.ready, err = p.op.applier.Readiness(ctx, set, deploymentKind, ingressKind)
 	return errors.Join(append(failed, err)...)
 }
 
@@ -278,6 +279,12 @@ func (p *pass) rolledOut() bool {
 	r, ok := p.ready[p.deploymentID()]
 	return p.subject.app.Spec.ImageRef == "" || ok && r.Status == readiness.Current
 }
+
+// The kinds whose readiness is in the status.
+var (
+	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	ingressKind    = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
+)
 
 func (p *pass) deploymentID() apply.ID {
 	return apply.ID{Group: "apps", Kind: "Deployment", Namespace: p.subject.app.Namespace, Name: p.subject.names.Workload()}

@@ -248,13 +248,23 @@ func TestARestartOfConvergedApplicationsOnlyReads(t *testing.T) {
 	for _, r := range second.net.Writes() {
 		require.Equal(t, "leases", r.Resource, r.String())
 	}
-	gets := 0
+	gets, read := 0, map[string]int{}
 	for _, r := range c.sent(t)[audited:] {
 		require.Contains(t, []string{"get", "list", "watch"}, r.Verb, r.String())
 		if r.Verb == "get" {
 			gets++
+			read[r.Resource]++
 		}
 	}
+	// The readiness of a Deployment is in its status, that of all other children in
+	// metadata or of no interest. The passwords are in Secrets.
+	require.LessOrEqual(t, read["deployments"], many)
+	delete(read, "deployments")
+	delete(read, "secrets")
+	delete(read, "namespaces") // the identity of the cluster
+	require.LessOrEqual(t, read["leases"], 2)
+	delete(read, "leases")
+	require.Empty(t, read)
 	require.Empty(t, cmp.Diff(before, b.everything()))
 	for n := range many { // D3: nothing was written, and the password works
 		conn, err := b.login(fmt.Sprint("app-", n))

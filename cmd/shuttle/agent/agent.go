@@ -146,12 +146,12 @@ func (a *Agent) budgeted(metrics *metrics) *rest.Config {
 	return config
 }
 
-func (a *Agent) readiness(owner apply.Owner, metrics *metrics) (*readiness, error) {
+func (a *Agent) rollouts(owner apply.Owner, metrics *metrics) (*rollouts, error) {
 	client, err := dynamic.NewForConfig(a.budgeted(metrics))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return newReadiness(client, owner.Labels, a.Logger), nil
+	return newRollouts(client, owner.Labels, a.Logger), nil
 }
 
 // podView is proven within two of both intervals that depend on it.

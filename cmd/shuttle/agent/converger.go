@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,17 +18,16 @@ import (
 
 // converger makes the cluster match the accepted state.
 type converger struct {
-	applier  *apply.Applier
-	handover handover
-	desired  *desired
-	guard    *apply.Guard
-	metrics  *metrics
-	logger   *slog.Logger
-	status   *reporter
-	awaits   *atomic.Bool      // an object that must be deleted still exists
-	last     apply.PruneReport // of the last prune
-	pruned   *accepted         // the state whose deletions were all found and tried, or held
-	limited  string            // the last log text about the deletions that the guard holds
+	applier *apply.Applier
+	desired *desired
+	guard   *apply.Guard
+	metrics *metrics
+	logger  *slog.Logger
+	status  *reporter
+	awaits  *atomic.Bool      // an object that must be deleted still exists
+	last    apply.PruneReport // of the last prune
+	pruned  *accepted         // the state whose deletions were all found and tried, or held
+	limited string            // the last log text about the deletions that the guard holds
 }
 
 // Reconcile implements reconcile.Reconciler: one pass over the whole state.
@@ -37,19 +37,14 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
 	c.metrics.passes.Inc()
-	autoscalers := c.handover.autoscalers(current)
-	set, err := c.handover.set(current, autoscalers)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	report, err := c.applier.Apply(ctx, set)
+	report, err := c.applier.Apply(ctx, current.set)
 	c.log(ctx, report.Results)
 	var pruneErr error
 	if confirmed {
-		c.last, pruneErr = c.prune(ctx, current, autoscalers)
-		if again, done, finishErr := c.handover.finish(ctx, current, autoscalers, c.last); done {
-			c.log(ctx, again.Results)
-			report, err = again, finishErr
+		c.last, pruneErr = c.prune(ctx, current)
+		if slices.ContainsFunc(c.last.Results, func(r apply.Result) bool { return r.Action == apply.Deleted && replaced(current.set, r.ID) }) {
+			report, err = c.applier.Apply(ctx, current.set) // the replicas are stated in the same pass
+			c.log(ctx, report.Results)
 		}
 		// The other deletions were tried, whatever one of them has come to.
 		c.pruned = nil
@@ -73,19 +68,16 @@ func (c *converger) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-func (c *converger) prune(ctx context.Context, current *accepted, autoscalers map[apply.ID]apply.ID) (apply.PruneReport, error) {
+func (c *converger) prune(ctx context.Context, current *accepted) (apply.PruneReport, error) {
 	absence := &current.rendered.absence
 	c.guard.Unit = func(o apply.Observed) string { return absence.unit(identityOf(o)) }
 	report, err := c.applier.Prune(ctx, current.set, apply.PruneOptions{
 		Complete:   true,
 		AllowEmpty: true, // the grace and the guard stand before it
 		Keep:       func(o apply.Observed) bool { return absence.keeps(identityOf(o)) },
-		Gone: func(o apply.Observed) bool {
-			_, replaced := autoscalers[o.ID]
-			return replaced || absence.isGone(identityOf(o))
-		},
-		Grace: grace,
-		Guard: c.guard, Approved: current.state.ApprovedDeletions,
+		Gone:       func(o apply.Observed) bool { return replaced(current.set, o.ID) || absence.isGone(identityOf(o)) },
+		Grace:      grace,
+		Guard:      c.guard, Approved: current.state.ApprovedDeletions,
 	})
 	c.log(ctx, report.Results)
 	c.metrics.held.WithLabelValues("limit").Set(float64(len(report.Held.IDs())))

@@ -32,7 +32,7 @@ func TestTheDigestThatRunsIsReported(t *testing.T) {
 	v := newPodView(nil, nil, time.Minute, newMetrics(), slog.New(slog.DiscardHandler))
 	news := 0
 	v.Changed = func(starbase.Identity) { news++ }
-	r := reporter{digests: v.digests, readiness: &readiness{}}
+	r := reporter{pods: v, rollouts: &rollouts{}}
 	digest := func() string {
 		list, _ := r.statuses(outcomeOf(deletions{}))
 		require.Len(t, list, 1)

@@ -127,8 +127,8 @@ func newPasses(t *testing.T) *passes {
 	applier := &apply.Applier{Live: live}
 	state := &desired{}
 	p.converger = &converger{
-		applier: applier, handover: handover{applier: applier}, desired: state, guard: newGuard(100, nil), metrics: metrics, logger: logger,
-		status: &reporter{trigger: func() {}, digests: noDigests, readiness: &readiness{}}, awaits: &atomic.Bool{},
+		applier: applier, desired: state, guard: newGuard(100, nil), metrics: metrics, logger: logger,
+		status: &reporter{trigger: func() {}, pods: &podView{}, rollouts: &rollouts{}}, awaits: &atomic.Bool{},
 	}
 	p.puller = &puller{owner: owner, cluster: passing, desired: state, metrics: metrics, logger: logger, changed: func() {}}
 	ctx, cancel := context.WithCancel(t.Context())

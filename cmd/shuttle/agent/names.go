@@ -29,12 +29,8 @@ const (
 	annotationVarGroups      = prefix + "var-group-checksum"
 	annotationDependsOn      = prefix + "depends-on" // of package apply
 
-	// labelReplicas marks a Deployment whose replicas are the autoscaler's.
-	labelReplicas = prefix + "replicas"
-
-	manager      = "shuttle"
-	roleGateway  = "gateway"
-	byAutoscaler = "autoscaler"
+	manager     = "shuttle"
+	roleGateway = "gateway"
 
 	// ownerDomain is the prefix of the annotations of package apply.
 	ownerDomain = "starform.io"

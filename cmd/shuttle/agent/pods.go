@@ -17,12 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
-// pod has the fields of a customer pod that are billed and reported.
+// pod is what is billed and reported of a customer pod.
 type pod struct {
 	uid                                            types.UID
 	workspace, project, environment, service, tier string
@@ -30,6 +31,8 @@ type pod struct {
 	created                                        time.Time
 	cpuMillis, memoryBytes                         int64
 	digest                                         string // of the image that runs; empty if none does
+	revision                                       string // of the template
+	cause                                          readiness.Cause
 }
 
 // podView has the customer pods of the cluster by their service, as their watch shows them.
@@ -57,7 +60,7 @@ func newPodView(client dynamic.Interface, owner map[string]string, interval time
 		p := v.readPod(u)
 		return starbase.Identity{ProjectID: p.project, Environment: p.environment, ServiceID: p.service}, p, true
 	}
-	v.Same = func(a, b pod) bool { return a.digest == b.digest }
+	v.Same = func(a, b pod) bool { return a.digest == b.digest && a.cause == b.cause }
 	return v
 }
 
@@ -104,11 +107,28 @@ func (v *podView) digests() map[starbase.Identity]string {
 	return found
 }
 
+// cause returns why pods of a service are not ready. Pods of an older template do not count.
+func (v *podView) cause(id starbase.Identity) readiness.Cause {
+	var newest pod
+	var causes []readiness.Cause
+	for _, p := range v.Of(id) {
+		if p.created.After(newest.created) {
+			newest = p
+		}
+	}
+	for _, p := range v.Of(id) {
+		if p.revision == newest.revision {
+			causes = append(causes, p.cause)
+		}
+	}
+	return readiness.First(causes...)
+}
+
 // readPod returns the billed fields of a pod. A pod whose requests cannot be read is billed
 // without them.
 func (v *podView) readPod(u *unstructured.Unstructured) pod {
 	var whole corev1.Pod
-	p := pod{uid: u.GetUID(), created: u.GetCreationTimestamp().Time}
+	p := pod{uid: u.GetUID(), created: u.GetCreationTimestamp().Time, cause: readiness.Why(u)}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &whole); err != nil {
 		v.metrics.observeWatch("pods", err)
 		v.logger.Warn("pod cannot be decoded", slog.String("pod", u.GetNamespace()+"/"+u.GetName()), slog.Any("error", err))
@@ -125,6 +145,7 @@ func (v *podView) readPod(u *unstructured.Unstructured) pod {
 	text := func(key string) string { return strings.Clone(u.GetLabels()[key]) }
 	p.workspace, p.project, p.service = text(labelWorkspaceID), uuidOf(text(labelProjectID)), uuidOf(text(labelServiceID))
 	p.environment, p.tier = text(labelEnvironment), text(labelTier)
+	p.revision = text("pod-template-hash")
 	p.phase = "Unknown"
 	if phase := string(whole.Status.Phase); slices.Contains([]string{"Pending", "Running", "Succeeded", "Failed"}, phase) {
 		p.phase = strings.Clone(phase)

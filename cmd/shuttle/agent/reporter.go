@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -24,12 +25,11 @@ import (
 // to Starbase: soon after a change, and
 // every [reportInterval].
 type reporter struct {
-	client    *client
-	readiness *readiness
-	instance  string
-	// digests returns what the pods of each service run.
-	digests func() map[starbase.Identity]string
-	trigger func() // makes Reconcile run
+	client   *client
+	rollouts *rollouts
+	pods     *podView
+	instance string
+	trigger  func() // makes Reconcile run
 
 	soon atomic.Bool // a trigger is on its way
 
@@ -135,7 +135,7 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 	rendered := &o.current.rendered
 	left := maps.Clone(o.deletions.left)
 	list = make([]starbase.ServiceStatus, 0, len(rendered.Services)+len(rendered.Rejected))
-	digests := r.digests()
+	digests := r.pods.digests()
 	for i := range rendered.Services {
 		s := &rendered.Services[i]
 		status := newStatus(s.Identity, generation)
@@ -144,13 +144,13 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 		if err := o.current.invalid[s.Identity]; err != nil {
 			status.Phase, status.ErrorClass, status.Message = starbase.PhaseRejected, classInvalid, shorten(err.Error())
 		}
-		if pods, ok := r.readiness.of(s.Deployment, o.written[s.Deployment]); ok {
+		if pods, ok := r.rollouts.of(s.Deployment, o.written[s.Deployment]); ok {
 			status.Ready, status.Desired = int(pods.ready), int(pods.desired)
 			if status.Phase == starbase.PhaseProgressing {
-				status.Phase, status.ErrorClass, status.Message = progress(pods)
+				status.Phase, status.ErrorClass, status.Message = progress(pods, r.pods.cause(s.Identity))
 			}
 		}
-		if more := left[labelsOf(s.Identity)]; more.stuck() && status.ErrorClass == "" {
+		if more := left[labelsOf(s.Identity)]; more.stuck() && (status.ErrorClass == "" || status.Phase == starbase.PhaseProgressing) {
 			_, status.ErrorClass, status.Message = more.status()
 		}
 		delete(left, labelsOf(s.Identity))
@@ -174,16 +174,22 @@ func (r *reporter) statuses(o *outcome) (list []starbase.ServiceStatus, complete
 	return list, !o.deletions.open
 }
 
-// progress judges a service whose objects are as wanted by its pods.
-func progress(pods rollout) (phase starbase.Phase, class, message string) {
-	switch {
-	case pods.complete():
+// progress judges a service whose objects are as wanted by its rollout and by why its pods
+// are not ready.
+func progress(found rollout, pods readiness.Cause) (phase starbase.Phase, class, message string) {
+	if found.complete() {
 		return starbase.PhaseHealthy, "", ""
-	case pods.stuck != "":
-		return starbase.PhaseFailed, "RolloutStuck", shorten(pods.stuck)
+	}
+	cause := readiness.First(found.cause, pods)
+	switch cause.Outlook {
+	case readiness.Lasting:
+		phase = starbase.PhaseFailed
+	case readiness.Transient:
+		phase = starbase.PhaseProgressing
 	default:
 		return starbase.PhaseProgressing, "", ""
 	}
+	return phase, string(cause.Reason), shorten(cause.Message)
 }
 
 // classApplyFailed is an object that could not be written.

@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 )
 
 var shop = starbase.Identity{
 	ProjectID: "00000000-0000-4000-8000-000000000001", Environment: "production", ServiceID: "00000000-0000-4000-8000-000000000002",
 }
-
-func noDigests() map[starbase.Identity]string { return nil }
 
 // outcomeOf is a pass that has left one service as generation 2 of its Deployment.
 func outcomeOf(gone deletions) *outcome {
@@ -32,9 +34,9 @@ func outcomeOf(gone deletions) *outcome {
 }
 
 // showing is a view of the Deployment of the shop with that rollout.
-func showing(t *testing.T, shown rollout) *readiness {
+func showing(t *testing.T, shown rollout) *rollouts {
 	t.Helper()
-	r := newReadiness(nil, nil, nil)
+	r := newRollouts(nil, nil, nil)
 	r.Read = func(metav1.Object) (types.NamespacedName, rollout, bool) {
 		return types.NamespacedName{Namespace: "proj-shop", Name: "web"}, shown, true
 	}
@@ -56,13 +58,13 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 		"the pods of the last version":      {func(r *rollout) { r.generation, r.observed = 1, 1 }, starbase.PhaseProgressing},
 		"its controller has not seen it":    {func(r *rollout) { r.observed = 1 }, starbase.PhaseProgressing},
 		"the pods of a Deployment before":   {func(r *rollout) { r.uid = "old" }, starbase.PhaseProgressing},
-		"a stuck rollout of a last version": {func(r *rollout) { r.generation, r.observed, r.stuck, r.ready = 1, 1, "x", 0 }, starbase.PhaseProgressing},
+		"a stuck rollout of a last version": {func(r *rollout) { r.generation, r.observed, r.cause, r.ready = 1, 1, stuck, 0 }, starbase.PhaseProgressing},
 	} {
 		pods := whole
 		test.change(&pods)
 		r := reporter{
-			digests:   noDigests,
-			readiness: showing(t, pods),
+			pods:     &podView{},
+			rollouts: showing(t, pods),
 		}
 		list, complete := r.statuses(outcomeOf(deletions{}))
 		require.Len(t, list, 1)
@@ -72,8 +74,8 @@ func TestAServiceIsHealthyOnlyByThePodsOfWhatWasWritten(t *testing.T) {
 
 	// Without a view of the live Deployment nothing shows that its pods are those.
 	r := reporter{
-		digests:   noDigests,
-		readiness: showing(t, whole),
+		pods:     &podView{},
+		rollouts: showing(t, whole),
 	}
 	unseen := outcomeOf(deletions{})
 	unseen.written = nil
@@ -96,6 +98,57 @@ func TestAnotherHeldSetIsAnotherReport(t *testing.T) {
 	require.Nil(t, heldDeletions(apply.Held{}))
 }
 
+// stuck is a Deployment whose controller has given up.
+var stuck = readiness.Cause{Reason: readiness.ProgressDeadline, Outlook: readiness.Lasting, Message: "timed out"}
+
+func TestAServiceIsReportedWithTheFirstCauseOfItsPods(t *testing.T) {
+	t.Parallel()
+	whole := rollout{uid: "u", generation: 2, observed: 2, desired: 2, total: 2, updated: 2, ready: 2}
+	broken := whole
+	broken.ready = 1
+	failed := broken
+	failed.cause = stuck
+	for name, test := range map[string]struct {
+		rollout rollout
+		pods    string // the statuses, by template
+		phase   starbase.Phase
+		class   string
+		message string
+	}{
+		"the image":           {broken, `{new: ErrImagePull}`, starbase.PhaseProgressing, "ImagePull", "Pod new: container main: ErrImagePull"},
+		"for too long":        {failed, `{new: ErrImagePull}`, starbase.PhaseFailed, "ImagePull", "Pod new: container main: ErrImagePull"},
+		"an invalid image":    {broken, `{new: InvalidImageName}`, starbase.PhaseFailed, "ImagePull", "InvalidImageName"},
+		"too slow":            {failed, `{new: ContainerCreating}`, starbase.PhaseFailed, "ProgressDeadline", "timed out; Pod new"},
+		"a usual start":       {broken, `{new: ContainerCreating}`, starbase.PhaseProgressing, "", ""},
+		"an older template":   {broken, `{new: ContainerCreating, old: ErrImagePull}`, starbase.PhaseProgressing, "", ""},
+		"enough without them": {whole, `{new: ErrImagePull}`, starbase.PhaseHealthy, "", ""},
+	} {
+		waiting := map[string]string{}
+		require.NoError(t, yaml.Unmarshal([]byte(test.pods), &waiting))
+		v := newPodView(nil, nil, time.Minute, newMetrics(), slog.New(slog.DiscardHandler))
+		for of, reason := range waiting {
+			made := map[string]string{"new": "2026-01-02T00:00:00Z", "old": "2026-01-01T00:00:00Z"}[of]
+			kept, err := v.Reduce(&unstructured.Unstructured{Object: object{
+				"apiVersion": "v1", "kind": "Pod",
+				"metadata": object{"name": of, "namespace": "proj-shop", "uid": of, "creationTimestamp": made, "labels": object{
+					labelProjectID: hex32(shop.ProjectID), labelServiceID: hex32(shop.ServiceID), labelEnvironment: shop.Environment,
+					"pod-template-hash": of,
+				}},
+				"status": object{"phase": "Pending", "containerStatuses": []any{
+					object{"name": "main", "state": object{"waiting": object{"reason": reason}}},
+				}},
+			}})
+			require.NoError(t, err)
+			require.NoError(t, v.Put(kept))
+		}
+		r := reporter{pods: v, rollouts: showing(t, test.rollout)}
+		list, _ := r.statuses(outcomeOf(deletions{}))
+		require.Equal(t, test.phase, list[0].Phase, name)
+		require.Equal(t, test.class, list[0].ErrorClass, name)
+		require.Contains(t, list[0].Message, test.message, name)
+	}
+}
+
 func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 	t.Parallel()
 	other := shop
@@ -112,7 +165,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		"a failure":  {leftover{problem: "ConfigMap/x: denied"}, starbase.PhaseFailed, "DeleteFailed", "denied"},
 		"a finalize": {leftover{going: 2}, starbase.PhaseApplying, "Deleting", "2 objects are not deleted yet"},
 	} {
-		r := reporter{digests: noDigests, readiness: &readiness{}}
+		r := reporter{pods: &podView{}, rollouts: &rollouts{}}
 		list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(other): test.left}}))
 		require.Len(t, list, 2, name)
 		require.Equal(t, other, list[1].Identity(), name)
@@ -124,7 +177,7 @@ func TestWhatIsHeldIsReportedAndKeepsNoReportFromBeingComplete(t *testing.T) {
 		require.False(t, complete, "not all can be seen, or named")
 	}
 
-	r := reporter{digests: noDigests, readiness: &readiness{}}
+	r := reporter{pods: &podView{}, rollouts: &rollouts{}}
 	list, complete := r.statuses(outcomeOf(deletions{left: map[labelled]leftover{labelsOf(shop): {unproven: 1}}}))
 	require.Len(t, list, 1, "an object too many of a service that is wanted")
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)
@@ -160,7 +213,7 @@ func TestWhatCannotBeAppliedAtAllIsReportedOfItsService(t *testing.T) {
 	p := puller{owner: Owner(id(8)), cluster: id(8), desired: &desired{}, logger: slog.New(slog.DiscardHandler), changed: func() {}}
 	require.NoError(t, p.accept(t.Context(), nil, state))
 	current, _ := p.desired.take()
-	r := reporter{digests: noDigests, readiness: &readiness{}}
+	r := reporter{pods: &podView{}, rollouts: &rollouts{}}
 	list, _ := r.statuses(&outcome{current: current})
 	require.Len(t, list, 2)
 	require.Equal(t, starbase.PhaseProgressing, list[0].Phase)

@@ -34,7 +34,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods, err := a.readiness(owner, metrics)
+	deployments, err := a.rollouts(owner, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	client := newClient(&a.Config, metrics.observeStarbase)
 	state := &desired{}
 
-	status := &reporter{client: client, readiness: pods, instance: instanceID(), digests: billing.digests}
+	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), pods: billing}
 	statusLoop := &reconcile.Loop{
 		Name:       "status",
 		Reconciler: status,
@@ -55,7 +55,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		Logger:     a.Logger,
 	}
 	status.trigger = statusLoop.Trigger
-	pods.Changed = func(types.NamespacedName) { status.changed() }
+	deployments.Changed = func(types.NamespacedName) { status.changed() }
 	billing.Changed = func(starbase.Identity) { status.changed() }
 
 	objects, err := dynamic.NewForConfig(a.budgeted(metrics))
@@ -66,7 +66,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
-		applier: applier, handover: handover{applier: applier}, awaits: awaits,
+		applier: applier, awaits: awaits,
 		desired: state, guard: newGuard(a.Config.MaxDeletePercent, memory), metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnWatch = metrics.observeWatchOf
@@ -89,7 +89,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 
 	t := &term{live: live, pods: billing, state: state, group: &reconcile.Group{StopTimeout: stopTimeout, Members: []reconcile.Member{
 		{Name: "live view", Starter: live},
-		{Name: "readiness", Starter: pods},
+		{Name: "rollouts", Starter: deployments},
 		{Name: "pull", Starter: pullLoop},
 		{Name: "converge", Starter: convergeLoop},
 		{Name: "status", Starter: statusLoop},

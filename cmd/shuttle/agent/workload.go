@@ -102,9 +102,6 @@ func deployment(p *starbase.Project, s *starbase.Service, cluster, checksum stri
 		needs = append(needs, secretID(p, g.VarGroupID))
 	}
 	dependOn(o, needs...)
-	if autoscaled(s) {
-		handOver(o)
-	}
 	return o
 }
 

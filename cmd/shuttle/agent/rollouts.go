@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
 )
 
@@ -20,7 +20,7 @@ type rollout struct {
 	uid                            types.UID
 	generation, observed           int64
 	desired, total, updated, ready int64
-	stuck                          string // why it makes no progress, empty if it may
+	cause                          readiness.Cause // that the Deployment shows itself
 }
 
 // complete reports that all pods are as wanted, and ready.
@@ -28,9 +28,9 @@ func (r rollout) complete() bool {
 	return r.observed >= r.generation && r.updated == r.desired && r.total == r.desired && r.ready == r.desired
 }
 
-// readiness has the rollouts of the Deployments, which the live view of package apply,
+// rollouts has those of the Deployments, which the live view of package apply,
 // being metadata only, does not hold.
-type readiness struct {
+type rollouts struct {
 	kubewatch.Store[types.NamespacedName, rollout]
 
 	client dynamic.Interface
@@ -38,15 +38,15 @@ type readiness struct {
 	logger *slog.Logger
 }
 
-func newReadiness(client dynamic.Interface, owner map[string]string, logger *slog.Logger) *readiness {
-	r := &readiness{client: client, owner: owner, logger: logger}
+func newRollouts(client dynamic.Interface, owner map[string]string, logger *slog.Logger) *rollouts {
+	r := &rollouts{client: client, owner: owner, logger: logger}
 	r.Read = readRollout
 	r.Same = func(a, b rollout) bool { return a == b }
 	return r
 }
 
 // Start implements reconcile.Starter.
-func (r *readiness) Start(ctx context.Context) error {
+func (r *rollouts) Start(ctx context.Context) error {
 	deployments := r.client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
 	w := kubewatch.Watch{
 		Name: "Deployment.apps", Resource: kubewatch.Of(r.client, &unstructured.Unstructured{}, deployments),
@@ -58,7 +58,7 @@ func (r *readiness) Start(ctx context.Context) error {
 // of returns the rollout of a Deployment as it was written, false while the watch has
 // not shown that Deployment, or only an older generation of it: its pods are those of
 // another desired state.
-func (r *readiness) of(n types.NamespacedName, w written) (rollout, bool) {
+func (r *rollouts) of(n types.NamespacedName, w written) (rollout, bool) {
 	for _, found := range r.Of(n) {
 		return found, w.uid != "" && found.uid == w.uid && found.generation >= w.generation
 	}
@@ -89,12 +89,7 @@ func readRollout(o metav1.Object) (types.NamespacedName, rollout, bool) {
 		generation: d.GetGeneration(), observed: number("status", "observedGeneration"),
 		desired: number("spec", "replicas"), total: number("status", "replicas"),
 		updated: number("status", "updatedReplicas"), ready: number("status", "readyReplicas"),
-	}
-	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
-	for _, c := range conditions {
-		if condition, ok := c.(object); ok && condition["type"] == "Progressing" && condition["status"] == "False" {
-			found.stuck = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
-		}
+		cause: readiness.Why(d),
 	}
 	return types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}, found, true
 }

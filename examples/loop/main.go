@@ -55,14 +55,14 @@ func newGroup(from, to string, interval time.Duration, out io.Writer) *reconcile
 			case <-ctx.Done():
 				return nil
 			case pass := <-passes:
-				fmt.Fprintf(
+				_, _ = fmt.Fprintf(
 					out,
 					"%s %d (%s): %v\n",
 					pass.Name,
 					pass.Number,
 					pass.Reason,
 					pass.Err,
-				) //nolint:errcheck // a report that cannot be read is no failure
+				)
 			}
 		}
 	})

@@ -216,7 +216,9 @@ func (s *site) bind(node string) {
 	_, err := s.kube.CoreV1().Pods("default").Create(s.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: s.pool, Labels: map[string]string{"pool": s.pool}},
 		Spec: corev1.PodSpec{
-			NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "x"}}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			NodeName:    node,
+			Containers:  []corev1.Container{{Name: "c", Image: "x"}},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(s, err)
@@ -299,7 +301,8 @@ func stopsAfterWarmup(s *site) {
 	require.NoError(s, err)
 	id, name := s.machine(o, cloud.StateWarmup)
 	_, err = s.kube.CoreV1().Nodes().Patch(s.Context(), name, types.StrategicMergePatchType, []byte(
-		`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"NetworkUnavailable","status":"False"}]}}`), metav1.PatchOptions{}, "status")
+		`{"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"NetworkUnavailable","status":"False"}]}}`,
+	), metav1.PatchOptions{}, "status")
 	require.NoError(s, err)
 	s.bind(name)
 	s.look(o)

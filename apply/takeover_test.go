@@ -82,7 +82,11 @@ func TestWhatASupersededManagerMadeIsAdoptedAndNothingElse(t *testing.T) {
 	require.JSONEq(t, `{"key":"1"}`, b.kubectl(t, "get", "-n", b.ns, "configmap", "ours", "-o", "jsonpath={.data}"))
 	require.Equal(t, "yes", b.kubectl(t, "get", "-n", b.ns, "configmap", "ours", "-o", `jsonpath={.metadata.annotations.example\.com/seen}`))
 	for _, name := range []string{"theirs", "both", "controlled"} {
-		require.Empty(t, b.kubectl(t, "get", "-n", b.ns, "configmap", name, "-o", `jsonpath={.metadata.annotations.example\.com/desired-hash}`), name)
+		require.Empty(
+			t,
+			b.kubectl(t, "get", "-n", b.ns, "configmap", name, "-o", `jsonpath={.metadata.annotations.example\.com/desired-hash}`),
+			name,
+		)
 	}
 	pruned, err := a.Prune(t.Context(), b.set(t, configMap("kept", "1")), complete)
 	require.NoError(t, err)
@@ -98,17 +102,52 @@ func TestThePlanOfAnAdoptionIsWhatTheServerThenChanges(t *testing.T) {
 	b.owner.Supersedes = []string{"operator"}
 	const pod = `metadata: {labels: {app: a}}, spec: {containers: [{name: main, image: "example.com/a:1"%s}]%s}`
 	made := []struct{ kind, before, after string }{
-		{"deployment", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, " +
-			"template: {" + fmt.Sprintf(pod, ", env: [{name: OLD, value: x}]", ", terminationGracePeriodSeconds: 60") + "}}}",
+		{
+			"deployment",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, " +
-				"template: {" + fmt.Sprintf(pod, "", "") + "}}}"},
-		{"statefulset", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a, namespace: NAMESPACE}, spec: {serviceName: a, replicas: 0, selector: {matchLabels: {app: a}}, " +
-			"template: {" + fmt.Sprintf(pod, "", "") + "}}}", ""},
-		{"service", "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {selector: {app: a}, ports: [{port: 80}]}}", ""},
-		{"configmap", configMap("a", "1"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {key: '1', more: x}}"},
-		{"poddisruptionbudget", "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a, namespace: NAMESPACE}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: a}}}}", ""},
-		{"cronjob", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a, namespace: NAMESPACE}, spec: {schedule: '0 0 1 1 *', suspend: true, " +
-			"jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'example.com/a:1'}]}}}}}}", ""},
+				"template: {" + fmt.Sprintf(
+				pod,
+				", env: [{name: OLD, value: x}]",
+				", terminationGracePeriodSeconds: 60",
+			) + "}}}",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: NAMESPACE}, spec: {replicas: 0, selector: {matchLabels: {app: a}}, " +
+				"template: {" + fmt.Sprintf(
+				pod,
+				"",
+				"",
+			) + "}}}",
+		},
+		{
+			"statefulset",
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a, namespace: NAMESPACE}, spec: {serviceName: a, replicas: 0, selector: {matchLabels: {app: a}}, " +
+				"template: {" + fmt.Sprintf(
+				pod,
+				"",
+				"",
+			) + "}}}",
+			"",
+		},
+		{
+			"service",
+			"{apiVersion: v1, kind: Service, metadata: {name: a, namespace: NAMESPACE}, spec: {selector: {app: a}, ports: [{port: 80}]}}",
+			"",
+		},
+		{
+			"configmap",
+			configMap("a", "1"),
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {key: '1', more: x}}",
+		},
+		{
+			"poddisruptionbudget",
+			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a, namespace: NAMESPACE}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: a}}}}",
+			"",
+		},
+		{
+			"cronjob",
+			"{apiVersion: batch/v1, kind: CronJob, metadata: {name: a, namespace: NAMESPACE}, spec: {schedule: '0 0 1 1 *', suspend: true, " +
+				"jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 'example.com/a:1'}]}}}}}}",
+			"",
+		},
 	}
 	var manifests []string
 	for i, m := range made {

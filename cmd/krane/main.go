@@ -100,7 +100,7 @@ func settings() []program.Setting {
 		{"runtime_class", "runtime class of pods (default gvisor)"},
 		{"state_dir", "folder that keeps the limit of deletions over a restart; none: it is kept in memory"},
 		{"pod_security", "loosest pod security level that a deployment may ask for: restricted or baseline (default restricted)"},
-		{"max_delete_percent", "share of what is absent that may be deleted within 5 minutes; at least 5 objects may (default 10)"},
+		{"max_delete_percent", "share of what is absent that may be deleted within an hour; at least 5 objects may (default 10)"},
 		{"k8s.qps", "requests to Kubernetes a second (default 100)"},
 		{"k8s.burst", "requests to Kubernetes at once (default 200)"},
 	} {

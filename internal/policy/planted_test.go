@@ -87,6 +87,18 @@ var planted = []struct {
 		"internal/httpretry/x_test.go:3: imports " + module + "/cmd/internal/serve: programs are built on the packages",
 	},
 	{
+		"direction of imports", "apply/lease.go", "package apply\n\nimport _ \"" + module + "/reconcile/kube\"\n",
+		"apply/lease.go:3: imports " + module + "/reconcile/kube: apply and reconcile/kube do not know each other",
+	},
+	{
+		"direction of imports", "reconcile/kube/set.go", "// Package kube is planted.\npackage kube\n\nimport _ \"" + module + "/apply\"\n",
+		"reconcile/kube/set.go:4: imports " + module + "/apply: apply and reconcile/kube do not know each other",
+	},
+	{
+		"direction of imports", "cmd/shuttle/agent/more.go", "// Package agent is planted.\npackage agent\n\nimport _ \"" + module + "/cmd/krane/agent\"\n",
+		"cmd/shuttle/agent/more.go:4: imports " + module + "/cmd/krane/agent: what two programs need is in cmd/internal",
+	},
+	{
 		"direction of imports", "apply/kube.go", "package apply\n\nimport _ \"" + module + "/internal/kube/parts\"\n",
 		"apply/kube.go:3: imports " + module + "/internal/kube/parts: the root module never requires a nested module",
 	},
@@ -137,6 +149,10 @@ var planted = []struct {
 	{
 		"no parent embedded", "reconcile/pass.go", "package reconcile\n\ntype parent struct{ name string }\n\ntype pass struct {\n\t*parent\n}\n",
 		"reconcile/pass.go:6: embeds *parent: give the field a name",
+	},
+	{
+		"no parent embedded", "cmd/nodepool/operator/more.go", "// Package operator is planted.\npackage operator\n\ntype more struct {\n\t*pool\n}\n",
+		"cmd/nodepool/operator/more.go:5: embeds *pool: give the field a name",
 	},
 	{
 		"no Clock", "reconcile/clock.go", "package reconcile\n\ntype (\n\tclock interface{ Now() }\n)\n",

@@ -204,6 +204,10 @@ func importDirection(r repo) []finding {
 				found = append(found, f.found(at, "imports %s: reconcile stands on the standard library alone", p))
 			case under(f.dir(), "diff") && under(to, "apply"):
 				found = append(found, f.found(at, "imports %s: apply stands on diff, never the other way", p))
+			case !f.test() && (under(f.dir(), "apply") && under(to, "reconcile/kube") || under(f.dir(), "reconcile/kube") && under(to, "apply")):
+				found = append(found, f.found(at, "imports %s: apply and reconcile/kube do not know each other", p))
+			case !f.test() && otherProgram(f.dir(), to):
+				found = append(found, f.found(at, "imports %s: what two programs need is in cmd/internal or cmd/api", p))
 			case under(to, "cmd") && f.module != "cmd" && !under(to, wireContract):
 				found = append(found, f.found(at, "imports %s: programs are built on the packages; nothing is built on a program", p))
 			case f.module == "." && r.moduleOf(to) != ".":
@@ -212,6 +216,21 @@ func importDirection(r repo) []finding {
 		}
 	}
 	return found
+}
+
+// otherProgram reports whether a package of one program imports one of another. The demo
+// runs them all.
+func otherProgram(from, to string) bool {
+	program := func(dir string) string {
+		rest, ok := strings.CutPrefix(dir, "cmd/")
+		name, _, _ := strings.Cut(rest, "/")
+		if !ok || name == "api" || name == "internal" || name == "e2e" {
+			return ""
+		}
+		return name
+	}
+	a, b := program(from), program(to)
+	return a != "" && b != "" && a != b && a != "demo"
 }
 
 func reconcileTests(r repo) []finding {
@@ -325,7 +344,10 @@ func noClock(r repo) []finding {
 // tell where a field of theirs comes from.
 func noParent(r repo) []finding {
 	var found []finding
-	for _, f := range r.production() {
+	for _, f := range r.files { // of every module, but for the benchmarks
+		if f.test() || under(f.dir(), "internal/bench") {
+			continue
+		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			structure, ok := n.(*ast.StructType)
 			if !ok {

@@ -84,7 +84,7 @@ func permute(list []string, f func([]string)) {
 func TestNoFileOfApplyRefersToOneAbove(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	require.NoError(t, run(&out, true, []string{"../../../apply"}))
+	require.NoError(t, run(t.Context(), &out, true, []string{"../../../apply"}))
 	require.Contains(t, out.String(), "figure apply_arrows_up 0 references", out.String())
 	require.Contains(t, out.String(), "figure apply_floors 8 floors", out.String())
 }

@@ -58,7 +58,7 @@ func TestATokenIsReplacedWhileTheOldOneIsValid(t *testing.T) {
 			settle(10 * time.Second)
 			require.Equal(t, [2]bool{false, true}, valid())
 			require.Contains(t, log.String(), why)
-			require.Equal(t, 1, strings.Count(log.String(), "stay as they were"), log.String())
+			require.Equal(t, 1, strings.Count(log.String(), "admin tokens not reloaded"), log.String())
 			require.NotContains(t, log.String(), next)
 		}
 		require.NoError(t, os.Remove(path))

@@ -43,13 +43,13 @@ as ` + envPrefix + `ADMIN_TOKEN_FILE. SIGTERM stops the program gracefully.`,
 		&opts.adminTokenFile,
 		"admin-token-file",
 		"",
-		"file with the tokens of the administrators, one a line, each of at least 16 bytes; read again while the program runs (required)",
+		"file with the tokens of the administrators, one a line, each of at least 128 bits, as openssl rand -hex 32 makes; read again while the program runs (required)",
 	)
 	flags.StringVar(
 		&opts.agentTokenFile,
 		"agent-token-file",
 		"",
-		"file with a token that opens ctrl.v1.ClusterService for every region, at least 16 bytes; none: each agent needs the token of its region",
+		"file with a token that opens ctrl.v1.ClusterService for every region, at least 128 bits; none: each agent needs the token of its region",
 	)
 	flags.StringVar(
 		&opts.varGroupKeysFile,

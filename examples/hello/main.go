@@ -29,7 +29,7 @@ func main() {
 func run(ctx context.Context, config *rest.Config, objects ...*unstructured.Unstructured) error {
 	owner := apply.Owner{
 		Manager: "hello", Domain: "example.com", // the field manager, and the prefix of our annotations
-		Labels: map[string]string{"app.kubernetes.io/managed-by": "hello"}, // put on every object that we apply
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "hello"}, // on all our objects: Prune goes by them
 	}
 	web, noClient := rest.HTTPClientFor(config)
 	mapper, noMapper := apiutil.NewDynamicRESTMapper(config, web)

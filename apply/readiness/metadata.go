@@ -24,7 +24,7 @@ func InMetadata(object *unstructured.Unstructured) bool {
 
 // inMetadata has the kinds of Kubernetes that have no status, or one without conditions
 // and an observed generation. Other kinds of these groups and custom kinds have to be read.
-var inMetadata = map[string]map[string]bool{
+var inMetadata = map[string]map[string]bool{ //nolint:gochecknoglobals // a table, never written to
 	"": {
 		"ConfigMap": true, "Endpoints": true, "LimitRange": true, "Namespace": true, "PersistentVolume": true, "PodTemplate": true,
 		"ResourceQuota": true, "Secret": true, "ServiceAccount": true,

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/kubernetes/scheme" //nolint:depguard // every type of Kubernetes, in a test alone
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 )

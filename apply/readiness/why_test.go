@@ -164,7 +164,12 @@ func TestOnlyPodsOfTheNewestRevisionAreACause(t *testing.T) {
 	old, next := of("old", "web-1", "2026-01-01T00:00:00Z", looping), of("new", "web-2", "2026-01-02T00:00:00Z", creating)
 	require.Equal(t, readiness.ContainerCreating, readiness.Why(nil, old, next).Reason)
 	require.Equal(t, readiness.CrashLoop, readiness.Why(nil, old).Reason, "there is no other")
-	require.Equal(t, readiness.CrashLoop, readiness.Why(nil, old, next, replicas("old", "10", "[]"), replicas("new", "9", "[]")).Reason, "rolled back")
+	require.Equal(
+		t,
+		readiness.CrashLoop,
+		readiness.Why(nil, old, next, replicas("old", "10", "[]"), replicas("new", "9", "[]")).Reason,
+		"rolled back",
+	)
 	quota := `[{type: ReplicaFailure, status: "True", message: "exceeded quota"}]`
 	require.Equal(t, readiness.Quota, readiness.Why(nil, old, replicas("old", "1", "[]"), replicas("new", "2", quota)).Reason)
 
@@ -180,7 +185,11 @@ func TestOfSeveralCausesTheHeaviestIsFirst(t *testing.T) {
 	pods = append(pods, podWith(t, badImage))
 	require.Equal(t, readiness.ImagePull, readiness.Why(nil, pods...).Reason)
 	claim := parse(t, `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, status: {phase: Pending}}`)
-	require.Equal(t, readiness.Cause{readiness.Volume, readiness.Waiting, `PersistentVolumeClaim data: phase "Pending"`}, readiness.Why(nil, claim))
+	require.Equal(
+		t,
+		readiness.Cause{readiness.Volume, readiness.Waiting, `PersistentVolumeClaim data: phase "Pending"`},
+		readiness.Why(nil, claim),
+	)
 	require.NoError(t, unstructured.SetNestedField(claim.Object, "Lost", "status", "phase"))
 	require.Equal(t, readiness.Lasting, readiness.Why(nil, claim).Outlook)
 	require.NoError(t, unstructured.SetNestedField(claim.Object, "Bound", "status", "phase"))

@@ -95,7 +95,9 @@ var planted = []struct {
 		"reconcile/kube/set.go:4: imports " + module + "/apply: apply and reconcile/kube do not know each other",
 	},
 	{
-		"direction of imports", "cmd/shuttle/agent/more.go", "// Package agent is planted.\npackage agent\n\nimport _ \"" + module + "/cmd/krane/agent\"\n",
+		"direction of imports",
+		"cmd/shuttle/agent/more.go",
+		"// Package agent is planted.\npackage agent\n\nimport _ \"" + module + "/cmd/krane/agent\"\n",
 		"cmd/shuttle/agent/more.go:4: imports " + module + "/cmd/krane/agent: what two programs need is in cmd/internal",
 	},
 	{
@@ -151,7 +153,9 @@ var planted = []struct {
 		"reconcile/pass.go:6: embeds *parent: give the field a name",
 	},
 	{
-		"no parent embedded", "cmd/nodepool/operator/more.go", "// Package operator is planted.\npackage operator\n\ntype more struct {\n\t*pool\n}\n",
+		"no parent embedded",
+		"cmd/nodepool/operator/more.go",
+		"// Package operator is planted.\npackage operator\n\ntype more struct {\n\t*pool\n}\n",
 		"cmd/nodepool/operator/more.go:5: embeds *pool: give the field a name",
 	},
 	{

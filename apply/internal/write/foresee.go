@@ -20,7 +20,12 @@ func (w *Writer) Supersedes(live *unstructured.Unstructured) bool {
 // states the fields at these paths: they may return to a default. It sends two dry runs,
 // because a dry run of the apply alone does not know that the fields would be ours: the
 // apply, and a replacement of its result without the fields.
-func (w *Writer) Foresee(ctx context.Context, t *Target, live *unstructured.Unstructured, paths []string) (*unstructured.Unstructured, error) {
+func (w *Writer) Foresee(
+	ctx context.Context,
+	t *Target,
+	live *unstructured.Unstructured,
+	paths []string,
+) (*unstructured.Unstructured, error) {
 	removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
 	if err != nil {
 		return nil, err

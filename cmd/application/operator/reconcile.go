@@ -282,8 +282,8 @@ func (p *pass) rolledOut() bool {
 
 // The kinds whose readiness is in the status.
 var (
-	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	ingressKind    = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"}
+	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}           //nolint:gochecknoglobals // constant
+	ingressKind    = schema.GroupKind{Group: "networking.k8s.io", Kind: "Ingress"} //nolint:gochecknoglobals // constant
 )
 
 func (p *pass) deploymentID() apply.ID {

@@ -180,21 +180,22 @@ func TestAnOlderReplicaInTheSameSecondIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)
 	a, old := b.start(t), b.start(t)
-	entry := func() string {
-		return b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields}")
-	}
 	for try := range 20 {
-		desired := fmt.Sprint("new ", try)
-		set, before := b.set(t, configMap("a", desired)), b.set(t, configMap("a", fmt.Sprint("old ", try)))
+		// Another object each time: one that is changed again and again calls for no pass.
+		name := fmt.Sprint("a-", try)
+		entry := func() string {
+			return b.kubectl(t, "get", "-n", b.ns, "configmap", name, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields}")
+		}
+		set, before := b.set(t, configMap(name, "new")), b.set(t, configMap(name, "old"))
 		old.net.Freeze() // it has not seen our write
 		apply1(t, a, set)
 		ours := entry()
 		apply1(t, old, before)
 		same := entry() == ours
 		old.net.Thaw()
-		a.waitWoken(t, "ConfigMap", "a")
+		a.waitWoken(t, "ConfigMap", name)
 		require.Equal(t, 1, apply1(t, a, set).Count(apply.Updated))
-		require.Equal(t, desired, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
+		require.Equal(t, "new", b.kubectl(t, "get", "-n", b.ns, "configmap", name, "-o", "jsonpath={.data.key}"))
 		if same {
 			return
 		}

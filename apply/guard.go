@@ -93,7 +93,7 @@ type LimitError struct {
 	// may be, and Owned the units that exist or were deleted within the window.
 	Before, Limit, Owned int
 	Window               time.Duration
-	// Digest is that of all that is held ([Held.Digest]).
+	// Digest names everything that is held, of both causes ([Held.Digest]).
 	Digest string
 	// Refused is a digest that was approved, and that names another set. "" if there is
 	// none.

@@ -28,7 +28,7 @@ type modelDeletion struct {
 	going           bool
 }
 
-// step returns the units that may go. Due maps each unit to its cause; approve is
+// step returns the units that may be deleted. Due maps each unit to its cause; approve is
 // whether a person has approved what is held.
 func (m *guardModel) step(now time.Time, due map[string]bool, number int, approve bool) (allowed []string) {
 	var log []modelDeletion

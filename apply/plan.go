@@ -210,10 +210,10 @@ func (p *pass) compare(
 	return change, send, nil
 }
 
-// defaulted returns the fields of a step that takes over those of superseded managers as
-// they would be after it. These managers have written every default of the server, and a
-// default that the set does not state returns: then nothing changes. With an error the
-// fields are as they were given.
+// defaulted returns the fields that change when the fields of superseded managers are taken
+// over. These managers have written every default of the server, and a default that the
+// set does not state returns: then nothing changes. With an error the fields are returned
+// as they were given.
 func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructured.Unstructured, fields []diff.Field) ([]diff.Field, error) {
 	var removed []string
 	for _, f := range fields {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
-// watched is one kind of a Live. Its view never changes; the lock of the Live guards
-// the rest.
+// watched is one kind of a registry. Its view never changes; the lock of the registry
+// guards the rest.
 type watched struct {
 	view    *view.Kind
 	version string // version that is watched; empty: the preferred one

@@ -36,9 +36,9 @@ type Set struct {
 	nameless bool
 }
 
-// acceptance is that of a Live, which the identity of its owner stands for, and when the
-// set became the newest of its part there: a number that grows with each such set, 0 if it
-// was not applied.
+// acceptance records which Live has accepted a set, by the identity of the owner there,
+// and when the set became the newest of its part: a number that grows with each such set,
+// 0 if it was not applied.
 type acceptance struct {
 	by     *identity.Identity
 	number uint64

@@ -70,7 +70,7 @@ type Cause struct {
 // workload is a Deployment, a ReplicaSet, a Job, a Pod or any other object that has pods;
 // nil is allowed. The others are its pods and, if at hand, its ReplicaSets and claims, in
 // any order. Objects of other kinds are ignored. So are pods that are ready, complete or
-// being deleted, and all but those of the newest revision.
+// being deleted, and pods of an older revision.
 //
 // The cause of a pod explains the controller's failure: it comes before ProgressDeadline,
 // which makes it Lasting. Of several causes the heaviest outlook comes first, and then the
@@ -93,7 +93,7 @@ func Why(workload *unstructured.Unstructured, others ...*unstructured.Unstructur
 }
 
 // First returns the cause that [Why] returns for a workload with these causes: its own and
-// those of its pods, each found by Why.
+// the causes of its pods, each found by Why.
 func First(causes ...Cause) Cause {
 	var first, ended Cause
 	for _, c := range causes {

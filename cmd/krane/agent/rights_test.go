@@ -230,5 +230,5 @@ func unlistedKind(b *bench) {
 	)
 	require.Equal(b.t, "Active", b.kubectl("get", "namespace", b.name, "-o", "jsonpath={.status.phase}"))
 	b.stop()
-	require.Equal(b.t, 1, strings.Count(log.String(), `msg="empty namespaces stay: the agent may not list`), log.String())
+	require.Equal(b.t, 1, strings.Count(log.String(), `msg="empty namespaces kept: no right to list every kind in them"`), log.String())
 }

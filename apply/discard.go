@@ -104,7 +104,7 @@ func (a *Applier) planDelete(ids []ID, views []*view.Kind) prunePlan {
 		n := view.NameOf(id.Namespace, id.Name)
 		look := v.Look(n)
 		r := &look.Record
-		switch err := v.Unseen(); {
+		switch err := v.Known().Doubt(); {
 		case err != nil:
 			plan.refuse(Result{id, Waiting, fmt.Errorf("%w: %w", ErrNotSynced, err)})
 		case !look.Found:
@@ -174,7 +174,7 @@ func (a *Applier) staying(plan *prunePlan, set *Set, views []*view.Kind) (inhabi
 func unseenOf(views []*view.Kind) []unseen {
 	var found []unseen
 	for _, v := range views {
-		if err := v.Unseen(); err != nil {
+		if err := v.Known().Doubt(); err != nil {
 			found = append(found, unseen{v.GroupKind(), v.Plural(), err})
 		}
 	}

@@ -19,7 +19,7 @@ func (l *Live) Behind(ctx context.Context, client metadata.Interface) (string, e
 	}
 	for _, v := range l.registry.views() {
 		mapping := v.Mapping()
-		if synced, err := v.Status(); !synced || err != nil || mapping == nil {
+		if known := v.Known(); known != (view.Known{State: view.Served}) || mapping == nil {
 			continue
 		}
 		list, err := client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{LabelSelector: l.identity.Selector()})

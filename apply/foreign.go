@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,7 +75,7 @@ func (a *Applier) foreignIn(ctx context.Context, namespace string, going map[typ
 	if err != nil {
 		return found, fmt.Errorf("kinds: %w", err)
 	}
-	for resource, kind := range watchable(lists) {
+	for resource, kind := range view.Watchable(lists) {
 		if !kind.Namespaced || kind.Kind == "Endpoints" { // these are made for Services
 			continue
 		}
@@ -90,41 +89,43 @@ func (a *Applier) foreignIn(ctx context.Context, namespace string, going map[typ
 // foreignOf counts the foreign objects of the kind that a definition defines.
 func (a *Applier) foreignOf(ctx context.Context, definition string, going map[types.UID]bool) (foreignCount, error) {
 	var found foreignCount
-	resource, err := a.definedBy(ctx, definition)
+	resource, kind, err := a.definedBy(ctx, definition)
 	if err != nil {
 		return found, err
 	}
-	return found, a.count(ctx, resource, resource.Resource, "", going, &found)
+	return found, a.count(ctx, resource, kind, "", going, &found)
 }
 
 // definedBy returns the resource that a definition defines, in a version that is
-// served.
-func (a *Applier) definedBy(ctx context.Context, definition string) (schema.GroupVersionResource, error) {
+// served, and its kind.
+func (a *Applier) definedBy(ctx context.Context, definition string) (resource schema.GroupVersionResource, kind string, err error) {
 	plural, group, _ := strings.Cut(definition, ".")
-	resource := schema.GroupVersionResource{Group: group, Resource: plural}
+	resource = schema.GroupVersionResource{Group: group, Resource: plural}
 	if a.Objects == nil {
-		return a.Live.Mapper.ResourceFor(resource)
+		of, err := a.Live.Mapper.KindFor(resource)
+		return of.GroupVersion().WithResource(plural), of.Kind, err
 	}
 	mapping := a.Live.registry.view(schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}).Mapping()
 	if mapping == nil {
-		return resource, ErrNotSynced
+		return resource, "", ErrNotSynced
 	}
 	found, err := a.Objects.Resource(mapping.Resource).Get(ctx, definition, metav1.GetOptions{})
 	if err != nil {
-		return resource, err
+		return resource, "", err
 	}
-	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
-	if err != nil {
-		return resource, err
+	kind, _, err = unstructured.NestedString(found.Object, "spec", "names", "kind")
+	versions, _, failed := unstructured.NestedSlice(found.Object, "spec", "versions")
+	if err = errors.Join(err, failed); err != nil {
+		return resource, "", err
 	}
 	for _, v := range versions {
 		version, _ := v.(map[string]any)
 		if served, _ := version["served"].(bool); served {
 			resource.Version, _ = version["name"].(string)
-			return resource, nil
+			return resource, kind, nil
 		}
 	}
-	return resource, errors.New("no version of it is served")
+	return resource, "", errors.New("no version of it is served")
 }
 
 // count adds the objects of a kind that are not ours. An object with our labels is ours
@@ -136,34 +137,20 @@ func (a *Applier) count(
 	going map[types.UID]bool,
 	found *foreignCount,
 ) error {
-	const page = 500
-	options := metav1.ListOptions{Limit: page}
-	for {
-		list, err := a.Live.Client.Resource(resource).Namespace(namespace).List(ctx, options)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil // the kind is not served any more
-		case err != nil:
-			return err
-		}
-		for i := range list.Items {
-			o := &list.Items[i]
-			if o.DeletionTimestamp != nil || a.Live.identity.Standing(o.Labels) == identity.Labelled && going[o.UID] {
-				continue
-			}
-			if made, err := a.derived(kind, o); err != nil {
-				return fmt.Errorf("%s: %w", o.Name, err)
-			} else if made {
-				continue
-			}
-			if found.count++; found.count == 1 {
-				found.first = kind + " " + o.Name
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
+	return view.Survey(ctx, a.Live.Client, a.Live.Discovery, resource, kind, namespace, "", func(o *metav1.PartialObjectMetadata) error {
+		if o.DeletionTimestamp != nil || a.Live.identity.Standing(o.Labels) == identity.Labelled && going[o.UID] {
 			return nil
 		}
-	}
+		if made, err := a.derived(kind, o); err != nil {
+			return fmt.Errorf("%s: %w", o.Name, err)
+		} else if made {
+			return nil
+		}
+		if found.count++; found.count == 1 {
+			found.first = kind + " " + o.Name
+		}
+		return nil
+	})
 }
 
 // derived reports whether Kubernetes makes the object by itself, for a namespace or
@@ -184,9 +171,9 @@ func (a *Applier) derived(kind string, o *metav1.PartialObjectMetadata) (bool, e
 	if mapping, err := a.Live.Mapper.RESTMapping(of.GroupKind(), of.Version); err == nil {
 		return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 	}
-	resource, err := view.Served(a.Live.Discovery, of.GroupKind())
-	if err != nil {
+	known, resource := view.Ask(a.Live.Discovery, of.GroupKind())
+	if err := known.Doubt(); err != nil {
 		return false, fmt.Errorf("its controller is a %s: %w", of.GroupKind(), err)
 	}
-	return resource != nil && resource.Namespaced, nil
+	return resource.Namespaced, nil
 }

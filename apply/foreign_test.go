@@ -20,7 +20,7 @@ func (r resources) ServerPreferredResources() ([]*metav1.APIResourceList, error)
 
 func (r resources) ServerGroups() (*metav1.APIGroupList, error) {
 	group := func(name, version string) metav1.APIGroup {
-		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: version}}}
+		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: version, Version: "v1"}}}
 	}
 	return &metav1.APIGroupList{
 		Groups: []metav1.APIGroup{group("", "v1"), group("apps", "apps/v1"), group("metrics.k8s.io", "metrics.k8s.io/v1")},
@@ -38,6 +38,16 @@ func (r resources) ServerResourcesForGroupVersion(version string) (*metav1.APIRe
 	default:
 		return nil, apierrors.NewServiceUnavailable("the server behind it is down")
 	}
+}
+
+// after is a Discovery whose preferred resources are from before: now it has others.
+type after struct {
+	resources // of before
+	now       resources
+}
+
+func (a after) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	return a.now.ServerResourcesForGroupVersion(version)
 }
 
 // made is an object of a controller.
@@ -81,8 +91,7 @@ func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
 		"of a kind that is gone":       {made("gone.example.com/v1", "Gone"), nil, "1 objects of others would go with it, such as ConfigMap a"},
 		"of a kind that is not seen":   {made("metrics.k8s.io/v1", "Pod"), nil, "its controller is a Pod.metrics.k8s.io: metrics.k8s.io/v1: the server behind it is down"},
 		"of every namespace":           {[]metav1.PartialObjectMetadata{foreign("kube-root-ca.crt", nil)}, nil, ""},
-		"a kind that is gone":          {nil, notFound, ""},
-		"one gone, one not":            {[]metav1.PartialObjectMetadata{foreign("a", nil)}, notFound, "1 objects of others would go with it, such as ConfigMap a"},
+		"a kind that is not found":     {nil, notFound, "perhaps, by objects of others: secrets: is served, but: "},
 		"what cannot be seen":          {nil, errors.New("forbidden"), "perhaps, by objects of others: secrets: forbidden"},
 		"a server that is down":        {nil, apierrors.NewInternalError(errors.New("down")), "perhaps, by objects of others: secrets: "},
 	} {
@@ -109,6 +118,44 @@ func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
 			require.ErrorIs(t, err, ErrNeeded)
 			require.ErrorContains(t, err, test.want)
 			require.Equal(t, Refused, report.Results[0].Action)
+			require.Empty(t, s.deleted)
+		})
+	}
+}
+
+// A list that is not found may be of a version that is no longer served.
+func TestWhatIsNotFoundIsLookedForInAnotherVersion(t *testing.T) {
+	t.Parallel()
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, "")
+	for name, test := range map[string]struct {
+		now   resources
+		later error  // of the list of gadgets
+		want  string // what keeps the namespace; empty: nothing
+	}{
+		"it is gone":             {nil, nil, ""},
+		"it is served elsewhere": {resources{namespaced("gadgets", "Widget")}, nil, "1 objects of others would go with it, such as Widget a"},
+		"it moves on and on":     {resources{namespaced("gadgets", "Widget")}, notFound, "widgets: is served, but: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, namespaceKind)
+			s.Live.Discovery = after{resources{namespaced("widgets", "Widget")}, test.now}
+			s.lists = func(resource string, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				if resource == "widgets" {
+					return nil, notFound
+				}
+				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{foreign("a", nil)}}, test.later
+			}
+			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+			options := whole
+			options.DeleteForeign = false
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrNeeded)
+			require.ErrorContains(t, err, test.want)
 			require.Empty(t, s.deleted)
 		})
 	}

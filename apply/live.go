@@ -288,7 +288,7 @@ func (l *Live) synced(kind schema.GroupKind) {
 // is <plural>.<group>.
 func (l *Live) defined(m *metav1.PartialObjectMetadata) {
 	for _, v := range l.registry.views() {
-		if synced, _ := v.Status(); !synced && strings.HasSuffix(m.Name, "."+v.GroupKind().Group) {
+		if v.Known().State != view.Served && strings.HasSuffix(m.Name, "."+v.GroupKind().Group) {
 			v.Nudge()
 		}
 	}

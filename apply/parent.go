@@ -27,7 +27,7 @@ func (r *registry) remainingKinds(set *Set) map[string]bool {
 		}
 	}
 	for text := range r.applySet.stated.kinds {
-		if w := r.kinds[schema.ParseGroupKind(text)]; w != nil && w.view.Unseen() != nil {
+		if w := r.kinds[schema.ParseGroupKind(text)]; w != nil && w.view.Known().Doubt() != nil {
 			left[text] = true
 		}
 	}
@@ -52,7 +52,7 @@ func (r *registry) remainingNamespaces(set *Set) map[string]bool {
 		return left
 	}
 	for _, w := range r.kinds {
-		if w.view.Unseen() != nil {
+		if w.view.Known().Doubt() != nil {
 			return more
 		}
 		w.view.Each(func(n view.Name, _ *view.Record) bool {

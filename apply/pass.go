@@ -70,7 +70,7 @@ func (p *pass) keepsFields(it *item) bool {
 	switch look := k.Look(h.at); {
 	case look.Found:
 		return look.Record.Deleting() || !look.Record.Pruned()
-	case k.Unseen() == nil:
+	case k.Known().Doubt() == nil:
 		return false
 	default:
 		look := p.kinds[it.group].Look(it.at)
@@ -112,7 +112,7 @@ func (p *pass) decide(it *item) verdict {
 	v := verdict{look: k.Look(it.at)}
 	r := &v.look.Record
 	switch {
-	case !v.look.Synced:
+	case v.look.State != view.Served:
 		v.action, v.err = Waiting, errors.Join(ErrNotSynced, v.look.Err)
 		return v
 	case !v.look.Found:

@@ -23,7 +23,8 @@ func (l *Live) Synced(kind schema.GroupKind) (bool, error) {
 	if v == nil {
 		return false, fmt.Errorf("%s is not watched: no set states it, and it is not in Live.Kinds", kind)
 	}
-	return v.Status()
+	known := v.Known()
+	return known.State == view.Served, known.Err
 }
 
 // WaitSynced returns nil once every watched kind is synced. When ctx ends first, the
@@ -55,7 +56,7 @@ func (l *Live) Unseen() error {
 	}
 	var errs []error
 	for _, v := range l.registry.views() {
-		if err := v.Unseen(); err != nil {
+		if err := v.Known().Doubt(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
 		}
 	}
@@ -66,10 +67,10 @@ func (l *Live) Unseen() error {
 func (l *Live) unsynced() error {
 	var errs []error
 	for _, v := range l.registry.views() {
-		switch synced, err := v.Status(); {
-		case synced:
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, err))
+		switch known := v.Known(); {
+		case known.State == view.Served:
+		case known.Err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w: %w", v.GroupKind(), ErrNotSynced, known.Err))
 		default:
 			errs = append(errs, fmt.Errorf("%s: %w", v.GroupKind(), ErrNotSynced))
 		}
@@ -90,9 +91,9 @@ func (l *Live) Get(id ID) (Observed, error) {
 	}
 	n := view.NameOf(id.Namespace, id.Name)
 	switch look := v.Look(n); {
-	case !look.Synced && look.Err != nil:
+	case look.State != view.Served && look.Err != nil:
 		return Observed{}, fmt.Errorf("%s: %w: %w", id, ErrNotSynced, look.Err)
-	case !look.Synced:
+	case look.State != view.Served:
 		return Observed{}, fmt.Errorf("%s: %w", id, ErrNotSynced)
 	case !look.Found:
 		return Observed{}, fmt.Errorf("%s: %w", id, ErrAbsent)

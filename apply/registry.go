@@ -266,7 +266,7 @@ func (r *registry) releaseKind(kind schema.GroupKind, w *watched) {
 		return
 	}
 	// A kind that cannot be listed is kept if it was ever listed, or may have members.
-	if w.view.Unseen() != nil && (w.view.Ever() || r.applySet.stated.kinds[kind.String()]) {
+	if w.view.Known().Doubt() != nil && (w.view.Ever() || r.applySet.stated.kinds[kind.String()]) {
 		return
 	}
 	if w.stop != nil {

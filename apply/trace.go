@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,7 +48,7 @@ func (l *Live) untraced() bool {
 		return false
 	}
 	look := l.registry.kinds[parent.GroupKind()].view.Look(view.NameOf(parent.Namespace, parent.Name))
-	return look.Synced // otherwise it is unseen, which is an error of its own
+	return look.State == view.Served // otherwise it is unseen, which is an error of its own
 }
 
 // findMembers lists the objects with our labels, of every kind that the server has. A
@@ -63,50 +60,26 @@ func (l *Live) findMembers(ctx context.Context) (members, error) {
 	}
 	lists, err := l.Discovery.ServerPreferredResources()
 	errs := []error{err}
-	for resource, kind := range watchable(lists) {
+	for resource, kind := range view.Watchable(lists) {
+		take := func(o *metav1.PartialObjectMetadata) error {
+			if l.identity.Wrote(o) {
+				found.kinds[schema.GroupKind{Group: resource.Group, Kind: kind.Kind}.String()] = true
+				if o.Namespace != "" && o.Namespace != l.Owner.ApplySet.Namespace {
+					found.namespaces[o.Namespace] = true
+				}
+			}
+			return nil
+		}
 		namespaces := []string{""}
 		if kind.Namespaced && len(l.Namespaces) > 0 {
 			namespaces = l.Namespaces
 		}
 		for _, namespace := range namespaces {
-			list, err := l.Client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: l.identity.Selector()})
-			if err != nil {
-				if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-					errs = append(errs, fmt.Errorf("%s: %w", kind.Name, err))
-				}
-				continue
-			}
-			for i := range list.Items {
-				if o := &list.Items[i]; l.identity.Wrote(o) {
-					found.kinds[schema.GroupKind{Group: resource.Group, Kind: kind.Kind}.String()] = true
-					if o.Namespace != "" && o.Namespace != l.Owner.ApplySet.Namespace {
-						found.namespaces[o.Namespace] = true
-					}
-				}
+			err := view.Survey(ctx, l.Client, l.Discovery, resource, kind.Kind, namespace, l.identity.Selector(), take)
+			if err != nil && !apierrors.IsForbidden(err) {
+				errs = append(errs, fmt.Errorf("%s: %w", kind.Name, err))
 			}
 		}
 	}
 	return found, errors.Join(errs...)
-}
-
-// watchable yields the kinds whose objects can be listed and watched. Others are
-// computed, such as those of metrics.k8s.io.
-func watchable(lists []*metav1.APIResourceList) iter.Seq2[schema.GroupVersionResource, *metav1.APIResource] {
-	return func(yield func(schema.GroupVersionResource, *metav1.APIResource) bool) {
-		for _, list := range lists {
-			version, err := schema.ParseGroupVersion(list.GroupVersion)
-			if err != nil {
-				continue // the server could serve no such path
-			}
-			for i := range list.APIResources {
-				kind := &list.APIResources[i]
-				if strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "watch") {
-					continue
-				}
-				if !yield(version.WithResource(kind.Name), kind) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -39,8 +39,7 @@ type Kind struct {
 	managed   bool     // the server keeps managedFields for this kind
 	sources   []string // namespaces that are watched one by one; nil: all at once
 	listed    map[string]bool
-	synced    bool             // every source was listed
-	unserved  bool             // the server has no such kind, so that it has no objects
+	state     State            // Served once every source was listed
 	errs      map[string]error // the last failure to list or watch, by source, until it works again
 	attempted chan struct{}    // closed when the kind is synced, or has failed, for the first time
 	complete  chan struct{}    // closed when it is synced for the first time
@@ -91,11 +90,8 @@ func (k *Kind) GroupKind() schema.GroupKind { return k.group }
 
 // Look is a snapshot of one object and its kind.
 type Look struct {
-	// Synced is whether the kind is synced. Then an object that is not found does not
-	// exist.
-	Synced bool
-	// Err is the last failure to list or watch the kind, nil after a success.
-	Err error
+	// Known is what is known of the kind.
+	Known
 	// Mapping is the resource that is watched, nil while it is unknown.
 	Mapping *meta.RESTMapping
 	// Found is whether there is a record, Record.
@@ -112,7 +108,7 @@ type Look struct {
 func (k *Kind) Look(n Name) Look {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	look := Look{Synced: k.synced, Err: k.failure(), Mapping: k.mapping, Managed: k.managed}
+	look := Look{Known: Known{k.state, k.failure()}, Mapping: k.mapping, Managed: k.managed}
 	if r := k.records[n]; r != nil {
 		look.Found, look.Record = true, *r
 	} else if l, ok := k.lost[n]; ok {
@@ -121,31 +117,12 @@ func (k *Kind) Look(n Name) Look {
 	return look
 }
 
-// Status returns whether the kind is synced, and the last failure to list or watch it,
-// nil after a success. Both can occur.
-func (k *Kind) Status() (synced bool, err error) {
+// Known returns what is known of the kind now.
+func (k *Kind) Known() Known {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.synced, k.failure()
+	return Known{k.state, k.failure()}
 }
-
-// Unseen returns an error if objects of the kind may exist that the view does not show.
-// It is nil if there are none: the view is complete and current, or the server does not
-// serve the kind.
-func (k *Kind) Unseen() error {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	switch err := k.failure(); {
-	case k.unserved:
-		return nil
-	case !k.synced && err == nil:
-		return errNotListed
-	default:
-		return err
-	}
-}
-
-var errNotListed = errors.New("not listed yet")
 
 // Attempted returns a channel that is closed when the kind is synced, or has failed,
 // for the first time, and the time when its watch was started, zero before.
@@ -198,7 +175,7 @@ func (k *Kind) Len() int {
 func (k *Kind) Each(yield func(Name, *Record) bool) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if !k.synced {
+	if k.state != Served {
 		return true
 	}
 	for n, r := range k.records {
@@ -213,7 +190,7 @@ func (k *Kind) Each(yield func(Name, *Record) bool) bool {
 func (k *Kind) EachOf(part Part, yield func(Name, *Record) bool) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if !k.synced {
+	if k.state != Served {
 		return true
 	}
 	return k.parts.each(part, yield)

@@ -123,16 +123,16 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 	}
 	require.NoError(t, v.Put(of("a", "11", "p")))
 	v.fail("", errors.New("not found"))
-	require.Error(t, v.Unseen())
+	require.Error(t, v.Known().Doubt())
 	v.vanish()
-	require.NoError(t, v.Unseen(), "there is nothing to see")
+	require.NoError(t, v.Known().Doubt(), "there is nothing to see")
 	require.Zero(t, v.Len())
 	require.Empty(t, v.parts)
 	require.Equal(t, []types.UID{"uid-of-a"}, gone)
 
 	require.NoError(t, v.Replace(nil, "12"))
 	v.fail("", errors.New("forbidden"))
-	require.EqualError(t, v.Unseen(), "forbidden", "it is served again")
+	require.EqualError(t, v.Known().Doubt(), "forbidden", "it is served again")
 }
 
 func TestWritersOfAnObjectTakeTurns(t *testing.T) {

@@ -85,7 +85,7 @@ func (k *Kind) update(m *metav1.PartialObjectMetadata) {
 	if !late {
 		r.written = false // the watch has caught up
 	}
-	touched := newer && k.synced && k.touched(n, old, r) && k.brake.allow(n, time.Now())
+	touched := newer && k.state == Served && k.touched(n, old, r) && k.brake.allow(n, time.Now())
 	found, changed := Object{Name: n, Record: *r}, newer
 	var waiting map[any]func()
 	if newer {
@@ -123,7 +123,7 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 		if !old.pruned {
 			k.lose(n, loss{m.ResourceVersion, old.uid, time.Now()})
 		}
-		touched = k.synced && !old.pruned && w == nil && k.brake.allow(n, time.Now())
+		touched = k.state == Served && !old.pruned && w == nil && k.brake.allow(n, time.Now())
 	}
 	if w != nil {
 		w.deleted, w.last = string(m.UID), found.Record
@@ -258,10 +258,10 @@ func (k *Kind) list(source string) bool {
 	}
 	k.listed[source] = true
 	delete(k.errs, source)
-	before := k.synced
-	k.synced = len(k.sources) == 0 || len(k.listed) == len(k.sources)
-	k.unserved = false
-	if k.synced {
+	before := k.state
+	k.state = Unknown
+	if len(k.sources) == 0 || len(k.listed) == len(k.sources) {
+		k.state = Served
 		k.markAttempted()
 		select {
 		case <-k.complete:
@@ -269,7 +269,7 @@ func (k *Kind) list(source string) bool {
 			close(k.complete)
 		}
 	}
-	return k.synced && !before
+	return k.state == Served && before != Served
 }
 
 // merge stores a record unless there is a newer one of the object, and returns the

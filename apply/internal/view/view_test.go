@@ -270,7 +270,7 @@ func TestTheFirstListIsAnnouncedOnce(t *testing.T) {
 func TestAKindIsKnownWhenAllOfItIs(t *testing.T) {
 	t.Parallel()
 	v, _ := newView(t)
-	v.synced, v.listed, v.sources = false, nil, []string{"x", "y"}
+	v.state, v.listed, v.sources = Unknown, nil, []string{"x", "y"}
 	seen := func() (n int) {
 		v.Each(func(Name, *Record) bool { n++; return true })
 		return n

@@ -75,9 +75,10 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *kubewatch.Retr
 		}
 		k.fail(lookup, err)
 		if meta.IsNoMatchError(err) && backoff.Tried() {
-			if resource, unknown := Served(from.Discovery, k.group); unknown != nil {
-				k.doubt(fmt.Errorf("%w: %w", err, unknown))
-			} else if resource == nil {
+			switch known, _ := Ask(from.Discovery, k.group); known.State {
+			case Unknown:
+				k.doubt(fmt.Errorf("%w: %w", err, known.Err))
+			case Unserved:
 				k.vanish()
 			}
 		}
@@ -101,7 +102,7 @@ func (k *Kind) Serve(mapping *meta.RESTMapping, namespaces []string) {
 		k.sources = namespaces
 	}
 	delete(k.errs, lookup)
-	k.unserved = false
+	k.servedAgain()
 }
 
 // doubt records that it is unknown whether the server serves the kind.
@@ -109,7 +110,14 @@ func (k *Kind) doubt(err error) {
 	k.fail(lookup, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unserved = false
+	k.servedAgain()
+}
+
+// servedAgain ends the proof that the kind is not served. The lock is held.
+func (k *Kind) servedAgain() {
+	if k.state == Unserved {
+		k.state = Unknown
+	}
 }
 
 // vanish records that the server does not serve the kind, confirmed by discovery: it
@@ -121,7 +129,7 @@ func (k *Kind) vanish() {
 		gone = append(gone, Object{Name: n, Record: *r, Gone: true})
 		k.drop(n, r)
 	}
-	k.unserved, k.synced, k.listed, k.lost = true, false, nil, nil
+	k.state, k.listed, k.lost = Unserved, nil, nil
 	k.mu.Unlock()
 	for _, o := range gone {
 		k.announce(o, false, true, nil)

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -31,13 +30,14 @@ const reasonClusterConfig starbase.Reason = "cluster_config"
 // the pods. The two objects are others', so they are in no live view: both are read, and
 // written only if they differ.
 type gateway struct {
-	client  dynamic.Interface
-	service types.NamespacedName
+	fields  apply.Overlay
+	service types.NamespacedName // zero: none
 	desired *desired
 	metrics *metrics
 	logger  *slog.Logger
 	report  func(problem)
 	refused string // the version whose configuration was refused last
+	left    bool   // what a gateway of before had is given back
 }
 
 // Reconcile implements reconcile.Reconciler. What fails is reported, and tried again.
@@ -46,14 +46,18 @@ func (g *gateway) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	if current == nil {
 		return reconcile.Result{}, nil // without a desired state nothing is changed
 	}
-	err := g.set(ctx, apply.ID{Kind: "Namespace", Name: g.service.Namespace}, "labels", labelNamespaceRole, roleGateway)
+	left := g.leave(ctx)
+	if g.service == (types.NamespacedName{}) {
+		return reconcile.Result{}, left
+	}
+	err := errors.Join(left, g.set(ctx, "Namespace", "", g.service.Namespace, "labels", labelNamespaceRole, roleGateway))
 	config := current.state.ClusterConfig
 	refused := config.Validate()
 	if len(refused) > 0 {
 		g.refuse(ctx, current.state.Version, refused)
 	} else {
-		id := apply.ID{Kind: "Service", Namespace: g.service.Namespace, Name: g.service.Name}
-		err = errors.Join(err, g.set(ctx, id, "annotations", annotationSizeUnits, strconv.Itoa(config.LBSizeUnits)))
+		size := strconv.Itoa(config.LBSizeUnits)
+		err = errors.Join(err, g.set(ctx, "Service", g.service.Namespace, g.service.Name, "annotations", annotationSizeUnits, size))
 	}
 	if ctx.Err() == nil { // a pass that was cut short has failed for that alone
 		g.tell(problemOf(refused, err))
@@ -97,29 +101,61 @@ func (g *gateway) refuse(ctx context.Context, version string, problems []starbas
 	g.logger.ErrorContext(ctx, "configuration of the cluster refused", slog.String("version", version), slog.String("reason", join(problems)))
 }
 
-// set gives an object that label or annotation, if it has not got it.
-func (g *gateway) set(ctx context.Context, id apply.ID, in, key, value string) error {
-	resources := map[string]string{"Service": "services", "Namespace": "namespaces"}
-	resource := g.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: resources[id.Kind]})
-	client := dynamic.ResourceInterface(resource)
-	if id.Namespace != "" {
-		client = resource.Namespace(id.Namespace)
+// set gives an object that label or annotation.
+func (g *gateway) set(ctx context.Context, kind, namespace, name, in, key, value string) error {
+	metadata := object{"name": name, in: object{key: value}}
+	if namespace != "" {
+		metadata["namespace"] = namespace
 	}
-	o, err := client.Get(ctx, id.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("%s: %w", id, err)
+	fields := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": kind, "metadata": metadata}}
+	changed, err := g.fields.State(ctx, fields)
+	if changed {
+		g.logger.InfoContext(ctx, "gateway changed", slog.String("object", kind+"/"+name), slog.String(key, value))
 	}
-	if have, _, _ := unstructured.NestedString(o.Object, "metadata", in, key); have == value {
+	return err
+}
+
+// leave gives back what a gateway of before has: its namespace may no longer reach the pods.
+func (g *gateway) leave(ctx context.Context) error {
+	if g.left {
 		return nil
 	}
-	patch, err := json.Marshal(object{"metadata": object{in: object{key: value}, "uid": o.GetUID()}})
+	labelled := metav1.ListOptions{LabelSelector: labelNamespaceRole + "=" + roleGateway}
+	namespaces, err := g.fields.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx, labelled)
 	if err != nil {
-		return err
+		return fmt.Errorf("gateway of before: %w", err)
 	}
-	if _, err := client.Patch(ctx, id.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
-		return fmt.Errorf("%s: %s %s: %w", id, key, value, err)
+	var errs []error
+	for i := range namespaces.Items {
+		namespace := namespaces.Items[i].GetName()
+		services, err := g.fields.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).
+			Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			errs = append(errs, err)
+			continue // its label is what it is found by
+		}
+		for j := range services.Items {
+			if name := services.Items[j].GetName(); (types.NamespacedName{Namespace: namespace, Name: name}) != g.service {
+				err = errors.Join(err, g.giveBack(ctx, "Service", &services.Items[j]))
+			}
+		}
+		if namespace != g.service.Namespace && err == nil {
+			err = g.giveBack(ctx, "Namespace", &namespaces.Items[i])
+		}
+		errs = append(errs, err)
 	}
-	g.metrics.observeWrite(apply.Write{ID: id, Verb: "patch"})
-	g.logger.InfoContext(ctx, "gateway changed", slog.String("object", id.String()), slog.String(key, value))
-	return nil
+	err = errors.Join(errs...)
+	g.left = err == nil
+	return err
+}
+
+func (g *gateway) giveBack(ctx context.Context, kind string, o *unstructured.Unstructured) error {
+	if diff.Entry(o.GetManagedFields(), g.fields.Manager) == nil {
+		return nil
+	}
+	changed, err := g.fields.GiveBack(ctx, schema.GroupVersionKind{Version: "v1", Kind: kind}, o.GetNamespace(), o.GetName())
+	if changed && err == nil {
+		g.logger.InfoContext(ctx, "gateway of before left", slog.String("object", kind+"/"+o.GetName()))
+	}
+	return err
 }

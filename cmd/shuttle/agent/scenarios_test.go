@@ -381,6 +381,25 @@ func sizesLoadBalancer(t *testing.T, b *bench) {
 	require.Contains(t, metrics, `starform_desired_state_rejected_total{reason="cluster_config"} 2`)
 	require.Contains(t, a.log.String(), "lb_size_units is 201: want 1 to 200")
 	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
+
+	// Another Service is the gateway now, in the same namespace, then in another one.
+	b.kubectl(t, "create", "service", "loadbalancer", "-n", ns, "other", "--tcp=443")
+	a.stop()
+	a = b.start(t, "STARFORM_GATEWAY_SERVICE="+ns+"/other")
+	await.Eventually(t, "the first is left", func() bool { return units() == "" })
+	require.Equal(t, "gateway", b.kubectl(t, "get", "namespace", ns, "-o", `jsonpath={.metadata.labels.starform\.io/namespace-role}`))
+	a.stop()
+	b.kubectl(t, "create", "namespace", ns+"-2")
+	b.kubectl(t, "create", "service", "loadbalancer", "-n", ns+"-2", "edge", "--tcp=443")
+	b.start(t, "STARFORM_GATEWAY_SERVICE="+ns+"-2/edge")
+	await.Eventually(t, "its namespace is left", func() bool {
+		return b.kubectl(t, "get", "namespace", ns, "-o", `jsonpath={.metadata.labels.starform\.io/namespace-role}`) == ""
+	})
+	require.NotContains(t, b.kubectl(t, "get", "service", "-n", ns, "-o", "yaml"), "size-unit")
+	require.Contains(t, b.kubectl(t, "get", "service", "-n", ns, "edge", "-o", "yaml"), "someone.example.com/note: theirs")
+	await.Eventually(t, "the new one has it", func() bool {
+		return b.kubectl(t, "get", "namespace", ns+"-2", "-o", `jsonpath={.metadata.labels.starform\.io/namespace-role}`) == "gateway"
+	})
 }
 
 // missesGateway names a Service of the gateway that does not exist: that is reported, holds

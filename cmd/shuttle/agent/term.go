@@ -97,25 +97,19 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 		{Name: "snapshots", Starter: newSnapshots(&a.Config, billing, client, metrics, a.Logger)},
 		{Name: "capacity", Starter: newCapacityLoop(&a.Config, billing, client, metrics, a.Logger)},
 	}}}
-	if a.Config.GatewayService != (types.NamespacedName{}) {
-		access, err := dynamic.NewForConfig(a.budgeted(metrics))
-		if err != nil {
-			return nil, fmt.Errorf("kubernetes client: %w", err)
-		}
-		gatewayLoop := a.loop(
-			"gateway",
-			&gateway{
-				client:  access,
-				service: a.Config.GatewayService,
-				desired: state,
-				metrics: metrics,
-				logger:  a.Logger,
-				report:  status.updateCluster,
-			},
-		)
-		pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
-		t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
-	}
+	gatewayLoop := a.loop("gateway", &gateway{
+		// An agent of another cluster ID may have a gateway in the same Kubernetes.
+		fields: apply.Overlay{
+			Objects: objects, Mapper: live.Mapper, Manager: manager + "-gateway-" + a.Config.ClusterID, OnWrite: metrics.observeWrite,
+		},
+		service: a.Config.GatewayService,
+		desired: state,
+		metrics: metrics,
+		logger:  a.Logger,
+		report:  status.updateCluster,
+	})
+	pull.changed = func() { convergeLoop.Trigger(); gatewayLoop.Trigger() }
+	t.group.Members = append(t.group.Members, reconcile.Member{Name: "gateway", Starter: gatewayLoop})
 	return t, nil
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Overlay states a few fields of objects that belong to others, such as an annotation of
-// somebody's Service, and gives them back. It neither creates nor deletes an object, sets no
+// another team's Service, and gives them back. It neither creates nor deletes an object, sets no
 // label of an owner, and watches nothing: the caller decides when to look. It has no state;
 // its methods may be called from any number of goroutines. All fields but OnWrite are
 // required.
@@ -56,8 +56,8 @@ func (o Overlay) State(ctx context.Context, fields *unstructured.Unstructured) (
 	return true, o.apply(ctx, client, stated)
 }
 
-// GiveBack makes the Manager own nothing of an object: fields that nobody else owns are
-// removed. An object that does not exist, or of which the Manager owns nothing, costs a read
+// GiveBack makes the Manager own nothing of an object: fields that have no other owner
+// are removed. An object that does not exist, or of which the Manager owns nothing, costs a read
 // and is no error.
 func (o Overlay) GiveBack(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (changed bool, err error) {
 	nothing := &unstructured.Unstructured{Object: map[string]any{}}

@@ -190,7 +190,7 @@ func snippets(r repo) []finding {
 		for line := range strings.Lines(page) {
 			n++
 			switch text := strings.TrimRight(line, "\n"); {
-			case text == "```go":
+			case text == "```go" || strings.HasPrefix(text, "```golang") || strings.HasPrefix(text, "```go "):
 				from, block = n, []string{}
 			case text == "```" && block != nil:
 				if !strings.Contains(code, "\n"+dedented(strings.Join(block, "\n"))+"\n") {
@@ -258,7 +258,10 @@ var worst = map[string]string{
 	"shelf":              "cache",
 	"keeper":             "reconciler",
 	"tidier":             "sweeper",
-	// To come once cmd and docs are without them: anew, is to go, ledger, strays.
+	"anew":               "again",
+	"is to go":           "must be deleted",
+	"ledger":             "record",
+	"strays":             "untracked objects",
 }
 
 var worstWords = func() *regexp.Regexp {

@@ -149,6 +149,18 @@ var planted = []struct {
 		"apply/option.go:3: func WithForce: configuration is a struct whose zero value works",
 	},
 	{
+		"no With functions", "apply/option.go", "package apply\n\ntype planOption func(*int)\n",
+		"apply/option.go:3: type planOption: configuration is a struct whose zero value works",
+	},
+	{
+		"no Clock", "reconcile/timer.go", "package reconcile\n\ntype timer interface {\n\tNow() int\n}\n",
+		"reconcile/timer.go:4: an interface with Now: use package time",
+	},
+	{
+		"no sleep", "apply/wait.go", "package apply\n\nimport \"time\"\n\nfunc wait() {\n\t<-time.After(time.Second)\n}\n",
+		"apply/wait.go:6: waits for time.After alone",
+	},
+	{
 		"no parent embedded", "reconcile/pass.go", "package reconcile\n\ntype parent struct{ name string }\n\ntype pass struct {\n\t*parent\n}\n",
 		"reconcile/pass.go:6: embeds *parent: give the field a name",
 	},
@@ -159,7 +171,7 @@ var planted = []struct {
 		"cmd/nodepool/operator/more.go:5: embeds *pool: give the field a name",
 	},
 	{
-		"no Clock", "reconcile/clock.go", "package reconcile\n\ntype (\n\tclock interface{ Now() }\n)\n",
+		"no Clock", "reconcile/clock.go", "package reconcile\n\ntype (\n\tclock struct{ now int }\n)\n",
 		"reconcile/clock.go:4: type clock: use package time",
 	},
 	{
@@ -210,6 +222,10 @@ var planted = []struct {
 	},
 	{
 		"snippets", "docs/page.md", "# Page\n\n```go\nfunc Gone() {}\n```\n",
+		"docs/page.md:3: this Go code is in no file",
+	},
+	{
+		"snippets", "docs/page.md", "# Page\n\n```golang\nfunc Gone() {}\n```\n",
 		"docs/page.md:3: this Go code is in no file",
 	},
 	{

@@ -107,6 +107,7 @@ var rules = []struct {
 	{"no replace", noReplace},
 	{"no With functions", noWith},
 	{"no Clock", noClock},
+	{"no sleep", noSleep},
 	{"no parent embedded", noParent},
 	{"pure", pure},
 	{"file length", fileLength},
@@ -323,6 +324,14 @@ func noWith(r repo) []finding {
 				found = append(found, f.found(fn, "func %s: configuration is a struct whose zero value works, not option functions", fn.Name.Name))
 			}
 		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && !f.test() && strings.HasSuffix(strings.ToLower(spec.Name.Name), "option") {
+				if _, ok := spec.Type.(*ast.FuncType); ok {
+					found = append(found, f.found(spec, "type %s: configuration is a struct whose zero value works, not option functions", spec.Name.Name))
+				}
+			}
+			return true
+		})
 	}
 	return found
 }
@@ -333,6 +342,13 @@ func noClock(r repo) []finding {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.TypeSpec); ok && strings.EqualFold(spec.Name.Name, "clock") {
 				found = append(found, f.found(spec, "type %s: use package time; tests use testing/synctest, and pure code takes now", spec.Name.Name))
+			}
+			if methods, ok := n.(*ast.InterfaceType); ok {
+				for _, m := range methods.Methods.List {
+					if len(m.Names) == 1 && m.Names[0].Name == "Now" {
+						found = append(found, f.found(m, "an interface with Now: use package time; tests use testing/synctest, and pure code takes now"))
+					}
+				}
 			}
 			return true
 		})
@@ -364,6 +380,42 @@ func noParent(r repo) []finding {
 		})
 	}
 	return found
+}
+
+// noSleep finds a wait that no end of a context cuts short. The linter finds time.Sleep.
+func noSleep(r repo) []finding {
+	var found []finding
+	for _, f := range r.files {
+		choices := map[ast.Node]bool{} // of a select, which has others
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if choice, ok := n.(*ast.CommClause); ok {
+				choices[choice.Comm] = true
+			}
+			statement, ok := n.(*ast.ExprStmt)
+			if !ok || f.test() || choices[statement] {
+				return true
+			}
+			if receive, ok := statement.X.(*ast.UnaryExpr); ok && receive.Op == token.ARROW && calls(receive.X, "time", "After") {
+				found = append(found, f.found(statement, "waits for time.After alone: select on it and ctx.Done"))
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// calls reports whether an expression is a call of a function of a package.
+func calls(e ast.Expr, pkg, name string) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != name {
+		return false
+	}
+	of, ok := selector.X.(*ast.Ident)
+	return ok && of.Name == pkg
 }
 
 func pure(r repo) []finding {

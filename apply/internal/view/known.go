@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Known is what is known of the objects of a kind. Whoever concludes something from an
-// object that is not there asks Doubt first.
+// Known is what is known of the objects of a kind. A caller that concludes
+// something from an object that is not there asks Doubt first.
 type Known struct {
 	State State
 	// Err is the last failure to look the kind up, list or watch it, nil after a success.

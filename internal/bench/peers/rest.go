@@ -106,7 +106,7 @@ func (b *bench) sweepAllocations(ctx context.Context, t *trueup, objects []*unst
 	return benchfigures.Percentile(all, 0.5), nil
 }
 
-// restart measures the first pass of a program that starts anew.
+// restart measures the first pass of a program that was restarted.
 func (b *bench) restart(ctx context.Context, set *apply.Set) error {
 	var first, listing []float64
 	requests, lists := 0, 0

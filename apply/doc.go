@@ -89,6 +89,8 @@
 //     only, and keeps its value when another manager takes it. One that is handed over
 //     ([SetOptions.Handover]) is left to a controller while an object of ours configures
 //     that controller, and comes back once this object is gone, so the two never fight.
+//   - A few fields of an object of others are stated and given back by an [Overlay],
+//     which owns nothing else of it.
 //   - The fields of a superseded manager ([Owner.Supersedes]) become ours, whether it
 //     updated or applied them: so a program may change its manager's name. If the server
 //     cannot read an entry in the desired version, because a field of the one is not in

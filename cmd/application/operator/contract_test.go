@@ -63,7 +63,7 @@ func truth(b *bench) {
 	b.app("truth", withDatabase)
 	b.phase("truth", "Running")
 	since := b.condition("truth", "DatabaseReady", "lastTransitionTime")
-	ready := func(status string) {
+	ready := func(status, waits string) {
 		for pod := range strings.FieldsSeq(b.in("get", "pods", "-l", "platform.internal/app=truth", "-o", "name")) {
 			b.in(
 				"patch",
@@ -71,15 +71,19 @@ func truth(b *bench) {
 				"--subresource=status",
 				"--type=strategic",
 				"-p",
-				`{"status":{"conditions":[{"type":"Ready","status":"`+status+`"}]}}`,
+				`{"status":{"conditions":[{"type":"Ready","status":"`+status+`"}],"containerStatuses":[`+waits+`]}}`,
 			)
 		}
 	}
-	ready("False")
+	ready("False", `{"name":"app","image":"app:1","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"back-off pulling"}}}`)
 	b.phase("truth", "Provisioning")
+	b.eventually("the cause is named", func() bool {
+		message := b.condition("truth", "DeploymentReady", "message")
+		return strings.Contains(message, "; ImagePull: ") && strings.Contains(message, "back-off pulling")
+	})
 	require.Equal(b, "Progressing", b.condition("truth", "DeploymentReady", "reason"))
 	require.Equal(b, "False", b.condition("truth", "Ready", "status"))
-	ready("True")
+	ready("True", "")
 	b.phase("truth", "Running")
 	require.Equal(b, since, b.condition("truth", "DatabaseReady", "lastTransitionTime"))
 }

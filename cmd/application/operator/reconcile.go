@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +38,7 @@ type pass struct {
 	removing map[*part]error
 	held     bool // the workload waits for a part
 	ready    map[apply.ID]readiness.Result
+	cause    readiness.Cause // why the workload is not ready
 	// granted is the host, empty with hostErr: it is not the subject's. moved is whether
 	// Ingresses may lead to another one.
 	granted string
@@ -229,7 +232,33 @@ func (p *pass) children(ctx context.Context) error {
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
 	failed = append(failed, err)
 	p.ready, err = p.op.applier.Readiness(ctx, set, deploymentKind, ingressKind)
-	return errors.Join(append(failed, err)...)
+	failed = append(failed, err, p.explain(ctx))
+	return errors.Join(failed...)
+}
+
+// A workload that is not ready is looked at again soon after something new was found, and
+// then now and then: its pods wake no pass.
+const (
+	causeAgain   = 15 * time.Second
+	noCauseAgain = 2 * time.Minute
+)
+
+// explain finds out why the workload is not ready.
+func (p *pass) explain(ctx context.Context) (err error) {
+	found, ok := p.ready[p.deploymentID()]
+	if !ok || found.Status == readiness.Current {
+		return nil
+	}
+	if p.cause, err = p.op.applier.Why(ctx, p.deploymentID()); err != nil {
+		return err
+	}
+	again := causeAgain
+	said := meta.FindStatusCondition(p.subject.app.Status.Conditions, v1alpha1.ConditionDeployment)
+	if said != nil && p.cause.Message != "" && strings.Contains(said.Message, p.cause.Message) {
+		again = noCauseAgain
+	}
+	p.again = min(p.again, again)
+	return nil
 }
 
 // keeps protects the workload while it waits for a part, and what parts have that cannot

@@ -173,7 +173,11 @@ func (p *pass) fillChildren(state func(kind, reason, message string)) {
 			}
 			seen = true
 			if r.Status != readiness.Current {
-				waits = append(waits, fmt.Sprintf("%s %s: %s", id.Kind, id.Name, r.Message))
+				wait := fmt.Sprintf("%s %s: %s", id.Kind, id.Name, r.Message)
+				if id == p.deploymentID() && p.cause.Reason != "" {
+					wait += fmt.Sprintf("; %s: %s", p.cause.Reason, p.cause.Message)
+				}
+				waits = append(waits, wait)
 			}
 		}
 		slices.Sort(waits)

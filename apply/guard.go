@@ -59,7 +59,9 @@ type Held struct {
 	Units []HeldUnit
 	// Digest names exactly these objects. An approval states it
 	// ([PruneOptions.Approved]). It changes when an object joins or leaves the held
-	// ones, or is made again, and with nothing else. "" if nothing is held.
+	// ones, or is made again, and with nothing else, until nothing is held: then an
+	// approval that was not used is void. "" if nothing is held, in a plan of what no
+	// Prune has held yet, and while the Memory cannot be used.
 	Digest string
 }
 

@@ -254,6 +254,39 @@ func TestAnApprovalIsForExactlyTheHeldSet(t *testing.T) {
 	require.Equal(t, second.Digest, over.Refused)
 }
 
+// An approval that is not used is void once nothing is held, also when the same objects are
+// absent once more, and over a restart.
+func TestAnApprovalEndsWithItsHold(t *testing.T) {
+	t.Parallel()
+	memory := &remembered{}
+	start := func() *Guard { return &Guard{Unit: byService, Absent: Limit{Count: 1}, Memory: memory} }
+	g := start()
+	hold := func(approved string, note bool, services ...string) (Held, error) {
+		return g.hold(t.Context(), lacking(services...), owns(9), nil, approved, note)
+	}
+	planned, err := hold("", false, "a", "b")
+	require.Error(t, err)
+	require.Empty(t, planned.Digest, "nothing that only a plan shows can be approved")
+	first, err := hold("", true, "a", "b")
+	require.Error(t, err)
+	planned, err = hold("", false, "a", "b")
+	require.Error(t, err)
+	require.Equal(t, first.Digest, planned.Digest)
+
+	g = start()
+	_, err = hold(first.Digest, true) // all of them have come back
+	require.NoError(t, err)
+	second, err := hold(first.Digest, true, "a", "b")
+	require.Error(t, err)
+	require.NotEqual(t, first.Digest, second.Digest)
+	require.Equal(t, unitsOf(first), unitsOf(second))
+	_, err = hold(first.Digest, true, "a", "b")
+	require.ErrorContains(t, err, "the held set has changed")
+	g = start()
+	_, err = hold(second.Digest, true, "a", "b")
+	require.NoError(t, err)
+}
+
 func TestAGuardHoldsOnForWhatIsInItsGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

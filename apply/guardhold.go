@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -37,7 +38,7 @@ func (g *Guard) hold(
 			return Held{}, nil // nothing is to be held, and nothing has to be remembered
 		}
 		err = fmt.Errorf("earlier deletions: %w", err)
-		return g.take(plan, counts, err.Error()), fmt.Errorf("deletions are held: %w", err)
+		return g.take(plan, counts, err.Error(), ""), fmt.Errorf("deletions are held: %w", err)
 	}
 	next := g.tally.at(now, g.window(), due)
 	over := map[bool]*LimitError{}
@@ -46,11 +47,14 @@ func (g *Guard) hold(
 			over[named] = e
 		}
 	}
+	if len(over) > 0 && next.hold == "" && note {
+		next.hold = rand.Text()
+	}
 	before := slices.Clone(plan.due)
 	held := g.take(plan, func(o Observed) bool {
 		named, counts := due[g.unitOf(o)]
 		return counts && over[named] != nil && !next.begun(g.unitOf(o))
-	}, "")
+	}, "", next.hold)
 	agreed := approved != "" && approved == held.Digest
 	if agreed {
 		plan.due, held = before, Held{}
@@ -63,10 +67,13 @@ func (g *Guard) hold(
 			next.add(next.fresh(due, named), named, agreed && over[named] != nil, now)
 		}
 	}
+	if !next.holds[false] && !next.holds[true] {
+		next.hold = ""
+	}
 	if note {
 		if err := g.save(ctx, next, now); err != nil && len(due) > 0 {
 			err = fmt.Errorf("they cannot be recorded: %w", err)
-			rest := g.take(plan, func(o Observed) bool { return counts(o) && !g.tally.begun(g.unitOf(o)) }, err.Error())
+			rest := g.take(plan, func(o Observed) bool { return counts(o) && !g.tally.begun(g.unitOf(o)) }, err.Error(), "")
 			held.Units = append(held.Units, rest.Units...)
 			held.Digest = ""
 			return held, fmt.Errorf("deletions are held: %w", err)
@@ -88,10 +95,12 @@ func (g *Guard) hold(
 	return held, errors.Join(errs...)
 }
 
-// take removes from the plan what stops selects, and what contains it.
-func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason string) Held {
+// take removes from the plan what stops selects, and what contains it. Without the name of
+// a hold there is no digest.
+func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason, hold string) Held {
 	byUnit := map[string]*HeldUnit{}
 	sum := sha256.New()
+	_, _ = fmt.Fprintln(sum, hold)
 	for _, o := range plan.hold(stops) {
 		unit := g.unitOf(o)
 		if byUnit[unit] == nil {
@@ -104,7 +113,7 @@ func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason string) 
 	for _, unit := range slices.Sorted(maps.Keys(byUnit)) {
 		held.Units = append(held.Units, *byUnit[unit])
 	}
-	if len(held.Units) > 0 {
+	if len(held.Units) > 0 && hold != "" {
 		held.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:12])
 	}
 	return held
@@ -237,7 +246,7 @@ func (g *Guard) load(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("it cannot be read: %w", err)
 		}
 	}
-	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}}
+	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}, hold: found.Hold}
 	for _, k := range found.Deleted {
 		g.tally.deleted = append(g.tally.deleted, deletion{
 			unit: k.Unit, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
@@ -251,7 +260,7 @@ func (g *Guard) load(ctx context.Context, now time.Time) error {
 // to be remembered beyond what is.
 func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
 	if g.Memory != nil && next.records(g.tally) {
-		list := kept{Absent: next.holds[false], Named: next.holds[true]}
+		list := kept{Absent: next.holds[false], Named: next.holds[true], Hold: next.hold}
 		for _, d := range next.deleted {
 			list.Deleted = append(list.Deleted, keptDeletion{
 				Unit: d.unit, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),

@@ -3,6 +3,7 @@ package apply //nolint:testpackage // plans are given
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -110,6 +111,8 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 			lost, named := map[string]bool{}, map[string]bool{}
 			var last, stale string
 			sets := map[string][]string{} // by digest
+			holds := map[string]int{}     // by digest: the hold in which it was reported last
+			hold := 0                     // the number of the present one
 			var recorded []modelDeletion
 			recordedAt, restarted := time.Now(), false
 			for step := range 60 {
@@ -138,7 +141,13 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 					approved = last
 				case 1:
 					approved = stale
+				case 2: // that of some earlier set
+					digests := slices.Sorted(maps.Keys(sets))
+					if len(digests) > 0 {
+						approved = digests[random.IntN(len(digests))]
+					}
 				}
+				wasHeld := model.holding[false] || model.holding[true]
 				if random.IntN(5) == 0 {
 					g, restarted = start(), true
 				}
@@ -176,10 +185,16 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 				if approved != "" && err == nil && len(expected) < len(services) {
 					approvedUnits := slices.DeleteFunc(slices.Clone(services), func(unit string) bool { return slices.Contains(expected, unit) })
 					require.Equal(t, approvedUnits, sets[approved], "%s: an approval of another set", where)
+					require.Equal(t, hold, holds[approved], "%s: an approval of an earlier hold", where)
+					require.True(t, wasHeld, "%s: an approval of what was not held yet", where)
 					expected = model.step(time.Now(), due, number, true)
 				} else {
 					*model = next
 				}
+				if !wasHeld && err != nil {
+					hold++
+				}
+				holds[held.Digest] = hold
 				if memory.saves > saves {
 					recorded, recordedAt = slices.Clone(model.log), time.Now()
 				}

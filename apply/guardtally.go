@@ -11,6 +11,9 @@ import (
 type tally struct {
 	deleted []deletion
 	holds   map[bool]bool // by cause: named or absent
+	// hold is a random name of the time in which it holds without a break, "" if it does
+	// not: an approval is no approval when the same objects are held once more.
+	hold string
 }
 
 // deletion is one unit that was deleted, or is about to be.
@@ -34,7 +37,7 @@ func (t tally) at(now time.Time, window time.Duration, due map[string]bool) tall
 	for unit := range due {
 		still[hashOf(unit)] = true
 	}
-	next := tally{deleted: slices.Clone(t.deleted), holds: maps.Clone(t.holds)}
+	next := tally{deleted: slices.Clone(t.deleted), holds: maps.Clone(t.holds), hold: t.hold}
 	if next.holds == nil {
 		next.holds = map[bool]bool{}
 	}
@@ -88,6 +91,7 @@ type kept struct {
 	Deleted []keptDeletion `json:"deleted,omitempty"`
 	Absent  bool           `json:"holdsAbsent,omitempty"`
 	Named   bool           `json:"holdsNamed,omitempty"`
+	Hold    string         `json:"hold,omitempty"`
 }
 
 type keptDeletion struct {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,7 +31,7 @@ func main() {
 	c := converge{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	flag.StringVar(&c.folder, "folder", ".", "folder with *.yaml files")
 	flag.StringVar(&c.name, "name", "converge", "name of this set of objects")
-	flag.StringVar(&c.namespace, "namespace", "default", "namespace of the ConfigMap that remembers the kinds of the set")
+	flag.StringVar(&c.namespace, "namespace", "default", "namespace of the ConfigMaps that remember the kinds of the set and its deletions")
 	flag.IntVar(&c.guard.Absent.Count, "max-deletions", 5, "max objects that may be deleted in an hour, or -1 for none; or else, if more,")
 	flag.IntVar(&c.guard.Absent.Percent, "max-percent", 10, "max percent of its objects that may be deleted in an hour")
 	flag.StringVar(&c.approved, "approve", "", "digest of held deletions, as it was logged: exactly these are deleted")
@@ -65,6 +66,7 @@ func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
 	}
 	mapper, unmapped := apiutil.NewDynamicRESTMapper(config, web)
 	client, unmade := metadata.NewForConfigAndClient(config, web)
+	objects, failed := dynamic.NewForConfigAndClient(config, web)
 	known, unknown := discovery.NewDiscoveryClientForConfigAndClient(config, web)
 	loop := &reconcile.Loop{
 		Name:       "converge",
@@ -82,8 +84,9 @@ func (c *converge) group(config *rest.Config) (*reconcile.Group, error) {
 		},
 	}
 	c.applier.Live = live
+	c.guard.Memory = &apply.ConfigMapMemory{Client: objects, Namespace: c.namespace, Name: "converge-" + c.name + "-deletions"}
 	members := []reconcile.Member{{Name: "live", Starter: live}, {Name: "loop", Starter: loop}}
-	return &reconcile.Group{Members: members}, errors.Join(unmapped, unmade, unknown)
+	return &reconcile.Group{Members: members}, errors.Join(unmapped, unmade, failed, unknown)
 }
 
 // Reconcile does one pass. A folder that was not read whole applies and deletes

@@ -34,7 +34,7 @@ func Survey(
 			switch {
 			case known.State != Served:
 				return known.Doubt()
-			case moved || next == resource:
+			case moved:
 				return fmt.Errorf("is served, but: %w", err)
 			}
 			resource, moved, options.Continue = next, true, ""

@@ -5,7 +5,6 @@ package approval
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -13,32 +12,26 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
 )
 
-// ErrOther is an approval of a digest other than that of the deletions reported last.
-var ErrOther = errors.New("other deletions are held")
-
-// Condition is how it is answered.
-var Condition = adminapi.Condition{ //nolint:gochecknoglobals // never written to
-	Err: ErrOther,
-	Answer: adminapi.Error{
-		Status: http.StatusConflict,
-		Code:   "other_deletions",
-		Message: "no deletions with this digest are held; read held_deletions again, and approve that digest: " +
-			"an agent reports what it holds half a minute after it has changed, at the latest",
-	},
-}
-
-// Check reports whether approving the digest changes anything. It returns [ErrOther] if
-// the digest is neither that of the held deletions nor the one approved last.
+// Check reports whether approving the digest changes anything. If the digest is neither that
+// of the held deletions nor the one approved last, the error is the answer: 409
+// other_deletions.
 func Check(held *starbase.HeldDeletions, approved, digest string) (change bool, err error) {
 	switch {
 	case digest == approved:
 		return false, nil
 	case held == nil:
-		return false, fmt.Errorf("%w: nothing is held", ErrOther)
+		return false, other("nothing is held that can be approved")
 	case held.Digest != digest:
-		return false, fmt.Errorf("%w: digest is %q, must be %q", ErrOther, digest, held.Digest)
+		return false, other(fmt.Sprintf("digest is %q: what is held has the digest %q", digest, held.Digest))
 	default:
 		return true, nil
+	}
+}
+
+func other(what string) error {
+	return &adminapi.Error{
+		Status: http.StatusConflict, Code: "other_deletions",
+		Message: what + "; read held_deletions, and approve its digest: an agent reports what it holds half a minute after it has changed, at the latest",
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 )
@@ -52,7 +51,6 @@ var conditions = []adminapi.Condition{ //nolint:gochecknoglobals // a table, nev
 		Err:    ErrProjectDeleted,
 		Answer: adminapi.Error{Status: http.StatusConflict, Code: "project_deleted", Message: "the project is deleted; put it again first"},
 	},
-	approval.Condition,
 	{
 		Err: ErrGenerationAhead,
 		Answer: adminapi.Error{

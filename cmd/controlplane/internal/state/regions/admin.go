@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/front/adminapi"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
@@ -78,7 +77,6 @@ func AdminConditions() []adminapi.Condition {
 				Message: "the region's agent sends heartbeats; stop it, and wait two minutes",
 			},
 		},
-		approval.Condition,
 		{
 			Err:    ErrUnknownResource,
 			Answer: adminapi.Error{Status: http.StatusNotFound, Code: "unknown_resource", Message: "the region has no such resource"},

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
-	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/approval"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 )
 
@@ -38,7 +37,7 @@ func TestHeldDeletionsOfARegionAreApprovedByTheirDigest(t *testing.T) {
 		require.Equal(t, "deployments/d_1", region.HeldDeletions.Units[0].Unit)
 
 		_, err = store.ApproveDeletions(ctx, eu, "first")
-		require.ErrorIs(t, err, approval.ErrOther, "the held set has changed")
+		require.ErrorContains(t, err, `other_deletions: digest is "first": what is held has the digest "second"`)
 		_, err = store.ApproveDeletions(ctx, "reg_none", "second")
 		require.ErrorIs(t, err, regions.ErrUnknownRegion)
 		for _, changed := range []bool{true, false} {

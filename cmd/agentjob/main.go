@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +28,7 @@ type options struct {
 	crd, elect                                            bool
 	health, metrics, kubeconfig, namespace, watch, access string
 	ceiling, logLevel                                     string
+	levelFromVariable                                     bool
 	keep                                                  time.Duration
 }
 
@@ -45,11 +45,12 @@ func command() *cobra.Command {
 				_, err = c.OutOrStdout().Write(text)
 				return err
 			}
+			o.levelFromVariable = program.FromVariable(c.Flags(), "log-level")
 			w, err := o.operator(c.OutOrStdout())
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			return w.Start(c.Context())
+			return program.Start(c.Context(), w.Logger, w)
 		},
 	}
 	flags := root.Flags()
@@ -78,7 +79,7 @@ func command() *cobra.Command {
 		operator.Ceiling,
 		"ClusterRole that holds what may be granted to jobs; rights of the operator beyond it are never granted",
 	)
-	flags.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn, error or off, or a list of target=level")
+	flags.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn, error or off, or a list of target=level; with an unknown one the flag is an error, the variable means info")
 	program.Variable(flags, "log-level", "RUST_LOG")
 	flags.DurationVar(&o.keep, "keep-finished", 24*time.Hour, "how long finished Jobs stay")
 	root.AddCommand(manifestsCommand())
@@ -88,15 +89,23 @@ func command() *cobra.Command {
 
 func (o options) operator(log io.Writer) (*operator.Operator, error) {
 	level, unknown := logLevel(o.logLevel)
-	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
+	if unknown != "" && !o.levelFromVariable {
+		return nil, fmt.Errorf("--log-level: is %q, must be trace, debug, info, warn, error or off, or a list of target=level", unknown)
+	}
+	logger := slog.New(program.NewHandler(log, level))
 	if unknown != "" {
 		logger.Warn("log level unknown, info is used", slog.String("value", unknown))
 	}
 	if err := program.CheckAddresses(o.health, o.metrics); err != nil {
 		return nil, err
 	}
-	if o.namespace == "" && o.elect {
-		return nil, errors.New("--namespace: is empty, must be set, or --leader-elect=false")
+	if err := program.CheckLease(o.namespace, o.elect); err != nil {
+		return nil, err
+	}
+	if o.watch != "" {
+		if err := program.CheckNamespace("watch-namespace", o.watch); err != nil {
+			return nil, err
+		}
 	}
 	if o.access != "labelled" && o.access != "all" {
 		return nil, fmt.Errorf("--cluster-access-namespaces: is %q, must be labelled or all", o.access)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -77,7 +76,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			return operator.Start(c.Context())
+			return program.Start(c.Context(), operator.Logger, operator)
 		},
 	}
 	flags := root.Flags()
@@ -101,7 +100,7 @@ func command() *cobra.Command {
 func (o options) operator(log io.Writer) (*operator.Operator, error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+		return nil, err
 	}
 	if err := program.CheckAddresses(o.health, o.metrics); err != nil {
 		return nil, err
@@ -110,17 +109,17 @@ func (o options) operator(log io.Writer) (*operator.Operator, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := program.CheckLease(o.namespace, o.elect); err != nil {
+		return nil, err
+	}
+	if o.checkInterval < time.Second {
+		return nil, fmt.Errorf("--check-interval: is %s, must be at least 1s", o.checkInterval)
+	}
 	config, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}
 	host, _ := os.Hostname() // only a name for people
-	if o.namespace == "" && o.elect {
-		return nil, errors.New("--namespace: is empty, must be set, or --leader-elect=false")
-	}
-	if o.checkInterval < time.Second {
-		return nil, fmt.Errorf("--check-interval: is %s, must be at least 1s", o.checkInterval)
-	}
 	return &operator.Operator{
 		CheckInterval:  o.checkInterval,
 		Kubernetes:     config,
@@ -138,7 +137,8 @@ func manifestsCommand() *cobra.Command {
 	var m operator.Manifests
 	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "application")
-	c.Flags().StringVar(&m.BaseDomain, "base-domain", "platform.company.dev", "domain that hosts are below")
+	c.Flags().StringVar(&m.BaseDomain, "base-domain", "", "domain that hosts are below; required")
+	program.Variable(c.Flags(), "base-domain", "BASE_DOMAIN")
 	return c
 }
 
@@ -153,11 +153,11 @@ func environmentCommand() *cobra.Command {
 				return &program.UsageError{Err: err}
 			}
 			if file == "" {
-				return program.Usagef("-f: is required: a file with an Application")
+				return program.Usagef("--file: is not set, must be a file with an Application")
 			}
 			manifest, err := os.ReadFile(file)
 			if err != nil {
-				return err
+				return program.Usagef("--file: is %q, must be a readable file: %w", file, err)
 			}
 			text, err := settings.Environment(manifest, operator.Profile(profile))
 			if err != nil {

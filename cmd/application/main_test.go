@@ -46,7 +46,7 @@ func TestTheCommandPrintsWhatItNeedsAndWhatAppsGet(t *testing.T) {
 }
 
 func TestAWrongSettingIsNamedBeforeAnythingRuns(t *testing.T) {
-	for name, message := range map[string]string{"BASE_DOMAIN=x": "BASE_DOMAIN: is", "KEYCLOAK_ADMIN_PASSWORD=sesame": "KEYCLOAK_ADMIN_URL: is required"} {
+	for name, message := range map[string]string{"BASE_DOMAIN=x": "BASE_DOMAIN: is", "KEYCLOAK_ADMIN_PASSWORD=sesame": "KEYCLOAK_ADMIN_URL: is not set"} {
 		t.Run(name, func(t *testing.T) {
 			key, value, _ := strings.Cut(name, "=")
 			t.Setenv(key, value)
@@ -56,7 +56,7 @@ func TestAWrongSettingIsNamedBeforeAnythingRuns(t *testing.T) {
 			require.NotContains(t, failed, "sesame")
 		})
 	}
-	for args, message := range map[string]string{"env": "-f: is required", "--log-level=chatty": "chatty", "--kubeconfig=/none": "access to Kubernetes", "more": "unknown command"} {
+	for args, message := range map[string]string{"env": "--file: is not set", "--log-level=chatty": "chatty", "--kubeconfig=/none": "access to Kubernetes", "more": "unknown command"} {
 		code, _, failed := run(t, args)
 		require.NotZero(t, code)
 		require.Contains(t, failed, message)

@@ -28,7 +28,7 @@ the place of the database, remove the files of the same name that end in -wal an
 run "controlplane restored", and start. A PostgreSQL is copied with its own tools.`,
 		Args: func(command *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return program.Usagef("FILE: is required: the file that the copy is written to")
+				return program.Usagef("FILE: is not set, must be the file that the copy is written to")
 			}
 			return nil
 		},

@@ -173,7 +173,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		env, args []string
 		says      string
 	}{
-		"no admin token":          {nil, nil, "--admin-token-file or TRUEUP_CONTROLPLANE_ADMIN_TOKEN_FILE is required"},
+		"no admin token":          {nil, nil, "--admin-token-file: is not set, must be a file"},
 		"no token file":           {nil, []string{"--admin-token-file", "/nowhere"}, "--admin-token-file: open /nowhere"},
 		"a short token":           {nil, []string{"--admin-token-file", short}, "5 bytes"},
 		"a weak token":            {nil, []string{"--admin-token-file", writeFile(t, strings.Repeat("0", 40))}, "is weak"},
@@ -182,7 +182,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"an unknown flag":         {nil, []string{"--colour"}, "--colour"},
 		"an unknown command":      {nil, []string{"dance"}, `"dance"`},
 		"an argument too many":    {nil, []string{"version", "please"}, `"please"`},
-		"a retention":             {nil, []string{"--snapshot-retention", "47h"}, "--snapshot-retention: is 47h0m0s; want at least 48h0m0s"},
+		"a retention":             {nil, []string{"--snapshot-retention", "47h"}, "--snapshot-retention: is 47h0m0s, must be at least 48h0m0s"},
 		"a log level":             {nil, []string{"--log-level", "loud"}, "--log-level"},
 		"a log level by env":      {[]string{"TRUEUP_CONTROLPLANE_LOG_LEVEL=loud"}, nil, "TRUEUP_CONTROLPLANE_LOG_LEVEL"},
 		"a URL of PostgreSQL":     {nil, []string{"--database", "postgres://user:pass-word@host:port/db", "--admin-token-file", token}, "the name of the database is not valid"},
@@ -194,7 +194,7 @@ func TestAWrongFlagOrVariableEndsWithCodeTwoAndOneLineNamingIt(t *testing.T) {
 		"a certificate that's no": {nil, []string{"--admin-token-file", token, "--tls-cert-file", token, "--tls-private-key-file", token}, "--tls-cert-file"},
 		"keys that are none":      {nil, []string{"--admin-token-file", token, "--var-group-keys-file", writeFile(t, "one pass-word\n")}, "line 1: the key is not 32 bytes"},
 		"keys by env":             {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=pass-word"}, []string{"--admin-token-file", token}, "TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS: line 1"},
-		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS is set as well"},
+		"keys twice":              {[]string{"TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS=x"}, []string{"--admin-token-file", token, "--var-group-keys-file", token}, "--var-group-keys-file: is set beside TRUEUP_CONTROLPLANE_VAR_GROUP_KEYS"},
 		"manifests of nonsense":   {nil, []string{"manifests", "--namespace", "a: b"}, "--namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"regexp"
 	"text/template"
 
 	"github.com/spf13/cobra"
@@ -12,8 +11,6 @@ import (
 
 //go:embed manifests.yaml
 var manifestsTemplate string
-
-var namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // manifests are the values of the template.
 type manifests struct {
@@ -28,8 +25,8 @@ func newManifestsCommand() *cobra.Command {
 		Args:  program.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			// What passes here needs no quoting in YAML.
-			if !namespacePattern.MatchString(values.Namespace) {
-				return program.Usagef("--namespace: %q is not the name of a namespace", values.Namespace)
+			if err := program.CheckNamespace("namespace", values.Namespace); err != nil {
+				return &program.UsageError{Err: err}
 			}
 			parsed, err := template.New("manifests.yaml").Parse(manifestsTemplate)
 			if err != nil {

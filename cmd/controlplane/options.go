@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -61,7 +60,7 @@ func wrong(flag, format string, args ...any) error {
 func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return wrong("log-level", "%w", err)
+		return &program.UsageError{Err: err}
 	}
 	logger = slog.New(requestid.Logger(origin.Logger(logger.Handler())))
 	proxies, err := origin.ParseProxies(o.trustedProxies)
@@ -74,16 +73,16 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	if o.snapshotRetention < starbase.SnapshotMaxAge {
 		return wrong(
 			"snapshot-retention",
-			"is %v; want at least %v, the age of a record that is accepted",
+			"is %v, must be at least %v, the age of a record that is accepted",
 			o.snapshotRetention,
 			starbase.SnapshotMaxAge,
 		)
 	}
 	if o.auditRetention < minAuditRetention {
-		return wrong("audit-retention", "is %v; want at least %v", o.auditRetention, minAuditRetention)
+		return wrong("audit-retention", "is %v, must be at least %v", o.auditRetention, minAuditRetention)
 	}
 	if o.adminTokenFile == "" {
-		return program.Usagef("--admin-token-file or %sADMIN_TOKEN_FILE is required", envPrefix)
+		return wrong("admin-token-file", "is not set, must be a file with the tokens of the administrators")
 	}
 	bearer, err := o.token("agent-token-file", o.agentTokenFile)
 	if err != nil {
@@ -200,14 +199,6 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	mux.Handle(statuspage.Path+"/", page)
 	agents.Mount(mux)
 	mux.Handle("/", api)
-	logger.InfoContext(
-		ctx,
-		"starting",
-		slog.String("version", program.Version()),
-		slog.String("database", database.Name()),
-		slog.Any("administrators", admins.Fingerprints()),
-	)
-	defer logger.InfoContext(ctx, "stopped")
 	connections := origin.Strangers(logger)
 	var metrics prometheus.Gatherer
 	if o.metricsAddress != "" {
@@ -234,7 +225,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 			Purpose: "api", MetricsAddress: o.metricsAddress, Gatherer: metrics,
 		}},
 	}}
-	return group.Start(ctx)
+	return program.Start(ctx, logger, &group, slog.String("database", database.Name()), slog.Any("administrators", admins.Fingerprints()))
 }
 
 // exportAudit has the entries of the audit written where --audit-log says.
@@ -275,8 +266,8 @@ func (o options) checkAddresses() error {
 		if flag.value == "" && flag.name == program.MetricsFlag {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(flag.value); err != nil {
-			return wrong(flag.name, "%q is not host:port", flag.value)
+		if err := program.CheckAddress(flag.value); err != nil {
+			return wrong(flag.name, "%w", err)
 		}
 	}
 	return nil
@@ -313,7 +304,7 @@ func (o options) keys() (*keyring.Ring, error) {
 	text, from := o.varGroupKeys, varGroupKeysVariable
 	switch {
 	case o.varGroupKeysFile != "" && text != "":
-		return nil, wrong(flag, "%s is set as well; want one of them", from)
+		return nil, wrong(flag, "is set beside %s, must be one of them", from)
 	case o.varGroupKeysFile != "":
 		content, err := os.ReadFile(o.varGroupKeysFile)
 		if err != nil {
@@ -339,12 +330,17 @@ func (o options) tls() (*tls.Config, error) {
 	case o.certFile == "" && o.keyFile == "":
 		return nil, nil //nolint:nilnil // no TLS is not an error
 	case o.keyFile == "":
-		return nil, wrong("tls-private-key-file", "required with --tls-cert-file")
+		return nil, wrong("tls-private-key-file", "is not set, must be set with --tls-cert-file")
 	case o.certFile == "":
-		return nil, wrong("tls-cert-file", "required with --tls-private-key-file")
+		return nil, wrong("tls-cert-file", "is not set, must be set with --tls-private-key-file")
+	}
+	for flag, file := range map[string]string{"tls-cert-file": o.certFile, "tls-private-key-file": o.keyFile} {
+		if _, err := os.ReadFile(file); err != nil {
+			return nil, wrong(flag, "%w", err)
+		}
 	}
 	if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
-		return nil, wrong("tls-cert-file", "%w", err)
+		return nil, wrong("tls-cert-file", "%s with --tls-private-key-file %s: %w", o.certFile, o.keyFile, err)
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

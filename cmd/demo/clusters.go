@@ -77,7 +77,9 @@ func (c *clusters) startAgent(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var kubeconfig string
-	if c.user, kubeconfig, err = c.demo.install(ctx, "shuttle"); err != nil {
+	if c.user, kubeconfig, err = c.demo.install(
+		ctx, "shuttle", "--starbase-url", c.plane.base, "--cluster-id", c.id, "--region", "demo1",
+	); err != nil {
 		return "", err
 	}
 	if c.demo.cluster == nil {

@@ -77,7 +77,7 @@ rpc_port: %d
 		return "", err
 	}
 	var kubeconfig string
-	if r.user, kubeconfig, err = r.demo.install(ctx, "krane"); err != nil {
+	if r.user, kubeconfig, err = r.demo.install(ctx, "krane", "--control-url", r.clusters.plane.base, "--region", "eu-1"); err != nil {
 		return "", err
 	}
 	_, _, err = r.demo.start(ctx, "krane", "", nil, "--config", config, "--kubeconfig", kubeconfig)

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -33,7 +32,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			return a.Start(c.Context())
+			return program.Start(c.Context(), a.Logger, a)
 		},
 	}
 	flags := root.Flags()
@@ -55,7 +54,7 @@ type options struct {
 func (o options) agent(log io.Writer) (*agent.Agent, error) {
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+		return nil, err
 	}
 	c, err := config.Load(o.config, o.lookup)
 	if err != nil {
@@ -73,8 +72,10 @@ func manifestsCommand() *cobra.Command {
 	var m manifests.Manifests
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "krane")
-	c.Flags().StringVar(&m.ControlURL, "control-url", "https://control.example.com", "URL of the control plane")
-	c.Flags().StringVar(&m.Region, "region", "eu-central-1", "region of the cluster")
+	c.Flags().StringVar(&m.ControlURL, "control-url", "", "URL of the control plane; required")
+	program.Variable(c.Flags(), "control-url", config.Variable("control.url"))
+	c.Flags().StringVar(&m.Region, "region", "", "region of the cluster; required")
+	program.Variable(c.Flags(), "region", config.Variable("cluster.region"))
 	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "the limit of deletions (none: it goes with the pod)")
 	return c
 }

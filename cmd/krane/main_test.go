@@ -33,9 +33,9 @@ func TestTheCommandLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "krane.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("control: {token: sesame}\n"), 0o600))
 	for want, args := range map[string][]string{
-		`unknown command "serve"`:                     {"serve"},
-		"--log-level: log level \"loud\": want debug": {"--log-level", "loud"},
-		"cluster.region":                              {"--config", file},
+		`unknown command "serve"`:               {"serve"},
+		`--log-level: is "loud", must be debug`: {"--log-level", "loud"},
+		"cluster.region":                        {"--config", file},
 	} {
 		code, stdout, stderr := run(t, args...)
 		require.Equal(t, program.ExitUsage, code, want)
@@ -48,7 +48,7 @@ func TestTheCommandLine(t *testing.T) {
 
 func TestTheManifestsAreYAMLWithoutWildcards(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := run(t, "manifests", "--region", "eu")
+	code, stdout, stderr := run(t, "manifests", "--region", "eu", "--control-url", "https://control.example.com")
 	require.Zero(t, code, stderr)
 	kinds := map[string]int{}
 	for _, text := range strings.Split(stdout, "---\n")[1:] {

@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -44,7 +46,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			return w.Start(c.Context())
+			return program.Start(c.Context(), w.Logger, w)
 		},
 	}
 	f := root.Flags()
@@ -78,7 +80,7 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	}
 	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+		return nil, err
 	}
 	config, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
@@ -115,24 +117,9 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 
 // validate returns an error for each flag that is wrong, joined.
 func (o options) validate() error {
-	var errs []error
+	errs := []error{o.validateCluster(), program.CheckAddresses(o.health, o.metrics), program.CheckLease(o.namespace, o.elect)}
 	wrong := func(flag, value, must string) {
 		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, program.Shown(value), must))
-	}
-	if err := program.CheckAddresses(o.health, o.metrics); err != nil {
-		errs = append(errs, err)
-	}
-	if o.cluster == "" {
-		wrong("cluster-name", o.cluster, "the name of the cluster, unique in the account")
-	}
-	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		wrong("cluster-endpoint", o.endpoint, "a URL with https, without user")
-	}
-	if _, err := base64.StdEncoding.DecodeString(o.ca); err != nil {
-		wrong("cluster-ca", "(hidden)", "base64")
-	}
-	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
-		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
 	}
 	if o.provider != "aws" && o.provider != "fake" {
 		wrong("cloud-provider", o.provider, "aws or fake")
@@ -145,25 +132,55 @@ func (o options) validate() error {
 	if o.stop <= 0 {
 		wrong("graceful-shutdown-timeout", o.stop.String(), "more than 0s")
 	}
-	if o.namespace == "" && o.elect {
-		wrong("namespace", o.namespace, "set, or --leader-elect=false")
+	return errors.Join(errs...)
+}
+
+// Names of clusters and regions in AWS.
+var (
+	namePattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	regionPattern = regexp.MustCompile(`^[a-z0-9-]+$`)
+)
+
+// validateCluster returns an error for each wrong flag that manifests has, too, joined.
+func (o options) validateCluster() error {
+	var errs []error
+	wrong := func(flag, value, must string) {
+		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, program.Shown(value), must))
+	}
+	if o.cluster == "" {
+		errs = append(errs, errors.New("--cluster-name: is not set, must be the name of the cluster, unique in the account"))
+	} else if !namePattern.MatchString(o.cluster) {
+		wrong("cluster-name", o.cluster, "the name of the cluster, unique in the account: at most 100 letters, digits, -, _ and .")
+	}
+	if u, err := url.Parse(o.endpoint); o.endpoint != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		wrong("cluster-endpoint", o.endpoint, "a URL with https, without user")
+	}
+	if text, err := base64.StdEncoding.DecodeString(o.ca); o.ca != "" && (err != nil || !x509.NewCertPool().AppendCertsFromPEM(text)) {
+		wrong("cluster-ca", "(hidden)", "a certificate as PEM in base64")
+	}
+	if _, err := netip.ParsePrefix(o.cidr); o.cidr != "" && err != nil {
+		wrong("cluster-cidr", o.cidr, "a network such as 10.100.0.0/16")
+	}
+	if o.region != "" && !regionPattern.MatchString(o.region) {
+		wrong("region", o.region, "a region such as eu-central-1")
 	}
 	return errors.Join(errs...)
 }
 
-// named are manifests that must have the name of a cluster.
-type named struct{ *operator.Manifests }
+// checked are manifests with flags that the program would take.
+type checked struct{ *operator.Manifests }
 
-func (n named) YAML() (string, error) {
-	if n.ClusterName == "" {
-		return "", program.Usagef("--cluster-name: is empty, must be the name of the cluster, unique in the account")
+func (c checked) YAML() (string, error) {
+	o := options{cluster: c.ClusterName, endpoint: c.ClusterEndpoint, ca: c.ClusterCA, cidr: c.ClusterCIDR, region: c.Region}
+	if err := o.validateCluster(); err != nil {
+		return "", err
 	}
-	return n.Manifests.YAML()
+	return c.Manifests.YAML()
 }
 
 func manifestsCommand() *cobra.Command {
 	var m operator.Manifests
-	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", named{&m})
+	c := program.ManifestsCommand("Print definitions, rights and Deployment as YAML for kubectl apply --server-side -f -", checked{&m})
 	program.ImageFlag(c.Flags(), &m.Image, "nodepool")
 	c.Flags().StringVar(&m.ClusterName, "cluster-name", "", "name of the cluster, unique in the account; required")
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")

@@ -27,7 +27,7 @@ func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 		"--aws-rate-limit-qps", "0.01", "--metrics-bind-address", "8080", "--graceful-shutdown-timeout", "0s")
 	require.Equal(t, program.ExitUsage, code)
 	for _, want := range []string{
-		`--cluster-name: is ""`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be base64`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,
+		`--cluster-name: is not set`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be a certificate as PEM`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,
 		`--cloud-provider: is "gcp", must be aws or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
 	} {
 		require.Contains(t, stderr, want)
@@ -61,7 +61,7 @@ func TestAPriceIsATypeAndANumber(t *testing.T) {
 func TestManifestsAreNarrow(t *testing.T) {
 	code, _, stderr := execute("manifests")
 	require.Equal(t, program.ExitUsage, code)
-	require.Contains(t, stderr, "--cluster-name: is empty")
+	require.Contains(t, stderr, "--cluster-name: is not set")
 	code, stdout, _ := execute("manifests", "--cluster-name", "prod", "--image", "example.com/nodepool:1")
 	require.Zero(t, code)
 	verbs := map[string][]string{}

@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,27 +62,28 @@ func settings() []program.Setting {
 		},
 		{Flag: program.HealthFlag, Variable: "STARFORM_METRICS_ADDR", Usage: program.HealthUsage + " (default :8080)"},
 		{Flag: program.MetricsFlag, Variable: "STARFORM_METRICS_BIND_ADDRESS", Usage: program.MetricsUsage},
-		{Flag: "log-level", Variable: "STARFORM_LOG_LEVEL", Usage: "debug, info, warn or error (default info)"},
 	}
 }
 
 func command() *cobra.Command {
-	var kubeconfig string
-	var lookup func(string) string
+	var o options
 	root := &cobra.Command{
 		Use:   "shuttle",
 		Short: "Pull the desired state of this cluster from Starbase and keep the cluster that way",
 		Args:  program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			agent, err := newAgent(kubeconfig, lookup, c.OutOrStdout())
+			agent, err := o.agent(c.OutOrStdout())
 			if err != nil {
 				return &program.UsageError{Err: err}
 			}
-			return agent.Start(c.Context())
+			return program.Start(c.Context(), agent.Logger, agent)
 		},
 	}
-	lookup = program.Settings(root.Flags(), settings())
-	program.KubeconfigFlag(root.Flags(), &kubeconfig)
+	flags := root.Flags()
+	o.lookup = program.Settings(flags, settings())
+	program.KubeconfigFlag(flags, &o.kubeconfig)
+	program.LogLevelFlag(flags, &o.logLevel)
+	program.NamespaceFlag(flags, &o.namespace, agent.Namespace, "POD_NAMESPACE")
 	root.AddCommand(manifestsCommand())
 	program.Bind(root, "STARFORM_", os.LookupEnv)
 	return root
@@ -91,23 +93,41 @@ func manifestsCommand() *cobra.Command {
 	m := agent.Manifests{}
 	c := program.ManifestsCommand("Print the Namespace, RBAC and Deployment as YAML for kubectl apply -f -", &m)
 	program.ImageFlag(c.Flags(), &m.Image, "shuttle")
-	c.Flags().StringVar(&m.StarbaseURL, "starbase-url", "https://starbase.example.com", "STARFORM_STARBASE_URL")
-	c.Flags().StringVar(&m.ClusterID, "cluster-id", "00000000-0000-4000-8000-000000000000", "STARFORM_CLUSTER_ID")
-	c.Flags().StringVar(&m.Region, "region", "nyc3", "STARFORM_REGION")
+	for _, s := range []struct {
+		value       *string
+		flag, usage string
+	}{
+		{&m.StarbaseURL, "starbase-url", "base URL of Starbase; required"},
+		{&m.ClusterID, "cluster-id", "UUID of the cluster; required"},
+		{&m.Region, "region", "region of the cluster, like nyc3; required"},
+	} {
+		c.Flags().StringVar(s.value, s.flag, "", s.usage)
+		program.Variable(c.Flags(), s.flag, "STARFORM_"+strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_")))
+	}
 	program.AgentFlags(c.Flags(), &m.Authorities, &m.StateClaim, "unsent billing records (none: they go with the pod)")
 	return c
 }
 
-func newAgent(kubeconfig string, lookup func(string) string, log io.Writer) (*agent.Agent, error) {
-	config, err := agent.ReadConfig(lookup)
+// options are the flags of the agent.
+type options struct {
+	kubeconfig, logLevel, namespace string
+	lookup                          func(variable string) string
+}
+
+func (o options) agent(log io.Writer) (*agent.Agent, error) {
+	logger, err := program.NewLogger(log, o.logLevel)
 	if err != nil {
 		return nil, err
 	}
-	logger, err := program.NewLogger(log, config.LogLevel)
+	config, err := agent.ReadConfig(o.lookup)
 	if err != nil {
 		return nil, err
 	}
-	access, err := kubeaccess.Config(kubeconfig, logger)
+	config.Namespace = o.namespace
+	if err := program.CheckLease(o.namespace, config.LeaderElection); err != nil {
+		return nil, err
+	}
+	access, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -76,9 +76,9 @@ func TestTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, nil, "shuttle: STARFORM_STARBASE_URL: not set; want a URL"},
-		{env[:1], nil, "shuttle: STARFORM_CLUSTER_ID: not set; want a UUID"},
-		{append(env[:4:4], "STARFORM_RECONCILE_INTERVAL=soon"), nil, `shuttle: STARFORM_RECONCILE_INTERVAL: "soon"; want a duration from 1s to 1h`},
+		{nil, nil, "shuttle: STARFORM_STARBASE_URL: is not set, must be a URL"},
+		{env[:1], nil, "shuttle: STARFORM_CLUSTER_ID: is not set, must be a UUID"},
+		{append(env[:4:4], "STARFORM_RECONCILE_INTERVAL=soon"), nil, `shuttle: STARFORM_RECONCILE_INTERVAL: is "soon", must be a duration from 1s to 1h`},
 		{env, nil, "shuttle: access to Kubernetes: unable to load in-cluster configuration"},
 		{env, []string{"--kubeconfig", "/no/such/file"}, "shuttle: access to Kubernetes: stat /no/such/file"},
 		{env, []string{"--kubeconf"}, "shuttle: unknown flag: --kubeconf"},
@@ -173,7 +173,7 @@ func newSystem(tb testing.TB, nodes int) *system {
 		keysFile:  filepath.Join(dir, "keys"),
 	}
 	tb.Cleanup(s.group.Close)
-	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil, "manifests")
+	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil, "manifests", "--starbase-url", "https://starbase.example.com", "--cluster-id", clusterID, "--region", "nyc3")
 	require.Zero(tb, code)
 	require.NoError(tb, s.cluster.Apply(tb.Context(), manifests))
 	var err error

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
@@ -22,8 +23,14 @@ const (
 type Manifests struct{ Image, BaseDomain string }
 
 // YAML returns the definitions, the rights and the Deployment as a stream for kubectl apply
-// --server-side.
+// --server-side. A base domain that the operator would refuse is an error.
 func (m Manifests) YAML() (string, error) {
+	if m.BaseDomain == "" {
+		return "", errors.New("BASE_DOMAIN: is not set, must be a domain such as platform.example.com")
+	}
+	if err := (Settings{BaseDomain: m.BaseDomain, S3Region: defaultRegion}).check(); err != nil {
+		return "", err
+	}
 	agent := installation.Agent{Name: Account, Namespace: Namespace}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(Account, rules()...)...)

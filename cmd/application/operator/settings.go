@@ -44,6 +44,9 @@ type Settings struct {
 	Redis, OpenSearch string
 }
 
+// defaultRegion is the default of S3_REGION.
+const defaultRegion = "ca-central-1"
+
 // SettingsOf reads the settings from an environment, such as os.Getenv. The error names
 // each variable that is wrong, what would be right, and no secret.
 func SettingsOf(env func(string) string) (Settings, error) {
@@ -57,7 +60,7 @@ func SettingsOf(env func(string) string) (Settings, error) {
 		KeycloakPassword: env("KEYCLOAK_ADMIN_PASSWORD"),
 		BaseDomain:       cmp.Or(env("BASE_DOMAIN"), "platform.company.dev"),
 		S3Endpoint:       strings.TrimRight(env("AWS_ENDPOINT_URL"), "/"),
-		S3Region:         cmp.Or(env("S3_REGION"), "ca-central-1"),
+		S3Region:         cmp.Or(env("S3_REGION"), defaultRegion),
 		Redis:            env("REDIS_ENDPOINT"),
 		OpenSearch:       env("OPENSEARCH_ENDPOINT"),
 	}
@@ -115,14 +118,14 @@ func (s Settings) check() error {
 	if s.KeycloakURL != "" || s.KeycloakUser != "" || s.KeycloakPassword != "" {
 		for name, value := range map[string]string{"KEYCLOAK_ADMIN_URL": s.KeycloakURL, "KEYCLOAK_ADMIN_USER": s.KeycloakUser, "KEYCLOAK_ADMIN_PASSWORD": s.KeycloakPassword} {
 			if value == "" {
-				add("%s: is required with the other variables KEYCLOAK_ADMIN_...", name)
+				add("%s: is not set, must be set with the other variables KEYCLOAK_ADMIN_...", name)
 			}
 		}
 	}
 	for name, value := range map[string]string{"KEYCLOAK_ADMIN_URL": s.KeycloakURL, "AWS_ENDPOINT_URL": s.S3Endpoint} {
 		if at, err := url.Parse(value); value != "" &&
 			(err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil) {
-			add("%s: must be a URL such as https://service.example.com", name)
+			add("%s: is %q, must be a URL such as https://service.example.com", name, program.Shown(value))
 		}
 	}
 	if !domain.MatchString(s.BaseDomain) || len(s.BaseDomain) > names.Base {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // Exit statuses of every program.
@@ -58,7 +59,15 @@ func Main(command *cobra.Command) {
 func Run(ctx context.Context, command *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.AddCommand(versionCommand(), manCommand())
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
+	command.InitDefaultCompletionCmd(args...)
+	command.SetHelpCommand(helpCommand())
+	strict(command)
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			err = wrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag(), wrong.GetValue(), wrong.Unwrap())
+		}
+		return &UsageError{err}
+	})
 	command.SetArgs(args)
 	command.SetOut(stdout)
 	command.SetErr(stderr)
@@ -69,7 +78,7 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 	text := err.Error()
 	_, usage := errors.AsType[*UsageError](err)
 	if usage {
-		text = asUsed(ran.Flags(), text)
+		text = asUsed(ran, text)
 	}
 	line := strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")), " ")
 	_, _ = fmt.Fprintln(stderr, command.Name()+": "+line) // a failed write has no reader left
@@ -77,6 +86,52 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 		return ExitUsage
 	}
 	return ExitFailure
+}
+
+// strict makes wrong arguments a *[UsageError] in the command and its subcommands, and an
+// argument of a command that only has subcommands, such as "completion nonsense", too.
+func strict(command *cobra.Command) {
+	for _, sub := range command.Commands() {
+		strict(sub)
+	}
+	if !command.Runnable() {
+		command.Args = NoArgs
+		command.RunE = func(c *cobra.Command, _ []string) error {
+			var names []string
+			for _, sub := range c.Commands() {
+				names = append(names, sub.Name())
+			}
+			return Usagef("%s: is called without a subcommand, must have one of %s", c.CommandPath(), strings.Join(names, ", "))
+		}
+		return
+	}
+	check := command.Args
+	if check == nil {
+		return
+	}
+	command.Args = func(c *cobra.Command, args []string) error {
+		err := check(c, args)
+		if _, ok := errors.AsType[*UsageError](err); err == nil || ok {
+			return err
+		}
+		return &UsageError{err}
+	}
+}
+
+// helpCommand prints the help of a command. Cobra's own ends with status 0 for an unknown one.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(command *cobra.Command, args []string) error {
+			about, rest, err := command.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return Usagef("unknown command %q for %q", strings.Join(args, " "), command.Root().Name())
+			}
+			about.InitDefaultHelpFlag() // else it is not shown
+			return about.Help()
+		},
+	}
 }
 
 // versionCommand prints the program's name and version.
@@ -99,7 +154,7 @@ func manCommand() *cobra.Command {
 		Short: "Write the manual pages into a folder that exists",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("man: want one argument, the folder of the pages, have %d", len(args))
+				return Usagef("man: has %d arguments, must have one, the folder of the pages", len(args))
 			}
 			return nil
 		},

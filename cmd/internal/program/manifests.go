@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -14,14 +15,16 @@ type Manifests interface {
 }
 
 // ManifestsCommand returns the command that prints manifests, a pointer whose fields the
-// flags set. The caller adds the flags; they have no variables.
+// flags set. The caller adds the flags; they are not read from variables. With [Variable] a
+// flag has the name of the variable that it makes: an error of YAML that names the variable
+// then shows the flag. Each error of YAML is that of a wrong flag.
 func ManifestsCommand(short string, manifests Manifests) *cobra.Command {
 	return &cobra.Command{
 		Use: "manifests", Short: short, Args: NoArgs, Annotations: map[string]string{annotationUnbound: "true"},
 		RunE: func(c *cobra.Command, _ []string) error {
 			text, err := manifests.YAML()
 			if err != nil {
-				return err
+				return &UsageError{err}
 			}
 			_, err = fmt.Fprint(c.OutOrStdout(), text)
 			return err
@@ -39,9 +42,9 @@ func ImageFlag(flags *pflag.FlagSet, image *string, program string) {
 // AgentFlags add the flags of both agents: a ConfigMap with authorities, and a
 // PersistentVolumeClaim, which keeps what contents names.
 func AgentFlags(flags *pflag.FlagSet, authorities, stateClaim *string, contents string) {
-	flags.StringVar(authorities, "ca-config-map", "",
+	flags.Var((*objectName)(authorities), "ca-config-map",
 		"ConfigMap with certificates of authorities that are trusted beside the usual ones, such as a private one of the control plane (none)")
-	flags.StringVar(stateClaim, "state-claim", "", "PersistentVolumeClaim that keeps "+contents)
+	flags.Var((*objectName)(stateClaim), "state-claim", "PersistentVolumeClaim that keeps "+contents)
 }
 
 // reference is an image reference that needs no quoting in YAML.
@@ -54,8 +57,24 @@ func (r *reference) Type() string   { return "string" }
 
 func (r *reference) Set(text string) error {
 	if !referencePattern.MatchString(text) {
-		return fmt.Errorf("%.80q is no image reference; want one like registry.example.com/name:tag", text)
+		return errors.New("must be an image reference such as registry.example.com/name:tag")
 	}
 	*r = reference(text)
+	return nil
+}
+
+// objectName is the name of an object of Kubernetes, or empty.
+type objectName string
+
+var objectNamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+
+func (n *objectName) String() string { return string(*n) }
+func (n *objectName) Type() string   { return "string" }
+
+func (n *objectName) Set(text string) error {
+	if text != "" && !objectNamePattern.MatchString(text) {
+		return errors.New("must be the name of an object: lower case letters, digits, - and .")
+	}
+	*n = objectName(text)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -49,10 +50,11 @@ func TestTheLoggerWritesJSONFromItsLevelUp(t *testing.T) {
 	logger, err := program.NewLogger(&out, "warn")
 	require.NoError(t, err)
 	logger.InfoContext(t.Context(), "quiet")
-	logger.WarnContext(t.Context(), "loud", slog.Int("n", 1))
+	logger.WarnContext(t.Context(), "loud", slog.Int("n", 1), slog.Group("took", slog.Duration("all", 1500*time.Millisecond)))
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 	require.Equal(t, "loud", line["msg"])
+	require.Equal(t, map[string]any{"all": "1.5s"}, line["took"])
 	_, err = program.NewLogger(&out, "chatty")
 	require.ErrorContains(t, err, `"chatty"`)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,17 +47,33 @@ type habit struct {
 	lease bool
 	// needed are the flags that its manifests have no default for.
 	needed []string
+	// free are the settings that take any text, flags without dashes or variables.
+	free []string
 }
 
 func habits(t *testing.T) []habit {
 	t.Helper()
 	return []habit{
-		{name: "agentjob", lease: true, args: []string{"--health-probe-bind-address", "127.0.0.1:0"}, required: "Kubernetes"},
-		{name: "application", lease: true, args: []string{"--health-probe-bind-address", "127.0.0.1:0"}, required: "Kubernetes"},
+		{
+			name:     "agentjob",
+			lease:    true,
+			args:     []string{"--health-probe-bind-address", "127.0.0.1:0"},
+			required: "Kubernetes",
+			free:     []string{"RUST_LOG"}, // it is warned of
+		},
+		{
+			name:     "application",
+			lease:    true,
+			args:     []string{"--health-probe-bind-address", "127.0.0.1:0"},
+			required: "Kubernetes",
+			needed:   []string{"--base-domain", "platform.company.dev"},
+			free:     []string{"keycloak-admin-user"},
+		},
 		{
 			name:      "controlplane",
 			alone:     true,
 			required:  "--admin-token-file",
+			free:      []string{"database", "audit-log"}, // files that are made
 			listeners: []string{"api", "metrics"},
 			args: []string{
 				"--listen",
@@ -72,6 +89,8 @@ func habits(t *testing.T) []habit {
 		{
 			name:     "krane",
 			required: "cluster.region",
+			needed:   []string{"--control-url", "https://control.example.com", "--region", "eu-central-1"},
+			free:     []string{"instance-id", "state-dir", "registry-url", "registry-username"},
 			env: []string{
 				"KRANE_INSTANCE_ID=krane-1",
 				"KRANE_RPC_PORT=" + port(t),
@@ -101,6 +120,15 @@ func habits(t *testing.T) []habit {
 			name:     "shuttle",
 			lease:    true,
 			required: "STARFORM_STARBASE_URL",
+			needed: []string{
+				"--starbase-url",
+				"https://starbase.example.com",
+				"--cluster-id",
+				"00000000-0000-4000-8000-000000000000",
+				"--region",
+				"nyc3",
+			},
+			free: []string{"snapshot-wal-dir"},
 			env: []string{
 				"STARFORM_STARBASE_URL=http://127.0.0.1:1",
 				"STARFORM_CLUSTER_ID=" + cluster,
@@ -135,6 +163,7 @@ func TestEveryProgramHasTheSameHabits(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(dir, h.name)
 			h.answers(t, path)
+			h.refuses(t, path)
 			h.manifests(t, path, kubernetes)
 			h.overlay(t, path, kubernetes)
 			h.serves(t, path, kubernetes.Kubeconfig)
@@ -145,9 +174,14 @@ func TestEveryProgramHasTheSameHabits(t *testing.T) {
 // call runs the program to its end, with nothing in its environment.
 func call(t *testing.T, path string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return callWith(t, nil, path, args...)
+}
+
+func callWith(t *testing.T, env []string, path string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	c := exec.CommandContext(t.Context(), path, args...)
-	c.Env, c.Dir, c.Stdout, c.Stderr = []string{"HOME=" + t.TempDir()}, t.TempDir(), &out, &errs
+	c.Env, c.Dir, c.Stdout, c.Stderr = append([]string{"HOME=" + t.TempDir()}, env...), t.TempDir(), &out, &errs
 	if err := c.Run(); err != nil {
 		_, ok := errors.AsType[*exec.ExitError](err)
 		require.True(t, ok, "%v", err)
@@ -172,8 +206,12 @@ func (h habit) answers(t *testing.T, path string) {
 	if !h.alone {
 		wanted = append(wanted, "--kubeconfig ", "[KUBECONFIG]", "--health-probe-bind-address ")
 	}
-	if h.lease {
-		wanted = append(wanted, "--leader-elect")
+	for _, flag := range []string{"--leader-elect", "--namespace "} {
+		if h.lease {
+			wanted = append(wanted, flag)
+		} else {
+			require.NotContains(t, stdout, flag)
+		}
 	}
 	for _, want := range wanted {
 		require.Contains(t, stdout, want)
@@ -199,10 +237,15 @@ func (h habit) answers(t *testing.T, path string) {
 	require.Regexp(t, "^"+h.name+` \S+( [0-9a-f]{40})? go1\.\S+\n$`, stdout)
 
 	for want, args := range map[string][]string{
-		"unknown flag: --wrong":    {"--wrong"},
-		"unknown command \"more\"": {"more"},
-		"no image reference":       {"manifests", "--image", "a b"},
-		h.required:                 {},
+		"unknown flag: --wrong":                      {"--wrong"},
+		`unknown command "more"`:                     {"more"},
+		`unknown command "nonsense"`:                 {"completion", "nonsense"},
+		`unknown command "fish"`:                     {"completion", "bash", "fish"},
+		"completion: is called without a subcommand": {"completion"},
+		`unknown command "topic"`:                    {"help", "topic"},
+		`unknown command "too"`:                      {"manifests", "too"},
+		"man: has 2 arguments":                       {"man", "a", "b"},
+		h.required:                                   {},
 	} {
 		code, stdout, stderr := call(t, path, args...)
 		require.Equal(t, 2, code, "%s: %s", want, stderr)
@@ -211,6 +254,73 @@ func (h habit) answers(t *testing.T, path string) {
 		require.True(t, strings.HasPrefix(stderr, h.name+": "), stderr)
 		require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 	}
+}
+
+// flagLine is the line of a flag in the help, with the name and, if it has one, the variable.
+var flagLine = regexp.MustCompile(`^ +(?:-., )?--([a-z0-9-]+).*?(?:\[([A-Z][A-Z0-9_]+)\])?\n$`)
+
+// refuses gives each setting a wrong value, by its flag and by its variable: an error has the
+// name that was used and the value.
+func (h habit) refuses(t *testing.T, path string) {
+	t.Helper()
+	const nonsense = "!nonsense!"
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte(sesame), 0o600))
+	refused := func(name string, env []string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := callWith(t, env, path, args...)
+		require.Equal(t, 2, code, "%s: %s", name, stderr)
+		require.Empty(t, stdout, name)
+		require.Regexp(t, `(^|[^A-Za-z-])`+name+`\b`, stderr)
+		require.Regexp(t, nonsense+`|is "\(hidden\)"`, stderr, name)
+		require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+	}
+	// stop ends a program that has accepted the value.
+	stop := []string{"--kubeconfig", filepath.Join(dir, "none")}
+	if h.alone {
+		stop = []string{"--database", filepath.Join(dir, "none", "db")}
+	}
+	env := inDir(h.env, dir)
+	for _, setting := range settingsOf(t, path) {
+		flag, variable := setting[0], setting[1]
+		var args []string
+		for pair := range slices.Chunk(slices.Concat(inDir(h.args, dir), stop), 2) {
+			if pair[0] != "--"+flag {
+				args = append(args, pair...)
+			}
+		}
+		if variable == "" || slices.Contains(h.free, flag) {
+			continue
+		}
+		refused("--"+flag, env, append(args, "--"+flag+"="+nonsense)...)
+		if !slices.Contains(h.free, variable) {
+			refused(variable, append(env[:len(env):len(env)], variable+"="+nonsense), args...)
+		}
+	}
+	for _, setting := range settingsOf(t, path, "manifests") {
+		if flag := setting[0]; flag != "help" {
+			refused("--"+flag, nil, slices.Concat([]string{"manifests"}, h.needed, []string{"--" + flag, nonsense})...)
+		}
+	}
+	for n := 0; n < len(h.needed); n += 2 {
+		code, stdout, stderr := call(t, path, slices.Concat([]string{"manifests"}, h.needed[:n], h.needed[n+2:])...)
+		require.Equal(t, 2, code, stderr)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, h.needed[n]+`: is not set, must be`)
+	}
+}
+
+// settingsOf returns the flag and the variable of each setting of the command.
+func settingsOf(t *testing.T, path string, command ...string) (all [][2]string) {
+	t.Helper()
+	_, stdout, _ := call(t, path, append(command, "--help")...)
+	for line := range strings.Lines(stdout) {
+		if found := flagLine.FindStringSubmatch(line); found != nil {
+			all = append(all, [2]string{found[1], found[2]})
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
 }
 
 // manifests are what "kubectl apply" takes, with one Deployment that has no privileges.
@@ -287,11 +397,17 @@ func (h habit) serves(t *testing.T, path, kubeconfig string) {
 	require.Equal(t, http.StatusNotFound, status)
 
 	require.NoError(t, p.Stop(time.Minute), p.Tail())
+	var versions []any
 	for _, line := range logged(t, p) {
+		if line["msg"] == "starting" {
+			versions = append(versions, line["version"])
+		}
 		for _, key := range []string{"time", "level", "msg"} {
 			require.NotEmpty(t, line[key], line)
 		}
 	}
+	require.Len(t, versions, 1)
+	require.Contains(t, versions[0], "go1.")
 	log, err := os.ReadFile(p.Log)
 	require.NoError(t, err)
 	require.NotContains(t, string(log), sesame)

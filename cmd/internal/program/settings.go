@@ -16,7 +16,7 @@ import (
 
 // Annotations of flags and commands.
 const (
-	annotationVariable = "trueup/variable"      // of a flag: the name of its variable
+	annotationVariable = "trueup/variable"      // of a flag: the name of its variable, or of the variable that it makes
 	annotationFrom     = "trueup/from-variable" // of a flag: its value came from there
 	annotationUnbound  = "trueup/unbound"       // of a command: its flags have no variables
 )
@@ -62,7 +62,39 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		})
 	}
 	bind(root)
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return fromVariables(c.Flags(), lookup) }
+	root.Long = cmp.Or(root.Long, root.Short+".") + `
+
+A setting is a flag or the variable in brackets. The flag goes first. A variable
+that is set to nothing counts as not set: to make a setting empty, give the flag.`
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Annotations[annotationUnbound] != "" {
+			return nil
+		}
+		return fromVariables(c.Flags(), lookup)
+	}
+}
+
+// FromVariable reports whether the value of the flag came from its variable.
+func FromVariable(flags *pflag.FlagSet, flag string) bool {
+	f := flags.Lookup(flag)
+	return f != nil && annotation(f, annotationFrom) != ""
+}
+
+// wrongValue is the error for a value that the flag cannot hold.
+func wrongValue(name string, f *pflag.Flag, value string, cause error) error {
+	must, ok := map[string]string{
+		"bool":     "true or false",
+		"duration": "a duration such as 90s or 1h30m",
+		"float64":  "a number such as 0.5",
+		"int":      "a whole number",
+	}[f.Value.Type()]
+	switch {
+	case f.Value.Type() == "string": // the cause is that of a flag of this package: must be ...
+		return fmt.Errorf("%s: is %q, %w", name, Shown(value), cause)
+	case !ok:
+		return fmt.Errorf("%s: is %q: %w", name, Shown(value), cause)
+	}
+	return fmt.Errorf("%s: is %q, must be %s", name, Shown(value), must)
 }
 
 func fromVariables(flags *pflag.FlagSet, lookup func(string) (string, bool)) (failed error) {
@@ -79,7 +111,7 @@ func fromVariables(flags *pflag.FlagSet, lookup func(string) (string, bool)) (fa
 			if cause, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 				err = cause.Unwrap()
 			}
-			failed = Usagef("%s: is %q: %w", variable, value, err)
+			failed = &UsageError{wrongValue(variable, f, value, err)}
 		}
 		annotate(f, annotationFrom, variable)
 	})
@@ -136,14 +168,17 @@ func Shown(value string) string {
 
 // asUsed returns the text of an error with the names that were used: the flag in the place of
 // its variable if the flag was given, and the variable in the place of the flag if the value
-// came from there. So a program names a setting either way.
-func asUsed(flags *pflag.FlagSet, text string) string {
+// came from there. So a program names a setting either way. The flags of a command without
+// variables are always flags.
+func asUsed(command *cobra.Command, text string) string {
 	used := map[string]string{}
-	flags.VisitAll(func(f *pflag.Flag) {
+	unbound := command.Annotations[annotationUnbound] != ""
+	command.Flags().VisitAll(func(f *pflag.Flag) {
 		switch variable := annotation(f, annotationVariable); {
+		case variable == "":
 		case annotation(f, annotationFrom) != "":
 			used["--"+f.Name] = variable
-		case f.Changed:
+		case f.Changed, unbound:
 			used[variable] = "--" + f.Name
 		}
 	})
@@ -159,6 +194,27 @@ func KubeconfigFlag(flags *pflag.FlagSet, path *string) {
 // LogLevelFlag adds --log-level.
 func LogLevelFlag(flags *pflag.FlagSet, level *string) {
 	flags.StringVar(level, "log-level", "info", "debug, info, warn or error")
+}
+
+var labelPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// CheckNamespace returns an error unless the value of a flag is the name of a namespace.
+func CheckNamespace(flag, namespace string) error {
+	if !labelPattern.MatchString(namespace) {
+		return fmt.Errorf("--%s: is %q, must be the name of a namespace", flag, namespace)
+	}
+	return nil
+}
+
+// CheckLease returns an error unless the values of [NamespaceFlag] and [LeaderElectFlag] fit.
+func CheckLease(namespace string, elect bool) error {
+	if namespace == "" && elect {
+		return errors.New("--namespace: is empty, must be the name of a namespace, or --leader-elect=false")
+	}
+	if namespace == "" {
+		return nil
+	}
+	return CheckNamespace("namespace", namespace)
 }
 
 // NamespaceFlag adds --namespace, where the program keeps its Lease.

@@ -30,10 +30,10 @@ func TestAFlagGoesBeforeItsVariable(t *testing.T) {
 		"variables":           {environment: map[string]string{"TOOL_PAUSE": "3s", "NAME_OF_THE_SEED": "c", "TOOL_OTHER": "d", "TOOL_REGION": "us"}, want: "3s c d us"},
 		"both":                {args: []string{"--pause=2s", "--region=eu"}, environment: map[string]string{"TOOL_PAUSE": "3s", "TOOL_REGION": "us"}, want: "2s  standard eu"},
 		"an empty variable":   {environment: map[string]string{"TOOL_PAUSE": "", "TOOL_OTHER": ""}, want: "1s  standard "},
-		"a wrong variable":    {environment: map[string]string{"TOOL_PAUSE": "soon"}, wrong: `tool: TOOL_PAUSE: is "soon": time: invalid duration`},
-		"a wrong flag":        {args: []string{"--pause", "soon"}, wrong: `tool: invalid argument "soon" for "--pause"`},
-		"refused, a flag":     {args: []string{"--region", "no"}, wrong: `tool: --region: "no"; want a region`},
-		"refused, a variable": {environment: map[string]string{"TOOL_REGION": "no"}, wrong: `tool: TOOL_REGION: "no"; want a region`},
+		"a wrong variable":    {environment: map[string]string{"TOOL_PAUSE": "soon"}, wrong: `tool: TOOL_PAUSE: is "soon", must be a duration such as 90s or 1h30m`},
+		"a wrong flag":        {args: []string{"--pause", "soon"}, wrong: `tool: --pause: is "soon", must be a duration such as 90s or 1h30m`},
+		"refused, a flag":     {args: []string{"--region", "no"}, wrong: `tool: --region: is "no", must be a region`},
+		"refused, a variable": {environment: map[string]string{"TOOL_REGION": "no"}, wrong: `tool: TOOL_REGION: is "no", must be a region`},
 		"checked, a flag":     {args: []string{"--own", "bad"}, wrong: "tool: --own is bad"},
 		"checked, a variable": {environment: map[string]string{"NAME_OF_THE_SEED": "bad"}, wrong: "tool: NAME_OF_THE_SEED is bad"},
 		"of a subcommand":     {args: []string{"sub"}, environment: map[string]string{"TOOL_DEEP": "true", "TOOL_PAUSE": "soon"}, want: "deep true"},
@@ -101,7 +101,7 @@ func tool(environment func(string) (string, bool)) *cobra.Command {
 			return program.Usagef("--own is bad")
 		}
 		if region := lookup("TOOL_REGION"); region == "no" {
-			return &program.UsageError{Err: errors.New(`TOOL_REGION: "no"; want a region`)}
+			return &program.UsageError{Err: errors.New(`TOOL_REGION: is "no", must be a region`)}
 		}
 		_, err := fmt.Fprint(c.OutOrStdout(), pause, " ", own, " ", other, " ", lookup("TOOL_REGION"))
 		return err

@@ -145,7 +145,7 @@ func (e *FieldError) Error() string {
 		name += " (" + e.Variable + ")"
 	}
 	if e.Value == "" {
-		return fmt.Sprintf("%s: not set; want %s", name, e.Want)
+		return fmt.Sprintf("%s: is not set, must be %s", name, e.Want)
 	}
-	return fmt.Sprintf("%s: %q; want %s", name, e.Value, e.Want)
+	return fmt.Sprintf("%s: is %q, must be %s", name, program.Shown(e.Value), e.Want)
 }

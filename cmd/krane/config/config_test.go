@@ -208,8 +208,8 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Read([]byte("cluster: {regoin: eu}\nrpc_port: [1]\n"), env())
 	for _, want := range []string{
-		"cluster.region (KRANE_CLUSTER_REGION): not set", "control.url (KRANE_CONTROL_URL): not set", "control.token",
-		"cluster.regoin: ", "no such setting", `rpc_port: "a list"; want one value`,
+		"cluster.region (KRANE_CLUSTER_REGION): is not set", "control.url (KRANE_CONTROL_URL): is not set", "control.token",
+		"cluster.regoin: ", "must be one of cluster.cell_id", `rpc_port: is "a list", must be one value`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -284,8 +284,8 @@ func TestTheTokenFileIsReadEachTime(t *testing.T) {
 		require.ErrorContains(t, err, "token_file")
 		require.NotContains(t, err.Error(), "sesame")
 		_, err = config.Load(path, env())
-		require.ErrorContains(t, err, "configuration "+path+": token_file (KRANE_TOKEN_FILE)")
+		require.ErrorContains(t, err, "--config "+path+": token_file (KRANE_TOKEN_FILE)")
 	}
 	_, err = config.Load(filepath.Join(t.TempDir(), "none"), env())
-	require.ErrorContains(t, err, "configuration: ")
+	require.ErrorContains(t, err, "--config: is ")
 }

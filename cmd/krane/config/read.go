@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
 )
 
 // Load reads the configuration from a file, "" for none, and with lookup, which
@@ -27,12 +28,12 @@ func Load(path string, lookup func(string) string) (Config, error) {
 	if path != "" {
 		var err error
 		if data, err = os.ReadFile(path); err != nil {
-			return Config{}, fmt.Errorf("configuration: %w", err)
+			return Config{}, fmt.Errorf("--config: is %q, must be a readable file: %w", path, err)
 		}
 	}
 	c, err := Read(data, lookup)
 	if err != nil && path != "" {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+		return Config{}, fmt.Errorf("--config %s: %w", path, err)
 	}
 	return c, err
 }
@@ -71,7 +72,7 @@ func Read(data []byte, lookup func(string) string) (Config, error) {
 		if !r.known[key] {
 			r.errs = append(
 				r.errs,
-				&FieldError{Field: key, Value: masked, Want: "no such setting; these are: " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
+				&FieldError{Field: key, Value: masked, Want: "one of " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
 			)
 		}
 	}
@@ -244,12 +245,16 @@ func (r *reader) together(c Config) {
 		r.fail("token_file", c.TokenFile, "nothing, because control.token is set; or no control.token")
 	case c.TokenFile != "":
 		if _, err := c.ControlToken(); err != nil {
-			r.fail("token_file", c.TokenFile, "the path of a readable file that holds the token")
+			r.fail("token_file", c.TokenFile, "the path of a readable file that holds the token: "+err.Error())
 		}
 	}
 	switch hasURL := r.text("vault.url") != ""; {
 	case hasURL && c.Vault.KeyFile != "":
 		r.fail("vault.key_file", c.Vault.KeyFile, "nothing, because vault.url is set; or no vault.url")
+	case c.Vault.KeyFile != "":
+		if err := (&vault.KeyFile{Path: c.Vault.KeyFile}).Check(); err != nil {
+			r.fail("vault.key_file", c.Vault.KeyFile, "the path of a readable file with keys: "+err.Error())
+		}
 	case hasURL && c.Vault.Token == "":
 		r.fail("vault.token", "", "a token, because vault.url is set")
 	case !hasURL && c.Vault.Token != "":

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 )
 
 // Manifests are what differs between installations. All fields but StateClaim are
@@ -28,8 +29,16 @@ const (
 )
 
 // YAML returns the objects as a stream for kubectl apply. The Secret with the
-// token is the operator's to make.
+// token is the operator's to make. The error for a field that the agent would refuse has a
+// *[config.FieldError].
 func (m Manifests) YAML() (string, error) {
+	values := map[string]string{
+		config.Variable("control.url"): m.ControlURL, config.Variable("cluster.region"): m.Region,
+		config.Variable("control.token"): "mounted", config.Variable("instance_id"): Account,
+	}
+	if _, err := config.Read(nil, func(variable string) string { return values[variable] }); err != nil {
+		return "", err
+	}
 	const tokenDir, stateDir, namespaces = "/var/run/krane", "/var/lib/krane", Account + "-namespaces"
 	agent := installation.Agent{Name: Account, Namespace: Namespace, TokenSecret: "krane-token", TokenDir: tokenDir}
 	objects := agent.Base()

@@ -30,7 +30,7 @@ func (e EC2) Home(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("configuration of AWS: %w", err)
 	}
 	if c.Region == "" {
-		return "", errors.New("AWS_REGION: is not set, must be the region of classes that name none")
+		return "", errors.New("--region: is not set, must be the region of classes that name none")
 	}
 	return c.Region, nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,13 +97,15 @@ func (a *Agent) Start(ctx context.Context) error {
 // leaseName is the Lease of a term, in the agent's namespace.
 const leaseName = "shuttle"
 
+func (a *Agent) namespace() string { return cmp.Or(a.Config.Namespace, Namespace) }
+
 // lease runs the work only while this process holds the Lease.
 func (a *Agent) lease(metrics *metrics, work reconcile.Starter) (*kube.Lease, error) {
 	client, err := dynamic.NewForConfig(a.access(metrics))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &kube.Lease{Client: client, Namespace: agentNamespace, Name: leaseName, Starter: work, Logger: a.Logger}, nil
+	return &kube.Lease{Client: client, Namespace: a.namespace(), Name: leaseName, Starter: work, Logger: a.Logger}, nil
 }
 
 func (a *Agent) loop(name string, r reconcile.Reconciler) *reconcile.Loop {

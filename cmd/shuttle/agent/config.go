@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +27,6 @@ type Config struct {
 	ReconcileInterval time.Duration
 	SnapshotInterval  time.Duration
 	CapacityInterval  time.Duration
-	LogLevel          string // debug, info, warn or error
 	HealthAddress     string // of /healthz and /readyz
 	MetricsAddress    string // of /metrics; empty: HealthAddress
 	SoftLimit         int
@@ -39,6 +36,7 @@ type Config struct {
 	DNS               DNSSelector
 	PodSecurity       isolation.Level // the loosest that a service may ask for
 	LeaderElection    bool
+	Namespace         string // of the Lease and of what the agent remembers; empty: starform-system
 	WakeOnDrift       bool
 }
 
@@ -56,9 +54,9 @@ type VariableError struct {
 
 func (e *VariableError) Error() string {
 	if e.Value == "" {
-		return fmt.Sprintf("%s: not set; want %s", e.Variable, e.Want)
+		return fmt.Sprintf("%s: is not set, must be %s", e.Variable, e.Want)
 	}
-	return fmt.Sprintf("%s: %q; want %s", e.Variable, e.Value, e.Want)
+	return fmt.Sprintf("%s: is %q, must be %s", e.Variable, e.Value, e.Want)
 }
 
 var regionPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -69,13 +67,12 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 	r := reader{lookup: lookup}
 	c := Config{
 		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
-		ClusterID:         r.matching("STARFORM_CLUSTER_ID", starbase.ValidUUID, "a UUID in lower case"),
-		Region:            r.matching("STARFORM_REGION", regionPattern.MatchString, "a region like nyc3"),
-		TokenFile:         r.matching("STARFORM_AUTH_TOKEN_FILE", readable, "the path of a readable file that holds the token"),
+		ClusterID:         r.clusterID(),
+		Region:            r.region(),
+		TokenFile:         r.matching("STARFORM_AUTH_TOKEN_FILE", holdsToken, "the path of a readable file that holds the token, one word"),
 		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
 		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
 		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),
-		LogLevel:          r.level("STARFORM_LOG_LEVEL"),
 		HealthAddress:     r.address("STARFORM_METRICS_ADDR", ":8080"),
 		MetricsAddress:    r.address("STARFORM_METRICS_BIND_ADDRESS", ""),
 		SoftLimit:         r.integer("STARFORM_SOFT_LIMIT", 1000, 1, 1_000_000),
@@ -90,8 +87,8 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 	return c, r.err
 }
 
-func readable(path string) bool {
-	_, err := os.ReadFile(path)
+func holdsToken(path string) bool {
+	_, err := program.ReadToken(path)
 	return err == nil
 }
 
@@ -113,6 +110,14 @@ func (r *reader) matching(variable string, ok func(string) bool, want string) st
 		r.fail(variable, want)
 	}
 	return v
+}
+
+func (r *reader) clusterID() string {
+	return r.matching("STARFORM_CLUSTER_ID", starbase.ValidUUID, "a UUID in lower case")
+}
+
+func (r *reader) region() string {
+	return r.matching("STARFORM_REGION", regionPattern.MatchString, "a region like nyc3")
 }
 
 func (r *reader) url(variable string) *url.URL {
@@ -168,14 +173,6 @@ func (r *reader) boolean(variable string, standard bool) bool {
 		r.fail(variable, "true or false")
 		return false
 	}
-}
-
-func (r *reader) level(variable string) string {
-	v := cmp.Or(r.lookup(variable), "info")
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, v) {
-		r.fail(variable, "debug, info, warn or error")
-	}
-	return v
 }
 
 func (r *reader) address(variable, standard string) string {

@@ -14,13 +14,23 @@ type Manifests struct {
 	Authorities string
 }
 
-const agentNamespace = "starform-system"
+// Namespace is where the agent runs.
+const Namespace = "starform-system"
 
 // YAML returns the Namespace, ServiceAccount, RBAC and Deployment as a YAML
-// stream. The Secret with the token is the operator's to make.
+// stream. The Secret with the token is the operator's to make. A field that the agent would
+// refuse is a *[VariableError].
 func (m Manifests) YAML() (string, error) {
+	values := map[string]string{"STARFORM_STARBASE_URL": m.StarbaseURL, "STARFORM_CLUSTER_ID": m.ClusterID, "STARFORM_REGION": m.Region}
+	r := reader{lookup: func(variable string) string { return values[variable] }}
+	r.url("STARFORM_STARBASE_URL")
+	r.clusterID()
+	r.region()
+	if r.err != nil {
+		return "", r.err
+	}
 	const tokenDir, spoolDir = "/var/run/starform", "/var/lib/shuttle"
-	agent := installation.Agent{Name: "shuttle", Namespace: agentNamespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}
+	agent := installation.Agent{Name: "shuttle", Namespace: Namespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}
 	objects := agent.Base()
 	objects = append(objects, agent.ClusterRole(agent.Name, clusterRules()...)...)
 	objects = append(objects, agent.Role(agent.Name,

@@ -62,7 +62,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	memory := &apply.ConfigMapMemory{Client: objects, Namespace: agentNamespace, Name: "shuttle-deletions-" + a.Config.ClusterID}
+	memory := &apply.ConfigMapMemory{Client: objects, Namespace: a.namespace(), Name: "shuttle-deletions-" + a.Config.ClusterID}
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{

@@ -58,6 +58,12 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(key) + "\n"
 }
 
+// Check returns an error unless the file holds keys now. It never shows a key.
+func (f *KeyFile) Check() error {
+	_, err := f.keys()
+	return err
+}
+
 // keys returns at least one.
 func (f *KeyFile) keys() ([]cipher.AEAD, error) {
 	data, err := os.ReadFile(f.Path)

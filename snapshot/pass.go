@@ -7,7 +7,7 @@ import (
 
 // ErrStale is wrapped by the error of a [Pass] that recorded nothing, because the view
 // is not proven to be current.
-var ErrStale = errors.New("view is stale")
+var ErrStale = errors.New("view is not current")
 
 // Source is what the records of a [Recorder] come from.
 type Source interface {

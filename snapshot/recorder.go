@@ -178,6 +178,10 @@ func (w *worker[R]) pass(ctx context.Context, at time.Time, again bool) (pass Pa
 // record collects the records of the instant, and delivers or spools them.
 func (w *worker[R]) record(ctx context.Context, pass *Pass) {
 	if !w.current(time.Now()) {
+		if w.Source.Seen().IsZero() {
+			pass.failed(fmt.Errorf("%w: it has not been complete yet", ErrStale))
+			return
+		}
 		pass.failed(fmt.Errorf("%w: no event or bookmark for %v", ErrStale, 2*w.Period))
 		return
 	}

@@ -391,6 +391,7 @@ func TestAnInstantIsTriedAgainUntilTheViewIsComplete(t *testing.T) {
 		require.Equal(t, []string{"12:00:26"}, at)
 		require.Len(t, passes, 2)
 		require.ErrorIs(t, passes[0].Err, snapshot.ErrStale)
+		require.EqualError(t, passes[0].Err, "view is not current: it has not been complete yet")
 		require.Equal(t, 1, passes[1].Accepted)
 	})
 }

@@ -326,6 +326,14 @@ func (o options) keys() (*keyring.Ring, error) {
 }
 
 func (o options) tls() (*tls.Config, error) {
+	for _, flag := range []struct{ name, file string }{{"tls-cert-file", o.certFile}, {"tls-private-key-file", o.keyFile}} {
+		if flag.file == "" {
+			continue
+		}
+		if _, err := os.ReadFile(flag.file); err != nil {
+			return nil, wrong(flag.name, "%w", err)
+		}
+	}
 	switch {
 	case o.certFile == "" && o.keyFile == "":
 		return nil, nil //nolint:nilnil // no TLS is not an error
@@ -333,11 +341,6 @@ func (o options) tls() (*tls.Config, error) {
 		return nil, wrong("tls-private-key-file", "is not set, must be set with --tls-cert-file")
 	case o.certFile == "":
 		return nil, wrong("tls-cert-file", "is not set, must be set with --tls-private-key-file")
-	}
-	for flag, file := range map[string]string{"tls-cert-file": o.certFile, "tls-private-key-file": o.keyFile} {
-		if _, err := os.ReadFile(file); err != nil {
-			return nil, wrong(flag, "%w", err)
-		}
 	}
 	if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
 		return nil, wrong("tls-cert-file", "%s with --tls-private-key-file %s: %w", o.certFile, o.keyFile, err)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,13 +40,15 @@ func run(ctx context.Context, config *rest.Config, objects ...*unstructured.Unst
 		return err
 	}
 	applier := apply.Applier{Live: &apply.Live{Client: client, Mapper: mapper, Owner: owner}}
-	go func() { _ = applier.Live.Start(ctx) }() // the watches of our objects
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() { stop(applier.Live.Start(ctx)) }() // the watches of our objects: without them Apply ends, too
 	report, err := applier.Apply(ctx, set)
 	for _, result := range report.Results {
 		fmt.Println(result.Action, result.ID)
 	}
 	fmt.Println("Unchanged:", report.Unchanged)
-	return err
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 func greeting(name string) *unstructured.Unstructured {

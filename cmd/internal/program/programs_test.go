@@ -306,7 +306,7 @@ func (h habit) refuses(t *testing.T, path string) {
 		code, stdout, stderr := call(t, path, slices.Concat([]string{"manifests"}, h.needed[:n], h.needed[n+2:])...)
 		require.Equal(t, 2, code, stderr)
 		require.Empty(t, stdout)
-		require.Contains(t, stderr, h.needed[n]+`: is not set, must be`)
+		require.Regexp(t, h.needed[n]+`\)?: is not set, must be`, stderr)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestTheDocumentationNamesEverySetting(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	_, err = config.Read([]byte(least+"surprise: 1"), env())
-	_, names, ok := strings.Cut(err.Error(), "these are: ")
+	_, names, ok := strings.Cut(err.Error(), "must be one of ")
 	require.True(t, ok)
 	for name := range strings.FieldsSeq(names) {
 		_, last, nested := strings.Cut(name, ".")

@@ -29,10 +29,14 @@ func newCapacityLoop(config *Config, pods *podView, client *client, metrics *met
 }
 
 // Reconcile implements reconcile.Reconciler: one report. Pods that may have changed
-// unseen are not reported.
+// unseen are not reported, and that they are not listed yet is no error: their watch logs why.
 func (c *capacity) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	now := time.Now()
-	if now.Sub(c.pods.Seen()) >= 2*c.config.CapacityInterval {
+	seen := c.pods.Seen()
+	if seen.IsZero() {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	if now.Sub(seen) >= 2*c.config.CapacityInterval {
 		return reconcile.Result{}, fmt.Errorf("capacity: pods: %w", snapshot.ErrStale)
 	}
 	count, limit := int64(c.pods.Len()), int64(c.config.SoftLimit)

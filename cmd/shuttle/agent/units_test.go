@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -406,4 +407,20 @@ func newConfig(t *testing.T) *shuttle.Config {
 	config, err := shuttle.ReadConfig(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	return &config
+}
+
+// TestPodsThatAreNotListedYetAreNoError has a capacity unit before the first list.
+func TestPodsThatAreNotListedYetAreNoError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		var log bytes.Buffer
+		units := shuttle.NewUnits(p.config(""), nil, p, slog.New(slog.NewJSONHandler(&log, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		time.AfterFunc(30*time.Second, func() { _ = units.List() })
+		require.NoError(t, units.Capacity.Start(ctx))
+		require.Empty(t, log.String())
+		require.EqualValues(t, 2, units.Metric("starform_capacity_reports_sent_total"), "within a second of the list, and a minute later")
+	})
 }

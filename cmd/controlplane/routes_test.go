@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +173,30 @@ func TestEveryRefusalHasALineThatSaysWhy(t *testing.T) {
 	refused("a header that is too large", "GET", "/healthz", strings.Repeat("x", 100<<10), "", 431)
 	require.NoError(t, p.command.Process.Kill())
 	<-p.ended
+}
+
+// TestTheAdministrativeRoutesAreThoseOfThePage compares the table of docs/running.md with the
+// routes of the program.
+func TestTheAdministrativeRoutesAreThoseOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/running.md")
+	require.NoError(t, err)
+	var listed, served []string
+	for _, row := range regexp.MustCompile("(?m)^\\| ([A-Z]+) \\| `([^`]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, row[1]+" "+adminapi.Prefix+row[2])
+	}
+	api, err := clusters.New(clusters.Config{
+		Store:       &clusters.Store{},
+		Admins:      tokens.Only(adminToken),
+		AdminRoutes: slices.Concat(regions.AdminRoutes(&regions.Store{}), audit.Routes(&audit.Log{})),
+	})
+	require.NoError(t, err)
+	for _, r := range api.Routes() {
+		if strings.HasPrefix(r.Path, adminapi.Prefix) {
+			served = append(served, r.Method+" "+r.Path)
+		}
+	}
+	require.ElementsMatch(t, served, listed)
 }
 
 // TestWhatCanBeChangedCanBeRead finds for each route of the administration that changes

@@ -79,7 +79,12 @@ func command() *cobra.Command {
 		operator.Ceiling,
 		"ClusterRole that holds what may be granted to jobs; rights of the operator beyond it are never granted",
 	)
-	flags.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn, error or off, or a list of target=level; with an unknown one the flag is an error, the variable means info")
+	flags.StringVar(
+		&o.logLevel,
+		"log-level",
+		"info",
+		"trace, debug, info, warn, error or off, or a list of target=level; an unknown one is an error of the flag, and info in the variable",
+	)
 	program.Variable(flags, "log-level", "RUST_LOG")
 	flags.DurationVar(&o.keep, "keep-finished", 24*time.Hour, "how long finished Jobs stay")
 	root.AddCommand(manifestsCommand())

@@ -173,7 +173,8 @@ func newSystem(tb testing.TB, nodes int) *system {
 		keysFile:  filepath.Join(dir, "keys"),
 	}
 	tb.Cleanup(s.group.Close)
-	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil, "manifests", "--starbase-url", "https://starbase.example.com", "--cluster-id", clusterID, "--region", "nyc3")
+	code, manifests, _ := run(tb, filepath.Join(s.bin, "shuttle"), nil,
+		"manifests", "--starbase-url", "https://starbase.example.com", "--cluster-id", clusterID, "--region", "nyc3")
 	require.Zero(tb, code)
 	require.NoError(tb, s.cluster.Apply(tb.Context(), manifests))
 	var err error

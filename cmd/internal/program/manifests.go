@@ -73,7 +73,7 @@ func (n *objectName) Type() string   { return "string" }
 
 func (n *objectName) Set(text string) error {
 	if text != "" && !objectNamePattern.MatchString(text) {
-		return errors.New("must be the name of an object: lower case letters, digits, - and .")
+		return errors.New("must be the name of an object: lower case letters, digits, dashes and dots")
 	}
 	*n = objectName(text)
 	return nil

@@ -65,7 +65,7 @@ const (
 )
 
 // repeats passes each text on at once, and again after a pause that doubles from
-// minPause to maxPause. A text that did not come for two of maxPause begins anew. The zero
+// minPause to maxPause. A text that did not come for two of maxPause begins from the start. The zero
 // repeats is ready.
 type repeats struct {
 	mu    sync.Mutex

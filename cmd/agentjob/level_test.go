@@ -51,7 +51,10 @@ func TestAnUnknownLevelIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"": 0, "error": 0, "off": 0, "thurkube=debug": 0, "loud": 1, "loud,louder,x=loudest": 1} {
 		var log bytes.Buffer
-		o := options{logLevel: text, access: "all", keep: 1, health: "127.0.0.1:0", namespace: "x", ceiling: "c", kubeconfig: kubeconfig(t)}
+		o := options{
+			levelFromVariable: true, logLevel: text,
+			access: "all", keep: 1, health: "127.0.0.1:0", namespace: "x", ceiling: "c", kubeconfig: kubeconfig(t),
+		}
 		w, err := o.operator(&log)
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Count(log.String(), "\n"), log.String())

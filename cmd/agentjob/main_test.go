@@ -177,8 +177,8 @@ func TestWithoutAnAPIServerItIsHealthyAndNotReady(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = log.Close() })
 			var stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--kubeconfig", kubeconfig(t), "--log-level", "loud"}, more...)...)
-			cmd.Env = []string{asProgram + "=1", "THURKUBE_HEALTH_ADDR=127.0.0.1:0"}
+			cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--kubeconfig", kubeconfig(t)}, more...)...)
+			cmd.Env = []string{asProgram + "=1", "THURKUBE_HEALTH_ADDR=127.0.0.1:0", "RUST_LOG=loud"}
 			cmd.Stdout, cmd.Stderr = log, &stderr
 			require.NoError(t, cmd.Start())
 

@@ -69,7 +69,7 @@ func TestABackupServesAfterItWasPutBack(t *testing.T) {
 		code    int
 		message string
 	}{
-		{[]string{"backup"}, 2, "FILE: is required"},
+		{[]string{"backup"}, 2, "FILE: is not set, must be"},
 		{[]string{"backup", "--database", "postgres://db/x", copied}, 2, "--database: is copied with the tools of PostgreSQL"},
 		{[]string{"backup", "--database", filepath.Join(dir, "none"), copied}, 1, "no such file"},
 		{[]string{"backup", "--database", database, database}, 1, "choose another file"},

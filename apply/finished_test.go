@@ -55,8 +55,12 @@ func TestAJobThatItsTTLRemovedIsDone(t *testing.T) {
 	defer cancel()
 	require.NoError(t, a.WaitReady(ready, set), "what depends on it may go on")
 
-	next := b.set(t, job("ttlSecondsAfterFinished: 600, ", "v2"))
-	require.Equal(t, 1, apply1(t, a, next).Count(apply.Created), "another desired state is another job")
+	require.Equal(t, 1, apply1(t, a, b.set(t, job("ttlSecondsAfterFinished: 3, ", "v2"))).Count(apply.Created), "another desired state is another job")
+	b.finishes(t)
+	await.Eventually(t, "its TTL removes that job, too", absent)
+
+	next := b.set(t, job("ttlSecondsAfterFinished: 600, ", "v3"))
+	require.Equal(t, 1, apply1(t, a, next).Count(apply.Created))
 	b.finishes(t)
 	b.kubectl(t, "wait", "-n", b.ns, "--for=condition=Complete", "--timeout=3m", "job/migration")
 	b.kubectl(t, "delete", "-n", b.ns, "job", "migration", "--cascade=foreground")

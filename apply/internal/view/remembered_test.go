@@ -129,6 +129,10 @@ func TestAKindThatIsNotServedHasNoObjectsUntilItIsListed(t *testing.T) {
 	require.Zero(t, v.Len())
 	require.Empty(t, v.parts)
 	require.Equal(t, []types.UID{"uid-of-a"}, gone)
+	v.doubt(errors.New("discovery is down"))
+	require.EqualError(t, v.Known().Doubt(), "not found\ndiscovery is down", "the proof of before is over")
+	require.Equal(t, Unknown, v.Known().State)
+	v.fail(lookup, nil)
 
 	require.NoError(t, v.Replace(nil, "12"))
 	v.fail("", errors.New("forbidden"))

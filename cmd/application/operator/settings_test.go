@@ -68,7 +68,7 @@ func TestSettingsComeFromTheEnvironmentAndErrorsNameTheVariable(t *testing.T) {
 	for pair, message := range map[string]string{
 		"KEYCLOAK_ADMIN_URL=https://a":                     "KEYCLOAK_ADMIN_USER: is not set",
 		"KEYCLOAK_ADMIN_PASSWORD=sesame":                   "KEYCLOAK_ADMIN_URL: is not set",
-		"AWS_ENDPOINT_URL=127.0.0.1:9000":                  "AWS_ENDPOINT_URL: is \"(hidden)\", must be a URL",
+		"AWS_ENDPOINT_URL=127.0.0.1:9000":                  "AWS_ENDPOINT_URL: is \"127.0.0.1:9000\", must be a URL",
 		"AWS_ENDPOINT_URL=http://a:b@host":                 "AWS_ENDPOINT_URL: is \"(hidden)\", must be a URL",
 		"BASE_DOMAIN=localhost":                            "BASE_DOMAIN: is \"localhost\", must be a domain",
 		"BASE_DOMAIN=" + strings.Repeat("a.", 100) + "com": "BASE_DOMAIN",

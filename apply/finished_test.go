@@ -55,7 +55,8 @@ func TestAJobThatItsTTLRemovedIsDone(t *testing.T) {
 	defer cancel()
 	require.NoError(t, a.WaitReady(ready, set), "what depends on it may go on")
 
-	require.Equal(t, 1, apply1(t, a, b.set(t, job("ttlSecondsAfterFinished: 3, ", "v2"))).Count(apply.Created), "another desired state is another job")
+	changed := b.set(t, job("ttlSecondsAfterFinished: 3, ", "v2"))
+	require.Equal(t, 1, apply1(t, a, changed).Count(apply.Created), "another desired state is another job")
 	b.finishes(t)
 	await.Eventually(t, "its TTL removes that job, too", absent)
 

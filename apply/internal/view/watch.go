@@ -80,6 +80,7 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *kubewatch.Retr
 				k.doubt(fmt.Errorf("%w: %w", err, known.Err))
 			case Unserved:
 				k.vanish()
+			case Served: // the mapper will know it
 			}
 		}
 		outage.Log(from.Logger, k.group.String(), err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -212,16 +213,21 @@ func (p *pass) compare(
 
 // defaulted returns the fields that change when the fields of superseded managers are taken
 // over. These managers have written every default of the server, and a default that the
-// set does not state returns: then nothing changes. With an error the fields are returned
-// as they were given.
+// set does not state returns: then nothing changes. Nor does it where the set leaves out the
+// defaults within a list that is replaced as a whole. With an error the fields are returned as
+// they were given.
 func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructured.Unstructured, fields []diff.Field) ([]diff.Field, error) {
 	var removed []string
+	written := false
 	for _, f := range fields {
-		if f.Difference == diff.Removed {
+		switch f.Difference {
+		case diff.Removed:
 			removed = append(removed, f.Path)
+		case diff.Changed, diff.Missing:
+			written = true
 		}
 	}
-	if len(removed) == 0 || t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // its values are masked, and have no defaults
+	if len(removed) == 0 && !written || t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // its values are masked, and have no defaults
 		return fields, nil
 	}
 	after, err := p.applier.writer.Foresee(ctx, t, live, removed)
@@ -231,6 +237,10 @@ func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructure
 	// Under the entries of before, what has returned is still a field that we would give up.
 	after.SetManagedFields(p.applier.writer.Moved(t, live).GetManagedFields())
 	returned, err := diff.Fields(t.Body.Decode(), after.Object, diff.Options{Manager: p.live.Owner.Manager})
+	if err != nil {
+		return fields, err
+	}
+	differs, err := diff.Fields(after.Object, live.Object, diff.Options{Manager: p.live.Owner.Manager})
 	if err != nil {
 		return fields, err
 	}
@@ -247,10 +257,20 @@ func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructure
 			continue
 		case f.Difference == diff.Removed && returns:
 			f.Difference, f.Desired = diff.Changed, value
+		case (f.Difference == diff.Changed || f.Difference == diff.Missing) && !within(differs, f.Path):
+			continue
 		}
 		left = append(left, f)
 	}
 	return left, nil
+}
+
+// within reports whether a value at the path or below it is written.
+func within(fields []diff.Field, path string) bool {
+	return slices.ContainsFunc(fields, func(f diff.Field) bool {
+		below, ok := strings.CutPrefix(f.Path, path)
+		return ok && (below == "" || below[0] == '.' || below[0] == '[') && (f.Difference == diff.Changed || f.Difference == diff.Missing)
+	})
 }
 
 func idOf(c diff.Change) ID {

@@ -8,11 +8,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/bench/benchobjects"
 )
 
 func TestOwnershipIsMovedAlsoWhileAControllerReportsStatus(t *testing.T) {
@@ -202,4 +206,70 @@ func TestThePlanOfAnAdoptionIsWhatTheServerThenChanges(t *testing.T) {
 	}
 	require.NotContains(t, spec("deployment"), "OLD")
 	require.Contains(t, spec("deployment"), "terminationGracePeriodSeconds:30")
+}
+
+// The objects of the benchmarks have what keeps others busy: quantities that the server
+// writes otherwise, fields left out, two protocols on one port, claim templates.
+func TestThePlanOfAnAdoptionNamesNoChangeThatTheServerDoesNotMake(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.Supersedes = []string{"operator"}
+	definition := filepath.Join(t.TempDir(), "definition.json")
+	data, err := benchobjects.Definition().MarshalJSON()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(definition, data, 0o600))
+	b.kubectl(t, "apply", "-f", definition)
+	b.kubectl(t, "wait", "--for=condition=Established", "-f", definition)
+	client, err := dynamic.NewForConfig(b.config)
+	require.NoError(t, err)
+	resources := benchobjects.Resources()
+	objects := benchobjects.Mix{Namespace: b.ns, Count: 10}.Objects()
+	content := func(o *unstructured.Unstructured) map[string]any {
+		live, err := client.Resource(resources[o.GroupVersionKind()]).Namespace(b.ns).Get(t.Context(), o.GetName(), metav1.GetOptions{})
+		require.NoError(t, err)
+		return map[string]any{
+			"spec": live.Object["spec"], "data": live.Object["data"], "metadata": []any{live.GetLabels()["app"], live.GetAnnotations()["example.com/note"]},
+		}
+	}
+	before := map[string]map[string]any{}
+	for i, o := range objects {
+		resource := client.Resource(resources[o.GroupVersionKind()]).Namespace(b.ns)
+		_, err := resource.Create(t.Context(), o.DeepCopy(), metav1.CreateOptions{FieldManager: "operator"})
+		require.NoError(t, err)
+		if i%2 == 0 { // the next program does not state it
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "example.com/note")
+		}
+		before[o.GetName()] = content(o)
+	}
+	var watched []schema.GroupVersionKind
+	for kind := range resources {
+		watched = append(watched, kind)
+	}
+	a := b.startKinds(t, nil, watched...)
+	waitSynced(t, a)
+	set, err := apply.NewSet(b.owner, objects, apply.SetOptions{})
+	require.NoError(t, err)
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	require.Len(t, plan.Changes, 10)
+	changes := map[string][]string{}
+	for _, c := range plan.Changes {
+		for _, f := range c.Fields {
+			own := strings.Contains(f.Path, "example.com/owner") || strings.Contains(f.Path, "desired-hash")
+			if f.Difference != diff.Taken && f.Difference != diff.Released && !own {
+				changes[c.Name] = append(changes[c.Name], f.Path)
+			}
+		}
+	}
+	_, err = a.Apply(t.Context(), set)
+	require.NoError(t, err)
+	for i, o := range objects {
+		if i%2 == 0 {
+			require.Equal(t, []string{`.metadata.annotations["example.com/note"]`}, changes[o.GetName()], o.GetName())
+			before[o.GetName()]["metadata"] = []any{o.GetLabels()["app"], ""}
+		} else {
+			require.Empty(t, changes[o.GetName()], o.GetName())
+		}
+		require.Equal(t, before[o.GetName()], content(o), o.GetName())
+	}
 }

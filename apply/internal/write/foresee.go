@@ -17,19 +17,15 @@ func (w *Writer) Supersedes(live *unstructured.Unstructured) bool {
 }
 
 // Foresee returns the object as the server would store it after an apply that no longer
-// states the fields at these paths: they may return to a default. It sends two dry runs,
-// because a dry run of the apply alone does not know that the fields would be ours: the
-// apply, and a replacement of its result without the fields.
+// states the fields at these paths: they may return to a default. It sends a dry run of the
+// apply, and if there are such fields one more, of a replacement of its result without them:
+// the first does not know that they would be ours.
 func (w *Writer) Foresee(
 	ctx context.Context,
 	t *Target,
 	live *unstructured.Unstructured,
 	paths []string,
 ) (*unstructured.Unstructured, error) {
-	removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
-	if err != nil {
-		return nil, err
-	}
 	data, err := t.Body.Under(wire.Must{UID: string(live.GetUID())})
 	if err != nil {
 		return nil, err
@@ -37,6 +33,13 @@ func (w *Writer) Foresee(
 	applied, err := w.object(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, metav1.PatchOptions{
 		FieldManager: w.Owner.Manager, Force: new(true), DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore,
 	})
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return applied, nil
+	}
+	removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,8 @@ func truth(b *bench) {
 			)
 		}
 	}
-	ready("False", `{"name":"app","image":"app:1","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"back-off pulling"}}}`)
+	ready("False", `{"name":"app","image":"app:1","imageID":"","ready":false,"restartCount":0,`+
+		`"state":{"waiting":{"reason":"ImagePullBackOff","message":"back-off pulling"}}}`)
 	b.phase("truth", "Provisioning")
 	b.eventually("the cause is named", func() bool {
 		message := b.condition("truth", "DeploymentReady", "message")

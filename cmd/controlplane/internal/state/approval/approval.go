@@ -30,8 +30,10 @@ func Check(held *starbase.HeldDeletions, approved, digest string) (change bool, 
 
 func other(what string) error {
 	return &adminapi.Error{
-		Status: http.StatusConflict, Code: "other_deletions",
-		Message: what + "; read held_deletions, and approve its digest: an agent reports what it holds half a minute after it has changed, at the latest",
+		Status: http.StatusConflict,
+		Code:   "other_deletions",
+		Message: what + "; read held_deletions, and approve its digest: " +
+			"an agent reports what it holds half a minute after it has changed, at the latest",
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
@@ -243,9 +244,9 @@ func rollout(b *bench, _ database) {
 	require.NoError(t, err)
 	b.put(spec{"image": second, "replicas": 3}, "web")
 	generation := int64(b.generation())
-	await.Eventually(t, "it is reported as progressing", func() bool {
+	await.Eventually(t, "it is reported as progressing, and why no further", func() bool {
 		s := b.stands("web")
-		return s.Standing == "Progressing" && s.ObservedGeneration == generation && s.ErrorClass == ""
+		return s.Standing == "Progressing" && s.ObservedGeneration == generation && s.ErrorClass == string(readiness.Quota)
 	})
 	require.NoError(t, quotas.Delete(t.Context(), "full", metav1.DeleteOptions{}))
 	await.Eventually(t, "the new digest is reported as healthy", func() bool {

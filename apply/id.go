@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/seed-9e1ffd66/trueup/diff"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -69,4 +70,10 @@ func ParseID(s string) (ID, error) {
 func (id ID) ApplySetID() string {
 	h := sha256.Sum256([]byte(strings.Join([]string{id.Name, id.Namespace, id.Kind, id.Group}, ".")))
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(h[:]) + "-v1"
+}
+
+// idOf returns the ID of the object of a change.
+func idOf(c diff.Change) ID {
+	kind := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
+	return ID{Group: kind.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }

@@ -273,11 +273,6 @@ func within(fields []diff.Field, path string) bool {
 	})
 }
 
-func idOf(c diff.Change) ID {
-	kind := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
-	return ID{Group: kind.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
-}
-
 // sameChange reports whether two changes are equal, apart from the version of the
 // object, which others may have changed.
 func sameChange(a, b diff.Change) bool {

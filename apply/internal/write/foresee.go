@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,20 +31,24 @@ func (w *Writer) Foresee(
 	if err != nil {
 		return nil, err
 	}
-	applied, err := w.object(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, metav1.PatchOptions{
-		FieldManager: w.Owner.Manager, Force: new(true), DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore,
-	})
-	if err != nil {
-		return nil, err
+	for try := 1; ; try++ {
+		applied, err := w.object(t).Patch(ctx, t.Name, types.ApplyYAMLPatchType, data, metav1.PatchOptions{
+			FieldManager: w.Owner.Manager, Force: new(true), DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore,
+		})
+		if err != nil || len(paths) == 0 {
+			return applied, err
+		}
+		removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
+		if err != nil {
+			return nil, err
+		}
+		without := &unstructured.Unstructured{Object: removed.Strip(applied.Object)}
+		foreseen, err := w.object(t).Update(ctx, without, metav1.UpdateOptions{FieldManager: w.Owner.Manager, DryRun: []string{metav1.DryRunAll}})
+		if try == foreseeTries || !apierrors.IsConflict(err) { // perhaps only its status has changed
+			return foreseen, err
+		}
 	}
-	if len(paths) == 0 {
-		return applied, nil
-	}
-	removed, err := diff.NewIgnore(diff.Rule{Paths: paths})
-	if err != nil {
-		return nil, err
-	}
-	without := &unstructured.Unstructured{Object: removed.Strip(applied.Object)}
-	without.SetResourceVersion(live.GetResourceVersion())
-	return w.object(t).Update(ctx, without, metav1.UpdateOptions{FieldManager: w.Owner.Manager, DryRun: []string{metav1.DryRunAll}})
 }
+
+// foreseeTries bounds the attempts while others change the object.
+const foreseeTries = 4

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/seed-9e1ffd66/trueup/diff"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
 // ID names an object of one API server. The version of its kind is no part of

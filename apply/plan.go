@@ -220,14 +220,13 @@ func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructure
 	var removed []string
 	written := false
 	for _, f := range fields {
-		switch f.Difference {
-		case diff.Removed:
+		if f.Difference == diff.Removed {
 			removed = append(removed, f.Path)
-		case diff.Changed, diff.Missing:
-			written = true
 		}
+		written = written || f.Difference == diff.Changed || f.Difference == diff.Missing
 	}
-	if len(removed) == 0 && !written || t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // its values are masked, and have no defaults
+	masked := t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) // its values have no defaults
+	if len(removed) == 0 && !written || masked {
 		return fields, nil
 	}
 	after, err := p.applier.writer.Foresee(ctx, t, live, removed)

@@ -227,9 +227,8 @@ func TestThePlanOfAnAdoptionNamesNoChangeThatTheServerDoesNotMake(t *testing.T) 
 	content := func(o *unstructured.Unstructured) map[string]any {
 		live, err := client.Resource(resources[o.GroupVersionKind()]).Namespace(b.ns).Get(t.Context(), o.GetName(), metav1.GetOptions{})
 		require.NoError(t, err)
-		return map[string]any{
-			"spec": live.Object["spec"], "data": live.Object["data"], "metadata": []any{live.GetLabels()["app"], live.GetAnnotations()["example.com/note"]},
-		}
+		metadata := []any{live.GetLabels()["app"], live.GetAnnotations()["example.com/note"]}
+		return map[string]any{"spec": live.Object["spec"], "data": live.Object["data"], "metadata": metadata}
 	}
 	before := map[string]map[string]any{}
 	for i, o := range objects {

@@ -141,7 +141,7 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 					approved = last
 				case 1:
 					approved = stale
-				case 2: // that of some earlier set
+				case 2: // an earlier digest
 					digests := slices.Sorted(maps.Keys(sets))
 					if len(digests) > 0 {
 						approved = digests[random.IntN(len(digests))]

@@ -64,12 +64,10 @@ func (o Overlay) GiveBack(ctx context.Context, kind schema.GroupVersionKind, nam
 	nothing.SetGroupVersionKind(kind)
 	nothing.SetNamespace(namespace)
 	nothing.SetName(name)
-	switch changed, err = o.State(ctx, nothing); {
-	case apierrors.IsNotFound(err):
+	if changed, err = o.State(ctx, nothing); apierrors.IsNotFound(err) {
 		return false, nil
-	default:
-		return changed, err
 	}
+	return changed, err
 }
 
 func (o Overlay) client(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {

@@ -168,14 +168,15 @@ func (o options) validateCluster() error {
 }
 
 // checked are manifests with flags that the program would take.
-type checked struct{ *operator.Manifests }
+type checked struct{ manifests *operator.Manifests }
 
 func (c checked) YAML() (string, error) {
-	o := options{cluster: c.ClusterName, endpoint: c.ClusterEndpoint, ca: c.ClusterCA, cidr: c.ClusterCIDR, region: c.Region}
+	m := c.manifests
+	o := options{cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR, region: m.Region}
 	if err := o.validateCluster(); err != nil {
 		return "", err
 	}
-	return c.Manifests.YAML()
+	return m.YAML()
 }
 
 func manifestsCommand() *cobra.Command {

@@ -54,8 +54,8 @@ func Survey(
 	}
 }
 
-// Watchable yields the kinds whose objects can be listed and watched. Others are
-// computed, such as those of metrics.k8s.io.
+// Watchable yields the kinds whose objects can be listed and watched. The server computes
+// the objects of other kinds, such as metrics.k8s.io.
 func Watchable(lists []*metav1.APIResourceList) iter.Seq2[schema.GroupVersionResource, *metav1.APIResource] {
 	return func(yield func(schema.GroupVersionResource, *metav1.APIResource) bool) {
 		for _, list := range lists {

@@ -17,7 +17,7 @@ type Manifests interface {
 // ManifestsCommand returns the command that prints manifests, a pointer whose fields the
 // flags set. The caller adds the flags; they are not read from variables. With [Variable] a
 // flag has the name of the variable that it makes: an error of YAML that names the variable
-// then shows the flag. Each error of YAML is that of a wrong flag.
+// then shows the flag. An error of YAML ends the command as a wrong flag does.
 func ManifestsCommand(short string, manifests Manifests) *cobra.Command {
 	return &cobra.Command{
 		Use: "manifests", Short: short, Args: NoArgs, Annotations: map[string]string{annotationUnbound: "true"},

@@ -89,7 +89,7 @@ func wrongValue(name string, f *pflag.Flag, value string, cause error) error {
 		"int":      "a whole number",
 	}[f.Value.Type()]
 	switch {
-	case f.Value.Type() == "string": // the cause is that of a flag of this package: must be ...
+	case f.Value.Type() == "string": // a flag of this package: the cause begins with "must be"
 		return fmt.Errorf("%s: is %q, %w", name, Shown(value), cause)
 	case !ok:
 		return fmt.Errorf("%s: is %q: %w", name, Shown(value), cause)

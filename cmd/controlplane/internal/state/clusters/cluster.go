@@ -188,8 +188,8 @@ func (s *Store) SetConfig(ctx context.Context, clusterID string, config starbase
 
 // ApproveDeletions lets the agent of the cluster carry out the held deletions with this
 // digest, and no other; see the package documentation. They must be those that it
-// reported last, which the administrator has seen; otherwise the error is
-// that of [approval.Check]. If they are approved already, the call has no effect.
+// reported last, which the administrator has seen; otherwise [approval.Check]
+// returns the error. If they are approved already, the call has no effect.
 func (s *Store) ApproveDeletions(ctx context.Context, clusterID, digest string) (change Change, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {
 		change = Change{}

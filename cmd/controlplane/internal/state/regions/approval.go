@@ -18,7 +18,7 @@ import (
 
 // ApproveDeletions lets the agent of the region carry out the held deletions with this
 // digest, and no other. They must be those that it reported last, which the administrator
-// has seen; otherwise the error is that of [approval.Check]. If they are approved already, the
+// has seen; otherwise [approval.Check] returns the error. If they are approved already, the
 // call has no effect.
 func (s *Store) ApproveDeletions(ctx context.Context, regionID, digest string) (changed bool, err error) {
 	err = s.Database.Write(ctx, func(tx *db.Tx) error {

@@ -1,13 +1,12 @@
 package controlplanetest
 
 import (
-	"database/sql"
-	"errors"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/db"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/pgtest"
 )
@@ -30,15 +29,12 @@ func Databases(server *pgtest.Server) []Database {
 	}
 }
 
-// copyFile lets SQLite read its write-ahead log: requests that were cut off may have kept the
-// file open.
+// copyFile takes a backup, which waits: requests that were cut off may have kept the file
+// open, and the last of them locks it while it empties the write-ahead log.
 func copyFile(tb testing.TB, source string) string {
 	tb.Helper()
 	target := filepath.Join(tb.TempDir(), "copy.db")
-	file, err := sql.Open("sqlite", source)
-	check(tb, err)
-	_, err = file.ExecContext(tb.Context(), "VACUUM INTO ?", target)
-	check(tb, errors.Join(err, file.Close()))
+	check(tb, db.Backup(tb.Context(), source, target))
 	return target
 }
 

@@ -259,14 +259,17 @@ func restore(b *bench, kind database) {
 	_, err := b.desired().StartEpochs(t.Context()) // "controlplane restored"
 	require.NoError(t, err)
 	require.Less(t, b.generation(), before, "it goes back")
-	var served atomic.Int64
-	var open atomic.Bool
+	var served, open atomic.Bool
 	b.link.set(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if endpointOf(r) == "desired-state" && !open.Load() && served.Add(1) > 1 {
+		desired := endpointOf(r) == "desired-state"
+		if desired && served.Load() && !open.Load() {
 			unavailable("")(w, r, next)
 			return
 		}
 		next.ServeHTTP(w, r)
+		if desired && r.Context().Err() == nil { // the agent has not given up waiting for it
+			served.Store(true)
+		}
 	})
 	b.replica()
 	a.applied()

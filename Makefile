@@ -8,7 +8,7 @@ WORK = GOWORK='$(CURDIR)/go.work'
 ALONE = GOWORK=off
 # The modules of go.work beside the root. While one has no package yet, it is
 # passed over.
-NESTED = cmd cloud/aws statesync/sqlstore examples
+NESTED = cmd cloud/aws statesync/sqlstore reconcile/simtest/upstream examples
 # The race detector needs a C compiler; without one the tests run without it.
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # A go that is too old, and may not fetch a newer one, says so, but not what to do.
@@ -63,7 +63,7 @@ test-hostile: kube versitygw ## Attack the operators as a tenant of one namespac
 
 test-long: kube ## What takes longer than "make test" may: every boundary of the agent-run operator's crash matrix, 1,000 jobs, long rests and outages, every scenario of the cluster agent on both databases, and ten times the rows
 	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 2h -run 'Crashes|ManyJobs|ServerIsAway' ./cmd/agentjob/operator
-	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run Crashes ./cmd/nodepool/operator
+	TRUEUP_SWEEP=all $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Crashes|SimulatedWorld' ./cmd/nodepool/operator
 	$(WORK) $(GO) test -count=1 ./cmd/controlplane/internal/state/regions
 	$(WORK) $(GO) test -count=1 -timeout 1h $(RACE) ./cmd/e2e/regions
 	TRUEUP_SCENARIOS=all $(WORK) $(GO) test -count=1 -timeout 1h $(RACE) -run 'TestD|TestClusters' ./cmd/e2e/clusters
@@ -95,7 +95,7 @@ lint: bin/golangci-lint ## Lint every module (builds golangci-lint the first tim
 
 tidy: ## Run go mod tidy in every module
 	$(WORK) $(GO) run ./internal/build/tidy
-	@for m in internal/kube internal/helm internal/versitygw internal/release internal/ops $(BENCHES); do (cd $$m && $(ALONE) $(GO) mod tidy) || exit 1; done
+	@for m in internal/kube internal/helm internal/versitygw internal/release internal/ops internal/published internal/published/cainjector $(BENCHES); do (cd $$m && $(ALONE) $(GO) mod tidy) || exit 1; done
 
 # The test that finds stale code writes it when asked to. The generators are
 # those of the versions in go.work.

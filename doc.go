@@ -17,7 +17,7 @@
 //     objects, repairs drift, and deletes what no longer belongs.
 //   - [github.com/seed-9e1ffd66/trueup/apply/applytest]: stands between a program
 //     and an API server, counts what is sent and makes it go wrong. For tests.
-//   - [github.com/seed-9e1ffd66/trueup/simtest]: a simulated API server, clock and
+//   - [github.com/seed-9e1ffd66/trueup/reconcile/simtest]: a simulated API server, clock and
 //     network, in which a controller of any make is killed and misled. For tests.
 //   - [github.com/seed-9e1ffd66/trueup/statesync]: carries desired state from a
 //     change log to any number of readers, over HTTP or in process. The module

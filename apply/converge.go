@@ -155,9 +155,38 @@ func (p *pass) outcome(it *item, err error) (Action, error) {
 		return Refused, err
 	case tooLarge(err):
 		return Failed, fmt.Errorf("the object has %d bytes as JSON: %w", len(it.body), err)
+	case it.id.GroupKind() == schema.GroupKind{Kind: "Secret"}:
+		return Failed, withoutValues(err)
 	default:
 		return Failed, err
 	}
+}
+
+// withoutValues returns the error without the server's words about an object that it cannot
+// read, or that it finds invalid: they quote values.
+func withoutValues(err error) error {
+	answer, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return err
+	}
+	status := answer.ErrStatus
+	switch status.Reason {
+	case metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest, metav1.StatusReasonInternalError, metav1.StatusReasonUnknown:
+	default:
+		return err
+	}
+	text := []string{fmt.Sprintf("the server answered %d", status.Code)}
+	if phrase := unreadablePhrase(err); phrase != "" {
+		text = append(text, phrase)
+	}
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			text = append(text, cause.Field)
+		}
+	}
+	status.Details = nil
+	status.Message = strings.Join(text, ", ") + "; its words are not shown, because they may quote the Secret's values"
+	return &apierrors.StatusError{ErrStatus: status}
 }
 
 // namespaceTerminating is the cause in the server's error when the namespace of a

@@ -42,23 +42,33 @@ func TestKeepIsAskedAgainAboutAnObjectThatHasChanged(t *testing.T) {
 		"a successor":    {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, 1, Failed},
 		"dying already":  {dying, 1, Failed},
 		"no longer ours": {unowned, 1, Failed},
+		"another part's": {func(m *metav1.PartialObjectMetadata) { m.Labels["part"] = "q" }, 1, Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, program, configMapKind)
-			s.show(mapID("a"), nil)
+			owner := program
+			owner.PartLabel = "part"
+			s := newStage(t, owner, configMapKind)
+			show := func(change func(*metav1.PartialObjectMetadata)) {
+				s.show(mapID("a"), func(m *metav1.PartialObjectMetadata) {
+					if m.Labels["part"] = "p"; change != nil {
+						change(m)
+					}
+				})
+			}
+			show(nil)
 			var versions []string
 			s.deletes = func(_ string, options metav1.DeleteOptions) error {
 				versions = append(versions, *options.Preconditions.ResourceVersion)
 				if len(versions) > 1 {
 					return nil
 				}
-				s.show(mapID("a"), test.change)
+				show(test.change)
 				return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("changed"))
 			}
 			options := whole
 			options.Keep = func(o Observed) bool { return o.Label("keep") == "yes" }
-			report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			report, err := s.Prune(t.Context(), s.set(SetOptions{Part: "p"}), options)
 			require.Equal(t, test.action == Failed, err != nil, "%v", err)
 			require.Len(t, report.Results, 1)
 			require.Equal(t, test.action, report.Results[0].Action)

@@ -40,13 +40,18 @@ func (r resources) ServerResourcesForGroupVersion(version string) (*metav1.APIRe
 	}
 }
 
-// after is a Discovery whose preferred resources are from before: now it has others.
+// after is a Discovery whose preferred resources are from before: now it has others, or an
+// error.
 type after struct {
 	resources // of before
 	now       resources
+	err       error
 }
 
 func (a after) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
 	return a.now.ServerResourcesForGroupVersion(version)
 }
 
@@ -129,17 +134,19 @@ func TestWhatIsNotFoundIsLookedForInAnotherVersion(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, "")
 	for name, test := range map[string]struct {
 		now   resources
+		asked error  // of the discovery
 		later error  // of the list of gadgets
 		want  string // what keeps the namespace; empty: nothing
 	}{
-		"it is gone":             {nil, nil, ""},
-		"it is served elsewhere": {resources{namespaced("gadgets", "Widget")}, nil, "1 objects of others would go with it, such as Widget a"},
-		"it moves on and on":     {resources{namespaced("gadgets", "Widget")}, notFound, "widgets: is served, but: "},
+		"it is gone":             {nil, nil, nil, ""},
+		"it is served elsewhere": {resources{namespaced("gadgets", "Widget")}, nil, nil, "1 objects of others would go with it, such as Widget a"},
+		"it moves on and on":     {resources{namespaced("gadgets", "Widget")}, nil, notFound, "widgets: is served, but: "},
+		"nothing shows where":    {nil, errors.New("no answer"), nil, "widgets: v1: no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, program, namespaceKind)
-			s.Live.Discovery = after{resources{namespaced("widgets", "Widget")}, test.now}
+			s.Live.Discovery = after{resources{namespaced("widgets", "Widget")}, test.now, test.asked}
 			s.lists = func(resource string, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 				if resource == "widgets" {
 					return nil, notFound
@@ -174,10 +181,11 @@ func TestStrangersAreCountedPageByPage(t *testing.T) {
 			_, err := fmt.Sscanf(options.Continue, "from %d", &from)
 			require.NoError(t, err)
 		}
-		for i := from; i < min(from+int(options.Limit), all); i++ {
+		next := from + int(options.Limit) - 100 // a server may give less than it is asked for
+		for i := from; i < min(next, all); i++ {
 			list.Items = append(list.Items, foreign(fmt.Sprint("c", i), nil))
 		}
-		if next := from + int(options.Limit); next < all {
+		if next < all {
 			list.Continue = fmt.Sprint("from ", next)
 		}
 		return list, nil
@@ -187,7 +195,7 @@ func TestStrangersAreCountedPageByPage(t *testing.T) {
 	options.DeleteForeign = false
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
 	require.ErrorContains(t, err, "1203 objects of others would go with it, such as ConfigMap c0")
-	require.Equal(t, []string{"", "from 500", "from 1000"}, pages)
+	require.Equal(t, []string{"", "from 400", "from 800", "from 1200"}, pages)
 }
 
 func TestAReleasedNamespaceTakesNothingWithIt(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -187,6 +188,28 @@ func TestAGuardThatCannotRememberHolds(t *testing.T) {
 	require.ErrorContains(t, err, "it cannot be read")
 }
 
+// overtaken is a memory that another program replaces after each Load.
+type overtaken struct{ remembered }
+
+func (o *overtaken) Load(ctx context.Context) ([]byte, string, error) {
+	data, version, err := o.remembered.Load(ctx)
+	o.saves++
+	return data, version, err
+}
+
+func TestAGuardHoldsAlsoWithinTheLimitWhatItCannotRecord(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: byService, Memory: &overtaken{}}
+	for range 2 {
+		plan := lacking("a")
+		held, err := g.hold(t.Context(), plan, owns(3), nil, "", true)
+		require.ErrorContains(t, err, "they cannot be recorded")
+		require.Len(t, held.IDs(), 6)
+		require.Empty(t, held.Digest, "no approval can help")
+		require.Empty(t, plan.due)
+	}
+}
+
 func TestADryRunOfAGuardNotesNothing(t *testing.T) {
 	t.Parallel()
 	memory := &remembered{}
@@ -330,4 +353,24 @@ func TestAFileRemembersOverARestart(t *testing.T) {
 	require.NoError(t, os.WriteFile(file.Path, []byte("}"), 0o600))
 	_, err = start().hold(t.Context(), lacking("c"), owns(3), nil, "", true)
 	require.ErrorContains(t, err, "it cannot be read")
+}
+
+// What carries our labels and no field of ours is never deleted, so it raises no limit.
+func TestAGuardCountsOnlyUnitsThatAreOurs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	for i := range 10 {
+		s.show(mapID(fmt.Sprint(i)), func(m *metav1.PartialObjectMetadata) {
+			switch {
+			case i < 6:
+				m.ManagedFields[0].Manager = "another"
+			case i < 8:
+				m.DeletionTimestamp = new(metav1.Now())
+			}
+		})
+	}
+	guard := &Guard{Absent: Limit{Percent: 50}}
+	_, err := s.Prune(t.Context(), s.set(SetOptions{}), PruneOptions{Complete: true, AllowEmpty: true, Guard: guard})
+	require.ErrorContains(t, err, "2 of 2 units are absent, and 0 were deleted within 1h0m0s; the limit is 1")
+	require.Empty(t, s.deleted)
 }

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -71,14 +72,16 @@ func (m *FileMemory) Save(ctx context.Context, data []byte, version string) (str
 }
 
 // ConfigMapMemory is a [GuardMemory] in a ConfigMap of the cluster, which is made
-// with the first deletion. The program needs get, create and patch for it, and create
+// with the first Save. The program needs get, create and patch for it, and create
 // for namespaces if the Namespace may be missing.
 type ConfigMapMemory struct {
 	Client          dynamic.Interface
 	Namespace, Name string
+	// Key is the key of the ConfigMap's data. Default "deletions".
+	Key string
 }
 
-const memoryKey = "deletions"
+func (m *ConfigMapMemory) key() string { return cmp.Or(m.Key, "deletions") }
 
 // core returns a resource of the core API, such as configmaps.
 func core(resource string) schema.GroupVersionResource {
@@ -94,7 +97,7 @@ func (m *ConfigMapMemory) Load(ctx context.Context) ([]byte, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("ConfigMap %s/%s: %w", m.Namespace, m.Name, err)
 	}
-	text, _, err := unstructured.NestedString(found.Object, "data", memoryKey)
+	text, _, err := unstructured.NestedString(found.Object, "data", m.key())
 	if err != nil {
 		return nil, "", fmt.Errorf("ConfigMap %s/%s: %w", m.Namespace, m.Name, err)
 	}
@@ -106,7 +109,7 @@ func (m *ConfigMapMemory) Load(ctx context.Context) ([]byte, string, error) {
 
 // Save implements GuardMemory.
 func (m *ConfigMapMemory) Save(ctx context.Context, data []byte, version string) (string, error) {
-	object := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{memoryKey: string(data)}}}
+	object := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{m.key(): string(data)}}}
 	object.SetAPIVersion("v1")
 	object.SetKind("ConfigMap")
 	object.SetNamespace(m.Namespace)

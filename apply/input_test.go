@@ -87,3 +87,15 @@ func TestAnObjectThatIsTooLargeHoldsBackNoOther(t *testing.T) {
 	require.Error(t, err)
 	require.Len(t, a.net.Requests(), sent, "they are not sent again at once")
 }
+
+func TestTheServersWordsAboutASecretAreNotShown(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	secret := "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: NAMESPACE}, stringData: {pin: [98765432]}}"
+	report, err := a.Apply(t.Context(), b.set(t, secret, configMap("a", "1")))
+	require.ErrorContains(t, err, "Secret/"+b.ns+"/s: the server answered ")
+	require.ErrorContains(t, err, "its words are not shown, because they may quote the Secret's values")
+	require.NotContains(t, err.Error(), "98765432")
+	require.Equal(t, 1, report.Count(apply.Created), "the other object is applied")
+}

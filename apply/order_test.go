@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -184,7 +186,12 @@ func TestAnOlderReplicaInTheSameSecondIsNoticed(t *testing.T) {
 		// Another object each time: one that is changed again and again calls for no pass.
 		name := fmt.Sprint("a-", try)
 		entry := func() string {
-			return b.kubectl(t, "get", "-n", b.ns, "configmap", name, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields}")
+			live, err := a.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).
+				Namespace(b.ns).Get(t.Context(), name, metav1.GetOptions{}) // kubectl may take a second to start
+			require.NoError(t, err)
+			written, _, err := unstructured.NestedSlice(live.Object, "metadata", "managedFields")
+			require.NoError(t, err)
+			return fmt.Sprint(written)
 		}
 		set, before := b.set(t, configMap(name, "new")), b.set(t, configMap(name, "old"))
 		old.net.Freeze() // it has not seen our write

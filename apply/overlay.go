@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
 
@@ -33,7 +33,7 @@ type Overlay struct {
 
 // State reads an object and writes it if it lacks a field of these, has another value, or
 // if the Manager owns a field that is no longer stated. It takes the fields from other
-// managers. An object that does not exist is an error of the server: [apierrors.IsNotFound].
+// managers. An object that does not exist is an error of the server: apierrors.IsNotFound.
 // A write is conditional on the object that was read (UID).
 func (o Overlay) State(ctx context.Context, fields *unstructured.Unstructured) (changed bool, err error) {
 	if o.Manager == "" {
@@ -64,7 +64,7 @@ func (o Overlay) GiveBack(ctx context.Context, kind schema.GroupVersionKind, nam
 	nothing.SetGroupVersionKind(kind)
 	nothing.SetNamespace(namespace)
 	nothing.SetName(name)
-	if changed, err = o.State(ctx, nothing); apierrors.IsNotFound(err) {
+	if changed, err = o.State(ctx, nothing); write.Gone(err) {
 		return false, nil
 	}
 	return changed, err

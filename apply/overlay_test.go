@@ -2,6 +2,8 @@ package apply_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
 
 // Fields of others' objects are stated, repaired and given back, and nothing else of them
@@ -89,4 +93,61 @@ func TestAnOverlayStatesFieldsOfOthersObjectsAndGivesThemBack(t *testing.T) {
 	overlay.Manager = ""
 	_, err = overlay.State(t.Context(), fields(nil))
 	require.EqualError(t, err, "Overlay.Manager: is required")
+}
+
+// An object that is deleted, or replaced by another one, after it was read is neither made
+// nor written.
+func TestAnOverlayWritesOnlyToTheObjectThatItHasRead(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	fields := b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: NAMESPACE, annotations: {a: '1'}}}")[0]
+	for name, replaced := range map[string]bool{"deleted": false, "replaced": true} {
+		b.kubectl(t, "create", "configmap", "-n", b.ns, "theirs")
+		config := rest.CopyConfig(b.config)
+		net := applytest.Transport{Fault: func(r applytest.Request) applytest.Fault {
+			if r.Writes() {
+				b.kubectl(t, "delete", "configmap", "-n", b.ns, "theirs")
+				if replaced {
+					b.kubectl(t, "create", "configmap", "-n", b.ns, "theirs")
+				}
+			}
+			return applytest.Fault{}
+		}}
+		config.Wrap(net.Wrap)
+		client, err := dynamic.NewForConfig(config)
+		require.NoError(t, err)
+		_, err = apply.Overlay{Objects: client, Mapper: mapper, Manager: "size"}.State(t.Context(), fields)
+		require.Error(t, err, name)
+		managers := b.kubectl(
+			t,
+			"get",
+			"configmap",
+			"-n",
+			b.ns,
+			"theirs",
+			"--ignore-not-found",
+			"-o",
+			"jsonpath={.metadata.managedFields[*].manager}",
+		)
+		require.NotContains(t, managers, "size", name)
+		require.Equal(t, replaced, b.kubectl(t, "get", "configmap", "-n", b.ns, "theirs", "--ignore-not-found") != "", name)
+		b.kubectl(t, "delete", "configmap", "-n", b.ns, "theirs", "--ignore-not-found")
+	}
+}
+
+// A 404 that names no object says nothing about it: the kind may be served in another version.
+func TestAnOverlayHasGivenNothingBackIfThePathIsNotServed(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	_, err = apply.Overlay{Objects: client, Mapper: mapper, Manager: "size"}.GiveBack(t.Context(), kind, "shop", "theirs")
+	require.Error(t, err)
 }

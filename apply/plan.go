@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +22,9 @@ import (
 // a change would end (kinds in Recreate, ReportConflicts, and which defaults return when
 // the fields of a superseded manager are taken over). Options without Complete
 // plan no deletion, and the grace counts no pass.
+//
+// An object whose kind the server does not serve yet is planned as created if the set
+// has the kind's definition.
 //
 // The plan is valid with an error, which names what cannot be done or cannot be
 // foreseen yet, as [Report.Err] would, and why nothing is deleted.
@@ -115,10 +116,12 @@ func (f *preview) rank(ctx context.Context, items []item) {
 	var due []open
 	for i := range items {
 		it := f.pass.item(&items[i])
-		switch v := f.pass.decide(it); v.action {
-		case unchanged:
-		case send:
+		switch v := f.pass.decide(it); {
+		case v.action == unchanged:
+		case v.action == send:
 			due = append(due, open{it, v.look, v.again})
+		case v.action == Waiting && v.look.State == view.Unserved && f.pass.set.defines(it.kind.GroupKind()):
+			f.changes[it.id] = creation(it) // once its definition is there
 		default:
 			f.pass.add(Result{it.id, v.action, v.err})
 		}
@@ -143,13 +146,17 @@ func (f *preview) rank(ctx context.Context, items []item) {
 	}
 }
 
-// foresee returns how a write would change the object. The action is send, or the one
-// that the pass would report instead.
-func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Change, Action, error) {
-	change := diff.Change{
+func creation(it *item) diff.Change {
+	return diff.Change{
 		Action: diff.Create, APIVersion: it.kind.GroupVersion().String(), Kind: it.kind.Kind,
 		Namespace: it.id.Namespace, Name: it.id.Name, Desired: it.hash,
 	}
+}
+
+// foresee returns how a write would change the object. The action is send, or the one
+// that the pass would report instead.
+func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Change, Action, error) {
+	change := creation(it)
 	if err := p.selected(it); err != nil {
 		return change, Refused, err
 	}
@@ -184,94 +191,6 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 	return change, send, nil
 }
 
-// compare adds the fields that differ.
-func (p *pass) compare(
-	ctx context.Context, it *item, t *write.Target, live *unstructured.Unstructured, change diff.Change,
-) (diff.Change, Action, error) {
-	stated, upsert := it.body.Decode(), t.Upsert
-	options := diff.Options{
-		Manager: p.live.Owner.Manager, Applied: live.GetAnnotations()[p.live.identity.HashAnnotation] == it.hash.String(),
-	}
-	fields, err := diff.Fields(stated, p.applier.writer.Moved(t, live).Object, options)
-	if err != nil {
-		change.Note = err.Error() // unreadable managedFields are replaced
-	}
-	if p.applier.writer.Supersedes(live) && !upsert {
-		if fields, err = p.defaulted(ctx, t, live, fields); err != nil {
-			change.Note = "defaults are not foreseen: " + err.Error()
-		}
-	}
-	if upsert { // a replacement takes no field that has its value
-		fields = slices.DeleteFunc(fields, func(f diff.Field) bool { return f.Difference == diff.Taken })
-	}
-	change.Fields = fields
-	if upsert && diff.States(live.Object, stated) && len(fields) == 0 {
-		return change, unchanged, nil
-	}
-	return change, send, nil
-}
-
-// defaulted returns the fields that change when the fields of superseded managers are taken
-// over. These managers have written every default of the server, and a default that the
-// set does not state returns: then nothing changes. Nor does it where the set leaves out the
-// defaults within a list that is replaced as a whole. With an error the fields are returned as
-// they were given.
-func (p *pass) defaulted(ctx context.Context, t *write.Target, live *unstructured.Unstructured, fields []diff.Field) ([]diff.Field, error) {
-	var removed []string
-	written := false
-	for _, f := range fields {
-		if f.Difference == diff.Removed {
-			removed = append(removed, f.Path)
-		}
-		written = written || f.Difference == diff.Changed || f.Difference == diff.Missing
-	}
-	masked := t.Kind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) // its values have no defaults
-	if len(removed) == 0 && !written || masked {
-		return fields, nil
-	}
-	after, err := p.applier.writer.Foresee(ctx, t, live, removed)
-	if err != nil {
-		return fields, err
-	}
-	// Under the entries of before, what has returned is still a field that we would give up.
-	after.SetManagedFields(p.applier.writer.Moved(t, live).GetManagedFields())
-	returned, err := diff.Fields(t.Body.Decode(), after.Object, diff.Options{Manager: p.live.Owner.Manager})
-	if err != nil {
-		return fields, err
-	}
-	differs, err := diff.Fields(after.Object, live.Object, diff.Options{Manager: p.live.Owner.Manager})
-	if err != nil {
-		return fields, err
-	}
-	now := map[string]diff.Value{}
-	for _, f := range returned {
-		if f.Difference == diff.Removed {
-			now[f.Path] = f.Live
-		}
-	}
-	left := fields[:0]
-	for _, f := range fields {
-		switch value, returns := now[f.Path]; {
-		case f.Difference == diff.Removed && returns && value == f.Live:
-			continue
-		case f.Difference == diff.Removed && returns:
-			f.Difference, f.Desired = diff.Changed, value
-		case (f.Difference == diff.Changed || f.Difference == diff.Missing) && !within(differs, f.Path):
-			continue
-		}
-		left = append(left, f)
-	}
-	return left, nil
-}
-
-// within reports whether a value at the path or below it is written.
-func within(fields []diff.Field, path string) bool {
-	return slices.ContainsFunc(fields, func(f diff.Field) bool {
-		below, ok := strings.CutPrefix(f.Path, path)
-		return ok && (below == "" || below[0] == '.' || below[0] == '[') && (f.Difference == diff.Changed || f.Difference == diff.Missing)
-	})
-}
-
 // sameChange reports whether two changes are equal, apart from the version of the
 // object, which others may have changed.
 func sameChange(a, b diff.Change) bool {
@@ -286,7 +205,8 @@ func stale(reasons ...error) error {
 
 // Execute carries out a plan, each change only if it still holds: the object, the
 // desired state and the differences are as planned. Otherwise the change fails with
-// [ErrStalePlan]. Objects that are not in the plan are left alone. The report is valid
+// [ErrStalePlan]. A change whose object is [Waiting] in the report, for what it depends on
+// or its definition, can be executed by a plan with these changes. Objects that are not in the plan are left alone. The report is valid
 // with an error.
 func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, plan diff.Plan) (Report, error) {
 	found, err := a.preview(ctx, set, options)
@@ -296,11 +216,21 @@ func (a *Applier) Execute(ctx context.Context, set *Set, options PruneOptions, p
 	defer found.done()
 	a.lead(set)
 	p := found.pass
+	waiting := map[ID]Result{}
+	for _, r := range p.report.Results {
+		if r.Action == Waiting {
+			waiting[r.ID] = r
+		}
+	}
 	p.report, p.failed = Report{}, nil
 	approved := map[ID]diff.Change{}
 	for _, c := range plan.Changes {
 		id := idOf(c)
 		now, ok := found.changes[id]
+		if r, waits := waiting[id]; waits {
+			p.add(r)
+			continue
+		}
 		if !ok || !sameChange(c, now) {
 			p.add(Result{id, Refused, fmt.Errorf("%w: %s", ErrStalePlan, c.Action)})
 			continue
@@ -365,6 +295,9 @@ func (p *pass) change(ctx context.Context, it *item, c diff.Change) (Action, err
 	defer end(false)
 	for try := 1; ; try++ {
 		look := k.Look(it.at)
+		if look.State != view.Served {
+			return Waiting, errors.Join(ErrNotSynced, look.Err)
+		}
 		t, err := p.target(it, &look)
 		if err != nil {
 			return Failed, err

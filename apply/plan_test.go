@@ -1,7 +1,11 @@
 package apply_test
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
@@ -164,4 +169,67 @@ func TestReadinessIsWaitedForByTheWatch(t *testing.T) {
 	err := a.WaitReady(soon, set)
 	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/web is InProgress: ")
 	require.LessOrEqual(t, a.net.Count("get"), 3, "it is read when the watch reports a change, not all the time")
+}
+
+func TestAPlanCreatesObjectsWhoseDefinitionIsInTheSet(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	group := strings.ReplaceAll(b.ns, "-", "") + ".example.com"
+	widget := "{apiVersion: " + group + "/v1, kind: Widget, metadata: {name: a, namespace: NAMESPACE}, spec: {size: 1}}"
+	start := func(fault func(applytest.Request) applytest.Fault) *agent {
+		a := &agent{}
+		a.net.Fault = fault
+		var err error
+		a.Applier, err = b.program(&a.net, nil)
+		require.NoError(t, err)
+		a.Live.Mapper = &mapper{discovery: discovery{b.cluster.Config}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Live.Start(ctx) }()
+		t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+		return a
+	}
+	a := start(nil)
+	both := b.set(t, definitionOf(group, "v1"), widget)
+	var found diff.Plan
+	var err error
+	await.Eventually(t, "everything is known", func() bool {
+		found, err = a.Plan(t.Context(), both, apply.PruneOptions{})
+		return err == nil
+	})
+	_, err = a.Plan(t.Context(), b.set(t, widget), apply.PruneOptions{})
+	require.ErrorIs(t, err, apply.ErrNotSynced, "nothing shows that its kind will be served")
+	require.Len(t, found.Changes, 2)
+	require.Equal(t, []diff.Action{diff.Create, diff.Create}, []diff.Action{found.Changes[0].Action, found.Changes[1].Action})
+	require.Equal(t, "Widget", found.Changes[1].Kind)
+
+	var created []string
+	await.Eventually(t, "the plan is carried out", func() bool {
+		report, _ := a.Execute(t.Context(), both, apply.PruneOptions{}, found) // waits, until the kind is served
+		found.Changes = slices.DeleteFunc(found.Changes, func(c diff.Change) bool {
+			return slices.ContainsFunc(report.Results, func(r apply.Result) bool { return r.ID.Kind == c.Kind && r.Action == apply.Created })
+		})
+		for _, r := range report.Results {
+			require.Contains(t, []apply.Action{apply.Created, apply.Waiting}, r.Action, "%v", r.Err)
+			if r.Action == apply.Created {
+				created = append(created, r.ID.Kind)
+			}
+		}
+		return len(found.Changes) == 0
+	})
+	require.Equal(t, []string{"CustomResourceDefinition", "Widget"}, created)
+
+	// A program that cannot list the kind does not know whether the object is there.
+	blind := start(func(r applytest.Request) applytest.Fault {
+		if strings.HasPrefix(r.Resource, "widgets") {
+			return applytest.Fault{Status: http.StatusForbidden}
+		}
+		return applytest.Fault{}
+	})
+	await.Eventually(t, "only the definition is known", func() bool {
+		found, err = blind.Plan(t.Context(), both, apply.PruneOptions{})
+		return err != nil && strings.Count(err.Error(), apply.ErrNotSynced.Error()) == 1
+	})
+	require.ErrorContains(t, err, "Widget")
+	require.Empty(t, found.Changes)
 }

@@ -188,19 +188,22 @@ func overQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
-// unreadable reports that the server cannot read the object by the schema of its
-// kind. It answers 500 for that.
-func unreadable(err error) bool {
+// unreadable reports that the server cannot read the object by the schema of its kind.
+func unreadable(err error) bool { return unreadablePhrase(err) != "" }
+
+// unreadablePhrase returns the server's words for it, without what it cannot read: "" if it
+// can. It answers 500 for that.
+func unreadablePhrase(err error) string {
 	if !apierrors.IsInternalError(err) {
-		return false
+		return ""
 	}
 	for _, phrase := range []string{
 		"field not declared in schema", "failed to create typed patch object", "unable to convert unstructured object",
 		"failed to convert new object", "failed to create manager for existing fields",
 	} {
 		if strings.Contains(err.Error(), phrase) {
-			return true
+			return phrase
 		}
 	}
-	return false
+	return ""
 }

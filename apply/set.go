@@ -167,6 +167,18 @@ func (s *Set) hasItem(group int, at view.Name) bool {
 // maxScanned is how many items are searched faster than the map.
 const maxScanned = 16
 
+// defines reports whether the set has the definition of a kind.
+func (s *Set) defines(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(s.items, func(it item) bool {
+		if !isDefinition(it.id.GroupKind()) {
+			return false
+		}
+		spec, _ := it.body.Decode()["spec"].(map[string]any)
+		names, _ := spec["names"].(map[string]any)
+		return spec["group"] == kind.Group && names["kind"] == kind.Kind
+	})
+}
+
 // Part returns the value of the part label that the objects carry, empty if there
 // is none.
 func (s *Set) Part() string { return s.options.Part }

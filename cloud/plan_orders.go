@@ -186,7 +186,7 @@ func (pl *planner) wakeFor(s sight, r rule) {
 		pl.wake(s.seen.Add(s.pool.StopTimeout))
 	case s.Use == StateWarmup:
 		pl.wake(s.LaunchTime.Add(s.pool.WarmupTimeout))
-	case s.Use == StateRunning && s.Node == nil:
+	case (s.Use == StateRunning || s.Use == StateStandby) && s.Node == nil:
 		pl.wake(s.noNode.Add(s.pool.StartTimeout))
 	case s.Use == StateTerminating && s.Node != nil:
 		pl.wake(s.intent().Since.Add(s.pool.DrainTimeout))

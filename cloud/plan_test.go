@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -624,6 +625,51 @@ func TestTokensAreNeverShared(t *testing.T) {
 				require.Empty(t, seen[token], who)
 				seen[token] = who
 			}
+		}
+	}
+}
+
+// TestAMachineWithoutItsNodeEnds has machines whose Nodes were deleted. The name of a Node is
+// in a tag: without it none can be made.
+func TestAMachineWithoutItsNodeEnds(t *testing.T) {
+	t.Parallel()
+	scope := cloud.Scope{Domain: "stratos.sh", Cluster: "c", Pool: "p", PoolUID: "u"}
+	for name, c := range map[string]struct {
+		use   cloud.State
+		state cloud.InstanceState
+		node  string
+		want  []cloud.Verb // at once, and after a while
+
+		deleting bool
+	}{
+		"standby":                        {cloud.StateStandby, cloud.InstanceStopped, "n", []cloud.Verb{"", cloud.Terminate}, false},
+		"standby, and started":           {cloud.StateStandby, cloud.InstanceRunning, "n", []cloud.Verb{cloud.Open, cloud.Open}, false},
+		"standby, started, with no name": {cloud.StateStandby, cloud.InstanceRunning, "", []cloud.Verb{"", cloud.Terminate}, false},
+		"terminating, with no name": {
+			cloud.StateTerminating, cloud.InstanceStopped, "", []cloud.Verb{cloud.Terminate, cloud.Terminate}, false,
+		},
+		"running":                    {cloud.StateRunning, cloud.InstanceRunning, "n", []cloud.Verb{"", cloud.Stop}, false},
+		"running, in a deleted pool": {cloud.StateRunning, cloud.InstanceRunning, "n", []cloud.Verb{cloud.Terminate, cloud.Terminate}, true},
+	} {
+		pool := cloud.Pool{Scope: scope, Size: 5, StartTimeout: 5 * time.Minute, Deleting: c.deleting}
+		all := tags(scope, c.use)
+		if c.node != "" {
+			all[scope.Key("node")] = c.node
+		}
+		seen := cloud.Observed{Instances: []cloud.Instance{{ID: "i-1", State: c.state, LaunchTime: noon.Add(-time.Hour), Tags: all}}}
+		var got []cloud.Verb
+		for _, at := range []time.Time{noon, noon.Add(6 * time.Minute)} {
+			seen.Listed = at
+			plan := pool.Plan(seen, cloud.Want{}, at)
+			seen.Memory = plan.Memory
+			verb := cloud.Verb("")
+			for _, a := range plan.Actions {
+				verb = a.Verb
+			}
+			got = append(got, verb)
+		}
+		if !slices.Equal(c.want, got) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }

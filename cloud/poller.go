@@ -16,9 +16,8 @@ type Poller struct {
 	// Tags select the machines of the cluster; see [Scope.ClusterTags]. Required.
 	Tags map[string]string
 
-	mu sync.Mutex
-	// turn is held by the caller that lists.
-	turn      sync.Mutex
+	mu        sync.Mutex    // never held during a call
+	listing   chan struct{} // closed at the end of the list under way; nil if there is none
 	instances []Instance
 	listed    time.Time
 }
@@ -48,20 +47,37 @@ func (p *Poller) last() ([]Instance, time.Time) {
 	return p.instances, p.listed
 }
 
-// refresh lists, unless another caller has done so in the meantime.
+// refresh lists, unless another caller has done so in the meantime. It waits for another
+// caller's list until ctx ends.
 func (p *Poller) refresh(ctx context.Context, wanted time.Time) ([]Instance, time.Time, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if all, listed := p.last(); !listed.IsZero() && !listed.Before(wanted) {
-		return all, listed, nil
+	for {
+		p.mu.Lock()
+		if !p.listed.IsZero() && !p.listed.Before(wanted) {
+			defer p.mu.Unlock()
+			return p.instances, p.listed, nil
+		}
+		if p.listing == nil {
+			p.listing = make(chan struct{})
+			p.mu.Unlock()
+			break
+		}
+		ended := p.listing
+		p.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, time.Time{}, ctx.Err()
+		}
 	}
 	now := time.Now()
 	all, err := p.Inventory.ListInstances(ctx, p.Tags)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.listing)
+	p.listing = nil
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.instances, p.listed = all, now
 	return all, now, nil
 }

@@ -2,8 +2,6 @@ package cloud_test
 
 import (
 	"context"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // heldInventory counts lists, and holds each back until it may answer.
@@ -29,29 +26,28 @@ func (h *heldInventory) ListInstances(context.Context, map[string]string) ([]clo
 	return []cloud.Instance{{ID: "i-1", Tags: scope.Tags()}}, nil
 }
 
-// TestCallersThatWaitForAListShareIt is no test of synctest: a caller that waits for a
-// mutex does not let virtual time pass.
 func TestCallersThatWaitForAListShareIt(t *testing.T) {
-	inventory := &heldInventory{answer: make(chan struct{})}
-	poller := &cloud.Poller{Inventory: inventory, Tags: scope.ClusterTags()}
-	const callers = 5
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			got, _, err := poller.List(t.Context(), scope, time.Hour)
-			if err != nil || len(got) != 1 {
-				t.Errorf("got %v: %v", got, err)
-			}
-		})
-	}
-	await.Until(t, 10*time.Second, "each has found that there is no list", func() bool {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		return strings.Count(string(stacks), "cloud.(*Poller).refresh(") == callers
+	synctest.Test(t, func(t *testing.T) {
+		inventory := &heldInventory{answer: make(chan struct{})}
+		poller := &cloud.Poller{Inventory: inventory, Tags: scope.ClusterTags()}
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				got, _, err := poller.List(t.Context(), scope, time.Hour)
+				if err != nil || len(got) != 1 {
+					t.Errorf("got %v: %v", got, err)
+				}
+			})
+		}
+		synctest.Wait() // each has found that there is no list
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _, err := poller.List(ctx, scope, time.Hour)
+		require.ErrorIs(t, err, context.Canceled, "it does not wait for the list of another")
+		close(inventory.answer)
+		all.Wait()
+		require.Equal(t, int32(1), inventory.lists.Load())
 	})
-	close(inventory.answer)
-	all.Wait()
-	require.Equal(t, int32(1), inventory.lists.Load())
 }
 
 func TestACallerThatNeedsANewerListThanTheOthersGetsIt(t *testing.T) {

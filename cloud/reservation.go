@@ -38,13 +38,13 @@ func Reserve(reservations []Reservation, result DemandResult, deadline time.Time
 }
 
 // Settle returns the remaining reservations: without pods that no longer wait, and
-// without machines that are no longer starting, because they are ready, failed to
-// start, or are over their deadline.
-func Settle(reservations []Reservation, waits, starting func(id string) bool, now time.Time) []Reservation {
+// without machines that pods may no longer count on, because they failed to start, or are
+// over their deadline. A machine that is ready holds until the scheduler has bound its pods.
+func Settle(reservations []Reservation, waits, holds func(id string) bool, now time.Time) []Reservation {
 	var out []Reservation
 	for _, r := range reservations {
 		r.Pods = slices.DeleteFunc(slices.Clone(r.Pods), func(uid string) bool { return !waits(uid) })
-		if len(r.Pods) > 0 && starting(r.Machine) && now.Before(r.Deadline) {
+		if len(r.Pods) > 0 && holds(r.Machine) && now.Before(r.Deadline) {
 			out = append(out, r)
 		}
 	}

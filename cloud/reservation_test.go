@@ -47,6 +47,6 @@ func TestReservationsKeepMachinesToTheirPods(t *testing.T) {
 		"a pod that is bound or gone",
 	)
 	require.Equal(t, held[:1], cloud.Settle(held, not("c"), all, noon), "nothing is left to wait for")
-	require.Equal(t, held[1:], cloud.Settle(held, all, not("i-1"), noon), "a machine that failed to start, or is ready")
+	require.Equal(t, held[1:], cloud.Settle(held, all, not("i-1"), noon), "a machine that failed to start")
 	require.Empty(t, cloud.Settle(held, all, all, deadline), "the pods look for another machine")
 }

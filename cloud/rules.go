@@ -84,13 +84,16 @@ var table = []rule{
 
 	{StateStandby, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
 	{StateStandby, stopped, ordered(Start), Start, StateRunning, ""},
+	{StateStandby, stopped, lost, Terminate, StateTerminating, "its Node was deleted, without which no pod starts it"},
 	{StateStandby, powered, deleting, Terminate, StateTerminating, "the pool is being deleted"},
-	{StateStandby, powered, fresh, Open, StateRunning, "the cloud reports it as started"},
+	{StateStandby, powered, both(nameless, lost), Terminate, StateTerminating, reasonNameless},
+	{StateStandby, powered, both(fresh, named), Open, StateRunning, "the cloud reports it as started"},
 	{StateStandby, nil, nil, "", "", "standby"},
 
 	{StateRunning, stopped, ordered(Terminate), Terminate, StateTerminating, ""},
-	{StateRunning, stopped, nameless, Terminate, StateTerminating, "its Node was deleted, and no tag has its name"},
+	{StateRunning, stopped, nameless, Terminate, StateTerminating, reasonNameless},
 	{StateRunning, stopped, fresh, Shelve, StateStandby, "the cloud reports it as stopped"},
+	{StateRunning, running, both(ordered(Terminate), without), Terminate, StateTerminating, ""},
 	{StateRunning, running, ordered(Terminate), Drain, StateTerminating, ""},
 	{StateRunning, running, ordered(Stop), Drain, StateTerminating, ""},
 	{StateRunning, powered, neverReady, Drain, StateTerminating, "it was started and did not become ready"},
@@ -100,6 +103,7 @@ var table = []rule{
 	{StateRunning, nil, nil, "", "", "running"},
 
 	{StateTerminating, stopped, bound(Terminate), Terminate, "", "it must be removed for good"},
+	{StateTerminating, stopped, nameless, Terminate, "", reasonNameless},
 	{StateTerminating, stopped, fresh, Shelve, StateStandby, "it is stopped"},
 	{StateTerminating, powered, recovered, GiveUp, StateRunning, reasonReady},
 	{StateTerminating, powered, both(occupied, both(bound(Stop), wasEmpty)), GiveUp, StateRunning, "a pod came before it was closed"},
@@ -110,6 +114,8 @@ var table = []rule{
 	{StateTerminating, running, nil, Stop, "", "it is drained"},
 	{StateTerminating, nil, nil, "", "", "terminating"},
 }
+
+const reasonNameless = "its Node was deleted, and no tag has its name"
 
 // decide returns the row that fits.
 func decide(s sight) rule {
@@ -126,6 +132,8 @@ func ordered(v Verb) guard   { return func(s sight) bool { return s.order.verb =
 func bound(v Verb) guard     { return func(s sight) bool { return s.intent().Verb == v } }
 func joined(s sight) bool    { return s.Joined }
 func deleting(s sight) bool  { return s.pool.Deleting }
+func without(s sight) bool   { return s.Node == nil } // and so without pods to drain
+func named(s sight) bool     { return s.NodeName != "" }
 func nameless(s sight) bool  { return s.NodeName == "" }
 func keepLate(s sight) bool  { return !s.pool.TerminateLate }
 func unadopted(s sight) bool { return s.Node != nil && !s.Node.State.valid() }
@@ -148,7 +156,7 @@ func hung(times int) guard {
 	return func(s sight) bool { return after(s.seen, time.Duration(times)*s.pool.StopTimeout, s.now) }
 }
 
-// lost: a running machine had no Node for too long.
+// lost: a machine had no Node for too long.
 func lost(s sight) bool { return after(s.noNode, s.pool.StartTimeout, s.now) }
 
 func late(s sight) bool { return after(s.LaunchTime, s.pool.WarmupTimeout, s.now) }

@@ -83,7 +83,7 @@ func TestNoMachineWaitsForEver(t *testing.T) {
 						continue
 					}
 					final := instance == cloud.InstanceShuttingDown || instance == cloud.InstanceTerminated && node == "none" ||
-						state == cloud.StateStandby && instance == cloud.InstanceStopped
+						state == cloud.StateStandby && instance == cloud.InstanceStopped && node != "none"
 					if instance == cloud.InstanceRunning && node == "occupied" {
 						final = state == cloud.StateRunning // in use
 					}

@@ -51,6 +51,9 @@ const (
 	// Reordered: the items of a list with keys stand in another order than
 	// wanted. An apply restores the order; ownership does not show it.
 	Reordered Difference = "reordered"
+	// Added: another manager has added the item to a list of which we own others; it
+	// stays. Only [AddedByOthers] returns it.
+	Added Difference = "added"
 )
 
 // Writer is an entry of managedFields: the manager, the operation and the time.
@@ -87,6 +90,8 @@ func (f Field) String() string {
 	case Released:
 		b.WriteString(f.Live.String() + ", left")
 		who = " (to "
+	case Added:
+		b.WriteString("added, stays")
 	case Reordered:
 		b.WriteString("order " + f.Live.String() + " -> " + f.Desired.String())
 	default:

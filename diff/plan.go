@@ -47,6 +47,9 @@ const (
 	Delete   Action = "delete"
 	// Release leaves the object in place and gives it up.
 	Release Action = "release"
+	// Keep changes nothing: the Fields are what other managers have added. No plan of
+	// package apply has it.
+	Keep Action = "keep"
 )
 
 // Hash returns the content hash of the plan. Plans with equal changes in the same
@@ -90,7 +93,7 @@ func (p Plan) String() string {
 		}
 	}
 	separator := ""
-	for _, action := range []Action{Create, Update, Recreate, Delete, Release} {
+	for _, action := range []Action{Create, Update, Recreate, Delete, Release, Keep} {
 		if n := counts[action]; n > 0 {
 			fmt.Fprintf(&b, "%s%d to %s", separator, n, action)
 			separator = ", "
@@ -103,7 +106,7 @@ func (p Plan) String() string {
 // String returns the change for people, on one line, without its fields:
 // ~ update Deployment.apps/shop/web.
 func (c Change) String() string {
-	sign := map[Action]string{Create: "+", Update: "~", Recreate: "-+", Delete: "-", Release: "o"}[c.Action]
+	sign := map[Action]string{Create: "+", Update: "~", Recreate: "-+", Delete: "-", Release: "o", Keep: "="}[c.Action]
 	kind := c.Kind
 	if gv, err := schema.ParseGroupVersion(c.APIVersion); err == nil && gv.Group != "" {
 		kind += "." + gv.Group

@@ -41,6 +41,7 @@ func somePlan(t *testing.T) diff.Plan {
 		{Action: diff.Recreate, APIVersion: "batch/v1", Kind: "Job", Namespace: "shop", Name: "j", UID: "u", Note: "spec.template is immutable"},
 		{Action: diff.Delete, APIVersion: "v1", Kind: "Namespace", Name: "old", UID: "u"},
 		{Action: diff.Release, APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c\x1b[31m", UID: "u"},
+		{Action: diff.Keep, APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "p", UID: "u"},
 	}}
 }
 
@@ -54,7 +55,8 @@ func TestAPlanReadsLikeADiff(t *testing.T) {
 -+ recreate Job.batch/shop/j (spec.template is immutable)
 - delete Namespace/old
 o release ConfigMap/shop/c\u001b[31m
-1 to create, 1 to update, 1 to recreate, 1 to delete, 1 to release
+= keep Pod/shop/p
+1 to create, 1 to update, 1 to recreate, 1 to delete, 1 to release, 1 to keep
 `, somePlan(t).String())
 	require.Equal(t, "nothing to do\n", diff.Plan{}.String())
 }

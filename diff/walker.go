@@ -39,10 +39,7 @@ func newWalker(desired, live map[string]any, options Options, entries []entry) *
 
 // object compares everything except fields that the server never counts as owned.
 func (w *walker) object(desired, live map[string]any) {
-	root := place{ours: w.ours}
-	for i := range w.others {
-		root.other = append(root.other, claim{&w.others[i].Writer, w.others[i].owned})
-	}
+	root := w.root()
 	for _, name := range w.names(root, desired) {
 		at := root.field(name)
 		switch {
@@ -62,6 +59,15 @@ func (w *walker) object(desired, live map[string]any) {
 			w.compare(at, lookup(desired, name), lookup(live, name))
 		}
 	}
+}
+
+// root returns the place of the object itself.
+func (w *walker) root() place {
+	root := place{ours: w.ours}
+	for i := range w.others {
+		root.other = append(root.other, claim{&w.others[i].Writer, w.others[i].owned})
+	}
+	return root
 }
 
 // unowned reports whether a field of metadata is one that the server never

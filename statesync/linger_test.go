@@ -3,6 +3,7 @@ package statesync_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,24 @@ func TestAScopeThatWasUnknownIsReadOnceItIsThere(t *testing.T) {
 		_, _ = open(ctx, server, asia)
 		synctest.Wait()
 		require.Equal(t, int64(1), counts.waits.Load(), "it is read twice")
+	})
+}
+
+// TestAScopeIsFoundByTheStreamAfterTheOneThatEnded: each stream that ends for a scope that does
+// not exist is followed at once by one for the same scope, which exists by then.
+func TestAScopeIsFoundByTheStreamAfterTheOneThatEnded(t *testing.T) {
+	server := &statesync.Server{}
+	virtual(t, server, func(t *testing.T, ctx context.Context, log *statesync.Memory, _ *counted) { //nolint:thelper // a test
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for n := range 4000 {
+			w := statesync.Watch{Scope: fmt.Sprint("scope-", n)}
+			_, end := open(ctx, server, w)
+			require.ErrorIs(t, <-end, statesync.ErrUnknownScope)
+			require.NoError(t, log.AddScope(w.Scope))
+			frames, _ := open(ctx, server, w)
+			require.Equal(t, []string{"header 0", "synced 0"}, told(after(frames)), n)
+		}
 	})
 }
 

@@ -124,9 +124,12 @@ func (s *Server) keep(ctx context.Context, f *feed) {
 		if ctx.Err() != nil {
 			return
 		}
+		unknown := errors.Is(err, ErrUnknownScope)
+		if unknown {
+			s.drop(f) // first: a stream that ends for it may come again at once
+		}
 		f.fail(err)
-		if errors.Is(err, ErrUnknownScope) {
-			s.drop(f)
+		if unknown {
 			return
 		}
 		if time.Since(began) > backoff.Max {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +108,18 @@ func (r *replicaStory) note(format string, args ...any) {
 	}
 }
 
+// proven adds a line ahead of what was handled just now: items are handled while the
+// proof is told, by other goroutines.
+func (r *replicaStory) proven(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := len(r.happens)
+	for i > 0 && strings.HasSuffix(r.happens[i-1], ": handled") {
+		i--
+	}
+	r.happens = slices.Insert(r.happens, i, line)
+}
+
 // Watch implements statesync.Source: it is the link.
 func (r *replicaStory) Watch(ctx context.Context, w statesync.Watch, receive func(statesync.Frame) error) error {
 	ctx, cut := context.WithCancelCause(ctx)
@@ -155,7 +168,7 @@ func (r *replicaStory) handle(_ context.Context, i statesync.Item) error {
 func (r *replicaStory) start() {
 	r.replica = &statesync.Replica{
 		Source: r, Scope: "eu", Workers: 1, Handle: r.handle, Retry: reconcile.Backoff{Max: time.Minute},
-		OnSynced: func(s statesync.Snapshot) { r.note("the list is proven: %s", strings.Join(names(s), " ")) },
+		OnSynced: func(s statesync.Snapshot) { r.proven("the list is proven: " + strings.Join(names(s), " ")) },
 		OnStream: func(s statesync.Stream) {
 			if s.Err != nil && !errors.Is(s.Err, context.Canceled) {
 				r.note("the stream ended: %v", s.Err)

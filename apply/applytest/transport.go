@@ -2,6 +2,7 @@ package applytest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"testing/iotest"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
@@ -45,13 +47,16 @@ type Transport struct {
 type Fault struct {
 	// Delay holds the request back, at most until its context ends.
 	Delay time.Duration
-	// Status answers in the server's place, with a metav1.Status of that code. 429
-	// and 503 carry RetryAfter, in whole seconds.
-	Status     int
-	RetryAfter time.Duration
+	// Status answers in the server's place, with a metav1.Status of that code and
+	// Message. 429 and 503 carry RetryAfter, in whole seconds. Page answers with that
+	// HTML in place of the metav1.Status, as a proxy does.
+	Status        int
+	RetryAfter    time.Duration
+	Message, Page string
 	// Lose fails the request without sending it; LoseAnswer sends it and fails it
-	// nevertheless.
-	Lose, LoseAnswer bool
+	// nevertheless, or answers with Status; CutAnswer sends it and ends the answer in
+	// the middle.
+	Lose, LoseAnswer, CutAnswer bool
 	// Crash lets nothing through from now on, this request included; with
 	// LoseAnswer this one is sent before.
 	Crash bool
@@ -89,7 +94,7 @@ func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case fault.Lose, fault.Crash && !fault.LoseAnswer:
 		return nil, w.transport.lost(r)
-	case fault.Status != 0:
+	case fault.Status != 0 && !fault.LoseAnswer:
 		drain(r.Body)
 		w.transport.answered(number, fault.Status)
 		return stand(r, fault), nil
@@ -106,9 +111,15 @@ func (w *wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 		if request.Verb != "watch" {
 			_, err = io.Copy(io.Discard, answer.Body) // the answer's end: it is carried out
 		}
+		if fault.Status != 0 {
+			return stand(r, fault), errors.Join(err, answer.Body.Close())
+		}
 		return nil, errors.Join(w.transport.lost(r), err, answer.Body.Close())
 	}
 	w.transport.answered(number, answer.StatusCode)
+	if fault.CutAnswer && request.Verb != "watch" {
+		return cut(answer)
+	}
 	if request.Verb == "watch" && answer.StatusCode == http.StatusOK {
 		answer.Body = w.transport.follow(answer)
 	}
@@ -138,6 +149,14 @@ func (t *Transport) answered(r *Request, status int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.Status = status
+}
+
+// Crash lets nothing through from now on, as a Fault with Crash does, and calls OnCrash.
+func (t *Transport) Crash() {
+	t.crash()
+	if t.OnCrash != nil {
+		t.OnCrash()
+	}
 }
 
 func (t *Transport) crash() {
@@ -245,7 +264,19 @@ func drain(body io.Closer) {
 	}
 }
 
+// cut leaves half of an answer.
+func cut(answer *http.Response) (*http.Response, error) {
+	data, err := io.ReadAll(answer.Body)
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		return nil, err
+	}
+	half := bytes.NewReader(data[:len(data)/2])
+	answer.Body = io.NopCloser(io.MultiReader(half, iotest.ErrReader(io.ErrUnexpectedEOF)))
+	return answer, nil
+}
+
 // stand answers in the server's place.
+
 func stand(r *http.Request, fault Fault) *http.Response {
 	reason := map[int]string{
 		http.StatusTooManyRequests: "TooManyRequests", http.StatusServiceUnavailable: "ServiceUnavailable",
@@ -255,12 +286,15 @@ func stand(r *http.Request, fault Fault) *http.Response {
 	}[fault.Status]
 	body, err := json.Marshal(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.Status, "reason": reason,
-		"message": fmt.Sprintf("applytest: answered %d in the server's place", fault.Status),
+		"message": cmp.Or(fault.Message, fmt.Sprintf("applytest: answered %d in the server's place", fault.Status)),
 	})
 	if err != nil {
 		body = nil // of strings and a number: it cannot fail
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
+	if fault.Page != "" {
+		body, header = []byte(fault.Page), http.Header{"Content-Type": {"text/html"}}
+	}
 	if fault.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(fault.RetryAfter.Seconds())))
 	}

@@ -82,6 +82,7 @@ type Fault struct {
 // machine is one instance and its history.
 type machine struct {
 	cloud.Instance
+	config cloud.LaunchConfig
 	// states and tags are its history, oldest first. A state in the future is a
 	// transition under way.
 	states []stateAt
@@ -251,6 +252,26 @@ func (f *Fake) Interrupt(id string) error {
 	defer f.mu.Unlock()
 	defer f.notify()
 	return f.terminate(id, time.Now())
+}
+
+// Vanish makes the cloud forget a machine at once, whatever its state.
+func (f *Fake) Vanish(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.notify()
+	if m := f.machines[id]; m != nil {
+		m.states = []stateAt{{time.Now().Add(-f.retention() - 1), cloud.InstanceTerminated}}
+	}
+}
+
+// Config returns what a machine was launched with.
+func (f *Fake) Config(id string) cloud.LaunchConfig {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.machines[id]; m != nil {
+		return m.config
+	}
+	return cloud.LaunchConfig{}
 }
 
 // notify wakes Start, which finds the changes.

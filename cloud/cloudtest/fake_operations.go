@@ -85,7 +85,7 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 			),
 			PublicIP: fmt.Sprintf("198.51.%d.%d", f.last>>8&255, f.last&255),
 		}}
-		m.tags = []tagsAt{{now, maps.Clone(config.Tags)}}
+		m.config, m.tags = config, []tagsAt{{now, maps.Clone(config.Tags)}}
 		m.become(now, cloud.InstancePending, f.transition(), cloud.InstanceRunning)
 		f.machines[m.ID] = m
 		f.order = append(f.order, m.ID)

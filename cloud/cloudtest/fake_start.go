@@ -54,7 +54,7 @@ func (f *Fake) due(now time.Time, called map[string]int) (due []change, next tim
 	}
 	for _, id := range f.order {
 		m := f.machines[id]
-		for _, e := range m.states[called[id]:] {
+		for _, e := range m.states[min(called[id], len(m.states)):] {
 			if e.at.After(now) {
 				if next.IsZero() || e.at.Before(next) {
 					next = e.at

@@ -94,7 +94,7 @@ func command() *cobra.Command {
 
 func (o options) operator(log io.Writer) (*operator.Operator, error) {
 	level, unknown := logLevel(o.logLevel)
-	if unknown != "" && !o.levelFromVariable {
+	if (unknown != "" || o.logLevel == "") && !o.levelFromVariable {
 		return nil, fmt.Errorf("--log-level: is %q, must be trace, debug, info, warn, error or off, or a list of target=level", unknown)
 	}
 	logger := slog.New(program.NewHandler(log, level))

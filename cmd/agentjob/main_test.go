@@ -60,21 +60,23 @@ func TestTheCommandLine(t *testing.T) {
 
 	config := kubeconfig(t)
 	for want, args := range map[string][]string{
-		`unknown command "serve"`:                                         {"serve"},
-		"unknown flag: --loud":                                            {"--loud"},
-		`--keep-finished: is "soon", must be a duration`:                  {"--keep-finished", "soon"},
-		"--keep-finished: is 0s, must be more than 0s":                    {"--kubeconfig", config, "--keep-finished", "0"},
-		`--ceiling: is "", must be the name of a ClusterRole`:             {"--kubeconfig", config, "--ceiling", ""},
-		`--ceiling: is "a/b", must be the name of a ClusterRole`:          {"--kubeconfig", config, "--ceiling", "a/b"},
-		"--keep-finished: is -1h0m0s, must be more than 0s":               {"--kubeconfig", config, "--keep-finished", "-1h"},
-		`--cluster-access-namespaces: is "some", must be labelled or all`: {"--kubeconfig", config, "--cluster-access-namespaces", "some"},
-		`--leader-elect: is "maybe", must be true or false`:               {"--leader-elect=maybe"},
-		"/no/such/file": {"--kubeconfig", "/no/such/file"},
-		`--health-probe-bind-address: is "nowhere", must be host:port or :port`:           {"--kubeconfig", config, "--health-addr", "nowhere"},
-		`--health-probe-bind-address: is "127.0.0.1:99999", must be host:port or :port`:   {"--kubeconfig", config, "--health-addr", "127.0.0.1:99999"},
-		`--namespace: is empty, must be the name of a namespace, or --leader-elect=false`: {"--kubeconfig", config, "--namespace", ""},
-		`--log-level: is "loud", must be trace`:                                           {"--kubeconfig", config, "--log-level", "info,loud"},
-		`unknown flag: --crd`:                                                             {"manifests", "--crd"},
+		`unknown command "serve"`:                                                                      {"serve"},
+		"unknown flag: --loud":                                                                         {"--loud"},
+		`--keep-finished: is "soon", must be a duration`:                                               {"--keep-finished", "soon"},
+		"--keep-finished: is 0s, must be more than 0s":                                                 {"--kubeconfig", config, "--keep-finished", "0"},
+		`--ceiling: is "", must be the name of a ClusterRole`:                                          {"--kubeconfig", config, "--ceiling", ""},
+		`--ceiling: is "a/b", must be the name of a ClusterRole`:                                       {"--kubeconfig", config, "--ceiling", "a/b"},
+		"--keep-finished: is -1h0m0s, must be more than 0s":                                            {"--kubeconfig", config, "--keep-finished", "-1h"},
+		`--cluster-access-namespaces: is "some", must be labelled or all`:                              {"--kubeconfig", config, "--cluster-access-namespaces", "some"},
+		`--leader-elect: is "maybe", must be true or false`:                                            {"--leader-elect=maybe"},
+		`--kubeconfig: is "/no/such/file", must be a file that can be read: no such file or directory`: {"--kubeconfig", "/no/such/file"},
+		`--health-probe-bind-address: is "nowhere", must be host:port or :port`:                        {"--kubeconfig", config, "--health-addr", "nowhere"},
+		`--health-probe-bind-address: is "127.0.0.1:99999", must be host:port or :port`:                {"--kubeconfig", config, "--health-addr", "127.0.0.1:99999"},
+		`--namespace: is "", must be the name of a namespace, or --leader-elect=false`:                 {"--kubeconfig", config, "--namespace", ""},
+		`--log-level: is "loud", must be trace`:                                                        {"--kubeconfig", config, "--log-level", "info,loud"},
+		`--log-level: is "", must be trace`:                                                            {"--kubeconfig", config, "--log-level="},
+		`--metrics-bind-address: is "0.0.0.0:8080", must be another address`:                           {"--kubeconfig", config, "--health-addr=:08080", "--metrics-bind-address=0.0.0.0:8080"},
+		`unknown flag: --crd`:                                                                          {"manifests", "--crd"},
 	} {
 		code, stdout, stderr := run(t, args...)
 		require.Equal(t, program.ExitUsage, code, "%v: %s", args, stderr)

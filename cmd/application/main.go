@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,19 +22,30 @@ func main() { program.Main(command()) }
 // services returns the settings of what applications use. What holds a password has no flag.
 func services() []program.Setting {
 	return []program.Setting{
-		{Flag: "db-connection-limit", Variable: "DB_CONNECTION_LIMIT", Usage: "connections that the role of one app may have (default 50)"},
+		{
+			Flag:     "db-connection-limit",
+			Variable: "DB_CONNECTION_LIMIT",
+			Usage:    "connections that the role of one app may have (default 50)",
+			Must:     "a number such as 50",
+		},
 		{
 			Flag:     "db-statement-timeout",
 			Variable: "DB_STATEMENT_TIMEOUT",
 			Usage:    "time that a statement of an app may take, unless its session sets another (default 5m)",
+			Must:     "a duration such as 5m",
 		},
 		{Flag: "keycloak-admin-url", Variable: "KEYCLOAK_ADMIN_URL", Usage: "Keycloak; none: apps have no realms"},
 		{Flag: "keycloak-admin-user", Variable: "KEYCLOAK_ADMIN_USER", Usage: "administrator of its realm master who may create realms"},
 		{Flag: "aws-endpoint-url", Variable: "AWS_ENDPOINT_URL", Usage: "another S3 than that of AWS, in path style"},
-		{Flag: "s3-region", Variable: "S3_REGION", Usage: "region of S3 (default ca-central-1)"},
+		{Flag: "s3-region", Variable: "S3_REGION", Usage: "region of S3 (default ca-central-1)", Must: "a region such as ca-central-1"},
 		{Flag: "redis-endpoint", Variable: "REDIS_ENDPOINT", Usage: "host of the managed Redis"},
 		{Flag: "opensearch-endpoint", Variable: "OPENSEARCH_ENDPOINT", Usage: "host of the managed OpenSearch"},
-		{Flag: "base-domain", Variable: "BASE_DOMAIN", Usage: "domain that hosts are below (default platform.company.dev)"},
+		{
+			Flag:     "base-domain",
+			Variable: "BASE_DOMAIN",
+			Usage:    "domain that hosts are below (default platform.company.dev)",
+			Must:     "a domain such as platform.example.com",
+		},
 		{
 			Flag:     "allowed-domains",
 			Variable: "ALLOWED_DOMAINS",
@@ -48,6 +60,7 @@ func services() []program.Setting {
 			Flag:     "gateway-namespaces",
 			Variable: "GATEWAY_NAMESPACES",
 			Usage:    "namespaces of the ingress controllers, which may connect to the apps (default ingress-nginx)",
+			Must:     "names of namespaces such as ingress-nginx, separated by commas",
 		},
 	}
 }
@@ -157,10 +170,12 @@ func environmentCommand() *cobra.Command {
 			}
 			manifest, err := os.ReadFile(file)
 			if err != nil {
-				return program.Usagef("--file: is %q, must be a readable file: %w", file, err)
+				return program.Usagef("--file: %w", program.Unreadable(file, err))
 			}
 			text, err := settings.Environment(manifest, operator.Profile(profile))
-			if err != nil {
+			if errors.Is(err, operator.ErrNoApplication) {
+				return program.Usagef("--file: is %q, must be a file with %w", program.Shown(file), err)
+			} else if err != nil {
 				return &program.UsageError{Err: err}
 			}
 			_, err = fmt.Fprint(c.OutOrStdout(), text)

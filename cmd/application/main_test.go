@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestTheCommandPrintsWhatItNeedsAndWhatAppsGet(t *testing.T) {
 }
 
 func TestAWrongSettingIsNamedBeforeAnythingRuns(t *testing.T) {
-	for name, message := range map[string]string{"BASE_DOMAIN=x": "BASE_DOMAIN: is", "KEYCLOAK_ADMIN_PASSWORD=sesame": "KEYCLOAK_ADMIN_URL: is not set"} {
+	for name, message := range map[string]string{"BASE_DOMAIN=x": "BASE_DOMAIN: is", "KEYCLOAK_ADMIN_PASSWORD=sesame": "KEYCLOAK_ADMIN_URL: is not set", "DB_ADMIN_URL=sesame": `DB_ADMIN_URL: is "(hidden)", must be a URL such as postgresql://`} {
 		t.Run(name, func(t *testing.T) {
 			key, value, _ := strings.Cut(name, "=")
 			t.Setenv(key, value)
@@ -56,9 +57,19 @@ func TestAWrongSettingIsNamedBeforeAnythingRuns(t *testing.T) {
 			require.NotContains(t, failed, "sesame")
 		})
 	}
-	for args, message := range map[string]string{"env": "--file: is not set", "--log-level=chatty": "chatty", "--kubeconfig=/none": "access to Kubernetes", "more": "unknown command"} {
+	for args, message := range map[string]string{"env": "--file: is not set", "--log-level=chatty": "chatty", "--kubeconfig=/none": `--kubeconfig: is "/none", must be a file that can be read`, "more": "unknown command", "--base-domain=": `--base-domain: is "", must be a domain`} {
 		code, _, failed := run(t, args)
-		require.NotZero(t, code)
+		require.Equal(t, program.ExitUsage, code)
 		require.Contains(t, failed, message)
+	}
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: Pod, metadata: {name: a}}"), 0o600))
+	for path, message := range map[string]string{
+		file:    `must be a file with one Application of platform.internal/v1alpha1 with a name: it has apiVersion "v1", kind "Pod"`,
+		"/none": "must be a file that can be read: no such file or directory",
+	} {
+		code, _, failed := run(t, "env", "--file", path)
+		require.Equal(t, program.ExitUsage, code)
+		require.Contains(t, failed, "--file: is "+strconv.Quote(path)+", "+message)
 	}
 }

@@ -95,5 +95,5 @@ func TestTheAuditIsExportedWithAddresses(t *testing.T) {
 		"/no/such/folder/audit",
 	)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr, "--audit-log: open /no/such/folder/audit")
+	require.Contains(t, got.stderr, `--audit-log: is "/no/such/folder/audit", must be a file that can be written: no such file or directory`)
 }

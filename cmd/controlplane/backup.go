@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -41,12 +42,15 @@ run "controlplane restored", and start. A PostgreSQL is copied with its own tool
 }
 
 func (o options) backup(ctx context.Context, into string, stdout io.Writer) error {
+	if at, err := os.Stat(filepath.Dir(into)); err != nil || !at.IsDir() {
+		return program.Usagef("FILE: is %q, must be in a folder that exists", program.Shown(into))
+	}
 	err := db.Backup(ctx, o.database, into)
-	if errors.Is(err, db.ErrBadURL) || errors.Is(err, db.ErrNoBackup) {
+	if errors.Is(err, db.ErrNoBackup) {
 		return wrong("database", "%w", err)
 	}
 	if err != nil {
-		return err
+		return o.wrongDatabase(err)
 	}
 	made, err := os.Stat(into)
 	if err != nil {

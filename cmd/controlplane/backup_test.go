@@ -71,7 +71,8 @@ func TestABackupServesAfterItWasPutBack(t *testing.T) {
 	}{
 		{[]string{"backup"}, 2, "FILE: is not set, must be"},
 		{[]string{"backup", "--database", "postgres://db/x", copied}, 2, "--database: is copied with the tools of PostgreSQL"},
-		{[]string{"backup", "--database", filepath.Join(dir, "none"), copied}, 1, "no such file"},
+		{[]string{"backup", "--database", filepath.Join(dir, "none"), copied}, 2, "must be a file, in a folder that exists: no such file"},
+		{[]string{"backup", "--database", database, filepath.Join(dir, "none", "copy")}, 2, "must be in a folder that exists"},
 		{[]string{"backup", "--database", database, database}, 1, "choose another file"},
 	} {
 		got := execute(t, program, nil, wrong.args...)

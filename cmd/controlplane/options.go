@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +58,14 @@ func wrong(flag, format string, args ...any) error {
 	return program.Usagef("--%s: %w", flag, fmt.Errorf(format, args...))
 }
 
+// wrongFile returns a usage error for a flag whose file cannot be read, or holds what is wrong.
+func wrongFile(flag, file string, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		err = program.Unreadable(file, err)
+	}
+	return wrong(flag, "%w", err)
+}
+
 // run serves until ctx ends.
 func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	logger, err := program.NewLogger(log, o.logLevel)
@@ -95,7 +105,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 		return nil
 	}}
 	if err := admins.Read(ctx); err != nil {
-		return wrong("admin-token-file", "%w", err)
+		return wrongFile("admin-token-file", o.adminTokenFile, err)
 	}
 	keys, err := o.keys()
 	if err != nil {
@@ -237,7 +247,7 @@ func (o options) exportAudit(database *db.Database, output io.Writer, logger *sl
 	default:
 		file := audit.File(o.auditLog)
 		if _, err := file.Write(nil); err != nil {
-			return wrong("audit-log", "%w", err)
+			return wrong("audit-log", "is %q, must be a file that can be written: %w", program.Shown(o.auditLog), program.Reason(err))
 		}
 		audit.Export(database, file, logger, failures)
 	}
@@ -270,6 +280,9 @@ func (o options) checkAddresses() error {
 			return wrong(flag.name, "%w", err)
 		}
 	}
+	if program.SameAddress(o.listen, o.metricsAddress) {
+		return wrong(program.MetricsFlag, "is %q, must be %s", o.metricsAddress, program.OtherAddress)
+	}
 	return nil
 }
 
@@ -277,10 +290,19 @@ func (o options) checkAddresses() error {
 // that may carry a password.
 func (o options) openDatabase(ctx context.Context) (*db.Database, error) {
 	database, err := db.Open(ctx, o.database)
-	if errors.Is(err, db.ErrBadURL) {
-		return nil, wrong("database", "%w", err)
+	return database, o.wrongDatabase(err)
+}
+
+// wrongDatabase returns the error, as a usage error if --database is what has to change.
+func (o options) wrongDatabase(err error) error {
+	switch {
+	case errors.Is(err, db.ErrBadURL), errors.Is(err, db.ErrEmpty):
+		return wrong("database", "%w", err)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+		return wrong("database", "is %q, must be a file, in a folder that exists: %w", program.Shown(o.database), program.Reason(err))
+	default:
+		return err
 	}
-	return database, err
 }
 
 // token returns the token in the file of that flag, and none without a file.
@@ -290,7 +312,7 @@ func (o options) token(flag, file string) (string, error) {
 	}
 	token, err := program.ReadToken(file)
 	if err != nil {
-		return "", wrong(flag, "%w", err)
+		return "", wrongFile(flag, file, err)
 	}
 	if err := tokens.Weak(token); err != nil {
 		return "", wrong(flag, "the token in %s is weak: %w", file, err)
@@ -308,7 +330,7 @@ func (o options) keys() (*keyring.Ring, error) {
 	case o.varGroupKeysFile != "":
 		content, err := os.ReadFile(o.varGroupKeysFile)
 		if err != nil {
-			return nil, wrong(flag, "%w", err)
+			return nil, wrong(flag, "%w", program.Unreadable(o.varGroupKeysFile, err))
 		}
 		keys, err := keyring.Parse(string(content))
 		if err != nil {
@@ -331,7 +353,7 @@ func (o options) tls() (*tls.Config, error) {
 			continue
 		}
 		if _, err := os.ReadFile(flag.file); err != nil {
-			return nil, wrong(flag.name, "%w", err)
+			return nil, wrong(flag.name, "%w", program.Unreadable(flag.file, err))
 		}
 	}
 	switch {

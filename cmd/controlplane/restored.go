@@ -68,10 +68,8 @@ func (o options) restored(ctx context.Context, stdout io.Writer, revokeAll bool)
 		return err
 	}
 	database, err := db.OpenExisting(ctx, o.database)
-	if errors.Is(err, db.ErrBadURL) || errors.Is(err, db.ErrEmpty) || errors.Is(err, os.ErrNotExist) {
-		return wrong("database", "%w", err)
-	} else if err != nil {
-		return err
+	if err != nil {
+		return o.wrongDatabase(err)
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
 	ctx = audit.NewContext(ctx, audit.Restored)
@@ -159,7 +157,7 @@ func (o options) readExport() (*audit.Exported, error) {
 	}
 	file, err := os.Open(o.auditLog)
 	if err != nil {
-		return nil, wrong("audit-log", "%w", err)
+		return nil, wrong("audit-log", "%w", program.Unreadable(o.auditLog, err))
 	}
 	defer file.Close() //nolint:errcheck // it was read
 	exported, err := audit.ReadExport(file)

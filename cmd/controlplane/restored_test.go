@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestRestoredRefusesADatabaseThatNoControlPlaneHasMade(t *testing.T) {
 		text string
 	}{
 		"mysql://somewhere":            {2, "--database: the name of the database is not valid"},
-		filepath.Join(dir, "mistyped"): {2, "--database: database " + filepath.Join(dir, "mistyped") + ": open " + filepath.Join(dir, "mistyped") + ": no such file"},
+		filepath.Join(dir, "mistyped"): {2, "--database: is " + strconv.Quote(filepath.Join(dir, "mistyped")) + ", must be a file, in a folder that exists: no such file"},
 		empty:                          {2, "--database: database " + empty + ": no control plane has made it"},
 		foreign:                        {1, "belongs to another program"},
 		pgtest.NewDatabase(t):          {2, "no control plane has made it"},

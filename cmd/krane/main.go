@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -39,6 +40,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.config, "config", "", "file with settings as YAML, such as cluster: {region: eu}; flags and variables go before it")
 	program.KubeconfigFlag(flags, &o.kubeconfig)
 	program.LogLevelFlag(flags, &o.logLevel)
+	o.flags = flags
 	o.lookup = program.Settings(flags, settings())
 	root.AddCommand(manifestsCommand())
 	program.Bind(root, config.Prefix, os.LookupEnv)
@@ -48,7 +50,15 @@ func command() *cobra.Command {
 // options are the flags of the agent.
 type options struct {
 	config, kubeconfig, logLevel string
+	flags                        *pflag.FlagSet
 	lookup                       func(variable string) string
+}
+
+// given returns the value of a variable or of its flag. A flag is also given if it is set to
+// nothing, which goes before the file.
+func (o options) given(variable string) (value string, given bool) {
+	value = o.lookup(variable)
+	return value, value != "" || program.Emptied(o.flags, variable)
 }
 
 func (o options) agent(log io.Writer) (*agent.Agent, error) {
@@ -56,7 +66,7 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Load(o.config, o.lookup)
+	c, err := config.Load(o.config, o.given)
 	if err != nil {
 		return nil, err
 	}
@@ -83,30 +93,38 @@ func manifestsCommand() *cobra.Command {
 // settings are the settings of the agent that hold no secret.
 func settings() []program.Setting {
 	var all []program.Setting
-	for _, s := range []struct{ field, usage string }{
-		{"instance_id", "name of this process (default: the variable HOSTNAME)"},
-		{"cluster.region", "region of this cluster; required"},
-		{"cluster.platform", "what the region is on"},
-		{"cluster.cell_id", "names one of several agents of a region"},
-		{"control.url", "URL of the control plane; required"},
-		{"token_file", "file with the token for the control plane, read again for each call"},
-		{"rpc_port", "port of /healthz, /readyz and /metrics (default 8070)"},
-		{"health_probe_bind_address", program.HealthUsage + "; goes before --rpc-port"},
-		{"metrics_bind_address", program.MetricsUsage},
-		{"vault.url", "service that decrypts variables"},
-		{"vault.key_file", "file with the keys that decrypt variables, without a service"},
-		{"registry.url", "where images are pulled from"},
-		{"registry.username", "user of the registry"},
-		{"storage_class_name", "class of scratch volumes (default ebs-csi-gp3)"},
-		{"runtime_class", "runtime class of pods (default gvisor)"},
-		{"state_dir", "folder that keeps the limit of deletions over a restart; none: it is kept in memory"},
-		{"pod_security", "loosest pod security level that a deployment may ask for: restricted or baseline (default restricted)"},
-		{"max_delete_percent", "share of what is absent that may be deleted within an hour; at least 5 objects may (default 10)"},
-		{"k8s.qps", "requests to Kubernetes a second (default 100)"},
-		{"k8s.burst", "requests to Kubernetes at once (default 200)"},
+	for _, s := range []struct{ field, usage, must string }{
+		{"instance_id", "name of this process (default: the variable HOSTNAME)", "a name for this process"},
+		{"cluster.region", "region of this cluster; required", "a region"},
+		{"cluster.platform", "what the region is on", ""},
+		{"cluster.cell_id", "names one of several agents of a region", ""},
+		{"control.url", "URL of the control plane; required", "the URL of the control plane"},
+		{"token_file", "file with the token for the control plane, read again for each call", ""},
+		{"rpc_port", "port of /healthz, /readyz and /metrics (default 8070)", "a port"},
+		{"health_probe_bind_address", program.HealthUsage + "; goes before --rpc-port", "host:port or :port"},
+		{"metrics_bind_address", program.MetricsUsage, ""},
+		{"vault.url", "service that decrypts variables", ""},
+		{"vault.key_file", "file with the keys that decrypt variables, without a service", ""},
+		{"registry.url", "where images are pulled from", ""},
+		{"registry.username", "user of the registry", ""},
+		{"storage_class_name", "class of scratch volumes (default ebs-csi-gp3)", "the name of a storage class"},
+		{"runtime_class", "runtime class of pods (default gvisor)", "the name of a runtime class"},
+		{"state_dir", "folder that keeps the limit of deletions over a restart; none: it is kept in memory", ""},
+		{
+			"pod_security",
+			"loosest pod security level that a deployment may ask for: restricted or baseline (default restricted)",
+			"restricted or baseline",
+		},
+		{
+			"max_delete_percent",
+			"share of what is absent that may be deleted within an hour; at least 5 objects may (default 10)",
+			"a whole number from 0 to 100",
+		},
+		{"k8s.qps", "requests to Kubernetes a second (default 100)", "a whole number"},
+		{"k8s.burst", "requests to Kubernetes at once (default 200)", "a whole number"},
 	} {
 		flag := strings.NewReplacer(".", "-", "_", "-").Replace(s.field)
-		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage})
+		all = append(all, program.Setting{Flag: flag, Variable: config.Variable(s.field), Usage: s.usage, Must: s.must})
 	}
 	return all
 }

@@ -35,7 +35,7 @@ func TestTheCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{
 		`unknown command "serve"`:               {"serve"},
 		`--log-level: is "loud", must be debug`: {"--log-level", "loud"},
-		"cluster.region":                        {"--config", file},
+		"KRANE_CLUSTER_REGION: is not set":      {"--config", file},
 	} {
 		code, stdout, stderr := run(t, args...)
 		require.Equal(t, program.ExitUsage, code, want)

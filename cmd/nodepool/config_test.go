@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite the files under config")
 // files are those under config, but the samples: a definition each, and the rights.
 func files(t *testing.T) map[string]string {
 	t.Helper()
-	code, stdout, _ := execute("manifests", "--cluster-name", "my-cluster")
+	code, stdout, _ := execute("manifests", "--cluster-name", "my-cluster", "--region", "eu-central-1")
 	require.Zero(t, code)
 	all := map[string]string{}
 	for text := range strings.SplitSeq(stdout, "---\n") {

@@ -173,7 +173,11 @@ type checked struct{ manifests *operator.Manifests }
 func (c checked) YAML() (string, error) {
 	m := c.manifests
 	o := options{cluster: m.ClusterName, endpoint: m.ClusterEndpoint, ca: m.ClusterCA, cidr: m.ClusterCIDR, region: m.Region}
-	if err := o.validateCluster(); err != nil {
+	err := o.validateCluster()
+	if m.Region == "" {
+		err = errors.Join(err, errors.New("--region: is not set, must be a region such as eu-central-1"))
+	}
+	if err != nil {
 		return "", err
 	}
 	return m.YAML()
@@ -187,6 +191,6 @@ func manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&m.ClusterEndpoint, "cluster-endpoint", "", "URL of the API server that machines join")
 	c.Flags().StringVar(&m.ClusterCA, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
 	c.Flags().StringVar(&m.ClusterCIDR, "cluster-cidr", "", "addresses of the cluster's Services")
-	c.Flags().StringVar(&m.Region, "region", "", "region of classes that name none")
+	c.Flags().StringVar(&m.Region, "region", "", "region of classes that name none; required")
 	return c
 }

@@ -55,6 +55,20 @@ func TestAPriceIsATypeAndANumber(t *testing.T) {
 	code, _, stderr := execute("plan", "--price", "m5.large=cheap")
 	require.Equal(t, program.ExitUsage, code)
 	require.Contains(t, stderr, "--price: is m5.large=cheap, must be a type and a number")
+	code, _, stderr = execute("plan", "--price", "m5.large=NaN")
+	require.Equal(t, program.ExitUsage, code)
+	require.Contains(t, stderr, "--price: is m5.large=NaN")
+	code, _, _ = execute("plan", "workers", "more")
+	require.Equal(t, program.ExitUsage, code)
+}
+
+// TestARateIsAFiniteNumber is for values that a float takes.
+func TestARateIsAFiniteNumber(t *testing.T) {
+	for value, must := range map[string]string{"NaN": "a number such as 0.5", "Inf": "a number such as 0.5", "-1": "at least 0.1"} {
+		code, _, stderr := execute("--cluster-name", "c", "--aws-rate-limit-qps", value)
+		require.Equal(t, program.ExitUsage, code)
+		require.Regexp(t, `--aws-rate-limit-qps: is "\+?`+value+`", must be `+must, stderr)
+	}
 }
 
 // TestManifestsAreNarrow is B11: no right beyond what is listed there.
@@ -62,7 +76,8 @@ func TestManifestsAreNarrow(t *testing.T) {
 	code, _, stderr := execute("manifests")
 	require.Equal(t, program.ExitUsage, code)
 	require.Contains(t, stderr, "--cluster-name: is not set")
-	code, stdout, _ := execute("manifests", "--cluster-name", "prod", "--image", "example.com/nodepool:1")
+	require.Contains(t, stderr, "--region: is not set")
+	code, stdout, _ := execute("manifests", "--cluster-name", "prod", "--region", "eu-central-1", "--image", "example.com/nodepool:1")
 	require.Zero(t, code)
 	verbs := map[string][]string{}
 	for text := range strings.SplitSeq(stdout, "---\n") {
@@ -97,7 +112,8 @@ func TestManifestsAreNarrow(t *testing.T) {
 	}, verbs)
 	require.Contains(t, stdout, "image: example.com/nodepool:1")
 	require.Contains(t, stdout, "name: STRATOS_CLUSTER_NAME")
-	require.NotContains(t, stdout, "AWS_REGION", "it is not set")
+	require.Contains(t, stdout, "name: AWS_REGION")
+	require.NotContains(t, stdout, "STRATOS_CLUSTER_CIDR", "it is not set")
 }
 
 // TestTheConfigIsUpToDate keeps what is under config what the program prints; -update of

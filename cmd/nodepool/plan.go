@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -44,7 +45,7 @@ func parsePrices(texts map[string]string) (map[string]float64, error) {
 	prices := map[string]float64{}
 	for kind, text := range texts {
 		price, err := strconv.ParseFloat(text, 64)
-		if err != nil || price < 0 {
+		if err != nil || !(price >= 0) || math.IsInf(price, 1) {
 			return nil, &program.UsageError{Err: fmt.Errorf("--price: is %s=%s, must be a type and a number, such as m5.xlarge=0.192", kind, text)}
 		}
 		prices[kind] = price

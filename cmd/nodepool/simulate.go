@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
@@ -98,7 +99,7 @@ func (s simulation) run(c *cobra.Command) error {
 	}
 	if s.svg != "" {
 		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil { //nolint:gosec // a picture for people
-			return fmt.Errorf("--svg: %w", err)
+			return program.Usagef("--svg: is %q, must be a file that can be written: %w", program.Shown(s.svg), program.Reason(err))
 		}
 	}
 	if s.output == "json" {
@@ -113,7 +114,7 @@ func (s simulation) read(flags *pflag.FlagSet) (settings replay.Settings, chosen
 	if s.manifest != "" {
 		file, err := os.Open(s.manifest)
 		if err != nil {
-			return settings, 0, fmt.Errorf("--pool: %w", err)
+			return settings, 0, fmt.Errorf("--pool: %w", program.Unreadable(s.manifest, err))
 		}
 		defer file.Close() //nolint:errcheck // it is only read
 		of, err := replay.ReadManifest(file)
@@ -153,6 +154,11 @@ func (s simulation) read(flags *pflag.FlagSet) (settings replay.Settings, chosen
 	}
 	if settings.InstanceType == "" {
 		errs = append(errs, errors.New("--instance-type: is empty, must be a type such as m5.xlarge"))
+	} else if flags.Changed("instance-type") && !capacity.Known(settings.InstanceType) {
+		errs = append(errs, fmt.Errorf(
+			"--instance-type: is %q, must be a type that is known, such as m5.large, c6i.2xlarge, r5.xlarge or t3.medium",
+			program.Shown(settings.InstanceType),
+		))
 	}
 	if len(errs) == 0 {
 		errs = append(errs, settings.Validate())
@@ -184,7 +190,7 @@ func (s simulation) pods(c *cobra.Command) ([]replay.Pod, error) {
 	}
 	file, err := os.Open(s.trace)
 	if err != nil {
-		return nil, fmt.Errorf("--file: %w", err)
+		return nil, fmt.Errorf("--file: %w", program.Unreadable(s.trace, err))
 	}
 	defer file.Close() //nolint:errcheck // it is only read
 	pods, err := replay.ReadTrace(file)

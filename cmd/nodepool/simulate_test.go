@@ -68,16 +68,17 @@ func TestSimulateReplaysTheExample(t *testing.T) {
 	require.NoError(t, os.WriteFile(bad, []byte("arrival,duration,cpu,memory\n1,x,1,1\n"), 0o600))
 	for text, args := range map[string][]string{
 		"--file: is empty, must be a CSV file; --pool-size: is 0, must be at least 1, or --pool a manifest; --instance-type: is empty, must be a type": {},
-		`line 2, column duration: is "x", must be a span`:                 {"-f", bad, "--pool-size", "3", "--instance-type", "m5.large"},
-		`--min-standby-range: is "4:30", must be two numbers such as 0:8`: append(example, "--min-standby-range", "4:30"),
-		`--min-standby-range: is "b", must be`:                            append(example, "--min-standby-range", "b"),
-		"--min-standby: is -1, must be at least 0":                        append(example, "--min-standby", "-1"),
-		`--output: is "xml", must be table or json`:                       append(example, "-o", "xml"),
-		"warmup: is 20m0s, must be at least 1s and at most 9m59s":         append(example, "--warmup", "20m"),
-		"--pool: open none.yaml":                                          {"-p", "none.yaml"},
-		"--file: open none.csv":                                           append(example, "-f", "none.csv"),
-		"price: is NaN":                                                   append(example, "--price", "NaN"),
-		"MinStandby: is 3, must be from 0 to Size (2)":                    append(example, "--pool-size", "2"),
+		`line 2, column duration: is "x", must be a span`:                                    {"-f", bad, "--pool-size", "3", "--instance-type", "m5.large"},
+		`--min-standby-range: is "4:30", must be two numbers such as 0:8`:                    append(example, "--min-standby-range", "4:30"),
+		`--min-standby-range: is "b", must be`:                                               append(example, "--min-standby-range", "b"),
+		"--min-standby: is -1, must be at least 0":                                           append(example, "--min-standby", "-1"),
+		`--output: is "xml", must be table or json`:                                          append(example, "-o", "xml"),
+		"warmup: is 20m0s, must be at least 1s and at most 9m59s":                            append(example, "--warmup", "20m"),
+		`--pool: is "none.yaml", must be a file that can be read: no such file or directory`: {"-p", "none.yaml"},
+		`--file: is "none.csv", must be a file that can be read: no such file or directory`:  append(example, "-f", "none.csv"),
+		`--price: is "NaN", must be a number`:                                                append(example, "--price", "NaN"),
+		`--instance-type: is "nonsense", must be a type that is known, such as m5.large`:     append(example, "--instance-type", "nonsense"),
+		"MinStandby: is 3, must be from 0 to Size (2)":                                       append(example, "--pool-size", "2"),
 	} {
 		stdout, stderr, code := simulate(args...)
 		require.Equal(t, 2, code, stderr)

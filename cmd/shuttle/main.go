@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -16,39 +17,70 @@ import (
 
 func main() { program.Main(command()) }
 
+const wantDuration = "a duration from 1s to 1h"
+
 // settings returns the settings of the agent.
 func settings() []program.Setting {
 	return []program.Setting{
-		{Flag: "starbase-url", Variable: "STARFORM_STARBASE_URL", Usage: "base URL of Starbase; required"},
-		{Flag: "cluster-id", Variable: "STARFORM_CLUSTER_ID", Usage: "UUID of this cluster; required"},
-		{Flag: "region", Variable: "STARFORM_REGION", Usage: "region of this cluster, like nyc3; required"},
+		{
+			Flag:     "starbase-url",
+			Variable: "STARFORM_STARBASE_URL",
+			Usage:    "base URL of Starbase; required",
+			Must:     "a URL like https://starbase.example.com",
+		},
+		{Flag: "cluster-id", Variable: "STARFORM_CLUSTER_ID", Usage: "UUID of this cluster; required", Must: "a UUID in lower case"},
+		{Flag: "region", Variable: "STARFORM_REGION", Usage: "region of this cluster, like nyc3; required", Must: "a region like nyc3"},
 		{
 			Flag:     "auth-token-file",
 			Variable: "STARFORM_AUTH_TOKEN_FILE",
 			Usage:    "file with the cluster's token, read again for each request; required",
+			Must:     "a file with the token",
 		},
-		{Flag: "reconcile-interval", Variable: "STARFORM_RECONCILE_INTERVAL", Usage: "time between passes (default 30s)"},
-		{Flag: "snapshot-interval", Variable: "STARFORM_SNAPSHOT_INTERVAL", Usage: "time between billing records (default 60s)"},
-		{Flag: "capacity-interval", Variable: "STARFORM_CAPACITY_INTERVAL", Usage: "time between capacity reports (default 60s)"},
+		{Flag: "reconcile-interval", Variable: "STARFORM_RECONCILE_INTERVAL", Usage: "time between passes (default 30s)", Must: wantDuration},
+		{
+			Flag:     "snapshot-interval",
+			Variable: "STARFORM_SNAPSHOT_INTERVAL",
+			Usage:    "time between billing records (default 60s)",
+			Must:     wantDuration,
+		},
+		{
+			Flag:     "capacity-interval",
+			Variable: "STARFORM_CAPACITY_INTERVAL",
+			Usage:    "time between capacity reports (default 60s)",
+			Must:     wantDuration,
+		},
 		{
 			Flag:     "wake-on-drift",
 			Variable: "STARFORM_WAKE_ON_DRIFT",
 			Usage:    "start a pass when another writer changes an object (default true)",
+			Must:     "true or false",
 			Switch:   true,
 		},
 		{
 			Flag:     "pod-security",
 			Variable: "STARFORM_POD_SECURITY",
 			Usage:    "loosest pod security level that a service may ask for: restricted or baseline (default restricted)",
+			Must:     "restricted or baseline",
 		},
 		{
 			Flag:     "max-delete-percent",
 			Variable: "STARFORM_MAX_DELETE_PERCENT",
 			Usage:    "share of the services and projects that may vanish in an hour; at least 5 may (default 10)",
+			Must:     "a whole number from 0 to 100",
 		},
-		{Flag: "dns-selector", Variable: "STARFORM_DNS_SELECTOR", Usage: "pods that answer DNS (default kube-system/k8s-app=kube-dns)"},
+		{
+			Flag:     "dns-selector",
+			Variable: "STARFORM_DNS_SELECTOR",
+			Usage:    "pods that answer DNS (default kube-system/k8s-app=kube-dns)",
+			Must:     "namespace/label=value, as in kube-system/k8s-app=kube-dns",
+		},
 		{Flag: "gateway-service", Variable: "STARFORM_GATEWAY_SERVICE", Usage: "namespace/name of the gateway's Service; none: it is not sized"},
-		{Flag: "soft-limit", Variable: "STARFORM_SOFT_LIMIT", Usage: "pods that the cluster should hold, reported with its pods (default 1000)"},
+		{
+			Flag:     "soft-limit",
+			Variable: "STARFORM_SOFT_LIMIT",
+			Usage:    "pods that the cluster should hold, reported with its pods (default 1000)",
+			Must:     "a whole number",
+		},
 		{
 			Flag:     "snapshot-wal-dir",
 			Variable: "STARFORM_SNAPSHOT_WAL_DIR",
@@ -58,9 +90,15 @@ func settings() []program.Setting {
 			Flag:     "leader-elect",
 			Variable: "STARFORM_LEADER_ELECTION",
 			Usage:    "work only while holding a Lease: needed with more than one replica (default false)",
+			Must:     "true or false",
 			Switch:   true,
 		},
-		{Flag: program.HealthFlag, Variable: "STARFORM_METRICS_ADDR", Usage: program.HealthUsage + " (default :8080)"},
+		{
+			Flag:     program.HealthFlag,
+			Variable: "STARFORM_METRICS_ADDR",
+			Usage:    program.HealthUsage + " (default :8080)",
+			Must:     "host:port or :port",
+		},
 		{Flag: program.MetricsFlag, Variable: "STARFORM_METRICS_BIND_ADDRESS", Usage: program.MetricsUsage},
 	}
 }
@@ -120,13 +158,11 @@ func (o options) agent(log io.Writer) (*agent.Agent, error) {
 		return nil, err
 	}
 	config, err := agent.ReadConfig(o.lookup)
-	if err != nil {
+	// Also without a Lease: the agent keeps there what it remembers.
+	if err := errors.Join(err, program.CheckNamespace("namespace", o.namespace)); err != nil {
 		return nil, err
 	}
 	config.Namespace = o.namespace
-	if err := program.CheckLease(o.namespace, config.LeaderElection); err != nil {
-		return nil, err
-	}
 	access, err := kubeaccess.Config(o.kubeconfig, logger)
 	if err != nil {
 		return nil, err

@@ -77,10 +77,12 @@ func TestTheCommandLine(t *testing.T) {
 		want string
 	}{
 		{nil, nil, "shuttle: STARFORM_STARBASE_URL: is not set, must be a URL"},
-		{env[:1], nil, "shuttle: STARFORM_CLUSTER_ID: is not set, must be a UUID"},
+		{env[:1], nil, "shuttle: STARFORM_CLUSTER_ID: is not set, must be a UUID in lower case; STARFORM_REGION: is not set"},
 		{append(env[:4:4], "STARFORM_RECONCILE_INTERVAL=soon"), nil, `shuttle: STARFORM_RECONCILE_INTERVAL: is "soon", must be a duration from 1s to 1h`},
 		{env, nil, "shuttle: access to Kubernetes: unable to load in-cluster configuration"},
-		{env, []string{"--kubeconfig", "/no/such/file"}, "shuttle: access to Kubernetes: stat /no/such/file"},
+		{env, []string{"--kubeconfig", "/no/such/file"}, `shuttle: --kubeconfig: is "/no/such/file", must be a file that can be read: no such file or directory`},
+		{env, []string{"--soft-limit=", "--region="}, `shuttle: --region: is "", must be a region like nyc3; --soft-limit: is "", must be`},
+		{env, []string{"--namespace="}, `shuttle: --namespace: is "", must be the name of a namespace`},
 		{env, []string{"--kubeconf"}, "shuttle: unknown flag: --kubeconf"},
 		{env, []string{"surprise"}, `shuttle: unknown command "surprise"`},
 	} {

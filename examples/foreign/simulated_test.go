@@ -22,7 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/seed-9e1ffd66/trueup/examples/foreign"
-	"github.com/seed-9e1ffd66/trueup/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
 // TestMain takes out the handlers of client-go that keep the time of the last error
@@ -37,9 +37,11 @@ func TestMain(m *testing.M) {
 // its client.
 func TestTheReconcilerInASimulatedWorld(t *testing.T) {
 	t.Parallel()
-	s := simulated(foreign.Reconciler{})
-	s.Edits, s.Histories = 8, 10
-	s.Run(t)
+	simtest.Run(t, func() simtest.Scenario {
+		s := simulated(foreign.Reconciler{})
+		s.Edits, s.Histories = 8, 10
+		return s
+	})
 }
 
 func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
@@ -67,7 +69,7 @@ func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
 			var wrong string
 			seed := uint64(0)
 			for ; seed < 100 && !strings.Contains(wrong, test.want); seed++ {
-				wrong = strings.Join(simulated(test.reconciler).Simulate(t, seed+1).Wrong, "; ")
+				wrong = strings.Join(simtest.Simulate(t, func() simtest.Scenario { return simulated(test.reconciler) }, seed+1).Wrong, "; ")
 			}
 			t.Logf("seed %d: %s", seed, wrong)
 			require.Contains(t, wrong, test.want)
@@ -84,7 +86,8 @@ func simulated(r foreign.Reconciler) simtest.Scenario {
 			{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
 		},
 		Requests: 200,
-		Admit: func(o simtest.Object) error {
+		Admit: func(a *simtest.Admission) error {
+			o := a.Object
 			if o["kind"] == "Deployment" && o.Field("spec", "replicas") == nil {
 				o.Set(1, "spec", "replicas")
 			}

@@ -81,7 +81,7 @@ func newOperator(client dynamic.Interface, metadataClient metadata.Interface, lo
 		mapper.Add(kind, meta.RESTScopeNamespace)
 		live.Kinds = append(live.Kinds, kind)
 	}
-	o.applier.Live, o.applier.Objects = live, client
+	o.applier.Live, o.applier.Objects, o.controller.Await = live, client, live.WaitSynced
 	return &reconcile.Group{Members: []reconcile.Member{{Name: "live", Starter: live}, {Name: "controller", Starter: &o.controller}}}
 }
 

@@ -4,11 +4,14 @@ BENCH ?= .
 BENCHFLAGS ?=
 # Modules of their own: what the peers require must not decide what we are built with.
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
-.PHONY: bench bench-build bench-apply bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms
+.PHONY: bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record
 
-PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./examples/...
+PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
 	$(WORK) $(GO) run ./internal/build/rooms $(PATTERNS)
+
+record: kube ## Record a session with the command trueup on a real Kubernetes: docs/trueup.cast and its picture docs/trueup.svg
+	$(WORK) $(GO) run ./internal/build/record
 
 bench: ## Run the benchmarks of the root module: BENCH=regexp chooses
 	$(WORK) $(GO) test -run='^$$' -bench='$(BENCH)' ./...
@@ -20,6 +23,10 @@ bench-build: kube ## Build the comparison of package apply with its peers (minut
 
 bench-apply: bench-build ## Measure package apply beside its peers on one kube-apiserver; BENCHFLAGS=-help
 	bin/bench -operator bin/operator -wrangler bin/bench-wrangler $(BENCHFLAGS)
+
+bench-cli: kube helm ## Measure the program trueup beside kubectl and helm, and kapp with BENCHFLAGS='-kapp PROGRAM' (ten minutes); BENCHFLAGS=-help
+	$(WORK) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/trueup ./cmd/trueup
+	$(WORK) $(GO) run ./internal/bench/cli $(BENCHFLAGS)
 
 bench-sync: ## Measure package statesync beside its peers, and sqlstore on a PostgreSQL (a quarter of an hour; TRUEUP_BENCH_HELD=1m for less)
 	cd internal/bench/sync && $(ALONE) $(GO) build -o '$(CURDIR)/bin/bench-sync' .
@@ -64,9 +71,12 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 
 # 150 histories of two programs are a million steps and more.
 SIMULATED ?= 150
-bench-sim: ## Simulate controllers on an API server (SIMULATED=150 histories each), and find the planted defects of all simulations (minutes)
-	$(WORK) $(GO) test -v -count=1 -timeout 2h ./simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted' -histories $(SIMULATED)
-	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./examples/managedfields
+bench-sim: kube ## Simulate controllers on an API server (SIMULATED=150 histories each), published ones, and find the planted defects of all simulations (minutes)
+	$(WORK) $(GO) test -v -count=1 -timeout 2h ./reconcile/simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted|EachHabit' -histories $(SIMULATED)
+	$(WORK) SIMTEST_STEPS=100000 $(GO) test -v -count=1 -timeout 1h -run 'Conversation' ./reconcile/simtest ./reconcile/simtest/upstream
+	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./reconcile/simtest/upstream
+	cd internal/published && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
+	cd internal/published/cainjector && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Planted|ALife' ./internal/sim
 

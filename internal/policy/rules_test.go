@@ -40,9 +40,9 @@ var budgets = map[string]budget{
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.
 	"cloud/kube": {limit: 90},
 	// For tests of any controller, whatever it is built on.
-	"simtest":   {},
-	"snapshot":  {like: "internal/httpretry"},
-	"statesync": {like: "internal/httpretry"},
+	"reconcile/simtest": {},
+	"snapshot":          {like: "internal/httpretry"},
+	"statesync":         {like: "internal/httpretry"},
 	// For tests of any store and server, whatever they are built on.
 	"statesync/statesynctest": {like: "internal/httpretry"},
 }
@@ -81,6 +81,8 @@ const pureMark = "//trueup:pure"
 // have replace lines.
 var uninstallable = []string{
 	"internal/kube",
+	"internal/published",
+	"internal/published/cainjector",
 	"internal/bench/peers",
 	"internal/bench/wrangler",
 	"internal/bench/sync",

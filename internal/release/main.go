@@ -36,7 +36,7 @@ type release struct {
 
 // programs are all that people run.
 func programs() []string {
-	return []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle"}
+	return []string{"agentjob", "application", "controlplane", "krane", "nodepool", "shuttle", "trueup"}
 }
 
 // development is the version of images of no release.

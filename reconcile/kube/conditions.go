@@ -37,11 +37,7 @@ func SetState(conditions *[]metav1.Condition, state State, reason, message strin
 }
 
 // SetCondition sets one condition. Its lastTransitionTime changes only with its
-// status. Its observedGeneration is set by [Status.Update].
+// status. Its observedGeneration is unset, until [Status.Update] sets it.
 func SetCondition(conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) {
-	condition := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-	if old := meta.FindStatusCondition(*conditions, kind); old != nil {
-		condition.ObservedGeneration = old.ObservedGeneration
-	}
-	meta.SetStatusCondition(conditions, condition)
+	meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }

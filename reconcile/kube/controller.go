@@ -108,6 +108,13 @@ type Controller[T metav1.Object] struct {
 	Timeout time.Duration
 	Backoff reconcile.Backoff
 
+	// Await is called before the first pass after Start, such as WaitSynced of an
+	// apply.Live: a pass before that would take for missing what is only not seen yet,
+	// and report it. Its context ends after half a minute; then passes begin all the
+	// same, so that one kind that cannot be seen does not keep the rest. The error is
+	// logged. Default nil.
+	Await func(context.Context) error
+
 	// OnPass is called after every pass, as by reconcile.Queue. Default nil.
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
 
@@ -164,7 +171,23 @@ func (c *Controller[T]) Start(ctx context.Context) error {
 		return nil
 	}
 	parts.Go(func() { c.resync(watching) })
+	c.await(ctx)
 	return c.queue.Start(ctx)
+}
+
+// awaitLimit is how long Await is waited for.
+const awaitLimit = 30 * time.Second
+
+// await waits for what Await waits for.
+func (c *Controller[T]) await(ctx context.Context) {
+	if c.Await == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	if err := c.Await(limited); err != nil && ctx.Err() == nil && c.Logger != nil {
+		c.Logger.WarnContext(ctx, "passes begin although something is not seen yet", slog.String("controller", c.name()), slog.Any("error", err))
+	}
 }
 
 // Add starts a pass for each of keys. It is for reasons outside the watched kinds:

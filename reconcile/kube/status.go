@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,8 @@ type Status[T metav1.Object] struct {
 //
 //   - status.observedGeneration becomes the generation of the object, if T has the
 //     field. So does the observedGeneration of each condition that is listed in
-//     Status.Conditions or was changed.
+//     Status.Conditions, was changed, or was set by [SetCondition] or [SetState], also
+//     to what it was.
 //   - The lastTransitionTime of a condition stays while its status stays, also if
 //     update builds the list from nothing. A missing one becomes the current time.
 //   - Conditions are sorted by type, one of each. A condition that update leaves out
@@ -129,7 +131,9 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (before,
 	if before, err = statusOf(object); err != nil {
 		return nil, nil, err
 	}
+	observed := observedConditions(object)
 	update(object)
+	observe(object, observed, generation)
 	stated, err := statusOf(object)
 	if err != nil {
 		return nil, nil, err
@@ -237,6 +241,50 @@ func statusField(object any) (none reflect.Value) {
 		}
 	}
 	return none
+}
+
+// conditionsField returns the conditions of an object, nil if its type has none as a list of
+// [metav1.Condition].
+func conditionsField(object any) *[]metav1.Condition {
+	status := statusField(object)
+	if status.IsValid() && status.Kind() == reflect.Pointer {
+		status = status.Elem()
+	}
+	if !status.IsValid() || status.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range status.NumField() {
+		field := status.Type().Field(i)
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == "conditions" && field.IsExported() {
+			conditions, _ := status.Field(i).Addr().Interface().(*[]metav1.Condition)
+			return conditions
+		}
+	}
+	return nil
+}
+
+// observedConditions returns the types of the conditions that have an observedGeneration.
+func observedConditions(object any) (kinds []string) {
+	if conditions := conditionsField(object); conditions != nil {
+		for _, c := range *conditions {
+			if c.ObservedGeneration != 0 {
+				kinds = append(kinds, c.Type)
+			}
+		}
+	}
+	return kinds
+}
+
+// observe gives the conditions that had an observedGeneration and were set without one the
+// generation. merge would, too, but each pass would cost another encoding.
+func observe(object any, kinds []string, generation int64) {
+	if conditions := conditionsField(object); conditions != nil {
+		for i := range *conditions {
+			if c := &(*conditions)[i]; c.ObservedGeneration == 0 && slices.Contains(kinds, c.Type) {
+				c.ObservedGeneration = generation
+			}
+		}
+	}
 }
 
 func toMap(object any) (map[string]any, error) {

@@ -80,12 +80,51 @@ func TestAnUpdateThatChangesNothingEncodesTheObjectOnceBeforeAndOnceAfter(t *tes
 	w := newWorld()
 	w.put(widgets, newWidget("a", 1))
 	s := &kube.Status[*counted]{Client: w, Resource: widgets}
-	update := func(o *counted) { ready(&o.widget) }
+	update := func(o *counted) {
+		ready(&o.widget)
+		for i := range o.Status.Conditions {
+			o.Status.Conditions[i].ObservedGeneration = o.Generation
+		}
+	}
 	require.NoError(t, s.Update(t.Context(), &counted{widget: *typed(t, w)}, update))
 	again := &counted{widget: *typed(t, w)}
 	require.NoError(t, s.Update(t.Context(), again, update))
 	require.Equal(t, 2, again.encoded)
 	require.Equal(t, []string{"patch widgets"}, w.requests())
+}
+
+// TestAConditionThatIsSetAgainObservesTheGeneration: its status may be the same for a new
+// spec. One that the pass does not set keeps what it has.
+func TestAConditionThatIsSetAgainObservesTheGeneration(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	o := newWidget("a", 1)
+	o.Status.Conditions = []metav1.Condition{
+		{Type: "Foreign", Status: "True", Reason: "A", ObservedGeneration: 1}, {Type: "Unobserved", Status: "True", Reason: "A"},
+	}
+	w.put(widgets, o)
+	s := &kube.Status[*widget]{Client: w, Resource: widgets}
+	pass := func() map[string]int64 {
+		require.NoError(t, s.Update(t.Context(), typed(t, w), func(o *widget) {
+			kube.SetState(&o.Status.Conditions, kube.Ready, "Ready", "all is well")
+		}))
+		observed := map[string]int64{}
+		for _, c := range typed(t, w).Status.Conditions {
+			observed[c.Type] = c.ObservedGeneration
+		}
+		return observed
+	}
+	first := typed(t, w).Generation
+	want := func(n int64) map[string]int64 {
+		return map[string]int64{"Foreign": 1, "Unobserved": 0, "Ready": n, "Reconciling": n, "Stalled": n}
+	}
+	require.Equal(t, want(first), pass())
+	later := typed(t, w)
+	later.Spec.Size++
+	w.put(widgets, later)
+	require.Equal(t, want(first+1), pass(), "the same state, of a newer spec")
+	require.Equal(t, want(first+1), pass())
+	require.Equal(t, []string{"patch widgets", "patch widgets"}, w.requests(), "the last pass writes nothing")
 }
 
 func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {

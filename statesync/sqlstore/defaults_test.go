@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -123,9 +124,14 @@ func TestALongQueueMovesInBatchesUnderAShortStatementTimeout(t *testing.T) {
 	for _, i := range page.Items {
 		require.Equal(t, strconv.Itoa(commits/4-1), string(i.Value), i.Key)
 	}
+	// A batch is told of after it can be read.
+	await.Until(t, within, "the large batch is told of", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(batches, large)
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	require.Contains(t, batches, large)
 	for _, changes := range batches {
 		if changes == large {
 			continue

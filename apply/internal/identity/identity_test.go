@@ -61,6 +61,62 @@ func TestADigestIsOfOurWritesAlone(t *testing.T) {
 	require.False(t, id.Superseded([]metav1.ManagedFieldsEntry{applied, other, updated}))
 }
 
+func TestAnObjectIsInheritedFromAnApplyAndNotFromAnUpdate(t *testing.T) {
+	t.Parallel()
+	const applied, updated = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	id := identity.Identity{Manager: "me", Supersedes: []string{"old"}}
+	for name, test := range map[string]struct {
+		manager, subresource string
+		operation            metav1.ManagedFieldsOperationType
+		want                 bool
+	}{
+		"applied":                 {"old", "", applied, true},
+		"updated, perhaps a copy": {"old", "", updated, false},
+		"its status":              {"old", "status", applied, false},
+		"ours":                    {"me", "", applied, false},
+		"another's":               {"you", "", applied, false},
+	} {
+		entries := []metav1.ManagedFieldsEntry{
+			{
+				Manager:     test.manager,
+				Operation:   test.operation,
+				Subresource: test.subresource,
+				FieldsV1:    &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)},
+			},
+		}
+		require.Equal(t, test.want, id.Inherited(entries), name)
+	}
+}
+
+func TestAPartLabelIsProvenByAManagerOfTheOwner(t *testing.T) {
+	t.Parallel()
+	id := identity.Identity{Manager: "me", PartLabel: "part", Supersedes: []string{"old"}}
+	for name, test := range map[string]struct {
+		label    string
+		managers []string // of the label
+		want     bool     // strayed
+	}{
+		"ours":                       {"p", []string{"me"}, false},
+		"a superseded manager's":     {"p", []string{"old"}, false},
+		"another's":                  {"p", []string{"you"}, true},
+		"another's and ours":         {"p", []string{"you", "me"}, false},
+		"another's and a superseded": {"p", []string{"you", "old"}, false},
+		"of no manager":              {"p", nil, false},
+		"no label":                   {"", []string{"you"}, false},
+	} {
+		m := &metav1.PartialObjectMetadata{}
+		if test.label != "" {
+			m.Labels = map[string]string{"part": test.label}
+		}
+		for _, manager := range test.managers {
+			m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:part":{}}}}`)},
+			})
+		}
+		require.Equal(t, test.want, id.Strayed(m), name)
+	}
+}
+
 func TestADigestSeesAWriteOfAnOlderReplicaInTheSameSecond(t *testing.T) {
 	t.Parallel()
 	id := identity.Identity{Manager: "me", HashAnnotation: "example.com/desired-hash"}

@@ -187,3 +187,27 @@ func TestAnAnswerSaysNothingOfASuccessor(t *testing.T) {
 	require.Equal(t, "u2", v.held().UID())
 	require.True(t, v.held().Unknown(), "it was not applied by us as far as is known")
 }
+
+// An object that has taken the name of one of ours is another object: nothing is known of an
+// apply, of a deletion, or of its part.
+func TestASuccessorInheritsNothing(t *testing.T) {
+	t.Parallel()
+	for name, show := range map[string]func(v *fixture, m *metav1.PartialObjectMetadata) error{
+		"by an event": func(v *fixture, m *metav1.PartialObjectMetadata) error { return v.Put(m) },
+		"by a list":   func(v *fixture, m *metav1.PartialObjectMetadata) error { return v.Replace([]any{m}, "20") },
+	} {
+		v, _ := newView(t)
+		before := told("u", "11", ours)
+		before.Labels = map[string]string{"part": "p"}
+		write1(v, before)
+		v.Prune(NameOf("x", "a"), "u")
+		require.True(t, v.held().Pruned())
+		require.NoError(t, show(v, told("successor", "12", ours)), name)
+		r := v.held()
+		require.Equal(t, "successor", r.UID(), name)
+		require.False(t, r.Pruned(), name)
+		require.True(t, r.Unknown(), name)
+		require.Empty(t, r.Part(), name)
+		require.NotEmpty(t, r.Owned(), name)
+	}
+}

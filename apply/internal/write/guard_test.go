@@ -36,7 +36,8 @@ type server struct {
 	forced  []bool   // whether each was
 	checks  []string // the field validation of each
 	deleted []metav1.DeleteOptions
-	refuse  []error // of the next patches
+	refuse  []error                       // of the next patches
+	next    *metav1.PartialObjectMetadata // takes the name when a patch is refused
 }
 
 func (s *server) Resource(schema.GroupVersionResource) clientmetadata.Getter { return s }
@@ -65,6 +66,9 @@ func (s *server) Patch(
 	if len(s.refuse) > 0 {
 		err := s.refuse[0]
 		s.refuse = s.refuse[1:]
+		if s.next != nil {
+			s.held = s.next
+		}
 		return nil, err
 	}
 	return s.held.DeepCopy(), nil
@@ -248,6 +252,18 @@ func TestFieldsAreMovedInOneVersionOfTheKnownObjectOnly(t *testing.T) {
 	require.ErrorIs(t, err, write.ErrNotOurs)
 	require.Len(t, s.patches, 1, "the apply that was refused")
 	require.NotContains(t, s.patches[0], "managedFields")
+}
+
+func TestFieldsOfASuccessorAreNotMoved(t *testing.T) {
+	t.Parallel()
+	const updated = metav1.ManagedFieldsOperationUpdate
+	s := &server{held: live("u", "old", updated, owner.Labels), next: live("successor", "old", updated, owner.Labels)}
+	s.refuse = []error{apierrors.NewConflict(configMaps.GroupResource(), "a", errors.New("version"))}
+	known := target(t)
+	known.Superseded = true
+	_, _, err := (&write.Writer{Owner: owner, Metadata: s}).Write(t.Context(), known)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	require.Len(t, s.patches, 1)
 }
 
 func TestOfAClientSideApplyOnlyWhatItStatedIsTaken(t *testing.T) {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,9 @@ const (
 	Remote Profile = "remote"
 )
 
+// ErrNoApplication is a text that has no Application of this version.
+var ErrNoApplication = errors.New("one Application of " + v1alpha1.GroupVersion().String() + " with a name")
+
 // Environment returns the variables of an app as lines NAME=value in the order of the
 // names: the variables of the services that the Application has turned on. They come from the
 // code that the operator uses. A password that exists only in the cluster is {password}, a
@@ -30,15 +34,10 @@ const (
 func (s Settings) Environment(manifest []byte, profile Profile) (string, error) {
 	var app v1alpha1.Application
 	if err := yaml.UnmarshalStrict(manifest, &app); err != nil {
-		return "", fmt.Errorf("application: %w", err)
+		return "", fmt.Errorf("%w: %w", ErrNoApplication, err)
 	}
 	if app.Kind != "Application" || app.APIVersion != v1alpha1.GroupVersion().String() || app.Name == "" {
-		return "", fmt.Errorf(
-			"application: is %s %s, must be an Application of %s with a name",
-			app.APIVersion,
-			app.Kind,
-			v1alpha1.GroupVersion(),
-		)
+		return "", fmt.Errorf("%w: it has apiVersion %q, kind %q, name %q", ErrNoApplication, app.APIVersion, app.Kind, app.Name)
 	}
 	var variables map[string]string
 	switch profile {
@@ -47,7 +46,7 @@ func (s Settings) Environment(manifest []byte, profile Profile) (string, error) 
 	case Remote:
 		variables = s.remote(&app)
 	default:
-		return "", fmt.Errorf("profile: is %q, must be %s or %s", profile, Local, Remote)
+		return "", fmt.Errorf("--profile: is %q, must be %s or %s", profile, Local, Remote)
 	}
 	var lines strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(variables)) {

@@ -53,11 +53,11 @@ func TestAManifestThatIsNoApplicationIsRefused(t *testing.T) {
 	t.Parallel()
 	var s application.Settings
 	for manifest, message := range map[string]string{
-		"{": "application: ", "{kind: Pod, apiVersion: v1}": "must be an Application", "{apiVersion: platform.internal/v1alpha1, kind: Application, spec: {databse: {}}}": "databse",
+		"{": "one Application of platform.internal/v1alpha1 with a name: ", "{kind: Pod, apiVersion: v1}": `it has apiVersion "v1", kind "Pod"`, "{apiVersion: platform.internal/v1alpha1, kind: Application, spec: {databse: {}}}": "databse",
 	} {
 		_, err := s.Environment([]byte(manifest), application.Local)
 		require.ErrorContains(t, err, message)
 	}
 	_, err := s.Environment([]byte(everything), "cloud")
-	require.ErrorContains(t, err, `profile: is "cloud", must be local or remote`)
+	require.ErrorContains(t, err, `--profile: is "cloud", must be local or remote`)
 }

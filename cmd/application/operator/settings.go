@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
@@ -72,6 +73,9 @@ func SettingsOf(env func(string) string) (Settings, error) {
 		env("GATEWAY_NAMESPACES"),
 	)
 	var wrong []error
+	if err := database.CheckURL(s.DatabaseURL); s.DatabaseURL != "" && err != nil {
+		wrong = append(wrong, err)
+	}
 	if text := env("DB_CONNECTION_LIMIT"); text != "" {
 		n, err := strconv.Atoi(text)
 		if s.DatabaseConnections = n; err != nil || n < 1 {

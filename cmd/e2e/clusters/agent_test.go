@@ -142,20 +142,26 @@ func (a *agent) passes(n int) {
 	await.Eventually(t, "there are more passes", func() bool { return a.metric("passes_total") >= from+float64(n) })
 }
 
+// writes returns the writes of the agent since its start, other than the generation that it
+// saves once for each state that it accepts.
+func (a *agent) writes() []applytest.Request {
+	return slices.DeleteFunc(a.net.Writes(), func(r applytest.Request) bool { return strings.HasPrefix(r.Name, "shuttle-generation-") })
+}
+
 // quiet waits until the agent has written nothing for some passes.
 func (a *agent) quiet() {
 	t := a.b.t
 	t.Helper()
 	await.Eventually(t, "the agent writes nothing", func() bool {
-		before := len(a.net.Writes())
+		before := len(a.writes())
 		a.passes(3)
-		return len(a.net.Writes()) == before
+		return len(a.writes()) == before
 	})
 }
 
 // since returns what the agent has written after the first n writes.
 func (a *agent) since(n int) (writes []string) {
-	for _, r := range a.net.Writes()[n:] {
+	for _, r := range a.writes()[n:] {
 		writes = append(writes, r.String())
 	}
 	return writes

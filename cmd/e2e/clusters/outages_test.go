@@ -33,13 +33,13 @@ func starbaseOutage(b *bench, _ database) {
 func during(b *bench, a *agent, begin func()) {
 	t := b.t
 	t.Helper()
-	writes, uids := len(a.net.Writes()), b.uids("web")
+	writes, uids := len(a.writes()), b.uids("web")
 	begin()
 	a.deleteAndRepair("api")
 	a.passes(10)
 	status, text := a.ask("/readyz")
 	require.Equal(t, http.StatusOK, status, text)
-	require.Len(t, a.since(writes), 1, "nothing but the repair: %+v", a.net.Writes()[writes:])
+	require.Len(t, a.since(writes), 1, "nothing but the repair: %+v", a.writes()[writes:])
 	require.Equal(t, uids, b.uids("web"))
 }
 
@@ -91,12 +91,12 @@ func restartInOutage(b *bench, _ database) {
 	require.Contains(t, text, "starbase: not ready: no answer yet")
 	status, _ = a.ask("/healthz")
 	require.Equal(t, http.StatusOK, status)
-	require.Empty(t, a.net.Writes(), "nothing is known, so nothing is changed")
+	require.Empty(t, a.writes(), "nothing is known, so nothing is changed")
 	b.replica()
 	await.Eventually(t, "it converges", func() bool { return b.isBack("api", api) })
 	b.healthy(2)
 	a.quiet()
-	require.Len(t, a.net.Writes(), 1, "one object was missing, one is written: %v", a.since(0))
+	require.Len(t, a.writes(), 1, "one object was missing, one is written: %v", a.since(0))
 	require.Equal(t, kept, b.uids("web"))
 	status, _ = a.ask("/readyz")
 	require.Equal(t, http.StatusOK, status)

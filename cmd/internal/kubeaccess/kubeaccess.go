@@ -4,9 +4,12 @@ package kubeaccess
 import (
 	"fmt"
 	"log/slog"
+	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 )
 
 // Config returns the access that the file describes, or without a file that of
@@ -14,6 +17,11 @@ import (
 // logger from then on.
 func Config(kubeconfig string, logger *slog.Logger) (*rest.Config, error) {
 	logTo(logger)
+	if kubeconfig != "" {
+		if _, err := os.ReadFile(kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", program.Unreadable(kubeconfig, err))
+		}
+	}
 	var config *rest.Config
 	var err error
 	if kubeconfig == "" {

@@ -17,7 +17,7 @@ func TestAccessComesFromTheFileAndElseFromThePod(t *testing.T) {
 	require.ErrorContains(t, err, "access to Kubernetes: unable to load in-cluster configuration")
 	require.ErrorContains(t, err, "--kubeconfig names a file")
 	_, err = kubeaccess.Config("/no/such/file", slog.New(slog.DiscardHandler))
-	require.ErrorContains(t, err, "access to Kubernetes: stat /no/such/file")
+	require.ErrorContains(t, err, `--kubeconfig: is "/no/such/file", must be a file that can be read: no such file or directory`)
 
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(`{"clusters":[{"name":"a","cluster":{"server":"https://a.example.com"}}],`+

@@ -34,6 +34,16 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }
 
+// StatusError ends a program with a status of its own. Without an Err nothing is printed.
+type StatusError struct {
+	Status int
+	Err    error
+}
+
+func (e *StatusError) Error() string { return fmt.Sprint(e.Err) }
+
+func (e *StatusError) Unwrap() error { return e.Err }
+
 // NoArgs is the Args of a command that takes none.
 func NoArgs(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -53,7 +63,8 @@ func Main(command *cobra.Command) {
 
 // Run executes the command with args and returns the exit status. An error is
 // written to stderr as one line that begins with the command's name; cobra
-// itself writes neither the error nor the usage. A *[UsageError] names each setting by its
+// itself writes neither the error nor the usage. A *[StatusError] decides the status. A
+// *[UsageError] names each setting by its
 // flag or variable, whichever was used. Help goes to stdout. Run adds the commands
 // version, man and, by cobra, completion.
 func Run(ctx context.Context, command *cobra.Command, args []string, stdout, stderr io.Writer) int {
@@ -80,9 +91,16 @@ func Run(ctx context.Context, command *cobra.Command, args []string, stdout, std
 	if usage {
 		text = asUsed(ran, text)
 	}
+	status, own := errors.AsType[*StatusError](err)
+	if own && status.Err == nil {
+		return status.Status
+	}
 	line := strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")), " ")
 	_, _ = fmt.Fprintln(stderr, command.Name()+": "+line) // a failed write has no reader left
-	if usage {
+	switch {
+	case own:
+		return status.Status
+	case usage:
 		return ExitUsage
 	}
 	return ExitFailure
@@ -160,6 +178,9 @@ func manCommand() *cobra.Command {
 		},
 		RunE: func(command *cobra.Command, args []string) error {
 			header := &doc.GenManHeader{Section: "1", Source: command.Root().Name() + " " + Version(), Manual: "trueup"}
+			if at, err := os.Stat(args[0]); err != nil || !at.IsDir() {
+				return Usagef("FOLDER: is %q, must be a folder that exists", Shown(args[0]))
+			}
 			if err := doc.GenManTree(command.Root(), header, args[0]); err != nil {
 				return fmt.Errorf("man: %w", err)
 			}

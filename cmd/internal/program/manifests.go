@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,8 +57,8 @@ func (r *reference) String() string { return string(*r) }
 func (r *reference) Type() string   { return "string" }
 
 func (r *reference) Set(text string) error {
-	if !referencePattern.MatchString(text) {
-		return errors.New("must be an image reference such as registry.example.com/name:tag")
+	if !referencePattern.MatchString(text) || strings.Contains(text, "://") {
+		return errors.New("must be an image reference such as registry.example.com/name:tag, without a scheme")
 	}
 	*r = reference(text)
 	return nil

@@ -88,7 +88,7 @@ func habits(t *testing.T) []habit {
 		},
 		{
 			name:     "krane",
-			required: "cluster.region",
+			required: "KRANE_CLUSTER_REGION",
 			needed:   []string{"--control-url", "https://control.example.com", "--region", "eu-central-1"},
 			free:     []string{"instance-id", "state-dir", "registry-url", "registry-username"},
 			env: []string{
@@ -104,7 +104,7 @@ func habits(t *testing.T) []habit {
 			lease:     true,
 			required:  "--cluster-name",
 			listeners: []string{"health", "metrics"},
-			needed:    []string{"--cluster-name", "example"},
+			needed:    []string{"--cluster-name", "example", "--region", "eu-central-1"},
 			args: []string{
 				"--cloud-provider",
 				"fake",
@@ -245,7 +245,9 @@ func (h habit) answers(t *testing.T, path string) {
 		`unknown command "topic"`:                    {"help", "topic"},
 		`unknown command "too"`:                      {"manifests", "too"},
 		"man: has 2 arguments":                       {"man", "a", "b"},
-		h.required:                                   {},
+		`FOLDER: is "/none", must be a folder`:       {"man", "/none"},
+		`--image: is "http://x", must be an image`:   {"manifests", "--image=http://x"},
+		h.required: {},
 	} {
 		code, stdout, stderr := call(t, path, args...)
 		require.Equal(t, 2, code, "%s: %s", want, stderr)
@@ -282,7 +284,7 @@ func (h habit) refuses(t *testing.T, path string) {
 	}
 	env := inDir(h.env, dir)
 	for _, setting := range settingsOf(t, path) {
-		flag, variable := setting[0], setting[1]
+		flag, variable, usage := setting[0], setting[1], setting[2]
 		var args []string
 		for pair := range slices.Chunk(slices.Concat(inDir(h.args, dir), stop), 2) {
 			if pair[0] != "--"+flag {
@@ -293,6 +295,12 @@ func (h habit) refuses(t *testing.T, path string) {
 			continue
 		}
 		refused("--"+flag, env, append(args, "--"+flag+"="+nonsense)...)
+		if flag != "metrics-bind-address" && strings.Contains(usage, "(default ") {
+			// It has no meaning without a value.
+			code, _, stderr := callWith(t, env, path, append(args, "--"+flag+"=")...)
+			require.Equal(t, 2, code, stderr)
+			require.Contains(t, stderr, "--"+flag+`: is "", must be`)
+		}
 		if !slices.Contains(h.free, variable) {
 			refused(variable, append(env[:len(env):len(env)], variable+"="+nonsense), args...)
 		}
@@ -310,13 +318,13 @@ func (h habit) refuses(t *testing.T, path string) {
 	}
 }
 
-// settingsOf returns the flag and the variable of each setting of the command.
-func settingsOf(t *testing.T, path string, command ...string) (all [][2]string) {
+// settingsOf returns the flag, the variable and the line of help of each setting of the command.
+func settingsOf(t *testing.T, path string, command ...string) (all [][3]string) {
 	t.Helper()
 	_, stdout, _ := call(t, path, append(command, "--help")...)
 	for line := range strings.Lines(stdout) {
 		if found := flagLine.FindStringSubmatch(line); found != nil {
-			all = append(all, [2]string{found[1], found[2]})
+			all = append(all, [3]string{found[1], found[2], line})
 		}
 	}
 	require.NotEmpty(t, all)

@@ -18,6 +18,7 @@ import (
 const (
 	annotationVariable = "trueup/variable"      // of a flag: the name of its variable, or of the variable that it makes
 	annotationFrom     = "trueup/from-variable" // of a flag: its value came from there
+	annotationMust     = "trueup/must"          // of a flag: what it must be; absent: it may be empty
 	annotationUnbound  = "trueup/unbound"       // of a command: its flags have no variables
 )
 
@@ -54,7 +55,7 @@ func Bind(root *cobra.Command, prefix string, lookup func(string) (string, bool)
 		if c.Annotations[annotationUnbound] != "" {
 			return
 		}
-		c.Flags().VisitAll(func(f *pflag.Flag) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if annotation(f, annotationVariable) == "" {
 				annotate(f, annotationVariable, prefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
 			}
@@ -70,7 +71,13 @@ that is set to nothing counts as not set: to make a setting empty, give the flag
 		if c.Annotations[annotationUnbound] != "" {
 			return nil
 		}
-		return fromVariables(c.Flags(), lookup)
+		if err := fromVariables(c.Flags(), lookup); err != nil {
+			return err
+		}
+		if err := checkValues(c.Flags()); err != nil {
+			return &UsageError{err}
+		}
+		return nil
 	}
 }
 
@@ -124,6 +131,9 @@ type Setting struct {
 	Flag, Variable string
 	// Usage is what --help shows, with the default.
 	Usage string
+	// Must is what the value must be, such as "a duration such as 30s". A flag that is set to
+	// nothing is then an error. Empty: nothing is a value.
+	Must string
 	// Switch makes the flag alone mean true.
 	Switch bool
 }
@@ -138,6 +148,9 @@ func Settings(flags *pflag.FlagSet, settings []Setting) (lookup func(variable st
 		flags.String(s.Flag, "", s.Usage)
 		Variable(flags, s.Flag, s.Variable)
 		f := flags.Lookup(s.Flag)
+		if s.Must != "" {
+			annotate(f, annotationMust, s.Must)
+		}
 		if s.Switch {
 			f.NoOptDefVal = "true"
 		}
@@ -149,6 +162,14 @@ func Settings(flags *pflag.FlagSet, settings []Setting) (lookup func(variable st
 		}
 		return os.Getenv(variable)
 	}
+}
+
+// Emptied reports whether the flag of the variable was set to nothing.
+func Emptied(flags *pflag.FlagSet, variable string) (empty bool) {
+	flags.Visit(func(f *pflag.Flag) {
+		empty = empty || annotation(f, annotationVariable) == variable && f.Value.String() == ""
+	})
+	return empty
 }
 
 // namePattern finds variables and flags in a text.
@@ -209,7 +230,7 @@ func CheckNamespace(flag, namespace string) error {
 // CheckLease returns an error unless the values of [NamespaceFlag] and [LeaderElectFlag] fit.
 func CheckLease(namespace string, elect bool) error {
 	if namespace == "" && elect {
-		return errors.New("--namespace: is empty, must be the name of a namespace, or --leader-elect=false")
+		return errors.New(`--namespace: is "", must be the name of a namespace, or --leader-elect=false`)
 	}
 	if namespace == "" {
 		return nil
@@ -219,7 +240,8 @@ func CheckLease(namespace string, elect bool) error {
 
 // NamespaceFlag adds --namespace, where the program keeps its Lease.
 func NamespaceFlag(flags *pflag.FlagSet, namespace *string, standard, variable string) {
-	flags.StringVar(namespace, "namespace", standard, "namespace of the Lease")
+	flags.StringVar(namespace, "namespace", standard,
+		"namespace of the Lease; manifests prints the Role for "+standard+": another namespace needs the same Role and its RoleBinding")
 	Variable(flags, "namespace", variable)
 }
 
@@ -242,14 +264,20 @@ func AddressFlags(flags *pflag.FlagSet, health, metrics *string, standardHealth,
 	flags.StringVar(metrics, MetricsFlag, standardMetrics, MetricsUsage)
 }
 
+// OtherAddress is what the address of /metrics must be where it is the other one, too.
+const OtherAddress = "another address than that of the other listener, or empty"
+
 // CheckAddresses returns an error for each value of the two flags of [AddressFlags] that is
-// no address. metrics may be empty.
+// no address, and if both are the same. metrics may be empty.
 func CheckAddresses(health, metrics string) error {
 	var wrong []error
 	for _, flag := range [][2]string{{HealthFlag, health}, {MetricsFlag, cmp.Or(metrics, ":0")}} {
 		if err := CheckAddress(flag[1]); err != nil {
 			wrong = append(wrong, fmt.Errorf("--%s: %w", flag[0], err))
 		}
+	}
+	if SameAddress(health, metrics) {
+		wrong = append(wrong, fmt.Errorf("--%s: is %q, must be %s", MetricsFlag, metrics, OtherAddress))
 	}
 	return errors.Join(wrong...)
 }

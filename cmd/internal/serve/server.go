@@ -27,7 +27,7 @@ import (
 // and hands every other path to Handler. The zero value listens on a free
 // port of 127.0.0.1. The fields must not be changed after Start.
 type Server struct {
-	// Address is host:port. Empty: 127.0.0.1:0.
+	// Address is host:port. Empty: 127.0.0.1:0. 0: nothing listens.
 	Address string
 	// Handler answers the paths that the server does not answer itself. Nil:
 	// 404.
@@ -37,7 +37,7 @@ type Server struct {
 	// Gatherer is what /metrics shows. Nil: /metrics goes to Handler.
 	Gatherer prometheus.Gatherer
 	// MetricsAddress is host:port of a listener of its own for /metrics, in plain HTTP.
-	// Empty: Address has it.
+	// Empty: Address has it. 0: nothing listens.
 	MetricsAddress string
 	// TLS turns on HTTPS, and the header Strict-Transport-Security. Nil: plain HTTP.
 	TLS *tls.Config
@@ -105,6 +105,10 @@ func (s *Server) Start(ctx context.Context) error {
 
 // listen serves one address.
 func (s *Server) listen(ctx context.Context) error {
+	if s.Address == "0" {
+		<-ctx.Done()
+		return nil
+	}
 	address := cmp.Or(s.Address, "127.0.0.1:0")
 	config := listening()
 	listener, err := config.Listen(ctx, "tcp", address)

@@ -19,6 +19,9 @@ type approvals struct {
 	mu     sync.Mutex
 	held   map[stream.Collection]apply.Held
 	digest string // approved last
+	// agreed are the digests by collection that it names. They outlast that a part of them is
+	// deleted, and end when a collection holds another set.
+	agreed map[stream.Collection]string
 }
 
 // hold takes what a collection holds now, and reports whether that is news.
@@ -29,6 +32,23 @@ func (a *approvals) hold(collection stream.Collection, held apply.Held) bool {
 		return false
 	}
 	a.held[collection] = held
+	if held.Digest != "" && held.Digest != a.agreed[collection] {
+		a.agreed = nil
+	}
+	a.agree()
+	return true
+}
+
+// agree notes the digest of each collection if the approved digest matches what is held. The
+// caller must hold mu.
+func (a *approvals) agree() (agreed bool) {
+	if a.digest == "" || a.digest != a.sum() {
+		return false
+	}
+	a.agreed = map[stream.Collection]string{}
+	for collection, held := range a.held {
+		a.agreed[collection] = held.Digest
+	}
 	return true
 }
 
@@ -37,18 +57,20 @@ func (a *approvals) hold(collection stream.Collection, held apply.Held) bool {
 func (a *approvals) approve(digest string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.digest = digest
-	return digest != "" && digest == a.sum()
+	if digest != a.digest {
+		a.digest, a.agreed = digest, nil
+	}
+	return a.agree()
 }
 
 // approved returns the digest of what a collection holds, "" unless it is approved.
 func (a *approvals) approved(collection stream.Collection) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.digest == "" || a.digest != a.sum() {
-		return ""
+	if digest := a.held[collection].Digest; digest == a.agreed[collection] {
+		return digest
 	}
-	return a.held[collection].Digest
+	return ""
 }
 
 // sum is the digest of all that is held, "" for nothing. The lock is held.

@@ -21,7 +21,7 @@ registry: {url: registry.example.com, username: krane, password: secret}
 runtime_class: kata
 storage_class_name: fast
 pod_security: baseline
-`), func(string) string { return "" })
+`), func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
 	require.Equal(t, render.Cell{
 		Region: "eu", Platform: "aws", RuntimeClass: "kata", StorageClass: "fast", PodSecurity: isolation.Baseline,

@@ -165,15 +165,7 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 	}
 	due := map[types.UID]bool{}
 	for uid := range orphans {
-		a := s.absent[uid]
-		if a.lists == 0 {
-			a.first = snapshot.Listed
-		}
-		if isNew {
-			a.lists++
-		}
-		s.absent[uid] = a
-		if a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace {
+		if s.lasts(uid, snapshot, isNew) {
 			due[uid] = true
 		} else {
 			held["grace"]++
@@ -187,6 +179,20 @@ func (s *sweeper) sweep(ctx context.Context, r resource, snapshot statesync.Snap
 		ids = append(ids, orphans[uid])
 	}
 	return s.remove(ctx, r, ids, held)
+}
+
+// lasts notes that a list lacks an object, and reports whether two lists lack it that are far
+// enough apart.
+func (s *sweeper) lasts(uid types.UID, snapshot statesync.Snapshot, isNew bool) bool {
+	a := s.absent[uid]
+	if a.lists == 0 {
+		a.first = snapshot.Listed
+	}
+	if isNew {
+		a.lists++
+	}
+	s.absent[uid] = a
+	return a.lists >= 2 && snapshot.Listed.Sub(a.first) >= s.grace
 }
 
 // remove deletes orphans, but for those that the guard holds.

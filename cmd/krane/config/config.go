@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -86,11 +87,11 @@ type Kubernetes struct {
 	Burst int
 }
 
-// Secret is text that prints as "[secret]" wherever it is printed, logged or
+// Secret is text that prints as "(hidden)" wherever it is printed, logged or
 // encoded.
 type Secret string
 
-const masked = "[secret]"
+const masked = "(hidden)"
 
 // Reveal returns the text.
 func (s Secret) Reveal() string { return string(s) }
@@ -130,21 +131,26 @@ func (c Config) ControlToken() (Secret, error) {
 type FieldError struct {
 	// Field is the setting, such as cluster.region.
 	Field string
-	// Variable is the environment variable that sets it too.
+	// Variable is the environment variable of the setting. Empty: the value comes from the
+	// file, or the setting has no variable.
 	Variable string
+	// File is the file that has the value. Empty: none, or it has no name.
+	File string
 	// Value is what it was set to, empty when it was not. That of a secret is
 	// masked.
 	Value string
+	// Given is whether it was set, if only to nothing.
+	Given bool
 	// Want is a description of what would be right.
 	Want string
 }
 
 func (e *FieldError) Error() string {
-	name := e.Field
-	if e.Variable != "" {
-		name += " (" + e.Variable + ")"
+	name := cmp.Or(e.Variable, e.Field)
+	if e.File != "" {
+		name = "--config " + e.File + ": " + name
 	}
-	if e.Value == "" {
+	if e.Value == "" && !e.Given {
 		return fmt.Sprintf("%s: is not set, must be %s", name, e.Want)
 	}
 	return fmt.Sprintf("%s: is %q, must be %s", name, program.Shown(e.Value), e.Want)

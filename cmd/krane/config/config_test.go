@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,13 +25,13 @@ cluster: {region: eu}
 control: {url: "https://control.example.com", token: sesame}
 `
 
-func env(pairs ...string) func(string) string {
+func env(pairs ...string) func(string) (string, bool) {
 	all := map[string]string{"HOSTNAME": "krane-0"}
 	for _, pair := range pairs {
 		key, v, _ := strings.Cut(pair, "=")
 		all[key] = v
 	}
-	return func(name string) string { return all[name] }
+	return func(name string) (string, bool) { return all[name], all[name] != "" }
 }
 
 func TestWhatIsRequiredIsEnough(t *testing.T) {
@@ -167,6 +168,7 @@ func TestAWrongSettingIsNamedWithWhatWouldBeRight(t *testing.T) {
 		{"control.url", "ftp://control.example.com", "a URL like"},
 		{"control.token", "", "a token, or token_file"},
 		{"token_file", "/some/file", "nothing, because control.token is set"},
+		{"metrics_bind_address", ":08071", "another address"},
 		{"rpc_port", "0", "a whole number from 1 to 65535"},
 		{"rpc_port", "tcp://10.0.0.1:80", "a whole number from 1 to 65535"},
 		{"vault.url", "vault", "a URL like https://vault.example.com"},
@@ -208,7 +210,7 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Read([]byte("cluster: {regoin: eu}\nrpc_port: [1]\n"), env())
 	for _, want := range []string{
-		"cluster.region (KRANE_CLUSTER_REGION): is not set", "control.url (KRANE_CONTROL_URL): is not set", "control.token",
+		"KRANE_CLUSTER_REGION: is not set", "KRANE_CONTROL_URL: is not set", "KRANE_CONTROL_TOKEN: is not set",
 		"cluster.regoin: ", "must be one of cluster.cell_id", `rpc_port: is "a list", must be one value`,
 	} {
 		require.ErrorContains(t, err, want)
@@ -253,7 +255,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		"KRANE_CONTROL_URL=https://ada:sesame@example.com:port",
 	} {
 		_, err := config.Read([]byte(least), env(append(pairs, wrong)...))
-		require.ErrorContains(t, err, "[secret]")
+		require.ErrorContains(t, err, "(hidden)")
 		require.NotContains(t, err.Error(), "ame\"", wrong)
 		require.NotContains(t, err.Error(), "sesame")
 	}
@@ -284,8 +286,37 @@ func TestTheTokenFileIsReadEachTime(t *testing.T) {
 		require.ErrorContains(t, err, "token_file")
 		require.NotContains(t, err.Error(), "sesame")
 		_, err = config.Load(path, env())
-		require.ErrorContains(t, err, "--config "+path+": token_file (KRANE_TOKEN_FILE)")
+		require.ErrorContains(t, err, "--config "+path+": token_file: is "+strconv.Quote(file))
 	}
 	_, err = config.Load(filepath.Join(t.TempDir(), "none"), env())
-	require.ErrorContains(t, err, "--config: is ")
+	require.ErrorContains(t, err, "must be a file that can be read: no such file or directory")
+}
+
+// TestAnErrorNamesWhereTheValueIs has a wrong value in the file, in the environment, and in both.
+func TestAnErrorNamesWhereTheValueIs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "krane.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(least+"k8s: {qps: many}\nstate_dir: "+path+"\n"), 0o600))
+	inFile, inEnvironment := "--config "+path+`: k8s.qps: is "many", must be`, `KRANE_K8S_QPS: is "few", must be`
+	_, err := config.Load(path, env())
+	require.ErrorContains(t, err, inFile)
+	require.ErrorContains(t, err, "--config "+path+": state_dir: is "+strconv.Quote(path)+", must be a folder, not a file")
+	require.NotContains(t, err.Error(), "KRANE_")
+	_, err = config.Load(path, env("KRANE_K8S_QPS=few"))
+	require.ErrorContains(t, err, inEnvironment)
+	require.NotContains(t, err.Error(), "k8s.qps")
+}
+
+// TestASettingThatIsSetToNothingGoesBeforeTheFile: so a flag takes back what the file has.
+func TestASettingThatIsSetToNothingGoesBeforeTheFile(t *testing.T) {
+	t.Parallel()
+	emptied := func(name string) (string, bool) {
+		return "", name == "KRANE_STATE_DIR" || name == "KRANE_CLUSTER_REGION"
+	}
+	_, err := config.Read([]byte(least+"instance_id: a\nstate_dir: /state\n"), emptied)
+	require.ErrorContains(t, err, `KRANE_CLUSTER_REGION: is "", must be`)
+	emptied = func(name string) (string, bool) { return "", name == "KRANE_STATE_DIR" }
+	c, err := config.Read([]byte(least+"instance_id: a\nstate_dir: /state\n"), emptied)
+	require.NoError(t, err)
+	require.Empty(t, c.StateDir)
 }

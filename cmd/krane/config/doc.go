@@ -35,5 +35,5 @@
 // is an empty value in the file.
 //
 // Every problem is reported at once, each as a [*FieldError] with what would be
-// right. What is secret appears in no error, and prints as "[secret]".
+// right. What is secret appears in no error, and prints as "(hidden)".
 package config

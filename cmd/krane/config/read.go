@@ -22,28 +22,32 @@ import (
 )
 
 // Load reads the configuration from a file, "" for none, and with lookup, which
-// is os.Getenv in a program.
-func Load(path string, lookup func(string) string) (Config, error) {
+// is os.LookupEnv in a program.
+func Load(path string, lookup func(string) (string, bool)) (Config, error) {
 	var data []byte
 	if path != "" {
 		var err error
 		if data, err = os.ReadFile(path); err != nil {
-			return Config{}, fmt.Errorf("--config: is %q, must be a readable file: %w", path, err)
+			return Config{}, fmt.Errorf("--config: %w", program.Unreadable(path, err))
 		}
 	}
-	c, err := Read(data, lookup)
-	if err != nil && path != "" {
-		return Config{}, fmt.Errorf("--config %s: %w", path, err)
-	}
-	return c, err
+	return read(path, data, lookup)
 }
 
 // Read reads the configuration from the content of a file, which may be empty,
-// and with lookup. The error joins a *FieldError for each setting that is wrong;
-// a file that is no YAML, or states a key twice, is another error.
-func Read(data []byte, lookup func(string) string) (Config, error) {
-	r := reader{lookup: lookup, file: map[string]string{}, known: map[string]bool{}}
+// and with lookup. What lookup has, if only empty, goes before the file. The error joins a
+// *FieldError for each setting that is wrong; a file that is no YAML, or states a key twice,
+// is another error.
+func Read(data []byte, lookup func(string) (string, bool)) (Config, error) {
+	return read("", data, lookup)
+}
+
+func read(path string, data []byte, lookup func(string) (string, bool)) (Config, error) {
+	r := reader{lookup: lookup, path: path, file: map[string]string{}, known: map[string]bool{}}
 	if err := r.parse(data); err != nil {
+		if path != "" {
+			err = fmt.Errorf("--config %s: %w", path, err)
+		}
 		return Config{}, err
 	}
 	c := Config{
@@ -63,7 +67,7 @@ func Read(data []byte, lookup func(string) string) (Config, error) {
 		Kubernetes:       Kubernetes{QPS: r.integer("k8s.qps", 100, 1, 100_000)},
 		RuntimeClass:     r.name("runtime_class", "gvisor"),
 		PodSecurity:      r.level("pod_security"),
-		StateDir:         r.text("state_dir"),
+		StateDir:         r.folder("state_dir"),
 		MaxDeletePercent: r.integer("max_delete_percent", 10, 0, 100),
 	}
 	c.Kubernetes.Burst = r.integer("k8s.burst", max(200, c.Kubernetes.QPS), max(1, c.Kubernetes.QPS), 1_000_000)
@@ -72,7 +76,7 @@ func Read(data []byte, lookup func(string) string) (Config, error) {
 		if !r.known[key] {
 			r.errs = append(
 				r.errs,
-				&FieldError{Field: key, Value: masked, Want: "one of " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
+				&FieldError{Field: key, File: path, Value: masked, Want: "one of " + strings.Join(slices.Sorted(maps.Keys(r.known)), " ")},
 			)
 		}
 	}
@@ -84,7 +88,8 @@ func Read(data []byte, lookup func(string) string) (Config, error) {
 
 // reader reads settings one by one and collects their errors.
 type reader struct {
-	lookup func(string) string
+	lookup func(string) (string, bool)
+	path   string            // of the file
 	file   map[string]string // by names such as control.url
 	known  map[string]bool
 	errs   []error
@@ -130,7 +135,7 @@ func (r *reader) flatten(prefix string, tree map[string]any) {
 		case bool:
 			r.file[prefix+key] = strconv.FormatBool(v)
 		default:
-			r.errs = append(r.errs, &FieldError{Field: prefix + key, Value: "a list", Want: "one value"})
+			r.errs = append(r.errs, &FieldError{Field: prefix + key, File: r.path, Value: "a list", Want: "one value"})
 		}
 	}
 }
@@ -145,15 +150,24 @@ func Variable(key string) string {
 
 func (r *reader) text(key string) string {
 	r.known[key] = true
-	return cmp.Or(r.lookup(Variable(key)), r.file[key])
+	if v, ok := r.lookup(Variable(key)); ok {
+		return v
+	}
+	return r.file[key]
 }
 
 func (r *reader) fail(key, value, want string) {
-	r.errs = append(r.errs, &FieldError{Field: key, Variable: Variable(key), Value: value, Want: want})
+	wrong := &FieldError{Field: key, Variable: Variable(key), Value: value, Want: want}
+	_, wrong.Given = r.lookup(wrong.Variable)
+	if _, inFile := r.file[key]; inFile && !wrong.Given {
+		wrong.Variable, wrong.File, wrong.Given = "", r.path, true
+	}
+	r.errs = append(r.errs, wrong)
 }
 
 func (r *reader) instance() string {
-	id := cmp.Or(r.text("instance_id"), r.lookup("HOSTNAME"))
+	host, _ := r.lookup("HOSTNAME")
+	id := cmp.Or(r.text("instance_id"), host)
 	if id == "" {
 		r.fail("instance_id", "", "a name for this process, or the variable HOSTNAME")
 	}
@@ -220,6 +234,14 @@ func (r *reader) address(key, standard string) string {
 	return v
 }
 
+func (r *reader) folder(key string) string {
+	v := r.text(key)
+	if program.CheckFolder(v) != nil {
+		r.fail(key, v, "a folder, not a file")
+	}
+	return v
+}
+
 func (r *reader) integer(key string, standard, least, most int) int {
 	v := r.text(key)
 	if v == "" {
@@ -235,6 +257,9 @@ func (r *reader) integer(key string, standard, least, most int) int {
 
 // together checks what no setting shows alone.
 func (r *reader) together(c Config) {
+	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
+		r.fail("metrics_bind_address", c.MetricsAddress, program.OtherAddress)
+	}
 	if r.text("control.url") == "" {
 		r.fail("control.url", "", "the URL of the control plane")
 	}
@@ -244,8 +269,8 @@ func (r *reader) together(c Config) {
 	case c.Control.Token != "" && c.TokenFile != "":
 		r.fail("token_file", c.TokenFile, "nothing, because control.token is set; or no control.token")
 	case c.TokenFile != "":
-		if _, err := c.ControlToken(); err != nil {
-			r.fail("token_file", c.TokenFile, "the path of a readable file that holds the token: "+err.Error())
+		if _, err := program.ReadToken(c.TokenFile); err != nil {
+			r.fail("token_file", c.TokenFile, "a file that can be read and holds the token: "+program.Reason(err).Error())
 		}
 	}
 	switch hasURL := r.text("vault.url") != ""; {
@@ -253,7 +278,7 @@ func (r *reader) together(c Config) {
 		r.fail("vault.key_file", c.Vault.KeyFile, "nothing, because vault.url is set; or no vault.url")
 	case c.Vault.KeyFile != "":
 		if err := (&vault.KeyFile{Path: c.Vault.KeyFile}).Check(); err != nil {
-			r.fail("vault.key_file", c.Vault.KeyFile, "the path of a readable file with keys: "+err.Error())
+			r.fail("vault.key_file", c.Vault.KeyFile, "a file that can be read and holds keys: "+program.Reason(err).Error())
 		}
 	case hasURL && c.Vault.Token == "":
 		r.fail("vault.token", "", "a token, because vault.url is set")

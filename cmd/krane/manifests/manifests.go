@@ -36,7 +36,7 @@ func (m Manifests) YAML() (string, error) {
 		config.Variable("control.url"): m.ControlURL, config.Variable("cluster.region"): m.Region,
 		config.Variable("control.token"): "mounted", config.Variable("instance_id"): Account,
 	}
-	if _, err := config.Read(nil, func(variable string) string { return values[variable] }); err != nil {
+	if _, err := config.Read(nil, func(variable string) (string, bool) { return values[variable], values[variable] != "" }); err != nil {
 		return "", err
 	}
 	const tokenDir, stateDir, namespaces = "/var/run/krane", "/var/lib/krane", Account + "-namespaces"

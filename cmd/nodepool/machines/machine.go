@@ -34,8 +34,11 @@ type machine struct {
 	node   string
 	arch   string
 	ip     string
-	// running is what EC2 said last. Only the look at the machines uses it.
+	// running is what EC2 reported last, and started its launch time, which each start sets: a
+	// machine that was off between two looks runs in both. Only the look at the machines uses
+	// them.
 	running bool
+	started time.Time
 	changes chan power
 	wake    chan struct{}
 	warmed  bool

@@ -18,17 +18,23 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// join makes the Node if it is not there, and writes its status.
-func (m *machine) join(ctx context.Context, habit Habit) error {
+// registration is the Node that the machine makes.
+func (m *machine) registration() *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelHostname: m.node, corev1.LabelArchStable: m.arch, corev1.LabelOSStable: "linux",
 		corev1.LabelInstanceTypeStable: m.Type, corev1.LabelTopologyZone: m.Zone, corev1.LabelTopologyRegion: strings.TrimRight(m.Zone, "abcdef"),
 	}
 	maps.Copy(labels, m.launch.labels)
-	_, err := m.run.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: labels},
 		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + m.Zone + "/" + m.ID, Taints: m.launch.taints},
-	}, metav1.CreateOptions{})
+	}
+}
+
+// join makes the Node if it is not there, and writes its status.
+func (m *machine) join(ctx context.Context, habit Habit) error {
+	_, err := m.run.client.CoreV1().Nodes().Create(ctx, m.registration(), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}

@@ -202,10 +202,11 @@ func (r *run) tell(ctx context.Context, instance *types.Instance) error {
 		r.mu.Unlock()
 		r.wait.Go(func() { m.live(ctx) })
 	}
-	if running == m.running {
+	started := aws.ToTime(instance.LaunchTime)
+	if running == m.running && (!running || started.Equal(m.started)) {
 		return nil
 	}
-	m.running = running
+	m.running, m.started = running, started
 	tags := map[string]string{}
 	for _, tag := range instance.Tags {
 		tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)

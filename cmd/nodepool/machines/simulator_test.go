@@ -1,11 +1,18 @@
 package machines_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,14 +43,25 @@ type world struct {
 
 func newWorld(t *testing.T, habit func(machines.Machine) machines.Habit) *world {
 	t.Helper()
+	return newWorldWith(t, habit, nil)
+}
+
+// newWorldWith is newWorld with a way from the simulator to EC2.
+func newWorldWith(t *testing.T, habit func(machines.Machine) machines.Habit, way func(http.RoundTripper) http.RoundTripper) *world {
+	t.Helper()
 	server := ec2test.Start(t, ec2test.Options{})
 	cluster := kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true})
 	w := &world{t: t, ec2: aws.NewClient(config(server.URL), nil)}
 	var err error
 	w.kube, err = kubernetes.NewForConfig(cluster.Config)
 	require.NoError(t, err)
+	at := config(server.URL)
+	if way != nil {
+		at.HTTPClient = &http.Client{Transport: way(http.DefaultTransport)}
+	}
 	simulator := &machines.Simulator{
-		EC2: w.ec2, Kubernetes: cluster.Config, Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 50 * time.Millisecond,
+		EC2: aws.NewClient(at, nil), Kubernetes: cluster.Config,
+		Boot: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Pull: 50 * time.Millisecond,
 		Habit: habit, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -248,6 +266,71 @@ func TestAMachineBecomesANode(t *testing.T) {
 	_, err = w.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
 	require.NoError(t, err)
 	w.until("its Node is not Ready", func() bool { return w.is(id, corev1.NodeReady, corev1.ConditionUnknown) })
+}
+
+// startsAgain starts each machine that stops itself before the next look at EC2.
+type startsAgain struct {
+	http.RoundTripper
+
+	mu    sync.RWMutex
+	ec2   *ec2.Client
+	ended atomic.Int64 // stops
+}
+
+func (s *startsAgain) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, err
+	}
+	if form.Get("Action") != "StopInstances" {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.RoundTripper.RoundTrip(r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	response, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{form.Get("InstanceId.1")}
+	for running := false; !running; { // it can be started once it is stopped, and is pending then
+		_, err := s.ec2.StartInstances(r.Context(), &ec2.StartInstancesInput{InstanceIds: ids})
+		out, failed := s.ec2.DescribeInstances(r.Context(), &ec2.DescribeInstancesInput{InstanceIds: ids})
+		if r.Context().Err() != nil || failed != nil {
+			return nil, errors.Join(err, failed, response.Body.Close())
+		}
+		running = err == nil && out.Reservations[0].Instances[0].State.Name == types.InstanceStateNameRunning
+	}
+	s.ended.Add(1)
+	return response, nil
+}
+
+// TestAStopBetweenTwoLooksIsABoot starts a machine again before EC2 has shown it as stopped.
+func TestAStopBetweenTwoLooksIsABoot(t *testing.T) {
+	again := &startsAgain{}
+	again.mu.Lock()
+	w := newWorldWith(t, nil, func(next http.RoundTripper) http.RoundTripper {
+		again.RoundTripper = next
+		return again
+	})
+	again.ec2 = w.ec2
+	again.mu.Unlock()
+	id := w.launch(data(v1alpha1.AL2023), "")
+	w.until("it attests", func() bool { return w.attestation(id).BootID != "" })
+	first := w.attestation(id).BootID
+	w.until("it boots again", func() bool {
+		boot := w.node(id).Status.NodeInfo.BootID
+		return boot != first && w.is(id, corev1.NodeReady, corev1.ConditionTrue)
+	})
+	require.EqualValues(t, 1, again.ended.Load(), "it warms up once")
+	require.Equal(t, first, w.attestation(id).BootID, "only the first boot warms up")
+	require.Equal(t, types.InstanceStateNameRunning, w.state(id))
 }
 
 // TestAMachineHasBadHabits has one machine for each, and one for each template.

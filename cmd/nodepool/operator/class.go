@@ -19,6 +19,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // How often a class is resolved again.
@@ -66,14 +67,24 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 		o.wakeUsers(key.Name)
 		return reconcile.Result{}, nil
 	}
-	if c.DeletionTimestamp != nil {
-		// The pools are listed after everything else. Until then a class seems to have no
-		// users, and would lose its finalizers.
-		if listed, _ := o.pools.Synced(); !listed {
-			return reconcile.Result{RequeueAfter: time.Second}, nil
-		}
+	// The pools are listed after everything else. Until then a class seems to have no users:
+	// it would lose its finalizers, and its status its count.
+	listed, _ := o.pools.Synced()
+	if c.DeletionTimestamp != nil && !listed {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	users := o.users(key.Name)
+	count := func(c *v1alpha1.AWSNodeClass) {
+		if listed {
+			countUsers(c, len(users))
+		}
+	}
+	again := func() reconcile.Result {
+		if !listed {
+			return reconcile.Result{RequeueAfter: time.Second}
+		}
+		return reconcile.Result{RequeueAfter: o.resolvedFor(c)}
+	}
 	alive, result, err := o.keepClass.Finalize(ctx, c, func(context.Context) (bool, error) {
 		return len(users) == 0, nil
 	})
@@ -89,14 +100,14 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 			return reconcile.Result{}, err
 		}
 	}
-	if wait := o.resolvedFor(c); wait > 0 {
+	if o.resolvedFor(c) > 0 {
 		// A pool has come or gone.
-		err := o.classStatus.Update(ctx, c, func(c *v1alpha1.AWSNodeClass) { countUsers(c, len(users)) })
-		return reconcile.Result{RequeueAfter: wait}, err
+		err := o.classStatus.Update(ctx, c, count)
+		return again(), err
 	}
 	before := unready(c)
 	r := o.resolve(ctx, c)
-	if err := o.classStatus.Update(ctx, c, func(c *v1alpha1.AWSNodeClass) { r.fill(c, len(users)) }); err != nil {
+	if err := o.classStatus.Update(ctx, c, func(c *v1alpha1.AWSNodeClass) { r.fill(c); count(c) }); err != nil {
 		return reconcile.Result{}, err
 	}
 	if before != unready(c) || r.changed {
@@ -107,10 +118,10 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 			o.events.class(c, corev1.EventTypeWarning, "ResolutionFailed", unready(c))
 		}
 		o.resolvedUntil(c, spread(resolveRetry))
-		return reconcile.Result{RequeueAfter: o.resolvedFor(c)}, nil
+		return again(), nil
 	}
 	o.resolvedUntil(c, spread(resolveAgain))
-	return reconcile.Result{RequeueAfter: o.resolvedFor(c)}, nil
+	return again(), nil
 }
 
 // resolved is a version of a class that was resolved.
@@ -201,7 +212,7 @@ func (o *operator) awsClass(c *v1alpha1.AWSNodeClass) aws.Class {
 }
 
 // fill sets the status to the ids found. Fields that could not be resolved keep their ids.
-func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
+func (r *resolution) fill(c *v1alpha1.AWSNodeClass) {
 	before := c.Status
 	ok := func(condition string) bool { return r.errs[condition] == nil && r.errs[v1alpha1.ConditionValid] == nil }
 	if ok(v1alpha1.ConditionAMIReady) {
@@ -239,7 +250,6 @@ func (r *resolution) fill(c *v1alpha1.AWSNodeClass, users int) {
 		}
 		meta.SetStatusCondition(&c.Status.Conditions, found)
 	}
-	countUsers(c, users)
 }
 
 // countUsers sets how many pools use a class.
@@ -309,6 +319,11 @@ func (o *operator) dropProfile(ctx context.Context, c *v1alpha1.AWSNodeClass) (b
 // users returns the pools that use a class, those that are being deleted included.
 func (o *operator) users(class string) []types.NamespacedName {
 	return o.pools.Users(classReference(class))
+}
+
+func (o *operator) absent(class types.NamespacedName) bool {
+	_, err := o.classOf.Get(class)
+	return errors.Is(err, kube.ErrAbsent)
 }
 
 func (o *operator) wakeUsers(class string) { o.pools.Add(o.users(class)...) }

@@ -23,6 +23,8 @@ const (
 	avoided = 30 * time.Second
 	// retryDemand is when pods are looked at again for which nothing could be done.
 	retryDemand = 10 * time.Second
+	// maxReasons is how many reasons of one pod are kept, to report none of them again.
+	maxReasons = 16
 )
 
 // demand starts machines for pods. It has a loop of its own: what else happens to a pool,
@@ -37,7 +39,7 @@ type demand struct {
 
 	mu sync.Mutex
 	// reservations keep a started machine for the pods that it was started for, until they
-	// run on it. Without them the next decision would start another machine.
+	// are bound. Without them the next decision would start another machine.
 	reservations []cloud.Reservation
 	assigned     map[string]v1alpha1.PodAssignment // by the UID of the pod
 	// inFlight has machines whose start is being asked for. Those with a time were started,
@@ -45,13 +47,13 @@ type demand struct {
 	inFlight map[string]time.Time
 	avoid    map[string]time.Time      // machines that could not be started, until then
 	launches map[string]map[string]int // by pool and template: what standby machines do not give
-	unplaced map[string]string         // why the pod of a UID fits nowhere, as its last Event states
+	unplaced map[string][]string       // why the pod of a UID fits nowhere, as its last Events state
 }
 
 func newDemand(o *operator) *demand {
 	return &demand{
 		op: o, wake: make(chan struct{}, 1), assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
-		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string]string{},
+		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string][]string{},
 	}
 }
 
@@ -178,7 +180,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 		}
 	}
 	d.assign(result, names, reason, now)
-	d.explain(result)
+	d.explain(in.Pods, result)
 	return result, len(in.Pods) > 0
 }
 
@@ -203,17 +205,21 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, reas
 	d.assigned = kept
 }
 
-// explain says once why a pod fits nowhere.
-func (d *demand) explain(result cloud.DemandResult) {
-	said := map[string]string{}
+// explain reports why a pod fits nowhere, each reason once while it waits: the reasons
+// alternate when pools come and go.
+func (d *demand) explain(pods []*cloud.Pod, result cloud.DemandResult) {
+	waiting := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		waiting[p.UID] = true
+	}
+	maps.DeleteFunc(d.unplaced, func(uid string, _ []string) bool { return !waiting[uid] })
 	say := func(p *cloud.Pod, why string) {
-		if d.op.dry {
+		said := d.unplaced[p.UID]
+		if d.op.dry || slices.Contains(said, why) {
 			return
 		}
-		said[p.UID] = why
-		if d.unplaced[p.UID] != why {
-			d.op.events.pod(p, reasonNoMachine, why)
-		}
+		d.unplaced[p.UID] = append(said[max(0, len(said)-maxReasons+1):], why)
+		d.op.events.pod(p, reasonNoMachine, why)
 	}
 	for _, u := range result.Unplaced {
 		reasons := make([]string, 0, len(u.Reasons))
@@ -227,7 +233,6 @@ func (d *demand) explain(result cloud.DemandResult) {
 	for _, p := range result.Unmodelled {
 		say(p, "no machine is started for it: "+p.Unmodelled[0])
 	}
-	d.unplaced = said
 }
 
 // input is the cluster as the demand is decided on, and the names of the Nodes of
@@ -245,7 +250,7 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		}
 	}
 	d.unrecorded(pools, now)
-	starting := func(id string) bool {
+	holds := func(id string) bool {
 		if _, ok := d.inFlight[id]; ok {
 			return true
 		}
@@ -254,9 +259,9 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 			return false
 		}
 		v := w.nodes[name]
-		return pools[v.pool] != nil && pools[v.pool].starting(&v, now)
+		return pools[v.pool] != nil && (pools[v.pool].starting(&v, now) || v.status.State == cloud.StateRunning && v.status.Ready)
 	}
-	d.reservations = cloud.Settle(d.reservations, func(uid string) bool { return waits[uid] }, starting, now)
+	d.reservations = cloud.Settle(d.reservations, func(uid string) bool { return waits[uid] }, holds, now)
 	if len(in.Pods) == 0 {
 		return in, names
 	}
@@ -280,6 +285,11 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		case v.deleting:
 		case pool != nil && v.owned(v.pool, pool.uid()) && (inFlight || pool.starting(&v, now)):
 			site := pool.site(&v)
+			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
+		case len(reserved[id]) > 0 && v.status.State == cloud.StateRunning:
+			// It is ready, and the scheduler has yet to bind the pods that it was started for.
+			site := v.site
+			site.Pods = w.podsOn(name)
 			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
 		case v.status.State == cloud.StateStandby:
 			if pool != nil && v.owned(v.pool, pool.uid()) && d.avoid[id].IsZero() &&

@@ -369,3 +369,17 @@ func TestMarks(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, patch, "nothing has changed")
 }
+
+// TestANodeOnItsWayOutIsClosedAgain has Nodes that a person has uncordoned.
+func TestANodeOnItsWayOutIsClosedAgain(t *testing.T) {
+	t.Parallel()
+	for state, closed := range map[cloud.State]bool{
+		cloud.StateStandby: true, cloud.StateTerminating: true, cloud.StateRunning: false, cloud.StateWarmup: false,
+	} {
+		n := machine()
+		n.Labels[v1alpha1.LabelState] = string(state)
+		(&nodePass{}).keepClosed(n)
+		require.Equal(t, closed, n.Spec.Unschedulable, state)
+		require.Equal(t, state == cloud.StateStandby, hasTaint(n.Spec.Taints, standbyTaint()), state)
+	}
+}

@@ -100,14 +100,18 @@ func (p *nodePass) keepTemplate(n *corev1.Node) {
 	addTaints(n, templateTaints(p.state.pool)...)
 }
 
-// keepClosed keeps the Node of a standby machine closed for pods, whatever another client
-// took off. The state is that of this version of the Node: a start may have changed it since
-// the pass began. The taint of a start is put back by the start itself; those of others, such
-// as of a network plugin, are theirs to take off.
+// keepClosed keeps the Node of a machine that is on standby or on its way out closed for pods,
+// also after another client has opened it. The state is read from this version of the Node: a
+// start may have changed it since the pass began. The taint of a start is put back by the start
+// itself; a taint of another controller, such as a network plugin, is removed by that controller.
 func (p *nodePass) keepClosed(n *corev1.Node) {
-	if cloud.State(n.Labels[v1alpha1.LabelState]) == cloud.StateStandby {
+	switch cloud.State(n.Labels[v1alpha1.LabelState]) {
+	case cloud.StateStandby:
 		n.Spec.Unschedulable = true
 		addTaints(n, standbyTaint())
+	case cloud.StateTerminating:
+		n.Spec.Unschedulable = true
+	default:
 	}
 }
 

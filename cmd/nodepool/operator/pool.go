@@ -60,7 +60,10 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 	if o.dry {
 		return reconcile.Result{}, nil
 	}
-	o.classOf.Add(types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name})
+	// A class counts its pools. One that does not exist has each of them look at it again.
+	if class := (types.NamespacedName{Name: p.Spec.Template.NodeClassRef.Name}); !o.absent(class) {
+		o.classOf.Add(class)
+	}
 	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.memoryOf(p).once("created") {
 		o.events.pool(
 			p,

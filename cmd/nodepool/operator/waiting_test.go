@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,4 +94,55 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 			require.Equal(t, "pod", found[0].Pods[0].Name)
 		})
 	}
+}
+
+// TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound has a machine that was started for a pod, and
+// is ready. Another pod that comes meanwhile gets a machine of its own.
+func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
+	t.Parallel()
+	o := &operator{now: func() time.Time { return started }, world: newWorld(func([]string, bool) {})}
+	n := machine()
+	n.Labels[v1alpha1.LabelState], n.Spec.Taints, n.Spec.Unschedulable = string(cloud.StateRunning), nil, false
+	n.Annotations = nil
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.Allocatable = corev1.ResourceList{
+		"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("20"),
+	}
+	o.world.sawNode(n)
+	wait := func(name string) {
+		o.world.sawPod(types.NamespacedName{Name: name}, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}},
+			}}},
+			Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+				LastTransitionTime: metav1.NewTime(started),
+			}}},
+		})
+	}
+	wait("later")
+	wait("another")
+	id := o.world.nodes[n.Name].status.ID
+	d := newDemand(o)
+	d.reservations = []cloud.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	pools := map[string]*poolState{"web": {op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}}
+	placed := func(now time.Time) string {
+		in, _ := d.input(pools, now)
+		for _, p := range cloud.Demand(in).Placements {
+			if p.Node.Machine == id {
+				return p.Pod.Name
+			}
+		}
+		return ""
+	}
+	require.Equal(t, "later", placed(started), "the other one would come first by its name")
+	require.True(t, d.reserved()[id])
+	require.Equal(t, "another", placed(started.Add(time.Second)), "its deadline is over")
+	require.False(t, d.reserved()[id])
+
+	d.reservations = []cloud.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	o.world.sawPod(types.NamespacedName{Name: "later"}, nil)
+	require.Equal(t, "another", placed(started), "its pod is gone")
+	require.False(t, d.reserved()[id])
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -62,14 +63,14 @@ func (e *VariableError) Error() string {
 var regionPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // ReadConfig reads the settings by the names of their variables with lookup.
-// The first that is missing or cannot be parsed is the error, a *VariableError.
+// The error joins a *VariableError for each that is missing or cannot be parsed.
 func ReadConfig(lookup func(string) string) (Config, error) {
 	r := reader{lookup: lookup}
 	c := Config{
 		StarbaseURL:       r.url("STARFORM_STARBASE_URL"),
 		ClusterID:         r.clusterID(),
 		Region:            r.region(),
-		TokenFile:         r.matching("STARFORM_AUTH_TOKEN_FILE", holdsToken, "the path of a readable file that holds the token, one word"),
+		TokenFile:         r.tokenFile("STARFORM_AUTH_TOKEN_FILE"),
 		ReconcileInterval: r.duration("STARFORM_RECONCILE_INTERVAL", 30*time.Second),
 		SnapshotInterval:  r.duration("STARFORM_SNAPSHOT_INTERVAL", time.Minute),
 		CapacityInterval:  r.duration("STARFORM_CAPACITY_INTERVAL", time.Minute),
@@ -77,37 +78,52 @@ func ReadConfig(lookup func(string) string) (Config, error) {
 		MetricsAddress:    r.address("STARFORM_METRICS_BIND_ADDRESS", ""),
 		SoftLimit:         r.integer("STARFORM_SOFT_LIMIT", 1000, 1, 1_000_000),
 		GatewayService:    r.namespacedName("STARFORM_GATEWAY_SERVICE"),
-		SnapshotWALDir:    lookup("STARFORM_SNAPSHOT_WAL_DIR"),
+		SnapshotWALDir:    r.folder("STARFORM_SNAPSHOT_WAL_DIR"),
 		MaxDeletePercent:  r.integer("STARFORM_MAX_DELETE_PERCENT", 10, 0, 100),
 		DNS:               r.dns("STARFORM_DNS_SELECTOR", "kube-system/k8s-app=kube-dns"),
 		PodSecurity:       r.podSecurity("STARFORM_POD_SECURITY"),
 		LeaderElection:    r.boolean("STARFORM_LEADER_ELECTION", false),
 		WakeOnDrift:       r.boolean("STARFORM_WAKE_ON_DRIFT", true),
 	}
-	return c, r.err
+	if program.SameAddress(c.HealthAddress, c.MetricsAddress) {
+		r.fail("STARFORM_METRICS_BIND_ADDRESS", program.OtherAddress)
+	}
+	return c, errors.Join(r.errs...)
 }
 
-func holdsToken(path string) bool {
-	_, err := program.ReadToken(path)
-	return err == nil
-}
-
-// reader parses variables and keeps the first error.
+// reader parses variables and collects their errors.
 type reader struct {
 	lookup func(string) string
-	err    error
+	errs   []error
 }
 
 func (r *reader) fail(variable, want string) {
-	if r.err == nil {
-		r.err = &VariableError{Variable: variable, Value: program.Shown(r.lookup(variable)), Want: want}
-	}
+	r.errs = append(r.errs, &VariableError{Variable: variable, Value: program.Shown(r.lookup(variable)), Want: want})
 }
 
 func (r *reader) matching(variable string, ok func(string) bool, want string) string {
 	v := r.lookup(variable)
 	if v == "" || !ok(v) {
 		r.fail(variable, want)
+	}
+	return v
+}
+
+func (r *reader) tokenFile(variable string) string {
+	const want = "a file that can be read and holds the token, one word"
+	v := r.lookup(variable)
+	if v == "" {
+		r.fail(variable, want)
+	} else if _, err := program.ReadToken(v); err != nil {
+		r.fail(variable, want+": "+program.Reason(err).Error())
+	}
+	return v
+}
+
+func (r *reader) folder(variable string) string {
+	v := r.lookup(variable)
+	if program.CheckFolder(v) != nil {
+		r.fail(variable, "a folder, not a file")
 	}
 	return v
 }

@@ -91,6 +91,9 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		{"STARFORM_DNS_SELECTOR", "kube-system/"},
 		{"STARFORM_LEADER_ELECTION", "yes"},
 		{"STARFORM_WAKE_ON_DRIFT", "1"},
+		{"STARFORM_SNAPSHOT_WAL_DIR", "config_test.go"},
+		{"STARFORM_SNAPSHOT_WAL_DIR", "config_test.go/below"},
+		{"STARFORM_METRICS_BIND_ADDRESS", "0.0.0.0:8080"},
 	} {
 		env := environment(t)
 		env[test.variable] = test.value
@@ -100,5 +103,18 @@ func TestAWrongVariableIsNamedInOneLine(t *testing.T) {
 		require.Equal(t, test.variable, wrong.Variable)
 		require.NotContains(t, err.Error(), "\n")
 		require.Contains(t, err.Error(), "must be ")
+	}
+}
+
+func TestAllVariablesThatAreWrongAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"STARFORM_SOFT_LIMIT": "many", "STARFORM_AUTH_TOKEN_FILE": "/no/such/file"}
+	_, err := shuttle.ReadConfig(func(name string) string { return env[name] })
+	for _, want := range []string{
+		"STARFORM_STARBASE_URL: is not set, must be", "STARFORM_CLUSTER_ID: is not set, must be", "STARFORM_REGION: is not set, must be",
+		`STARFORM_SOFT_LIMIT: is "many", must be`,
+		`STARFORM_AUTH_TOKEN_FILE: is "/no/such/file", must be a file that can be read and holds the token, one word: no such file or directory`,
+	} {
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -109,9 +109,10 @@ func (c *converger) deletions(current *accepted) deletions {
 	return found
 }
 
-// heldDeletions returns what the guard holds, as it is reported.
+// heldDeletions returns what the guard holds, as it is reported. A hold that could not be
+// recorded has no digest, so it cannot be approved, and the next pass holds again.
 func heldDeletions(held apply.Held) *starbase.HeldDeletions {
-	if len(held.Units) == 0 {
+	if held.Digest == "" {
 		return nil
 	}
 	found := &starbase.HeldDeletions{Digest: held.Digest, Count: len(held.Units)}

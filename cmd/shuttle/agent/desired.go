@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 
@@ -29,12 +28,12 @@ type desired struct {
 	fresh     bool // the epoch changed with the current state, and no later answer confirmed it
 }
 
-// accept takes a new state. The first body of another epoch is not yet a licence
-// to delete.
-func (d *desired) accept(next *accepted) {
+// accept takes a new state. The first body of another epoch than the one before is not
+// yet a licence to delete.
+func (d *desired) accept(next *accepted, otherEpoch bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fresh = d.current != nil && d.current.state.Epoch != next.state.Epoch
+	d.fresh = otherEpoch
 	d.current, d.answered, d.confirmed = next, true, !d.fresh
 }
 
@@ -70,6 +69,7 @@ type puller struct {
 	cluster string
 	rules   Rules
 	desired *desired
+	newest  *newest
 	metrics *metrics
 	logger  *slog.Logger
 	changed func() // called after each answer that may be acted on
@@ -89,7 +89,7 @@ func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
 		p.changed()
 		return reconcile.Result{}, nil
 	case err == nil:
-		err = p.accept(ctx, current, state)
+		err = p.accept(ctx, state)
 	}
 	if refused, ok := errors.AsType[*starbase.RefusedError](err); ok {
 		p.metrics.rejected.WithLabelValues(string(refused.Reason)).Inc()
@@ -97,12 +97,10 @@ func (p *puller) Reconcile(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-func (p *puller) accept(ctx context.Context, current *accepted, state *starbase.DesiredState) error {
-	if current != nil && state.Epoch == current.state.Epoch && state.Generation < current.state.Generation {
-		return &starbase.RefusedError{
-			Reason: reasonGeneration,
-			Err:    fmt.Errorf("generation %d is older than %d of the same epoch", state.Generation, current.state.Generation),
-		}
+func (p *puller) accept(ctx context.Context, state *starbase.DesiredState) error {
+	otherEpoch, err := p.newest.reach(ctx, state)
+	if err != nil {
+		return err
 	}
 	rendered := Render(state, p.cluster, p.rules)
 	set, err := newSet(p.owner, rendered.Objects)
@@ -114,7 +112,7 @@ func (p *puller) accept(ctx context.Context, current *accepted, state *starbase.
 		next.invalid = rendered.invalid(p.owner)
 		p.logger.ErrorContext(ctx, "objects cannot be applied", slog.Any("error", err))
 	}
-	p.desired.accept(next)
+	p.desired.accept(next, otherEpoch)
 	p.logger.InfoContext(ctx, "desired state accepted", slog.String("version", state.Version), slog.Int64("generation", state.Generation),
 		slog.Int("services", len(rendered.Services)), slog.Int("rejected", len(rendered.Rejected)), slog.Int("objects", set.Len()))
 	p.changed()

@@ -1,10 +1,14 @@
 package agent //nolint:testpackage // a licence to delete is decided within
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 )
 
@@ -19,7 +23,7 @@ func TestOnlyAnAnswerOfStarbaseIsALicenceToDelete(t *testing.T) {
 	require.Nil(t, current)
 	require.False(t, confirmed)
 
-	d.accept(of("e1", 1))
+	d.accept(of("e1", 1), false)
 	_, confirmed = d.take()
 	require.True(t, confirmed)
 	_, confirmed = d.take()
@@ -32,9 +36,9 @@ func TestOnlyAnAnswerOfStarbaseIsALicenceToDelete(t *testing.T) {
 func TestTheFirstBodyOfANewEpochIsNoLicenceToDelete(t *testing.T) {
 	t.Parallel()
 	var d desired
-	d.accept(of("e1", 7))
+	d.accept(of("e1", 7), false)
 	d.take()
-	d.accept(of("e2", 2))
+	d.accept(of("e2", 2), true)
 	current, confirmed := d.take()
 	require.Equal(t, "e2", current.state.Epoch)
 	require.False(t, confirmed)
@@ -42,8 +46,75 @@ func TestTheFirstBodyOfANewEpochIsNoLicenceToDelete(t *testing.T) {
 	_, confirmed = d.take()
 	require.True(t, confirmed)
 
-	d.accept(of("e3", 1))
-	d.accept(of("e3", 2))
+	d.accept(of("e3", 1), true)
+	d.accept(of("e3", 2), false)
 	_, confirmed = d.take()
 	require.True(t, confirmed, "the second body of the epoch")
+}
+
+func TestAnOlderStateIsRefusedAlsoAfterARestart(t *testing.T) {
+	t.Parallel()
+	memory := &counted{FileMemory: apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}}
+	for _, step := range []struct {
+		name       string
+		epoch      string
+		generation int64
+		other      bool
+		refused    string
+		saves      int
+	}{
+		{name: "the first", epoch: "e1", generation: 7, saves: 1},
+		{name: "the same", epoch: "e1", generation: 7},
+		{name: "a newer one", epoch: "e1", generation: 9, saves: 1},
+		{name: "an older one", epoch: "e1", generation: 8, refused: "generation 8 is older than 9 of the same epoch"},
+		{name: "a new epoch", epoch: "e2", generation: 3, other: true, saves: 1},
+		{name: "older in the new epoch", epoch: "e2", generation: 2, refused: "generation 2 is older than 3 of the same epoch"},
+	} {
+		running, restarted := &newest{memory: memory}, &newest{memory: memory}
+		require.NoError(t, running.load(t.Context()))
+		saves := memory.saves
+		for _, n := range []*newest{running, restarted} {
+			other, err := n.reach(t.Context(), of(step.epoch, step.generation).state)
+			if step.refused != "" {
+				var refused *starbase.RefusedError
+				require.ErrorAs(t, err, &refused, step.name)
+				require.Equal(t, reasonGeneration, refused.Reason)
+				require.ErrorContains(t, err, step.refused)
+				continue
+			}
+			require.NoError(t, err, step.name)
+			require.Equal(t, step.other && n == running, other, step.name)
+		}
+		require.Equal(t, step.saves, memory.saves-saves, step.name)
+	}
+}
+
+func TestAMemoryThatFailsAcceptsNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "accepted")
+	require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
+	n := &newest{memory: &apply.FileMemory{Path: path}}
+	_, err := n.reach(t.Context(), of("e1", 1).state)
+	require.ErrorContains(t, err, `it is saved as "nonsense", must be {"epoch": ..., "generation": ...}`)
+
+	require.NoError(t, os.Remove(path))
+	_, err = n.reach(t.Context(), of("e1", 1).state)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(`{"epoch":"e1","generation":5}`), 0o600)) // by another agent
+	_, err = n.reach(t.Context(), of("e1", 2).state)
+	require.ErrorContains(t, err, "was changed by another program")
+	_, err = n.reach(t.Context(), of("e1", 2).state)
+	require.ErrorContains(t, err, "generation 2 is older than 5", "it reads what the other has saved")
+}
+
+// counted counts what is saved.
+type counted struct {
+	apply.FileMemory
+
+	saves int
+}
+
+func (c *counted) Save(ctx context.Context, data []byte, version string) (string, error) {
+	c.saves++
+	return c.FileMemory.Save(ctx, data, version)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,25 @@ func TestATombstoneHasNoGrace(t *testing.T) {
 	})
 }
 
+// TestWhatIsRejectedKeepsWhatItHas deletes nothing of a service that cannot be applied any
+// more, also with the grace over: the desired state does not lack it.
+func TestWhatIsRejectedKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPasses(t)
+		p.accept(p.state(1, "web", "api"))
+		p.pass()
+		s := p.state(2, "web", "api")
+		s.Services[1].Replicas = -1
+		p.accept(s)
+		p.passUntil(time.Now().Add(15 * time.Minute))
+		require.Equal(t, 2, p.count("deployments"))
+		p.accept(p.state(3, "web"))
+		p.passUntil(time.Now().Add(2 * time.Minute))
+		require.Equal(t, 1, p.count("deployments"))
+	})
+}
+
 // passes runs the passes of a converger over a server in memory.
 type passes struct {
 	*converger
@@ -130,7 +150,15 @@ func newPasses(t *testing.T) *passes {
 		applier: applier, desired: state, guard: newGuard(100, nil), metrics: metrics, logger: logger,
 		status: &reporter{trigger: func() {}, pods: &podView{}, rollouts: &rollouts{}}, awaits: &atomic.Bool{},
 	}
-	p.puller = &puller{owner: owner, cluster: passing, desired: state, metrics: metrics, logger: logger, changed: func() {}}
+	p.puller = &puller{
+		owner:   owner,
+		cluster: passing,
+		desired: state,
+		newest:  &newest{memory: &apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}},
+		metrics: metrics,
+		logger:  logger,
+		changed: func() {},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- live.Start(ctx) }()
@@ -206,8 +234,7 @@ func (p *passes) state(generation int64, services ...string) *starbase.DesiredSt
 func (p *passes) accept(s *starbase.DesiredState) {
 	p.t.Helper()
 	require.NoError(p.t, s.Seal())
-	current, _ := p.desired.peek()
-	require.NoError(p.t, p.puller.accept(p.t.Context(), current, s))
+	require.NoError(p.t, p.puller.accept(p.t.Context(), s))
 }
 
 // pass makes one, and waits until the live view shows what it did.

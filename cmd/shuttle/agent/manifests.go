@@ -1,6 +1,10 @@
 package agent
 
-import "github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+import (
+	"errors"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/installation"
+)
 
 // Manifests are the objects that the agent itself needs in its cluster. All
 // fields but StateClaim and Authorities are required.
@@ -19,15 +23,15 @@ const Namespace = "starform-system"
 
 // YAML returns the Namespace, ServiceAccount, RBAC and Deployment as a YAML
 // stream. The Secret with the token is the operator's to make. A field that the agent would
-// refuse is a *[VariableError].
+// refuse is a *[VariableError]; the error joins them.
 func (m Manifests) YAML() (string, error) {
 	values := map[string]string{"STARFORM_STARBASE_URL": m.StarbaseURL, "STARFORM_CLUSTER_ID": m.ClusterID, "STARFORM_REGION": m.Region}
 	r := reader{lookup: func(variable string) string { return values[variable] }}
 	r.url("STARFORM_STARBASE_URL")
 	r.clusterID()
 	r.region()
-	if r.err != nil {
-		return "", r.err
+	if len(r.errs) > 0 {
+		return "", errors.Join(r.errs...)
 	}
 	const tokenDir, spoolDir = "/var/run/starform", "/var/lib/shuttle"
 	agent := installation.Agent{Name: "shuttle", Namespace: Namespace, TokenSecret: "shuttle-token", TokenDir: tokenDir}

@@ -96,6 +96,8 @@ func TestAnotherHeldSetIsAnotherReport(t *testing.T) {
 		Digest: "one", Count: 1, Units: []starbase.HeldUnit{{Unit: "service a", Objects: 6, Reason: "absent"}},
 	}, of("one").HeldDeletions)
 	require.Nil(t, heldDeletions(apply.Held{}))
+	unrecorded := apply.Held{Units: []apply.HeldUnit{{Unit: "service a", Reason: "the hold cannot be recorded"}}}
+	require.Nil(t, heldDeletions(unrecorded), "the control plane refuses a report without a digest as a whole")
 }
 
 // stuck is a Deployment whose controller has given up.
@@ -210,8 +212,11 @@ func TestWhatCannotBeAppliedAtAllIsReportedOfItsService(t *testing.T) {
 		Projects: []starbase.Project{project(1, 1), project(2, 50_000)}, Services: []starbase.Service{of(1), of(2)},
 	}
 	require.NoError(t, state.Seal())
-	p := puller{owner: Owner(id(8)), cluster: id(8), desired: &desired{}, logger: slog.New(slog.DiscardHandler), changed: func() {}}
-	require.NoError(t, p.accept(t.Context(), nil, state))
+	p := puller{
+		owner: Owner(id(8)), cluster: id(8), desired: &desired{}, newest: &newest{memory: &apply.FileMemory{Path: t.TempDir() + "/accepted"}},
+		logger: slog.New(slog.DiscardHandler), changed: func() {},
+	}
+	require.NoError(t, p.accept(t.Context(), state))
 	current, _ := p.desired.take()
 	r := reporter{pods: &podView{}, rollouts: &rollouts{}}
 	list, _ := r.statuses(&outcome{current: current})

@@ -62,12 +62,15 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	memory := &apply.ConfigMapMemory{Client: objects, Namespace: a.namespace(), Name: "shuttle-deletions-" + a.Config.ClusterID}
+	deletions := &apply.ConfigMapMemory{Client: objects, Namespace: a.namespace(), Name: "shuttle-deletions-" + a.Config.ClusterID}
+	generation := &apply.ConfigMapMemory{
+		Client: objects, Namespace: a.namespace(), Name: "shuttle-generation-" + a.Config.ClusterID, Key: "accepted",
+	}
 	awaits := &atomic.Bool{}
 	applier := &apply.Applier{Live: live, OnWrite: metrics.observeWrite}
 	convergeLoop := a.loop("converge", &converger{
 		applier: applier, awaits: awaits,
-		desired: state, guard: newGuard(a.Config.MaxDeletePercent, memory), metrics: metrics, logger: a.Logger, status: status,
+		desired: state, guard: newGuard(a.Config.MaxDeletePercent, deletions), metrics: metrics, logger: a.Logger, status: status,
 	})
 	live.OnWatch = metrics.observeWatchOf
 	live.OnSynced = func(schema.GroupKind) { convergeLoop.Trigger() }
@@ -82,7 +85,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 
 	pull := &puller{
 		client: client, owner: owner, cluster: a.Config.ClusterID, rules: Rules{DNS: a.Config.DNS, PodSecurity: a.Config.PodSecurity},
-		desired: state, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
+		desired: state, newest: &newest{memory: generation}, metrics: metrics, logger: a.Logger, changed: convergeLoop.Trigger,
 	}
 	pullLoop := a.loop("pull", pull)
 	pullLoop.Timeout = a.Config.ReconcileInterval // one call never outlives its interval

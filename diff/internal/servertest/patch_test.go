@@ -29,7 +29,7 @@ func patched(live map[string]any, fields []diff.Field) (any, error) {
 				last.item = map[string]any{"": "no such item: added"}
 			}
 			content = edit(content, path, func(any, bool) (any, bool) { return desired, true })
-		case diff.Released, diff.Reordered:
+		case diff.Released, diff.Reordered, diff.Added:
 		case diff.Removed:
 			content = edit(content, steps(f.Path), func(any, bool) (any, bool) { return nil, false })
 		}

@@ -16,7 +16,7 @@ import (
 
 // workspace returns the modules of go.work, as patterns of packages.
 func workspace() []string {
-	return []string{"./...", "./cloud/aws/...", "./cmd/...", "./examples/...", "./statesync/sqlstore/..."}
+	return []string{"./...", "./cloud/aws/...", "./cmd/...", "./examples/...", "./reconcile/simtest/upstream/...", "./statesync/sqlstore/..."}
 }
 
 // raced are the packages with concurrency of their own.
@@ -24,12 +24,13 @@ var raced = regexp.MustCompile(
 	`^\./(internal/kubewatch|reconcile|apply|snapshot|statesync|cloud|cmd/(internal/serve|krane/[a-z]+|shuttle/agent|api/starbase|controlplane/internal/(edge/(guard|limits|tokens)|state/(clusters|regions|keyring))))(/|$)`,
 )
 
-// Without -race: the client of EC2 takes minutes to compile.
-var unraced = regexp.MustCompile(`^\./cloud/aws(/|$)`)
+// Without -race: the client of EC2 takes minutes to compile, and a simulated world does
+// one thing at a time.
+var unraced = regexp.MustCompile(`^\./(cloud/aws|reconcile/simtest)(/|$)`)
 
 // clustered are the packages of the root module whose tests start a Kubernetes; outside
 // the workspace they are not run a second time.
-var clustered = regexp.MustCompile(`^\./(apply|reconcile/kube|cloud/kube|simtest|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
+var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|simtest)|cloud/kube|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
 
 // linked leaves the symbols of debuggers out, a third of the time that linking takes.
 const linked = "-ldflags=-w"
@@ -96,7 +97,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 	}
 	root = slices.DeleteFunc(root, func(pkg string) bool { return clustered.MatchString(short(pkg)) })
 	r.test(ctx, step{name: "outside the workspace", env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: root})
-	for _, module := range []string{"internal/release", "internal/ops"} {
+	for _, module := range []string{"internal/release", "internal/ops", "internal/published", "internal/published/cainjector"} {
 		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})
 	}

@@ -28,7 +28,7 @@ func locate(text string, config *pgconn.Config) (location, error) {
 	at.hosts = net.JoinHostPort(at.host, strconv.Itoa(at.port))
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found || scheme != "postgres" && scheme != "postgresql" {
-		return at, errors.New("DB_ADMIN_URL: must be a URL such as postgresql://admin:password@host:5432/database, not a list of settings")
+		return at, errors.New(wrongURL + ", not a list of settings")
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, _ := strings.Cut(rest, "?")
@@ -40,7 +40,7 @@ func locate(text string, config *pgconn.Config) (location, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return at, errors.New("DB_ADMIN_URL: the part after ? cannot be parsed")
+		return at, errors.New(wrongURL + ": the part after ? cannot be parsed")
 	}
 	for name, value := range values {
 		if !strings.HasPrefix(name, "pool_") && !slices.Contains(ofAdministrator(), name) {

@@ -44,6 +44,6 @@ func TestHostileURLs(t *testing.T) {
 		})
 	}
 	_, err := database.Open(t.Context(), database.Options{URL: "host=db.internal user=operator password=adm1n dbname=platform"})
-	require.ErrorContains(t, err, "DB_ADMIN_URL: must be a URL")
+	require.ErrorContains(t, err, `DB_ADMIN_URL: is "(hidden)", must be a URL`)
 	require.NotContains(t, err.Error(), "adm1n")
 }

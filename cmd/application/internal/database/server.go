@@ -61,14 +61,7 @@ type Options struct {
 // Open reads the options. It does not connect: the server need not be there. The caller
 // must Close it.
 func Open(ctx context.Context, options Options) (*Server, error) {
-	config, err := pgxpool.ParseConfig(options.URL)
-	if err != nil {
-		return nil, fmt.Errorf("DB_ADMIN_URL: must be a URL such as postgresql://admin:password@host:5432/database: %w", withoutCause(err))
-	}
-	if config.ConnConfig.Database == "" || config.ConnConfig.User == "" {
-		return nil, errors.New("DB_ADMIN_URL: must name a user and a database, as postgresql://admin:password@host:5432/database does")
-	}
-	at, err := locate(options.URL, &config.ConnConfig.Config)
+	config, at, err := parse(options.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -94,18 +87,33 @@ func Open(ctx context.Context, options Options) (*Server, error) {
 	return &Server{options: options, at: at, pool: pool}, nil
 }
 
+// CheckURL returns an error that names DB_ADMIN_URL unless the text can be a URL of [Options].
+// It shows no part of the text.
+func CheckURL(text string) error {
+	_, _, err := parse(text)
+	return err
+}
+
+func parse(text string) (*pgxpool.Config, location, error) {
+	config, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return nil, location{}, errors.New(wrongURL + ": it cannot be parsed") // the driver's error may show a part of it
+	}
+	at, err := locate(text, &config.ConnConfig.Config)
+	if err != nil {
+		return nil, at, err
+	}
+	if config.ConnConfig.Database == "" || config.ConnConfig.User == "" {
+		return nil, at, errors.New(wrongURL + ", with a user and a database")
+	}
+	return config, at, nil
+}
+
 const (
+	wrongURL        = `DB_ADMIN_URL: is "(hidden)", must be a URL such as postgresql://admin:password@host:5432/database`
 	applicationName = "plattr-operator"
 	searchPath      = "pg_catalog"
 )
-
-// withoutCause returns an error that shows nothing of a URL.
-func withoutCause(err error) error {
-	if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && parse.Unwrap() != nil {
-		return errors.New("it cannot be parsed")
-	}
-	return err
-}
 
 // Close ends all connections.
 func (s *Server) Close() { s.pool.Close() }

@@ -37,23 +37,17 @@ var burstable = map[string][2]int64{
 	"2xlarge": {8000, 32768},
 }
 
+// Known reports whether the resources of a type are known.
+func Known(instanceType string) bool {
+	cpu, _ := machine(instanceType)
+	return cpu > 0
+}
+
 // Of returns the resources that pods may use on a machine, by its type alone, with room for
 // the number of pods that a machine of the size runs. A machine of an unknown type takes
 // one pod, whatever that pod needs, beside the pods of DaemonSets.
 func Of(instanceType string, daemons int, maxPods *int32) cloud.Resources {
-	family, size, _ := strings.Cut(instanceType, ".")
-	var cpu, memory int64
-	switch {
-	case family == "t3" || family == "t3a":
-		known := burstable[size]
-		cpu, memory = known[0], known[1]<<20
-	case families[family] > 0:
-		cores := processors(size)
-		if strings.HasPrefix(family, "c5") && (size == "9xlarge" || size == "18xlarge") {
-			cores = map[string]int64{"9xlarge": 36, "18xlarge": 72}[size]
-		}
-		cpu, memory = cores*1000, cores*families[family]<<30
-	}
+	cpu, memory := machine(instanceType)
 	if cpu == 0 {
 		const plenty = 1 << 50
 		return cloud.Resources{CPU: plenty, Memory: plenty, EphemeralStorage: plenty, Pods: int64(daemons) + 1}
@@ -66,6 +60,23 @@ func Of(instanceType string, daemons int, maxPods *int32) cloud.Resources {
 		r.Pods = int64(*maxPods)
 	}
 	return r
+}
+
+// machine returns the thousandths of processors and the bytes of memory, 0 of an unknown type.
+func machine(instanceType string) (cpu, memory int64) {
+	family, size, _ := strings.Cut(instanceType, ".")
+	switch {
+	case family == "t3" || family == "t3a":
+		known := burstable[size]
+		cpu, memory = known[0], known[1]<<20
+	case families[family] > 0:
+		cores := processors(size)
+		if strings.HasPrefix(family, "c5") && (size == "9xlarge" || size == "18xlarge") {
+			cores = map[string]int64{"9xlarge": 36, "18xlarge": 72}[size]
+		}
+		cpu, memory = cores*1000, cores*families[family]<<30
+	}
+	return cpu, memory
 }
 
 // processors returns the virtual processors of a size: 2 for large, 4 for xlarge, 8 for

@@ -1,0 +1,198 @@
+package operator //nolint:testpackage // it shares the names of the kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
+)
+
+// ours makes an object of a kind of this program.
+func ours(kind, name string, spec map[string]any) simtest.Object {
+	return simtest.Object{
+		"apiVersion": "thurkube.thurbeen.eu/v1alpha1", "kind": kind, "metadata": map[string]any{"namespace": "team", "name": name}, "spec": spec,
+	}
+}
+
+// simulated is the whole program, and a user who edits two AgentJobs and what they
+// refer to. The Jobs end by themselves.
+func simulated() simtest.Scenario {
+	kinds := []simtest.Kind{
+		{Version: "v1", Resource: "namespaces", Kind: "Namespace", Cluster: true, Status: true},
+		{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+		{Version: "v1", Resource: "secrets", Kind: "Secret"},
+		{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"},
+		{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount"},
+		{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Status: true},
+		{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Status: true},
+		{Group: "batch", Version: "v1", Resource: "cronjobs", Kind: "CronJob", Status: true},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies", Kind: "NetworkPolicy"},
+	}
+	for kind, plural := range map[string]string{
+		"Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+	} {
+		cluster := strings.HasPrefix(kind, "Cluster")
+		kinds = append(kinds, simtest.Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: plural, Kind: kind, Cluster: cluster})
+	}
+	for kind, plural := range map[string]string{
+		"AgentJob": jobsPlural, "AgentRuntime": runtimesPlural, "AgentAuth": authsPlural, "AgentRole": rolesPlural, "AgentSkill": skillsPlural,
+		"McpServer": serversPlural, "Repository": repositoriesPlural, "ClusterAccess": accessesPlural,
+	} {
+		kinds = append(kinds, simtest.Kind{
+			Group: "thurkube.thurbeen.eu", Version: "v1alpha1", Resource: plural, Kind: kind, Status: kind == "AgentJob",
+		})
+	}
+	return simtest.Scenario{
+		Kinds: kinds, Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: jobDefaults,
+		Program: func(ctx context.Context, net http.RoundTripper) error {
+			o := &Operator{
+				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",
+				Address: "0", MetricsAddress: "0", Logger: slog.New(slog.DiscardHandler),
+			}
+			return o.Start(ctx)
+		},
+		Actors: []func(*simtest.World, simtest.Change){endJobs},
+		Edits:  8, Rest: time.Hour,
+		Start: func(w *simtest.World) {
+			for _, o := range []simtest.Object{
+				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}},
+				{
+					"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "team", "name": "auth"},
+					"data": map[string]any{"token": "aGk="},
+				},
+				ours("AgentRuntime", "runtime", map[string]any{
+					"image": "agent:1", "authEnvVar": "AGENT_TOKEN", "configPath": "/etc/agent", "persistPath": "/data",
+				}),
+				ours("AgentAuth", "auth", map[string]any{"secretRef": map[string]any{"name": "auth", "key": "token"}}),
+				ours("AgentRole", "role", map[string]any{"allowedTools": []any{"Read"}}),
+			} {
+				if err := w.Create(o); err != nil {
+					panic(err)
+				}
+			}
+		},
+		Edit:      editJobs,
+		Check:     oneRun(),
+		Converged: allRan,
+		// When a run began, and how it is named, is of its history.
+		State: func(*simtest.World) string { return "" },
+	}
+}
+
+// jobDefaults sets the defaults of the CustomResourceDefinition.
+func jobDefaults(a *simtest.Admission) error {
+	if a.Object == nil || a.Object["kind"] != "AgentJob" {
+		return nil
+	}
+	for field, value := range map[string]any{
+		"timezone": "Etc/UTC", "suspend": false, "onChange": "Replace", "timeoutSeconds": 3600, "persist": false, "access": "Cluster",
+		"storage": map[string]any{"size": "1Gi", "accessModes": []any{"ReadWriteOnce"}},
+	} {
+		if a.Object.Field("spec", field) == nil {
+			a.Object.Set(value, "spec", field)
+		}
+	}
+	return nil
+}
+
+func editJobs(w *simtest.World) {
+	const jobs = "agentjobs.thurkube.thurbeen.eu"
+	name := fmt.Sprint("j", w.Random.IntN(2))
+	spec := map[string]any{
+		"runtimeRef": "runtime", "authRef": "auth", "roleRef": "role",
+		"prompt": fmt.Sprint("work ", w.Random.IntN(3)), "suspend": w.Random.IntN(4) == 0,
+	}
+	switch live, act := w.Object(jobs, "team", name), w.Random.IntN(5); {
+	case act == 0:
+		_ = w.Delete(jobs, "team", name) // it may not exist
+	case act == 1:
+		_ = w.Update("agentroles.thurkube.thurbeen.eu", "team", "role", func(o simtest.Object) { // it exists
+			o.Set([]any{"Read", fmt.Sprint("Bash(", w.Random.IntN(3), ")")}, "spec", "allowedTools")
+		})
+	case live == nil:
+		_ = w.Create(ours("AgentJob", name, spec)) // its name may still be going
+	default:
+		_ = w.Update(jobs, "team", name, func(o simtest.Object) { o["spec"] = spec }) // it exists
+	}
+}
+
+// endJobs is the controller of Jobs.
+func endJobs(w *simtest.World, c simtest.Change) {
+	if c.After["kind"] != "Job" || c.Before != nil || c.By != "program" {
+		return
+	}
+	name, uid := c.After.Name(), c.After.UID()
+	w.After(time.Duration(1+w.Dice("job").IntN(60))*time.Second, func() {
+		if live := w.Object("jobs.batch", "team", name); live != nil && live.UID() == uid {
+			_ = w.As("job controller").Update("jobs.batch", "team", name, func(o simtest.Object) { // it exists
+				now := time.Now().UTC().Format(time.RFC3339)
+				o["status"] = map[string]any{"succeeded": 1, "startTime": now, "completionTime": now, "conditions": []any{
+					map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
+				}}
+			})
+		}
+	})
+}
+
+// oneRun returns a check: no hash of a job is run twice, and no two runs of a job are
+// under way at once.
+func oneRun() func(*simtest.World, simtest.Change) error {
+	return simtest.NeverMore("jobs.batch", 1, func(job simtest.Object) string {
+		if job.Field("status", "succeeded") != nil {
+			return ""
+		}
+		return job.Owner()
+	})
+}
+
+func allRan(w *simtest.World) (err error) {
+	for _, job := range w.Objects("agentjobs.thurkube.thurbeen.eu") {
+		phase := job.Field("status", "phase")
+		switch suspended := job.Field("spec", "suspend") == true; {
+		case job.Deleting():
+			err = errors.Join(err, fmt.Errorf("%s is still there", job.Name()))
+		case !suspended && phase != string(v1alpha1.Succeeded), suspended && phase != string(v1alpha1.Suspended):
+			err = errors.Join(err, fmt.Errorf("%s (suspend: %t) is %v: %v", job.Name(), suspended, phase, job.Field("status", "message")))
+		}
+	}
+	return err
+}
+
+func TestTheOperatorInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	histories := uint64(20)
+	if testing.Short() {
+		histories = 4
+	}
+	for seed := range histories {
+		r := simtest.Simulate(t, simulated, seed+1)
+		require.Empty(t, r.Wrong, "seed %d", seed+1)
+	}
+}
+
+// TestTheOperatorMayBeKilledAnywhere kills it before and after each request.
+func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a history for each request")
+	}
+	t.Parallel()
+	c := simtest.Sweep(t, func() simtest.Scenario {
+		s := simulated()
+		s.Edits, s.Settle = 2, time.Minute
+		return s
+	}, 1)
+	c.Check(t, 97)
+	fmt.Printf("figure sim_agentjob_boundaries %d count\n", c.Boundaries)
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
+)
+
+// newest remembers, over restarts, which desired state was the newest that was accepted:
+// an agent that starts on an older copy of the database must refuse it, as a running one
+// does. A memory that is empty or lost refuses nothing. It is used by one goroutine at a
+// time.
+type newest struct {
+	memory apply.GuardMemory
+
+	loaded   bool
+	position position
+	version  string // of the memory
+}
+
+// position is where a desired state stands in the history of its cluster.
+type position struct {
+	Epoch      string `json:"epoch"`
+	Generation int64  `json:"generation"`
+}
+
+// reach saves the position of a state that is about to be accepted, if it is a newer one.
+// It reports whether the epoch is another than before. A state that goes back in its epoch
+// is a *starbase.RefusedError with [reasonGeneration].
+func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other bool, err error) {
+	if err := n.load(ctx); err != nil {
+		return false, err
+	}
+	before, next := n.position, position{Epoch: state.Epoch, Generation: state.Generation}
+	if before.Epoch == next.Epoch && next.Generation < before.Generation {
+		return false, &starbase.RefusedError{
+			Reason: reasonGeneration,
+			Err:    fmt.Errorf("generation %d is older than %d of the same epoch", next.Generation, before.Generation),
+		}
+	}
+	if before == next {
+		return false, nil
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		return false, err
+	}
+	version, err := n.memory.Save(ctx, data, n.version)
+	if err != nil {
+		n.loaded = false // another agent may have saved: read what it has
+		return false, fmt.Errorf("the accepted generation is not saved: %w", err)
+	}
+	n.position, n.version = next, version
+	return before.Epoch != "" && before.Epoch != next.Epoch, nil
+}
+
+func (n *newest) load(ctx context.Context) error {
+	if n.loaded {
+		return nil
+	}
+	data, version, err := n.memory.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("the accepted generation is not known: %w", err)
+	}
+	var found position
+	if data != nil {
+		if err := json.Unmarshal(data, &found); err != nil {
+			return fmt.Errorf(
+				"the accepted generation is not known: it is saved as %q, must be {\"epoch\": ..., \"generation\": ...}: %w",
+				data,
+				err,
+			)
+		}
+	}
+	n.position, n.version, n.loaded = found, version, true
+	return nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+func TestEachFlagHasAVariable(t *testing.T) {
+	t.Setenv("TRUEUP_OUTPUT", "xml") // of a flag of all commands
+	var out, errs bytes.Buffer
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(), []string{"sets"}, &out, &errs))
+	require.Contains(t, errs.String(), `is "xml", must be json, yaml or name`)
+
+	require.Zero(t, program.Run(t.Context(), command(), []string{"watch", "--help"}, &out, &errs))
+	for _, name := range []string{"SET", "NAMESPACE", "FILENAME", "INTERVAL"} {
+		require.Equal(t, 1, strings.Count(out.String(), "[TRUEUP_"+name+"]"), out.String())
+	}
+}
+
+func TestTheVariableOfTheKubeconfigMayNameSeveralFiles(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for _, name := range []string{"one", "two"} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: Config, contexts: [{name: "+name+", context: {}}]}"), 0o600))
+		files = append(files, file)
+	}
+	t.Setenv("KUBECONFIG", strings.Join(files, string(os.PathListSeparator)))
+	var out, errs bytes.Buffer
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(), []string{"sets", "--context", "three"}, &out, &errs))
+	require.Contains(t, errs.String(), `--context: is "three", must be one of the kubeconfig: one, two`)
+}
+
+func TestThePartIsNamedAfterTheOnlyFolderOrFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "Shop_1.d"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "web.v2.yaml"), nil, 0o600))
+	for _, c := range []struct {
+		part       string
+		files      []string
+		want, fail string
+	}{
+		{"", []string{filepath.Join(dir, "Shop_1.d") + "/"}, "shop-1-d", ""},
+		{"", []string{filepath.Join(dir, "web.v2.yaml")}, "web-v2", ""},
+		{"given", []string{"a", "b"}, "given", ""},
+		{"Not_good", []string{"a"}, "", `--part: is "Not_good", must be letters in lower case`},
+		{"", []string{"a", "b"}, "", "--part: is missing, must be a name for the objects: a, b has none"},
+		{"", []string{"-"}, "", "--part: is missing, must be a name for the objects: - has none"},
+		{"", []string{"/"}, "", "--part: is missing, must be a name for the objects: / makes none"},
+	} {
+		o := options{part: c.part, files: c.files}
+		if err := o.namePart(); c.fail != "" {
+			require.ErrorContains(t, err, c.fail)
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, c.want, o.part)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package simtest
+
+import "fmt"
+
+// Checks returns a Scenario.Check that calls each of some in turn.
+func Checks(all ...func(*World, Change) error) func(*World, Change) error {
+	return func(w *World, c Change) error {
+		for _, check := range all {
+			if err := check(w, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// NotAnothers is a Scenario.Check: the program changes and deletes objects of a
+// resource, such as "widgets.example.com", only if they are its own.
+func NotAnothers(resource string, own func(Object) bool) func(*World, Change) error {
+	return func(_ *World, c Change) error {
+		if c.By == "program" && c.Before != nil && c.resource() == resource && !own(c.Before) {
+			return fmt.Errorf("%s: not an object of the program", c.Request)
+		}
+		return nil
+	}
+}
+
+// NeverMore is a Scenario.Check: when the program creates an object of a resource,
+// at most limit objects with the same key exist. An object that is being deleted, or with an
+// empty key, does not count.
+func NeverMore(resource string, limit int, key func(Object) string) func(*World, Change) error {
+	return func(w *World, c Change) error {
+		if c.By != "program" || c.Before != nil || c.resource() != resource || key(c.After) == "" {
+			return nil
+		}
+		n := 0
+		for _, o := range w.Objects(resource) {
+			if !o.Deleting() && key(o) == key(c.After) {
+				n++
+			}
+		}
+		if n > limit {
+			return fmt.Errorf("%s: there are %d of %s, and never may be more than %d", c.Request, n, key(c.After), limit)
+		}
+		return nil
+	}
+}
+
+// NeverTwice is a Scenario.Check: the program does not create an object of a
+// resource with the same key twice in a history, be the first one deleted or not. It
+// keeps what it has seen, so make it for each world.
+func NeverTwice(resource string, key func(Object) string) func(*World, Change) error {
+	seen := map[string]string{}
+	return func(_ *World, c Change) error {
+		if c.By != "program" || c.Before != nil || c.resource() != resource {
+			return nil
+		}
+		k := key(c.After)
+		if first, ok := seen[k]; ok {
+			return fmt.Errorf("%s is created as %s, and was as %s", k, c.After.Name(), first)
+		}
+		seen[k] = c.After.Name()
+		return nil
+	}
+}
+
+// TrueAtRest is a Scenario.Converged: all objects of a resource that are not being
+// deleted have a status condition that is True, of their own generation if it has
+// one.
+func TrueAtRest(resource, condition string) func(*World) error {
+	return func(w *World) error {
+		for _, o := range w.Objects(resource) {
+			if o.Deleting() {
+				continue
+			}
+			c := o.condition(condition)
+			if c.text("status") != "True" {
+				return fmt.Errorf("%s %s is not %s: %v", resource, o.Name(), condition, o.Field("status", "conditions"))
+			}
+			if c["observedGeneration"] != nil && c.number("observedGeneration") != o.number("metadata", "generation") {
+				return fmt.Errorf("%s %s is %s of an old generation: %v", resource, o.Name(), condition, c)
+			}
+		}
+		return nil
+	}
+}
+
+// resource returns the resource of the request with its group, as World.Objects takes it.
+func (c Change) resource() string { return qualified(c.Request.Resource, c.Request.Group) }

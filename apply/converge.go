@@ -202,7 +202,7 @@ func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
 	}
 	t := &write.Target{
 		Resource: resource, Kind: it.kind, Namespace: it.id.Namespace, Name: it.id.Name,
-		Body: it.body, Create: it.create, Left: it.left, Hash: it.hash, Part: p.set.Part(),
+		Body: it.body, Create: it.create, Left: it.left, Hash: it.hash, Part: p.set.Part(), From: p.set.options.From[it.id],
 		Lost: look.Lost, LostUID: look.LostUID, Force: a.Conflicts == ForceConflicts, Adopt: a.Adoption == AdoptForeign,
 		Recreate: slices.Contains(a.Recreate, it.id.GroupKind()), Upsert: a.Upsert != nil && a.Upsert(it.id.GroupKind()),
 	}

@@ -78,6 +78,8 @@
 //     object has, so that the server itself refuses it if the object exists; an apply
 //     that repairs carries the UID. An apply that restores a label carries the version
 //     without the label. Ownership is decided on that very version.
+//   - What was made from a read of an object may hold for that version only
+//     ([SetOptions.From]): a later edit is not overwritten.
 //   - Kinds come in order, definitions and namespaces first, admission webhooks last,
 //     and an object may state what it depends on: it waits until that is ready.
 //     Workloads may be held back until the policies that isolate them are in force

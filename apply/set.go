@@ -61,6 +61,11 @@ type SetOptions struct {
 	// Handover leaves fields to a controller while an object of ours configures it. The
 	// first of an object counts.
 	Handover []Handover
+	// From has the resourceVersion of an object that its desired state was made from, such as
+	// a Secret whose password was read. A write of an existing object then holds for this
+	// version only: if another program has changed the object since, it fails with a conflict
+	// (apierrors.IsConflict), and the change stays. Read again, and make another set.
+	From map[ID]string
 	// Policy, if set, decides about each object. Nil: every object is kept
 	// as stated.
 	Policy func(ID) ObjectPolicy

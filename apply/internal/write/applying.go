@@ -135,6 +135,9 @@ func (a applying) patch(ctx context.Context, t *Target, must wire.Must, dryRun [
 	if must.UID == "" && t.Create != nil {
 		body = t.Create
 	}
+	if must.UID != "" && must.Version == "" {
+		must.Version = t.From
+	}
 	data, err := body.Under(must)
 	if err != nil {
 		return nil, err

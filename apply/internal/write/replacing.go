@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -40,7 +41,7 @@ func (r replacing) write(ctx context.Context, t *Target) (Done, *metav1.PartialO
 			if !apierrors.IsAlreadyExists(err) {
 				return created(answer, err)
 			}
-		case !apierrors.IsConflict(err):
+		case !apierrors.IsConflict(err), t.From != "":
 			return done, answer, err
 		}
 	}
@@ -101,6 +102,9 @@ func (r replacing) replace(ctx context.Context, t *Target, must wire.Must) (Done
 	}
 	t.UID = string(found.GetUID())
 	desired := t.Body.Decode()
+	if t.From != "" && found.GetResourceVersion() != t.From {
+		return Nothing, nil, apierrors.NewConflict(t.Resource.GroupResource(), t.Name, errors.New("others have changed it since it was read"))
+	}
 	if diff.States(found.Object, desired) && r.removes(t, found, desired) == 0 {
 		return Nothing, MetadataOf(found), nil
 	}

@@ -53,6 +53,7 @@ type Target struct {
 	Version    string // its resourceVersion if it is as desired, as far as that is seen
 	Lost       string // the version in which another program removed or unlabelled it
 	LostUID    string // its UID then
+	From       string // the version that the desired state was made from; empty: of any
 	Bare       bool   // the live object has no managedFields
 	Superseded bool   // a superseded manager has fields of the live object
 

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type checks struct {
 
 	mu   sync.Mutex
 	last map[types.UID]map[string]check // by the name of the part
+	// roles are digests of the passwords that the roles were last given.
+	roles map[types.UID][sha256.Size]byte
 }
 
 type check struct {
@@ -59,9 +62,29 @@ func (c *checks) done(uid types.UID, part, version string, now time.Time, well b
 	c.last[uid][part] = check{version, now}
 }
 
+// gave remembers the password that the role of an object has.
+func (c *checks) gave(uid types.UID, password string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.roles == nil {
+		c.roles = map[types.UID][sha256.Size]byte{}
+	}
+	c.roles[uid] = sha256.Sum256([]byte(password))
+}
+
+// another reports whether the role of an object was last given another password. What is not
+// known is left to the next check.
+func (c *checks) another(uid types.UID, password string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	given, ok := c.roles[uid]
+	return ok && given != sha256.Sum256([]byte(password))
+}
+
 // forget makes the next pass check, and drops the state of a deleted object.
 func (c *checks) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.last, uid)
+	delete(c.roles, uid)
 }

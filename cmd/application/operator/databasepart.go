@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
@@ -31,7 +30,7 @@ func (p *pass) databasePart() *part {
 			{Kind: v1alpha1.KindRole, ID: n.AppRole(), Policy: spec.DeletionPolicy},
 			{Kind: v1alpha1.KindRole, ID: n.AnonRole(), Policy: spec.DeletionPolicy},
 		},
-		child: apply.ID{Kind: "Secret", Namespace: p.subject.app.Namespace, Name: n.Secret()},
+		child: p.secretID(),
 	}
 	want := database.Want{Schema: n.DatabaseSchema(), App: n.AppRole(), Anon: n.AnonRole(), AnonRead: spec.AnonRead, Mark: p.subject.mark}
 	server := p.op.database
@@ -77,17 +76,21 @@ func (p *pass) makeDatabase(ctx context.Context, server *database.Server, want d
 	want.Password = p.password
 	done, err := server.Apply(ctx, want)
 	p.databaseChanged = p.databaseChanged || len(done) > 0
+	if err == nil {
+		p.op.checks.gave(p.subject.app.UID, p.password)
+	}
 	return err
 }
 
-// loginAgain reads the password before the Secret is applied: if the pass has none, and after
-// the database was changed, which takes time. An edit of the Secret in that time counts.
+// loginAgain reads the password before the Secret is applied: if the pass has none, or has
+// written it, and after the database was changed, which takes time. An edit of the Secret in
+// that time counts: the role gets its password. So does one that comes still later: the Secret
+// is applied to the version that was read.
 func (p *pass) loginAgain(ctx context.Context, server *database.Server, want database.Want) error {
-	if p.password != "" && !p.databaseChanged {
+	if p.secretVersion != "" && !p.databaseChanged {
 		return nil
 	}
-	before := p.password
-	if err := p.login(ctx, server, want); err != nil || before == "" || p.password == before {
+	if err := p.login(ctx, server, want); err != nil || !p.op.checks.another(p.subject.app.UID, p.password) {
 		return err
 	}
 	return p.makeDatabase(ctx, server, want)
@@ -134,17 +137,19 @@ func (p *pass) login(ctx context.Context, server *database.Server, want database
 		}
 		password := string(secret.Data["DB_PASSWORD"])
 		if password != "" && (rotate == "" || secret.Annotations[v1alpha1.AnnotationRotate] == rotate) {
-			p.password = password
+			p.password, p.secretVersion = password, found.GetResourceVersion()
 			return nil
 		}
+		p.secretVersion = found.GetResourceVersion()
 	}
 	if err := server.Check(ctx, want); err != nil {
 		return err
 	}
 	p.password = database.NewPassword()
-	if err := p.applySome(ctx, p.secret(server, want)); err != nil {
+	err = p.applySome(ctx, p.secret(server, want))
+	p.secretVersion = ""
+	if err != nil {
 		p.password = ""
-		return err
 	}
-	return nil
+	return err
 }

@@ -53,6 +53,8 @@ type life struct {
 	kill context.CancelFunc
 	// doomed, if set, reports whether a call is the last one, beside end.
 	doomed func(sent) bool
+	// before, if set, is called before each request to Kubernetes.
+	before func(applytest.Request)
 
 	mu   sync.Mutex
 	dead bool
@@ -148,6 +150,9 @@ func (l *life) transport() *applytest.Transport {
 			l.die()
 		},
 		Fault: func(r applytest.Request) applytest.Fault {
+			if l.before != nil {
+				l.before(r)
+			}
 			if !r.Writes() || r.Resource == "leases" {
 				return applytest.Fault{Lose: l.ended()}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,9 @@ type pass struct {
 
 	parts    []*part
 	password string // of the database's role, once it is known
+	// secretVersion is the version of the Secret that the password was read from.
+	secretVersion string
+	outdated      bool // the Secret was changed after it was read
 	// databaseChanged is whether this pass changed the schema or the roles.
 	databaseChanged bool
 	// external is the inventory as it is recorded, and as it becomes.
@@ -101,6 +105,9 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err() // a pass that was cut short has not seen all
+	}
+	if p.outdated {
+		return reconcile.Result{}, p.workErr // the next pass reads the Secret again
 	}
 	p.disable(ctx)
 	err := p.report(ctx)
@@ -223,12 +230,15 @@ func (p *pass) children(ctx context.Context) error {
 	if p.subject.app.Spec.ImageRef != "" && !p.held {
 		objects = append(objects, p.workload(configs)...)
 	}
-	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.subject.app.UID), Ignore: p.op.ignore, Gate: true})
+	options := p.setOptions()
+	options.Gate = true
+	set, err := apply.NewSet(owner(), objects, options)
 	if err != nil {
 		return err
 	}
-	_, err = p.op.applier.Apply(ctx, set)
+	report, err := p.op.applier.Apply(ctx, set)
 	failed = append(failed, err)
+	p.outdated = slices.ContainsFunc(report.Results, func(r apply.Result) bool { return r.ID == p.secretID() && apierrors.IsConflict(r.Err) })
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
 	failed = append(failed, err)
 	p.ready, err = p.op.applier.Readiness(ctx, set, deploymentKind, ingressKind)
@@ -342,7 +352,7 @@ func (p *pass) failure() error {
 
 // applySome makes some of the objects now, before the others.
 func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructured) error {
-	set, err := apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.subject.app.UID), Ignore: p.op.ignore})
+	set, err := apply.NewSet(owner(), objects, p.setOptions())
 	if err != nil {
 		return err
 	}
@@ -354,4 +364,16 @@ func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructu
 func (p *pass) owns(o *unstructured.Unstructured) bool {
 	labels := o.GetLabels()
 	return labels[labelManagedBy] == manager && labels[v1alpha1.LabelOwner] == string(p.subject.app.UID)
+}
+
+func (p *pass) secretID() apply.ID {
+	return apply.ID{Kind: "Secret", Namespace: p.subject.app.Namespace, Name: p.subject.names.Secret()}
+}
+
+func (p *pass) setOptions() apply.SetOptions {
+	return apply.SetOptions{
+		Part:   string(p.subject.app.UID),
+		Ignore: p.op.ignore,
+		From:   map[apply.ID]string{p.secretID(): p.secretVersion},
+	}
 }

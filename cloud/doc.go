@@ -23,7 +23,7 @@
 //     idempotency token. After a crash or a lost answer the same token is used
 //     again, or the machines are found by the tag of the launch. A launch counts
 //     against [Pool].Size while it may still create a machine, whatever a list shows.
-//   - A machine counts as deleted when two complete lists, Pool.AbsenceAge apart, lack
+//   - A machine counts as deleted when two complete lists, a minute apart, lack
 //     it, and the cloud does not know its id.
 //   - Without a complete list nothing is launched, stopped or terminated. If more
 //     machines are missing from a list than Pool.Budget allows, the list is not

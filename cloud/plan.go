@@ -323,7 +323,7 @@ func (pl *planner) calls(m Machine, r rule) bool {
 // Node or may be late: the list lags. Without the name of the Node, nothing knows it once
 // the Node is deleted.
 func (pl *planner) mistagged(m Machine) string {
-	if m.State == "" || m.State.Ending() || m.Node == nil || !m.Node.State.valid() || !after(m.since(), pl.pool.AbsenceAge, pl.seen.Listed) {
+	if m.State == "" || m.State.Ending() || m.Node == nil || !m.Node.State.valid() || !after(m.since(), absenceAge, pl.seen.Listed) {
 		return ""
 	}
 	if m.Tagged != m.Use {

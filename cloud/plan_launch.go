@@ -71,7 +71,7 @@ func (pl *planner) openLaunches() {
 			pl.add(a)
 		default:
 			pl.hold(HoldLaunchUnproven, "launch %s of %d machines is not in the list yet", l.Operation, l.Count)
-			pl.wake(l.Since.Add(pl.pool.AbsenceAge))
+			pl.wake(l.Since.Add(absenceAge))
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (pl *planner) resolved(l LaunchIntent) (unsure []string, resolved bool) {
 		m := pl.machine(id)
 		switch {
 		case m.ID == "" || m.Node != nil || m.State.Ending():
-		case m.State == "" && after(pl.plan.Memory.Machines[id].Since, pl.pool.AbsenceAge, pl.seen.Listed):
+		case m.State == "" && after(pl.plan.Memory.Machines[id].Since, absenceAge, pl.seen.Listed):
 			unsure = append(unsure, id)
 		default:
 			return nil, false
@@ -107,7 +107,7 @@ func (pl *planner) proven(l LaunchIntent) bool {
 		pl.plan.Memory.Unseen[l.Operation] = pl.seen.Listed
 		return false
 	}
-	return after(first, pl.pool.AbsenceAge, pl.seen.Listed)
+	return after(first, absenceAge, pl.seen.Listed)
 }
 
 func (pl *planner) throttled() bool {

@@ -181,7 +181,7 @@ func (pl *planner) wakeFor(s sight, r rule) {
 	}
 	switch {
 	case s.State == "":
-		pl.wake(s.seen.Add(s.pool.AbsenceAge))
+		pl.wake(s.seen.Add(absenceAge))
 	case s.State == InstanceStopping:
 		pl.wake(s.seen.Add(s.pool.StopTimeout))
 	case s.Use == StateWarmup:

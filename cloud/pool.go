@@ -78,10 +78,6 @@ type Pool struct {
 	// Node is ready again before it is terminated keeps running.
 	UnreadyTimeout time.Duration
 
-	// AbsenceAge is how far apart two complete lists must be that both lack a machine,
-	// before it counts as deleted. Default 60s.
-	AbsenceAge time.Duration
-
 	// Budget is how many machines may be missing from a list at once, as a
 	// share of the pool. Above it the list is not trusted; see [Hold]. It is
 	// also the share of the running machines that may be drained in an hour
@@ -153,7 +149,6 @@ func (p Pool) Validate() error {
 		{"StopTimeout", p.StopTimeout},
 		{"StartTimeout", p.StartTimeout},
 		{"UnreadyTimeout", p.UnreadyTimeout},
-		{"AbsenceAge", p.AbsenceAge},
 	} {
 		if d.value < 0 {
 			wrong("%s: is %s, must not be negative", d.name, d.value)
@@ -161,6 +156,10 @@ func (p Pool) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// absenceAge is how far apart two complete lists must be that both lack a machine, before it
+// counts as deleted.
+const absenceAge = time.Minute
 
 // withDefaults returns the pool with every default in place.
 func (p Pool) withDefaults() Pool {
@@ -170,7 +169,6 @@ func (p Pool) withDefaults() Pool {
 	p.StopTimeout = cmp.Or(p.StopTimeout, 5*time.Minute)
 	p.StartTimeout = cmp.Or(p.StartTimeout, 10*time.Minute)
 	p.UnreadyTimeout = cmp.Or(p.UnreadyTimeout, 15*time.Minute)
-	p.AbsenceAge = cmp.Or(p.AbsenceAge, time.Minute)
 	p.Budget = cmp.Or(p.Budget, 0.1)
 	return p
 }

@@ -146,7 +146,7 @@ func newlyEmpty(s sight) bool {
 func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.EmptySince.IsZero() }
 
 // gone: absent from two complete lists, far enough apart.
-func gone(s sight) bool { return after(s.seen, s.pool.AbsenceAge, s.listed) }
+func gone(s sight) bool { return after(s.seen, absenceAge, s.listed) }
 
 // fresh: the list was made after the machine entered its state; an older list shows the
 // state before.

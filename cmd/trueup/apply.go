@@ -38,6 +38,7 @@ func (o *options) applyCommand() *cobra.Command {
 		},
 	}
 	o.fileFlags(c.Flags())
+	o.writeFlags(c.Flags())
 	prune.add(c.Flags())
 	c.Flags().BoolVar(&prune.also, "prune", false, "also delete what the folder no longer holds, as trueup prune does")
 	c.Flags().StringVar(&plan, "plan", "", `do what this file of "trueup plan --out" says, each change only if it still holds`)

@@ -52,6 +52,7 @@ type options struct {
 	kubeconfig, context, namespace string
 	set, part                      string
 	files                          []string
+	writing                        writing
 	output                         string
 	wide                           bool
 	timeout                        time.Duration
@@ -113,6 +114,9 @@ func (o *options) check(c *cobra.Command) error {
 		if err := program.CheckNamespace("namespace", o.namespace); err != nil {
 			return &program.UsageError{Err: err}
 		}
+	}
+	if flag := c.Flags().Lookup("cascade"); flag != nil && cascades[flag.Value.String()] == "" {
+		return program.Usagef("--cascade: is %q, must be background, foreground or orphan", flag.Value)
 	}
 	if c.Flags().Lookup("filename") == nil {
 		return nil

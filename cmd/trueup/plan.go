@@ -27,6 +27,7 @@ func (o *options) diffCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return o.plan(c, false, "") },
 	}
 	o.fileFlags(c.Flags())
+	o.writeFlags(c.Flags())
 	return c
 }
 
@@ -37,6 +38,7 @@ func (o *options) planCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return o.plan(c, true, file) },
 	}
 	o.fileFlags(c.Flags())
+	o.writeFlags(c.Flags())
 	c.Flags().StringVar(&file, "out", "", "file for the plan, which must not exist")
 	return c
 }
@@ -46,6 +48,7 @@ type savedPlan struct {
 	Cluster string    `json:"cluster"`
 	Set     apply.ID  `json:"set"`
 	Part    string    `json:"part"`
+	Writing writing   `json:"writing,omitzero"`
 	Plan    diff.Plan `json:"plan"`
 }
 
@@ -148,7 +151,7 @@ func (s *session) save(ctx context.Context, path string, plan diff.Plan) error {
 	if err != nil {
 		return failed(err)
 	}
-	data, err := json.MarshalIndent(savedPlan{uid, s.owner.ApplySet, s.options.part, plan}, "", "  ")
+	data, err := json.MarshalIndent(savedPlan{uid, s.owner.ApplySet, s.options.part, s.options.writing, plan}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (s *session) load(ctx context.Context, path string) (diff.Plan, error) {
 		return diff.Plan{}, program.Usagef("--plan: %s is of the part %s of %s, not of %s of %s",
 			path, saved.Part, saved.Set, s.options.part, s.owner.ApplySet)
 	}
-	return saved.Plan, nil
+	return saved.Plan, s.write(saved.Writing)
 }
 
 // execute carries out a saved plan.

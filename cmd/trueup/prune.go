@@ -20,10 +20,12 @@ type pruneFlags struct {
 	silent  bool // nothing is said where there is nothing to prune
 	limit   int
 	approve string
+	removal removal
 }
 
 func (f *pruneFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.limit, "limit", 0, "max objects that may be deleted in an hour without an approval")
+	f.removal.add(flags)
 	flags.StringVar(&f.approve, "approve", "", "digest of the held deletions, as it was printed: exactly these are deleted")
 }
 
@@ -57,15 +59,17 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 	if len(s.faults) > 0 {
 		return fmt.Errorf("%s: nothing is pruned, because the files were not read whole", s.options.part)
 	}
-	report, err := s.applier.Prune(ctx, s.set, s.pruning(flags.limit, flags.approve))
-	results := report.Results
+	options := s.pruning(flags, flags.approve)
+	report, err := s.applier.Prune(ctx, s.set, options)
+	results, verb := report.Results, flags.removal.verb()
 	ids := report.Held.IDs()
 	if len(ids) > 0 {
 		for _, id := range ids {
-			out.Deletion(id.String())
+			out.Removal(verb, id.String())
 		}
-		if flags.approve == "" && out.Ask(in, fmt.Sprintf("Delete %s?", show.Objects(len(ids)))) {
-			report, err = s.applier.Prune(ctx, s.set, s.pruning(flags.limit, report.Held.Digest))
+		if flags.approve == "" && out.Ask(in, fmt.Sprintf("%s: %s?", verb, show.Objects(len(ids)))) {
+			options.Approved = report.Held.Digest
+			report, err = s.applier.Prune(ctx, s.set, options)
 			results, ids = append(results, report.Results...), report.Held.IDs()
 		}
 	}
@@ -73,7 +77,7 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 		if limit.Refused != "" {
 			out.Printf("--approve: is %q, and the deletions that are held now have the digest %s\n", limit.Refused, report.Held.Digest)
 		}
-		out.Printf("%s held, nothing of it was deleted; to delete it: --approve %s\n", show.Objects(len(ids)), report.Held.Digest)
+		out.Printf("%s held, nothing of it was deleted; to %s it: --approve %s\n", show.Objects(len(ids)), verb, report.Held.Digest)
 		s.hold(report.Held.Digest, ids)
 		err = apply.Report{Results: results}.Err() // the limit is printed
 	}
@@ -89,6 +93,7 @@ func (s *session) prune(ctx context.Context, in io.Reader, flags pruneFlags) err
 
 func (o *options) deleteCommand() *cobra.Command {
 	var whole, yes bool
+	var how removal
 	c := &cobra.Command{
 		Use: "delete -f FOLDER", Short: "Delete the objects of the folder, or a whole part, that this set applied", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -100,40 +105,41 @@ func (o *options) deleteCommand() *cobra.Command {
 				return err
 			}
 			defer s.stop()
-			return s.delete(c, whole, yes)
+			return s.delete(c, whole, yes, how.verb(), apply.DeleteOptions{Orphan: how.orphan(), Propagation: cascades[how.cascade]})
 		},
 	}
 	o.fileFlags(c.Flags())
 	c.Flags().BoolVar(&whole, "whole-part", false, "delete every object of --part")
+	how.add(c.Flags())
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
 }
 
 // delete deletes the objects of the files that are there, or all of the part.
-func (s *session) delete(c *cobra.Command, whole, yes bool) error {
+func (s *session) delete(c *cobra.Command, whole, yes bool, verb string, options apply.DeleteOptions) error {
 	out := s.options.out
 	var ids []apply.ID
 	for o := range s.applier.Live.Part(s.options.part) {
 		if whole || s.set.Has(o.ID) {
 			ids = append(ids, o.ID)
-			out.Deletion(o.ID.String())
+			out.Removal(verb, o.ID.String())
 		}
 	}
 	if len(ids) == 0 {
 		out.Printf("%s: nothing to delete\n", s.options.part)
 		return s.ended(nil)
 	}
-	if !yes && !out.Ask(c.InOrStdin(), fmt.Sprintf("Delete %s?", show.Objects(len(ids)))) {
-		out.Printf("%s held, nothing was deleted; to delete it: --yes\n", show.Objects(len(ids)))
+	if !yes && !out.Ask(c.InOrStdin(), fmt.Sprintf("%s: %s?", verb, show.Objects(len(ids)))) {
+		out.Printf("%s held, nothing was deleted; to %s it: --yes\n", show.Objects(len(ids)), verb)
 		s.hold("", ids)
 		return s.ended(nil)
 	}
 	var report apply.PruneReport
 	var err error
 	if whole {
-		report, err = s.applier.DeletePart(c.Context(), s.options.part, apply.DeleteOptions{})
+		report, err = s.applier.DeletePart(c.Context(), s.options.part, options)
 	} else {
-		report, err = s.applier.Delete(c.Context(), ids, apply.DeleteOptions{})
+		report, err = s.applier.Delete(c.Context(), ids, options)
 	}
 	s.report(report.Results)
 	return s.ended(err)

@@ -40,6 +40,7 @@ const (
 	labelSetNamespace = domain + "/set-namespace"
 	labelPart         = domain + "/part"
 
+	annotationPolicy  = domain + "/policy"  // of an object: create-only or leave-out
 	annotationCluster = domain + "/cluster" // of the set's ConfigMap: the UID of the cluster
 )
 
@@ -174,6 +175,9 @@ func (o *options) open(c *cobra.Command, supersedes ...string) (*session, error)
 		OnDrift: func(apply.Observed) { s.wake() }, OnSynced: func(schema.GroupKind) { s.wake() }, OnChange: func(apply.Observed) { s.wake() },
 	}
 	s.applier = &apply.Applier{Live: live, Objects: s.cluster.objects}
+	if err := s.write(o.writing); err != nil {
+		return nil, failed(err)
+	}
 	s.guard = &apply.Guard{Memory: &apply.ConfigMapMemory{
 		Client: s.cluster.objects, Namespace: s.cluster.namespace, Name: "trueup-" + o.set + "-deletions",
 	}}
@@ -272,7 +276,7 @@ func (s *session) desired(objects []folder.Object, faults []error) error {
 	s.faults = faults
 	defined := definitions(objects)
 	stated := []*unstructured.Unstructured{s.parent}
-	where := map[string]string{}
+	where, policies := map[string]string{}, map[apply.ID]apply.ObjectPolicy{}
 	s.kinds = map[schema.GroupKind]schema.GroupVersionKind{}
 	for _, object := range objects {
 		namespaced, err := s.namespaced(object, defined)
@@ -289,15 +293,21 @@ func (s *session) desired(objects []folder.Object, faults []error) error {
 		case !namespaced && namespace != "":
 			err = fmt.Errorf("%s %s: metadata.namespace: is %q, must be missing: the kind has none", object.GetKind(), object.GetName(), namespace)
 		}
+		policy, unknown := policyOf(object.Unstructured)
+		if err == nil {
+			err = unknown
+		}
 		if err != nil {
 			s.faults = append(s.faults, fmt.Errorf("%s: %w", object.At, err))
 			continue
 		}
-		where[idOf(object.Unstructured).String()] = object.At
+		where[idOf(object.Unstructured).String()], policies[idOf(object.Unstructured)] = object.At, policy
 		s.kinds[object.GroupVersionKind().GroupKind()] = object.GroupVersionKind()
 		stated = append(stated, object.Unstructured)
 	}
-	set, err := apply.NewSet(s.owner, stated, apply.SetOptions{Part: s.options.part, Gate: true})
+	set, err := apply.NewSet(s.owner, stated, apply.SetOptions{
+		Part: s.options.part, Gate: true, Policy: func(id apply.ID) apply.ObjectPolicy { return policies[id] },
+	})
 	if set == nil {
 		return err
 	}
@@ -357,12 +367,15 @@ func (s *session) reviewed() apply.PruneOptions {
 
 // pruning are the options under which a session prunes: only with files that were read
 // whole, and within what the guard allows.
-func (s *session) pruning(limit int, approved string) apply.PruneOptions {
-	s.guard.Absent = apply.Limit{Count: limit}
-	if limit == 0 {
+func (s *session) pruning(f pruneFlags, approved string) apply.PruneOptions {
+	s.guard.Absent = apply.Limit{Count: f.limit}
+	if f.limit == 0 {
 		s.guard.Absent.Count = -1 // the zero Limit is the default
 	}
-	return apply.PruneOptions{Complete: len(s.faults) == 0, Guard: s.guard, Approved: approved}
+	return apply.PruneOptions{
+		Complete: len(s.faults) == 0, Guard: s.guard, Approved: approved,
+		Orphan: f.removal.orphan(), Propagation: cascades[f.removal.cascade],
+	}
 }
 
 // pause waits for an event, at most a second. It reports whether there is time left.

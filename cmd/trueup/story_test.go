@@ -50,6 +50,9 @@ func TestStories(t *testing.T) {
 		{"watch and prune", "cluster-admin", watchPruneStory},
 		{"a plan with a definition", "cluster-admin", planDefinitionStory},
 		{"who", "cluster-admin", whoStory},
+		{"policies", "cluster-admin", policyStory},
+		{"writes", "cluster-admin", writesStory},
+		{"release", "cluster-admin", releaseStory},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			t.Parallel()

@@ -25,6 +25,7 @@ func (o *options) watchCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return o.watch(c, prune, interval) },
 	}
 	o.fileFlags(c.Flags())
+	o.writeFlags(c.Flags())
 	prune.add(c.Flags())
 	c.Flags().BoolVar(&prune.also, "prune", false, "also delete what the folder no longer holds, up to --limit in an hour")
 	c.Flags().DurationVar(&interval, "interval", 10*time.Second, "time between two looks at the folder")

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/trueup/internal/show"
@@ -48,20 +46,10 @@ func (o *options) who(c *cobra.Command, what string, status bool) error {
 	if err != nil {
 		return err
 	}
-	expander := restmapper.NewShortcutExpander(at.mapper, at.known, nil)
-	resource := schema.ParseGroupResource(kind).WithVersion("")
-	found, err := expander.ResourceFor(resource)
+	mapping, err := at.mapping(kind)
 	if meta.IsNoMatchError(err) {
 		return program.Usagef("who: is %q, must be a kind that the cluster serves", kind)
 	}
-	if err != nil {
-		return failed(err)
-	}
-	mapped, err := at.mapper.KindFor(found)
-	if err != nil {
-		return failed(err)
-	}
-	mapping, err := at.mapper.RESTMapping(mapped.GroupKind(), mapped.Version)
 	if err != nil {
 		return failed(err)
 	}

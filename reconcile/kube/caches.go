@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,13 +16,11 @@ import (
 // that map a change of any object to the keys to reconcile. One lock guards it and
 // the cache of each kind.
 type caches struct {
-	controller        string
-	lag               time.Duration
-	logger            *slog.Logger
-	wake              func(keys ...types.NamespacedName) // never called with the lock held
-	references        func(from Reference, data []byte) ([]Reference, error)
-	ignoreStatus      bool
-	keepManagedFields bool
+	controller   string
+	logger       *slog.Logger
+	wake         func(keys ...types.NamespacedName) // never called with the lock held
+	references   func(from Reference, data []byte) ([]Reference, error)
+	ignoreStatus bool
 
 	own   *kindCache
 	kinds []*kindCache // own is the first

@@ -86,14 +86,6 @@ type Controller[T metav1.Object] struct {
 	// change of the status alone. Default false: every change starts one.
 	IgnoreStatus bool
 
-	// KeepManagedFields keeps metadata.managedFields in the cache, which often take
-	// more memory than the rest of an object. Default false: they are dropped.
-	KeepManagedFields bool
-
-	// WatchLag is how long a key waits at most for the watch to show a write that
-	// was passed to [Controller.Wrote]. Default one minute.
-	WatchLag time.Duration
-
 	// Resync is the interval at which a pass is started for each object, after the
 	// passes that have a reason. Default 0, which is never: events are not lost, and
 	// Result.RequeueAfter fits state outside Kubernetes better.
@@ -119,7 +111,7 @@ type Controller[T metav1.Object] struct {
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
 
 	// Logger receives, at level warn, failed lists and watches, panics of
-	// ReferencesOf, and writes that a watch did not show within WatchLag. It
+	// ReferencesOf, and writes that a watch did not show within a minute. It
 	// receives passes as reconcile.Queue logs them. Default nil, which is silent.
 	Logger *slog.Logger
 
@@ -273,8 +265,8 @@ func (c *Controller[T]) prepare() error {
 			}
 		}
 		c.caches = &caches{
-			controller: c.name(), lag: cmp.Or(c.WatchLag, time.Minute), logger: c.logger(), wake: c.queue.Add,
-			ignoreStatus: c.IgnoreStatus, keepManagedFields: c.KeepManagedFields,
+			controller: c.name(), logger: c.logger(), wake: c.queue.Add,
+			ignoreStatus: c.IgnoreStatus,
 		}
 		c.caches.references = c.references
 		c.invalid = c.caches.open(c.Kind, c.Owned, c.Referenced)
@@ -315,8 +307,6 @@ func (c *Controller[T]) validate() error {
 		return errors.New("kube: Controller.Client: is required")
 	case c.Reconcile == nil:
 		return errors.New("kube: Controller.Reconcile: is required")
-	case c.WatchLag < 0:
-		return fmt.Errorf("kube: Controller.WatchLag: is %v, must be 0 (1m) or more", c.WatchLag)
 	case c.Resync < 0:
 		return fmt.Errorf("kube: Controller.Resync: is %v, must be 0 (never) or more", c.Resync)
 	case c.Workers < 0:

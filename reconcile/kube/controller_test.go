@@ -500,32 +500,29 @@ func TestAResyncAndAddLookAgain(t *testing.T) {
 	})
 }
 
-func TestManagedFieldsAreKeptOnlyWhenAskedTo(t *testing.T) {
+func TestManagedFieldsAreNotKept(t *testing.T) {
 	t.Parallel()
-	for _, keep := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			a := newWidget("a", 1)
-			a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
-			w.put(widgets, a)
-			s := newSecret("x", "one")
-			s.SetManagedFields(a.ManagedFields)
-			w.put(secrets, s)
-			c, _ := watching(w)
-			c.KeepManagedFields = keep
-			c.Referenced = []kube.Kind{{Resource: secrets, Whole: true}}
-			stop := run(t, c)
-			synctest.Wait()
-			got, err := c.Get(keyOf("shop", "a"))
-			require.NoError(t, err)
-			require.Equal(t, keep, got.ManagedFields != nil)
-			secret, err := c.Lookup(kube.Reference{Resource: secrets, Namespace: "shop", Name: "x"})
-			require.NoError(t, err)
-			require.Equal(t, keep, secret.GetManagedFields() != nil)
-			require.Contains(t, secret.Object, "data", "Whole")
-			require.NoError(t, stop())
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a := newWidget("a", 1)
+		a.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		w.put(widgets, a)
+		s := newSecret("x", "one")
+		s.SetManagedFields(a.ManagedFields)
+		w.put(secrets, s)
+		c, _ := watching(w)
+		c.Referenced = []kube.Kind{{Resource: secrets, Whole: true}}
+		stop := run(t, c)
+		synctest.Wait()
+		got, err := c.Get(keyOf("shop", "a"))
+		require.NoError(t, err)
+		require.Nil(t, got.ManagedFields)
+		secret, err := c.Lookup(kube.Reference{Resource: secrets, Namespace: "shop", Name: "x"})
+		require.NoError(t, err)
+		require.Nil(t, secret.GetManagedFields())
+		require.Contains(t, secret.Object, "data", "Whole")
+		require.NoError(t, stop())
+	})
 }
 
 func TestFieldsThatArePassedByAreNotKept(t *testing.T) {
@@ -630,7 +627,6 @@ func TestAControllerSaysWhatIsWrongWithItsFields(t *testing.T) {
 		"kube: Controller.Client: is required":                                                                    func(c *controller) { c.Client = nil },
 		"kube: Controller.Reconcile: is required":                                                                 func(c *controller) { c.Reconcile = nil },
 		"kube: Controller.Resync: is -1s, must be 0 (never) or more":                                              func(c *controller) { c.Resync = -time.Second },
-		"kube: Controller.WatchLag: is -1s, must be 0 (1m) or more":                                               func(c *controller) { c.WatchLag = -time.Second },
 		"kube: Controller.Workers: is -1, must be 0 (1) or more":                                                  func(c *controller) { c.Workers = -1 },
 		"kube: Controller.Timeout: is -1s, must be 0 (no bound) or more":                                          func(c *controller) { c.Timeout = -time.Second },
 		"reconcile: Queue.Backoff":                                                                                func(c *controller) { c.Backoff.Min = -time.Second },

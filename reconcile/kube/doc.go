@@ -20,7 +20,7 @@
 //     of an error. Each Start begins with a consistent list, so a new leader never
 //     starts behind the writes of its predecessor.
 //   - A pass never decides on a state older than the writes for its key that were
-//     passed to Wrote or WroteChild. That wait is bounded by WatchLag.
+//     passed to Wrote or WroteChild. That wait is bounded by a minute.
 //   - An object that fails, hangs (given a second worker, or a Timeout), panics or
 //     does not fit the type delays no other object.
 //   - The objects that a pass receives, and that the cache returns, are copies that

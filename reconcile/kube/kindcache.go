@@ -254,7 +254,7 @@ func (k *kindCache) reference(key types.NamespacedName) Reference {
 
 // trim drops the fields of a delivered object that the cache does not keep.
 func (k *kindCache) trim(seen any) {
-	if m, ok := seen.(metav1.Object); ok && !k.all.keepManagedFields {
+	if m, ok := seen.(metav1.Object); ok {
 		m.SetManagedFields(nil)
 	}
 	partial := metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}

@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// watchLag is how long a key waits at most for the watch to show a write.
+const watchLag = time.Minute
+
 // Wrote delays the passes for an object until the watch has shown a write of it.
 // The object is of the Controller's kind, as the server answered the write. Its key
 // is not reconciled before the watch has reached its resourceVersion, so no pass
 // decides on an older state. Events in between start one pass after that. Call it
 // in the pass that wrote.
 //
-// After WatchLag the key is reconciled with the cached state, which is logged: a
+// After a minute the key is reconciled with the cached state, which is logged: a
 // broken watch never delays a key longer. A resourceVersion that is not a number,
 // or that the watch has already reached, causes no delay.
 func (c *Controller[T]) Wrote(object metav1.Object) {
@@ -32,7 +35,7 @@ func (c *Controller[T]) Wrote(object metav1.Object) {
 // A child of a kind or namespace that is not watched causes no delay, which is
 // logged. A child that the selector leaves out delays the key until the watch
 // reports a later resourceVersion (an API server does so about once a minute) or
-// WatchLag is over.
+// the minute is over.
 //
 // A write that is not passed to WroteChild causes no delay, for example one whose
 // answer was lost. Names derived from the owner, as by [Name], are safe in that
@@ -79,7 +82,7 @@ func (k *kindCache) expect(key types.NamespacedName, version uint64, now time.Ti
 		e = &expected{versions: map[*kindCache]uint64{}}
 		k.all.writes.expected[key] = e
 	}
-	e.until = now.Add(k.all.lag)
+	e.until = now.Add(watchLag)
 	e.versions[k] = max(e.versions[k], version)
 }
 

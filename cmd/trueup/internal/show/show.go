@@ -159,8 +159,8 @@ func (p *Printer) Plan(plan diff.Plan) {
 	}
 }
 
-// Deletion prints an object that is to be deleted.
-func (p *Printer) Deletion(id string) { p.Printf("%s\n", p.paint(red, "- delete "+id)) }
+// Removal prints an object that is to be deleted or released.
+func (p *Printer) Removal(verb, id string) { p.Printf("%s\n", p.paint(red, "- "+verb+" "+id)) }
 
 // Objects returns a number of objects in words: "1 object", "2 objects".
 func Objects(n int) string {

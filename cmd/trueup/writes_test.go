@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+)
+
+// policyStory is an object that is only created, and one that another program writes.
+func policyStory(b *bench) {
+	policy := func(name, policy, value string) {
+		b.file(name+".yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", annotations: {trueup.dev/policy: "+policy+"}}, data: {key: \""+value+"\"}}")
+	}
+	policy("seed", "create-only", "1")
+	policy("theirs", "leave-out", "1")
+	b.settings("a", "1")
+	text := b.on(0, "apply")
+	require.Contains(b, text, "+ create ConfigMap/"+b.ns+"/seed\n")
+	require.NotContains(b, text, "/theirs")
+	require.Equal(b, "11", b.value("seed")+b.value("theirs")+b.value("a"))
+	policy("seed", "create-only", "2")
+	b.kubectl("create", "configmap", "theirs", "--from-literal=key=3")
+	require.Equal(b, "shop: nothing differs, 2 objects\n", b.on(0, "apply"))
+	require.Equal(b, "13", b.value("seed")+b.value("theirs"))
+	require.Equal(b, "shop: nothing to prune\n", b.on(0, "prune"))
+	policy("seed", "create_only", "2")
+	text = b.on(program.ExitUsage, "apply")
+	require.Contains(b, text, `seed.yaml:1: ConfigMap seed: metadata.annotations: trueup.dev/policy is "create_only", must be create-only or leave-out`)
+	require.Equal(b, "1", b.value("seed"))
+}
+
+// writesStory has conflicts that are reported, an immutable field, and a kind that is replaced.
+func writesStory(b *bench) {
+	job := func(image string) {
+		b.file("job.yaml", `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: `+image+`}]}}}
+`)
+	}
+	job("example.com/one")
+	b.settings("a", "1")
+	b.on(0, "apply")
+
+	b.kubectl("patch", "configmap", "a", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=alice")
+	text := b.on(statusCluster, "apply", "--report-conflicts")
+	require.Contains(b, text, "ConfigMap/"+b.ns+"/a: ")
+	require.Contains(b, text, "alice")
+	require.Equal(b, "theirs", b.value("a"))
+	b.on(0, "apply")
+	require.Equal(b, "1", b.value("a"))
+
+	job("example.com/two")
+	image := func() string {
+		return b.kubectl("get", "job", "once", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	}
+	require.Contains(b, b.on(statusCluster, "apply"), "Job.batch/"+b.ns+"/once: ")
+	require.Equal(b, "example.com/one", image())
+	require.Contains(b, b.on(program.ExitUsage, "apply", "--recreate", "jobz"), `--recreate: is "jobz", must be a kind that the cluster serves`)
+	require.Contains(b, b.on(statusDiffers, "diff", "--recreate", "job"), "recreate Job.batch/"+b.ns+"/once")
+	file := filepath.Join(b.TempDir(), "plan")
+	b.on(statusDiffers, "plan", "--out", file, "--recreate", "jobs.batch")
+	require.Equal(b, "example.com/one", image())
+	require.Contains(b, b.on(0, "apply", "--plan", file), "shop: 1 recreated\n", "a plan remembers how it writes")
+	require.Equal(b, "example.com/two", image())
+
+	b.settings("a", "2")
+	before := len(b.sent())
+	b.on(0, "apply", "--replace", "cm")
+	require.Equal(b, "2", b.value("a"))
+	sent := strings.Join(b.sent()[before:], "\n")
+	require.Contains(b, sent, "update /api/v1/namespaces/"+b.ns+"/configmaps/a")
+	require.NotContains(b, sent, "\npatch /api")
+}
+
+// releaseStory lets objects go that stay in the cluster, and deletes one without what it owns.
+func releaseStory(b *bench) {
+	for _, name := range []string{"a", "b", "c"} {
+		b.settings(name, "1")
+	}
+	b.file("web.yaml", `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: example.com/web}]}}
+`)
+	b.on(0, "apply", "--wait")
+	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
+	require.Contains(b, b.on(program.ExitUsage, "prune", "--cascade", "later"), `--cascade: is "later", must be background, foreground or orphan`)
+	text := b.on(statusHeld, "prune", "--release")
+	require.Contains(b, text, "- release ConfigMap/"+b.ns+"/b\n")
+	require.Contains(b, text, "to release it: --approve ")
+	require.Contains(b, b.on(0, "prune", "--release", "--approve", b.digest), "shop: 1 released\n")
+	require.Equal(b, "1", b.value("b"))
+	require.NotContains(b, b.kubectl("get", "configmap", "b", "-o", "yaml"), "trueup.dev")
+
+	for _, name := range []string{"a", "c"} {
+		require.NoError(b, os.Remove(filepath.Join(b.shop, name+".yaml")))
+	}
+	require.Contains(b, b.on(0, "delete", "--yes", "--cascade", "orphan"), "shop: 1 deleted\n")
+	require.NotEmpty(b, b.kubectl("get", "replicaset", "-l", "app=web", "-o", "name"), "what it owned stays")
+	require.Contains(b, b.run(0, "delete", "--whole-part", "--part", "shop", "--yes", "--release"), "2 released")
+	require.Equal(b, "11", b.value("a")+b.value("c"))
+}

@@ -200,6 +200,9 @@ func (w *Watch) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 func (w *Watch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.LabelSelector, options.FieldSelector = w.LabelSelector, w.FieldSelector
 	open, err := w.Resource.watch(ctx, options)
+	if options.SendInitialEvents != nil && apierrors.IsInvalid(err) {
+		return nil, err // the server streams no lists: the reflector lists next, and that is reported
+	}
 	w.report(ctx, err)
 	if err != nil {
 		return nil, refusal(err, options)

@@ -272,6 +272,31 @@ func TestAStreamedListIsKeptInPartsAndReplacesAll(t *testing.T) {
 	})
 }
 
+// TestAServerThatStreamsNoListsIsListed has a server before Kubernetes 1.32: it refuses a watch
+// that begins with a list, which is no failure.
+func TestAServerThatStreamsNoListsIsListed(t *testing.T) {
+	t.Parallel()
+	s, store := &server{}, names()
+	s.watch = func() error {
+		if s.watches[len(s.watches)-1].SendInitialEvents != nil {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+		}
+		return nil
+	}
+	var log bytes.Buffer
+	w := &kubewatch.Watch{
+		Resource: kubewatch.Of(nil, object("", ""), s), Sink: store, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Failed: func(err error) { require.NoError(t, err) },
+	}
+	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+		lists, watches := s.asked()
+		require.Len(t, lists, 1)
+		require.Len(t, watches, 2, "the first one was refused")
+		require.ElementsMatch(t, []string{"a5"}, store.All())
+		require.Empty(t, log.String())
+	})
+}
+
 // TestEachObjectIsReducedOnceAndAsItComes has a streamed list: no object of it is kept whole
 // until its end, and objects of one name in two namespaces are two.
 func TestEachObjectIsReducedOnceAndAsItComes(t *testing.T) {

@@ -88,7 +88,7 @@ func (b *bench) run(status int, args ...string) string {
 func (b *bench) runIn(status int, stdin string, args ...string) string {
 	b.Helper()
 	var out, errs bytes.Buffer
-	c := command()
+	c := command(nil)
 	c.SetIn(strings.NewReader(stdin))
 	args = append(args, "--kubeconfig", b.config)
 	if !slices.Contains(args, "--namespace") {

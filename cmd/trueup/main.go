@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +21,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/trueup/internal/show"
 )
 
-func main() { program.Main(command()) }
+func main() { program.Main(command(nil)) }
 
 // Exit statuses in addition to package program's. As with kubectl diff, status 1 means that
 // something differs (diff and plan), so every error has a higher one.
@@ -56,11 +57,13 @@ type options struct {
 	output                         string
 	wide                           bool
 	timeout                        time.Duration
+	transport                      http.RoundTripper
 	out                            *show.Printer
 }
 
-func command() *cobra.Command {
-	var o options
+// command returns the command, which reaches the cluster by transport if that is not nil.
+func command(transport http.RoundTripper) *cobra.Command {
+	o := options{transport: transport}
 	root := &cobra.Command{Use: "trueup", Short: "Make a Kubernetes cluster match the YAML of a folder", Long: help}
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-") {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + strings.TrimPrefix(name, "kubectl-")}

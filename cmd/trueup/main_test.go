@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,10 +18,10 @@ import (
 func TestEachFlagHasAVariable(t *testing.T) {
 	t.Setenv("TRUEUP_OUTPUT", "xml") // of a flag of all commands
 	var out, errs bytes.Buffer
-	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(), []string{"sets"}, &out, &errs))
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"sets"}, &out, &errs))
 	require.Contains(t, errs.String(), `is "xml", must be json, yaml or name`)
 
-	require.Zero(t, program.Run(t.Context(), command(), []string{"watch", "--help"}, &out, &errs))
+	require.Zero(t, program.Run(t.Context(), command(nil), []string{"watch", "--help"}, &out, &errs))
 	for _, name := range []string{"SET", "NAMESPACE", "FILENAME", "INTERVAL"} {
 		require.Equal(t, 1, strings.Count(out.String(), "[TRUEUP_"+name+"]"), out.String())
 	}
@@ -34,7 +37,7 @@ func TestTheVariableOfTheKubeconfigMayNameSeveralFiles(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", strings.Join(files, string(os.PathListSeparator)))
 	var out, errs bytes.Buffer
-	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(), []string{"sets", "--context", "three"}, &out, &errs))
+	require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"sets", "--context", "three"}, &out, &errs))
 	require.Contains(t, errs.String(), `--context: is "three", must be one of the kubeconfig: one, two`)
 }
 
@@ -64,4 +67,22 @@ func TestThePartIsNamedAfterTheOnlyFolderOrFile(t *testing.T) {
 			require.Equal(t, c.want, o.part)
 		}
 	}
+}
+
+// TestACommandEndsThatWaitsForAServer has a server that takes requests and answers none.
+func TestACommandEndsThatWaitsForAServer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		cancel() // as a person who presses Ctrl-C
+		<-asked
+	}))
+	defer server.Close()
+	defer close(asked)
+	path := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(kubeconfig, "http://simtest", server.URL)), 0o600))
+	var out, errs bytes.Buffer
+	require.NotZero(t, program.Run(ctx, command(nil), []string{"who", "cm/a", "--kubeconfig", path}, &out, &errs))
+	require.Contains(t, errs.String(), "canceled")
 }

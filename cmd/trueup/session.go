@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -53,8 +54,8 @@ type cluster struct {
 	objects         dynamic.Interface
 }
 
-// connect reads the kubeconfig. It sends nothing.
-func (o *options) connect(stderr io.Writer) (*cluster, error) {
+// connect reads the kubeconfig. It sends nothing. Requests end with ctx.
+func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, error) {
 	klog.SetLogger(logr.Discard()) // the errors of watches are in the results
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -77,9 +78,13 @@ func (o *options) connect(stderr io.Writer) (*cluster, error) {
 	if err != nil {
 		return nil, program.Usagef("--kubeconfig: %v", err)
 	}
+	if o.transport != nil {
+		config.Transport = o.transport
+	}
 	config.QPS = -1
 	config.UserAgent = "trueup/" + program.Version()
 	config.Wrap((&budget.Budget{}).Wrap)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bound{ctx, next} })
 	config.WarningHandler = rest.NoWarnings{} // of the kinds that are only listed
 	c := &cluster{host: config.Host, namespace: namespace}
 	web, err := rest.HTTPClientFor(config)
@@ -96,6 +101,20 @@ func (o *options) connect(stderr io.Writer) (*cluster, error) {
 	c.known, c.metadata, c.objects = known, metadata, objects
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known))
 	return c, nil
+}
+
+// bound ends the requests that have no context of their own, such as those of discovery.
+type bound struct {
+	ctx  context.Context //nolint:containedctx // of the process
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Context().Done() == nil {
+		r = r.WithContext(b.ctx)
+	}
+	return b.next.RoundTrip(r)
 }
 
 // parent is the ConfigMap that stands for a set.
@@ -152,7 +171,7 @@ func (o *options) open(c *cobra.Command, supersedes ...string) (*session, error)
 	if len(objects) == 0 && len(o.files) > 0 {
 		return nil, o.ended(o.none(faults), nil, 0)
 	}
-	connected, err := o.connect(c.ErrOrStderr())
+	connected, err := o.connect(c.Context(), c.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}

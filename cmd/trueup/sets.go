@@ -43,7 +43,7 @@ func (o *options) setsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sets", Short: "List the sets, with their parts, objects and what others have touched", Args: program.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			at, err := o.connect(c.ErrOrStderr())
+			at, err := o.connect(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -565,7 +565,7 @@ func (b *bench) watch(args ...string) (out *output, stop func()) {
 	ended := make(chan int, 1)
 	go func() {
 		args := append([]string{"watch", "-f", b.shop, "--interval", "100ms", "--kubeconfig", b.config, "--namespace", b.ns}, args...)
-		c := command() //nolint:contextcheck // Run gives it the context
+		c := command(nil) //nolint:contextcheck // Run gives it the context
 		c.SetIn(strings.NewReader(b.stdin))
 		ended <- program.Run(ctx, c, args, out, out)
 	}()

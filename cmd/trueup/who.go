@@ -42,7 +42,7 @@ deployments.apps. --namespace chooses the namespace.`,
 
 func (o *options) who(c *cobra.Command, what string, status bool) error {
 	kind, name, _ := strings.Cut(what, "/")
-	at, err := o.connect(c.ErrOrStderr())
+	at, err := o.connect(c.Context(), c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

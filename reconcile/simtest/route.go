@@ -48,6 +48,9 @@ func (s *Server) answer(c call) (*answer, *stream) {
 			return errorStatus(http.StatusForbidden, "Forbidden", err.Error(), c), nil
 		}
 	}
+	if c.Group == reviews {
+		return s.review(c), nil
+	}
 	kind, ok := s.kind(c.Group, c.Version, c.Resource)
 	if !ok {
 		return unserved(http.StatusNotFound, "NotFound", "the server could not find the requested resource", "add the kind to Kinds", c), nil

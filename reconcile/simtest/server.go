@@ -61,6 +61,7 @@ type Server struct {
 	stale    func(applytest.Request) time.Duration // how old the state is that a read of any state gets
 	skew     time.Duration                         // how far the clock is ahead
 	unserved func(call, *answer)                   // an answer that has a cure
+	forbids  func(applytest.Request) bool          // whether a habit forbids a request
 }
 
 // firstVersion is below that of all objects. A list of an empty server has it: 0

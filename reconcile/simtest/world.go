@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +85,10 @@ func newWorld(s *Scenario, p plan) *World {
 	w.server = &Server{Kinds: s.Kinds, Admit: s.Admit, Allow: s.Allow, Machinery: s.Machinery, WatchList: s.WatchList}
 	w.server.schedule, w.server.opened, w.server.changed, w.server.stale = w.deliver, w.opened, w.changed, w.stale
 	w.server.unserved = w.unserved
+	w.server.forbids = func(r applytest.Request) bool {
+		fault, ok := w.suffers(r)
+		return ok && fault.Status == http.StatusForbidden
+	}
 	if w.always[SkewClock] && !p.calm {
 		w.server.skew = w.skew
 	}

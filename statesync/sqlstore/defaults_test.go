@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -405,4 +406,31 @@ func TestNothingIsSkippedInSmallBatches(t *testing.T) {
 	sqlstore.SetMaxBatch(two, 3)
 	s := &storm{db: connect(t, dsn), stores: []*sqlstore.Store{start(t, one), two}, writers: 16, commits: 40_000, part: 10}
 	s.run(t)
+}
+
+// TestALargeCommitTakesAsLongAsItsStatements has a database in which each statement is slow,
+// and then one in which a statement takes too long.
+func TestALargeCommitTakesAsLongAsItsStatements(t *testing.T) {
+	t.Parallel()
+	s := openPostgreSQL(t, pgtest.NewDatabase(t), &sqlstore.Store{})
+	sqlstore.SetLimit(s, 4*time.Second)
+	slow := func(seconds string) {
+		_, err := s.DB.ExecContext(t.Context(), `CREATE OR REPLACE FUNCTION slow() RETURNS trigger AS
+			'BEGIN PERFORM pg_sleep(`+seconds+`); RETURN NULL; END' LANGUAGE plpgsql`)
+		require.NoError(t, err)
+	}
+	slow("0.3")
+	_, err := s.DB.ExecContext(t.Context(), `CREATE TRIGGER slow AFTER INSERT ON trueup_queue FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	require.NoError(t, err)
+	changes := make([]statesync.Change, 20*64)
+	for i := range changes {
+		changes[i] = change("s", strconv.Itoa(i), `1`)
+	}
+	begin := time.Now()
+	require.NoError(t, s.Commit(t.Context(), changes...))
+	require.Greater(t, time.Since(begin), 4*time.Second, "all of them take longer than one may")
+	slow("60")
+	err = s.Commit(t.Context(), changes[0])
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "a statement took more than 4s")
 }

@@ -137,6 +137,11 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Cha
 	if err := s.ready(); err != nil {
 		return err
 	}
+	return s.append(ctx, tx, changes, func() {})
+}
+
+// append calls done after each statement.
+func (s *Store) append(ctx context.Context, tx *sql.Tx, changes []statesync.Change, done func()) error {
 	var errs []error
 	for _, c := range changes {
 		if err := c.Validate(); err != nil {
@@ -156,6 +161,7 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, changes ...statesync.Cha
 		if _, err := tx.ExecContext(ctx, s.sql.enqueue[size], rows(changes[:size])...); err != nil {
 			return fmt.Errorf("append %d changes: %w", size, err)
 		}
+		done()
 		changes = changes[size:]
 	}
 	return nil
@@ -202,13 +208,21 @@ func (s *Store) Commit(ctx context.Context, changes ...statesync.Change) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	limited, cancel := s.within(ctx)
-	defer cancel()
-	if err := s.transact(limited, func(tx *sql.Tx) error { return s.Append(limited, tx, changes...) }); err != nil {
-		return err
+	// Each statement has its time: how long all of them take depends on the changes.
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(s.statementLimit(), func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	err := s.transact(limited, func(tx *sql.Tx) error {
+		return s.append(limited, tx, changes, func() { timer.Reset(s.statementLimit()) })
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return fmt.Errorf("a statement took more than %v: %w: %w", s.statementLimit(), context.Cause(limited), err)
 	}
-	s.Wake()
-	return nil
+	if err == nil {
+		s.Wake()
+	}
+	return err
 }
 
 // Wake notifies the sequencer of a commit. It is a hint: it never

@@ -132,8 +132,8 @@ func (f folder) checkOut(w *simtest.World, _ simtest.Change) {
 
 func (s Set) edit(w *simtest.World) {
 	at := w.Random.IntN(len(wanted))
-	if s.Whole && (at == theirs || at == inExtra && w.Object(files, "", "f1") == nil) {
-		return
+	if s.Whole && at == theirs || at == inExtra && w.Object(files, "", "f1") == nil {
+		return // whether it is there in the end would depend on when the namespace went
 	}
 	file := fileOf(at, w.Random.IntN(3))
 	switch live := w.Object(files, "", file.Name()); {
@@ -176,7 +176,6 @@ func (s Set) asTheFiles(w *simtest.World) (err error) {
 		stated[fmt.Sprint(o["kind"], o.Namespace(), o.Name())] = true
 		switch {
 		case o.Name() == "theirs":
-		case o.Namespace() == "extra" && w.Object("namespaces", "", "extra") == nil: // it can only wait
 		case live == nil || !s.ours(live):
 			err = errors.Join(err, fmt.Errorf("%s is stated, and is %v", o.Name(), live))
 		case !contains(live, o):

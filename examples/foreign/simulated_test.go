@@ -14,8 +14,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/examples/foreign"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )
 
 // TestMain takes out the handlers of client-go that keep the time of the last error
@@ -54,7 +55,7 @@ func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
 			foreign.Reconciler{Naive: true}, "writes at rest, the first of them: update deployments.apps shop/",
 		},
 		"what others made is taken over": {
-			foreign.Reconciler{Adopts: true}, "-settings: not an object of the reconciler",
+			foreign.Reconciler{Adopts: true}, "-settings: not an object of the program",
 		},
 		"what it makes causes more of it": {
 			foreign.Reconciler{Recursive: true}, "more than 200 requests in a minute without faults",
@@ -80,11 +81,16 @@ func TestASimulatedWorldFindsWhatIsWrong(t *testing.T) {
 // simulated is a user who edits two sites, and now and then has an object of the
 // name that the reconciler wants.
 func simulated(r foreign.Reconciler) simtest.Scenario {
+	kinds, err := upstream.Kinds(scheme.Scheme, &corev1.ConfigMap{}, &appsv1.Deployment{})
+	if err != nil {
+		panic(err)
+	}
 	return simtest.Scenario{
-		Kinds: []simtest.Kind{
-			{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"},
-			{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
-		},
+		Kinds:     kinds,
+		Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
+		Program: upstream.Program(func(ctx context.Context, config *rest.Config) error {
+			return start(ctx, config, upstream.Mapper(kinds), r)
+		}),
 		Requests: 200,
 		Admit: func(a *simtest.Admission) error {
 			o := a.Object
@@ -93,7 +99,6 @@ func simulated(r foreign.Reconciler) simtest.Scenario {
 			}
 			return nil
 		},
-		Program: func(ctx context.Context, net http.RoundTripper) error { return start(ctx, net, r) },
 		Edit: func(w *simtest.World) {
 			name := fmt.Sprint("web", w.Random.IntN(2))
 			data := map[string]any{"image": fmt.Sprint("example.com/web:", w.Random.IntN(3)), "greeting": "hello"}
@@ -109,12 +114,7 @@ func simulated(r foreign.Reconciler) simtest.Scenario {
 				_ = w.Update("configmaps", "shop", name, func(o simtest.Object) { o["data"] = data })
 			}
 		},
-		Check: func(_ *simtest.World, c simtest.Change) error {
-			if c.By == "program" && c.Before != nil && c.Before.Owner() == "" {
-				return fmt.Errorf("%s: not an object of the reconciler", c.Request)
-			}
-			return nil
-		},
+		Check: simtest.Checks(simtest.NotAnothers("configmaps", ofASite), simtest.NotAnothers("deployments.apps", ofASite)),
 		Converged: func(w *simtest.World) error {
 			for _, site := range w.Objects("configmaps") {
 				image := site.Field("data", "image")
@@ -136,30 +136,17 @@ func configMap(name string, data map[string]any) simtest.Object {
 	return simtest.Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": name}, "data": data}
 }
 
-// start runs a manager with the reconciler until ctx ends. The kinds are named
-// beforehand, since the simulated server has no discovery.
-func start(ctx context.Context, net http.RoundTripper, r foreign.Reconciler) error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	access := &rest.Config{
-		Host:          "http://simtest",
-		Transport:     net,
-		QPS:           -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
-	}
+// ofASite reports whether an object has an owner.
+func ofASite(o simtest.Object) bool { return o.Owner() != "" }
+
+// start runs a manager with the reconciler until ctx ends, as a main function does.
+func start(ctx context.Context, access *rest.Config, mapper meta.RESTMapper, r foreign.Reconciler) error {
 	again := true     // a name may come again, in the next life
 	priority := false // that queue may leave a goroutine behind, which a bubble does not allow
 	manager, err := ctrl.NewManager(access, ctrl.Options{
-		Scheme: scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &again, UsePriorityQueue: &priority},
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			mapper := meta.NewDefaultRESTMapper(nil)
-			mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-			mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
-			return mapper, nil
-		},
+		Scheme: scheme.Scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: &again, UsePriorityQueue: &priority},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
 	if err != nil {
 		return err

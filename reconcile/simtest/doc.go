@@ -86,7 +86,8 @@
 //     watch error handler.
 //
 // A mutex that is held during a request stops the time of the bubble for good once another
-// goroutine waits for it. A channel does not.
+// goroutine waits for it. A channel does not. The RESTMappers of client-go and controller-runtime
+// that discover kinds hold one: Mapper of reconcile/simtest/upstream sends no request.
 //
 // A program whose context has ended must end all its goroutines, or the test panics
 // with "blocked goroutines remain". The priority queue of controller-runtime may

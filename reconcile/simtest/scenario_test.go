@@ -290,12 +290,13 @@ func TestSubject(t *testing.T) {
 		"hasty": hasty,
 		"idle":  copier{lazy: true}.run,
 		"spins": spin,
+		"locks": lock,
 	}
 	program, ok := programs[os.Getenv("SIMTEST_SUBJECT")]
 	if !ok {
 		t.Skip("run by TestAFailurePrintsTheLineThatRepeatsIt")
 	}
-	if os.Getenv("SIMTEST_SUBJECT") == "spins" {
+	if subject := os.Getenv("SIMTEST_SUBJECT"); subject == "spins" || subject == "locks" {
 		simtest.SpinAtMost(time.Second)
 	}
 	s := copier{}.scenario()

@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -38,14 +39,18 @@ func watch(name string, beats *atomic.Int64, limit time.Duration) (stop func()) 
 	return func() { close(ended) }
 }
 
-// working returns the stacks of the goroutines that could go on.
+// working returns the stacks of the goroutines that could go on, and of those that wait for a
+// mutex: one that is held during a request stops virtual time.
 func working() string {
 	stacks := make([]byte, 1<<22)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	var all []string
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 		state, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(state, "synctest bubble") && (strings.Contains(state, "[runnable") || strings.Contains(state, "[running")) {
+		works := slices.ContainsFunc([]string{"[runnable", "[running", "[sync.Mutex.Lock", "[sync.RWMutex."}, func(of string) bool {
+			return strings.Contains(state, of)
+		})
+		if works && strings.Contains(state, "synctest bubble") {
 			all = append(all, stack)
 		}
 	}

@@ -1,6 +1,8 @@
 package upstream_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
@@ -36,4 +40,50 @@ func TestKindsAreThoseOfAServer(t *testing.T) {
 	}, kinds)
 	_, err = upstream.Kinds(runtime.NewScheme(), &corev1.Pod{})
 	require.ErrorContains(t, err, "no kind is registered")
+}
+
+func TestKindsOfDefinitionsInFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	write("widgets.yaml", `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Widget, listKind: WidgetList, plural: widgets, singular: widget, shortNames: [wd]}
+  versions:
+    - {name: v1alpha1, served: true, storage: false}
+    - {name: v1, served: true, storage: true, subresources: {status: {}}}
+---
+apiVersion: v1
+kind: ConfigMap
+`)
+	write("zones.yaml", `{"kind": "CustomResourceDefinition", "spec": {"group": "example.com", "scope": "Cluster",
+		"names": {"kind": "Zone", "plural": "zones"}, "versions": [{"name": "v1", "storage": true}]}}`)
+	kinds, err := upstream.Definitions(filepath.Join(folder, "*.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, []simtest.Kind{
+		{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true, Singular: "widget", ShortNames: []string{"wd"}},
+		{Group: "example.com", Version: "v1", Resource: "zones", Kind: "Zone", Cluster: true},
+	}, kinds)
+	_, err = upstream.Definitions(filepath.Join(folder, "*.json"))
+	require.ErrorContains(t, err, "must match files with definitions")
+	write("broken.yaml", "kind: [")
+	_, err = upstream.Definitions(filepath.Join(folder, "*.yaml"))
+	require.ErrorContains(t, err, "broken.yaml")
+
+	mapper := upstream.Mapper(kinds)
+	for resource, scope := range map[string]meta.RESTScopeName{"widgets": meta.RESTScopeNameNamespace, "zones": meta.RESTScopeNameRoot} {
+		kind, err := mapper.KindFor(schema.GroupVersionResource{Group: "example.com", Resource: resource})
+		require.NoError(t, err)
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), "v1")
+		require.NoError(t, err)
+		require.Equal(t, resource, mapping.Resource.Resource)
+		require.Equal(t, scope, mapping.Scope.Name())
+	}
 }

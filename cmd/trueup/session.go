@@ -5,30 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	clientmetadata "k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
-	"github.com/seed-9e1ffd66/trueup/apply/budget"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/trueup/internal/folder"
 )
@@ -44,107 +31,6 @@ const (
 	annotationPolicy  = domain + "/policy"  // of an object: create-only or leave-out
 	annotationCluster = domain + "/cluster" // of the set's ConfigMap: the UID of the cluster
 )
-
-// cluster is a connection.
-type cluster struct {
-	host, namespace string
-	known           discovery.DiscoveryInterface
-	mapper          meta.ResettableRESTMapper
-	metadata        clientmetadata.Interface
-	objects         dynamic.Interface
-}
-
-// connect reads the kubeconfig. It sends nothing. Requests end with ctx.
-func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, error) {
-	klog.SetLogger(logr.Discard()) // the errors of watches are in the results
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	overrides.Context.Namespace = o.namespace
-	access := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	raw, err := access.RawConfig()
-	if err == nil && o.context != "" && raw.Contexts[o.context] == nil {
-		names := strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ")
-		return nil, program.Usagef("--context: is %q, must be one of the kubeconfig: %s", o.context, names)
-	}
-	var config *rest.Config
-	if err == nil {
-		config, err = access.ClientConfig()
-	}
-	if err != nil {
-		return nil, program.Usagef("--kubeconfig: %v", err)
-	}
-	namespace, _, err := access.Namespace()
-	if err != nil {
-		return nil, program.Usagef("--kubeconfig: %v", err)
-	}
-	if o.transport != nil {
-		config.Transport = o.transport
-	}
-	config.QPS = -1
-	config.UserAgent = "trueup/" + program.Version()
-	config.Wrap((&budget.Budget{}).Wrap)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bound{ctx, next} })
-	config.WarningHandler = rest.NoWarnings{} // of the kinds that are only listed
-	c := &cluster{host: config.Host, namespace: namespace}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, program.Usagef("--kubeconfig: %v", err)
-	}
-	known, noDiscovery := discovery.NewDiscoveryClientForConfigAndClient(config, web)
-	metadata, noMetadata := clientmetadata.NewForConfigAndClient(config, web)
-	config.WarningHandler = rest.NewWarningWriter(stderr, rest.WarningWriterOptions{Deduplicate: true})
-	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
-	if err := errors.Join(noDiscovery, noMetadata, noObjects); err != nil {
-		return nil, program.Usagef("--kubeconfig: %v", err)
-	}
-	c.known, c.metadata, c.objects = known, metadata, objects
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known))
-	return c, nil
-}
-
-// bound ends the requests that have no context of their own, such as those of discovery.
-type bound struct {
-	ctx  context.Context //nolint:containedctx // of the process
-	next http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Context().Done() == nil {
-		r = r.WithContext(b.ctx)
-	}
-	return b.next.RoundTrip(r)
-}
-
-// parent is the ConfigMap that stands for a set.
-func (c *cluster) parent(set string) apply.ID {
-	return apply.ID{Kind: "ConfigMap", Namespace: c.namespace, Name: "trueup-" + set}
-}
-
-// uid returns the identity of the cluster, "" if it cannot be read: the UID of a namespace
-// that each cluster has, and that nothing makes again.
-func (c *cluster) uid(ctx context.Context) (string, error) {
-	found, err := c.one(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "kube-system")
-	if apierrors.IsForbidden(err) || err == nil && found == nil {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return string(found.UID), nil
-}
-
-// one returns the metadata of an object, nil if there is none.
-func (c *cluster) one(
-	ctx context.Context, resource schema.GroupVersionResource, namespace, name string,
-) (*metav1.PartialObjectMetadata, error) {
-	list, err := c.metadata.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
-}
 
 // session is one part of a set on a cluster.
 type session struct {

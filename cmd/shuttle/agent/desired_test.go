@@ -118,3 +118,41 @@ func (c *counted) Save(ctx context.Context, data []byte, version string) (string
 	c.saves++
 	return c.FileMemory.Save(ctx, data, version)
 }
+
+// unanswered is a memory whose saves are carried out or not, and fail.
+type unanswered struct {
+	apply.FileMemory
+
+	saves, fails bool
+}
+
+func (u *unanswered) Save(ctx context.Context, data []byte, version string) (string, error) {
+	if u.saves || !u.fails {
+		version, err := u.FileMemory.Save(ctx, data, version)
+		if err != nil || !u.fails {
+			return version, err
+		}
+	}
+	return "", context.DeadlineExceeded
+}
+
+// TestAStateWhoseSaveFailedIsNoAnswerYet has an answer of another epoch that is not accepted,
+// because it was not seen to be saved: the next one is the first.
+func TestAStateWhoseSaveFailedIsNoAnswerYet(t *testing.T) {
+	t.Parallel()
+	for _, saves := range []bool{false, true} {
+		memory := &unanswered{FileMemory: apply.FileMemory{Path: filepath.Join(t.TempDir(), "accepted")}, saves: saves}
+		n := &newest{memory: memory}
+		_, err := n.reach(t.Context(), of("e1", 9).state)
+		require.NoError(t, err)
+		memory.fails = true
+		_, err = n.reach(t.Context(), of("e2", 7).state)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		memory.fails = false
+		for _, want := range []bool{true, false} {
+			other, err := n.reach(t.Context(), of("e2", 7).state)
+			require.NoError(t, err)
+			require.Equal(t, want, other, "carried out: %t", saves)
+		}
+	}
+}

@@ -19,6 +19,8 @@ type newest struct {
 	loaded   bool
 	position position
 	version  string // of the memory
+	// unsaved is the other epoch whose save failed: the answer may be lost, and it is saved.
+	unsaved string
 }
 
 // position is where a desired state stands in the history of its cluster.
@@ -41,8 +43,10 @@ func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other
 			Err:    fmt.Errorf("generation %d is older than %d of the same epoch", next.Generation, before.Generation),
 		}
 	}
+	other = before.Epoch != "" && (before.Epoch != next.Epoch || n.unsaved == next.Epoch)
 	if before == next {
-		return false, nil
+		n.unsaved = ""
+		return other, nil
 	}
 	data, err := json.Marshal(next)
 	if err != nil {
@@ -51,10 +55,13 @@ func (n *newest) reach(ctx context.Context, state *starbase.DesiredState) (other
 	version, err := n.memory.Save(ctx, data, n.version)
 	if err != nil {
 		n.loaded = false // another agent may have saved: read what it has
+		if other {
+			n.unsaved = next.Epoch
+		}
 		return false, fmt.Errorf("the accepted generation is not saved: %w", err)
 	}
-	n.position, n.version = next, version
-	return before.Epoch != "" && before.Epoch != next.Epoch, nil
+	n.position, n.version, n.unsaved = next, version, ""
+	return other, nil
 }
 
 func (n *newest) load(ctx context.Context) error {

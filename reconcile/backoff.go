@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -29,6 +31,11 @@ type Backoff struct {
 	// Jitter spreads each delay evenly between (1-Jitter) and (1+Jitter) times
 	// its value. It is a fraction from 0 to 1. Default 0, which is none.
 	Jitter float64
+
+	// Seed makes the jitter the same in each run: it depends on Seed, on the number of
+	// the retry, and in a [Queue] on the key. Processes that must not retry in step have
+	// different ones, such as their names. Default empty: the jitter is random.
+	Seed string
 
 	// Retries is how many retries follow the first attempt. 0 is no limit, a
 	// negative number is none.
@@ -65,7 +72,13 @@ func (b Backoff) Next(retry int) (delay time.Duration, ok bool) {
 	if b.Retries < 0 || b.Retries > 0 && retry > b.Retries {
 		return 0, false
 	}
-	return spread(b.Delay(retry), b.Jitter, b.longest()), true
+	at := rand.Float64()
+	if b.Seed != "" {
+		sum := fnv.New64a()
+		_, _ = io.WriteString(sum, b.Seed) // a hash takes everything
+		at = rand.New(rand.NewPCG(sum.Sum64(), uint64(retry))).Float64()
+	}
+	return spread(b.Delay(retry), b.Jitter, at, b.longest()), true
 }
 
 // Retry calls do until it succeeds, retrying in place with the waits of b, and returns nil
@@ -116,15 +129,23 @@ func (b Backoff) validate(owner string) error {
 	)
 }
 
-// spread returns a random duration from d-d*jitter to d+d*jitter, but none
-// above limit, which is at least d.
-func spread(d time.Duration, jitter float64, limit time.Duration) time.Duration {
+// of returns the Backoff of one of several things that it is for.
+func (b Backoff) of(thing any) Backoff {
+	if b.Seed != "" {
+		b.Seed = fmt.Sprint(b.Seed, " ", thing)
+	}
+	return b
+}
+
+// spread returns a duration from d-d*jitter to d+d*jitter, but none above limit, which is
+// at least d: at, from 0 to below 1, is where in that range.
+func spread(d time.Duration, jitter, at float64, limit time.Duration) time.Duration {
 	if jitter == 0 {
 		return d
 	}
 	low := float64(d) * (1 - jitter)
 	high := min(float64(d)*(1+jitter), float64(limit))
-	got := low + rand.Float64()*(high-low)
+	got := low + at*(high-low)
 	switch {
 	case got < 0:
 		return 0

@@ -71,6 +71,23 @@ func TestBackoffJitterNeverPassesMax(t *testing.T) {
 	}
 }
 
+func TestBackoffWithASeedHasTheSameJitterEachTime(t *testing.T) {
+	first := reconcile.Backoff{Min: time.Minute, Factor: 1, Jitter: 0.5, Seed: "one"}
+	other := first
+	other.Seed = "two"
+	delays := map[time.Duration]bool{}
+	for retry := 1; retry <= 100; retry++ {
+		once, _ := first.Next(retry)
+		again, _ := first.Next(retry)
+		same(t, "again", again, once)
+		second, _ := other.Next(retry)
+		delays[once], delays[second] = true, true
+	}
+	if len(delays) < 150 {
+		t.Errorf("200 retries have %d delays: they are not spread", len(delays))
+	}
+}
+
 func TestBackoffLimitsRetriesOnlyWhenAskedTo(t *testing.T) {
 	for _, row := range []struct {
 		retries, retry int

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -161,7 +162,7 @@ func (l *Loop) pass(ctx context.Context, number int, reason Reason) Pass {
 
 // next returns how long after pass the next one is due, and for what reason.
 func (l *Loop) next(pass Pass, failures int) (time.Duration, Reason) {
-	interval := spread(cmp.Or(l.Interval, 30*time.Second), l.Jitter, math.MaxInt64)
+	interval := spread(cmp.Or(l.Interval, 30*time.Second), l.Jitter, rand.Float64(), math.MaxInt64)
 	wait := max(0, interval-time.Since(pass.Start))
 	switch {
 	case pass.Err == nil:

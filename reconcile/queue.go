@@ -227,7 +227,7 @@ func (q *Queue[K]) pass(ctx context.Context, key K, number int) KeyPass[K] {
 	pass.Duration = time.Since(pass.Start)
 	if pass.Err == nil {
 		pass.Next = max(0, pass.Result.RequeueAfter)
-	} else if delay, ok := q.Backoff.Next(number); ok && !hopeless(pass.Err) {
+	} else if delay, ok := q.Backoff.of(key).Next(number); ok && !hopeless(pass.Err) {
 		pass.Next = delay
 	} else {
 		pass.Parked = true

@@ -222,3 +222,27 @@ func TestAPanicCostsOneKeyOnePass(t *testing.T) {
 		stopped(t, stop)
 	})
 }
+
+func TestKeysWithOneSeedAreRetriedAtTimesOfTheirOwn(t *testing.T) {
+	retries := func() (out string) {
+		synctest.Test(t, func(t *testing.T) {
+			queue, runs := queueOf(func(context.Context, string) (reconcile.Result, error) { return reconcile.Result{}, errBoom })
+			queue.Workers = 2
+			queue.Backoff = reconcile.Backoff{Min: time.Second, Factor: 1, Jitter: 0.5, Retries: 1, Seed: "one"}
+			queue.Add("a", "b")
+			stop := start(t, queue)
+			time.Sleep(time.Minute)
+			stopped(t, stop)
+			at := map[string]time.Duration{}
+			for _, r := range runs.read() {
+				at[r.key] = r.at
+			}
+			if at["a"] == at["b"] || at["a"] < time.Second/2 || at["b"] < time.Second/2 {
+				t.Errorf("retried at %v", at)
+			}
+			out = fmt.Sprint(at)
+		})
+		return out
+	}
+	same(t, "again", retries(), retries())
+}

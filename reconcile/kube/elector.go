@@ -47,7 +47,7 @@ var errTaken = errors.New("another elector holds the lease")
 
 // acquire waits for the lease. It returns false when ctx ended first.
 func (e *elector) acquire(ctx context.Context) bool {
-	watch := leaseWatch{leases: e.leases, name: e.name, retry: e.retry}
+	watch := leaseWatch{leases: e.leases, name: e.name, identity: e.identity, retry: e.retry}
 	defer watch.stop()
 	for ctx.Err() == nil {
 		err := e.try(ctx)
@@ -292,7 +292,7 @@ func (e *elector) bounded(ctx context.Context) (context.Context, context.CancelF
 }
 
 func (e *elector) jittered() time.Duration {
-	delay, _ := reconcile.Backoff{Min: e.retry, Max: e.longestRetry(), Factor: 1, Jitter: 0.2}.Next(1)
+	delay, _ := reconcile.Backoff{Min: e.retry, Max: e.longestRetry(), Factor: 1, Jitter: 0.2, Seed: e.identity}.Next(1)
 	return delay
 }
 

@@ -19,7 +19,9 @@ import (
 type leaseWatch struct {
 	leases dynamic.ResourceInterface
 	name   string
-	retry  time.Duration
+	// identity is that of the elector.
+	identity string
+	retry    time.Duration
 
 	found   chan struct{}
 	cancel  context.CancelFunc
@@ -46,7 +48,7 @@ func (l *leaseWatch) stop() {
 }
 
 func (l *leaseWatch) run(ctx context.Context) {
-	backoff := reconcile.Backoff{Min: l.retry, Max: max(time.Minute, 2*l.retry), Jitter: 0.2}
+	backoff := reconcile.Backoff{Min: l.retry, Max: max(time.Minute, 2*l.retry), Jitter: 0.2, Seed: l.identity}
 	for failures := 1; ctx.Err() == nil; failures++ {
 		// Without a resourceVersion the watch begins with the current state, so no
 		// release between a read and the watch is missed.

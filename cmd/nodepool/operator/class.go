@@ -117,10 +117,10 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 		if before != unready(c) {
 			o.events.class(c, corev1.EventTypeWarning, "ResolutionFailed", unready(c))
 		}
-		o.resolvedUntil(c, spread(resolveRetry))
+		o.resolvedUntil(c, spread(resolveRetry, c.UID))
 		return again(), nil
 	}
-	o.resolvedUntil(c, spread(resolveAgain))
+	o.resolvedUntil(c, spread(resolveAgain, c.UID))
 	return again(), nil
 }
 

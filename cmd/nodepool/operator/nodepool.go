@@ -59,7 +59,7 @@ type Operator struct {
 	// Transition is how old a list of machines may be while some of them are on their way.
 	// Zero: 5 s.
 	Transition time.Duration
-	// Instance is the name of this process in Events: the name of its pod.
+	// Instance is the name of this process in Events and in the Lease: the name of its pod.
 	Instance string
 	// Logger receives what happens. Required.
 	Logger *slog.Logger
@@ -125,7 +125,7 @@ func (o *Operator) Start(ctx context.Context) error {
 		return err
 	}
 	if !o.Alone {
-		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, Starter: work, Logger: o.Logger}
+		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, Identity: o.Instance, Starter: work, Logger: o.Logger}
 	}
 	ready := func(context.Context) error {
 		if w := current.Load(); w != nil {

@@ -113,7 +113,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 
 	w.pools.Client, w.pools.Metadata, w.pools.Logger, w.pools.Workers = client, metadata, o.Logger, poolWorkers
 	w.pools.Kind, w.pools.IgnoreStatus, w.pools.Reconcile = kube.Kind{Resource: poolsResource}, true, w.reconcile
-	w.pools.Backoff = reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: jitter}
+	w.pools.Backoff = reconcile.Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.2, Seed: o.Instance}
 	w.pools.References = func(p *v1alpha1.NodePool) []kube.Reference {
 		return []kube.Reference{classReference(p.Spec.Template.NodeClassRef.Name)}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,7 +26,6 @@ const (
 	afterNotReady   = 10 * time.Second
 	afterCloudError = time.Minute
 	afterCleanup    = 10 * time.Second
-	jitter          = 0.2
 )
 
 // poolPass is one pass of one pool: it looks at the cloud and the cluster, plans, acts, and
@@ -90,7 +88,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 		return pass.next(), nil
 	case pass != nil:
 		o.events.pool(p, corev1.EventTypeWarning, "CleanupFailed", err.Error())
-		return reconcile.Result{RequeueAfter: spread(afterCleanup)}, nil
+		return reconcile.Result{RequeueAfter: spread(afterCleanup, p.UID)}, nil
 	case err != nil || !alive:
 		return result, err
 	}
@@ -324,13 +322,14 @@ func (p *poolPass) next() reconcile.Result {
 		soon(max(at.Sub(p.state.op.now()), 100*time.Millisecond))
 		return reconcile.Result{RequeueAfter: after}
 	}
-	return reconcile.Result{RequeueAfter: spread(after)}
+	return reconcile.Result{RequeueAfter: spread(after, p.state.pool.UID)}
 }
 
-// spread lengthens a time, so that pools do not act in step, and look at their machines at
-// most once in each interval.
-func spread(d time.Duration) time.Duration {
-	return d + time.Duration(float64(d)*jitter*rand.Float64()) //nolint:gosec // no secret
+// spread lengthens a time by up to a fifth, so that objects are not handled in step, and pools
+// look at their machines at most once in each interval. It is the same for an object each time.
+func spread(d time.Duration, of types.UID) time.Duration {
+	d, _ = reconcile.Backoff{Min: d + d/10, Max: d + d/5, Factor: 1, Jitter: 1.0 / 11, Seed: string(of)}.Next(1)
+	return d
 }
 
 // validate returns what admission cannot see of a pool by itself.

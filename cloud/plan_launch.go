@@ -137,8 +137,10 @@ func (pl *planner) launch() {
 	}
 	missing = max(missing, wanted+demand-have)
 	if demand == 0 && missing <= 0 {
-		// Report the failures although no pods are sent to a pool that may not launch.
-		pl.reportFailures(pl.now.Before(pl.plan.Memory.LaunchAfter))
+		// Report the failures although no pods are sent to a pool that may not launch, and while
+		// the next machine warms up. After that they hold nothing back.
+		held := pl.now.Before(pl.plan.Memory.LaunchAfter)
+		pl.reportFailures(held || pl.plan.Counts.Coming > 0, held)
 		pl.wake(pl.plan.Memory.LaunchAfter)
 		return
 	}
@@ -149,7 +151,7 @@ func (pl *planner) launch() {
 	if n := min(missing, room); n > 0 && pl.mayLaunch() {
 		pl.place(n, short, pl.launchReason(wanted, demand))
 	}
-	pl.reportFailures(true)
+	pl.reportFailures(true, true)
 }
 
 func (pl *planner) launchReason(wanted, demand int) string {
@@ -176,11 +178,11 @@ func (pl *planner) mayLaunch() bool {
 	return true
 }
 
-// reportFailures reports the failures of warm-ups, and the refusals of desired
-// launches.
-func (pl *planner) reportFailures(wanted bool) {
+// reportFailures reports the failures of warm-ups while a machine is tried, and the refusals
+// of desired launches.
+func (pl *planner) reportFailures(tried, wanted bool) {
 	memory := pl.plan.Memory
-	if memory.Failures >= failuresInRow {
+	if tried && memory.Failures >= failuresInRow {
 		pl.hold(
 			HoldWarmupFailing,
 			"%d warm-ups failed in a row, the last one because %s; no launch before %s",

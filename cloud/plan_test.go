@@ -505,6 +505,15 @@ func TestPlans(t *testing.T) {
 				"held back: WarmupFailing: 3 warm-ups failed in a row, the last one because it stopped before it joined the cluster; no launch before 2026-01-01T12:01:00Z",
 			},
 		},
+		"they are reported while another machine warms up": {
+			pool: cloud.Pool{Size: 5, MinStandby: 1}, machines: "i-1 warmup running none launched=1m",
+			change: func(o *cloud.Observed) { o.Memory.Failures, o.Memory.LaunchAfter = 3, noon.Add(-time.Hour) },
+			plan:   []string{"held back: WarmupFailing: 3 warm-ups failed in a row, the last one because ; no launch before 2026-01-01T11:00:00Z"},
+		},
+		"and not once no machine is wanted and one may be launched again": {
+			pool:   cloud.Pool{Size: 5},
+			change: func(o *cloud.Observed) { o.Memory.Failures, o.Memory.LaunchAfter = 3, noon.Add(-time.Hour) },
+		},
 		"a zone without capacity is left out": {
 			pool: cloud.Pool{Size: 5, MinStandby: 2}, change: func(o *cloud.Observed) {
 				o.Memory.Blocked = map[cloud.Placement]time.Time{{InstanceType: "m5.large", Zone: "zone-a"}: noon.Add(time.Minute)}

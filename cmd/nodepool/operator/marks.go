@@ -209,62 +209,6 @@ func (m *marks) evict(ctx context.Context, pod podOnNode) error {
 	return fmt.Errorf("evict pod %s: %w", pod.key, err)
 }
 
-// guarded is a provider that stops no machine with pods on it. The cluster is asked once
-// more: a pod may have come that no watch has shown yet.
-type guarded struct {
-	Provider
-	marks *marks
-}
-
-// StopInstance implements [cloud.PowerControl].
-func (g guarded) StopInstance(ctx context.Context, id string, force bool) error {
-	return g.StopInstances(ctx, []string{id}, force)[id]
-}
-
-// StopInstances implements [cloud.BatchPowerControl].
-func (g guarded) StopInstances(ctx context.Context, ids []string, force bool) map[string]error {
-	failed := map[string]error{}
-	var free []string
-	if force {
-		return g.Provider.StopInstances(ctx, ids, force)
-	}
-	for _, id := range ids {
-		if err := g.marks.empty(ctx, id); err != nil {
-			failed[id] = err
-			continue
-		}
-		free = append(free, id)
-	}
-	if len(free) > 0 {
-		maps.Copy(failed, g.Provider.StopInstances(ctx, free, force))
-	}
-	return failed
-}
-
-// empty returns an error if the Node of a machine has a pod that has to be evicted. A machine
-// that warms up is stopped in any case, as one that stops itself is: pods are there that
-// tolerate its cordon, and would have each warm-up of the pool fail.
-func (m *marks) empty(ctx context.Context, id string) error {
-	v, ok := m.world.byID(id)
-	if !ok || v.status.State == cloud.StateWarmup {
-		return nil
-	}
-	pods, err := m.client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + v.status.Name})
-	if err != nil {
-		return fmt.Errorf("pods of node %s: %w", v.status.Name, err)
-	}
-	for i := range pods.Items {
-		p := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods.Items[i].Object, p); err != nil {
-			return fmt.Errorf("pod %s: %w", pods.Items[i].GetName(), err)
-		}
-		if viewPod(p).evicted {
-			return fmt.Errorf("pod %s/%s is on it: %w", p.Namespace, p.Name, errChanged)
-		}
-	}
-	return nil
-}
-
 // Change changes a Node, and writes nothing if do changes nothing.
 func (m *marks) Change(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	n, err := m.read(ctx, name)

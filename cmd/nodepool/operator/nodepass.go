@@ -54,15 +54,18 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	o.mu.Lock()
 	s := o.states[v.pool]
 	o.mu.Unlock()
-	if s == nil || o.dry || !v.owned(v.pool, s.uid()) || s.pool.DeletionTimestamp != nil {
+	if s == nil || o.dry || !v.owned(v.pool, s.uid()) {
 		return reconcile.Result{}, nil
 	}
 	m := &marks{client: o.client, world: o.world, pool: s.pool, now: o.now}
 	p := &nodePass{state: s, view: v}
 	err := m.Change(ctx, key.Name, func(n *corev1.Node) error {
 		p.reports, p.wake = nil, time.Time{}
-		p.keepTemplate(n)
 		p.keepClosed(n)
+		if s.pool.DeletionTimestamp != nil {
+			return nil // the rest is for machines that stay
+		}
+		p.keepTemplate(n)
 		p.attest(n)
 		p.started(n)
 		p.open(n)

@@ -163,7 +163,7 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 	}
 	marks := &marks{client: p.state.op.client, world: p.state.op.world, pool: p.state.pool, now: p.state.op.now}
 	p.state.executor = &cloud.Executor{
-		Provider: guarded{provider, marks},
+		Provider: guarded{provider, marks, p.state.kept, p.state.spec},
 		Nodes:    marks,
 		Journal:  &p.state.kept.journal,
 		Config:   p.state.recipe.launchConfig,

@@ -140,8 +140,8 @@ func respond(r *http.Request, a *answer) *http.Response {
 	}
 	answer := response(r, a.code, io.NopCloser(bytes.NewReader(data)), int64(len(data)))
 	answer.Header.Set("Content-Type", form)
-	if a.code == http.StatusTooManyRequests {
-		answer.Header.Set("Retry-After", "10")
+	if seconds := a.body.number("details", "retryAfterSeconds"); seconds > 0 {
+		answer.Header.Set("Retry-After", fmt.Sprint(seconds))
 	}
 	return answer
 }

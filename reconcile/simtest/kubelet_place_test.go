@@ -1,7 +1,10 @@
 package simtest_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,4 +115,40 @@ func TestAnEvictionIsThatOfTheServer(t *testing.T) {
 	}, 1)
 	require.Empty(t, r.Wrong, r.Trace)
 	require.True(t, drained)
+}
+
+// TestAForbiddenEvictionIsTriedAgainIfTheServerSaysSo holds that of a real server: only while it
+// has not seen the budget does it name a time, after which client-go tries again by itself.
+func TestAForbiddenEvictionIsTriedAgainIfTheServerSaysSo(t *testing.T) {
+	t.Parallel()
+	s := &simtest.Server{Kinds: []simtest.Kind{
+		{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", Status: true},
+	}}
+	c := caller{t, s}
+	const budgets = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
+	c.must("POST /api/v1/namespaces/shop/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app":"a"}}}`)
+	c.must("PATCH /api/v1/namespaces/shop/pods/a/status", `{"status":{"phase":"Running"}}`)
+	c.must("POST "+budgets, `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"app":"a"}}}}`)
+	evict := func() (after string, message any) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://simtest/api/v1/namespaces/shop/pods/a/eviction",
+			strings.NewReader(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"a"}}`))
+		require.NoError(t, err)
+		answer, err := s.RoundTrip(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.Equal(t, http.StatusTooManyRequests, answer.StatusCode)
+		var o simtest.Object
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&o))
+		causes, _ := o.Field("details", "causes").([]any)
+		require.Len(t, causes, 1)
+		return answer.Header.Get("Retry-After"), causes[0].(map[string]any)["message"] //nolint:forcetypeassert // of a server
+	}
+	after, message := evict()
+	require.Equal(t, "10", after)
+	require.Equal(t, "The disruption budget a is still being processed by the server.", message)
+	c.must("PATCH "+budgets+"/a/status", `{"status":{"observedGeneration":1,"desiredHealthy":1,"currentHealthy":1}}`)
+	after, message = evict()
+	require.Empty(t, after)
+	require.Equal(t, "The disruption budget a needs 1 healthy pods and has 1 currently", message)
 }

@@ -91,7 +91,7 @@ func (s *Server) tooLarge(c call, version int64) *answer {
 	)
 	return a.about(Object{
 		"causes":            []any{map[string]any{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}},
-		"retryAfterSeconds": 1,
+		"retryAfterSeconds": float64(1),
 	})
 }
 

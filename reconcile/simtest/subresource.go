@@ -225,13 +225,14 @@ func (s *Server) disrupt(c call, pod Object, dry bool) *answer {
 			continue
 		}
 		left := budget.number("status", "disruptionsAllowed")
-		if left < 1 || budget.number("status", "observedGeneration") < budget.number("metadata", "generation") {
-			a := errorStatus(
-				http.StatusTooManyRequests, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", c,
-			)
-			return a.about(Object{"causes": []any{map[string]any{
-				"reason": "DisruptionBudget", "message": fmt.Sprintf("The disruption budget %s does not allow it", k.name),
-			}}})
+		switch {
+		case budget.number("status", "observedGeneration") < budget.number("metadata", "generation"):
+			return forbidden(c, fmt.Sprintf("The disruption budget %s is still being processed by the server.", k.name), 10)
+		case left < 1:
+			return forbidden(c, fmt.Sprintf(
+				"The disruption budget %s needs %v healthy pods and has %v currently",
+				k.name, budget.number("status", "desiredHealthy"), budget.number("status", "currentHealthy"),
+			), 0)
 		}
 		if !dry {
 			next := clone(budget)
@@ -241,4 +242,15 @@ func (s *Server) disrupt(c call, pod Object, dry bool) *answer {
 		}
 	}
 	return nil
+}
+
+// forbidden is the answer to an eviction that a disruption budget does not allow. With seconds, the
+// client is to try again after them.
+func forbidden(c call, why string, seconds int) *answer {
+	a := errorStatus(http.StatusTooManyRequests, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", c)
+	details := Object{"causes": []any{map[string]any{"reason": "DisruptionBudget", "message": why}}}
+	if seconds > 0 {
+		details["retryAfterSeconds"] = float64(seconds)
+	}
+	return a.about(details)
 }

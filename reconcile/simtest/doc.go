@@ -65,8 +65,11 @@
 // came before, so a program that does leave something to chance still meets the
 // same faults.
 //
-// A controller of package reconcile/kube leaves nothing to chance. These parts of
-// client-go do, and this helps:
+// A controller of package reconcile/kube leaves nothing to chance, with a Backoff without
+// jitter, or with a Seed, and a Lease with an Identity. But goroutines of a program that go on in
+// the same instant, such as two loops that one event wakes, may do so in any order: in a test
+// that calls runtime.GOMAXPROCS(1), and is not parallel, they take the same one. These parts of
+// client-go leave something to chance, too, and this helps:
 //
 //   - A reflector lists again after a random delay. The next list of a view is
 //     answered later than that: 2 seconds after the first failure, at most 64

@@ -25,7 +25,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
-	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // TestScenarios2 runs the scenarios of demand, of foreign hands on machines, and of pools
@@ -49,7 +48,6 @@ func TestScenarios2(t *testing.T) {
 			"both":       twoPoolsMatch,
 			"stale":      staleNetwork,
 			"shrink":     shrinks,
-			"surplus":    surplusEnds,
 			"flap":       losesReadiness,
 			"flapping":   flapsOneByOne,
 			"unready":    staysUnready,
@@ -393,32 +391,29 @@ func twoPoolsMatch(s *stage) {
 }
 
 // staleNetwork is D26: what a Node said of its network before its stop is no news. A newer
-// condition opens the Node, and without one two minutes do.
+// condition opens the Node.
 func staleNetwork(s *stage) {
 	s.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverNetwork: m.Boot > 1} })
 	s.class()
-	s.pool("poolSize: 2, minStandby: 2, scaleDown: {enabled: false}")
-	s.standby(2)
+	s.pool("poolSize: 1, minStandby: 1, scaleDown: {enabled: false}")
+	s.standby(1)
 	s.pods([]string{"first"}, "cpu: 3", "")
-	closed := func(skip string) (name string) {
-		s.eventually("a Node is ready and closed", func() bool {
-			for _, n := range s.in("running") {
-				ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-					return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-				})
-				if n.Name != skip && ready {
-					require.True(s, slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintNotReady }))
-					require.True(s, slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-						return c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionFalse
-					}), "the condition of the first boot")
-					name = n.Name
-				}
+	var first string
+	s.eventually("a Node is ready and closed", func() bool {
+		for _, n := range s.in("running") {
+			ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			})
+			if ready {
+				require.True(s, slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintNotReady }))
+				require.True(s, slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionFalse
+				}), "the condition of the first boot")
+				first = n.Name
 			}
-			return name != ""
-		})
-		return name
-	}
-	first := closed("")
+		}
+		return first != ""
+	})
 	now := metav1.NewTime(time.Now().Add(time.Second)) // it has no fractions
 	s.patchConditions(
 		first,
@@ -426,17 +421,6 @@ func staleNetwork(s *stage) {
 	)
 	s.eventReported("Node", first, "StartupTaintsRemoved")
 	s.eventually("it runs", func() bool { return s.bound() == 1 })
-
-	s.pods([]string{"second"}, "cpu: 3", "")
-	second := closed(first)
-	await.Until(
-		s,
-		2*time.Minute+await.Moment,
-		"it is forced open after two minutes",
-		func() bool { return slices.Contains(s.events("Node", second), "StartupTaintTimeout") },
-	)
-	s.eventually("it runs", func() bool { return s.bound() == 2 })
-	require.NotContains(s, s.events("Node", second), "StartupTaintsRemoved")
 	require.NotContains(s, s.events("Node", first), "StartupTaintTimeout")
 }
 
@@ -453,16 +437,4 @@ func shrinks(s *stage) {
 	require.Len(s, s.instances(), 3)
 	require.Equal(s, types.InstanceStateNameRunning, s.state(running))
 	require.Equal(s, 1, s.bound())
-}
-
-// surplusEnds is D30 with surplusStandbyTTL.
-func surplusEnds(s *stage) {
-	s.class()
-	s.pool("poolSize: 5, minStandby: 3")
-	s.standby(3)
-	s.pool("poolSize: 5, minStandby: 1, scaleDown: {surplusStandbyTTL: 1m}")
-	s.eventually("the new spec is seen", func() bool { return s.read().Status.ObservedGeneration == s.read().Generation })
-	require.Len(s, s.instances(), 3, "they stay for a minute")
-	s.eventually("the surplus is gone", func() bool { return s.counts() == [3]int32{1, 0, 1} && len(s.nodes()) == 1 })
-	require.Len(s, s.instances(), 1)
 }

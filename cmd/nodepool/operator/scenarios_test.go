@@ -3,7 +3,6 @@ package operator_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -26,20 +25,17 @@ func TestScenarios(t *testing.T) {
 	c.start(t, nil)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){
-			"fill":      fills,
-			"up":        scalesUp,
-			"down":      scalesDown,
-			"return":    podsReturn,
-			"budget":    budgets,
-			"stop":      timeoutStops,
-			"terminate": timeoutTerminates,
-			"stranger":  neverJoins,
-			"images":    images,
-			"best":      bestEffort,
-			"missing":   missingClass,
-			"burst":     bursts,
-			"region":    movesToAnotherRegion,
-			"drift":     replacesDrifted,
+			"fill":     fills,
+			"up":       scalesUp,
+			"down":     scalesDown,
+			"return":   podsReturn,
+			"stranger": neverJoins,
+			"images":   images,
+			"best":     bestEffort,
+			"missing":  missingClass,
+			"burst":    bursts,
+			"region":   movesToAnotherRegion,
+			"drift":    replacesDrifted,
 		} {
 			t.Run(name, func(t *testing.T) {
 				if testing.Short() && name != "up" {
@@ -146,56 +142,6 @@ func podsReturn(b *bench) {
 	b.eventually("it is none", func() bool { return candidate() == "" })
 	require.Len(b, b.in("running"), 1)
 	require.Len(b, b.instances(), 1)
-}
-
-// budgets is D6: a drain that a disruption budget forbids is given up, and tried again.
-func budgets(b *bench) {
-	b.class()
-	b.pool("poolSize: 1, minStandby: 1, maxNodeRuntime: 1m, scaleDown: {drainTimeout: 8s}")
-	b.standby(1)
-	name := b.nodes()[0].Name
-	b.budget() // its minute begins with the pod
-	b.pods(names("pod", 1), "cpu: 1", "")
-	b.eventually("it runs", func() bool { return b.bound() == 1 })
-	b.eventReported("Node", name, "MaxRuntimeApproaching")
-	b.eventually("it is drained", func() bool { return len(b.in("terminating")) == 1 })
-	for _, n := range b.in("terminating") { // unless it is given up already
-		require.Contains(b, n.Annotations[v1alpha1.AnnotationIntent], `"step":"drain"`)
-	}
-	require.Equal(b, 1, b.bound(), "the budget forbids the eviction")
-	b.eventually("it is given up", func() bool {
-		running := b.in("running") // it is tried again later
-		require.False(b, slices.ContainsFunc(running, func(n corev1.Node) bool { return n.Spec.Unschedulable }))
-		return len(running) == 1
-	})
-	b.eventReported("NodePool", b.name, "DrainGivenUp")
-	require.Equal(b, 1, b.bound())
-}
-
-// timeoutStops is D7 with stop: such a machine is the last choice.
-func timeoutStops(b *bench) {
-	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverAttests: m.Boot == 1} })
-	b.class()
-	b.pool("poolSize: 2, minStandby: 1, preWarm: {timeout: 30s}")
-	b.eventually("it is on standby", func() bool { return len(b.in("standby")) == 1 })
-	require.Empty(b, b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested])
-	require.Equal(b, types.InstanceStateNameStopped, b.state(b.in("standby")[0].Labels[v1alpha1.LabelInstanceID]))
-	require.Equal(b, "InsufficientStandby", b.condition("Ready").Reason, "it does not count")
-	b.eventReported("NodePool", b.name, "WarmupTimeout")
-}
-
-// timeoutTerminates is D7 with terminate.
-func timeoutTerminates(b *bench) {
-	b.habit(func(m machines.Machine) machines.Habit { return machines.Habit{NeverStops: true} })
-	b.class()
-	b.pool("poolSize: 1, minStandby: 1, preWarm: {timeout: 30s, timeoutAction: terminate}")
-	b.eventually("it has joined", func() bool { return len(b.in("warmup")) == 1 })
-	first := b.in("warmup")[0]
-	b.eventually("it is gone", func() bool {
-		return b.state(first.Labels[v1alpha1.LabelInstanceID]) == types.InstanceStateNameTerminated &&
-			!slices.ContainsFunc(b.nodes(), func(n corev1.Node) bool { return n.UID == first.UID })
-	})
-	b.eventReported("NodePool", b.name, "WarmupFailed")
 }
 
 // neverJoins is D8: launches back off, and say why.

@@ -1,55 +1,30 @@
 package operator_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// usedPool is a pool of one machine, which runs a pod. The pool is deleted after ten minutes, and
-// then is called.
-func usedPool(p *pooled, s simtest.Scenario, then func(w *simtest.World)) simtest.Scenario {
-	p.alone = true
-	s.Disturbances, s.Without = []applytest.Disturbance{}, nil
-	s.Start = func(w *simtest.World) {
-		p.foreign(w)
-		for _, o := range []simtest.Object{
-			{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}}, class("c0"), replicas("r0", "p0", 1, "1"),
-			own("NodePool", "p0", map[string]any{
-				"poolSize": 1, "minStandby": 0, "template": map[string]any{"nodeClassRef": map[string]any{"kind": "AWSNodeClass", "name": "c0"}},
-			}),
-		} {
-			if err := w.Create(o); err != nil {
-				panic(err)
-			}
-		}
-		w.After(10*time.Minute, func() {
-			if w.Delete(poolsKind, "", "p0") == nil {
-				then(w)
-			}
-		})
-	}
-	s.Edits, s.Edit, s.Settle, s.Rest = 1, func(*simtest.World) {}, 30*time.Minute, 10*time.Minute
-	s.Converged = p.converged
-	return s
-}
-
-// TestAPoolThatGoesEvictsThePodsOfALostNode deletes the Node of a machine that runs a pod: the
-// machine is terminated once its pod has ended.
+// TestAPoolThatGoesEvictsThePodsOfALostNode deletes a pool and the Node of its machine, which runs
+// a pod: the machine is terminated once its pod has ended.
 func TestAPoolThatGoesEvictsThePodsOfALostNode(t *testing.T) {
 	t.Parallel()
 	evicted := 0
 	r := simtest.Simulate(t, func() simtest.Scenario {
-		p, s := newPooled()
-		s = usedPool(p, s, func(w *simtest.World) {
-			for _, n := range w.Objects("nodes") {
-				_ = w.As("cloud-controller-manager").Delete("nodes", "", n.Name()) // it exists
-			}
-		})
+		_, s := calm(func(w *simtest.World) {
+			w.After(10*time.Minute, func() {
+				_ = w.Delete(poolsKind, "", "p0") // it exists
+				for _, n := range w.Objects("nodes") {
+					_ = w.As("cloud-controller-manager").Delete("nodes", "", n.Name()) // it exists
+				}
+			})
+		}, poolOf(1, 0, nil), replicas("r0", "p0", 1, "1"))
 		s.Check = func(_ *simtest.World, c simtest.Change) error {
 			if c.By == "program" && c.Request.Subresource == "eviction" {
 				evicted++
@@ -68,21 +43,73 @@ func TestAPoolThatGoesKeepsItsNodesClosed(t *testing.T) {
 	t.Parallel()
 	var closed []any
 	r := simtest.Simulate(t, func() simtest.Scenario {
-		p, s := newPooled()
-		return usedPool(p, s, func(w *simtest.World) {
-			_ = w.Create(simtest.Object{ // it does not exist
-				"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"namespace": "team", "name": "all"},
-				"spec":   map[string]any{"minAvailable": 1, "selector": map[string]any{"matchLabels": map[string]any{"app": "r0"}}},
-				"status": map[string]any{"disruptionsAllowed": 0},
-			})
-			for _, n := range w.Objects("nodes") {
-				w.After(20*time.Second, func() {
+		_, s := calm(func(w *simtest.World) {
+			forbidEvictions(w, "r0")
+			w.After(10*time.Minute, func() { _ = w.Delete(poolsKind, "", "p0") }) // it exists
+			w.After(10*time.Minute+20*time.Second, func() {
+				for _, n := range w.Objects("nodes") {
 					_ = w.As("administrator").Update("nodes", "", n.Name(), func(o simtest.Object) { o.Set(false, "spec", "unschedulable") }) // it exists
-				})
-				w.After(21*time.Second, func() { closed = append(closed, w.Object("nodes", "", n.Name()).Field("spec", "unschedulable")) })
-			}
-		})
+				}
+			})
+			w.After(10*time.Minute+21*time.Second, func() {
+				for _, n := range w.Objects("nodes") {
+					closed = append(closed, n.Field("spec", "unschedulable"))
+				}
+			})
+		}, poolOf(1, 0, nil), replicas("r0", "p0", 1, "1"))
+		return s
 	}, 1)
 	require.Empty(t, r.Wrong)
 	require.Equal(t, []any{true}, closed)
+}
+
+// forbidEvictions forbids every eviction of the pods of a ReplicaSet.
+func forbidEvictions(w *simtest.World, app string) {
+	_ = w.Create(simtest.Object{ // it does not exist
+		"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"namespace": "team", "name": app},
+		"spec": map[string]any{"maxUnavailable": 0, "selector": map[string]any{"matchLabels": map[string]any{"app": app}}},
+	})
+	_ = w.Update("poddisruptionbudgets.policy", "team", app, func(o simtest.Object) { o.Set(1, "status", "observedGeneration") }) // it exists
+}
+
+// TestADrainThatABudgetForbidsIsGivenUp is D6: the machine is drained when its minute is over,
+// opened again 8 s later, and its pod runs on.
+func TestADrainThatABudgetForbidsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var stays []stay
+	var pods []string
+	var told, toldNode []string
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		_, s := calm(func(w *simtest.World) {
+			forbidEvictions(w, "r0")
+			w.After(5*time.Minute, func() { _ = w.Create(replicas("r0", "p0", 1, "1")) }) // it does not exist
+			for _, at := range []time.Duration{6 * time.Minute, 8 * time.Minute} {
+				w.After(at, func() {
+					for _, p := range w.Objects("pods") {
+						pods = append(pods, p.UID())
+					}
+				})
+			}
+			w.After(8*time.Minute, func() { told, toldNode = eventsAbout(w, "p0"), eventsAbout(w, stays[0].node) })
+			w.After(9*time.Minute, func() { // else it is drained again and again
+				_ = w.Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set("24h", "spec", "maxNodeRuntime") }) // it exists
+			})
+		}, poolOf(1, 1, map[string]any{"maxNodeRuntime": "1m", "scaleDown": map[string]any{"drainTimeout": "8s"}}))
+		s.Check = notes(&stays)
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	i := slices.IndexFunc(stays, func(s stay) bool { return s.state == "running" })
+	require.GreaterOrEqual(t, i, 0, stays)
+	require.GreaterOrEqual(t, len(stays), i+3, stays)
+	runs, drained, open := stays[i], stays[i+1], stays[i+2]
+	require.Equal(t, []string{"terminating", "running"}, []string{drained.state, open.state})
+	require.Contains(t, drained.after.Field("metadata", "annotations", v1alpha1.AnnotationIntent), `"step":"drain"`)
+	require.NotEqual(t, true, open.after.Field("spec", "unschedulable"))
+	within(t, drained.at.Sub(runs.at), time.Minute, 2*time.Second)
+	within(t, open.at.Sub(drained.at), 8*time.Second, 6*time.Second)
+	require.Len(t, pods, 2)
+	require.Equal(t, pods[0], pods[1], "the budget forbids the eviction")
+	require.Contains(t, told, "DrainGivenUp")
+	require.Contains(t, toldNode, "MaxRuntimeApproaching")
 }

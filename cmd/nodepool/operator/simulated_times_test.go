@@ -105,10 +105,7 @@ func TestAPoolWaitsForItsClass(t *testing.T) {
 		s.Start = func(w *simtest.World) {
 			p.foreign(w)
 			for _, o := range []simtest.Object{
-				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}},
-				own("NodePool", "p0", map[string]any{
-					"poolSize": 2, "minStandby": 1, "template": map[string]any{"nodeClassRef": map[string]any{"kind": "AWSNodeClass", "name": "c0"}},
-				}),
+				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}}, poolOf(2, 1, nil),
 			} {
 				if err := w.Create(o); err != nil {
 					panic(err)

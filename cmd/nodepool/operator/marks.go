@@ -39,6 +39,14 @@ type marks struct {
 	world  *world
 	pool   *v1alpha1.NodePool
 	now    func() time.Time
+	// look starts a pass of a Node that the server does not have: if the watch does not either,
+	// it is dropped. A Node that was written here, and deleted while the watch was away, is in no
+	// event.
+	look func(nodes ...types.NamespacedName)
+}
+
+func (o *operator) marksOf(pool *v1alpha1.NodePool) *marks {
+	return &marks{client: o.client, world: o.world, pool: pool, now: o.now, look: o.nodes.Add}
 }
 
 // Mark implements [cloud.Nodes].
@@ -223,6 +231,9 @@ func (m *marks) Change(ctx context.Context, name string, do func(*corev1.Node) e
 		written, failed := m.client.Resource(nodesResource).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if failed == nil {
 			return m.wrote(written)
+		}
+		if apierrors.IsNotFound(failed) {
+			m.look(types.NamespacedName{Name: name})
 		}
 		if attempt == writeAttempts || !apierrors.IsConflict(failed) {
 			return failed

@@ -57,7 +57,7 @@ func (o *operator) reconcileNode(ctx context.Context, key types.NamespacedName, 
 	if s == nil || o.dry || !v.owned(v.pool, s.uid()) {
 		return reconcile.Result{}, nil
 	}
-	m := &marks{client: o.client, world: o.world, pool: s.pool, now: o.now}
+	m := o.marksOf(s.pool)
 	p := &nodePass{state: s, view: v}
 	err := m.Change(ctx, key.Name, func(n *corev1.Node) error {
 		p.reports, p.wake = nil, time.Time{}

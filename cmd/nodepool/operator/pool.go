@@ -161,7 +161,7 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 		p.problem = problem{"CloudProviderError", err.Error()}
 		return cloud.Observed{}
 	}
-	marks := &marks{client: p.state.op.client, world: p.state.op.world, pool: p.state.pool, now: p.state.op.now}
+	marks := p.state.op.marksOf(p.state.pool)
 	p.state.executor = &cloud.Executor{
 		Provider: guarded{provider, marks, p.state.kept, p.state.spec},
 		Nodes:    marks,

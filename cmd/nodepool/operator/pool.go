@@ -53,6 +53,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 	defer func() { o.metrics.passed(key.Name, time.Since(began)) }()
 	if p == nil {
 		o.forget(key.Name)
+		o.classOf.Add(o.classOf.Keys("")...) // one of them counted it until now
 		return reconcile.Result{}, nil
 	}
 	if o.dry {

@@ -63,6 +63,32 @@ func TestAPoolThatGoesKeepsItsNodesClosed(t *testing.T) {
 	require.Equal(t, []any{true}, closed)
 }
 
+// TestAClassDoesNotCountAPoolThatIsGone looks at the class a minute after the end of its pool.
+func TestAClassDoesNotCountAPoolThatIsGone(t *testing.T) {
+	t.Parallel()
+	var counted []int
+	gone := false
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		_, s := calm(func(w *simtest.World) {
+			count := func() {
+				counted = append(counted, integer(w.Object(classesKind, "", "c0").Field("status", "nodePoolCount")))
+			}
+			w.After(3*time.Minute, func() {
+				count()
+				_ = w.Delete(poolsKind, "", "p0") // it exists
+			})
+			w.After(4*time.Minute, func() {
+				count()
+				gone = w.Object(poolsKind, "", "p0") == nil
+			})
+		}, poolOf(1, 1, nil))
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.True(t, gone)
+	require.Equal(t, []int{1, 0}, counted)
+}
+
 // forbidEvictions forbids every eviction of the pods of a ReplicaSet.
 func forbidEvictions(w *simtest.World, app string) {
 	_ = w.Create(simtest.Object{ // it does not exist

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
@@ -275,7 +274,6 @@ func (o *operator) forget(name string) {
 		delete(o.memories, s.pool.UID)
 		delete(o.states, name)
 		o.buffers.forget(s.pool.UID)
-		o.classOf.Add(types.NamespacedName{Name: s.pool.Spec.Template.NodeClassRef.Name})
 	}
 	o.metrics.forget(name)
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -111,6 +111,9 @@ func newPooled() (*pooled, simtest.Scenario) {
 func simulated() simtest.Scenario {
 	p, s := newPooled()
 	s.Edits, s.Pause, s.Settle, s.Rest = 12, 5*time.Minute, 45*time.Minute, 10*time.Minute
+	if s.Histories = 30; testing.Short() {
+		s.Histories = 3
+	}
 	s.Start = func(w *simtest.World) {
 		p.foreign(w)
 		for _, o := range []simtest.Object{
@@ -247,11 +250,10 @@ func fill(schema, value map[string]any) {
 	}
 }
 
+// TestTheOperatorInASimulatedWorld is not parallel: its loops, which one event wakes together, go
+// on in the same order each time, so that a wrong history repeats.
 func TestTheOperatorInASimulatedWorld(t *testing.T) {
-	if os.Getenv("TRUEUP_SWEEP") == "" {
-		t.Skip("one of 60 histories is wrong, and which one is chance: with TRUEUP_SWEEP=all, in make test-long")
-	}
-	t.Parallel()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	simtest.Histories(t, simulated)
 }
 

@@ -111,8 +111,8 @@ func newPooled() (*pooled, simtest.Scenario) {
 func simulated() simtest.Scenario {
 	p, s := newPooled()
 	s.Edits, s.Pause, s.Settle, s.Rest = 12, 5*time.Minute, 45*time.Minute, 10*time.Minute
-	if s.Histories = 30; testing.Short() {
-		s.Histories = 3
+	if s.Histories = 25; testing.Short() {
+		s.Histories = 2
 	}
 	s.Start = func(w *simtest.World) {
 		p.foreign(w)

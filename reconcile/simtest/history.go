@@ -49,6 +49,7 @@ func simulate(ctx context.Context, scenario func() Scenario, p plan) *Report {
 	}
 	// What ends a moment after the program ends here.
 	w.agenda.advance(ctx, 5*time.Minute)
+	w.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r.Wrong, r.Trace, r.Steps, r.Lives, r.Virtual = w.wrong, w.trace.String(), w.agenda.steps, w.life, time.Since(w.start)
@@ -57,6 +58,13 @@ func simulate(ctx context.Context, scenario func() Scenario, p plan) *Report {
 		r.story = w.told()
 	}
 	return r
+}
+
+// end releases what the scenario holds.
+func (w *World) end() {
+	if w.scenario.End != nil {
+		w.scenario.End(w)
+	}
 }
 
 // edit lets the user make an edit, unless the story leaves it out.
@@ -174,6 +182,7 @@ func (s *Scenario) state(w *World) string {
 func compare(ctx context.Context, scenario func() Scenario, w *World, r *Report) {
 	s := new(scenario())
 	other := newWorld(s, plan{seed: r.Seed, calm: true, beats: w.plan.beats})
+	defer other.end()
 	for _, o := range w.desired() {
 		if err := other.Create(o); err != nil {
 			w.Blame("the desired state cannot be created again: %v", err)

@@ -81,6 +81,10 @@ type Scenario struct {
 	// state. It contains nothing that may differ, such as UIDs. Default World.State.
 	State func(*World) string
 
+	// End is called once when the world has ended, to release what its functions hold, such
+	// as a database. Default nil.
+	End func(*World)
+
 	// Settle is how long after the last fault the program may take to converge.
 	// Default 30 minutes, since the queues of client-go wait for up to 17.
 	Settle time.Duration

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type Agent struct {
 	Config Config
 	// Kubernetes reaches the API server. It is copied.
 	Kubernetes *rest.Config
+	// Starbase carries the requests to Starbase. Default: a transport of its own.
+	Starbase http.RoundTripper
 	// Logger gets everything. Required.
 	Logger *slog.Logger
 	// OnListen is called, if set, with the address of the metrics listener.
@@ -176,7 +179,7 @@ func (a *Agent) live(owner apply.Owner, metrics *metrics) (*apply.Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known))
+	mapper := newMapper(restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)))
 	return &apply.Live{
 		Client:    client,
 		Mapper:    mapper,

@@ -25,12 +25,13 @@ type client struct {
 	http      *http.Client
 }
 
-func newClient(config *Config, observe func(endpoint, code string, duration time.Duration)) *client {
+// newClient returns a client whose requests go through transport, nil for one of its own.
+func newClient(config *Config, transport http.RoundTripper, observe func(endpoint, code string, duration time.Duration)) *client {
 	return &client{
 		base:      strings.TrimRight(config.StarbaseURL.String(), "/") + "/api/v1/clusters/" + config.ClusterID,
 		clusterID: config.ClusterID,
 		tokenFile: config.TokenFile,
-		http: httpretry.New(httpretry.Config{OnAttempt: func(r *http.Request, status int, duration time.Duration) {
+		http: httpretry.New(httpretry.Config{Transport: transport, OnAttempt: func(r *http.Request, status int, duration time.Duration) {
 			code := "error"
 			if status != 0 {
 				code = strconv.Itoa(status)

@@ -42,7 +42,7 @@ func (a *Agent) newTerm(metrics *metrics) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := newClient(&a.Config, metrics.observeStarbase)
+	client := newClient(&a.Config, a.Starbase, metrics.observeStarbase)
 	state := &desired{}
 
 	status := &reporter{client: client, rollouts: deployments, instance: instanceID(), pods: billing}

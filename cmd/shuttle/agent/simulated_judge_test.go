@@ -1,0 +1,243 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// resourceOf returns the resource of a kind with its group.
+func resourceOf(kind string) string {
+	for _, k := range simulatedKinds() {
+		if k.Kind == kind {
+			return strings.TrimRight(k.Resource+"."+k.Group, ".")
+		}
+	}
+	panic(kind)
+}
+
+// ownObject reports whether the agent has made an object.
+func ownObject(o simtest.Object) bool {
+	return o.Label("starform.io/managed-by") == "shuttle" && o.Label("starform.io/cluster-id") == clusterID && o.Owner() == ""
+}
+
+func keyOf(o simtest.Object) string {
+	return fmt.Sprintf("%s %s/%s", o["kind"], o.Namespace(), o.Name())
+}
+
+// wanted returns the objects that the database wants.
+func (p *starbaseWorld) wanted() map[string]simtest.Object {
+	state, err := p.store.DesiredState(p.t.Context(), clusterID)
+	must(err)
+	all := map[string]simtest.Object{}
+	for _, each := range shuttle.Render(state, clusterID, rules).Objects {
+		data, err := json.Marshal(each.Object)
+		must(err)
+		o := simtest.Object{}
+		must(json.Unmarshal(data, &o))
+		all[keyOf(o)] = o
+	}
+	return all
+}
+
+// note takes in what is wanted now.
+func (p *starbaseWorld) note() {
+	wanted := p.wanted()
+	for key := range p.since {
+		if wanted[key] == nil {
+			delete(p.since, key)
+			p.until[key] = time.Now()
+		}
+	}
+	for key := range wanted {
+		if _, known := p.since[key]; !known {
+			p.since[key] = time.Now()
+			delete(p.until, key)
+		}
+	}
+}
+
+// stale is how old the desired state may be that the agent acts on.
+const stale = 5 * time.Minute
+
+// check returns what must never happen.
+func (p *starbaseWorld) check() func(*simtest.World, simtest.Change) error {
+	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation}
+	for _, k := range simulatedKinds() {
+		checks = append(checks, simtest.NotAnothers(resourceOf(k.Kind), applied))
+	}
+	return simtest.Checks(checks...)
+}
+
+// applied reports whether an object is one that the agent may write: one that it has applied, or
+// one of the gateway.
+func applied(o simtest.Object) bool {
+	if o.Namespace() == "edge" || o["kind"] == "Namespace" && o.Name() == "edge" {
+		return true
+	}
+	entries, _ := o.Field("metadata", "managedFields").([]any)
+	return slices.ContainsFunc(entries, func(each any) bool {
+		entry, _ := each.(map[string]any)
+		manager, _ := entry["manager"].(string)
+		return strings.HasPrefix(manager, "shuttle")
+	})
+}
+
+// checkDeletion has nothing deleted that is wanted.
+func (p *starbaseWorld) checkDeletion(_ *simtest.World, c simtest.Change) error {
+	if c.By != "program" || c.Request.Verb != "delete" {
+		return nil
+	}
+	if since, wanted := p.since[keyOf(c.Before)]; wanted && time.Since(since) > stale {
+		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
+	}
+	return nil
+}
+
+// checkCreation has nothing made that is not wanted.
+func (p *starbaseWorld) checkCreation(_ *simtest.World, c simtest.Change) error {
+	if c.By != "program" || c.Before != nil || c.After.Namespace() == "starform-system" {
+		return nil
+	}
+	if _, wanted := p.since[keyOf(c.After)]; wanted {
+		return nil
+	}
+	if until, was := p.until[keyOf(c.After)]; !was || time.Since(until) > stale {
+		return fmt.Errorf("%s: it is not wanted (was: %t)", c.Request, was)
+	}
+	return nil
+}
+
+// converged returns what is not as it is to be once all is quiet.
+func (p *starbaseWorld) converged(w *simtest.World) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wanted := p.wanted()
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		want := wanted[key]
+		kind, _ := want["kind"].(string)
+		live := w.Object(resourceOf(kind), want.Namespace(), want.Name())
+		if live == nil || live.Deleting() {
+			wrong("%s is missing", key)
+			continue
+		}
+		if wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil && kind == "Deployment" {
+			delete(want["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is rendered
+		}
+		if at := differs(map[string]any(want), map[string]any(live)); at != "" {
+			wrong("%s differs at %s", key, at)
+		}
+	}
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if ownObject(o) && wanted[keyOf(o)] == nil {
+				wrong("%s is left", keyOf(o))
+			}
+		}
+	}
+	errs = append(errs, p.reported(w))
+	p.rested = p.facts()
+	return errors.Join(errs...)
+}
+
+// differs returns where a live value is not what is wanted, empty if it is.
+func differs(want, live any) string {
+	switch v := want.(type) {
+	case map[string]any:
+		m, _ := live.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if at := differs(v[name], m[name]); at != "" {
+				return "." + name + at
+			}
+		}
+		return ""
+	case []any:
+		l, _ := live.([]any)
+		if len(l) != len(v) {
+			return fmt.Sprintf(": %v, want %v", live, want)
+		}
+		for i := range v {
+			if at := differs(v[i], l[i]); at != "" {
+				return fmt.Sprintf("[%d]%s", i, at)
+			}
+		}
+		return ""
+	}
+	if want != live {
+		return fmt.Sprintf(": %v, want %v", live, want)
+	}
+	return ""
+}
+
+// reported returns what the control plane says that is not so.
+func (p *starbaseWorld) reported(w *simtest.World) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	cluster, services, err := p.store.Cluster(p.t.Context(), clusterID)
+	must(err)
+	if cluster.ReportedGeneration != cluster.Generation || cluster.ReportedEpoch != cluster.Epoch {
+		wrong("generation %d is reported, and %d is wanted", cluster.ReportedGeneration, cluster.Generation)
+	}
+	if cluster.ReportedErrorClass != "" || cluster.HeldDeletions != nil {
+		wrong("%s: %s, held: %v", cluster.ReportedErrorClass, cluster.ReportedMessage, cluster.HeldDeletions)
+	}
+	running := map[string]int{}
+	for _, pod := range w.Objects("pods") {
+		if pod.Field("status", "phase") == "Running" && !pod.Deleting() {
+			running[pod.Label("starform.io/project-id")+pod.Label("starform.io/environment")+pod.Label("starform.io/service-id")]++
+		}
+	}
+	for i := range services {
+		s := &services[i]
+		n := running[strings.ReplaceAll(s.ProjectID, "-", "")+s.Environment+strings.ReplaceAll(s.ServiceID, "-", "")]
+		switch {
+		case s.Deleted && (s.Standing != controlplanetest.StandingDeleted || n > 0):
+			wrong("deleted service %s is %s, and %d pods run: %s", s.Identity(), s.Standing, n, s.Message)
+		case !s.Deleted && (s.Standing != "Healthy" || s.Ready != n || s.Desired != n):
+			wrong("service %s is %s, %d of %d ready, and %d pods run: %s %s", s.Identity(), s.Standing, s.Ready, s.Desired, n, s.ErrorClass, s.Message)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// facts is what the database has that must not change at rest: what is wanted, and what is
+// reported but for the time and the process.
+func (p *starbaseWorld) facts() string {
+	return strings.Join([]string{
+		p.rows(`SELECT epoch, generation, nonce, reported_epoch, reported_generation, reported_error_class, held_deletions FROM clusters`),
+		p.rows(`SELECT * FROM projects ORDER BY id`), p.rows(`SELECT * FROM services ORDER BY project_id, environment, service_id`),
+		p.rows(`SELECT project_id, environment, service_id, generation, observed_generation, phase, ready, desired, image_digest, error_class, message
+			FROM service_status ORDER BY project_id, environment, service_id`),
+	}, "\n")
+}
+
+// state is what the agent has made, to compare with another world.
+func (p *starbaseWorld) state(w *simtest.World) string {
+	if facts := p.facts(); p.rested != "" && facts != p.rested {
+		w.Blame("the database has changed at rest:\n%s\nwas\n%s", facts, p.rested)
+	}
+	var lines []string
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if !ownObject(o) {
+				continue
+			}
+			if k.Kind == "Deployment" { // an autoscaler may have them
+				delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
+			}
+			data, err := json.Marshal(map[string]any{"spec": o["spec"], "data": o["data"]})
+			must(err)
+			lines = append(lines, keyOf(o)+" "+string(data))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

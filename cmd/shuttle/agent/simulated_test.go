@@ -1,0 +1,237 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // they sleep in the time of the process
+	os.Exit(m.Run())
+}
+
+// simulatedKinds are the kinds that the agent writes, and those that it looks for.
+func simulatedKinds() []simtest.Kind {
+	kinds := []simtest.Kind{
+		{Version: "v1", Resource: "namespaces", Kind: "Namespace", Cluster: true, Status: true},
+		{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+		{Version: "v1", Resource: "services", Kind: "Service", Status: true},
+		{Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Status: true},
+		{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Status: true},
+		{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
+		{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Status: true},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", Status: true},
+		{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", Status: true},
+		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes", Kind: "HTTPRoute", Status: true},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies", Kind: "NetworkPolicy"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles", Kind: "Role"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings", Kind: "RoleBinding"},
+	}
+	for kind, plural := range map[string]string{
+		"LimitRange": "limitranges", "ServiceAccount": "serviceaccounts", "Secret": "secrets", "ConfigMap": "configmaps",
+	} {
+		kinds = append(kinds, simtest.Kind{Version: "v1", Resource: plural, Kind: kind})
+	}
+	return kinds
+}
+
+// simulated returns worlds with the whole agent and the whole control plane, a user who edits
+// the desired state, and people who edit in the cluster.
+func simulated(t *testing.T) func() simtest.Scenario {
+	t.Helper()
+	t.Context().Done() // a channel of no bubble
+	var last *starbaseWorld
+	return func() simtest.Scenario {
+		p := &starbaseWorld{t: t, before: last, since: map[string]time.Time{}, until: map[string]time.Time{}}
+		last = p
+		return simtest.Scenario{
+			Kinds: simulatedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
+			Program: func(ctx context.Context, net http.RoundTripper) error {
+				p.open()
+				config, err := shuttle.ReadConfig(p.environment())
+				if err != nil {
+					return err
+				}
+				config.HealthAddress, config.MetricsAddress = "0", "0"
+				a := &shuttle.Agent{
+					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: starbaseLink{p, net},
+					Logger: slog.New(slog.DiscardHandler),
+				}
+				return a.Start(ctx)
+			},
+			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
+			Habits: p.habits(),
+			Edits:  16, Pause: 2 * time.Minute,
+			Start: func(w *simtest.World) {
+				p.start()
+				for _, o := range []simtest.Object{
+					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "starform-system"}},
+					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "edge"}},
+					{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "edge", "name": "gateway"}},
+				} {
+					must(w.Create(o))
+				}
+			},
+			Edit:      p.edit,
+			Check:     p.check(),
+			Converged: p.converged,
+			State:     p.state,
+			End:       func(*simtest.World) { p.close() },
+		}
+	}
+}
+
+// Projects have two environments and two services, and a group of variables.
+const (
+	productionOf = "/production"
+	stagingOf    = "/staging"
+)
+
+func projectPath(n int) string { return "projects/" + uuid(n) }
+
+func servicePathOf(project, service int, environment string) string {
+	return projectPath(project) + "/services/" + uuid(10*project+service) + environment
+}
+
+func groupPath(project int) string { return projectPath(project) + "/var-groups/" + uuid(100+project) }
+
+// edit makes one change of the desired state, or one by hand in the cluster.
+func (p *starbaseWorld) edit(w *simtest.World) {
+	dice := w.Random
+	project, environment := 1+dice.IntN(2), []string{productionOf, stagingOf}[dice.IntN(2)]
+	path := servicePathOf(project, dice.IntN(2), environment)
+	spec := randomService(w, project)
+	act, n := dice.IntN(20), dice.IntN(1000)
+	status := 0
+	switch {
+	case act < 8:
+		p.putProject(project)
+		status = p.put(path, spec)
+	case act < 10:
+		status = p.remove(path)
+	case act < 11:
+		status = p.remove(projectPath(project))
+	case act < 13:
+		p.putProject(project)
+		status = p.put(groupPath(project), map[string]any{"name": "group", "entries": []any{
+			map[string]any{"key": "TOKEN", "value": fmt.Sprint("secret ", n%3), "secret": true},
+		}})
+	case act < 15:
+		status = p.put(path+"/var-groups", map[string]any{"var_groups": []string{uuid(100 + project)}[:n%2]})
+	case act < 16:
+		status = p.remove(groupPath(project))
+	case act < 17:
+		status = p.put("clusters/"+clusterID+"/config", map[string]any{"lb_size_units": 1 + n%5})
+	default:
+		p.byHand(w, n)
+		return
+	}
+	w.Log("user: edit %d of %s: %d", act, path, status)
+	p.note()
+}
+
+func (p *starbaseWorld) putProject(n int) {
+	p.put(projectPath(n), map[string]any{
+		"cluster_id": clusterID, "workspace_id": uuid(1000 + n), "workspace_slug": "acme", "slug": fmt.Sprint("shop", n),
+	})
+}
+
+func randomService(w *simtest.World, project int) map[string]any {
+	dice := w.Random
+	spec := map[string]any{
+		"service_name": "web", "image": fmt.Sprint("example.com/web:", dice.IntN(3)), "replicas": dice.IntN(4),
+		"env": map[string]any{"GREETING": fmt.Sprint("hello ", dice.IntN(3))},
+	}
+	if dice.IntN(2) == 0 {
+		spec["ports"] = []any{map[string]any{"container_port": 8080}}
+		if dice.IntN(2) == 0 {
+			spec["hostname"] = fmt.Sprint("web", project, ".example.com")
+		}
+	}
+	if dice.IntN(4) == 0 {
+		spec["autoscaling"] = map[string]any{"min": 1, "max": 5, "cpu_percent": 80}
+	}
+	return spec
+}
+
+// byHand edits, scales or deletes an object of the agent, as a person with kubectl does.
+func (p *starbaseWorld) byHand(w *simtest.World, n int) {
+	var all []simtest.Object
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if ownObject(o) {
+				all = append(all, o)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	o, person := all[n%len(all)], w.As("person")
+	kind, _ := o["kind"].(string)
+	edit := func(change func(simtest.Object)) {
+		_ = person.Update(resourceOf(kind), o.Namespace(), o.Name(), change)
+	} // it exists
+	switch act := w.Random.IntN(5); {
+	case kind == "Namespace" || act == 0:
+		edit(func(o simtest.Object) { o.Set("yes", "metadata", "annotations", "example.com/note") })
+	case act == 1:
+		edit(func(o simtest.Object) {
+			labels, _ := o.Field("metadata", "labels").(map[string]any)
+			delete(labels, "starform.io/managed-by")
+		})
+	case act == 2 && kind == "Deployment":
+		edit(func(o simtest.Object) { o.Set(float64(n%7), "spec", "replicas") })
+	case act == 3 && kind == "ConfigMap":
+		edit(func(o simtest.Object) { o.Set("theirs", "data", "GREETING") })
+	case act == 3 && kind == "Deployment":
+		edit(func(o simtest.Object) {
+			containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
+			for _, c := range containers {
+				c.(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
+			}
+		})
+	default:
+		_ = person.Delete(resourceOf(kind), o.Namespace(), o.Name()) // it exists
+	}
+}
+
+func TestTheAgentInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	scenario := simulated(t)
+	simtest.Histories(t, func() simtest.Scenario {
+		s := scenario()
+		s.Histories = 20
+		if testing.Short() {
+			s.Histories = 4
+		}
+		return s
+	})
+}
+
+// TestTheAgentMayBeKilledAnywhere kills it before and after each request to the API server and
+// to the control plane.
+func TestTheAgentMayBeKilledAnywhereInASimulatedWorld(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a history for each request")
+	}
+	t.Parallel()
+	c := simtest.Sweep(t, simulated(t), 1)
+	c.Check(t, 97)
+	require.Positive(t, c.Boundaries)
+	fmt.Printf("figure sim_shuttle_boundaries %d count\n", c.Boundaries)
+}

@@ -58,7 +58,8 @@ type Live struct {
 	// not. Some changes show neither in a watch nor in managedFields: a definition whose
 	// schema lacked a field for a while, an admission plugin that changed a field of ours
 	// on another manager's write. So each object is applied again once in the interval,
-	// which changes nothing when all is well, by the first pass after a time that depends
+	// which changes nothing when all is well but the manager of fields that the object was
+	// created with and that are left to others, by the first pass after a time that depends
 	// on its UID: the requests are spread, and a restart does not move them. For a 24th of
 	// the interval after a start or an apply, the object is left alone. A program that
 	// runs for less than an eighth of the interval may never come to some objects. Zero

@@ -126,8 +126,9 @@ func (w *World) converge(ctx context.Context, r *Report) {
 	w.mu.Unlock()
 	w.idle(ctx, half, before)
 	w.mu.Lock()
-	written, accepted, refused := w.writes[before:], w.accepted, w.refused
+	accepted, refused := w.accepted, w.refused
 	w.mu.Unlock()
+	written := w.restWrites(before)
 	if r.accepted = accepted; accepted == 0 && !s.ReadOnly && (refused > 0 || len(w.desired()) > 0) {
 		w.Blame(noWrite)
 	}
@@ -161,13 +162,26 @@ func (w *World) served() int {
 func (w *World) idle(ctx context.Context, d time.Duration, first int) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		w.agenda.advance(ctx, min(time.Minute, time.Until(end)))
-		w.mu.Lock()
-		written := len(w.writes) > first
-		w.mu.Unlock()
-		if written {
+		if len(w.restWrites(first)) > 0 {
 			return
 		}
 	}
+}
+
+// restWrites returns the writes beyond the first ones, without those that the scenario allows
+// at rest.
+func (w *World) restWrites(first int) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	refreshed := map[string]int{}
+	var all []string
+	for _, each := range w.writes[first:] {
+		idle := strings.HasSuffix(each, changedNothing) || strings.HasSuffix(each, changedOwners)
+		if refreshed[each]++; !idle || refreshed[each] > w.scenario.Refreshes {
+			all = append(all, each)
+		}
+	}
+	return all
 }
 
 func (s *Scenario) state(w *World) string {

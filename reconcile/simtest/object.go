@@ -185,6 +185,18 @@ func equal(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+// movesAlone reports whether a write changed managedFields and no other value.
+func (c Change) movesAlone() bool {
+	if c.Before == nil || c.After == nil {
+		return false
+	}
+	before, after := clone(c.Before), clone(c.After)
+	for _, o := range []Object{before, after} {
+		o.drop("metadata", "managedFields")
+	}
+	return equal(before, after)
+}
+
 // same reports whether two values of JSON are equal. No value, an empty map and an
 // empty list are the same.
 func same(a, b any) bool {

@@ -145,14 +145,14 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.requests = append(w.requests, request.String())
 	w.mu.Unlock()
 	w.mu.Lock()
-	before := w.changes
+	before, owners := w.changes, w.moves
 	w.halved = false
 	w.mu.Unlock()
 	answer, err := p.next.RoundTrip(r)
 	w.mu.Lock()
-	changed, halved := w.changes > before, w.halved
+	changed, moved, halved := w.changes > before, w.moves > owners, w.halved
 	w.mu.Unlock()
-	p.record(request, answer, err, changed)
+	p.record(request, answer, err, changed, moved)
 	if reads(request) && (err != nil || halved || !served(answer)) {
 		w.pathEnded(p, r, request)
 	}
@@ -173,13 +173,23 @@ func (w *World) latency(name string) time.Duration {
 	return time.Duration(1+dice.IntN(10_000)) * time.Microsecond
 }
 
-// record notes a request and its answer. changed is whether it changed an object.
-func (p *process) record(request applytest.Request, answer *http.Response, err error, changed bool) {
+// What a trace says of a write that was accepted and changed no value.
+const (
+	changedNothing = " (it changed nothing)"
+	changedOwners  = " (it changed the managers of fields alone)"
+)
+
+// record notes a request and its answer. changed is whether it changed an object, and moved
+// whether it changed managedFields alone.
+func (p *process) record(request applytest.Request, answer *http.Response, err error, changed, moved bool) {
 	w := p.world
 	refused := err == nil && answer.StatusCode >= http.StatusBadRequest
 	what := request.String()
-	if request.Writes() && err == nil && !refused && !changed {
-		what += " (it changed nothing)"
+	switch accepted := request.Writes() && err == nil && !refused; {
+	case accepted && moved && !changed:
+		what += changedOwners
+	case accepted && !changed:
+		what += changedNothing
 	}
 	if err == nil && answer.Header.Get("Content-Type") == "text/html" {
 		what += " (a page)"

@@ -104,6 +104,10 @@ type Scenario struct {
 	// again, for what it has found. Default false: Events are writes.
 	Reannounces bool
 
+	// Refreshes is how often the program may write each object within Rest without a change
+	// of it, other than of its managedFields. Default 0.
+	Refreshes int
+
 	// Disturbances are what the seed chooses from. Default all of [Habits] and of the field
 	// Habits.
 	Disturbances []applytest.Disturbance

@@ -59,7 +59,7 @@ type World struct {
 	requests                       []string        // whose turn has come
 	writes                         []string        // of the program, but Leases
 	accepted, refused              int             // writes of the program, Leases included
-	changes                        int             // of objects, by the program
+	changes, moves                 int             // of objects, by the program; of managedFields alone
 	watches                        int
 	gc                             bool // planned
 	reached                        string
@@ -235,7 +235,11 @@ func (w *World) changed(c Change) {
 	w.collectLater()
 	if c.By == "program" {
 		w.mu.Lock()
-		w.changes++
+		if c.movesAlone() {
+			w.moves++
+		} else {
+			w.changes++
+		}
 		w.mu.Unlock()
 	}
 	if w.scenario.Check != nil {

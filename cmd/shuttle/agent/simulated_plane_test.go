@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ type starbaseWorld struct {
 	dir     string
 	store   *controlplanetest.Clusters // nil while it is closed
 	handler http.Handler
-	// puts are what the user has put, in order. A world without a user begins with those of
+	// puts are what the user has put. A world without a user begins with those of
 	// the world before.
 	puts   []put
 	before *starbaseWorld
@@ -49,6 +51,21 @@ type put struct {
 	body any
 }
 
+// compare sorts what others refer to first: projects, groups, services, what is attached.
+func (p put) compare(other put) int { return cmp.Compare(p.rank(), other.rank()) }
+
+func (p put) rank() int {
+	switch {
+	case strings.HasSuffix(p.path, "/var-groups"):
+		return 3
+	case strings.Contains(p.path, "/services/"):
+		return 2
+	case strings.Contains(p.path, "/var-groups/"):
+		return 1
+	}
+	return 0
+}
+
 // start opens the database of a world with a user.
 func (p *starbaseWorld) start() {
 	p.before = nil
@@ -64,13 +81,17 @@ func (p *starbaseWorld) open() {
 	must(err)
 	p.dir = p.t.TempDir()
 	p.store = &controlplanetest.Clusters{Database: controlplanetest.Open(p.t, filepath.Join(p.dir, "trueup.db")), Keys: keys}
+	_, err = p.store.Database.Log.DB.ExecContext(p.t.Context(), "PRAGMA synchronous = OFF") // no world loses its power
+	must(err)
 	p.handler = controlplanetest.ClusterAPI(p.t, p.store)
 	token, _, err := p.store.RegisterCluster(p.t.Context(), clusterID, "nyc3")
 	must(err)
 	writeToken(p.t, p.token(), token)
 	if p.before != nil {
-		for _, each := range p.before.puts {
-			p.put(each.path, each.body)
+		for _, each := range slices.SortedStableFunc(slices.Values(p.before.puts), put.compare) {
+			if status := p.put(each.path, each.body); status >= http.StatusBadRequest {
+				panic(fmt.Sprint(each, ": ", status))
+			}
 		}
 	}
 	p.note()
@@ -122,13 +143,7 @@ func (p *starbaseWorld) remove(path string) int {
 }
 
 func (p *starbaseWorld) forget(which func(path string) bool) {
-	kept := []put{}
-	for _, each := range p.puts {
-		if !which(each.path) {
-			kept = append(kept, each)
-		}
-	}
-	p.puts = kept
+	p.puts = slices.DeleteFunc(p.puts, func(each put) bool { return which(each.path) })
 }
 
 // starbaseLink carries the requests of one life of the agent to the control plane.
@@ -197,7 +212,6 @@ func (p *starbaseWorld) answer(w *simtest.World, roll func(int) int, r *http.Req
 		recorder.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		p.handler.ServeHTTP(recorder, r)
-		p.note()
 	}
 	if lost {
 		return nil, errLink

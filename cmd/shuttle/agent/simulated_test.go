@@ -76,6 +76,7 @@ func simulated(t *testing.T) func() simtest.Scenario {
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
 			Habits: p.habits(),
 			Edits:  16, Pause: 2 * time.Minute,
+			Refreshes: 1, // apply.Live.ReapplyInterval is a day
 			Start: func(w *simtest.World) {
 				p.start()
 				for _, o := range []simtest.Object{

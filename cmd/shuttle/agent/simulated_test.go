@@ -50,15 +50,15 @@ func simulatedKinds() []simtest.Kind {
 }
 
 // simulated returns worlds with the whole agent and the whole control plane, a user who edits
-// the desired state, and people who edit in the cluster.
-func simulated(t *testing.T) func() simtest.Scenario {
+// the desired state, and people who edit in the cluster. change may make another scenario of it.
+func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) func() simtest.Scenario {
 	t.Helper()
 	t.Context().Done() // a channel of no bubble
 	var last *starbaseWorld
 	return func() simtest.Scenario {
 		p := &starbaseWorld{t: t, before: last, since: map[string]time.Time{}, until: map[string]time.Time{}}
 		last = p
-		return simtest.Scenario{
+		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
 			Program: func(ctx context.Context, net http.RoundTripper) error {
 				p.open()
@@ -76,7 +76,8 @@ func simulated(t *testing.T) func() simtest.Scenario {
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
 			Habits: p.habits(),
 			Edits:  16, Pause: 2 * time.Minute,
-			Refreshes: 1, // apply.Live.ReapplyInterval is a day
+			// Each object is applied once a day, and again if that was just before a restart.
+			Refreshes: 2,
 			Start: func(w *simtest.World) {
 				p.start()
 				for _, o := range []simtest.Object{
@@ -93,6 +94,8 @@ func simulated(t *testing.T) func() simtest.Scenario {
 			State:     p.state,
 			End:       func(*simtest.World) { p.close() },
 		}
+		change(p, &s)
+		return s
 	}
 }
 
@@ -213,26 +216,56 @@ func (p *starbaseWorld) byHand(w *simtest.World, n int) {
 
 func TestTheAgentInASimulatedWorld(t *testing.T) {
 	t.Parallel()
-	scenario := simulated(t)
-	simtest.Histories(t, func() simtest.Scenario {
-		s := scenario()
-		s.Histories = 20
+	simtest.Histories(t, simulated(t, func(_ *starbaseWorld, s *simtest.Scenario) {
+		s.Histories = 12
 		if testing.Short() {
-			s.Histories = 4
+			s.Histories = 2
 		}
-		return s
-	})
+	}))
 }
 
-// TestTheAgentMayBeKilledAnywhere kills it before and after each request to the API server and
-// to the control plane.
+// TestTheAgentMayBeKilledAnywhereInASimulatedWorld kills it before and after each request to the
+// API server and to the control plane, while one service is deployed and changed and another one,
+// with a group of variables, is deleted.
 func TestTheAgentMayBeKilledAnywhereInASimulatedWorld(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a history for each request")
 	}
 	t.Parallel()
-	c := simtest.Sweep(t, simulated(t), 1)
+	c := simtest.Sweep(t, simulated(t, lifeOfServices), 1)
 	c.Check(t, 97)
 	require.Positive(t, c.Boundaries)
 	fmt.Printf("figure sim_shuttle_boundaries %d count\n", c.Boundaries)
+}
+
+// lifeOfServices begins with two services and a group of variables, and changes and deletes them.
+func lifeOfServices(p *starbaseWorld, s *simtest.Scenario) {
+	service := func(image string) map[string]any {
+		return map[string]any{
+			"service_name": "web", "image": image, "replicas": 1, "ports": []any{map[string]any{"container_port": 8080}},
+			"hostname": "web.example.com",
+		}
+	}
+	first, second := servicePathOf(1, 0, productionOf), servicePathOf(1, 1, stagingOf)
+	start := s.Start
+	s.Start = func(w *simtest.World) {
+		start(w)
+		p.putProject(1)
+		p.put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
+		p.put(first, service("example.com/web:1"))
+		p.put(second, service("example.com/web:1"))
+		p.put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})
+		p.note()
+	}
+	edits := []func(*simtest.World){
+		func(*simtest.World) {},
+		func(*simtest.World) { p.put(first, service("example.com/web:2")) },
+		func(*simtest.World) { p.remove(second) },
+	}
+	s.Edits, s.Pause, s.Settle = len(edits), time.Minute, 2*time.Minute
+	s.Edit = func(w *simtest.World) {
+		edits[0](w)
+		edits = edits[1:]
+		p.note()
+	}
 }

@@ -74,12 +74,14 @@ func roll(w *World, d Object) {
 	if !found {
 		_ = controller.Create(replicaSet(d, name, hash)) // that of a Deployment of before may be going
 	}
-	_ = controller.Update("deployments.apps", d.Namespace(), d.Name(), func(o Object) { // it exists
-		o.Set(d.number("metadata", "generation"), "status", "observedGeneration")
-		for field, n := range counts {
-			o.Set(n, "status", field)
-		}
-	})
+	counts["observedGeneration"] = d.number("metadata", "generation")
+	next := clone(d)
+	for field, n := range counts {
+		next.Set(n, "status", field)
+	}
+	if !equal(next, d) {
+		_ = controller.Update("deployments.apps", d.Namespace(), d.Name(), func(o Object) { o["status"] = next["status"] }) // it exists
+	}
 }
 
 // count adds the pods of a ReplicaSet to the counts of its Deployment.

@@ -60,7 +60,6 @@ func (p *starbaseWorld) note() {
 	for key := range wanted {
 		if _, known := p.since[key]; !known {
 			p.since[key] = time.Now()
-			delete(p.until, key)
 		}
 	}
 }
@@ -91,12 +90,13 @@ func applied(o simtest.Object) bool {
 	})
 }
 
-// checkDeletion has nothing deleted that is wanted.
+// checkDeletion has nothing deleted that is wanted, and was all the time or is for long.
 func (p *starbaseWorld) checkDeletion(_ *simtest.World, c simtest.Change) error {
 	if c.By != "program" || c.Request.Verb != "delete" {
 		return nil
 	}
-	if since, wanted := p.since[keyOf(c.Before)]; wanted && time.Since(since) > stale {
+	since, wanted := p.since[keyOf(c.Before)]
+	if _, ceased := p.until[keyOf(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
 		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ import (
 // starbaseWorld is the control plane of one simulated world, on a SQLite of its own.
 type starbaseWorld struct {
 	t       *testing.T
+	fresh   freshDatabase
 	dir     string
 	store   *controlplanetest.Clusters // nil while it is closed
 	handler http.Handler
@@ -33,7 +35,7 @@ type starbaseWorld struct {
 	// the world before.
 	puts   []put
 	before *starbaseWorld
-	// since and until are from when on an object is wanted, and was not any more.
+	// since and until are from when on an object is wanted, and when it last ceased to be.
 	since, until map[string]time.Time
 	rested       string // the database at the beginning of the rest
 }
@@ -43,6 +45,33 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// freshDatabase is a database with the cluster, and the token of its agent.
+type freshDatabase struct {
+	file  []byte
+	token string
+}
+
+const databaseFile = "trueup.db"
+
+func newDatabase(t *testing.T) freshDatabase {
+	t.Helper()
+	dir := t.TempDir()
+	store := openStore(t, dir)
+	token, _, err := store.RegisterCluster(t.Context(), clusterID, "nyc3")
+	must(err)
+	must(store.Database.Close())
+	file, err := os.ReadFile(filepath.Join(dir, databaseFile))
+	must(err)
+	return freshDatabase{file, token}
+}
+
+func openStore(t *testing.T, dir string) *controlplanetest.Clusters {
+	t.Helper()
+	keys, err := controlplanetest.ParseKeys("one " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)) + "\n")
+	must(err)
+	return &controlplanetest.Clusters{Database: controlplanetest.Open(t, filepath.Join(dir, databaseFile)), Keys: keys}
 }
 
 // put is what the user wants at a path of the API.
@@ -77,16 +106,13 @@ func (p *starbaseWorld) open() {
 	if p.store != nil {
 		return
 	}
-	keys, err := controlplanetest.ParseKeys("one " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)) + "\n")
-	must(err)
 	p.dir = p.t.TempDir()
-	p.store = &controlplanetest.Clusters{Database: controlplanetest.Open(p.t, filepath.Join(p.dir, "trueup.db")), Keys: keys}
-	_, err = p.store.Database.Log.DB.ExecContext(p.t.Context(), "PRAGMA synchronous = OFF") // no world loses its power
+	must(os.WriteFile(filepath.Join(p.dir, databaseFile), p.fresh.file, 0o600))
+	p.store = openStore(p.t, p.dir)
+	_, err := p.store.Database.Log.DB.ExecContext(p.t.Context(), "PRAGMA synchronous = OFF") // no world loses its power
 	must(err)
 	p.handler = controlplanetest.ClusterAPI(p.t, p.store)
-	token, _, err := p.store.RegisterCluster(p.t.Context(), clusterID, "nyc3")
-	must(err)
-	writeToken(p.t, p.token(), token)
+	must(os.WriteFile(p.token(), []byte(p.fresh.token), 0o600))
 	if p.before != nil {
 		for _, each := range slices.SortedStableFunc(slices.Values(p.before.puts), put.compare) {
 			if status := p.put(each.path, each.body); status >= http.StatusBadRequest {

@@ -54,12 +54,13 @@ func simulatedKinds() []simtest.Kind {
 func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) func() simtest.Scenario {
 	t.Helper()
 	t.Context().Done() // a channel of no bubble
+	fresh, machinery := newDatabase(t), &upstream.Machinery{Scheme: scheme.Scheme}
 	var last *starbaseWorld
 	return func() simtest.Scenario {
-		p := &starbaseWorld{t: t, before: last, since: map[string]time.Time{}, until: map[string]time.Time{}}
+		p := &starbaseWorld{t: t, fresh: fresh, before: last, since: map[string]time.Time{}, until: map[string]time.Time{}}
 		last = p
 		s := simtest.Scenario{
-			Kinds: simulatedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
+			Kinds: simulatedKinds(), Machinery: machinery,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
 				p.open()
 				config, err := shuttle.ReadConfig(p.environment())
@@ -260,7 +261,14 @@ func lifeOfServices(p *starbaseWorld, s *simtest.Scenario) {
 	edits := []func(*simtest.World){
 		func(*simtest.World) {},
 		func(*simtest.World) { p.put(first, service("example.com/web:2")) },
-		func(*simtest.World) { p.remove(second) },
+		func(w *simtest.World) {
+			p.remove(second)
+			for _, o := range w.Objects("configmaps") {
+				if ownObject(o) && o.Label("starform.io/environment") == "production" {
+					must(w.As("person").Delete("configmaps", o.Namespace(), o.Name()))
+				}
+			}
+		},
 	}
 	s.Edits, s.Pause, s.Settle = len(edits), time.Minute, 2*time.Minute
 	s.Edit = func(w *simtest.World) {

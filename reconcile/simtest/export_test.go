@@ -70,3 +70,6 @@ func Told(t *testing.T, scenario func() Scenario, text string) *Report {
 	}
 	return bubble(t, scenario, plan{seed: told.seed, story: told})
 }
+
+// MovesAlone reports whether a write changed managedFields alone.
+func MovesAlone(c Change) bool { return c.movesAlone() }

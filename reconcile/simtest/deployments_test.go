@@ -1,0 +1,120 @@
+package simtest_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// rolled returns what is wrong about a Deployment and its pods.
+func rolled(w *simtest.World, d simtest.Object) error {
+	running, image := 0.0, fmt.Sprint(d.Field("spec", "template", "spec", "image"))
+	for _, pod := range w.Objects("pods") {
+		if pod.Label("app") != d.Name() {
+			continue
+		}
+		if pod.Deleting() || pod.Field("spec", "image") != image || pod.Field("status", "phase") != "Running" {
+			return fmt.Errorf("pod %s of %s: %v %v", pod.Name(), image, pod.Field("spec"), pod.Field("status", "phase"))
+		}
+		running++
+	}
+	if running != d.Field("spec", "replicas") {
+		return fmt.Errorf("%v pods run: %v", running, d["spec"])
+	}
+	for _, field := range []string{"replicas", "updatedReplicas", "readyReplicas", "availableReplicas"} {
+		if d.Field("status", field) != running {
+			return fmt.Errorf("%v pods run: %v", running, d["status"])
+		}
+	}
+	if d.Field("status", "observedGeneration") != d.Field("metadata", "generation") {
+		return fmt.Errorf("generation %v: %v", d.Field("metadata", "generation"), d["status"])
+	}
+	return nil
+}
+
+func TestADeploymentRunsItsTemplateAlone(t *testing.T) {
+	t.Parallel()
+	images, seen := 0, 0
+	for seed := range uint64(5) {
+		r := simtest.Simulate(t, func() simtest.Scenario {
+			s := pods(simtest.Kubelet{})
+			s.Kinds = append(
+				s.Kinds[:1],
+				simtest.Kind{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
+				simtest.Kind{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Status: true},
+			)
+			s.Actors = append(s.Actors, simtest.ReplicaSets, simtest.Deployments)
+			s.Edit = func(w *simtest.World) {
+				name := fmt.Sprint("d", w.Random.IntN(2))
+				images++
+				spec := map[string]any{
+					"replicas": float64(w.Random.IntN(4)), "selector": map[string]any{"matchLabels": map[string]any{"app": name}},
+					"template": map[string]any{
+						"metadata": map[string]any{"labels": map[string]any{"app": name}},
+						"spec":     map[string]any{"image": fmt.Sprint("image ", images), "restartPolicy": "Always"},
+					},
+				}
+				if w.Update("deployments.apps", "shop", name, func(o simtest.Object) { o["spec"] = spec }) != nil {
+					_ = w.Create(simtest.Object{ // it does not exist
+						"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "shop", "name": name}, "spec": spec,
+					})
+				}
+			}
+			s.Converged = func(w *simtest.World) error {
+				for _, d := range w.Objects("deployments.apps") {
+					if err := rolled(w, d); err != nil {
+						return err
+					}
+					seen++
+				}
+				return nil
+			}
+			return s
+		}, seed+1)
+		require.Empty(t, r.Wrong, "seed %d", seed+1)
+	}
+	require.Greater(t, seen, 10)
+}
+
+// TestAWorldEndsOnce has an end for the world with a history, and for the one to compare with.
+func TestAWorldEndsOnce(t *testing.T) {
+	t.Parallel()
+	ended := 0
+	s := short(copier{})
+	s.Disturbances, s.End = []applytest.Disturbance{}, func(*simtest.World) { ended++ }
+	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
+	require.Equal(t, 2, ended)
+	s.Converged = func(*simtest.World) error { return fmt.Errorf("never") }
+	require.NotEmpty(t, simtest.Simulate(t, always(s), 1).Wrong)
+	require.Equal(t, 3, ended, "of a history that is wrong there is no second world")
+}
+
+// TestWritesAtRestThatChangeNothingAreBounded has a program that writes the same again and again.
+func TestWritesAtRestThatChangeNothingAreBounded(t *testing.T) {
+	t.Parallel()
+	s := short(copier{restless: true})
+	s.Disturbances, s.Rest, s.Refreshes = []applytest.Disturbance{}, 10*time.Minute, 1
+	require.Regexp(t, `writes at rest, the first of them: update configmaps shop/\S+ \(it changed nothing\)$`, simtest.Simulate(t, always(s), 1).Wrong[0])
+	s.Refreshes = 1_000_000
+	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
+}
+
+func TestAChangeOfManagersAloneIsKnown(t *testing.T) {
+	t.Parallel()
+	object := func(version, manager, image string) simtest.Object {
+		return simtest.Object{
+			"metadata": map[string]any{"resourceVersion": version, "managedFields": []any{map[string]any{"manager": manager}}},
+			"spec":     map[string]any{"image": image},
+		}
+	}
+	before := object("1", "a", "x")
+	require.True(t, simtest.MovesAlone(simtest.Change{Before: before, After: object("2", "b", "x")}))
+	require.False(t, simtest.MovesAlone(simtest.Change{Before: before, After: object("2", "b", "y")}))
+	require.False(t, simtest.MovesAlone(simtest.Change{After: before}))
+	require.False(t, simtest.MovesAlone(simtest.Change{Before: before}))
+}

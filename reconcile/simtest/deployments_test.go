@@ -99,7 +99,8 @@ func TestWritesAtRestThatChangeNothingAreBounded(t *testing.T) {
 	t.Parallel()
 	s := short(copier{restless: true})
 	s.Disturbances, s.Rest, s.Refreshes = []applytest.Disturbance{}, 10*time.Minute, 1
-	require.Regexp(t, `writes at rest, the first of them: update configmaps shop/\S+ \(it changed nothing\)$`, simtest.Simulate(t, always(s), 1).Wrong[0])
+	wrong := simtest.Simulate(t, always(s), 1).Wrong
+	require.Regexp(t, `writes at rest, the first of them: update configmaps shop/\S+ \(it changed nothing\)$`, wrong[0])
 	s.Refreshes = 1_000_000
 	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
 }

@@ -202,7 +202,10 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 		case s.Deleted && (s.Standing != controlplanetest.StandingDeleted || n > 0):
 			wrong("deleted service %s is %s, and %d pods run: %s", s.Identity(), s.Standing, n, s.Message)
 		case !s.Deleted && (s.Standing != "Healthy" || s.Ready != n || s.Desired != n):
-			wrong("service %s is %s, %d of %d ready, and %d pods run: %s %s", s.Identity(), s.Standing, s.Ready, s.Desired, n, s.ErrorClass, s.Message)
+			wrong(
+				"service %s is %s, %d of %d ready, and %d pods run: %s %s",
+				s.Identity(), s.Standing, s.Ready, s.Desired, n, s.ErrorClass, s.Message,
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -212,10 +215,11 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 // reported but for the time and the process.
 func (p *starbaseWorld) facts() string {
 	return strings.Join([]string{
-		p.rows(`SELECT epoch, generation, nonce, reported_epoch, reported_generation, reported_error_class, held_deletions FROM clusters`),
+		p.rows(`SELECT epoch, generation, nonce, lb_size_units, reported_epoch, reported_generation, reported_error_class, held_deletions
+			FROM clusters`),
 		p.rows(`SELECT * FROM projects ORDER BY id`), p.rows(`SELECT * FROM services ORDER BY project_id, environment, service_id`),
-		p.rows(`SELECT project_id, environment, service_id, generation, observed_generation, phase, ready, desired, image_digest, error_class, message
-			FROM service_status ORDER BY project_id, environment, service_id`),
+		p.rows(`SELECT project_id, environment, service_id, generation, observed_generation, phase, ready, desired, image_digest,
+			error_class, message FROM service_status ORDER BY project_id, environment, service_id`),
 	}, "\n")
 }
 

@@ -38,6 +38,9 @@ type starbaseWorld struct {
 	// since and until are from when on an object is wanted, and when it last ceased to be.
 	since, until map[string]time.Time
 	rested       string // the database at the beginning of the rest
+	// spells are the habits of the control plane that an edit has begun, beside those that
+	// requests to Kubernetes begin, which are few.
+	spells map[applytest.Disturbance]time.Time
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.
@@ -202,6 +205,18 @@ func (p *starbaseWorld) habits() []simtest.Habit {
 	}
 }
 
+// begin lets one of the habits begin.
+func (p *starbaseWorld) begin(w *simtest.World) {
+	all := p.habits()
+	h := all[w.Random.IntN(len(all))]
+	p.spells[h.Name] = time.Now().Add(time.Duration(w.Random.Int64N(int64(h.Spell))))
+	w.Log("%s now, until %v", h.Name, p.spells[h.Name])
+}
+
+func (p *starbaseWorld) lasts(w *simtest.World, name applytest.Disturbance) bool {
+	return w.Lasts(name) || w.Faulty() && time.Now().Before(p.spells[name])
+}
+
 var errLink = errors.New("connection reset by peer")
 
 // RoundTrip implements http.RoundTripper.
@@ -210,7 +225,7 @@ func (l starbaseLink) RoundTrip(r *http.Request) (answer *http.Response, err err
 	var wait time.Duration
 	err = simtest.Call(r.Context(), l.net, name, func(w *simtest.World) (err error) {
 		answer, err = l.plane.answer(w, w.Dice("link "+name).IntN, r)
-		if w.Lasts(slowLink) {
+		if l.plane.lasts(w, slowLink) {
 			wait = time.Duration(1+w.Dice("slow "+name).IntN(25_000)) * time.Millisecond
 		}
 		return err
@@ -226,14 +241,14 @@ func (l starbaseLink) RoundTrip(r *http.Request) (answer *http.Response, err err
 
 // answer carries out a request, with what the habits do to it.
 func (p *starbaseWorld) answer(w *simtest.World, roll func(int) int, r *http.Request) (*http.Response, error) {
-	lost, cut := w.Lasts(loseLink) && roll(2) == 0, w.Lasts(cutLink) && roll(2) == 0
+	lost, cut := p.lasts(w, loseLink) && roll(2) == 0, p.lasts(w, cutLink) && roll(2) == 0
 	recorder := httptest.NewRecorder()
 	switch {
-	case w.Lasts(stopPlane), lost && roll(2) == 0:
+	case p.lasts(w, stopPlane), lost && roll(2) == 0:
 		return nil, errLink
-	case w.Lasts(proxyLink):
+	case p.lasts(w, proxyLink):
 		foreign(recorder, roll)
-	case w.Lasts(lockDatabase):
+	case p.lasts(w, lockDatabase):
 		recorder.Header().Set("Retry-After", "1")
 		recorder.WriteHeader(http.StatusServiceUnavailable)
 	default:
@@ -244,7 +259,7 @@ func (p *starbaseWorld) answer(w *simtest.World, roll func(int) int, r *http.Req
 	}
 	answer := recorder.Result()
 	body := recorder.Body.Bytes()
-	if w.Lasts(emptyState) && answer.StatusCode == http.StatusOK && strings.HasSuffix(r.URL.Path, "/desired-state") {
+	if p.lasts(w, emptyState) && answer.StatusCode == http.StatusOK && strings.HasSuffix(r.URL.Path, "/desired-state") {
 		body = p.empty(body)
 		answer.Body = io.NopCloser(bytes.NewReader(body))
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
@@ -57,7 +58,10 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 	fresh, machinery := newDatabase(t), &upstream.Machinery{Scheme: scheme.Scheme}
 	var last *starbaseWorld
 	return func() simtest.Scenario {
-		p := &starbaseWorld{t: t, fresh: fresh, before: last, since: map[string]time.Time{}, until: map[string]time.Time{}}
+		p := &starbaseWorld{
+			t: t, fresh: fresh, before: last, since: map[string]time.Time{}, until: map[string]time.Time{},
+			spells: map[applytest.Disturbance]time.Time{},
+		}
 		last = p
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery,
@@ -122,6 +126,9 @@ func (p *starbaseWorld) edit(w *simtest.World) {
 	spec := randomService(w, project)
 	act, n := dice.IntN(20), dice.IntN(1000)
 	status := 0
+	if w.Random.IntN(2) == 0 {
+		p.begin(w)
+	}
 	switch {
 	case act < 8:
 		p.putProject(project)
@@ -270,7 +277,7 @@ func lifeOfServices(p *starbaseWorld, s *simtest.Scenario) {
 			}
 		},
 	}
-	s.Edits, s.Pause, s.Settle = len(edits), time.Minute, 2*time.Minute
+	s.Edits, s.Pause, s.Settle = len(edits), time.Minute, 4*time.Minute // what is absent goes after a minute of answers
 	s.Edit = func(w *simtest.World) {
 		edits[0](w)
 		edits = edits[1:]

@@ -225,9 +225,9 @@ func (p *starbaseWorld) byHand(w *simtest.World, n int) {
 func TestTheAgentInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(_ *starbaseWorld, s *simtest.Scenario) {
-		s.Histories = 12
+		s.Histories = 8
 		if testing.Short() {
-			s.Histories = 2
+			s.Histories, s.Rest = 3, time.Hour
 		}
 	}))
 }

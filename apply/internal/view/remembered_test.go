@@ -211,3 +211,19 @@ func TestASuccessorInheritsNothing(t *testing.T) {
 		require.NotEmpty(t, r.Owned(), name)
 	}
 }
+
+// TestAnObjectOfABackupIsNotDeleted has an object whose deletion the server has accepted, and that
+// is there again because a backup was restored before the watch showed the deletion.
+func TestAnObjectOfABackupIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	n := NameOf("x", "a")
+	v, _ := newView(t)
+	require.NoError(t, v.Replace([]any{told("u", "12", ours)}, "12"))
+	v.Prune(n, "u")
+	require.NoError(t, v.Put(told("u", "13", ours)))
+	look := v.Look(n)
+	require.True(t, look.Record.Pruned(), "an event may be older than the deletion")
+	require.NoError(t, v.Replace([]any{told("u", "12", ours)}, "1013"))
+	look = v.Look(n)
+	require.False(t, look.Record.Pruned())
+}

@@ -175,6 +175,9 @@ func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, v
 		}
 		r := read[i].clone()
 		r.succeed(old)
+		// The list is older than the deletion that we have asked for, or a restored backup
+		// has the object again. A second deletion of the UID does no harm.
+		r.pruned = false
 		k.put(n, old, r, m.Labels[k.owner.PartLabel])
 		if !relist || old != nil && old.uid == r.uid && old.version == r.version {
 			continue

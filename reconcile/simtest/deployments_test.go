@@ -119,3 +119,34 @@ func TestAChangeOfManagersAloneIsKnown(t *testing.T) {
 	require.False(t, simtest.MovesAlone(simtest.Change{After: before}))
 	require.False(t, simtest.MovesAlone(simtest.Change{Before: before}))
 }
+
+// TestAPodOfABackupRuns has one that runs, and of which a restored backup knows nothing yet.
+func TestAPodOfABackupRuns(t *testing.T) {
+	t.Parallel()
+	restored := 0
+	s := pods(simtest.Kubelet{})
+	s.Kinds, s.Edits = s.Kinds[:1], 1
+	s.Edit = func(w *simtest.World) {
+		pod := simtest.Object{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": "a"},
+			"spec": map[string]any{"restartPolicy": "Always"},
+		}
+		if err := w.Create(pod); err != nil {
+			panic(err)
+		}
+		w.After(2*time.Minute, func() {
+			if w.Object("pods", "shop", "a").Field("status", "phase") == "Running" {
+				restored++
+			}
+			_ = w.As("backup").Update("pods", "shop", "a", func(o simtest.Object) { o.Set("Pending", "status", "phase") }) // it exists
+		})
+	}
+	s.Converged = func(w *simtest.World) error {
+		if phase := w.Object("pods", "shop", "a").Field("status", "phase"); phase != "Running" {
+			return fmt.Errorf("it is %v", phase)
+		}
+		return nil
+	}
+	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
+	require.Equal(t, 1, restored)
+}

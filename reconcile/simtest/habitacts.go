@@ -8,7 +8,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
 
-const another = "another client"
+// Who makes changes, beside the program, the user and the actors.
+const (
+	another = "another client"
+	backup  = "backup"
+)
 
 // touched and labelled are the annotation and the label that another client sets.
 const (

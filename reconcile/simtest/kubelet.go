@@ -109,7 +109,7 @@ func (k Kubelet) schedule(w *World, why string) {
 func (k Kubelet) pod(w *World, c Change) {
 	pod := c.After
 	var before Object
-	if c.Before != nil && c.Before.UID() == pod.UID() {
+	if c.Before != nil && c.Before.UID() == pod.UID() && c.By != backup { // which may have an older phase
 		before = c.Before
 	}
 	became := func(path ...string) bool {

@@ -278,12 +278,12 @@ func (s *Server) restore(then time.Time) (changes []Change) {
 	before, after := s.objects, s.at(max(version, s.compacted))
 	for _, k := range slices.SortedFunc(maps.Keys(after), compareKeys) {
 		if o := after[k]; before[k] == nil || before[k].text("metadata", "resourceVersion") != o.text("metadata", "resourceVersion") {
-			changes = append(changes, Change{By: "backup", Before: clone(before[k]), After: clone(o)})
+			changes = append(changes, Change{By: backup, Before: clone(before[k]), After: clone(o)})
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(before), compareKeys) {
 		if after[k] == nil {
-			changes = append(changes, Change{By: "backup", Before: clone(before[k])})
+			changes = append(changes, Change{By: backup, Before: clone(before[k])})
 		}
 	}
 	s.objects, s.version = maps.Clone(after), s.version+1000

@@ -232,10 +232,10 @@ func TestTheAgentInASimulatedWorld(t *testing.T) {
 	}))
 }
 
-// TestTheAgentMayBeKilledAnywhereInASimulatedWorld kills it before and after each request to the
+// TestTheAgentMayBeKilledAnywhere kills it before and after each request to the
 // API server and to the control plane, while one service is deployed and changed and another one,
 // with a group of variables, is deleted.
-func TestTheAgentMayBeKilledAnywhereInASimulatedWorld(t *testing.T) {
+func TestTheAgentMayBeKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a history for each request")
 	}

@@ -225,7 +225,7 @@ func (p *starbaseWorld) byHand(w *simtest.World, n int) {
 func TestTheAgentInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(_ *starbaseWorld, s *simtest.Scenario) {
-		s.Histories = 8
+		s.Histories = 5
 		if testing.Short() {
 			s.Histories, s.Rest = 3, time.Hour
 		}

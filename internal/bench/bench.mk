@@ -75,6 +75,7 @@ bench-sim: kube ## Simulate controllers on an API server (SIMULATED=150 historie
 	$(WORK) $(GO) test -v -count=1 -timeout 2h ./reconcile/simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted|EachHabit' -histories $(SIMULATED)
 	$(WORK) SIMTEST_STEPS=100000 $(GO) test -v -count=1 -timeout 1h -run 'Conversation' ./reconcile/simtest ./reconcile/simtest/upstream
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./reconcile/simtest/upstream
+	$(WORK) $(GO) test -v -count=1 -timeout 2h -run 'InASimulatedWorld|KilledAnywhere' ./examples/converge ./examples/operator ./cmd/trueup ./cmd/agentjob/operator ./cmd/nodepool/operator ./cmd/shuttle/agent
 	cd internal/published && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	cd internal/published/cainjector && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest

@@ -35,6 +35,11 @@ var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|simtest)|cloud/ku
 // linked leaves the symbols of debuggers out, a third of the time that linking takes.
 const linked = "-ldflags=-w"
 
+// simulated are the tests of a whole program in a simulated world, which does one thing at a
+// time: the race detector would only make them ten times as slow. They are in the packages
+// that are raced, and run after that.
+const simulated = "(InASimulatedWorld|MayBeKilledAnywhere)$"
+
 // timed are the tests that judge how long real parts take: nothing else runs beside them.
 const timed = "^TestLatency$"
 
@@ -69,7 +74,8 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			plain = append(plain, pkg)
 		}
 	}
-	r.test(ctx, step{name: "race", flags: []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m"}, packages: race})
+	r.test(ctx, step{name: "race", flags: []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m", "-skip=" + simulated}, packages: race})
+	r.test(ctx, step{name: "simulated", flags: []string{linked, "-timeout=30m", "-run=" + simulated}, packages: []string{module + "/cmd/shuttle/agent"}})
 	names, packages, err := r.long(plain)
 	if err != nil {
 		return err

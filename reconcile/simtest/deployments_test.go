@@ -1,7 +1,11 @@
 package simtest_test
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +107,41 @@ func TestWritesAtRestThatChangeNothingAreBounded(t *testing.T) {
 	require.Regexp(t, `writes at rest, the first of them: update configmaps shop/\S+ \(it changed nothing\)$`, wrong[0])
 	s.Refreshes = 1_000_000
 	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
+}
+
+// managing is a Machinery in which each write of an object moves its managedFields.
+type managing struct{ simtest.Machinery }
+
+func (managing) Update(_, next simtest.Object, _ simtest.Write) (simtest.Object, error) {
+	next, metadata := maps.Clone(next), maps.Clone(next["metadata"].(map[string]any))
+	metadata["managedFields"] = []any{map[string]any{"manager": fmt.Sprint("after ", metadata["resourceVersion"])}}
+	next["metadata"] = metadata
+	return next, nil
+}
+
+// TestARefreshIsCounted has a program that writes an object once at each start. It starts once
+// within the rest.
+func TestARefreshIsCounted(t *testing.T) {
+	t.Parallel()
+	starts := 0
+	refreshing := func(data string, refreshes int, machinery simtest.Machinery) []string {
+		s := short(copier{})
+		s.Disturbances, s.Rest, s.Refreshes, s.Machinery = []applytest.Disturbance{}, 10*time.Minute, refreshes, machinery
+		run := s.Program
+		s.Program = func(ctx context.Context, net http.RoundTripper) error {
+			starts++
+			_, _ = send(ctx, net, http.MethodPut, "/api/v1/namespaces/shop/configmaps/first", // at first it does not exist
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"first"}`+strings.ReplaceAll(data, "N", fmt.Sprint(starts))+`}`)
+			return run(ctx, net)
+		}
+		return simtest.Simulate(t, always(s), 1).Wrong
+	}
+	const blame = "1 writes at rest, the first of them: update configmaps shop/first"
+	require.Equal(t, []string{blame + " (it changed nothing)"}, refreshing("", 0, nil))
+	require.Empty(t, refreshing("", 1, nil))
+	require.Equal(t, []string{blame + " (it changed the managers of fields alone)"}, refreshing("", 0, managing{}))
+	require.Empty(t, refreshing("", 1, managing{}))
+	require.Contains(t, refreshing(`,"data":{"start":"N"}`, 1, nil), blame, "a change is no refresh")
 }
 
 func TestAChangeOfManagersAloneIsKnown(t *testing.T) {

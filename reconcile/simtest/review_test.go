@@ -1,6 +1,7 @@
 package simtest_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -34,4 +35,26 @@ func TestAProgramMayAskForItsRights(t *testing.T) {
 	code, _ = c.do("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", `{}`)
 	require.Equal(t, http.StatusNotFound, code)
 	require.False(t, applytest.Request{Verb: "create", Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}.Writes())
+}
+
+// TestAReviewKnowsOfAHabit has a program that asks for a right when it is refused.
+func TestAReviewKnowsOfAHabit(t *testing.T) {
+	t.Parallel()
+	answers := map[any]int{}
+	s := asking(simtest.LoseRights, func(ctx context.Context, net http.RoundTripper) {
+		o, err := send(ctx, net, http.MethodGet, "/apis/example.com/v1/widgets", "")
+		if err != nil || o["code"] != float64(http.StatusForbidden) {
+			return
+		}
+		o, err = send(ctx, net, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"spec":{"resourceAttributes":{"verb":"list","group":"example.com","resource":"widgets"}}}`)
+		if err == nil {
+			answers[o.Field("status", "allowed")]++
+		}
+	})
+	for seed := range uint64(10) {
+		require.Empty(t, simtest.Simulate(t, always(s), seed+1).Wrong)
+	}
+	require.NotZero(t, answers[false])
+	require.Zero(t, answers[true])
 }

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,9 @@ kind: ConfigMap
 	for resource, scope := range map[string]meta.RESTScopeName{"widgets": meta.RESTScopeNameNamespace, "zones": meta.RESTScopeNameRoot} {
 		kind, err := mapper.KindFor(schema.GroupVersionResource{Group: "example.com", Resource: resource})
 		require.NoError(t, err)
+		one, err := mapper.ResourceFor(schema.GroupVersionResource{Group: "example.com", Resource: strings.TrimSuffix(resource, "s")})
+		require.NoError(t, err)
+		require.Equal(t, resource, one.Resource)
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), "v1")
 		require.NoError(t, err)
 		require.Equal(t, resource, mapping.Resource.Resource)

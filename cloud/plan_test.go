@@ -514,6 +514,13 @@ func TestPlans(t *testing.T) {
 			pool:   cloud.Pool{Size: 5},
 			change: func(o *cloud.Observed) { o.Memory.Failures, o.Memory.LaunchAfter = 3, noon.Add(-time.Hour) },
 		},
+		"nor are launches that were refused, while another machine warms up": {
+			pool: cloud.Pool{Size: 5, MinStandby: 1}, machines: "i-1 warmup running none launched=1m",
+			change: func(o *cloud.Observed) {
+				o.Memory.Refused = cloud.Refusal{Kind: cloud.HoldLaunchFailed, Message: "no", Count: 3}
+				o.Memory.LaunchAfter = noon.Add(-time.Hour)
+			},
+		},
 		"a zone without capacity is left out": {
 			pool: cloud.Pool{Size: 5, MinStandby: 2}, change: func(o *cloud.Observed) {
 				o.Memory.Blocked = map[cloud.Placement]time.Time{{InstanceType: "m5.large", Zone: "zone-a"}: noon.Add(time.Minute)}

@@ -432,23 +432,27 @@ func TestEachReasonOfAFailureIsLoggedAndEachOutageHasItsOwnBeginning(t *testing.
 
 func TestAFailureOfAWatchIsReportedUntilTheServerAnswersAgain(t *testing.T) {
 	t.Parallel()
-	s := &server{}
-	var failed failures
-	w := &kubewatch.Watch{
-		Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
-		Failed: failed.add,
+	for _, refused := range []error{
+		apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no")),
+		apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil), // of a watch that is no list
+	} {
+		s := &server{}
+		var failed failures
+		w := &kubewatch.Watch{
+			Resource: kubewatch.Of(unstreamed{}, object("", ""), s), Sink: names(),
+			Failed: failed.add,
+		}
+		run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
+			require.Equal(t, []error{nil, nil}, failed.list(), "the list and its watch")
+			s.mu.Lock()
+			s.watch = func() error { s.watch = nil; return refused }
+			s.mu.Unlock()
+			s.last().Stop()
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			require.Equal(t, []error{nil, nil, nil, refused, nil, nil}, failed.list(), "the second list, and the third with its watch")
+		})
 	}
-	run(t, w, func(t *testing.T, _ chan<- struct{}) { //nolint:thelper // the body of the test
-		require.Equal(t, []error{nil, nil}, failed.list(), "the list and its watch")
-		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-		s.mu.Lock()
-		s.watch = func() error { s.watch = nil; return refused }
-		s.mu.Unlock()
-		s.last().Stop()
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []error{nil, nil, nil, refused, nil, nil}, failed.list(), "the second list, and the third with its watch")
-	})
 }
 
 // TestARefusedStreamEndsWithItsContext has a server that is too busy for a streamed list: a

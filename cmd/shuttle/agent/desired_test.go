@@ -154,5 +154,12 @@ func TestAStateWhoseSaveFailedIsNoAnswerYet(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, other, "carried out: %t", saves)
 		}
+		memory.fails = true
+		_, err = n.reach(t.Context(), of("e2", 8).state)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		memory.fails = false
+		other, err := n.reach(t.Context(), of("e2", 8).state)
+		require.NoError(t, err)
+		require.False(t, other, "of the same epoch, carried out: %t", saves)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
 // policyStory is an object that is only created, and one that another program writes.
@@ -70,12 +71,14 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 	require.Equal(b, "example.com/two", image())
 
 	b.settings("a", "2")
+	b.file("account.yaml", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: worker}}")
 	before := len(b.sent())
 	b.on(0, "apply", "--replace", "cm")
 	require.Equal(b, "2", b.value("a"))
 	sent := strings.Join(b.sent()[before:], "\n")
 	require.Contains(b, sent, "update /api/v1/namespaces/"+b.ns+"/configmaps/a")
-	require.NotContains(b, sent, "\npatch /api")
+	require.NotRegexp(b, "patch .*/configmaps/", sent)
+	require.Contains(b, sent, "patch /api/v1/namespaces/"+b.ns+"/serviceaccounts/worker", "of another kind")
 }
 
 // releaseStory lets objects go that stay in the cluster, and deletes one without what it owns.
@@ -83,15 +86,17 @@ func releaseStory(b *bench) {
 	for _, name := range []string{"a", "b", "c"} {
 		b.settings(name, "1")
 	}
-	b.file("web.yaml", `
+	for _, name := range []string{"web", "api"} {
+		b.file(name+".yaml", strings.ReplaceAll(`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web}
+metadata: {name: APP, labels: {app: APP}}
 spec:
   replicas: 0
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: example.com/web}]}}
-`)
+  selector: {matchLabels: {app: APP}}
+  template: {metadata: {labels: {app: APP}}, spec: {containers: [{name: main, image: example.com/web}]}}
+`, "APP", name))
+	}
 	b.on(0, "apply", "--wait")
 	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
 	require.Contains(b, b.on(program.ExitUsage, "prune", "--cascade", "later"), `--cascade: is "later", must be background, foreground or orphan`)
@@ -102,11 +107,20 @@ spec:
 	require.Equal(b, "1", b.value("b"))
 	require.NotContains(b, b.kubectl("get", "configmap", "b", "-o", "yaml"), "trueup.dev")
 
+	orphaned := func(app string) {
+		await.Eventually(b, app+" is gone", func() bool { return b.kubectl("get", "deployment", "-l", "app="+app, "-o", "name") == "" })
+		left := b.kubectl("get", "replicaset", "-l", "app="+app, "-o", "jsonpath={range .items[*]}{.metadata.name}{.metadata.ownerReferences}{end}")
+		require.Regexp(b, "^"+app+"-[0-9a-z]+$", left, "what it owned stays, and has no owner")
+	}
+	require.NoError(b, os.Remove(filepath.Join(b.shop, "api.yaml")))
+	b.on(statusHeld, "prune", "--cascade", "orphan")
+	require.Contains(b, b.on(0, "prune", "--cascade", "orphan", "--approve", b.digest), "shop: 1 deleted\n")
+	orphaned("api")
 	for _, name := range []string{"a", "c"} {
 		require.NoError(b, os.Remove(filepath.Join(b.shop, name+".yaml")))
 	}
 	require.Contains(b, b.on(0, "delete", "--yes", "--cascade", "orphan"), "shop: 1 deleted\n")
-	require.NotEmpty(b, b.kubectl("get", "replicaset", "-l", "app=web", "-o", "name"), "what it owned stays")
+	orphaned("web")
 	require.Contains(b, b.run(0, "delete", "--whole-part", "--part", "shop", "--yes", "--release"), "2 released")
 	require.Equal(b, "11", b.value("a")+b.value("c"))
 }

@@ -57,7 +57,8 @@ func (a applying) write(ctx context.Context, t *Target) (Done, *metav1.PartialOb
 // only lost a label: it exists in the lost version only then. Force is not used,
 // because the label may belong to another owner now.
 func (a applying) first(ctx context.Context, t *Target) (*metav1.PartialObjectMetadata, error) {
-	if t.UID != "" || t.Lost == "" || t.Create != nil {
+	another := t.From != "" && t.From != t.Lost // and the write holds for that one
+	if t.UID != "" || t.Lost == "" || t.Create != nil || another {
 		return a.send(ctx, t, wire.Must{UID: t.UID})
 	}
 	gentle := *t

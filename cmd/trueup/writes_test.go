@@ -109,7 +109,8 @@ spec:
 
 	orphaned := func(app string) {
 		await.Eventually(b, app+" is gone", func() bool { return b.kubectl("get", "deployment", "-l", "app="+app, "-o", "name") == "" })
-		left := b.kubectl("get", "replicaset", "-l", "app="+app, "-o", "jsonpath={range .items[*]}{.metadata.name}{.metadata.ownerReferences}{end}")
+		const each = "jsonpath={range .items[*]}{.metadata.name}{.metadata.ownerReferences}{end}"
+		left := b.kubectl("get", "replicaset", "-l", "app="+app, "-o", each)
 		require.Regexp(b, "^"+app+"-[0-9a-z]+$", left, "what it owned stays, and has no owner")
 	}
 	require.NoError(b, os.Remove(filepath.Join(b.shop, "api.yaml")))

@@ -57,10 +57,10 @@ func (l Limit) of(owned int) int { return max(0, l.Count, owned*l.Percent/100) }
 type Held struct {
 	// Units are sorted by name.
 	Units []HeldUnit
-	// Digest names exactly these objects. An approval states it
-	// ([PruneOptions.Approved]). It changes when an object joins or leaves the held
-	// ones, or is made again, and with nothing else, until nothing is held: then an
-	// approval that was not used is void. "" if nothing is held, in a plan of what no
+	// Digest names exactly these objects, and whether each is deleted or released, and how.
+	// An approval states it ([PruneOptions.Approved]). It changes when an object joins or
+	// leaves the held ones, or is made again, and with nothing else, until nothing is held:
+	// then an approval that was not used is void. "" if nothing is held, in a plan of what no
 	// Prune has held yet, and while the Memory cannot be used.
 	Digest string
 }

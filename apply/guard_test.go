@@ -58,7 +58,7 @@ func lacking(services ...string) *prunePlan {
 
 // owns is the census of so many units, of which these are still stated.
 func owns(number int, stated ...string) func() census {
-	c := census{map[string]bool{}, number}
+	c := census{stated: map[string]bool{}, number: number}
 	for _, unit := range stated {
 		c.stated[unit] = true
 	}
@@ -128,6 +128,73 @@ func TestAGuardHoldsASlowLossAlsoOverARestart(t *testing.T) {
 		_, err = g.hold(t.Context(), lacking("late"), owns(15), nil, "", true)
 		require.NoError(t, err, "the window has passed")
 	})
+}
+
+// TestAnApprovalIsNotForAnObjectThatIsMadeAgain has an object that is deleted by an approval,
+// made again under its name, and lost again.
+func TestAnApprovalIsNotForAnObjectThatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		memory := &remembered{}
+		g := &Guard{Memory: memory, Absent: Limit{Count: -1}}
+		one := func(uid types.UID, others ...Observed) *prunePlan {
+			return &prunePlan{due: append(others, Observed{ID: ID{Kind: "ConfigMap", Namespace: "shop", Name: "y1"}, UID: uid})}
+		}
+		held, err := g.hold(t.Context(), one("first"), owns(3), nil, "", true)
+		require.ErrorContains(t, err, "so these are held")
+		plan := one("first")
+		_, err = g.hold(t.Context(), plan, owns(3), nil, held.Digest, true)
+		require.NoError(t, err)
+		require.Len(t, plan.due, 1)
+		if restart {
+			g = &Guard{Memory: memory, Absent: Limit{Count: -1}}
+		}
+		plan = one("first")
+		_, err = g.hold(t.Context(), plan, owns(3), nil, "", true)
+		require.NoError(t, err, "its deletion goes on")
+		require.Len(t, plan.due, 1)
+		if restart {
+			g = &Guard{Memory: memory, Absent: Limit{Count: -1}}
+		}
+		plan = one("second")
+		held, err = g.hold(t.Context(), plan, owns(3), nil, "", true)
+		require.ErrorContains(t, err, "so these are held: ConfigMap/shop/y1", "restarted: %t", restart)
+		require.Empty(t, plan.due)
+		require.Len(t, held.IDs(), 1)
+	}
+}
+
+// TestAnApprovalOfAReleaseIsNoneOfADeletion asks for each before and after the other is approved.
+func TestAnApprovalOfAReleaseIsNoneOfADeletion(t *testing.T) {
+	t.Parallel()
+	released := func(Observed) bool { return true }
+	modes := map[string]prunePlan{"delete": {}, "release": {orphan: released}, "cascade": {propagation: "Orphan"}}
+	for approved := range modes {
+		for asked, mode := range modes {
+			if asked == approved {
+				continue
+			}
+			memory := &remembered{}
+			hold := func(mode prunePlan, approved string) (*prunePlan, Held, error) {
+				g := &Guard{Memory: memory, Absent: Limit{Count: -1}}
+				mode.due = []Observed{{ID: ID{Kind: "Secret", Namespace: "shop", Name: "s"}, UID: "u"}}
+				held, err := g.hold(t.Context(), &mode, owns(3), nil, approved, true)
+				return &mode, held, err
+			}
+			_, held, err := hold(modes[approved], "")
+			require.Error(t, err)
+			plan, _, err := hold(mode, held.Digest)
+			require.ErrorContains(t, err, "the held set has changed", "%s is approved, and %s asked for", approved, asked)
+			require.Empty(t, plan.due)
+			_, _, err = hold(modes[approved], held.Digest)
+			require.NoError(t, err)
+			if approved == "release" || asked == "release" {
+				plan, _, err = hold(mode, "")
+				require.Error(t, err, "%s was approved and may go on, and %s is asked for", approved, asked)
+				require.Empty(t, plan.due)
+			}
+		}
+	}
 }
 
 func TestAGuardLetsShrinkAndTakesWhatIsNamedForAnOrder(t *testing.T) {

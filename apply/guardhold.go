@@ -12,6 +12,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 )
 
@@ -24,10 +27,11 @@ func (g *Guard) hold(
 	defer g.mu.Unlock()
 	now := time.Now()
 	var units census
-	due := map[string]bool{}
+	due, objects := map[string]bool{}, map[string][]string{}
 	if len(plan.due) > 0 {
 		units = count()
 		due = g.unitsOf(plan, units.stated, gone)
+		objects = g.objectsOf(plan, due)
 	}
 	if len(due) == 0 && g.tally.idle() && (g.loaded || g.Memory == nil) {
 		return Held{}, nil
@@ -40,10 +44,13 @@ func (g *Guard) hold(
 		err = fmt.Errorf("earlier deletions: %w", err)
 		return g.take(plan, counts, err.Error(), ""), fmt.Errorf("deletions are held: %w", err)
 	}
-	next := g.tally.at(now, g.window(), due)
+	if plan.orphan != nil {
+		units.objects = nil // of an object that is in its grace it is not known whether it is released
+	}
+	next := g.tally.at(now, g.window(), objects)
 	over := map[bool]*LimitError{}
 	for _, named := range []bool{false, true} {
-		if e := g.over(next, next.fresh(due, named), named, units.number); e != nil {
+		if e := g.over(next, next.fresh(due, objects, named), named, units.number); e != nil {
 			over[named] = e
 		}
 	}
@@ -53,7 +60,7 @@ func (g *Guard) hold(
 	before := slices.Clone(plan.due)
 	held := g.take(plan, func(o Observed) bool {
 		named, counts := due[g.unitOf(o)]
-		return counts && over[named] != nil && !next.begun(g.unitOf(o))
+		return counts && over[named] != nil && !next.begun(g.unitOf(o), plan.mark(o))
 	}, "", next.hold)
 	agreed := approved != "" && approved == held.Digest
 	if agreed {
@@ -61,10 +68,10 @@ func (g *Guard) hold(
 	}
 	for _, named := range []bool{false, true} {
 		// What is still in its grace is absent: the guard goes on holding for it.
-		waits := !named && next.holds[named] && plan.pending > 0 && len(next.fresh(due, named)) == 0
+		waits := !named && next.holds[named] && plan.pending > 0 && len(next.fresh(due, objects, named)) == 0
 		next.holds[named] = (over[named] != nil || waits) && !agreed
 		if !next.holds[named] {
-			next.add(next.fresh(due, named), named, agreed && over[named] != nil, now)
+			next.add(next.fresh(due, objects, named), objects, units.objects, named, agreed && over[named] != nil, now)
 		}
 	}
 	if !next.holds[false] && !next.holds[true] {
@@ -73,7 +80,7 @@ func (g *Guard) hold(
 	if note {
 		if err := g.save(ctx, next, now); err != nil && len(due) > 0 {
 			err = fmt.Errorf("they cannot be recorded: %w", err)
-			rest := g.take(plan, func(o Observed) bool { return counts(o) && !g.tally.begun(g.unitOf(o)) }, err.Error(), "")
+			rest := g.take(plan, func(o Observed) bool { return counts(o) && !g.tally.begun(g.unitOf(o), plan.mark(o)) }, err.Error(), "")
 			held.Units = append(held.Units, rest.Units...)
 			held.Digest = ""
 			return held, fmt.Errorf("deletions are held: %w", err)
@@ -100,14 +107,14 @@ func (g *Guard) hold(
 func (g *Guard) take(plan *prunePlan, stops func(Observed) bool, reason, hold string) Held {
 	byUnit := map[string]*HeldUnit{}
 	sum := sha256.New()
-	_, _ = fmt.Fprintln(sum, hold)
+	_, _ = fmt.Fprintln(sum, hold, plan.propagation)
 	for _, o := range plan.hold(stops) {
 		unit := g.unitOf(o)
 		if byUnit[unit] == nil {
 			byUnit[unit] = &HeldUnit{Unit: unit, Reason: reason}
 		}
 		byUnit[unit].IDs = append(byUnit[unit].IDs, o.ID)
-		_, _ = fmt.Fprintf(sum, "%s %s\n", o.ID, o.UID)
+		_, _ = fmt.Fprintf(sum, "%s %s %s\n", o.ID, o.UID, plan.mark(o))
 	}
 	var held Held
 	for _, unit := range slices.Sorted(maps.Keys(byUnit)) {
@@ -132,6 +139,30 @@ func (g *Guard) unitsOf(plan *prunePlan, stated map[string]bool, gone func(Obser
 		due[unit] = gone != nil && gone(o) && (named || !seen)
 	}
 	return due
+}
+
+// mark is a short hash of a UID, as a tally has it.
+func mark(uid types.UID) string { return hashOf(string(uid))[:8] }
+
+// mark is that of an object that is deleted. One that is released has another: an approval of
+// the one is none of the other.
+func (p *prunePlan) mark(o Observed) string {
+	if p.orphan != nil && p.orphan(o) {
+		return mark(o.UID + " released")
+	}
+	return mark(o.UID)
+}
+
+// objectsOf returns the objects of each unit that are due.
+func (g *Guard) objectsOf(plan *prunePlan, due map[string]bool) map[string][]string {
+	objects := map[string][]string{}
+	for i := range plan.due {
+		unit := g.unitOf(plan.due[i])
+		if _, counts := due[unit]; counts {
+			objects[unit] = append(objects[unit], plan.mark(plan.due[i]))
+		}
+	}
+	return objects
 }
 
 // explain gives the units of the error its reason, and the units that only contain
@@ -178,12 +209,14 @@ func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError
 type census struct {
 	stated map[string]bool // units of which an object exists that the set states
 	number int             // of all units
+	// objects are those of each unit.
+	objects map[string][]string
 }
 
 // census counts the units of the owner, or of the set's part. Set is nil for a deletion
 // by name: it states nothing.
 func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
-	all, stated := map[string]bool{}, map[string]bool{}
+	all, stated := map[string][]string{}, map[string]bool{}
 	for _, v := range views {
 		kind := v.GroupKind()
 		group := -1
@@ -195,7 +228,7 @@ func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
 				return true
 			}
 			unit := g.unitOf(observe(kind, n, r, a.Live.identity))
-			all[unit] = true
+			all[unit] = append(all[unit], mark(types.UID(r.UID())))
 			if set != nil && set.hasItem(group, n) {
 				stated[unit] = true
 			}
@@ -207,7 +240,7 @@ func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
 			v.Each(take)
 		}
 	}
-	return census{stated, len(all)}
+	return census{stated, len(all), all}
 }
 
 // restrain removes from the plan what a guard holds. If note is set, the rest counts as
@@ -226,6 +259,10 @@ func (a *Applier) restrain(
 	}
 	if guard == nil {
 		return Held{}, nil
+	}
+	plan.orphan = options.Orphan
+	if options.Propagation != metav1.DeletePropagationBackground {
+		plan.propagation = options.Propagation
 	}
 	return guard.hold(ctx, plan, func() census { return a.census(guard, set, views) }, options.Gone, options.Approved, note)
 }
@@ -249,7 +286,7 @@ func (g *Guard) load(ctx context.Context, now time.Time) error {
 	g.tally = tally{holds: map[bool]bool{false: found.Absent, true: found.Named}, hold: found.Hold}
 	for _, k := range found.Deleted {
 		g.tally.deleted = append(g.tally.deleted, deletion{
-			unit: k.Unit, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
+			unit: k.Unit, objects: k.Objects, named: k.Named, approved: k.Approved, open: k.Open, at: now.Add(-time.Duration(k.Age) * time.Second),
 		})
 	}
 	g.version = version
@@ -263,7 +300,7 @@ func (g *Guard) save(ctx context.Context, next tally, now time.Time) error {
 		list := kept{Absent: next.holds[false], Named: next.holds[true], Hold: next.hold}
 		for _, d := range next.deleted {
 			list.Deleted = append(list.Deleted, keptDeletion{
-				Unit: d.unit, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
+				Unit: d.unit, Objects: d.objects, Named: d.named, Approved: d.approved, Open: d.open, Age: int64(now.Sub(d.at) / time.Second),
 			})
 		}
 		data, err := json.Marshal(list)

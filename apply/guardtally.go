@@ -18,7 +18,10 @@ type tally struct {
 
 // deletion is one unit that was deleted, or is about to be.
 type deletion struct {
-	unit     string // a hash
+	unit string // a hash
+	// objects are hashes of the UIDs that the unit had then: the deletion goes on for these,
+	// and not for an object that was made since.
+	objects  []string
 	named    bool
 	approved bool // by a person: it does not count
 	at       time.Time
@@ -30,48 +33,54 @@ func (t tally) idle() bool {
 	return !t.holds[false] && !t.holds[true] && !slices.ContainsFunc(t.deleted, func(d deletion) bool { return d.open })
 }
 
-// at returns the tally as of now: the deletions whose units are not due any more are
-// complete, and those before the window are dropped, unless they go on.
-func (t tally) at(now time.Time, window time.Duration, due map[string]bool) tally {
-	still := make(map[string]bool, len(due))
-	for unit := range due {
-		still[hashOf(unit)] = true
+// at returns the tally as of now: the deletions of whose objects none is due any more are
+// complete, and those before the window are dropped, unless they go on. due has the objects of
+// each unit that is due.
+func (t tally) at(now time.Time, window time.Duration, due map[string][]string) tally {
+	still := make(map[string][]string, len(due))
+	for unit, objects := range due {
+		still[hashOf(unit)] = objects
 	}
 	next := tally{deleted: slices.Clone(t.deleted), holds: maps.Clone(t.holds), hold: t.hold}
 	if next.holds == nil {
 		next.holds = map[bool]bool{}
 	}
 	for i := range next.deleted {
-		next.deleted[i].open = next.deleted[i].open && still[next.deleted[i].unit] // a new object of the name is a new unit
+		d := &next.deleted[i]
+		d.open = d.open && slices.ContainsFunc(still[d.unit], func(o string) bool { return slices.Contains(d.objects, o) })
 	}
 	next.deleted = slices.DeleteFunc(next.deleted, func(d deletion) bool { return !d.open && now.Sub(d.at) >= window })
 	return next
 }
 
-// begun reports whether the deletion of the unit goes on.
-func (t tally) begun(unit string) bool {
+// begun reports whether the deletion of an object of the unit goes on.
+func (t tally) begun(unit, object string) bool {
 	hash := hashOf(unit)
-	return slices.ContainsFunc(t.deleted, func(d deletion) bool { return d.open && d.unit == hash })
+	return slices.ContainsFunc(t.deleted, func(d deletion) bool {
+		return d.open && d.unit == hash && slices.Contains(d.objects, object)
+	})
 }
 
-// fresh returns the units of a cause whose deletion has not begun, sorted.
-func (t tally) fresh(due map[string]bool, named bool) []string {
-	begun := map[string]bool{}
-	for _, d := range t.deleted {
-		begun[d.unit] = begun[d.unit] || d.open
-	}
+// fresh returns the units of a cause with an object whose deletion has not begun, sorted.
+func (t tally) fresh(causes map[string]bool, due map[string][]string, named bool) []string {
 	var fresh []string
-	for _, unit := range slices.Sorted(maps.Keys(due)) {
-		if due[unit] == named && !begun[hashOf(unit)] {
+	for _, unit := range slices.Sorted(maps.Keys(causes)) {
+		isNew := func(object string) bool { return !t.begun(unit, object) }
+		if causes[unit] == named && slices.ContainsFunc(due[unit], isNew) {
 			fresh = append(fresh, unit)
 		}
 	}
 	return fresh
 }
 
-func (t *tally) add(units []string, named, approved bool, now time.Time) {
+// add notes the deletion of units with all their objects: those that are due, and the others.
+func (t *tally) add(units []string, due, all map[string][]string, named, approved bool, now time.Time) {
 	for _, unit := range units {
-		t.deleted = append(t.deleted, deletion{unit: hashOf(unit), named: named, approved: approved, at: now, open: true})
+		objects := slices.Concat(due[unit], all[unit])
+		slices.Sort(objects)
+		t.deleted = append(t.deleted, deletion{
+			unit: hashOf(unit), objects: slices.Compact(objects), named: named, approved: approved, at: now, open: true,
+		})
 	}
 }
 
@@ -95,9 +104,10 @@ type kept struct {
 }
 
 type keptDeletion struct {
-	Unit     string `json:"unit"`
-	Named    bool   `json:"named,omitempty"`
-	Approved bool   `json:"approved,omitempty"`
-	Open     bool   `json:"open,omitempty"`
-	Age      int64  `json:"ageSeconds"`
+	Unit     string   `json:"unit"`
+	Objects  []string `json:"objects,omitempty"`
+	Named    bool     `json:"named,omitempty"`
+	Approved bool     `json:"approved,omitempty"`
+	Open     bool     `json:"open,omitempty"`
+	Age      int64    `json:"ageSeconds"`
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
@@ -25,6 +26,10 @@ type prunePlan struct {
 	unseen    []unseen
 	pending   int
 	remaining int // objects whose deletion is accepted already
+	// orphan selects those that are released; propagation is what is to happen to the objects
+	// of the others, empty for the default. An approval is for both.
+	orphan      func(Observed) bool
+	propagation metav1.DeletionPropagation
 }
 
 // unseen is a kind whose objects cannot be seen.

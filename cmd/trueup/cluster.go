@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,7 +69,7 @@ func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, erro
 	config.QPS = -1
 	config.UserAgent = "trueup/" + program.Version()
 	config.Wrap((&budget.Budget{}).Wrap)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bound{ctx, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bound{ctx, o.timeout, next} })
 	config.WarningHandler = rest.NoWarnings{} // of the kinds that are only listed
 	c := &cluster{host: config.Host, namespace: namespace}
 	web, err := rest.HTTPClientFor(config)
@@ -86,18 +88,47 @@ func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, erro
 	return c, nil
 }
 
-// bound ends the requests that have no context of their own, such as those of discovery.
+// bound ends requests with the process, those of discovery, too, which have no context of their
+// own, and all but watches when their time is over.
 type bound struct {
-	ctx  context.Context //nolint:containedctx // of the process
-	next http.RoundTripper
+	ctx     context.Context //nolint:containedctx // of the process
+	timeout time.Duration
+	next    http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b bound) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Context().Done() == nil {
-		r = r.WithContext(b.ctx)
+	ctx := r.Context()
+	if ctx.Done() == nil {
+		ctx = b.ctx
 	}
-	return b.next.RoundTrip(r)
+	if r.URL.Query().Has("watch") {
+		return b.next.RoundTrip(r.WithContext(ctx))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, fmt.Errorf("no answer within %v (--timeout)", b.timeout))
+	answer, err := b.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+			err = cause
+		}
+		cancel()
+		return nil, err
+	}
+	answer.Body = ending{answer.Body, cancel}
+	return answer, nil
+}
+
+// ending is a body with which the time of its request ends.
+type ending struct {
+	io.ReadCloser
+
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (e ending) Close() error {
+	defer e.cancel()
+	return e.ReadCloser.Close()
 }
 
 // parent is the ConfigMap that stands for a set.

@@ -121,6 +121,15 @@ func (o *options) check(c *cobra.Command) error {
 	if flag := c.Flags().Lookup("cascade"); flag != nil && cascades[flag.Value.String()] == "" {
 		return program.Usagef("--cascade: is %q, must be background, foreground or orphan", flag.Value)
 	}
+	if o.timeout <= 0 {
+		return program.Usagef("--timeout: is %v, must be above 0", o.timeout)
+	}
+	for name, must := range map[string]string{"limit": "0 or more", "interval": "above 0"} {
+		flag := c.Flags().Lookup(name)
+		if flag != nil && (strings.HasPrefix(flag.Value.String(), "-") || name == "interval" && flag.Value.String() == "0s") {
+			return program.Usagef("--%s: is %s, must be %s", name, flag.Value, must)
+		}
+	}
 	if c.Flags().Lookup("filename") == nil {
 		return nil
 	}

@@ -85,4 +85,23 @@ func TestACommandEndsThatWaitsForAServer(t *testing.T) {
 	var out, errs bytes.Buffer
 	require.NotZero(t, program.Run(ctx, command(nil), []string{"who", "cm/a", "--kubeconfig", path}, &out, &errs))
 	require.Contains(t, errs.String(), "canceled")
+
+	folder := filepath.Join(t.TempDir(), "shop")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.yaml"), []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"), 0o600))
+	args := []string{"diff", "-f", folder, "--timeout", "100ms", "--kubeconfig", path}
+	require.Equal(t, statusCluster, program.Run(t.Context(), command(nil), args, &out, &errs))
+	require.Contains(t, errs.String(), "no answer within 100ms (--timeout)")
+}
+
+func TestANumberThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--timeout=0s": "--timeout: is 0s, must be above 0", "--timeout=-5s": "--timeout: is -5s, must be above 0",
+		"--interval=0s": "--interval: is 0s, must be above 0", "--limit=-1": "--limit: is -1, must be 0 or more",
+	} {
+		var out, errs bytes.Buffer
+		require.Equal(t, program.ExitUsage, program.Run(t.Context(), command(nil), []string{"watch", "-f", t.TempDir(), "--part", "a", flag}, &out, &errs))
+		require.Contains(t, errs.String(), want)
+	}
 }

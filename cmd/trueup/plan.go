@@ -78,6 +78,9 @@ func (o *options) plan(c *cobra.Command, prune bool, file string) error {
 		}
 	}
 	if ended := o.ended(s.faults, err, 0); ended != nil {
+		if file != "" {
+			o.out.Printf("--out: %s is not written, because not all of the plan is known\n", file)
+		}
 		return ended
 	}
 	if len(differing) > 0 {

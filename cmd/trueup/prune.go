@@ -120,7 +120,7 @@ func (s *session) delete(c *cobra.Command, whole, yes bool, verb string, options
 	out := s.options.out
 	var ids []apply.ID
 	for o := range s.applier.Live.Part(s.options.part) {
-		if whole || s.set.Has(o.ID) {
+		if whole || s.set.Has(o.ID) && s.policies[o.ID] != apply.LeaveOut {
 			ids = append(ids, o.ID)
 			out.Removal(verb, o.ID.String())
 		}

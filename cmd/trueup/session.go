@@ -41,6 +41,8 @@ type session struct {
 	set     *apply.Set
 	self    *apply.Set                                   // of the set's ConfigMap alone
 	kinds   map[schema.GroupKind]schema.GroupVersionKind // of the objects of the files
+	// policies are those of the objects that are not treated as stated.
+	policies map[apply.ID]apply.ObjectPolicy
 	// faults are those of the files: the set lacks something, so nothing counts as absent.
 	faults   []error
 	applier  *apply.Applier
@@ -227,7 +229,7 @@ func (s *session) desired(objects []folder.Object, faults []error) error {
 	} else if err != nil {
 		s.faults = append(s.faults, err)
 	}
-	s.set = set
+	s.set, s.policies = set, policies
 	return nil
 }
 

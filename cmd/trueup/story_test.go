@@ -247,6 +247,14 @@ func pruneStory(b *bench) {
 	require.Contains(b, b.on(0, "prune", "--approve", b.digest), "shop: 2 deleted\n")
 	require.Equal(b, "1", b.value("a")+b.value("b")+b.value("c"))
 	b.kubectl("get", "configmap", "kube-root-ca.crt")
+
+	// The approval was for those objects, and not for one that is made again.
+	b.settings("b", "2")
+	b.on(0, "apply")
+	require.Equal(b, "2", b.value("b"))
+	require.NoError(b, os.Remove(filepath.Join(b.shop, "b.yaml")))
+	require.Contains(b, b.on(statusHeld, "prune"), "1 object held")
+	require.Equal(b, "2", b.value("b"))
 }
 
 func limitStory(b *bench) {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,18 +83,32 @@ func (c *cluster) mapping(name string) (*meta.RESTMapping, error) {
 	return c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 }
 
-// policyOf returns how an object asks to be treated.
+// policyOf returns how an object asks to be treated. Other annotations and labels of the domain
+// are refused: they are mistyped, or of the set alone.
 func policyOf(object *unstructured.Unstructured) (apply.ObjectPolicy, error) {
-	switch value := object.GetAnnotations()[annotationPolicy]; value {
-	case "":
+	wrong := func(field, key, must string) error {
+		return fmt.Errorf("%s %s: metadata.%s: %s %s", object.GetKind(), object.GetName(), field, key, must)
+	}
+	for key := range object.GetLabels() {
+		if key == annotationPolicy {
+			return 0, wrong("labels", key, "is no label, must be an annotation")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(object.GetAnnotations())) {
+		if strings.HasPrefix(key, domain+"/") && key != annotationPolicy && key != domain+"/depends-on" && key != domain+"/desired-hash" {
+			return 0, wrong("annotations", key, "is not known, must be "+annotationPolicy+" or "+domain+"/depends-on")
+		}
+	}
+	value, stated := object.GetAnnotations()[annotationPolicy]
+	switch {
+	case !stated:
 		return apply.KeepAsStated, nil
-	case "create-only":
+	case value == "create-only":
 		return apply.CreateOnly, nil
-	case "leave-out":
+	case value == "leave-out":
 		return apply.LeaveOut, nil
 	default:
-		return 0, fmt.Errorf("%s %s: metadata.annotations: %s is %q, must be create-only or leave-out",
-			object.GetKind(), object.GetName(), annotationPolicy, value)
+		return 0, wrong("annotations", annotationPolicy, fmt.Sprintf("is %q, must be create-only or leave-out", value))
 	}
 }
 

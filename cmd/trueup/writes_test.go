@@ -28,6 +28,23 @@ func policyStory(b *bench) {
 	require.Equal(b, "shop: nothing differs, 2 objects\n", b.on(0, "apply"))
 	require.Equal(b, "13", b.value("seed")+b.value("theirs"))
 	require.Equal(b, "shop: nothing to prune\n", b.on(0, "prune"))
+	require.Contains(b, b.on(0, "delete", "--yes"), "shop: 2 deleted\n", "what others write is not deleted")
+	require.Equal(b, "3", b.value("theirs"))
+	b.kubectl("create", "configmap", "seed", "--from-literal=key=1")
+	b.file("mistyped.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: m, annotations: {trueup.dev/polcy: create-only}}}")
+	b.file("label.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: l, labels: {trueup.dev/policy: create-only}}}")
+	policy("none", `""`, "1")
+	text = b.on(program.ExitUsage, "diff")
+	for _, want := range []string{
+		"trueup.dev/polcy is not known, must be trueup.dev/policy or trueup.dev/depends-on",
+		"metadata.labels: trueup.dev/policy is no label, must be an annotation", `trueup.dev/policy is "", must be create-only or leave-out`,
+	} {
+		require.Contains(b, text, want)
+	}
+	require.Contains(b, b.on(program.ExitUsage, "plan", "--out", filepath.Join(b.TempDir(), "plan")), "is not written, because not all of the plan is known")
+	for _, name := range []string{"mistyped", "label", "none"} {
+		require.NoError(b, os.Remove(filepath.Join(b.shop, name+".yaml")))
+	}
 	policy("seed", "create_only", "2")
 	text = b.on(program.ExitUsage, "apply")
 	require.Contains(b, text, `seed.yaml:1: ConfigMap seed: metadata.annotations: trueup.dev/policy is "create_only", must be create-only or leave-out`)
@@ -103,6 +120,9 @@ spec:
 	text := b.on(statusHeld, "prune", "--release")
 	require.Contains(b, text, "- release ConfigMap/"+b.ns+"/b\n")
 	require.Contains(b, text, "to release it: --approve ")
+	require.Contains(b, b.on(statusHeld, "prune", "--approve", b.digest), "the deletions that are held now have the digest", "to release is not to delete")
+	require.Equal(b, "1", b.value("b"))
+	b.on(statusHeld, "prune", "--release")
 	require.Contains(b, b.on(0, "prune", "--release", "--approve", b.digest), "shop: 1 released\n")
 	require.Equal(b, "1", b.value("b"))
 	require.NotContains(b, b.kubectl("get", "configmap", "b", "-o", "yaml"), "trueup.dev")

@@ -57,6 +57,16 @@ func Read(paths []string, stdin io.Reader) (objects []Object, faults []error) {
 	return distinct(objects, faults)
 }
 
+// linksToFolder reports whether an entry is a link to a folder, in which links may go round in a
+// circle.
+func linksToFolder(file string, entry fs.DirEntry) bool {
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(file)
+	return err == nil && info.IsDir()
+}
+
 // list returns the files of a path.
 func list(path string) (files []string, err error) {
 	if path == Stdin {
@@ -69,15 +79,18 @@ func list(path string) (files []string, err error) {
 	if !info.IsDir() {
 		return []string{path}, nil
 	}
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+	// The separator has a link to a folder followed.
+	err = filepath.WalkDir(strings.TrimRight(path, string(filepath.Separator))+string(filepath.Separator), func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return unreadable(file, err)
-		case file != path && strings.HasPrefix(entry.Name(), "."):
+		case filepath.Clean(file) != filepath.Clean(path) && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
+		case linksToFolder(file, entry):
+			return fmt.Errorf("%s: is a link to a folder, must be a folder or a file: name it with -f", file)
 		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)):
 			files = append(files, file)
 		}

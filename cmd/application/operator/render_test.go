@@ -86,7 +86,7 @@ func rendered(t *testing.T, w *operator, s subject) (string, []*unstructured.Uns
 	t.Helper()
 	p := w.newPass(s)
 	p.granted = p.host()
-	p.password = "the-password" // the role's
+	p.password, p.secretVersion = "the-password", "1" // the role's
 	var configs []*unstructured.Unstructured
 	for _, part := range p.parts {
 		if part.enabled {

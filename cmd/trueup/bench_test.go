@@ -66,10 +66,13 @@ func (b *bench) knows() {
 	})
 }
 
-// file writes a file of the folder. NS stands for the namespace.
+// file writes a file of the folder, at once: a pass may read it in between. NS stands for the
+// namespace.
 func (b *bench) file(name, content string) {
 	b.Helper()
-	require.NoError(b, os.WriteFile(filepath.Join(b.shop, name), []byte(strings.ReplaceAll(content, "NS", b.ns)), 0o600))
+	begun := filepath.Join(b.TempDir(), name)
+	require.NoError(b, os.WriteFile(begun, []byte(strings.ReplaceAll(content, "NS", b.ns)), 0o600))
+	require.NoError(b, os.Rename(begun, filepath.Join(b.shop, name)))
 }
 
 // settings writes the file of a ConfigMap.

@@ -144,8 +144,8 @@ func (g *Guard) unitsOf(plan *prunePlan, stated map[string]bool, gone func(Obser
 // mark is a short hash of a UID, as a tally has it.
 func mark(uid types.UID) string { return hashOf(string(uid))[:8] }
 
-// mark is that of an object that is deleted. One that is released has another: an approval of
-// the one is none of the other.
+// mark returns the mark of an object. A release has another mark than a deletion, so that the
+// approval of one does not approve the other.
 func (p *prunePlan) mark(o Observed) string {
 	if p.orphan != nil && p.orphan(o) {
 		return mark(o.UID + " released")
@@ -209,7 +209,7 @@ func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError
 type census struct {
 	stated map[string]bool // units of which an object exists that the set states
 	number int             // of all units
-	// objects are those of each unit.
+	// objects has the marks of the objects of each unit.
 	objects map[string][]string
 }
 

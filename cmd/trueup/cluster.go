@@ -88,8 +88,8 @@ func (o *options) connect(ctx context.Context, stderr io.Writer) (*cluster, erro
 	return c, nil
 }
 
-// bound ends requests with the process, those of discovery, too, which have no context of their
-// own, and all but watches when their time is over.
+// bound ends each request with the process, also a request of discovery, which has no context.
+// All requests but watches also end after the timeout.
 type bound struct {
 	ctx     context.Context //nolint:containedctx // of the process
 	timeout time.Duration

@@ -89,10 +89,8 @@ func policyOf(object *unstructured.Unstructured) (apply.ObjectPolicy, error) {
 	wrong := func(field, key, must string) error {
 		return fmt.Errorf("%s %s: metadata.%s: %s %s", object.GetKind(), object.GetName(), field, key, must)
 	}
-	for key := range object.GetLabels() {
-		if key == annotationPolicy {
-			return 0, wrong("labels", key, "is no label, must be an annotation")
-		}
+	if _, labelled := object.GetLabels()[annotationPolicy]; labelled {
+		return 0, wrong("labels", annotationPolicy, "is no label, must be an annotation")
 	}
 	for _, key := range slices.Sorted(maps.Keys(object.GetAnnotations())) {
 		if strings.HasPrefix(key, domain+"/") && key != annotationPolicy && key != domain+"/depends-on" && key != domain+"/desired-hash" {
@@ -120,7 +118,8 @@ type removal struct {
 
 func (r *removal) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.release, "release", false, "leave the objects in the cluster, without the labels of the set")
-	flags.StringVar(&r.cascade, "cascade", "background", "background, foreground or orphan: what becomes of the objects that a deleted one owns")
+	flags.StringVar(&r.cascade, "cascade", "background",
+		"background, foreground or orphan: what becomes of the objects that a deleted one owns")
 }
 
 // verb is what is done with an object.

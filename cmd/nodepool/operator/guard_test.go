@@ -28,7 +28,7 @@ func (s *stopping) StopInstances(_ context.Context, ids []string, _ bool) map[st
 	return nil
 }
 
-// TestAMachineWithPodsIsNotStopped has a pod on the Node of the machine, and one on that of
+// TestAMachineWithPodsIsNotStopped has a pod on the Node of the machine, and one on the Node of
 // another machine.
 func TestAMachineWithPodsIsNotStopped(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ type starbaseWorld struct {
 	dir     string
 	store   *controlplanetest.Clusters // nil while it is closed
 	handler http.Handler
-	// puts are what the user has put. A world without a user begins with those of
-	// the world before.
+	// puts holds what the user has put. A world without a user begins with the puts of the world
+	// before.
 	puts   []put
 	before *starbaseWorld
 	// since and until are from when on an object is wanted, and when it last ceased to be.
@@ -162,7 +162,7 @@ func (p *starbaseWorld) put(path string, body any) int {
 	return status
 }
 
-// remove wants something no more, with all that is below it.
+// remove deletes an object from the desired state, with all that is below it.
 func (p *starbaseWorld) remove(path string) int {
 	status := p.admin(http.MethodDelete, path, nil)
 	if status < http.StatusBadRequest {
@@ -192,7 +192,7 @@ const (
 	emptyState   applytest.Disturbance = "lose all rows for a moment at"
 )
 
-// habits are those of the control plane, for Scenario.Habits.
+// habits returns the habits of the control plane, for Scenario.Habits.
 func (p *starbaseWorld) habits() []simtest.Habit {
 	return []simtest.Habit{
 		{Name: stopPlane, Does: "The control plane is away for up to two minutes.", Spell: 2 * time.Minute},

@@ -74,8 +74,22 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			plain = append(plain, pkg)
 		}
 	}
-	r.test(ctx, step{name: "race", flags: []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m", "-skip=" + simulated}, packages: race})
-	r.test(ctx, step{name: "simulated", flags: []string{linked, "-timeout=30m", "-run=" + simulated}, packages: []string{module + "/cmd/shuttle/agent"}})
+	r.test(
+		ctx,
+		step{
+			name:     "race",
+			flags:    []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m", "-skip=" + simulated},
+			packages: race,
+		},
+	)
+	r.test(
+		ctx,
+		step{
+			name:     "simulated",
+			flags:    []string{linked, "-timeout=30m", "-run=" + simulated},
+			packages: []string{module + "/cmd/shuttle/agent"},
+		},
+	)
 	names, packages, err := r.long(plain)
 	if err != nil {
 		return err

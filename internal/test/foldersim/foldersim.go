@@ -184,7 +184,8 @@ func (s Set) asTheFiles(w *simtest.World) (err error) {
 	}
 	for kind, resource := range resources {
 		for _, live := range w.Objects(resource) {
-			if live.Label(s.Label) == s.Value && !stated[fmt.Sprint(kind, live.Namespace(), live.Name())] && !strings.HasPrefix(live.Name(), s.Memory) {
+			known := stated[fmt.Sprint(kind, live.Namespace(), live.Name())] || strings.HasPrefix(live.Name(), s.Memory)
+			if live.Label(s.Label) == s.Value && !known {
 				err = errors.Join(err, fmt.Errorf("%s %s is not stated any more, and is there", kind, live.Name()))
 			}
 		}

@@ -57,8 +57,7 @@ func Read(paths []string, stdin io.Reader) (objects []Object, faults []error) {
 	return distinct(objects, faults)
 }
 
-// linksToFolder reports whether an entry is a link to a folder, in which links may go round in a
-// circle.
+// linksToFolder reports whether an entry is a link to a folder. Such links may form a circle.
 func linksToFolder(file string, entry fs.DirEntry) bool {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return false
@@ -80,11 +79,12 @@ func list(path string) (files []string, err error) {
 		return []string{path}, nil
 	}
 	// The separator has a link to a folder followed.
-	err = filepath.WalkDir(strings.TrimRight(path, string(filepath.Separator))+string(filepath.Separator), func(file string, entry fs.DirEntry, err error) error {
+	root := strings.TrimRight(path, string(filepath.Separator)) + string(filepath.Separator)
+	err = filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return unreadable(file, err)
-		case filepath.Clean(file) != filepath.Clean(path) && strings.HasPrefix(entry.Name(), "."):
+		case file != root && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}

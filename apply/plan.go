@@ -18,9 +18,10 @@ import (
 
 // Plan returns what Apply and then Prune would do now, and does nothing. It
 // decides by the same rules as they do, so it costs requests only for objects that
-// changed: one read each, for the fields, and dry runs where only the server knows how
-// a change would end (kinds in Recreate, ReportConflicts, and which defaults return when
-// the fields of a superseded manager are taken over). Options without Complete
+// changed: one read each, for the fields, and a dry run, because only the server knows
+// whether the new object is valid (an immutable field), in conflict, or would be created
+// again, and one more for the defaults that return when the fields of a superseded manager
+// are taken over. An object that is created is not tried before. Options without Complete
 // plan no deletion, and the grace counts no pass.
 //
 // An object whose kind the server does not serve yet is planned as created if the set

@@ -140,6 +140,36 @@ func TestAPlanOfARecreationSaysSo(t *testing.T) {
 	require.Empty(t, plan.Changes)
 }
 
+func TestAPlanNamesAChangeThatTheServerRefuses(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	apply1(t, a, b.set(t, selecting("one"), configMap("a", "1")))
+	next := b.set(t, selecting("two"), configMap("a", "2"))
+	a.net.Reset()
+	plan, err := a.Plan(t.Context(), next, apply.PruneOptions{})
+	require.ErrorContains(t, err, "Deployment.apps/"+b.ns+"/web: ")
+	require.ErrorContains(t, err, "field is immutable")
+	a.net.NoWrites(t)
+	require.Len(t, plan.Changes, 1)
+	require.Equal(t, "ConfigMap", plan.Changes[0].Kind)
+
+	// Who may not write learns the differences, and so does one whose webhook has no dry runs.
+	for _, status := range []int{http.StatusForbidden, http.StatusBadRequest} {
+		refused := b.start(t).deaf(func(r applytest.Request) applytest.Fault {
+			if r.DryRun {
+				return applytest.Fault{Status: status}
+			}
+			return applytest.Fault{}
+		})
+		plan, err = refused.Plan(t.Context(), next, apply.PruneOptions{})
+		require.NoError(t, err)
+		require.Len(t, plan.Changes, 2)
+		require.Equal(t, "Deployment", plan.Changes[1].Kind)
+		require.Equal(t, diff.Update, plan.Changes[1].Action)
+	}
+}
+
 func TestWhatIsAbsentIsNotAskedForAllTheTime(t *testing.T) {
 	t.Parallel()
 	b := serverBench(t)

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
@@ -59,6 +63,9 @@ func (s *session) applied(ctx context.Context, before func(diff.Plan) bool) erro
 	if before != nil && len(shown.Changes) == 0 {
 		return s.explain(ctx, foreseen) // nothing can be changed, and this is why
 	}
+	if errors.Is(foreseen, apply.ErrNotSynced) && apierrors.IsForbidden(foreseen) {
+		return fmt.Errorf("nothing was written: %w", unreadable(foreseen)) // the set would remember a kind that cannot be seen
+	}
 	if before != nil && !before(shown) {
 		return nil
 	}
@@ -85,7 +92,8 @@ func (s *session) applied(ctx context.Context, before func(diff.Plan) bool) erro
 				out.Printf("+ create %s\n", r.ID)
 			}
 			if r.Action != apply.Waiting {
-				results = append(results, r)
+				again := func(earlier apply.Result) bool { return earlier.ID == r.ID && earlier.Err != nil }
+				results = append(slices.DeleteFunc(results, again), r)
 			}
 		}
 		if waiting > 0 && time.Since(begin) > time.Second {

@@ -52,16 +52,16 @@ func newBench(t *testing.T, cluster *kubetest.Cluster, role string) *bench {
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(b.shop, 0o700))
 	if role != noRole {
-		b.knows()
+		b.knows("list", "configmaps")
 	}
 	return b
 }
 
-// knows waits until the server knows of a binding of the account.
-func (b *bench) knows() {
+// knows waits until the server knows that the account may do that.
+func (b *bench) knows(verb, resource string) {
 	b.Helper()
 	await.Eventually(b, "the server knows of the binding", func() bool {
-		_, err := b.cluster.Kubectl(b.Context(), "auth", "can-i", "list", "configmaps", "--all-namespaces", "--as", b.user)
+		_, err := b.cluster.Kubectl(b.Context(), "auth", "can-i", verb, resource, "--all-namespaces", "--as", b.user)
 		return err == nil
 	})
 }

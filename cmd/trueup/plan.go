@@ -77,7 +77,7 @@ func (o *options) plan(c *cobra.Command, prune bool, file string) error {
 			return err
 		}
 	}
-	if ended := o.ended(s.faults, err, 0); ended != nil {
+	if ended := o.ended(s.faults, s.explain(c.Context(), err), 0); ended != nil {
 		if file != "" {
 			o.out.Printf("--out: %s is not written, because not all of the plan is known\n", file)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,7 +67,9 @@ func (s *session) rights(ctx context.Context, plan diff.Plan) error {
 	return errors.Join(missing...)
 }
 
-// explain names the tool to which an object belongs that is not the set's.
+// explain makes the errors of objects ones for people, a line each: with the file and line of
+// the object, the tool to which it belongs if it is not of the set, and without the long values
+// in the answers of the server.
 func (s *session) explain(ctx context.Context, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || !strings.Contains(err.Error(), "\n") {
@@ -74,21 +77,50 @@ func (s *session) explain(ctx context.Context, err error) error {
 	}
 	var explained []error
 	for _, err := range joined.Unwrap() {
-		explained = append(explained, s.explainOne(ctx, err))
+		explained = append(explained, s.explain(ctx, err))
 	}
 	return errors.Join(explained...)
 }
 
 func (s *session) explainOne(ctx context.Context, err error) error {
-	if !errors.Is(err, apply.ErrNotOurs) {
-		return err
+	if err == nil {
+		return nil
 	}
 	id, _, _ := strings.Cut(err.Error(), ": ")
-	live, found := s.get(ctx, id)
-	if found != nil {
-		return err
+	if errors.Is(err, apply.ErrNotOurs) {
+		if live, unread := s.get(ctx, id); unread == nil {
+			err = fmt.Errorf("%s: is not of this set: %s", id, belongsTo(live))
+		}
 	}
-	return fmt.Errorf("%s: is not of this set: %s", id, belongsTo(live))
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsInvalid(err) && status.ErrStatus.Details != nil {
+		err = invalid(id, status.ErrStatus.Details.Causes)
+	}
+	if at := s.where[id]; at != "" {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return err
+}
+
+// longest is how many characters of what a server says about a field are shown.
+const longest = 160
+
+// invalid is the server's refusal of an object, which has the value of each wrong field, however
+// long that is.
+func invalid(id string, causes []metav1.StatusCause) error {
+	var text []string
+	immutable := false
+	for _, c := range causes {
+		immutable = immutable || strings.Contains(c.Message, "immutable")
+		if n := []rune(c.Message); len(n) > longest {
+			c.Message = string(n[:longest/4]) + " ... " + string(n[len(n)-longest/2:])
+		}
+		text = append(text, c.Field+": "+c.Message)
+	}
+	hint := ""
+	if immutable {
+		hint = "; to delete it and create it again: --recreate"
+	}
+	return fmt.Errorf("%s: the server refuses it: %s%s", id, strings.Join(text, "; "), hint)
 }
 
 // get reads a live object.

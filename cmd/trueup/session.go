@@ -41,6 +41,7 @@ type session struct {
 	set     *apply.Set
 	self    *apply.Set                                   // of the set's ConfigMap alone
 	kinds   map[schema.GroupKind]schema.GroupVersionKind // of the objects of the files
+	where   map[string]string                            // the file and line of each object
 	// policies are those of the objects that are not treated as stated.
 	policies map[apply.ID]apply.ObjectPolicy
 	// faults are those of the files: the set lacks something, so nothing counts as absent.
@@ -111,11 +112,15 @@ func (s *session) seen(ctx context.Context) error {
 		}
 		switch {
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("right is missing: a set needs get, list and watch of its kinds in the whole cluster: %w", err)
+			return unreadable(err)
 		case err == nil || !s.pause(within):
 			return err
 		}
 	}
+}
+
+func unreadable(err error) error {
+	return fmt.Errorf("right is missing: a set needs get, list and watch of its kinds in the whole cluster: %w", err)
 }
 
 // none returns why the files have no object.
@@ -229,7 +234,7 @@ func (s *session) desired(objects []folder.Object, faults []error) error {
 	} else if err != nil {
 		s.faults = append(s.faults, err)
 	}
-	s.set, s.policies = set, policies
+	s.set, s.policies, s.where = set, policies, where
 	return nil
 }
 

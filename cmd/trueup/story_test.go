@@ -655,10 +655,28 @@ func noRightsStory(b *bench) {
  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-configmaps},
  subjects: [{kind: ServiceAccount, name: person, namespace: NS}]}
 `, "NS", b.ns)))
-	b.knows()
+	b.knows("list", "configmaps")
 	text := b.on(statusCluster, "diff", "--timeout", "5m")
 	require.Contains(b, text, "right is missing: a set needs get, list and watch of its kinds in the whole cluster")
 	require.Regexp(b, `trueup-default +trueup/v1 +shop +1 +0 +Secret\n`, b.run(0, "sets"), "it names the kind that it cannot count")
+
+	// Another one may write such an object, and is told before it is in the set.
+	require.NoError(b, b.cluster.Apply(b.Context(), strings.ReplaceAll(`
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-write},
+ rules: [{apiGroups: [""], resources: [configmaps, secrets], verbs: [create, patch]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS-write},
+ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-write},
+ subjects: [{kind: ServiceAccount, name: person, namespace: NS}]}
+`, "NS", b.ns)))
+	b.knows("create", "secrets")
+	text = b.on(statusCluster, "apply", "--set", "other", "--part", "other")
+	require.Contains(b, text, "nothing was written: right is missing: a set needs get, list and watch of its kinds in the whole cluster: ")
+	require.Contains(b, text, `cannot list resource "secrets"`)
+	require.NoError(b, os.Remove(filepath.Join(b.shop, "secret.yaml")))
+	b.settings("b", "1")
+	require.NoError(b, os.Remove(filepath.Join(b.shop, "a.yaml")))
+	require.Contains(b, b.on(0, "apply", "--set", "other", "--part", "other"), "1 created")
 }
 
 func otherClusterStory(b *bench) {

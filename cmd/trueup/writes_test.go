@@ -77,6 +77,12 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 	image := func() string {
 		return b.kubectl("get", "job", "once", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	}
+	b.settings("a", "3")
+	text = b.on(statusCluster, "diff")
+	require.Regexp(b, `job.yaml:2: Job.batch/`+b.ns+`/once: the server refuses it: spec.template.*: .{0,160}: field is immutable; `+
+		"to delete it and create it again: --recreate\n", text)
+	require.Contains(b, text, "ConfigMap/"+b.ns+"/a", "the others are shown")
+	require.NotContains(b, text, "update Job")
 	require.Contains(b, b.on(statusCluster, "apply"), "Job.batch/"+b.ns+"/once: ")
 	require.Equal(b, "example.com/one", image())
 	require.Contains(b, b.on(program.ExitUsage, "apply", "--recreate", "jobz"), `--recreate: is "jobz", must be a kind that the cluster serves`)

@@ -118,16 +118,24 @@ func (w *Writer) WriteIn(ctx context.Context, t *Target, must wire.Must) (Done, 
 }
 
 // Rehearse returns the error with which Write would end for the live object, as far
-// as a dry run shows it, and whether the object would be recreated.
+// as a dry run shows it, and whether the object would be recreated. Of a write that takes
+// fields back it returns only that the object would be invalid: who may read but not write,
+// or has an admission webhook without dry runs, still learns what differs. A server
+// without server-side apply may be one without dry runs, so it is asked only for kinds that
+// may be recreated.
 func (w *Writer) Rehearse(ctx context.Context, t *Target, live metav1.Object) (recreate bool, err error) {
-	if !t.Recreate && (t.Force || t.Upsert) {
+	if !t.Recreate && t.Upsert {
 		return false, nil
 	}
 	err = w.method(t).rehearse(ctx, t, live)
-	if t.Recreate && immutable(err) {
+	switch {
+	case t.Recreate && immutable(err):
 		return true, err
+	case !t.Recreate && t.Force && !apierrors.IsInvalid(err):
+		return false, nil
+	default:
+		return false, err
 	}
-	return false, err
 }
 
 // Claim returns an error if the live object must not be written.

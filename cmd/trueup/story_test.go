@@ -451,6 +451,7 @@ func adoptStory(b *bench) {
 	require.NotEmpty(b, done.Results[0].Error)
 
 	require.Contains(b, b.on(statusHeld, "adopt", "--from", "helm"), `.data.key: "theirs" -> "1"`)
+	require.Contains(b, b.on(statusHeld, "adopt", "--from", "helm", "-o", "json"), `"name": "mine"`)
 	require.Equal(b, "theirs", b.value("mine"))
 	require.Contains(b, b.on(statusCluster, "adopt", "--from", "kubectl", "--yes"), "is not of this set")
 	require.Contains(

@@ -145,13 +145,15 @@ tool go of them first, or it writes them again.`,
 				return err
 			}
 			defer s.stop()
-			refused := false
+			refused, shown := false, diff.Plan{}
 			err = s.applied(c.Context(), func(plan diff.Plan) bool {
+				shown = plan
 				o.out.Plan(plan)
 				refused = !yes && !o.out.Ask(c.InOrStdin(), fmt.Sprintf("Change %s?", show.Objects(len(plan.Changes))))
 				return !refused
 			})
 			if refused {
+				o.out.Value(shown, names(shown))
 				o.out.Printf("nothing was changed; to do it: --yes\n")
 				return &program.StatusError{Status: statusHeld}
 			}

@@ -89,7 +89,8 @@ func (c *Cluster) LoseReadiness(id string, d time.Duration) {
 }
 
 // DeleteNode deletes a machine's Node, as a person does by mistake. Its pods go. The kubelet
-// goes on, and registers again at its next start only.
+// goes on, and registers again at its next start only; until then it reports to a Node that
+// others create.
 func (c *Cluster) DeleteNode(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +205,7 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 	if c.Habit != nil {
 		habit = c.Habit(i.ID)
 	}
-	if habit.NeverJoins || c.unregistered[i.ID] || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second))) {
+	if habit.NeverJoins || n == nil && c.unregistered[i.ID] || now.Before(since.Add(cmp.Or(c.Boot, 15*time.Second))) {
 		return
 	}
 	if n == nil {

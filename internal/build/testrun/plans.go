@@ -36,9 +36,12 @@ var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|simtest)|cloud/ku
 const linked = "-ldflags=-w"
 
 // simulated are the tests of a whole program in a simulated world, which does one thing at a
-// time: the race detector would only make them ten times as slow. They are in the packages
-// that are raced, and run after that.
+// time. They run after the others, on one processor, so that what one instant wakes goes on in
+// the same order each time, and without the race detector, which would only make them ten times
+// as slow.
 const simulated = "(InASimulatedWorld|MayBeKilledAnywhere)$"
+
+var simulatedTest = regexp.MustCompile(`(?m)^func Test\w*(InASimulatedWorld|MayBeKilledAnywhere)\(`)
 
 // timed are the tests that judge how long real parts take: nothing else runs beside them.
 const timed = "^TestLatency$"
@@ -82,14 +85,10 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 			packages: race,
 		},
 	)
-	r.test(
-		ctx,
-		step{
-			name:     "simulated",
-			flags:    []string{linked, "-timeout=30m", "-run=" + simulated},
-			packages: []string{module + "/cmd/shuttle/agent"},
-		},
-	)
+	worlds, err := r.simulated(packages)
+	if err != nil {
+		return err
+	}
 	names, packages, err := r.long(plain)
 	if err != nil {
 		return err
@@ -98,8 +97,16 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		ctx,
 		step{
 			name:     "long",
-			flags:    []string{linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed},
+			flags:    []string{linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated},
 			packages: packages,
+		},
+	)
+	r.test(
+		ctx,
+		step{
+			name:     "simulated",
+			flags:    []string{linked, "-p=2", "-parallel=1", "-cpu=1", "-timeout=30m", "-run=" + simulated},
+			packages: worlds,
 		},
 	)
 	r.test(
@@ -161,6 +168,27 @@ func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]
 		return nil, fmt.Errorf("%w: go list: %w", errMachine, err)
 	}
 	return strings.Fields(string(out)), nil
+}
+
+// simulated returns the packages with a test of a program in a simulated world.
+func (r *runner) simulated(packages []string) (with []string, _ error) {
+	for _, pkg := range packages {
+		files, err := filepath.Glob(filepath.Join(r.root, strings.TrimPrefix(pkg, module), "*_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			if simulatedTest.Match(text) {
+				with = append(with, pkg)
+				break
+			}
+		}
+	}
+	return with, nil
 }
 
 // long returns the tests of the packages that -short skips or shortens.

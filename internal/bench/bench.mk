@@ -71,11 +71,13 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 
 # 150 histories of two programs are a million steps and more.
 SIMULATED ?= 150
+WORLDS = ./reconcile/simtest/upstream ./examples/converge ./examples/foreign ./examples/operator \
+	$(addprefix ./cmd/,trueup agentjob/operator application/operator nodepool/operator krane/agent shuttle/agent)
+
 bench-sim: kube ## Simulate controllers on an API server (SIMULATED=150 histories each), published ones, and find the planted defects of all simulations (minutes)
 	$(WORK) $(GO) test -v -count=1 -timeout 2h ./reconcile/simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted|EachHabit' -histories $(SIMULATED)
 	$(WORK) SIMTEST_STEPS=100000 $(GO) test -v -count=1 -timeout 1h -run 'Conversation' ./reconcile/simtest ./reconcile/simtest/upstream
-	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'Simulated|Anywhere' ./examples/foreign ./reconcile/simtest/upstream
-	$(WORK) $(GO) test -v -count=1 -timeout 2h -run 'InASimulatedWorld|KilledAnywhere' ./examples/converge ./examples/operator ./cmd/trueup ./cmd/agentjob/operator ./cmd/nodepool/operator ./cmd/shuttle/agent
+	$(WORK) $(GO) test -v -count=1 -timeout 2h -cpu=1 -parallel=1 -run '(InASimulatedWorld|MayBeKilledAnywhere)$$' $(WORLDS)
 	cd internal/published && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	cd internal/published/cainjector && $(ALONE) PUBLISHED_SEEDS=100 $(GO) test -v -count=1 -timeout 1h .
 	$(WORK) $(GO) test -v -count=1 -run 'Planted|FindsWhatIsWrong' ./statesync/statesynctest

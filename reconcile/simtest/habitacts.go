@@ -134,11 +134,5 @@ func cordonNode(w *World, _ applytest.Request) {
 func deleteNode(w *World, _ applytest.Request) {
 	withNode(w, "delete node", func(w *World, name string) {
 		_ = w.As("cloud-controller-manager").Delete("nodes", "", name) // it exists
-	}, func(w *World, name string) {
-		for _, pod := range w.Objects("pods") {
-			if pod.text("spec", "nodeName") == name {
-				_ = w.As("pod garbage collector").DeleteNow("pods", pod.Namespace(), pod.Name()) // it exists
-			}
-		}
-	})
+	}, collectPods)
 }

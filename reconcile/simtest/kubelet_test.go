@@ -263,6 +263,11 @@ func TestThePodsOfADeletedNodeGo(t *testing.T) {
 			}
 			return nil
 		}
+		s.Actors = append(s.Actors, func(w *simtest.World, c simtest.Change) {
+			if c.After == nil && c.Before["kind"] == "Node" && c.Before.Name() == "n1" {
+				w.After(20*time.Second, func() { _ = w.Create(machine("n1", false)) }) // it registers again
+			}
+		})
 		s.Check = func(w *simtest.World, c simtest.Change) error {
 			if c.By != "pod garbage collector" {
 				return nil

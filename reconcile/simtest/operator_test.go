@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,9 @@ func runOperator(ctx context.Context, net http.RoundTripper) error {
 	}
 	o := &operator{client: client}
 	o.controller.Client, o.controller.Kind, o.controller.Reconcile = client, kube.Kind{Resource: widgets}, o.reconcile
+	// A Part that was deleted, and that a restored backup brings back with its old version, is no
+	// change to a cache that has not seen it go.
+	o.controller.Resync = 10 * time.Minute
 	o.controller.Owned = []kube.Kind{{Resource: parts}}
 	o.controller.Referenced = []kube.Kind{{Resource: configMaps, Whole: true}}
 	o.controller.References = func(w *widget) []kube.Reference { return []kube.Reference{w.text()} }

@@ -28,6 +28,7 @@ func scenario(c controller) simtest.Scenario {
 		},
 		Program:   c.start,
 		Edit:      editWidgets,
+		Actors:    []func(*simtest.World, simtest.Change){forget},
 		Check:     checkWidgets,
 		Converged: widgetsConverged,
 	}
@@ -80,6 +81,17 @@ func editWidgets(w *simtest.World) {
 		err = w.Update("widgets.example.com", "shop", name, func(o simtest.Object) { o["spec"] = spec })
 	}
 	_ = err // a user who comes too late does nothing
+}
+
+// forget takes a Widget of a restored backup for one that may have wanted any number: the program
+// may have read it just before.
+func forget(w *simtest.World, c simtest.Change) {
+	if c.By == "backup" && c.After["kind"] == "Widget" {
+		_ = w.Update("widgets.example.com", "shop", c.After.Name(), func(o simtest.Object) { // it exists
+			o.Set(3, "spec", "max")
+			o.Set(0, "spec", "min")
+		})
+	}
 }
 
 // checkWidgets is what must never be.

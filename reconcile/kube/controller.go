@@ -88,7 +88,9 @@ type Controller[T metav1.Object] struct {
 
 	// Resync is the interval at which a pass is started for each object, after the
 	// passes that have a reason. Default 0, which is never: events are not lost, and
-	// Result.RequeueAfter fits state outside Kubernetes better.
+	// Result.RequeueAfter fits state outside Kubernetes better. One thing is no event: an
+	// object that a pass has deleted, and that a restored backup brings back unchanged before
+	// the watch has shown its deletion.
 	Resync time.Duration
 
 	// Workers, Timeout and Backoff configure the reconcile.Queue: the number of

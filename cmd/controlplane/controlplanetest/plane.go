@@ -57,12 +57,22 @@ type Plane struct {
 	stop func()
 }
 
-// Start starts a replica that ends with the test. A failure to start fails the test.
-func Start(tb testing.TB, o Options) *Plane {
+// replica is a control plane that is not started.
+type replica struct {
+	database *db.Database
+	regions  *regions.Service
+	// ready is a check of the numbering of changes.
+	ready   func(context.Context) error
+	handler http.Handler
+	// members are all but the listener.
+	members []reconcile.Member
+}
+
+// assemble puts a replica together on a database. The reconciler has every as its interval, and
+// waits for settle; zero stands for its defaults.
+func assemble(tb testing.TB, database *db.Database, o Options, every, settle time.Duration) *replica {
 	tb.Helper()
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	database, err := db.Open(tb.Context(), o.Source)
-	check(tb, err)
 	registry := prometheus.NewRegistry()
 	attempts, err := guard.New(guard.Config{Logger: logger, Registerer: registry})
 	check(tb, err)
@@ -77,47 +87,46 @@ func Start(tb testing.TB, o Options) *Plane {
 	check(tb, err)
 	logMetrics := regions.NewLogMetrics(database.Log, logger)
 	logMetrics.Observe()
-	feed := &statesync.Server{Log: database.Log, Heartbeat: cmp.Or(o.Heartbeat, 300*time.Millisecond), Logger: logger}
-	p := &Plane{}
-	p.Regions, err = regions.New(
+	feed := &statesync.Server{Log: database.Log, Heartbeat: o.Heartbeat, Logger: logger}
+	agents, err := regions.New(
 		regions.Config{Database: database, Feed: feed, Bearer: o.Bearer, Guard: attempts, Limits: usage, Logger: logger, Registerer: registry},
 	)
 	check(tb, err)
 	mux := http.NewServeMux()
-	p.Regions.Mount(mux)
+	agents.Mount(mux)
 	mux.Handle("/", api)
-	var handler http.Handler = mux
-	if o.Wrap != nil {
-		handler = o.Wrap(mux)
-	}
-	address := make(chan string, 1)
-	group := reconcile.Group{Members: []reconcile.Member{
+	return &replica{database: database, regions: agents, ready: logMetrics.Ready, handler: mux, members: []reconcile.Member{
 		{Name: "change log", Starter: database.Log},
 		{Name: "feed", Starter: feed},
-		{Name: "revocation", Starter: p.Regions},
-		{
-			Name: "reconciler",
-			Starter: &regions.Reconciler{
-				Store:      regionStore,
-				Every:      time.Second,
-				Settle:     500 * time.Millisecond,
-				Logger:     logger,
-				Registerer: registry,
-			},
-		},
-		{Name: "listener", Starter: &serve.Server{
-			Handler: handler, UnencryptedHTTP2: true, Logger: logger,
-			Checks:      []serve.Check{{Name: "database", Func: database.Ping}, {Name: "numbering", Func: logMetrics.Ready}},
-			OnListen:    func(at net.Addr) { address <- at.String() },
-			StopTimeout: time.Millisecond, // it is killed, not stopped
+		{Name: "revocation", Starter: agents},
+		{Name: "reconciler", Starter: &regions.Reconciler{
+			Store: regionStore, Every: every, Settle: settle, Logger: logger, Registerer: registry,
 		}},
 	}}
+}
+
+// Start starts a replica that ends with the test. A failure to start fails the test.
+func Start(tb testing.TB, o Options) *Plane {
+	tb.Helper()
+	o.Heartbeat = cmp.Or(o.Heartbeat, 300*time.Millisecond)
+	r := assemble(tb, Open(tb, o.Source), o, time.Second, 500*time.Millisecond)
+	p := &Plane{Regions: r.regions}
+	if o.Wrap != nil {
+		r.handler = o.Wrap(r.handler)
+	}
+	address := make(chan string, 1)
+	group := reconcile.Group{Members: append(r.members, reconcile.Member{Name: "listener", Starter: &serve.Server{
+		Handler: r.handler, UnencryptedHTTP2: true, Logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		Checks:      []serve.Check{{Name: "database", Func: r.database.Ping}, {Name: "numbering", Func: r.ready}},
+		OnListen:    func(at net.Addr) { address <- at.String() },
+		StopTimeout: time.Millisecond, // it is killed, not stopped
+	}})}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
 	go func() { done <- group.Start(ctx) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := errors.Join(<-done, database.Close()); err != nil {
+		if err := errors.Join(<-done, r.database.Close()); err != nil {
 			tb.Errorf("control plane: %v", err)
 		}
 	})

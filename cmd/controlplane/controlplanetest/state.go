@@ -28,6 +28,8 @@ type (
 
 	// Regions is the desired and the reported state of regions.
 	Regions = regions.Store
+	// Region is a region.
+	Region = regions.Region
 	// Resource is a deployment, sentinel or policy of a region.
 	Resource = regions.Resource
 )

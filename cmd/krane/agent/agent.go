@@ -6,13 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
@@ -25,8 +25,8 @@ type Agent struct {
 	Config config.Config
 	// Kubernetes reaches the API server. It is copied. Required.
 	Kubernetes *rest.Config
-	// Client calls the control plane. Nil: one is made of Config.
-	Client ctrlv1connect.ClusterServiceClient
+	// Control carries the requests to the control plane. Default: a transport of its own.
+	Control http.RoundTripper
 	// Vault decrypts variables. Nil: one is made of Config.
 	Vault vault.Decrypter
 	// Address is where health and metrics are served. Empty: the port of Config.

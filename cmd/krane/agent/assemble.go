@@ -57,10 +57,7 @@ func (a *Agent) assemble(m *metrics) (*work, error) {
 	}
 	periods := a.Periods.complete()
 	cell := cellOf(&a.Config)
-	client := a.Client
-	if client == nil {
-		client = control.New(a.Config)
-	}
+	client := control.New(a.Config, a.Control)
 	registry := newRegistry()
 	contact := newContact(address(a.Config), m, a.Logger)
 	streams := &streams{contact: contact, metrics: m, logger: a.Logger}

@@ -23,23 +23,12 @@ const (
 
 // New returns a client with the region, cell and token of the configuration in
 // each call. The token is read again for each, so that a new token file is used
-// without a restart. It speaks HTTP/2, in cleartext to an http URL; a dead
-// connection is found by pings, a redirect is an error, and no call has an overall time limit but that
-// of its context.
-func New(c config.Config) ctrlv1connect.ClusterServiceClient {
-	protocols := &http.Protocols{}
-	if c.Control.URL.Scheme == "http" {
-		protocols.SetUnencryptedHTTP2(true)
-	} else {
-		protocols.SetHTTP2(true)
-		protocols.SetHTTP1(true)
-	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		Protocols:           protocols,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: readIdle, PingTimeout: pingTimeout},
-		TLSHandshakeTimeout: readIdle,
-		IdleConnTimeout:     90 * time.Second,
+// without a restart. A redirect is an error, and no call has an overall time limit but that
+// of its context. The requests go through transport, nil for one of its own: it speaks HTTP/2,
+// in cleartext to an http URL, and finds a dead connection by pings.
+func New(c config.Config, transport http.RoundTripper) ctrlv1connect.ClusterServiceClient {
+	if transport == nil {
+		transport = newTransport(c)
 	}
 	client := &http.Client{
 		Transport: transport,
@@ -48,6 +37,23 @@ func New(c config.Config) ctrlv1connect.ClusterServiceClient {
 	}
 	return ctrlv1connect.NewClusterServiceClient(client, c.Control.URL.String(),
 		connect.WithInterceptors(identity{c}), connect.WithReadMaxBytes(maxMessage))
+}
+
+func newTransport(c config.Config) *http.Transport {
+	protocols := &http.Protocols{}
+	if c.Control.URL.Scheme == "http" {
+		protocols.SetUnencryptedHTTP2(true)
+	} else {
+		protocols.SetHTTP2(true)
+		protocols.SetHTTP1(true)
+	}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		Protocols:           protocols,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: readIdle, PingTimeout: pingTimeout},
+		TLSHandshakeTimeout: readIdle,
+		IdleConnTimeout:     90 * time.Second,
+	}
 }
 
 // identity adds region, cell and token to each call.

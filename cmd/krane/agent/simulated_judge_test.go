@@ -1,0 +1,292 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// resourceOf returns the resource of a kind with its group.
+func resourceOf(kind string) string {
+	for _, k := range simulatedKinds() {
+		if k.Kind == kind {
+			return strings.TrimRight(k.Resource+"."+k.Group, ".")
+		}
+	}
+	panic(kind)
+}
+
+// ownObject reports whether an object is one that the agent has applied.
+func ownObject(o simtest.Object) bool {
+	return o["kind"] != "Pod" && o.Label("app.kubernetes.io/managed-by") == "krane" && o.Label("unkey.com/region") == regionName
+}
+
+func keyOf(o simtest.Object) string {
+	return fmt.Sprintf("%s %s/%s", o["kind"], o.Namespace(), o.Name())
+}
+
+// stated are the resources that the control plane states, read from its tables: those that are
+// to be there, with their ids, by collection.
+type stated struct {
+	deployments []*ctrlv1.ApplyDeployment
+	sentinels   []*ctrlv1.ApplySentinel
+	policies    []*ctrlv1.ApplyCiliumNetworkPolicy
+}
+
+func (p *simulatedRegion) stated() (s stated) {
+	read := func(query string, take func(spec []byte)) {
+		p.plane.Each(query, func(values []any) { take([]byte(values[0].(string))) }) //nolint:forcetypeassert // a column of text
+	}
+	unmarshal := protojson.UnmarshalOptions{}
+	read(`SELECT spec FROM deployment_topology WHERE desired_state IN ('running', 'started', 'starting') ORDER BY deployment_id`, func(spec []byte) {
+		m := &ctrlv1.ApplyDeployment{}
+		must(unmarshal.Unmarshal(spec, m))
+		s.deployments = append(s.deployments, m)
+	})
+	read(`SELECT spec FROM sentinels WHERE desired_state = 'running' ORDER BY id`, func(spec []byte) {
+		m := &ctrlv1.ApplySentinel{}
+		must(unmarshal.Unmarshal(spec, m))
+		s.sentinels = append(s.sentinels, m)
+	})
+	read(`SELECT policy FROM cilium_network_policies WHERE deleted = 0 ORDER BY id`, func(spec []byte) {
+		m := &ctrlv1.ApplyCiliumNetworkPolicy{}
+		must(unmarshal.Unmarshal(spec, m))
+		s.policies = append(s.policies, m)
+	})
+	return s
+}
+
+// wanted returns the objects that the control plane states. With a world, the dependents have the
+// owner that is there.
+func (p *simulatedRegion) wanted(w *simtest.World) map[string]simtest.Object {
+	c := p.config()
+	cell, all := agent.CellOf(&c), map[string]simtest.Object{}
+	add := func(objects []*unstructured.Unstructured, err error) {
+		must(err)
+		for _, each := range objects {
+			data, err := json.Marshal(each)
+			must(err)
+			o := simtest.Object{}
+			must(json.Unmarshal(data, &o))
+			all[keyOf(o)] = o
+		}
+	}
+	owner := func(kind, namespace, name string) types.UID {
+		if w == nil {
+			return ""
+		}
+		if o := w.Object(resourceOf(kind), namespace, name); o != nil {
+			return types.UID(o.UID())
+		}
+		return ""
+	}
+	namespace := func(name string) {
+		add(cell.Namespace(name))
+		add(cell.Account(name))
+	}
+	s := p.stated()
+	for _, d := range s.deployments {
+		variables := map[string]string{}
+		if sealed := d.GetEncryptedEnvironmentVariables(); len(sealed) > 0 {
+			text, err := p.vault.Decrypt(context.Background(), d.GetEnvironmentId(), sealed)
+			must(err)
+			variables, err = vault.Variables(text)
+			must(err)
+		}
+		namespace(d.GetK8SNamespace())
+		add(cell.Deployment(d, variables, owner("ReplicaSet", d.GetK8SNamespace(), d.GetK8SName())))
+	}
+	for _, d := range s.sentinels {
+		namespace(d.GetK8SNamespace())
+		add(cell.Sentinel(d, owner("Deployment", d.GetK8SNamespace(), d.GetK8SName())))
+	}
+	for _, d := range s.policies {
+		namespace(d.GetK8SNamespace())
+		add(cell.Policy(d))
+	}
+	return all
+}
+
+// note takes in what is wanted now.
+func (p *simulatedRegion) note() {
+	wanted := p.wanted(nil)
+	for key := range p.since {
+		if wanted[key] == nil {
+			delete(p.since, key)
+			p.until[key] = time.Now()
+		}
+	}
+	for key := range wanted {
+		if _, known := p.since[key]; !known {
+			p.since[key] = time.Now()
+		}
+	}
+}
+
+// stale is how old the desired state may be that the agent acts on.
+const stale = 5 * time.Minute
+
+// check returns what must never happen.
+func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
+	return simtest.Checks(p.checkDeletion, p.checkCreation)
+}
+
+// checkDeletion has nothing deleted that is wanted, and was all the time or is for long.
+func (p *simulatedRegion) checkDeletion(_ *simtest.World, c simtest.Change) error {
+	if c.By != "program" || c.Request.Verb != "delete" {
+		return nil
+	}
+	since, wanted := p.since[keyOf(c.Before)]
+	if _, ceased := p.until[keyOf(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
+		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
+	}
+	return nil
+}
+
+// checkCreation has nothing made that is not wanted.
+func (p *simulatedRegion) checkCreation(_ *simtest.World, c simtest.Change) error {
+	if c.By != "program" || c.Before != nil {
+		return nil
+	}
+	if _, wanted := p.since[keyOf(c.After)]; wanted {
+		return nil
+	}
+	if until, was := p.until[keyOf(c.After)]; !was || time.Since(until) > stale {
+		return fmt.Errorf("%s: it is not wanted (was: %t)", c.Request, was)
+	}
+	return nil
+}
+
+// converged returns what is not as it is to be once all is quiet.
+func (p *simulatedRegion) converged(w *simtest.World) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wanted := p.wanted(w)
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		want := wanted[key]
+		kind, _ := want["kind"].(string)
+		live := w.Object(resourceOf(kind), want.Namespace(), want.Name())
+		if live == nil || live.Deleting() {
+			wrong("%s is missing", key)
+			continue
+		}
+		if at := differs(map[string]any(want), map[string]any(live)); at != "" {
+			wrong("%s differs at %s", key, at)
+		}
+	}
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if ownObject(o) && o.Owner() == "" && wanted[keyOf(o)] == nil {
+				wrong("%s is left", keyOf(o))
+			}
+		}
+	}
+	errs = append(errs, p.reported(w))
+	p.rested = p.facts()
+	return errors.Join(errs...)
+}
+
+// differs returns where a live value is not what is wanted, empty if it is.
+func differs(want, live any) string {
+	switch v := want.(type) {
+	case map[string]any:
+		m, _ := live.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if at := differs(v[name], m[name]); at != "" {
+				return "." + name + at
+			}
+		}
+		return ""
+	case []any:
+		l, _ := live.([]any)
+		if len(l) != len(v) {
+			return fmt.Sprintf(": %v, want %v", live, want)
+		}
+		for i := range v {
+			if at := differs(v[i], l[i]); at != "" {
+				return fmt.Sprintf("[%d]%s", i, at)
+			}
+		}
+		return ""
+	}
+	if want != live {
+		return fmt.Sprintf(": %v, want %v", live, want)
+	}
+	return ""
+}
+
+// reported returns what the control plane says that is not so.
+func (p *simulatedRegion) reported(w *simtest.World) error {
+	var is, says []string
+	for _, pod := range w.Objects("pods") {
+		if id := pod.Label("unkey.com/deployment.id"); id != "" && !pod.Deleting() && pod.Field("status", "phase") == "Running" {
+			is = append(is, fmt.Sprintln(id, pod.Name(), fmt.Sprint(pod.Field("status", "podIP"), ":8080"), "running"))
+		}
+	}
+	for _, d := range w.Objects("deployments.apps") {
+		if id := d.Label("unkey.com/sentinel.id"); id != "" {
+			available, _ := d.Field("status", "availableReplicas").(float64)
+			health := "unhealthy"
+			switch {
+			case d.Field("spec", "replicas") == 0.0:
+				health = "paused"
+			case available > 0:
+				health = "healthy"
+			}
+			is = append(is, fmt.Sprintln(id, available, health))
+		}
+	}
+	text := p.plane.Rows(`SELECT deployment_id, k8s_name, address, status FROM instances`) +
+		p.plane.Rows(`SELECT id, available_replicas, health FROM sentinels WHERE desired_state = 'running'`)
+	says = slices.Sorted(strings.Lines(text))
+	if slices.Sort(is); !slices.Equal(is, says) {
+		return fmt.Errorf("reported:\n%s\nand runs:\n%s", strings.Join(says, ""), strings.Join(is, ""))
+	}
+	return nil
+}
+
+// facts is what the database has that must not change at rest: what is wanted, and what is
+// reported but for the time and the process.
+func (p *simulatedRegion) facts() string {
+	return strings.Join([]string{
+		p.plane.Rows(`SELECT id, cell_id, held_deletions FROM regions`),
+		p.plane.Rows(`SELECT deployment_id, desired_state, spec, updated_at FROM deployment_topology ORDER BY deployment_id`),
+		p.plane.Rows(`SELECT id, desired_state, spec, available_replicas, health FROM sentinels ORDER BY id`),
+		p.plane.Rows(`SELECT id, policy, deleted, updated_at FROM cilium_network_policies ORDER BY id`),
+		p.plane.Rows(`SELECT k8s_name, deployment_id, address, status, reason, restarts FROM instances ORDER BY k8s_name`),
+	}, "\n")
+}
+
+// state is what the agent has made, to compare with another world.
+func (p *simulatedRegion) state(w *simtest.World) string {
+	if facts := p.facts(); p.rested != "" && facts != p.rested {
+		w.Blame("the database has changed at rest:\n%s\nwas\n%s", facts, p.rested)
+	}
+	var lines []string
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if !ownObject(o) || strings.HasPrefix(o.Label("pod-template-hash"), "") && o.Label("pod-template-hash") != "" {
+				continue
+			}
+			data, err := json.Marshal(map[string]any{"labels": o.Field("metadata", "labels"), "spec": o["spec"], "data": o["data"]})
+			must(err)
+			lines = append(lines, keyOf(o)+" "+string(data))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

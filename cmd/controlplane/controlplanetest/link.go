@@ -56,8 +56,8 @@ func (p *Simulated) Habits() []simtest.Habit {
 		all = append(all, simtest.Habit{
 			Name: rotateToken, Does: "The token of the agent is another one, which it has up to 30 seconds later.",
 			Act: act(func(w *simtest.World) {
-				token := rotate(p.ctx(), p)
-				w.After(time.Duration(w.Dice("rotate").IntN(30_000))*time.Millisecond, func() { p.SetToken(token) })
+				p.newest = rotate(p.ctx(), p)
+				w.After(time.Duration(w.Dice("rotate").IntN(30_000))*time.Millisecond, func() { p.SetToken(p.newest) })
 			}),
 		})
 	}
@@ -165,6 +165,9 @@ func (p *Simulated) answer(through way, r *http.Request, body []byte) (*http.Res
 	}
 	answer := recorder.Result()
 	body = recorder.Body.Bytes()
+	if answer.StatusCode != http.StatusOK {
+		w.Log("control plane: %d %.200s", answer.StatusCode, body)
+	}
 	if p.Answer != nil && answer.StatusCode == http.StatusOK {
 		body = p.Answer(w, r, body)
 		answer.Body = io.NopCloser(bytes.NewReader(body))

@@ -77,6 +77,7 @@ type Simulated struct {
 	dir        string
 	replica    *replica // nil while it is closed
 	stop       func()
+	newest     string // token of the agent
 	puts       []putting
 	// before is the world before this one: a world without a user begins with its puts.
 	before *Simulated

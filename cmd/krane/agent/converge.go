@@ -52,8 +52,10 @@ type converger struct {
 // handle makes the cluster match one item of a stream.
 func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 	e := c.registry.entry(item.Key)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.lock(ctx); err != nil {
+		return err
+	}
+	defer e.unlock()
 	d := desired{received: true, version: item.Version, deferred: item.Deleted && !c.proven(e.resource.collection)}
 	if !item.Deleted {
 		d.apply = e.resource.message()
@@ -67,7 +69,7 @@ func (c *converger) handle(ctx context.Context, item statesync.Item) error {
 	return err
 }
 
-// converge makes the cluster match e and has it reported. The mutex of e is held.
+// converge makes the cluster match e and has it reported. The caller has locked e.
 func (c *converger) converge(ctx context.Context, e *entry, source string) (changed bool, err error) {
 	if e.desired.apply == nil && c.registry.desired(e.key).deferred {
 		return false, fmt.Errorf("%s: %w", e.key, errUnproven)

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -13,10 +15,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
 
-// entry is one key with its desired state. Its mutex is held while the cluster is
-// made to match it: one object, one worker.
+// entry is one key with its desired state. It is locked while the cluster is made to
+// match it: one object, one worker.
 type entry struct {
-	mu       sync.Mutex
+	locked   chan struct{} // holds a token while it is
 	key      statesync.Key
 	resource resource
 	desired  desired
@@ -29,6 +31,32 @@ type entry struct {
 	// doubts counts the point queries in a row that disagreed with the stream.
 	doubts int
 }
+
+func newEntry(key statesync.Key) *entry {
+	return &entry{locked: make(chan struct{}, 1), key: key, resource: of(key.Collection)}
+}
+
+// lock waits until no other worker has the entry, or ctx ends, which is the error.
+func (e *entry) lock(ctx context.Context) error {
+	select {
+	case e.locked <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: another worker has it: %w", e.key, ctx.Err())
+	}
+}
+
+// tryLock locks the entry unless a worker has it.
+func (e *entry) tryLock() bool {
+	select {
+	case e.locked <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *entry) unlock() { <-e.locked }
 
 // desired is the desired state of a key. Received is false before the first
 // message.
@@ -57,7 +85,7 @@ type registry struct {
 	entries map[statesync.Key]*entry
 	// objects are by component, because two components have objects of a kind.
 	objects map[render.Component]map[apply.ID]statesync.Key
-	// peek is each entry's desired state for readers that do not hold its mutex.
+	// peek is each entry's desired state for readers that have not locked it.
 	peek map[statesync.Key]desired
 	// ids are those that live objects carry.
 	ids map[statesync.Key]string
@@ -82,13 +110,13 @@ func (r *registry) entry(key statesync.Key) *entry {
 	defer r.mu.Unlock()
 	e := r.entries[key]
 	if e == nil {
-		e = &entry{key: key, resource: of(key.Collection)}
+		e = newEntry(key)
 		r.entries[key] = e
 	}
 	return e
 }
 
-// set makes d the desired state of e, whose mutex is held.
+// set makes d the desired state of e, which is locked.
 func (r *registry) set(e *entry, d desired) {
 	e.desired = d
 	r.mu.Lock()
@@ -168,7 +196,7 @@ func (r *registry) forget(collection string, listed map[statesync.Key]statesync.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, e := range r.entries {
-		if _, ok := listed[key]; ok || key.Collection != collection || !e.mu.TryLock() {
+		if _, ok := listed[key]; ok || key.Collection != collection || !e.tryLock() {
 			continue
 		}
 		delete(r.entries, key)
@@ -179,6 +207,6 @@ func (r *registry) forget(collection string, listed map[statesync.Key]statesync.
 				delete(r.objects[e.resource.component], id)
 			}
 		}
-		e.mu.Unlock()
+		e.unlock()
 	}
 }

@@ -41,8 +41,10 @@ func (r *repairer) drifted(component render.Component, id apply.ID) {
 // repair makes the cluster match a key again.
 func (r *repairer) repair(ctx context.Context, key statesync.Key) (reconcile.Result, error) {
 	e := r.registry.entry(key)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.lock(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	defer e.unlock()
 	if !e.desired.received || e.desired.gone {
 		return reconcile.Result{}, nil
 	}

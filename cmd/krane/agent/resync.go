@@ -67,8 +67,10 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound && !errors.Is(err, context.Canceled) {
 		r.logger.DebugContext(ctx, "point query failed", slog.String("key", key.String()), slog.Any("error", err))
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if err := e.lock(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	defer e.unlock()
 	switch {
 	case err != nil && !e.desired.received:
 		return reconcile.Result{}, nil

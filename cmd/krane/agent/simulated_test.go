@@ -102,6 +102,8 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
 			Habits: p.plane.Habits(),
 			Edits:  16, Pause: 2 * time.Minute,
+			// Each object is applied once a day, and again if that was just before a restart.
+			Refreshes: 2,
 			Start:     func(*simtest.World) { p.plane.Start() },
 			Edit:      p.edit,
 			Check:     p.check(),
@@ -135,13 +137,42 @@ func resourcePath(collection, id string) string {
 
 // edit makes one change of the desired state, or one by hand in the cluster.
 func (p *simulatedRegion) edit(w *simtest.World) {
-	status := p.plane.Put(resourcePath("deployments", "d-0"), p.deployment(0, "example.com/web:1", "running", nil))
-	w.Log("user: edit: %d", status)
+	dice := w.Random
+	act, n, image := dice.IntN(20), dice.IntN(1000), fmt.Sprint("example.com/web:", dice.IntN(3))
+	var variables map[string]string
+	if dice.IntN(2) == 0 {
+		variables = map[string]string{"TOKEN": fmt.Sprint("secret ", n%3)}
+	}
+	if habits := p.plane.Habits(); dice.IntN(2) == 0 {
+		p.plane.Begin(w, habits[dice.IntN(len(habits))])
+	}
+	status := 0
+	switch {
+	case act < 7:
+		status = p.plane.Put(p.deployment(n%4, image, []string{"running", "started", "starting"}[n%3], variables))
+	case act < 8:
+		status = p.plane.Put(p.deployment(n%4, image, []string{"stopped", "stopping", "standby"}[n%3], variables))
+	case act < 10:
+		status = p.plane.Remove(resourcePath("deployments", fmt.Sprint("d-", n%4)))
+	case act < 12:
+		status = p.plane.Put(p.sentinel(n%2, image, n%3))
+	case act < 13:
+		status = p.plane.Remove(resourcePath("sentinels", fmt.Sprint("s-", n%2)))
+	case act < 15:
+		status = p.plane.Put(p.policy(n%2, n%3))
+	case act < 16:
+		status = p.plane.Remove(resourcePath("policies", fmt.Sprint("p-", n%2)))
+	default:
+		p.byHand(w, n)
+	}
+	w.Log("user: edit %d with %d: %d", act, n, status)
 	p.note()
 }
 
-// deployment returns the body that puts a deployment, with variables unless they are nil.
-func (p *simulatedRegion) deployment(n int, image, state string, variables map[string]string) map[string]any {
+func resourcePath(collection, id string) string { return "regions/" + regionID + "/" + collection + "/" + id }
+
+// deployment returns where a deployment is put and what, with variables unless they are nil.
+func (p *simulatedRegion) deployment(n int, image, state string, variables map[string]string) (path string, body any) {
 	spec := map[string]any{
 		"k8s_namespace": fmt.Sprint("shop-", n%2), "k8s_name": fmt.Sprint("web-", n), "workspace_id": "ws", "project_id": "prj",
 		"environment_id": "env", "app_id": "app", "image": image, "cpu_millicores": 100, "memory_mib": 64, "port": 8080,
@@ -153,7 +184,63 @@ func (p *simulatedRegion) deployment(n int, image, state string, variables map[s
 		must(err)
 		spec["encrypted_environment_variables"] = sealed
 	}
-	return map[string]any{"desired_state": state, "spec": spec}
+	return resourcePath("deployments", fmt.Sprint("d-", n)), map[string]any{"desired_state": state, "spec": spec}
+}
+
+func (*simulatedRegion) sentinel(n int, image string, replicas int) (path string, body any) {
+	return resourcePath("sentinels", fmt.Sprint("s-", n)), map[string]any{"desired_state": "running", "spec": map[string]any{
+		"k8s_namespace": fmt.Sprint("shop-", n), "k8s_name": fmt.Sprint("guard-", n), "workspace_id": "ws", "project_id": "prj",
+		"environment_id": "env", "app_id": "app", "image": image, "cpu_millicores": 100, "memory_mib": 64, "replicas": replicas,
+	}}
+}
+
+func (*simulatedRegion) policy(n, tier int) (path string, body any) {
+	policy := fmt.Appendf(
+		nil, `{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":{"endpointSelector":{"matchLabels":{"tier":"%d"}}}}`, tier,
+	)
+	return resourcePath("policies", fmt.Sprint("p-", n)), map[string]any{"desired_state": "running", "spec": map[string]any{
+		"k8s_namespace": fmt.Sprint("shop-", n), "k8s_name": fmt.Sprint("rule-", n), "policy": policy,
+	}}
+}
+
+// byHand edits or deletes an object of the agent, as a person with kubectl does.
+func (p *simulatedRegion) byHand(w *simtest.World, n int) {
+	var all []simtest.Object
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if ownObject(o) {
+				all = append(all, o)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	o, person := all[n%len(all)], w.As("person")
+	kind, _ := o["kind"].(string)
+	edit := func(change func(simtest.Object)) {
+		_ = person.Update(resourceOf(kind), o.Namespace(), o.Name(), change) // it exists
+	}
+	switch act := w.Random.IntN(4); {
+	case kind == "Namespace" || act == 0:
+		edit(func(o simtest.Object) { o.Set("yes", "metadata", "annotations", "example.com/note") })
+	case act == 1:
+		edit(func(o simtest.Object) {
+			labels, _ := o.Field("metadata", "labels").(map[string]any)
+			delete(labels, "app.kubernetes.io/managed-by")
+		})
+	case act == 2 && (kind == "ReplicaSet" || kind == "Deployment"):
+		edit(func(o simtest.Object) {
+			containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
+			for _, c := range containers {
+				c.(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
+			}
+		})
+	case act == 2 && kind == "Secret":
+		edit(func(o simtest.Object) { o.Set("dGhlaXJz", "data", "TOKEN") })
+	default:
+		_ = person.Delete(resourceOf(kind), o.Namespace(), o.Name()) // it exists
+	}
 }
 
 func TestTheAgentInASimulatedWorld(t *testing.T) {

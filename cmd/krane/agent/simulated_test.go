@@ -251,4 +251,247 @@ func TestTheAgentInASimulatedWorld(t *testing.T) {
 			s.Histories, s.Rest = 1, time.Hour
 		}
 	}))
+}	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // they sleep in the time of the process
+	os.Exit(m.Run())
+}
+
+// simulatedKinds are the kinds that the agent writes, and the pods of what it writes.
+func simulatedKinds() []simtest.Kind {
+	return []simtest.Kind{
+		{Version: "v1", Resource: "namespaces", Kind: "Namespace", Cluster: true, Status: true},
+		{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+		{Version: "v1", Resource: "services", Kind: "Service", Status: true},
+		{Version: "v1", Resource: "secrets", Kind: "Secret"},
+		{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount"},
+		{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Status: true},
+		{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", Status: true},
+		{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", Status: true},
+		{Group: "cilium.io", Version: "v2", Resource: "ciliumnetworkpolicies", Kind: "CiliumNetworkPolicy", Status: true},
+	}
+}
+
+const (
+	regionID   = "r1"
+	regionName = "eu"
+)
+
+// simulatedRegion is a region of one simulated world.
+type simulatedRegion struct {
+	plane *controlplanetest.Simulated
+	vault *vault.KeyFile
+	// since and until are from when on an object is wanted, and when it last ceased to be.
+	since, until map[string]time.Time
+	rested       string // the database at the beginning of the rest
+}
+
+// must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// simulated returns worlds with the whole agent and the whole control plane, a user who edits
+// the desired state, and people who edit in the cluster. change may make another scenario of it.
+func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) func() simtest.Scenario {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(keys, []byte(vault.NewKey()), 0o600))
+	planes := controlplanetest.NewSimulation(t, nil, func(ctx context.Context, p *controlplanetest.Simulated) string {
+		token, _, err := p.Regions.PutRegion(ctx, controlplanetest.Region{ID: regionID, Name: regionName, Platform: "test"}, false)
+		must(err)
+		return token
+	})
+	planes.Streams = true
+	planes.Rotate = func(ctx context.Context, p *controlplanetest.Simulated) string {
+		token, err := p.Regions.RotateToken(ctx, regionID, 0)
+		must(err)
+		return token
+	}
+	machinery := &upstream.Machinery{Scheme: scheme.Scheme}
+	return func() simtest.Scenario {
+		p := &simulatedRegion{
+			plane: planes.Next(), vault: &vault.KeyFile{Path: keys}, since: map[string]time.Time{}, until: map[string]time.Time{},
+		}
+		s := simtest.Scenario{
+			Kinds: simulatedKinds(), Machinery: machinery,
+			Program: func(ctx context.Context, net http.RoundTripper) error {
+				p.plane.Open()
+				p.note()
+				a := &agent.Agent{
+					Config: p.config(), Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Control: p.plane.Link(net),
+					Logger: slog.New(slog.DiscardHandler),
+				}
+				return a.Start(ctx)
+			},
+			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
+			Habits: p.plane.Habits(),
+			Edits:  16, Pause: 2 * time.Minute,
+			// Each object is applied once a day, and again if that was just before a restart.
+			Refreshes: 2,
+			Start:     func(*simtest.World) { p.plane.Start() },
+			Edit:      p.edit,
+			Check:     p.check(),
+			Converged: p.converged,
+			State:     p.state,
+			End:       func(*simtest.World) { p.plane.Close() },
+		}
+		change(p, &s)
+		return s
+	}
+}
+
+// config is the configuration of the agent.
+func (p *simulatedRegion) config() config.Config {
+	settings, err := json.Marshal(map[string]any{
+		"instance_id": "krane-0", "token_file": p.plane.TokenFile(),
+		"cluster": map[string]any{"region": regionName, "platform": "test"},
+		"control": map[string]any{"url": "https://control.example.com"},
+		"vault":   map[string]any{"key_file": p.vault.Path},
+	})
+	must(err)
+	c, err := config.Read(settings, func(string) (string, bool) { return "", false })
+	must(err)
+	c.HealthAddress, c.MetricsAddress = "0", "0"
+	return c
+}
+
+func resourcePath(collection, id string) string {
+	return "regions/" + regionID + "/" + collection + "/" + id
+}
+
+// edit makes one change of the desired state, or one by hand in the cluster.
+func (p *simulatedRegion) edit(w *simtest.World) {
+	dice := w.Random
+	act, n, image := dice.IntN(20), dice.IntN(1000), fmt.Sprint("example.com/web:", dice.IntN(3))
+	var variables map[string]string
+	if dice.IntN(2) == 0 {
+		variables = map[string]string{"TOKEN": fmt.Sprint("secret ", n%3)}
+	}
+	if habits := p.plane.Habits(); dice.IntN(2) == 0 {
+		p.plane.Begin(w, habits[dice.IntN(len(habits))])
+	}
+	status := 0
+	switch {
+	case act < 7:
+		status = p.plane.Put(p.deployment(n%4, image, []string{"running", "started", "starting"}[n%3], variables))
+	case act < 8:
+		status = p.plane.Put(p.deployment(n%4, image, []string{"stopped", "stopping", "standby"}[n%3], variables))
+	case act < 10:
+		status = p.plane.Remove(resourcePath("deployments", fmt.Sprint("d-", n%4)))
+	case act < 12:
+		status = p.plane.Put(p.sentinel(n%2, image, n%3))
+	case act < 13:
+		status = p.plane.Remove(resourcePath("sentinels", fmt.Sprint("s-", n%2)))
+	case act < 15:
+		status = p.plane.Put(p.policy(n%2, n%3))
+	case act < 16:
+		status = p.plane.Remove(resourcePath("policies", fmt.Sprint("p-", n%2)))
+	default:
+		p.byHand(w, n)
+	}
+	w.Log("user: edit %d with %d: %d", act, n, status)
+	p.note()
+}
+
+func resourcePath(collection, id string) string { return "regions/" + regionID + "/" + collection + "/" + id }
+
+// deployment returns where a deployment is put and what, with variables unless they are nil.
+func (p *simulatedRegion) deployment(n int, image, state string, variables map[string]string) (path string, body any) {
+	spec := map[string]any{
+		"k8s_namespace": fmt.Sprint("shop-", n%2), "k8s_name": fmt.Sprint("web-", n), "workspace_id": "ws", "project_id": "prj",
+		"environment_id": "env", "app_id": "app", "image": image, "cpu_millicores": 100, "memory_mib": 64, "port": 8080,
+	}
+	if variables != nil {
+		text, err := json.Marshal(variables)
+		must(err)
+		sealed, err := p.vault.Encrypt("env", text)
+		must(err)
+		spec["encrypted_environment_variables"] = sealed
+	}
+	return resourcePath("deployments", fmt.Sprint("d-", n)), map[string]any{"desired_state": state, "spec": spec}
+}
+
+func (*simulatedRegion) sentinel(n int, image string, replicas int) (path string, body any) {
+	return resourcePath("sentinels", fmt.Sprint("s-", n)), map[string]any{"desired_state": "running", "spec": map[string]any{
+		"k8s_namespace": fmt.Sprint("shop-", n), "k8s_name": fmt.Sprint("guard-", n), "workspace_id": "ws", "project_id": "prj",
+		"environment_id": "env", "app_id": "app", "image": image, "cpu_millicores": 100, "memory_mib": 64, "replicas": replicas,
+	}}
+}
+
+func (*simulatedRegion) policy(n, tier int) (path string, body any) {
+	policy := fmt.Appendf(
+		nil, `{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","spec":{"endpointSelector":{"matchLabels":{"tier":"%d"}}}}`, tier,
+	)
+	return resourcePath("policies", fmt.Sprint("p-", n)), map[string]any{"desired_state": "running", "spec": map[string]any{
+		"k8s_namespace": fmt.Sprint("shop-", n), "k8s_name": fmt.Sprint("rule-", n), "policy": policy,
+	}}
+}
+
+// byHand edits or deletes an object of the agent, as a person with kubectl does.
+func (p *simulatedRegion) byHand(w *simtest.World, n int) {
+	var all []simtest.Object
+	for _, k := range simulatedKinds() {
+		for _, o := range w.Objects(resourceOf(k.Kind)) {
+			if ownObject(o) {
+				all = append(all, o)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	o, person := all[n%len(all)], w.As("person")
+	kind, _ := o["kind"].(string)
+	edit := func(change func(simtest.Object)) {
+		_ = person.Update(resourceOf(kind), o.Namespace(), o.Name(), change) // it exists
+	}
+	switch act := w.Random.IntN(4); {
+	case kind == "Namespace" || act == 0:
+		edit(func(o simtest.Object) { o.Set("yes", "metadata", "annotations", "example.com/note") })
+	case act == 1:
+		edit(func(o simtest.Object) {
+			labels, _ := o.Field("metadata", "labels").(map[string]any)
+			delete(labels, "app.kubernetes.io/managed-by")
+		})
+	case act == 2 && (kind == "ReplicaSet" || kind == "Deployment"):
+		edit(func(o simtest.Object) {
+			containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
+			for _, c := range containers {
+				c.(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
+			}
+		})
+	case act == 2 && kind == "Secret":
+		edit(func(o simtest.Object) { o.Set("dGhlaXJz", "data", "TOKEN") })
+	default:
+		_ = person.Delete(resourceOf(kind), o.Namespace(), o.Name()) // it exists
+	}
+}
+
+func TestTheAgentInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	simtest.Histories(t, simulated(t, func(_ *simulatedRegion, s *simtest.Scenario) {
+		s.Histories = 3
+		if testing.Short() {
+			s.Histories, s.Rest = 1, time.Hour
+		}
+	}))
 }

@@ -11,8 +11,9 @@
 //   - Synced states the count and the digest of all messages of the stream: both
 //     must match the messages received.
 //   - Markers stay in one epoch and never go back.
-//   - A stream that is silent for 45 s is dead, and one that ends without an error
-//     is cut: neither is ever the end of a list.
+//   - A stream that is silent for 45 s is dead (without markers: one that brings nothing
+//     at all for 90 s), and one that ends without an error is cut: neither is ever the end
+//     of a list.
 //
 // Only then a list is passed on as proven. The first marker carries the epoch, so
 // the items before it are passed on with it.

@@ -37,7 +37,8 @@ type Source struct {
 	// Collection decides the RPC. Required.
 	Collection Collection
 	// Silence is the longest time between two messages. Default 45 s, three
-	// bookmarks of the server.
+	// bookmarks of the server. Without markers it is no end, unless a stream brings nothing
+	// from its beginning on, for twice that time.
 	Silence time.Duration
 	// Patience is how long a stream may be silent that has not shown a marker,
 	// until the server counts as one without. Default 10 s.
@@ -111,8 +112,10 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 		defer close(events)
 		ended = r.source.read(ctx, from, events)
 	})
-	silence := time.NewTimer(cmp.Or(r.source.Silence, 45*time.Second))
+	limit := cmp.Or(r.source.Silence, 45*time.Second)
+	silence := time.NewTimer(limit)
 	defer silence.Stop()
+	began, came := time.Now(), false
 	patience := time.NewTimer(cmp.Or(r.source.Patience, 10*time.Second))
 	defer patience.Stop()
 	for {
@@ -121,7 +124,8 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 			if !ok {
 				return ended
 			}
-			silence.Reset(cmp.Or(r.source.Silence, 45*time.Second))
+			came = true
+			silence.Reset(limit)
 			patience.Reset(cmp.Or(r.source.Patience, 10*time.Second))
 			if r.source.OnMessage != nil {
 				r.source.OnMessage(e.version)
@@ -134,9 +138,12 @@ func (r *reading) run(ctx context.Context, from statesync.Cursor) error {
 				return err
 			}
 		case <-silence.C:
-			if !r.source.unmarked { // without markers a server is silent between changes
-				return fmt.Errorf("%w: nothing for %v", ErrSilent, cmp.Or(r.source.Silence, 45*time.Second))
+			// Without markers a server is silent between changes. What sends nothing at all may
+			// also be a proxy before a server that has some.
+			if !r.source.unmarked || !came && time.Since(began) > limit {
+				return fmt.Errorf("%w: nothing for %v", ErrSilent, limit)
 			}
+			silence.Reset(limit)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

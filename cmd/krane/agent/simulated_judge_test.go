@@ -142,7 +142,35 @@ const stale = 5 * time.Minute
 
 // check returns what must never happen.
 func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
-	return simtest.Checks(p.checkDeletion, p.checkCreation)
+	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation, checkReplicas}
+	for _, k := range simulatedKinds() {
+		checks = append(checks, simtest.NotAnothers(resourceOf(k.Kind), applied))
+	}
+	return simtest.Checks(checks...)
+}
+
+// applied reports whether an object is one that the agent may write: one that it has applied, or
+// the default account of a namespace.
+func applied(o simtest.Object) bool {
+	if o["kind"] == "ServiceAccount" && o.Name() == "default" {
+		return true
+	}
+	entries, _ := o.Field("metadata", "managedFields").([]any)
+	return slices.ContainsFunc(entries, func(each any) bool {
+		entry, _ := each.(map[string]any)
+		return entry["manager"] == "krane"
+	})
+}
+
+// checkReplicas leaves the replicas of a ReplicaSet to the autoscaler.
+func checkReplicas(_ *simtest.World, c simtest.Change) error {
+	if c.By != "program" || c.Before == nil || c.After == nil || c.After["kind"] != "ReplicaSet" {
+		return nil
+	}
+	if before, after := c.Before.Field("spec", "replicas"), c.After.Field("spec", "replicas"); before != after {
+		return fmt.Errorf("%s: %v replicas were %v", c.Request, after, before)
+	}
+	return nil
 }
 
 // checkDeletion has nothing deleted that is wanted, and was all the time or is for long.
@@ -279,10 +307,13 @@ func (p *simulatedRegion) state(w *simtest.World) string {
 	var lines []string
 	for _, k := range simulatedKinds() {
 		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if !ownObject(o) || strings.HasPrefix(o.Label("pod-template-hash"), "") && o.Label("pod-template-hash") != "" {
+			if !ownObject(o) || o.Label("pod-template-hash") != "" {
 				continue
 			}
-			data, err := json.Marshal(map[string]any{"labels": o.Field("metadata", "labels"), "spec": o["spec"], "data": o["data"]})
+			if k.Kind == "ReplicaSet" { // the autoscaler has them
+				delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
+			}
+			data, err := json.Marshal(map[string]any{"spec": o["spec"], "data": o["data"]})
 			must(err)
 			lines = append(lines, keyOf(o)+" "+string(data))
 		}

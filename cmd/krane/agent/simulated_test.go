@@ -99,7 +99,13 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 				}
 				return a.Start(ctx)
 			},
-			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
+			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments, autoscaler},
+			Admit: func(a *simtest.Admission) error {
+				if a.Object["kind"] == "ReplicaSet" && a.Object.Field("spec", "replicas") == nil {
+					a.Object.Set(1.0, "spec", "replicas") // the default of a server
+				}
+				return nil
+			},
 			Habits: p.plane.Habits(),
 			Edits:  16, Pause: 2 * time.Minute,
 			// Each object is applied once a day, and again if that was just before a restart.
@@ -114,6 +120,26 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 		change(p, &s)
 		return s
 	}
+}
+
+// autoscaler is an actor that scales ReplicaSets when the limits of their autoscalers change.
+func autoscaler(w *simtest.World, c simtest.Change) {
+	if c.After == nil || c.After["kind"] != "HorizontalPodAutoscaler" {
+		return
+	}
+	namespace, name := c.After.Namespace(), c.After.Name()
+	dice := w.Dice("autoscaler " + namespace + "/" + name)
+	w.After(time.Duration(1+dice.IntN(15_000))*time.Millisecond, func() {
+		a := w.Object("horizontalpodautoscalers.autoscaling", namespace, name)
+		if a == nil {
+			return
+		}
+		least, _ := a.Field("spec", "minReplicas").(float64)
+		most, _ := a.Field("spec", "maxReplicas").(float64)
+		_ = w.As("autoscaler").Update("replicasets.apps", namespace, name, func(o simtest.Object) { // it may have gone
+			o.Set(least+float64(dice.IntN(1+int(most-least))), "spec", "replicas")
+		})
+	})
 }
 
 // config is the configuration of the agent.
@@ -174,6 +200,9 @@ func (p *simulatedRegion) deployment(n int, image, state string, variables map[s
 	spec := map[string]any{
 		"k8s_namespace": fmt.Sprint("shop-", n%2), "k8s_name": fmt.Sprint("web-", n), "workspace_id": "ws", "project_id": "prj",
 		"environment_id": "env", "app_id": "app", "image": image, "cpu_millicores": 100, "memory_mib": 64, "port": 8080,
+	}
+	if n%2 == 0 {
+		spec["autoscaling"] = map[string]any{"min_replicas": 1, "max_replicas": 3}
 	}
 	if variables != nil {
 		text, err := json.Marshal(variables)

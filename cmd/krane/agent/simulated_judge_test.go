@@ -52,7 +52,8 @@ func (p *simulatedRegion) stated() (s stated) {
 		p.plane.Each(query, func(values []any) { take([]byte(values[0].(string))) }) //nolint:forcetypeassert // a column of text
 	}
 	unmarshal := protojson.UnmarshalOptions{}
-	read(`SELECT spec FROM deployment_topology WHERE desired_state IN ('running', 'started', 'starting') ORDER BY deployment_id`, func(spec []byte) {
+	read(`SELECT spec FROM deployment_topology WHERE desired_state IN ('running', 'started', 'starting')
+		ORDER BY deployment_id`, func(spec []byte) {
 		m := &ctrlv1.ApplyDeployment{}
 		must(unmarshal.Unmarshal(spec, m))
 		s.deployments = append(s.deployments, m)

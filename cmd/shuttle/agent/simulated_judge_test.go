@@ -35,7 +35,7 @@ func keyOf(o simtest.Object) string {
 
 // wanted returns the objects that the database wants.
 func (p *starbaseWorld) wanted() map[string]simtest.Object {
-	state, err := p.store.DesiredState(p.t.Context(), clusterID)
+	state, err := p.plane.Clusters.DesiredState(p.t.Context(), clusterID)
 	must(err)
 	all := map[string]simtest.Object{}
 	for _, each := range shuttle.Render(state, clusterID, rules).Objects {
@@ -181,7 +181,7 @@ func differs(want, live any) string {
 func (p *starbaseWorld) reported(w *simtest.World) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	cluster, services, err := p.store.Cluster(p.t.Context(), clusterID)
+	cluster, services, err := p.plane.Clusters.Cluster(p.t.Context(), clusterID)
 	must(err)
 	if cluster.ReportedGeneration != cluster.Generation || cluster.ReportedEpoch != cluster.Epoch {
 		wrong("generation %d is reported, and %d is wanted", cluster.ReportedGeneration, cluster.Generation)
@@ -215,10 +215,10 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 // reported but for the time and the process.
 func (p *starbaseWorld) facts() string {
 	return strings.Join([]string{
-		p.rows(`SELECT epoch, generation, nonce, lb_size_units, reported_epoch, reported_generation, reported_error_class, held_deletions
+		p.plane.Rows(`SELECT epoch, generation, nonce, lb_size_units, reported_epoch, reported_generation, reported_error_class, held_deletions
 			FROM clusters`),
-		p.rows(`SELECT * FROM projects ORDER BY id`), p.rows(`SELECT * FROM services ORDER BY project_id, environment, service_id`),
-		p.rows(`SELECT project_id, environment, service_id, generation, observed_generation, phase, ready, desired, image_digest,
+		p.plane.Rows(`SELECT * FROM projects ORDER BY id`), p.plane.Rows(`SELECT * FROM services ORDER BY project_id, environment, service_id`),
+		p.plane.Rows(`SELECT project_id, environment, service_id, generation, observed_generation, phase, ready, desired, image_digest,
 			error_class, message FROM service_status ORDER BY project_id, environment, service_id`),
 	}, "\n")
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
@@ -54,26 +53,22 @@ func simulatedKinds() []simtest.Kind {
 // the desired state, and people who edit in the cluster. change may make another scenario of it.
 func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) func() simtest.Scenario {
 	t.Helper()
-	t.Context().Done() // a channel of no bubble
-	fresh, machinery := newDatabase(t), &upstream.Machinery{Scheme: scheme.Scheme}
-	var last *starbaseWorld
+	planes, machinery := newPlanes(t), &upstream.Machinery{Scheme: scheme.Scheme}
 	return func() simtest.Scenario {
-		p := &starbaseWorld{
-			t: t, fresh: fresh, before: last, since: map[string]time.Time{}, until: map[string]time.Time{},
-			spells: map[applytest.Disturbance]time.Time{},
-		}
-		last = p
+		p := &starbaseWorld{t: t, plane: planes.Next(), since: map[string]time.Time{}, until: map[string]time.Time{}}
+		p.plane.Answer = p.empty
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
-				p.open()
+				p.plane.Open()
+				p.note()
 				config, err := shuttle.ReadConfig(p.environment())
 				if err != nil {
 					return err
 				}
 				config.HealthAddress, config.MetricsAddress = "0", "0"
 				a := &shuttle.Agent{
-					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: starbaseLink{p, net},
+					Config: config, Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Starbase: p.plane.Link(net),
 					Logger: slog.New(slog.DiscardHandler),
 				}
 				return a.Start(ctx)
@@ -84,7 +79,8 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 			// Each object is applied once a day, and again if that was just before a restart.
 			Refreshes: 2,
 			Start: func(w *simtest.World) {
-				p.start()
+				p.plane.Start()
+				p.note()
 				for _, o := range []simtest.Object{
 					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "starform-system"}},
 					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "edge"}},
@@ -97,7 +93,7 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 			Check:     p.check(),
 			Converged: p.converged,
 			State:     p.state,
-			End:       func(*simtest.World) { p.close() },
+			End:       func(*simtest.World) { p.plane.Close() },
 		}
 		change(p, &s)
 		return s
@@ -132,22 +128,22 @@ func (p *starbaseWorld) edit(w *simtest.World) {
 	switch {
 	case act < 8:
 		p.putProject(project)
-		status = p.put(path, spec)
+		status = p.plane.Put(path, spec)
 	case act < 10:
-		status = p.remove(path)
+		status = p.plane.Remove(path)
 	case act < 11:
-		status = p.remove(projectPath(project))
+		status = p.plane.Remove(projectPath(project))
 	case act < 13:
 		p.putProject(project)
-		status = p.put(groupPath(project), map[string]any{"name": "group", "entries": []any{
+		status = p.plane.Put(groupPath(project), map[string]any{"name": "group", "entries": []any{
 			map[string]any{"key": "TOKEN", "value": fmt.Sprint("secret ", n%3), "secret": true},
 		}})
 	case act < 15:
-		status = p.put(path+"/var-groups", map[string]any{"var_groups": []string{uuid(100 + project)}[:n%2]})
+		status = p.plane.Put(path+"/var-groups", map[string]any{"var_groups": []string{uuid(100 + project)}[:n%2]})
 	case act < 16:
-		status = p.remove(groupPath(project))
+		status = p.plane.Remove(groupPath(project))
 	case act < 17:
-		status = p.put("clusters/"+clusterID+"/config", map[string]any{"lb_size_units": 1 + n%5})
+		status = p.plane.Put("clusters/"+clusterID+"/config", map[string]any{"lb_size_units": 1 + n%5})
 	default:
 		p.byHand(w, n)
 		return
@@ -157,7 +153,7 @@ func (p *starbaseWorld) edit(w *simtest.World) {
 }
 
 func (p *starbaseWorld) putProject(n int) {
-	p.put(projectPath(n), map[string]any{
+	p.plane.Put(projectPath(n), map[string]any{
 		"cluster_id": clusterID, "workspace_id": uuid(1000 + n), "workspace_slug": "acme", "slug": fmt.Sprint("shop", n),
 	})
 }
@@ -259,17 +255,17 @@ func lifeOfServices(p *starbaseWorld, s *simtest.Scenario) {
 	s.Start = func(w *simtest.World) {
 		start(w)
 		p.putProject(1)
-		p.put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
-		p.put(first, service("example.com/web:1"))
-		p.put(second, service("example.com/web:1"))
-		p.put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})
+		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
+		p.plane.Put(first, service("example.com/web:1"))
+		p.plane.Put(second, service("example.com/web:1"))
+		p.plane.Put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})
 		p.note()
 	}
 	edits := []func(*simtest.World){
 		func(*simtest.World) {},
-		func(*simtest.World) { p.put(first, service("example.com/web:2")) },
+		func(*simtest.World) { p.plane.Put(first, service("example.com/web:2")) },
 		func(w *simtest.World) {
-			p.remove(second)
+			p.plane.Remove(second)
 			for _, o := range w.Objects("configmaps") {
 				if ownObject(o) && o.Label("starform.io/environment") == "production" {
 					must(w.As("person").Delete("configmaps", o.Namespace(), o.Name()))

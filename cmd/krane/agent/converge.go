@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/specs"
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/render"
@@ -196,14 +197,16 @@ func (c *converger) remove(ctx context.Context, e *entry) error {
 }
 
 // belongings returns the live objects of e that are not being deleted: the objects of its
-// name, and the objects with the id of one of these.
+// name, and the objects with the id of one of these. Of a deployment that was not made to the
+// end there may be only what is applied first, its network policy.
 func (c *converger) belongings(e *entry) []apply.ID {
 	root := e.resource.rootID(e.key)
 	p := c.parts[e.resource.component]
 	found := map[apply.ID]bool{}
 	ids := map[string]bool{}
+	first := render.IngressPolicy(root.Name)
 	for o := range p.live.All() {
-		if o.ID.Namespace == root.Namespace && o.ID.Name == root.Name {
+		if o.ID.Namespace == root.Namespace && (o.ID.Name == root.Name || o.ID.Kind == specs.PolicyKind && o.ID.Name == first) {
 			if id := o.Label(e.resource.label); id != "" {
 				ids[id] = true
 			}

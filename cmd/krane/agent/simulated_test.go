@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
@@ -276,6 +278,74 @@ func TestTheAgentInASimulatedWorld(t *testing.T) {
 		s.Histories = 3
 		if testing.Short() {
 			s.Histories, s.Rest = 1, time.Hour
+		}
+	}))
+}
+
+// TestTheAgentMayBeKilledAnywhere kills it before and after each request to the API server and
+// to the control plane, while a deployment is made, changed and stopped beside a sentinel and a
+// policy, which goes.
+func TestTheAgentMayBeKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a history for each request")
+	}
+	t.Parallel()
+	c := simtest.Sweep(t, simulated(t, lifeOfADeployment), 1)
+	c.Check(t, 97)
+	require.Positive(t, c.Boundaries)
+	fmt.Printf("figure sim_krane_boundaries %d count\n", c.Boundaries)
+}
+
+// lifeOfADeployment begins with a sentinel and a policy.
+func lifeOfADeployment(p *simulatedRegion, s *simtest.Scenario) {
+	start := s.Start
+	s.Start = func(w *simtest.World) {
+		start(w)
+		p.plane.Put(p.sentinel(0, "example.com/guard:1", 1))
+		p.plane.Put(p.policy(0, 1))
+		p.note()
+	}
+	variables := map[string]string{"TOKEN": "secret"}
+	edits := []func(){
+		func() { p.plane.Put(p.deployment(0, "example.com/web:1", "running", variables)) },
+		func() { p.plane.Put(p.deployment(0, "example.com/web:2", "running", variables)) },
+		func() {
+			p.plane.Put(p.deployment(0, "example.com/web:2", "stopped", variables))
+			p.plane.Remove(resourcePath("policies", "p-0"))
+		},
+	}
+	s.Edits, s.Pause, s.Settle = len(edits), 10*time.Second, 40*time.Second
+	s.Edit = func(*simtest.World) {
+		edits[0]()
+		edits = edits[1:]
+		p.note()
+	}
+}
+
+// TestAHalfMadeDeploymentIsRemovedInASimulatedWorld has the objects of the name of a deployment
+// refused, and the deployment stopped then: what was applied before them goes within a minute,
+// not after two lists.
+func TestAHalfMadeDeploymentIsRemovedInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	simtest.Histories(t, simulated(t, func(p *simulatedRegion, s *simtest.Scenario) {
+		s.Admit = func(a *simtest.Admission) error {
+			if a.Object["kind"] != "Namespace" && a.Object.Name() == "web-0" {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		start, states := s.Start, []string{"running", "stopped"}
+		s.Start = func(w *simtest.World) {
+			start(w)
+			p.plane.Put(p.policy(0, 1)) // an empty namespace stays for ten minutes
+			p.note()
+		}
+		s.Edits, s.Pause, s.Settle, s.Rest, s.Histories = len(states), time.Minute, time.Minute, time.Minute, 2
+		s.Disturbances = []applytest.Disturbance{}
+		s.Edit = func(*simtest.World) {
+			p.plane.Put(p.deployment(0, "example.com/web:1", states[0], map[string]string{"TOKEN": "secret"}))
+			states = states[1:]
+			p.note()
 		}
 	}))
 }

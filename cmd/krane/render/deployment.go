@@ -195,9 +195,12 @@ func utilization(resource string, percent int64) object {
 	}}
 }
 
+// IngressPolicy returns the name of the network policy of the deployment of that name.
+func IngressPolicy(name string) string { return name + "-frontline-ingress" }
+
 // ingress lets only pods of the namespace frontline in, and only to the port.
 func (r deployment) ingress() *unstructured.Unstructured {
-	return r.object(specs.PolicyAPIVersion, specs.PolicyKind, r.d.GetK8SName()+"-frontline-ingress", object{"spec": object{
+	return r.object(specs.PolicyAPIVersion, specs.PolicyKind, IngressPolicy(r.d.GetK8SName()), object{"spec": object{
 		"endpointSelector": object{"matchLabels": r.selector()},
 		"ingress": []any{object{
 			"fromEndpoints": []any{object{"matchLabels": object{"k8s:io.kubernetes.pod.namespace": frontline}}},

@@ -275,11 +275,20 @@ func (p *simulatedRegion) byHand(w *simtest.World, n int) {
 func TestTheAgentInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(_ *simulatedRegion, s *simtest.Scenario) {
-		s.Histories = 3
+		s.Histories, s.Rest = 6, time.Hour
 		if testing.Short() {
-			s.Histories, s.Rest = 1, time.Hour
+			s.Histories = 2
 		}
 	}))
+}
+
+// TestTheAgentAtRestInASimulatedWorld is one history that is followed by a day without a write.
+func TestTheAgentAtRestInASimulatedWorld(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a day of streams, queries and heartbeats")
+	}
+	t.Parallel()
+	simtest.Histories(t, simulated(t, func(_ *simulatedRegion, s *simtest.Scenario) { s.Histories, s.Edits = 1, 6 }))
 }
 
 // TestTheAgentMayBeKilledAnywhere kills it before and after each request to the API server and
@@ -301,7 +310,7 @@ func lifeOfADeployment(p *simulatedRegion, s *simtest.Scenario) {
 	start := s.Start
 	s.Start = func(w *simtest.World) {
 		start(w)
-		p.plane.Put(p.sentinel(0, "example.com/guard:1", 1))
+		p.plane.Put(p.sentinel(0, "example.com/guard:1", 0))
 		p.plane.Put(p.policy(0, 1))
 		p.note()
 	}

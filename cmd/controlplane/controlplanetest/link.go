@@ -49,7 +49,7 @@ func (p *Simulated) Habits() []simtest.Habit {
 		{Name: slowLink, Does: "Answers of the control plane take up to 25 seconds for up to a minute.", Spell: time.Minute},
 		{
 			Name: silentLink, Does: "Streams and requests that are open bring nothing any more, and new ones neither for up to a minute.",
-			Spell: time.Minute, Act: act(func(*simtest.World) { p.silence() }),
+			Spell: time.Minute, Act: act(func(*simtest.World) { p.Silence() }),
 		},
 	}
 	if rotate := p.simulation.Rotate; rotate != nil {

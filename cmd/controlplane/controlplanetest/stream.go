@@ -86,9 +86,9 @@ func (p *Simulated) cut() {
 // noticed is when a server gives a connection up that does not answer.
 const noticed = time.Minute
 
-// silence has all streams bring nothing any more. The server notices it later, the reader does
+// Silence has all streams bring nothing any more. The server notices it later, the reader does
 // not.
-func (p *Simulated) silence() {
+func (p *Simulated) Silence() {
 	for _, s := range p.open() {
 		s.mu.Lock()
 		s.muted = true

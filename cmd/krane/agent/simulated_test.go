@@ -288,7 +288,7 @@ func TestTheAgentAtRestInASimulatedWorld(t *testing.T) {
 		t.Skip("long: a day of streams, queries and heartbeats")
 	}
 	t.Parallel()
-	simtest.Histories(t, simulated(t, func(_ *simulatedRegion, s *simtest.Scenario) { s.Histories, s.Edits = 1, 6 }))
+	simtest.Histories(t, simulated(t, func(_ *simulatedRegion, s *simtest.Scenario) { s.Histories, s.Edits = 1, 3 }))
 }
 
 // TestTheAgentMayBeKilledAnywhere kills it before and after each request to the API server and

@@ -1,0 +1,104 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// within is one of the contract's bounds of time: once do was done at a time, what holds within
+// that bound.
+type within struct {
+	at    time.Duration
+	what  string
+	do    func(*simtest.World)
+	bound time.Duration
+	holds func(*simtest.World) bool
+}
+
+// TestTimesInASimulatedWorld has the bounds of time that the contract states, without chance of a
+// busy computer.
+func TestTimesInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	simtest.Histories(t, simulated(t, func(p *simulatedRegion, s *simtest.Scenario) {
+		start := s.Start
+		s.Start = func(w *simtest.World) {
+			start(w)
+			p.plane.Put(p.deployment(0, "example.com/web:1", "running", nil))
+			p.plane.Put(p.policy(0, 1))
+			p.note()
+			for _, b := range p.bounds() {
+				w.After(b.at, func() {
+					w.Log("%s", b.what)
+					b.do(w)
+					p.note()
+					w.After(b.bound, func() {
+						if !b.holds(w) {
+							w.Blame("%s: not within %v", b.what, b.bound)
+						}
+					})
+				})
+			}
+		}
+		s.Edit = func(*simtest.World) {}
+		s.Edits, s.Settle, s.Rest, s.Histories = 1, 20*time.Minute, time.Minute, 2
+		s.Disturbances = []applytest.Disturbance{}
+	}))
+}
+
+// bounds are in the order of their times.
+func (p *simulatedRegion) bounds() []within {
+	made := func(name string) func(*simtest.World) bool {
+		return func(w *simtest.World) bool {
+			return slices.ContainsFunc(w.Objects("replicasets.apps"), func(o simtest.Object) bool { return o.Name() == name })
+		}
+	}
+	put := func(n int) {
+		p.plane.Put(p.deployment(n, "example.com/web:1", "running", nil))
+		p.note()
+	}
+	image := func(w *simtest.World) string {
+		containers, _ := w.Object("replicasets.apps", "shop-0", "web-0").Field("spec", "template", "spec", "containers").([]any)
+		first, _ := containers[0].(map[string]any)
+		image, _ := first["image"].(string)
+		return image
+	}
+	return []within{
+		{time.Minute, "a deployment is made", func(*simtest.World) { put(1) }, 5 * time.Second, made("web-1")},
+		{2 * time.Minute, "a person changes an image", func(w *simtest.World) {
+			must(w.As("person").Update("replicasets.apps", "shop-0", "web-0", func(o simtest.Object) {
+				containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
+				containers[0].(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
+			}))
+		}, time.Minute, func(w *simtest.World) bool { return image(w) == "example.com/web:1" }},
+		{4 * time.Minute, "a policy is removed", func(*simtest.World) {
+			p.plane.Remove(resourcePath("policies", "p-0"))
+		}, 5 * time.Second, func(w *simtest.World) bool {
+			return w.Object("ciliumnetworkpolicies.cilium.io", "shop-0", "rule-0") == nil
+		}},
+		{5 * time.Minute, "a deployment is stopped", func(*simtest.World) {
+			p.plane.Put(p.deployment(1, "example.com/web:1", "stopped", nil))
+		}, time.Minute, func(w *simtest.World) bool {
+			return !made("web-1")(w) && !strings.Contains(p.plane.Rows("SELECT deployment_id FROM instances"), "d-1")
+		}},
+		{7 * time.Minute, "the streams become silent", func(*simtest.World) {
+			p.plane.Silence()
+			put(2)
+		}, 50 * time.Second, made("web-2")},
+		{9 * time.Minute, "the token is another", func(w *simtest.World) {
+			token, err := p.plane.Regions.RotateToken(context.Background(), regionID, 0)
+			must(err)
+			p.plane.SetToken(token)
+			w.After(3*time.Second, func() { put(3) })
+		}, 10 * time.Second, made("web-3")},
+		{11 * time.Minute, "the control plane starts again", func(*simtest.World) {
+			p.plane.Restart()
+			put(4)
+		}, time.Minute, made("web-4")},
+	}
+}

@@ -28,7 +28,7 @@ const (
 
 // Store is a [statesync.Log] in tables of the caller's database, and its
 // [statesync.Readers]. See the package for how it works. Its fields must not be changed
-// after first use, except Logger, OnBatch and OnEvent, which may be set until Start. It
+// after first use, except Logger, Poll, OnBatch and OnEvent, which may be set until Start. It
 // is safe for concurrent use.
 //
 // Call Migrate first, and run Start in every process that uses the store: it assigns

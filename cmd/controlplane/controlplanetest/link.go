@@ -194,7 +194,7 @@ func received(ctx context.Context, r *http.Request, body []byte) *http.Request {
 func foreign(w http.ResponseWriter, roll func(int) int) {
 	page := "<html><body>Log in</body></html>"
 	w.Header().Set("Content-Type", "text/html")
-	switch roll(5) {
+	switch roll(6) {
 	case 0:
 		w.WriteHeader(http.StatusBadGateway)
 	case 1:
@@ -204,6 +204,8 @@ func foreign(w http.ResponseWriter, roll func(int) int) {
 	case 3:
 		w.Header().Set("Location", "https://login.example.com/")
 		w.WriteHeader(http.StatusFound)
+	case 4:
+		w.WriteHeader(http.StatusNotFound)
 	}
 	_, _ = fmt.Fprint(w, page) // a recorder takes everything
 }

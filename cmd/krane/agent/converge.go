@@ -198,7 +198,7 @@ func (c *converger) remove(ctx context.Context, e *entry) error {
 
 // belongings returns the live objects of e that are not being deleted: the objects of its
 // name, and the objects with the id of one of these. Of a deployment that was not made to the
-// end there may be only what is applied first, its network policy.
+// end there may be no object of its name, but its network policy.
 func (c *converger) belongings(e *entry) []apply.ID {
 	root := e.resource.rootID(e.key)
 	p := c.parts[e.resource.component]

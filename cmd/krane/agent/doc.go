@@ -9,7 +9,8 @@
 //
 //   - A delete message deletes the objects that it names, if they carry our labels
 //     and our fields, with their UID as a precondition. So does a point query that
-//     answers delete for an object that no stream has named.
+//     answers delete for an object that no stream has named, or that is there again after
+//     it was deleted.
 //   - After a start no object is deleted before the list of its collection was proven
 //     complete once. A server without markers proves none; its messages hold at once.
 //   - Objects that are absent from two proven lists, far enough apart, are deleted

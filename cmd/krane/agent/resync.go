@@ -91,7 +91,7 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	default:
 		e.doubts = 0
 	}
-	if e.desired.apply == nil && e.desired.gone {
+	if e.desired.gone && (err != nil || answer.apply != nil || !r.lives(e)) {
 		return reconcile.Result{}, nil
 	}
 	changed, err := r.converger.converge(ctx, e, fromResync)
@@ -100,6 +100,12 @@ func (r *resyncer) query(ctx context.Context, key statesync.Key) (reconcile.Resu
 	}
 	// A failure is retried by the stream's worker, and by the next resync.
 	return reconcile.Result{}, nil
+}
+
+// lives reports whether there is a workload of e. One that was deleted before has come back
+// with a backup of the cluster.
+func (r *resyncer) lives(e *entry) bool {
+	return r.parts[e.resource.component].uid(e.resource.rootID(e.key)) != ""
 }
 
 // orNothing makes a nil message one that can be compared.

@@ -100,5 +100,21 @@ func (p *simulatedRegion) bounds() []within {
 			p.plane.Restart()
 			put(4)
 		}, time.Minute, made("web-4")},
+		{13 * time.Minute, "what was stopped comes back with a backup", func(w *simtest.World) {
+			p.plane.Put(p.deployment(2, "example.com/web:1", "stopped", nil))
+			w.After(10*time.Second, func() {
+				for !made("web-2")(w) { // the backup is up to a minute old
+					restoreBackup(w)
+				}
+			})
+		}, 80 * time.Second, func(w *simtest.World) bool { return !made("web-2")(w) }},
+	}
+}
+
+func restoreBackup(w *simtest.World) {
+	for _, h := range simtest.Habits() {
+		if h.Name == simtest.RestoreStore {
+			h.Act(w, applytest.Request{})
+		}
 	}
 }

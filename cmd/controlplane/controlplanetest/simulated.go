@@ -224,6 +224,13 @@ func (p *Simulated) Remove(path string) (status int) {
 	return status
 }
 
+// Vanish has a person delete rows of what is at a path by hand, past the API.
+func (p *Simulated) Vanish(path, statement string) {
+	_, err := p.replica.database.Log.DB.ExecContext(p.ctx(), statement)
+	must(err)
+	p.forget(func(other string) bool { return other == path })
+}
+
 func (p *Simulated) forget(which func(path string) bool) {
 	p.puts = slices.DeleteFunc(p.puts, func(each putting) bool { return which(each.path) })
 }

@@ -133,6 +133,7 @@ func (p *simulatedRegion) note() {
 	}
 	for key := range wanted {
 		if _, known := p.since[key]; !known {
+			delete(p.vanished, key)
 			p.since[key] = time.Now()
 		}
 	}
@@ -174,10 +175,14 @@ func checkReplicas(_ *simtest.World, c simtest.Change) error {
 	return nil
 }
 
-// checkDeletion has nothing deleted that is wanted, and was all the time or is for long.
+// checkDeletion has nothing deleted that is wanted, and was all the time or is for long, and
+// nothing whose row has just vanished: it is absent from two lists that are a minute apart.
 func (p *simulatedRegion) checkDeletion(_ *simtest.World, c simtest.Change) error {
 	if c.By != "program" || c.Request.Verb != "delete" {
 		return nil
+	}
+	if at, vanished := p.vanished[keyOf(c.Before)]; vanished && time.Since(at) < time.Minute {
+		return fmt.Errorf("%s: its row vanished %v ago", c.Request, time.Since(at))
 	}
 	since, wanted := p.since[keyOf(c.Before)]
 	if _, ceased := p.until[keyOf(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
@@ -200,6 +205,20 @@ func (p *simulatedRegion) checkCreation(_ *simtest.World, c simtest.Change) erro
 	return nil
 }
 
+// kept are the namespaces of policies that an empty list lacks: such a list deletes nothing.
+func (p *simulatedRegion) kept(w *simtest.World) map[string]bool {
+	kept := map[string]bool{}
+	if len(p.stated().policies) > 0 {
+		return kept
+	}
+	for _, o := range w.Objects("ciliumnetworkpolicies.cilium.io") {
+		if _, vanished := p.vanished[keyOf(o)]; vanished && ownObject(o) {
+			kept[o.Namespace()] = true
+		}
+	}
+	return kept
+}
+
 // converged returns what is not as it is to be once all is quiet.
 func (p *simulatedRegion) converged(w *simtest.World) error {
 	var errs []error
@@ -217,9 +236,10 @@ func (p *simulatedRegion) converged(w *simtest.World) error {
 			wrong("%s differs at %s", key, at)
 		}
 	}
+	kept := p.kept(w)
 	for _, k := range simulatedKinds() {
 		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if ownObject(o) && o.Owner() == "" && wanted[keyOf(o)] == nil {
+			if ownObject(o) && o.Owner() == "" && wanted[keyOf(o)] == nil && !kept[o.Namespace()] && !kept[o.Name()] {
 				wrong("%s is left", keyOf(o))
 			}
 		}
@@ -306,9 +326,11 @@ func (p *simulatedRegion) state(w *simtest.World) string {
 		w.Blame("the database has changed at rest:\n%s\nwas\n%s", facts, p.rested)
 	}
 	var lines []string
+	kept, wanted := p.kept(w), p.wanted(nil)
 	for _, k := range simulatedKinds() {
 		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if !ownObject(o) || o.Label("pod-template-hash") != "" {
+			held := wanted[keyOf(o)] == nil && (kept[o.Namespace()] || kept[o.Name()])
+			if !ownObject(o) || o.Label("pod-template-hash") != "" || held {
 				continue
 			}
 			if k.Kind == "ReplicaSet" { // the autoscaler has them

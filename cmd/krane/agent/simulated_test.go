@@ -58,7 +58,9 @@ type simulatedRegion struct {
 	vault *vault.KeyFile
 	// since and until are from when on an object is wanted, and when it last ceased to be.
 	since, until map[string]time.Time
-	rested       string // the database at the beginning of the rest
+	// vanished is when the row of an object was removed by hand.
+	vanished map[string]time.Time
+	rested   string // the database at the beginning of the rest
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.
@@ -88,7 +90,8 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 	machinery := &upstream.Machinery{Scheme: scheme.Scheme}
 	return func() simtest.Scenario {
 		p := &simulatedRegion{
-			plane: planes.Next(), vault: &vault.KeyFile{Path: keys}, since: map[string]time.Time{}, until: map[string]time.Time{},
+			plane: planes.Next(), vault: &vault.KeyFile{Path: keys},
+			since: map[string]time.Time{}, until: map[string]time.Time{}, vanished: map[string]time.Time{},
 		}
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery,
@@ -186,6 +189,8 @@ func (p *simulatedRegion) edit(w *simtest.World) {
 		status = p.plane.Put(p.policy(n%2, n%3))
 	case act < 16:
 		status = p.plane.Remove(resourcePath("policies", fmt.Sprint("p-", n%2)))
+	case act < 17:
+		p.vanish(n % 2)
 	default:
 		p.byHand(w, n)
 	}
@@ -230,6 +235,15 @@ func (*simulatedRegion) policy(n, tier int) (path string, body any) {
 	return resourcePath("policies", fmt.Sprint("p-", n)), map[string]any{"desired_state": "running", "spec": map[string]any{
 		"k8s_namespace": fmt.Sprint("shop-", n), "k8s_name": fmt.Sprint("rule-", n), "policy": policy,
 	}}
+}
+
+// vanish has the row of a policy removed by hand, if it is stated.
+func (p *simulatedRegion) vanish(n int) {
+	id, key := fmt.Sprint("p-", n), fmt.Sprintf("CiliumNetworkPolicy shop-%d/rule-%d", n, n)
+	if _, stated := p.since[key]; stated {
+		p.plane.Vanish(resourcePath("policies", id), "DELETE FROM cilium_network_policies WHERE id = '"+id+"'")
+		p.vanished[key] = time.Now()
+	}
 }
 
 // byHand edits or deletes an object of the agent, as a person with kubectl does.

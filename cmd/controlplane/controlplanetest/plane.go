@@ -1,6 +1,7 @@
 // Package controlplanetest runs replicas of the control plane inside a test, put together as
 // cmd/controlplane does, and one address before them, so that tests of agents can have a
-// replica fail or end at a chosen moment.
+// replica fail or end at a chosen moment. [Simulated] is one in a world of package simtest,
+// without a listener.
 package controlplanetest
 
 import (

@@ -184,7 +184,6 @@ func (k Kind) grace(o Object, d deletion, now time.Time) (graceful, pending bool
 	if given != nil && *given < 0 {
 		given = new(int64(1))
 	}
-	now = now.Truncate(time.Second)
 	if o.Deleting() {
 		left := int64(o.number("metadata", "deletionGracePeriodSeconds"))
 		switch {

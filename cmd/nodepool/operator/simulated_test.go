@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,11 +10,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/definitionstest"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
@@ -81,7 +80,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 			{Group: "stratos.sh", Version: "v1alpha1", Resource: "nodepools", Kind: "NodePool", Cluster: true, Status: true},
 			{Group: "stratos.sh", Version: "v1alpha1", Resource: "awsnodeclasses", Kind: "AWSNodeClass", Cluster: true, Status: true},
 		},
-		Admit: schemaDefaults(),
+		Admit: definitionstest.Defaults(crds.YAML),
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",
@@ -202,52 +201,6 @@ func (p *pooled) foreign(w *simtest.World) {
 		}
 	}
 	w.Log("two machines of others run")
-}
-
-// schemaDefaults sets the defaults of the definitions.
-func schemaDefaults() func(*simtest.Admission) error {
-	schemas := map[any]map[string]any{}
-	text, err := crds.YAML()
-	if err != nil {
-		panic(err)
-	}
-	for _, document := range bytes.Split(text, []byte("---\n")) {
-		d := simtest.Object{}
-		if err := yaml.Unmarshal(document, &d); err != nil {
-			panic(err)
-		}
-		versions, _ := d.Field("spec", "versions").([]any)
-		for _, v := range versions {
-			version, _ := v.(map[string]any)
-			schema, _ := simtest.Object(version).Field("schema", "openAPIV3Schema").(map[string]any)
-			schemas[d.Field("spec", "names", "kind")] = schema
-		}
-	}
-	return func(a *simtest.Admission) error {
-		if a.Object != nil && schemas[a.Object["kind"]] != nil {
-			fill(schemas[a.Object["kind"]], a.Object)
-		}
-		return nil
-	}
-}
-
-func fill(schema, value map[string]any) {
-	properties, _ := schema["properties"].(map[string]any)
-	for name, each := range properties {
-		p, _ := each.(map[string]any)
-		if value[name] == nil && p["default"] != nil {
-			value[name] = p["default"]
-			if m, ok := value[name].(map[string]any); ok {
-				value[name] = map[string]any{}
-				for k, v := range m {
-					value[name].(map[string]any)[k] = v //nolint:forcetypeassert // made above
-				}
-			}
-		}
-		if inner, ok := value[name].(map[string]any); ok {
-			fill(p, inner)
-		}
-	}
 }
 
 // TestTheOperatorInASimulatedWorld is not parallel: its loops, which one event wakes together, go

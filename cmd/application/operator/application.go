@@ -74,6 +74,7 @@ type Operator struct {
 // only tests set another.
 type tap struct {
 	sql      pgx.QueryTracer
+	database func(databases) databases
 	s3       aws.HTTPClient
 	keycloak http.RoundTripper
 }

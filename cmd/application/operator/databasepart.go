@@ -15,6 +15,17 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 )
 
+// databases is what the operator asks of a server of PostgreSQL.
+type databases interface {
+	Check(ctx context.Context, want database.Want) error
+	Apply(ctx context.Context, want database.Want) (done []string, err error)
+	Delete(ctx context.Context, want database.Want, retain bool) (done []string, err error)
+	Address() (host string, port int, database string)
+	URL(want database.Want) string
+	PostgRESTURL(want database.Want) string
+	Close()
+}
+
 // databasePart is a schema with its roles, and the Secret with what the app logs in with.
 //
 // The Secret comes first: a password is kept before a role has it. What the Secret holds
@@ -72,7 +83,7 @@ func (p *pass) databasePart() *part {
 }
 
 // makeDatabase makes the schema and the roles, with the password of the pass.
-func (p *pass) makeDatabase(ctx context.Context, server *database.Server, want database.Want) error {
+func (p *pass) makeDatabase(ctx context.Context, server databases, want database.Want) error {
 	want.Password = p.password
 	done, err := server.Apply(ctx, want)
 	p.databaseChanged = p.databaseChanged || len(done) > 0
@@ -86,7 +97,7 @@ func (p *pass) makeDatabase(ctx context.Context, server *database.Server, want d
 // written it, and after the database was changed, which takes time. An edit of the Secret in
 // that time counts: the role gets its password. So does one that comes still later: the Secret
 // is applied to the version that was read.
-func (p *pass) loginAgain(ctx context.Context, server *database.Server, want database.Want) error {
+func (p *pass) loginAgain(ctx context.Context, server databases, want database.Want) error {
 	if p.secretVersion != "" && !p.databaseChanged {
 		return nil
 	}
@@ -97,7 +108,7 @@ func (p *pass) loginAgain(ctx context.Context, server *database.Server, want dat
 }
 
 // secret returns the Secret of the database with the password of the pass.
-func (p *pass) secret(server *database.Server, want database.Want) *unstructured.Unstructured {
+func (p *pass) secret(server databases, want database.Want) *unstructured.Unstructured {
 	want.Password = p.password
 	o := p.child(
 		"v1",
@@ -113,7 +124,7 @@ func (p *pass) secret(server *database.Server, want database.Want) *unstructured
 
 // login reads the password, or makes one and keeps it in the Secret before anything else
 // has it: when there is none, and when another rotation is asked for.
-func (p *pass) login(ctx context.Context, server *database.Server, want database.Want) error {
+func (p *pass) login(ctx context.Context, server databases, want database.Want) error {
 	found, err := p.op.client.Resource(secretsResource).
 		Namespace(p.subject.app.Namespace).
 		Get(ctx, p.subject.names.Secret(), metav1.GetOptions{})

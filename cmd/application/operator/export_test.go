@@ -28,8 +28,15 @@ func (o *Operator) SetNow(now func() time.Time) { o.now = now }
 // Tap lets what the operator sends to the services pass by these. It is called before
 // Start.
 func (o *Operator) Tap(sql pgx.QueryTracer, s3 aws.HTTPClient, keycloak http.RoundTripper) {
-	o.tap = tap{sql, s3, keycloak}
+	o.tap = tap{sql: sql, s3: s3, keycloak: keycloak}
 }
+
+// Databases is what the operator asks of a server of PostgreSQL.
+type Databases = databases
+
+// TapDatabase puts another in the place of the server of PostgreSQL. It is called before Start,
+// after Tap.
+func (o *Operator) TapDatabase(other func(Databases) Databases) { o.tap.database = other }
 
 // Retry calls do as a pass does, with nothing else under way.
 func Retry(ctx context.Context, do func(context.Context) error, early func(error)) error {

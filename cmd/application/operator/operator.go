@@ -45,8 +45,8 @@ const (
 type operator struct {
 	client   dynamic.Interface
 	settings Settings
-	database *database.Server // nil: none is set
-	auth     *auth.Server     // nil: none is set
+	database databases    // nil: none is set
+	auth     *auth.Server // nil: none is set
 	storage  *storage.Server
 	gates    gates
 	cluster  string // identifies the cluster in marks
@@ -121,11 +121,15 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		w.now = time.Now
 	}
 	if o.Settings.DatabaseURL != "" {
-		if w.database, err = database.Open(ctx, database.Options{
+		server, err := database.Open(ctx, database.Options{
 			URL: o.Settings.DatabaseURL, Connections: perService, Tracer: o.tap.sql, Logger: o.Logger,
 			RoleConnections: o.Settings.DatabaseConnections, RoleStatementTimeout: o.Settings.DatabaseTimeout,
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
+		}
+		if w.database = server; o.tap.database != nil {
+			w.database = o.tap.database(server)
 		}
 	}
 	if o.Settings.KeycloakURL != "" {

@@ -291,7 +291,7 @@ func (p *pass) disable(ctx context.Context) {
 		if len(obsolete) == 0 {
 			continue
 		}
-		if p.held || p.workErr != nil || !p.rolledOut() {
+		if p.workErr != nil || p.running() {
 			p.removing[t] = errInUse
 			continue
 		}
@@ -311,6 +311,15 @@ func (p *pass) disable(ctx context.Context) {
 			func(e v1alpha1.External) bool { return slices.Contains(obsolete, e) && !slices.Contains(left, e) },
 		)
 	}
+}
+
+// running reports whether pods may run with an older template.
+func (p *pass) running() bool {
+	if p.held { // the workload stays as it is, if there is one
+		_, err := p.op.live.Get(p.deploymentID())
+		return !errors.Is(err, apply.ErrAbsent)
+	}
+	return !p.rolledOut()
 }
 
 // rolledOut reports whether no pod runs with an older template.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/crds"
 	application "github.com/seed-9e1ffd66/trueup/cmd/application/operator"
@@ -26,12 +30,36 @@ import (
 
 const appsKind = "applications." + v1alpha1.Group
 
+// retaining is the name of Applications that leave what they have outside.
+const retaining = "keep"
+
 // platform is the world of one history, with what the test knows of it.
-type platform struct{}
+type platform struct {
+	*services
+
+	// off has what an Application, by UID, did not want at some time.
+	off map[string]map[string]bool
+	// unshared has the Applications that did not share their realm at some time.
+	unshared map[string]bool
+	// scaled has the replicas that the autoscaler has set, by the UID of the Deployment.
+	scaled map[string]any
+	// reads has the password that each pod has started with.
+	reads map[string]string
+	// resting is whether all has converged: services are not written any more.
+	resting bool
+}
 
 // newPlatform makes a world with two tenants.
 func newPlatform() (*platform, simtest.Scenario) {
-	p := &platform{}
+	p := &platform{
+		services: newServices(), off: map[string]map[string]bool{}, unshared: map[string]bool{},
+		scaled: map[string]any{}, reads: map[string]string{},
+	}
+	p.judge = func(w *simtest.World, name string, before, after *thing) {
+		if p.judgeWrite(w, name, before, after); p.resting {
+			w.Blame("%s is written at rest", name)
+		}
+	}
 	kinds, err := upstream.Kinds(
 		scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
 		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
@@ -46,18 +74,19 @@ func newPlatform() (*platform, simtest.Scenario) {
 	}
 	return p, simtest.Scenario{
 		Kinds: append(kinds, own...), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: definitionstest.Defaults(crds.YAML),
-		Program: func(ctx context.Context, net http.RoundTripper) error {
-			o := &application.Operator{
-				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "platform", Instance: "one",
-				Settings: application.Settings{BaseDomain: "example.com", S3Region: "home-1", Redis: "redis.internal"},
-				Address:  "0", MetricsAddress: "0", Alone: true, Logger: slog.New(slog.DiscardHandler),
-			}
-			return o.Start(ctx)
-		},
-		Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
+		Program: p.program,
+		Actors:  []func(*simtest.World, simtest.Change){p.note, simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
+		Habits:  p.habits(),
+		// A backup from before an Application leaves what was made outside of it.
+		Without: []applytest.Disturbance{simtest.RestoreStore},
+		Check:   simtest.Checks(stablePassword, simtest.NotAnothers("services", managed)),
 		Start: func(w *simtest.World) {
+			objects := []simtest.Object{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "green", "name": "taken"}}}
 			for _, name := range []string{"platform", "blue", "green"} {
-				if err := w.Create(simtest.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}); err != nil {
+				objects = append(objects, simtest.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+			}
+			for _, o := range slices.Backward(objects) {
+				if err := w.Create(o); err != nil {
 					panic(err)
 				}
 			}
@@ -69,10 +98,28 @@ func newPlatform() (*platform, simtest.Scenario) {
 	}
 }
 
+// program is the operator with the services of the world.
+func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
+	o := &application.Operator{
+		Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "platform", Instance: "one", Alone: true,
+		Settings: application.Settings{
+			BaseDomain: "example.com", Redis: "redis.internal", S3Region: "home-1", S3Endpoint: "http://storage.internal",
+			DatabaseURL: "postgresql://admin:secret@database.internal/platform",
+			KeycloakURL: "http://logins.internal", KeycloakUser: "admin", KeycloakPassword: "secret",
+		},
+		S3Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""),
+		Address:       "0", MetricsAddress: "0", Logger: slog.New(slog.DiscardHandler),
+	}
+	storage, logins := link{p.services, net, theStorage, p.serveStorage}, link{p.services, net, theLogins, p.serveLogins}
+	o.Tap(nil, storage, logins)
+	o.TapDatabase(func(server application.Databases) application.Databases { return memory{server, p.services, net} })
+	return o.Start(ctx)
+}
+
 func simulated() simtest.Scenario {
-	_, s := newPlatform()
-	s.Edits, s.Pause = 10, 2*time.Minute
-	s.Edit, s.Converged = editApps, simtest.TrueAtRest(appsKind, "Ready")
+	p, s := newPlatform()
+	s.Edits, s.Pause = 12, 2*time.Minute
+	s.Edit, s.Converged = editApps, p.converged
 	return s
 }
 
@@ -83,19 +130,57 @@ func anApp(namespace, name string, spec map[string]any) simtest.Object {
 	}
 }
 
-func editApps(w *simtest.World) {
-	name := fmt.Sprint("a", w.Random.IntN(2))
-	spec := map[string]any{
-		"repository": "github.com/team/app", "framework": "nextjs", "environment": "production",
-		"imageRef": fmt.Sprint("app:", w.Random.IntN(3)), "scaling": map[string]any{"min": 1 + w.Random.IntN(2)},
+// specOf draws the spec of an Application.
+func specOf(dice *rand.Rand, name string) map[string]any {
+	policy := "Delete"
+	if name == retaining {
+		policy = "Retain"
 	}
-	switch live := w.Object(appsKind, "blue", name); {
+	some := func() bool { return dice.IntN(3) > 0 }
+	buckets := []any{
+		map[string]any{"name": "files", "public": some()}, map[string]any{"name": "media", "public": some()},
+	}[dice.IntN(2):]
+	auth := map[string]any{"enabled": some(), "deletionPolicy": policy}
+	if some() {
+		auth["sharedWith"] = []any{"blue", "green"}
+	}
+	return map[string]any{
+		"repository": "github.com/team/app", "framework": "nextjs", "environment": []any{"production", "staging"}[dice.IntN(2)],
+		"imageRef": fmt.Sprint("app:", dice.IntN(3)), "scaling": map[string]any{"min": 1 + dice.IntN(2)}, "auth": auth,
+		"database": map[string]any{"enabled": some(), "anonRead": some(), "deletionPolicy": policy},
+		"storage":  map[string]any{"enabled": some(), "buckets": buckets, "deletionPolicy": policy},
+		"redis":    map[string]any{"enabled": some()},
+	}
+}
+
+// editApps is what users of two tenants do, the autoscaler, and people with kubectl.
+func editApps(w *simtest.World) {
+	dice := w.Random
+	namespace, name := []string{"blue", "green"}[dice.IntN(2)], []string{"shop", "shop", "shop", retaining, retaining, "taken"}[dice.IntN(6)]
+	spec, act, kind, child := specOf(dice, name), dice.IntN(12), childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
+	live := w.Object(appsKind, namespace, name)
+	switch {
 	case live == nil:
-		_ = w.Create(anApp("blue", name, spec)) // it does not exist
-	case w.Random.IntN(4) == 0:
-		_ = w.Delete(appsKind, "blue", name) // it exists
+		_ = w.Create(anApp(namespace, name, spec)) // it does not exist
+	case act < 3:
+		_ = w.Delete(appsKind, namespace, name) // it exists
+	case act < 8:
+		spec["environment"] = live.Field("spec", "environment") // it cannot be changed
+		_ = w.Update(appsKind, namespace, name, func(o simtest.Object) { o["spec"] = spec })
+	case act == 8:
+		_ = w.Update(appsKind, namespace, name, func(o simtest.Object) { // it exists
+			o.Set(fmt.Sprint(dice.IntN(3)), "metadata", "annotations", v1alpha1.AnnotationRotate)
+		})
+	case act == 9 && name != "taken":
+		_ = w.As("person").Delete(kind, namespace, name+child) // it may not exist
+	case act == 10:
+		_ = w.As("person").Update("secrets", namespace, name+"-db", func(o simtest.Object) { // it may not exist
+			o.Set("YnkgaGFuZA==", "data", "DB_PASSWORD")
+		})
 	default:
-		_ = w.Update(appsKind, "blue", name, func(o simtest.Object) { o["spec"] = spec }) // it exists
+		_ = w.As("autoscaler").Update("deployments.apps", namespace, name, func(o simtest.Object) { // it may not exist
+			o.Set(float64(2+dice.IntN(3)), "spec", "replicas")
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 const keyPostgREST = "POSTGREST_DB_URI"
 
 // databaseVariables are the data of the Secret of the database.
-func databaseVariables(app *v1alpha1.Application, server *database.Server, want database.Want) map[string]string {
+func databaseVariables(app *v1alpha1.Application, server databases, want database.Want) map[string]string {
 	host, _, name := server.Address()
 	data := map[string]string{
 		"DATABASE_URL": server.URL(want), keyPostgREST: server.PostgRESTURL(want), "DB_HOST": host, "DB_NAME": name,

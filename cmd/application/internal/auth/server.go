@@ -22,7 +22,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
@@ -47,7 +46,8 @@ type Server struct {
 	options Options
 	client  http.Client
 
-	mu      sync.Mutex
+	// lock is held while it is full, during a login too. A wait for it ends with its context.
+	lock    chan struct{}
 	token   string
 	expires time.Time
 	// failure is what the last login failed with, at failed.
@@ -67,7 +67,7 @@ func Open(options Options) (*Server, error) {
 		}
 	}
 	options.URL = strings.TrimRight(options.URL, "/")
-	return &Server{options: options, client: http.Client{
+	return &Server{options: options, lock: make(chan struct{}, 1), client: http.Client{
 		Timeout: cmp.Or(options.Timeout, 30*time.Second), Transport: options.Transport,
 		// A redirect would take the credential elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -146,8 +146,12 @@ func (s *Server) call(ctx context.Context, method, path string, body, into any) 
 // fails do not try, one after the other, again: each would wait for the time-outs of all.
 func (s *Server) login(ctx context.Context) (string, error) {
 	began := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.lock <- struct{}{}:
+		defer func() { <-s.lock }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	if s.token != "" && time.Now().Before(s.expires) {
 		return s.token, nil
 	}
@@ -195,8 +199,8 @@ func (s *Server) renew(ctx context.Context) (string, error) {
 
 // forget drops a token that was refused, unless there is another already.
 func (s *Server) forget(token string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock <- struct{}{}
+	defer func() { <-s.lock }()
 	if s.token == token {
 		s.token = ""
 	}

@@ -279,7 +279,7 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 			if !a.wants()[name] {
 				continue
 			}
-			has, err := p.has(live, a, name)
+			has, err := p.has(w, live, a, name)
 			mine = mine && has
 			errs = append(errs, err)
 		}
@@ -313,7 +313,7 @@ func obstructed(a app) bool { return a.Name() == "taken" && a.Namespace() == "gr
 
 // has reports whether a thing is an Application's own. It is as it should be then. Otherwise
 // something stands against it.
-func (p *platform) has(live map[string]app, a app, name string) (bool, error) {
+func (p *platform) has(w *simtest.World, live map[string]app, a app, name string) (bool, error) {
 	t, there := p.things[name]
 	if !there {
 		return false, fmt.Errorf("%s is not there", name)
@@ -329,7 +329,7 @@ func (p *platform) has(live map[string]app, a app, name string) (bool, error) {
 	}
 	for _, m := range marks {
 		owner, lasts := live[m.UID]
-		if lasts && owner.wants()[name] || m.Retained && m.Namespace != a.Namespace() {
+		if lasts && (owner.wants()[name] || p.waits(w, owner)) || m.Retained && m.Namespace != a.Namespace() {
 			return false, nil
 		}
 	}

@@ -103,7 +103,7 @@ func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
 	o := &application.Operator{
 		Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "platform", Instance: "one", Alone: true,
 		Settings: application.Settings{
-			BaseDomain: "example.com", Redis: "redis.internal", S3Region: "home-1", S3Endpoint: "http://storage.internal",
+			BaseDomain: "example.com", Redis: "redis.internal", S3Region: "ca-central-1", S3Endpoint: "http://storage.internal",
 			DatabaseURL: "postgresql://admin:secret@database.internal/platform",
 			KeycloakURL: "http://logins.internal", KeycloakUser: "admin", KeycloakPassword: "secret",
 		},
@@ -118,7 +118,7 @@ func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
 
 func simulated() simtest.Scenario {
 	p, s := newPlatform()
-	s.Edits, s.Pause = 12, 2*time.Minute
+	s.Edits, s.Pause, s.Rest = 12, 2*time.Minute, 2*time.Hour
 	s.Edit, s.Converged = editApps, p.converged
 	return s
 }

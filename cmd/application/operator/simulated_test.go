@@ -118,7 +118,10 @@ func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
 
 func simulated() simtest.Scenario {
 	p, s := newPlatform()
-	s.Edits, s.Pause, s.Rest = 12, 2*time.Minute, 2*time.Hour
+	s.Edits, s.Pause, s.Rest = 12, 2*time.Minute, time.Hour
+	if s.Histories = 12; testing.Short() {
+		s.Histories = 2
+	}
 	s.Edit, s.Converged = editApps, p.converged
 	return s
 }
@@ -188,55 +191,4 @@ func editApps(w *simtest.World) {
 func TestApplicationsInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated)
-}
-
-// TestTheOperatorMayBeKilledAnywhere kills it before and after each request to the API server, and
-// each call to a service, while an Application is made, changed, and deleted.
-func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: a history for each request")
-	}
-	t.Parallel()
-	c := simtest.Sweep(t, lifeOfAnApplication, 1)
-	c.Check(t, 97)
-	fmt.Printf("figure sim_application_boundaries %d count\n", c.Boundaries)
-}
-
-// scripted is a world without faults in which these edits follow each other.
-func scripted(p *platform, s simtest.Scenario, edits ...func(*simtest.World) error) simtest.Scenario {
-	s.Edits, s.Pause, s.Settle, s.Disturbances, s.Without = len(edits), 2*time.Minute, 5*time.Minute, []applytest.Disturbance{}, nil
-	s.Edit = func(w *simtest.World) {
-		if err := edits[0](w); err != nil {
-			panic(err)
-		}
-		edits = edits[1:]
-	}
-	s.Converged = p.converged
-	return s
-}
-
-// withAll is an Application with everything that is made outside of the cluster.
-func withAll(image string) map[string]any {
-	return map[string]any{
-		"repository": "github.com/team/app", "framework": "nextjs", "environment": "production", "imageRef": image,
-		"scaling": map[string]any{"min": 1}, "auth": map[string]any{"enabled": true}, "database": map[string]any{"enabled": true},
-		"storage": map[string]any{"enabled": true, "buckets": []any{map[string]any{"name": "files", "public": true}}},
-	}
-}
-
-// lifeOfAnApplication makes one with everything, turns its database and storage off and changes its image, and
-// deletes it.
-func lifeOfAnApplication() simtest.Scenario {
-	p, s := newPlatform()
-	return scripted(p, s,
-		func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
-		func(w *simtest.World) error {
-			return w.Update(appsKind, "blue", "shop", func(o simtest.Object) {
-				o["spec"] = withAll("app:2")
-				o.Set(false, "spec", "database", "enabled")
-				o.Set([]any{}, "spec", "storage", "buckets")
-			})
-		},
-		func(w *simtest.World) error { return w.Delete(appsKind, "blue", "shop") },
-	)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -486,32 +487,41 @@ func TestWhatIsWrongWithTheOptionsIsNamed(t *testing.T) {
 }
 
 // TestCallersDoNotWaitForTheTimeoutsOfOthers is C27 for many callers at a time: a Keycloak that
-// never answers costs each of them one time-out.
+// never answers costs each of them one time-out, and one whose context ends waits no longer.
 func TestCallersDoNotWaitForTheTimeoutsOfOthers(t *testing.T) {
 	t.Parallel()
-	const timeout = 500 * time.Millisecond
-	logins := 0
-	hangs := func(r *http.Request) (*http.Response, error) {
-		logins++ // under the lock of the server
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	s, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Timeout: timeout, Transport: roundTripper(hangs)})
-	require.NoError(t, err)
-	failed := make(chan error)
-	for range 6 {
-		go func() {
-			_, err := s.Apply(t.Context(), want("hangs", "production"))
-			failed <- err
-		}()
-	}
-	for range 6 {
-		require.ErrorIs(t, <-failed, external.ErrUnreachable)
-	}
-	require.Equal(t, 1, logins)
-	_, err = s.Apply(t.Context(), want("hangs", "production"))
-	require.ErrorIs(t, err, external.ErrUnreachable)
-	require.Equal(t, 2, logins, "the next one tries again")
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 30 * time.Second
+		logins, began := 0, time.Now()
+		hangs := func(r *http.Request) (*http.Response, error) {
+			logins++ // under the lock of the server
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		s, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: roundTripper(hangs)})
+		require.NoError(t, err)
+		failed := make(chan error)
+		for range 6 {
+			go func() {
+				_, err := s.Apply(t.Context(), want("hangs", "production"))
+				failed <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = s.Apply(ctx, want("hangs", "production"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 2*time.Second, time.Since(began), "it does not wait for the others")
+		for range 6 {
+			require.ErrorIs(t, <-failed, external.ErrUnreachable)
+		}
+		require.Equal(t, timeout, time.Since(began))
+		require.Equal(t, 1, logins)
+		_, err = s.Apply(t.Context(), want("hangs", "production"))
+		require.ErrorIs(t, err, external.ErrUnreachable)
+		require.Equal(t, 2, logins, "the next one tries again")
+	})
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -1,0 +1,107 @@
+package operator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// TestTheOperatorMayBeKilledAnywhere kills it before and after each request to the API server, and
+// each call to a service, while an Application is made, changed, and deleted.
+func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a history for each request")
+	}
+	t.Parallel()
+	c := simtest.Sweep(t, lifeOfAnApplication, apart)
+	c.Check(t, 97)
+	fmt.Printf("figure sim_application_boundaries %d count\n", c.Boundaries)
+}
+
+// apart is a seed whose edits are far apart.
+const apart = 4
+
+// scripted is a world without faults in which these edits follow each other.
+func scripted(p *platform, s simtest.Scenario, edits ...func(*simtest.World) error) simtest.Scenario {
+	s.Edits, s.Pause, s.Settle, s.Disturbances, s.Without = len(edits), 70*time.Second, 2*time.Minute, []applytest.Disturbance{}, nil
+	s.Edit = func(w *simtest.World) {
+		if err := edits[0](w); err != nil {
+			panic(err)
+		}
+		edits = edits[1:]
+	}
+	s.Converged = p.converged
+	return s
+}
+
+// withAll is an Application with everything that is made outside of the cluster.
+func withAll(image string) map[string]any {
+	return map[string]any{
+		"repository": "github.com/team/app", "framework": "nextjs", "environment": "production", "imageRef": image,
+		"scaling": map[string]any{"min": 1}, "auth": map[string]any{"enabled": true}, "database": map[string]any{"enabled": true},
+		"storage": map[string]any{"enabled": true, "buckets": []any{map[string]any{"name": "files", "public": true}}},
+	}
+}
+
+// lifeOfAnApplication makes one with everything, turns its database and storage off and changes its image, and
+// deletes it.
+func lifeOfAnApplication() simtest.Scenario {
+	p, s := newPlatform()
+	return scripted(p, s,
+		func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+		func(w *simtest.World) error {
+			return w.Update(appsKind, "blue", "shop", func(o simtest.Object) {
+				o["spec"] = withAll("app:2")
+				o.Set(false, "spec", "database", "enabled")
+				o.Set([]any{}, "spec", "storage", "buckets")
+			})
+		},
+		func(w *simtest.World) error { return w.Delete(appsKind, "blue", "shop") },
+	)
+}
+
+// TestADayAtRestInASimulatedWorld is C5: of two Applications of one name, one has everything, and the
+// other is refused. None of the services, and no object, is written for a day, with a restart.
+func TestADayAtRestInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		s = scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error { return w.Create(anApp("green", "shop", withAll("app:2"))) },
+		)
+		if testing.Short() {
+			s.Rest = time.Hour
+		}
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+}
+
+// TestWhatIsTurnedOffGoesWhereNoWorkloadRunsInASimulatedWorld: an Application whose database is of
+// another has no workload that could use its bucket.
+func TestWhatIsTurnedOffGoesWhereNoWorkloadRunsInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		spec := withAll("app:1")
+		spec["storage"] = map[string]any{"enabled": true, "buckets": []any{map[string]any{"name": "media"}}}
+		s = scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "taken", spec)) },
+			func(w *simtest.World) error {
+				if _, made := p.things["storage plattr-prod-taken-media"]; !made {
+					w.Blame("the bucket was not made")
+				}
+				return w.Update(appsKind, "blue", "taken", func(o simtest.Object) { o.Set(false, "spec", "storage", "enabled") })
+			},
+		)
+		s.Rest = time.Minute
+		return s
+	}, apart)
+	require.Empty(t, r.Wrong)
+}

@@ -110,7 +110,7 @@ func replicaSet(d Object, name, hash string) Object {
 	set["metadata"] = map[string]any{
 		"namespace": d.Namespace(), "name": name, "labels": set.Field("spec", "template", "metadata", "labels"),
 		"ownerReferences": []any{map[string]any{
-			"apiVersion": "apps/v1", "kind": "Deployment", "name": d.Name(), "uid": d.UID(), "controller": true,
+			"apiVersion": "apps/v1", "kind": "Deployment", "name": d.Name(), "uid": d.UID(), "controller": true, "blockOwnerDeletion": true,
 		}},
 	}
 	return set

@@ -85,6 +85,63 @@ func TestADeploymentRunsItsTemplateAlone(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
+// TestADeploymentThatIsDeletedInTheForegroundOutlivesItsPods has a program that deletes it once
+// its pods run.
+func TestADeploymentThatIsDeletedInTheForegroundOutlivesItsPods(t *testing.T) {
+	t.Parallel()
+	gone := 0
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		s := pods(simtest.Kubelet{})
+		s.Kinds = append(
+			s.Kinds[:1],
+			simtest.Kind{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
+			simtest.Kind{Group: "apps", Version: "v1", Resource: "replicasets", Kind: "ReplicaSet", Status: true},
+		)
+		s.Disturbances, s.Edits, s.ReadOnly = []applytest.Disturbance{}, 1, false
+		s.Actors = append(s.Actors, simtest.ReplicaSets, simtest.Deployments)
+		labels := map[string]any{"app": "web"}
+		s.Edit = func(w *simtest.World) {
+			if err := w.Create(simtest.Object{
+				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "shop", "name": "web"},
+				"spec": map[string]any{
+					"replicas": 2.0, "selector": map[string]any{"matchLabels": labels},
+					"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{"restartPolicy": "Always"}},
+				},
+			}); err != nil {
+				panic(err)
+			}
+		}
+		s.Program = func(ctx context.Context, net http.RoundTripper) error {
+			time.Sleep(3 * time.Minute)
+			r, err := http.NewRequestWithContext(
+				ctx, http.MethodDelete, "http://simtest/apis/apps/v1/namespaces/shop/deployments/web?propagationPolicy=Foreground", nil,
+			)
+			if err != nil {
+				return err
+			}
+			answer, err := net.RoundTrip(r)
+			if err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return answer.Body.Close()
+		}
+		s.Check = func(w *simtest.World, c simtest.Change) error {
+			if c.After != nil || c.Before["kind"] != "Deployment" {
+				return nil
+			}
+			gone++
+			if left := w.Objects("pods"); len(left) > 0 {
+				return fmt.Errorf("%d pods are left", len(left))
+			}
+			return nil
+		}
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.Equal(t, 1, gone)
+}
+
 // TestAWorldEndsOnce has an end for the world with a history, and for the one to compare with.
 func TestAWorldEndsOnce(t *testing.T) {
 	t.Parallel()

@@ -198,7 +198,7 @@ func replicate(w *World, set Object) {
 		pod["metadata"] = map[string]any{
 			"namespace": set.Namespace(), "name": name, "labels": set.Field("spec", "template", "metadata", "labels"),
 			"ownerReferences": []any{map[string]any{
-				"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.Name(), "uid": set.UID(), "controller": true,
+				"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.Name(), "uid": set.UID(), "controller": true, "blockOwnerDeletion": true,
 			}},
 		}
 		_ = w.As("replica set controller").Create(pod) // a name may be taken: its next look makes another

@@ -98,7 +98,7 @@ func (p *pass) makeDatabase(ctx context.Context, server databases, want database
 // that time counts: the role gets its password. So does one that comes still later: the Secret
 // is applied to the version that was read.
 func (p *pass) loginAgain(ctx context.Context, server databases, want database.Want) error {
-	if p.secretVersion != "" && !p.databaseChanged {
+	if p.password != "" && p.secretVersion != "" && !p.databaseChanged {
 		return nil
 	}
 	if err := p.login(ctx, server, want); err != nil || !p.op.checks.another(p.subject.app.UID, p.password) {
@@ -116,14 +116,15 @@ func (p *pass) secret(server databases, want database.Want) *unstructured.Unstru
 		p.subject.names.Secret(),
 		object{"type": string(corev1.SecretTypeOpaque), "stringData": texts(databaseVariables(p.subject.app, server, want))},
 	)
-	if rotate := p.subject.app.Annotations[v1alpha1.AnnotationRotate]; rotate != "" {
-		o.SetAnnotations(map[string]string{v1alpha1.AnnotationRotate: rotate})
+	if p.rotation != "" {
+		o.SetAnnotations(map[string]string{v1alpha1.AnnotationRotate: p.rotation})
 	}
 	return o
 }
 
 // login reads the password, or makes one and keeps it in the Secret before anything else
-// has it: when there is none, and when another rotation is asked for.
+// has it: when there is none, and when another rotation is asked for. Until that can be done, the
+// pass has the password of before.
 func (p *pass) login(ctx context.Context, server databases, want database.Want) error {
 	found, err := p.op.client.Resource(secretsResource).
 		Namespace(p.subject.app.Namespace).
@@ -146,17 +147,17 @@ func (p *pass) login(ctx context.Context, server databases, want database.Want) 
 		if err := into(found.Object, &secret); err != nil {
 			return err
 		}
-		password := string(secret.Data["DB_PASSWORD"])
-		if password != "" && (rotate == "" || secret.Annotations[v1alpha1.AnnotationRotate] == rotate) {
-			p.password, p.secretVersion = password, found.GetResourceVersion()
+		p.password, p.rotation = string(secret.Data["DB_PASSWORD"]), secret.Annotations[v1alpha1.AnnotationRotate]
+		p.secretVersion = found.GetResourceVersion()
+		if p.password != "" && (rotate == "" || p.rotation == rotate) {
+			p.rotation = rotate
 			return nil
 		}
-		p.secretVersion = found.GetResourceVersion()
 	}
 	if err := server.Check(ctx, want); err != nil {
 		return err
 	}
-	p.password = database.NewPassword()
+	p.password, p.rotation = database.NewPassword(), rotate
 	err = p.applySome(ctx, p.secret(server, want))
 	p.secretVersion = ""
 	if err != nil {

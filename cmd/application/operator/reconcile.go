@@ -31,6 +31,8 @@ type pass struct {
 
 	parts    []*part
 	password string // of the database's role, once it is known
+	// rotation is the one that the password was made for, empty if it was for none.
+	rotation string
 	// secretVersion is the version of the Secret that the password was read from.
 	secretVersion string
 	outdated      bool // the Secret was changed after it was read

@@ -22,15 +22,14 @@ const (
 	theLogins   = "logins"
 )
 
-// What services of a world do, beside what its API server does.
+// What services of a world do, beside what its API server does. A history has about half of it.
 const (
-	stopDatabase  applytest.Disturbance = "stop the database at"
-	stopStorage   applytest.Disturbance = "stop the storage at"
-	stopLogins    applytest.Disturbance = "stop the logins at"
-	loseAnswers   applytest.Disturbance = "lose answers of services from"
-	slowServices  applytest.Disturbance = "slow down the services from"
-	restoreBackup applytest.Disturbance = "restore a service at"
-	changeByHand  applytest.Disturbance = "change a service by hand at"
+	stopServices  applytest.Disturbance = "stop services"
+	failCalls     applytest.Disturbance = "fail calls of services"
+	loseAnswers   applytest.Disturbance = "lose answers of services"
+	slowServices  applytest.Disturbance = "slow down services"
+	restoreBackup applytest.Disturbance = "restore services"
+	changeByHand  applytest.Disturbance = "change services by hand"
 )
 
 // thing is one schema with its roles, one bucket, or one realm.
@@ -54,6 +53,8 @@ type services struct {
 	restored map[string]string
 	// judge is called for each write that a program makes. It is not called for a write of others.
 	judge func(w *simtest.World, name string, before, after *thing)
+	// away is until when each service does not answer.
+	away map[string]time.Time
 	// made counts names.
 	made int
 }
@@ -64,7 +65,7 @@ type backup struct {
 }
 
 func newServices() *services {
-	s := &services{things: map[string]thing{}, strangers: map[string]thing{}, restored: map[string]string{}}
+	s := &services{things: map[string]thing{}, strangers: map[string]thing{}, restored: map[string]string{}, away: map[string]time.Time{}}
 	other := external.Mark{Cluster: "other", Namespace: "blue", Name: "taken", UID: "other"}.String()
 	for name, mark := range map[string]string{
 		"database prod_taken": "", "storage plattr-prod-taken-files": other, "logins taken": ownerMarks(other),
@@ -111,14 +112,27 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 	var takes time.Duration
 	err := simtest.Call(ctx, net, service+" "+what, func(w *simtest.World) error {
 		dice := w.Dice(service + " " + what)
-		if w.Lasts(slowServices) && dice.IntN(2) == 0 {
+		happens := func(habit applytest.Disturbance, oneIn int) bool {
+			return dice.IntN(oneIn) == 0 && w.Has(habit) && w.Faulty()
+		}
+		if happens(slowServices, 5) {
 			takes = time.Duration(dice.Int64N(int64(40 * time.Second)))
 		}
-		if w.Lasts(applytest.Disturbance("stop the " + service + " at")) {
+		if happens(restoreBackup, 40) {
+			s.restore(w, service)
+		}
+		if happens(changeByHand, 40) {
+			s.byHand(w)
+		}
+		if happens(stopServices, 20) {
+			s.away[service] = time.Now().Add(time.Duration(dice.Int64N(int64(2 * time.Minute))))
+			w.Log("the %s is away until %s", service, s.away[service].Format(time.TimeOnly))
+		}
+		if w.Faulty() && time.Now().Before(s.away[service]) || happens(failCalls, 8) {
 			return errAway
 		}
 		err := do(w)
-		if w.Lasts(loseAnswers) && dice.IntN(3) == 0 {
+		if happens(loseAnswers, 8) {
 			return errLost
 		}
 		return err
@@ -134,27 +148,18 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 // habits are what the services do.
 func (s *services) habits() []simtest.Habit {
 	return []simtest.Habit{
-		{Name: stopDatabase, Does: "The database is away.", Source: "a failover", Spell: 2 * time.Minute},
-		{Name: stopStorage, Does: "The storage is away.", Source: "an upgrade", Spell: 2 * time.Minute},
-		{Name: stopLogins, Does: "Keycloak is away.", Source: "an upgrade", Spell: 2 * time.Minute},
-		{Name: loseAnswers, Does: "Calls are carried out, and one in three fails.", Source: "a proxy that restarts", Spell: time.Minute},
-		{Name: slowServices, Does: "Answers take up to 40 seconds.", Source: "a slow disk", Spell: time.Minute},
-		{
-			Name: restoreBackup, Does: "A service is as it was up to a minute ago.", Source: "a database that is restored",
-			Act: func(w *simtest.World, _ applytest.Request) { s.restore(w) },
-		},
-		{
-			Name: changeByHand, Does: "A person changes what a service has.", Source: "an administrator",
-			Act: func(w *simtest.World, _ applytest.Request) { s.byHand(w) },
-		},
+		{Name: stopServices, Does: "A service is away for up to two minutes.", Source: "a failover", Always: true},
+		{Name: failCalls, Does: "A call fails, and is not carried out.", Source: "a full pool of connections", Always: true},
+		{Name: loseAnswers, Does: "A call is carried out, and fails.", Source: "a proxy that restarts", Always: true},
+		{Name: slowServices, Does: "An answer takes up to 40 seconds.", Source: "a slow disk", Always: true},
+		{Name: restoreBackup, Does: "A service is as it was up to a minute ago.", Source: "a database that is restored", Always: true},
+		{Name: changeByHand, Does: "A person changes what a service has.", Source: "an administrator", Always: true},
 	}
 }
 
 // restore takes one service back.
-func (s *services) restore(w *simtest.World) {
-	dice := w.Dice("backup of a service")
-	service := []string{theDatabase, theStorage, theLogins}[dice.IntN(3)]
-	at := time.Now().Add(-time.Duration(dice.Int64N(int64(time.Minute))))
+func (s *services) restore(w *simtest.World, service string) {
+	at := time.Now().Add(-time.Duration(w.Dice("backup of the " + service).Int64N(int64(time.Minute))))
 	old := s.past[0]
 	for _, b := range s.past {
 		if !b.at.After(at) {

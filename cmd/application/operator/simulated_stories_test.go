@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -81,6 +82,35 @@ func TestADayAtRestInASimulatedWorld(t *testing.T) {
 		return s
 	}, 1)
 	require.Empty(t, r.Wrong)
+}
+
+// TestARotationWaitsForTheDatabaseInASimulatedWorld: until it is back, the pods keep the password
+// that the role has.
+func TestARotationWaitsForTheDatabaseInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	waited := ""
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		s = scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error {
+				p.away[theDatabase] = time.Now().Add(20 * time.Second)
+				before := w.Object("secrets", "blue", "shop-db")
+				w.After(15*time.Second, func() {
+					a := app{w.Object(appsKind, "blue", "shop")}
+					waited = fmt.Sprint(a.condition("DatabaseReady")["reason"], " ", a.condition("DeploymentReady")["reason"])
+					if after := w.Object("secrets", "blue", "shop-db"); after.ResourceVersion() != before.ResourceVersion() {
+						w.Blame("the Secret was written, and the database is away")
+					}
+				})
+				return w.Update(appsKind, "blue", "shop", func(o simtest.Object) { o.Set("1", "metadata", "annotations", v1alpha1.AnnotationRotate) })
+			},
+		)
+		s.Rest = time.Minute
+		return s
+	}, apart)
+	require.Empty(t, r.Wrong)
+	require.Equal(t, "Unreachable Reconciled", waited)
 }
 
 // TestWhatIsTurnedOffGoesWhereNoWorkloadRunsInASimulatedWorld: an Application whose database is of

@@ -134,12 +134,16 @@ func anApp(namespace, name string, spec map[string]any) simtest.Object {
 }
 
 // specOf draws the spec of an Application.
-func specOf(dice *rand.Rand, name string) map[string]any {
+func specOf(dice *rand.Rand, namespace, name string) map[string]any {
 	policy := "Delete"
 	if name == retaining {
 		policy = "Retain"
 	}
 	some := func() bool { return dice.IntN(3) > 0 }
+	environment := "production"
+	if (namespace == "green") == some() {
+		environment = "staging" // beside the other tenant's, most of the time
+	}
 	buckets := []any{
 		map[string]any{"name": "files", "public": some()}, map[string]any{"name": "media", "public": some()},
 	}[dice.IntN(2):]
@@ -148,7 +152,7 @@ func specOf(dice *rand.Rand, name string) map[string]any {
 		auth["sharedWith"] = []any{"blue", "green"}
 	}
 	return map[string]any{
-		"repository": "github.com/team/app", "framework": "nextjs", "environment": []any{"production", "staging"}[dice.IntN(2)],
+		"repository": "github.com/team/app", "framework": "nextjs", "environment": environment,
 		"imageRef": fmt.Sprint("app:", dice.IntN(3)), "scaling": map[string]any{"min": 1 + dice.IntN(2)}, "auth": auth,
 		"database": map[string]any{"enabled": some(), "anonRead": some(), "deletionPolicy": policy},
 		"storage":  map[string]any{"enabled": some(), "buckets": buckets, "deletionPolicy": policy},
@@ -160,7 +164,7 @@ func specOf(dice *rand.Rand, name string) map[string]any {
 func editApps(w *simtest.World) {
 	dice := w.Random
 	namespace, name := []string{"blue", "green"}[dice.IntN(2)], []string{"shop", "shop", "shop", retaining, retaining, "taken"}[dice.IntN(6)]
-	spec, act, kind, child := specOf(dice, name), dice.IntN(12), childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
+	spec, act, kind, child := specOf(dice, namespace, name), dice.IntN(12), childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
 	live := w.Object(appsKind, namespace, name)
 	switch {
 	case live == nil:

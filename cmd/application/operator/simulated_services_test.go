@@ -128,7 +128,7 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 			s.away[service] = time.Now().Add(time.Duration(dice.Int64N(int64(2 * time.Minute))))
 			w.Log("the %s is away until %s", service, s.away[service].Format(time.TimeOnly))
 		}
-		if w.Faulty() && time.Now().Before(s.away[service]) || happens(failCalls, 8) {
+		if time.Now().Before(s.away[service]) || happens(failCalls, 8) {
 			return errAway
 		}
 		err := do(w)

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,22 +20,24 @@ func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
 		t.Skip("long: a history for each request")
 	}
 	t.Parallel()
-	c := simtest.Sweep(t, lifeOfAnApplication, apart)
+	c := simtest.Sweep(t, lifeOfAnApplication, 1)
 	c.Check(t, 97)
 	fmt.Printf("figure sim_application_boundaries %d count\n", c.Boundaries)
 }
 
-// apart is a seed whose edits are far apart.
-const apart = 4
-
 // scripted is a world without faults in which these edits follow each other.
 func scripted(p *platform, s simtest.Scenario, edits ...func(*simtest.World) error) simtest.Scenario {
-	s.Edits, s.Pause, s.Settle, s.Disturbances, s.Without = len(edits), 70*time.Second, 2*time.Minute, []applytest.Disturbance{}, nil
+	const apart = 50 * time.Second
+	s.Edits, s.Pause, s.Settle, s.Rest = 1, time.Second, time.Duration(len(edits))*apart+90*time.Second, time.Minute
+	s.Disturbances, s.Without = []applytest.Disturbance{}, nil
 	s.Edit = func(w *simtest.World) {
-		if err := edits[0](w); err != nil {
-			panic(err)
+		for i, edit := range edits {
+			w.After(time.Duration(i)*apart, func() {
+				if err := edit(w); err != nil {
+					w.Blame("edit %d: %v", i, err)
+				}
+			})
 		}
-		edits = edits[1:]
 	}
 	s.Converged = p.converged
 	return s
@@ -76,10 +79,69 @@ func TestADayAtRestInASimulatedWorld(t *testing.T) {
 			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
 			func(w *simtest.World) error { return w.Create(anApp("green", "shop", withAll("app:2"))) },
 		)
-		if testing.Short() {
+		if s.Rest = 24 * time.Hour; testing.Short() {
 			s.Rest = time.Hour
 		}
 		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+}
+
+// TestTwoTenantsInASimulatedWorld: they share a realm, one has its replicas from the autoscaler, its
+// bucket becomes private, and it turns its database off while its pods run.
+func TestTwoTenantsInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		update := func(image string, change func(simtest.Object)) func(*simtest.World) error {
+			return func(w *simtest.World) error {
+				return w.Update(appsKind, "blue", "shop", func(o simtest.Object) {
+					o["spec"] = withAll(image)
+					o.Set([]any{"green"}, "spec", "auth", "sharedWith")
+					change(o)
+				})
+			}
+		}
+		return scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error {
+				spec := withAll("app:1")
+				spec["environment"] = "staging"
+				return errors.Join(w.Create(anApp("green", "shop", spec)), update("app:1", func(simtest.Object) {})(w))
+			},
+			func(w *simtest.World) error {
+				return w.As("autoscaler").Update("deployments.apps", "blue", "shop", func(o simtest.Object) { o.Set(7.0, "spec", "replicas") })
+			},
+			update("app:2", func(o simtest.Object) { o.Set([]any{map[string]any{"name": "files"}}, "spec", "storage", "buckets") }),
+			update("app:3", func(o simtest.Object) { o.Set(false, "spec", "database", "enabled") }),
+			func(w *simtest.World) error { return w.Delete(appsKind, "blue", "shop") },
+		)
+	}, 1)
+	require.Empty(t, r.Wrong)
+}
+
+// TestWhatABackupBringsBackIsNotTakenInASimulatedWorld: the schema of an Application that is gone
+// has its mark, not that of the next of its name.
+func TestWhatABackupBringsBackIsNotTakenInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		const schema = "database prod_shop"
+		var old thing
+		return scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error {
+				old = p.things[schema].copy()
+				return w.Delete(appsKind, "blue", "shop")
+			},
+			func(w *simtest.World) error {
+				if _, left := p.things[schema]; left {
+					return errors.New("the schema was not removed")
+				}
+				p.things[schema], p.restored[schema] = old, old.mark
+				return w.Create(anApp("blue", "shop", withAll("app:1")))
+			},
+		)
 	}, 1)
 	require.Empty(t, r.Wrong)
 }
@@ -106,9 +168,8 @@ func TestARotationWaitsForTheDatabaseInASimulatedWorld(t *testing.T) {
 				return w.Update(appsKind, "blue", "shop", func(o simtest.Object) { o.Set("1", "metadata", "annotations", v1alpha1.AnnotationRotate) })
 			},
 		)
-		s.Rest = time.Minute
 		return s
-	}, apart)
+	}, 1)
 	require.Empty(t, r.Wrong)
 	require.Equal(t, "Unreachable Reconciled", waited)
 }
@@ -130,8 +191,7 @@ func TestWhatIsTurnedOffGoesWhereNoWorkloadRunsInASimulatedWorld(t *testing.T) {
 				return w.Update(appsKind, "blue", "taken", func(o simtest.Object) { o.Set(false, "spec", "storage", "enabled") })
 			},
 		)
-		s.Rest = time.Minute
 		return s
-	}, apart)
+	}, 1)
 	require.Empty(t, r.Wrong)
 }

@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -65,7 +67,7 @@ type Finalizer struct {
 // sent when no write is needed.
 //
 // The object must belong to the caller: its finalizers and resourceVersion become
-// those on the server. The error is the error of a request or of teardown. An
+// those on the server, and after a conflict its status does. The error is the error of a request or of teardown. An
 // invalid configuration is a terminal error.
 func (f *Finalizer) Finalize(ctx context.Context, object metav1.Object,
 	teardown func(ctx context.Context) (gone bool, err error),
@@ -139,7 +141,9 @@ func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) 
 		case current.GetResourceVersion() == object.GetResourceVersion():
 			return false, f.describe(object, err) // the object was not outdated
 		}
-		copyMetadata(object, current)
+		if err := refresh(object, current); err != nil {
+			return false, f.describe(object, err)
+		}
 	}
 }
 
@@ -183,6 +187,27 @@ func (f *Finalizer) validate() error {
 
 func (f *Finalizer) describe(object metav1.Object, err error) error {
 	return describe(f.Resource, KeyOf(object), fmt.Errorf("finalizer: %w", err))
+}
+
+// refresh gives the object what a later state of it has. The status comes with the
+// resourceVersion: a write of an older status with it would undo what was written meanwhile.
+func refresh(object metav1.Object, later *unstructured.Unstructured) error {
+	copyMetadata(object, later)
+	if o, ok := object.(*unstructured.Unstructured); ok {
+		delete(o.Object, "status")
+		if status, has := later.Object["status"]; has {
+			o.Object["status"] = runtime.DeepCopyJSONValue(status)
+		}
+		return nil
+	}
+	if !statusField(object).IsValid() {
+		return nil // it has none
+	}
+	status, _, err := unstructured.NestedMap(later.Object, "status")
+	if err != nil {
+		return err
+	}
+	return setStatus(object, status)
 }
 
 // copyMetadata copies the metadata that a pass relies on from current to object.

@@ -132,6 +132,37 @@ func TestNoFinalizerOfAnotherIsEverLost(t *testing.T) {
 	}
 }
 
+// TestAConflictBringsTheStatusWithTheVersion has a pass with an old state of its object.
+func TestAConflictBringsTheStatusWithTheVersion(t *testing.T) {
+	t.Parallel()
+	for _, stale := range []func(*widget) metav1.Object{
+		func(a *widget) metav1.Object { return a },
+		func(a *widget) metav1.Object {
+			return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+				"namespace": a.Namespace, "name": a.Name, "uid": string(a.UID), "resourceVersion": a.ResourceVersion,
+			}}}
+		},
+	} {
+		w := newWorld()
+		w.put(widgets, newWidget("a", 1))
+		old := stale(held(t, w))
+		w.change(widgets, keyOf("shop", "a"), func(o *unstructured.Unstructured) {
+			require.NoError(t, unstructured.SetNestedField(o.Object, "Running", "status", "phase"))
+		})
+		f := &kube.Finalizer{Client: w, Resource: widgets, Name: ours}
+		alive, _, err := f.Finalize(t.Context(), old, never(t))
+		require.NoError(t, err)
+		require.True(t, alive)
+		require.Equal(t, w.get(widgets, keyOf("shop", "a")).GetResourceVersion(), old.GetResourceVersion())
+		switch o := old.(type) {
+		case *widget:
+			require.Equal(t, "Running", o.Status.Phase, "a write of the status with this version would undo it")
+		case *unstructured.Unstructured:
+			require.Equal(t, map[string]any{"phase": "Running"}, o.Object["status"])
+		}
+	}
+}
+
 func TestAnObjectThatWentOrIsGoingMeanwhileIsNotAlive(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(*world){

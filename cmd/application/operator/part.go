@@ -86,3 +86,27 @@ func (t *part) remove(ctx context.Context, recorded []v1alpha1.External) (left [
 	}
 	return left, errors.Join(failed...)
 }
+
+// inventory is what the pass records in a status: all that the status has, which may be of a later
+// state than the one that the pass began with, but what the pass has removed.
+func (p *pass) inventory(s *v1alpha1.ApplicationStatus) []v1alpha1.External {
+	all := slices.Clone(p.external)
+	for _, e := range s.External {
+		same := func(o v1alpha1.External) bool { return o.Kind == e.Kind && o.ID == e.ID }
+		if !slices.ContainsFunc(all, same) && !slices.ContainsFunc(p.gone, same) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// drop takes what was recorded, and is not left, out of the inventory.
+func (p *pass) drop(recorded, left []v1alpha1.External) {
+	p.external = slices.DeleteFunc(p.external, func(e v1alpha1.External) bool {
+		gone := slices.Contains(recorded, e) && !slices.Contains(left, e)
+		if gone {
+			p.gone = append(p.gone, e)
+		}
+		return gone
+	})
+}

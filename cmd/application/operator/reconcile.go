@@ -38,8 +38,9 @@ type pass struct {
 	outdated      bool // the Secret was changed after it was read
 	// databaseChanged is whether this pass changed the schema or the roles.
 	databaseChanged bool
-	// external is the inventory as it is recorded, and as it becomes.
-	external []v1alpha1.External
+	// external is the inventory as it is recorded, and as it becomes; gone is what this pass has
+	// removed of it.
+	external, gone []v1alpha1.External
 	// removing is why parts that are turned off are still there.
 	removing map[*part]error
 	held     bool // the workload waits for a part
@@ -145,6 +146,7 @@ func (p *pass) plan(ctx context.Context) error {
 		}
 	}
 	err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		p.external = p.inventory(s)
 		s.External = slices.Clone(p.external) // it changes in the pass, and is compared with the written status
 		s.Host = p.granted
 		if s.Phase == "" {
@@ -308,10 +310,7 @@ func (p *pass) disable(ctx context.Context) {
 		if err != nil {
 			p.removing[t] = err
 		}
-		p.external = slices.DeleteFunc(
-			p.external,
-			func(e v1alpha1.External) bool { return slices.Contains(obsolete, e) && !slices.Contains(left, e) },
-		)
+		p.drop(obsolete, left)
 	}
 }
 

@@ -206,7 +206,8 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 		all = all && (mine || !wanted)
 		c := a.condition(part + "Ready")
 		switch {
-		case !wanted && c != nil && !p.waits(w, a), wanted && mine != (c["status"] == "True"), wanted && !mine && c["reason"] != external.ReasonOwnedByOther:
+		case !wanted && c != nil && !p.waits(w, a), wanted && mine != (c["status"] == "True"),
+			wanted && !mine && c["reason"] != external.ReasonOwnedByOther:
 			errs = append(errs, fmt.Errorf("wanted: %t, its own: %t, and it says %v", wanted, mine, c))
 		}
 	}
@@ -225,7 +226,8 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 // waits reports whether the workload of an Application stays as it is, with what it uses, since
 // a part that is new is not its own.
 func (p *platform) waits(w *simtest.World, a app) bool {
-	return obstructed(a) || a.condition("Ready")["reason"] == external.ReasonOwnedByOther && w.Object("deployments.apps", a.Namespace(), a.Name()) != nil
+	return obstructed(a) ||
+		a.condition("Ready")["reason"] == external.ReasonOwnedByOther && w.Object("deployments.apps", a.Namespace(), a.Name()) != nil
 }
 
 // obstructed reports whether others have an object with the name of a child.

@@ -107,7 +107,8 @@ func stablePassword(_ *simtest.World, c simtest.Change) error {
 		return nil
 	}
 	was, is := c.Before.Field("data", "DB_PASSWORD"), c.After.Field("data", "DB_PASSWORD")
-	rotates := c.Before.Field("metadata", "annotations", v1alpha1.AnnotationRotate) != c.After.Field("metadata", "annotations", v1alpha1.AnnotationRotate)
+	rotation := func(o simtest.Object) any { return o.Field("metadata", "annotations", v1alpha1.AnnotationRotate) }
+	rotates := rotation(c.Before) != rotation(c.After)
 	if was != nil && was != is && !rotates {
 		return errors.New("the password is replaced, and no rotation was asked for")
 	}

@@ -1,8 +1,11 @@
 package operator_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -144,6 +148,54 @@ func TestWhatABackupBringsBackIsNotTakenInASimulatedWorld(t *testing.T) {
 		)
 	}, 1)
 	require.Empty(t, r.Wrong)
+}
+
+// carrier is a way to the API server.
+type carrier func(*http.Request) (*http.Response, error)
+
+func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) { return c(r) }
+
+// TestNoRecordOfAnEarlierLifeIsLostInASimulatedWorld: an earlier life has recorded and made a bucket
+// that the spec does not name any more, and the view of the next one does not show the record yet.
+func TestNoRecordOfAnEarlierLifeIsLostInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	for _, edits := range [][]func(*simtest.World) error{
+		{func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) }},
+		{
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error { return w.Delete(appsKind, "blue", "shop") },
+		},
+	} {
+		r := simtest.Simulate(t, func() simtest.Scenario {
+			p, s := newPlatform()
+			late := true
+			record := func(w *simtest.World) error {
+				a := app{w.Object(appsKind, "blue", "shop")}
+				if late = !a.Deleting() && len(edits) > 1; late {
+					return nil
+				}
+				cluster := w.Object("namespaces", "", "kube-system").UID()
+				mark := external.Mark{Cluster: cluster, Namespace: "blue", Name: "shop", UID: a.UID()}
+				p.things[a.bucket("media")] = thing{mark.String(), map[string]string{}}
+				return w.As("earlier life").Update(appsKind, "blue", "shop", func(o simtest.Object) {
+					all, _ := o.Field("status", "external").([]any)
+					o.Set(append(all, map[string]any{"kind": "Bucket", "id": "plattr-prod-shop-media", "policy": "Delete"}), "status", "external")
+				})
+			}
+			s.Program = func(ctx context.Context, net http.RoundTripper) error {
+				return p.start(ctx, net, carrier(func(r *http.Request) (*http.Response, error) {
+					if late && r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/applications/shop/status") {
+						if err := simtest.Call(r.Context(), net, "earlier life", record); err != nil {
+							return nil, err
+						}
+					}
+					return net.RoundTrip(r)
+				}))
+			}
+			return scripted(p, s, edits...)
+		}, 1)
+		require.Empty(t, r.Wrong)
+	}
 }
 
 // TestARotationWaitsForTheDatabaseInASimulatedWorld: until it is back, the pods keep the password

@@ -100,8 +100,13 @@ func newPlatform() (*platform, simtest.Scenario) {
 
 // program is the operator with the services of the world.
 func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
+	return p.start(ctx, net, net)
+}
+
+// start starts it with this way to the API server.
+func (p *platform) start(ctx context.Context, net, server http.RoundTripper) error {
 	o := &application.Operator{
-		Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "platform", Instance: "one", Alone: true,
+		Kubernetes: &rest.Config{Host: "http://simtest", Transport: server}, Namespace: "platform", Instance: "one", Alone: true,
 		Settings: application.Settings{
 			BaseDomain: "example.com", Redis: "redis.internal", S3Region: "ca-central-1", S3Endpoint: "http://storage.internal",
 			DatabaseURL: "postgresql://admin:secret@database.internal/platform",
@@ -164,7 +169,8 @@ func specOf(dice *rand.Rand, namespace, name string) map[string]any {
 func editApps(w *simtest.World) {
 	dice := w.Random
 	namespace, name := []string{"blue", "green"}[dice.IntN(2)], []string{"shop", "shop", "shop", retaining, retaining, "taken"}[dice.IntN(6)]
-	spec, act, kind, child := specOf(dice, namespace, name), dice.IntN(12), childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
+	spec, act := specOf(dice, namespace, name), dice.IntN(12)
+	kind, child := childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
 	live := w.Object(appsKind, namespace, name)
 	switch {
 	case live == nil:

@@ -42,7 +42,8 @@ func (p *platform) workload(w *simtest.World, a app) error {
 	}
 	secret := there("secrets", a.Name()+"-db", a.enabled("database"))
 	password, _ := secret.Field("data", "DB_PASSWORD").(string)
-	if plain, _ := base64.StdEncoding.DecodeString(password); a.enabled("database") && string(plain) != p.things[a.schema()].fields["password"] {
+	plain, _ := base64.StdEncoding.DecodeString(password)
+	if a.enabled("database") && string(plain) != p.things[a.schema()].fields["password"] {
 		wrong("the role has another password than the Secret")
 	}
 	if asked := a.Field("metadata", "annotations", v1alpha1.AnnotationRotate); secret != nil && asked != nil &&

@@ -80,7 +80,7 @@ func readyOf(app *v1alpha1.Application) metav1.Condition {
 
 // fill sets the status to what the pass has found.
 func (p *pass) fill(s *v1alpha1.ApplicationStatus) {
-	s.External = slices.Clone(p.external)
+	s.External = p.inventory(s)
 	if s.URL = ""; p.hostErr == nil {
 		s.URL = "https://" + p.host()
 	}
@@ -120,7 +120,7 @@ func (p *pass) fillPart(s *v1alpha1.ApplicationStatus, t *part) {
 		set(s, t.condition, false, external.Reason(t.err), t.err.Error())
 	case p.removing[t] != nil:
 		set(s, t.condition, true, reasonRemoving, "something that is no longer wanted is not removed yet: "+p.removing[t].Error())
-	case t.checked || was == nil || t.apply == nil:
+	case t.checked || was == nil || t.apply == nil, was.Reason == reasonRemoving && was.Status == metav1.ConditionTrue:
 		set(s, t.condition, true, reasonReady, t.note)
 	}
 }

@@ -77,10 +77,7 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 			t.err = err
 			return err
 		}
-		p.external = slices.DeleteFunc(
-			p.external,
-			func(e v1alpha1.External) bool { return slices.Contains(recorded, e) && !slices.Contains(left, e) },
-		)
+		p.drop(recorded, left)
 	}
 	if !p.exists(t.child) {
 		return nil
@@ -92,6 +89,7 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 // terminating writes how far the deletion is, and what it fails with.
 func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 	return p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+		p.external = p.inventory(s)
 		s.Phase, s.External = v1alpha1.Terminating, slices.Clone(p.external)
 		reason, message := reasonProgressing, "is being removed"
 		was := readyOf(p.subject.app)

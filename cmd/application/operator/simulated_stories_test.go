@@ -31,8 +31,8 @@ func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
 
 // scripted is a world without faults in which these edits follow each other.
 func scripted(p *platform, s simtest.Scenario, edits ...func(*simtest.World) error) simtest.Scenario {
-	const apart = 50 * time.Second
-	s.Edits, s.Pause, s.Settle, s.Rest = 1, time.Second, time.Duration(len(edits))*apart+90*time.Second, time.Minute
+	const apart = 35 * time.Second
+	s.Edits, s.Pause, s.Settle, s.Rest = 1, time.Second, time.Duration(len(edits))*apart+time.Minute, time.Minute
 	s.Disturbances, s.Without = []applytest.Disturbance{}, nil
 	s.Edit = func(w *simtest.World) {
 		for i, edit := range edits {

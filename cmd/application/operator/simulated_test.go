@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,26 @@ type platform struct {
 	resting bool
 }
 
+// servedKinds and defaults are those of each world.
+var ( //nolint:gochecknoglobals // constant
+	defaults    = sync.OnceValue(func() func(*simtest.Admission) error { return definitionstest.Defaults(crds.YAML) })
+	servedKinds = sync.OnceValue(func() []simtest.Kind {
+		kinds, err := upstream.Kinds(
+			scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
+			&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
+			&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
+		)
+		if err != nil {
+			panic(err)
+		}
+		own, err := upstream.Definitions("../internal/crds/*.yaml")
+		if err != nil {
+			panic(err)
+		}
+		return append(kinds, own...)
+	})
+)
+
 // newPlatform makes a world with two tenants.
 func newPlatform() (*platform, simtest.Scenario) {
 	p := &platform{
@@ -60,20 +81,8 @@ func newPlatform() (*platform, simtest.Scenario) {
 			w.Blame("%s is written at rest", name)
 		}
 	}
-	kinds, err := upstream.Kinds(
-		scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
-		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
-		&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
-	)
-	if err != nil {
-		panic(err)
-	}
-	own, err := upstream.Definitions("../internal/crds/*.yaml")
-	if err != nil {
-		panic(err)
-	}
 	return p, simtest.Scenario{
-		Kinds: append(kinds, own...), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: definitionstest.Defaults(crds.YAML),
+		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: defaults(),
 		Program: p.program,
 		Actors:  []func(*simtest.World, simtest.Change){p.note, simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
 		Habits:  p.habits(),

@@ -92,7 +92,7 @@ func TestADayAtRestInASimulatedWorld(t *testing.T) {
 }
 
 // TestTwoTenantsInASimulatedWorld: they share a realm, one has its replicas from the autoscaler, its
-// bucket becomes private, and it turns its database off while its pods run.
+// bucket becomes private, and it turns its database off while its pods run. The other one goes.
 func TestTwoTenantsInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	r := simtest.Simulate(t, func() simtest.Scenario {
@@ -117,8 +117,11 @@ func TestTwoTenantsInASimulatedWorld(t *testing.T) {
 				return w.As("autoscaler").Update("deployments.apps", "blue", "shop", func(o simtest.Object) { o.Set(7.0, "spec", "replicas") })
 			},
 			update("app:2", func(o simtest.Object) { o.Set([]any{map[string]any{"name": "files"}}, "spec", "storage", "buckets") }),
-			update("app:3", func(o simtest.Object) { o.Set(false, "spec", "database", "enabled") }),
-			func(w *simtest.World) error { return w.Delete(appsKind, "blue", "shop") },
+			update("app:3", func(o simtest.Object) {
+				o.Set([]any{map[string]any{"name": "files"}}, "spec", "storage", "buckets")
+				o.Set(false, "spec", "database", "enabled")
+			}),
+			func(w *simtest.World) error { return w.Delete(appsKind, "green", "shop") },
 		)
 	}, 1)
 	require.Empty(t, r.Wrong)

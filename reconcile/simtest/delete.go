@@ -99,7 +99,7 @@ func (s *Server) remove(c call, d deletion) *answer {
 	if _, a := s.admit(c, "delete", live, nil); a != nil {
 		return a
 	}
-	next := clone(live)
+	next := c.kind.read(live)
 	graceful, pending := c.kind.grace(next, d, s.now())
 	if pending {
 		return success(c, http.StatusOK, live)

@@ -123,6 +123,16 @@ func (k Kind) tidy(o Object) {
 	})
 }
 
+// read returns a copy of a stored object as a server reads it: without the empty maps that an
+// apply may leave in the metadata of a custom resource.
+func (k Kind) read(o Object) Object {
+	read := clone(o)
+	if read != nil {
+		k.tidy(read)
+	}
+	return read
+}
+
 // copy returns a copy as JSON would decode it.
 func (o Object) copy() (Object, error) {
 	data, err := json.Marshal(o)

@@ -129,7 +129,7 @@ func (s *Server) apply(c call, live Object) *answer {
 		return badRequest(c, "metadata.managedFields must be nil")
 	}
 	config = c.kind.toStored(config)
-	result, err := s.Machinery.Apply(clone(live), config, c.write())
+	result, err := s.Machinery.Apply(c.kind.read(live), config, c.write())
 	if err != nil {
 		return refused(c, err, http.StatusConflict)
 	}

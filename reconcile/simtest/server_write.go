@@ -162,7 +162,7 @@ func (s *Server) own(c call, live, next Object, applied []any) (Object, error) {
 		next.Set(applied, "metadata", "managedFields")
 		return next, nil
 	}
-	return s.Machinery.Update(clone(live), next, c.write())
+	return s.Machinery.Update(c.kind.read(live), next, c.write())
 }
 
 func (s *Server) update(c call) *answer {

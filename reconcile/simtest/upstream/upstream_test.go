@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -150,4 +151,29 @@ func TestAnApplyMayLeaveAnEmptyMap(t *testing.T) {
 	require.Contains(t, apply(""), `"annotations":{}`)
 	require.Contains(t, merge(`{}`), `"resourceVersion":"105"`, "the map is dropped")
 	require.Contains(t, merge(`{}`), `"resourceVersion":"105"`, "and nothing more")
+
+	// Who owned the map still does, although a write has dropped it.
+	code, body := patch(t, server, path+"?fieldManager=a", "application/apply-patch+yaml",
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"web","annotations":{"note":"3"}}}`)
+	require.Equal(t, http.StatusConflict, code, body)
+	require.Contains(t, body, ` using example.com/v1: .metadata.annotations`)
+
+	// A deletion drops it, too.
+	apply(`,"finalizers":["example.com/hold"]`)
+	merge(`{"metadata":{"annotations":{"note":"1"}}}`)
+	apply(`,"annotations":{"note":"2"},"finalizers":["example.com/hold"]`)
+	left := apply(`,"finalizers":["example.com/hold"]`)
+	require.Contains(t, left, `"annotations":{}`)
+	remove := func() string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://simtest"+path, http.NoBody)
+		require.NoError(t, err)
+		answer, err := server.RoundTrip(r)
+		require.NoError(t, err)
+		data, err := io.ReadAll(answer.Body)
+		require.NoError(t, errors.Join(err, answer.Body.Close()))
+		return string(data)
+	}
+	first := remove()
+	require.NotContains(t, first, `"annotations":{}`)
+	require.Equal(t, first, remove(), "and nothing more")
 }

@@ -20,8 +20,8 @@ import (
 // decides by the same rules as they do, so it costs requests only for objects that
 // changed: one read each, for the fields, and a dry run, because only the server knows
 // whether the new object is valid (an immutable field), in conflict, or would be created
-// again, and one more for the defaults that return when the fields of a superseded manager
-// are taken over. An object that is created is not tried before. Options without Complete
+// again, and up to two more for the defaults that return when the fields of a superseded
+// manager are taken over. An object that is created is not tried before. Options without Complete
 // plan no deletion, and the grace counts no pass.
 //
 // An object whose kind the server does not serve yet is planned as created if the set

@@ -34,7 +34,7 @@ func (c Coverage) Check(t *testing.T, percent int) {
 // again, and has to reach the end that it reaches without a history. The requests
 // are those up to the end of Settle, lists and watches included. A request is known by
 // its verb, its object, and how many like it came before. Where a program that leaves
-// something to chance does not send it, the boundary is tried again, at most five times.
+// something to chance does not send it, the boundary is tried again, at most eleven times.
 //
 // The error of an undisturbed history is one failed Report, and no boundary is
 // tried.
@@ -47,7 +47,7 @@ func Sweep(t *testing.T, scenario func() Scenario, seed uint64) Coverage {
 	c := Coverage{Boundaries: 2 * len(undisturbed.served)}
 	for i := range undisturbed.served {
 		for _, what := range []applytest.Disturbance{applytest.KillBefore, applytest.KillAfter} {
-			for range 5 {
+			for range 12 {
 				r := bubble(t, scenario, plan{seed: seed, calm: true}.at(Cut{Request: i + 1, What: what}, undisturbed.served))
 				if len(r.Wrong) > 0 {
 					c.Failed = append(c.Failed, r)

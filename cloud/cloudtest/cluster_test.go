@@ -36,7 +36,8 @@ func TestAKubeletReportsToANodeThatIsThere(t *testing.T) {
 		steps()
 		require.False(t, cluster.HasNode(launched.ID), "it does not register again")
 
-		require.NoError(t, cluster.Mark(t.Context(), cloud.Mark{Instance: launched, Node: "node-1", From: cloud.StateStandby, To: cloud.StateRunning}))
+		mark := cloud.Mark{Instance: launched, Node: "node-1", From: cloud.StateStandby, To: cloud.StateRunning}
+		require.NoError(t, cluster.Mark(t.Context(), mark))
 		steps()
 		require.True(t, cluster.Heard(launched.ID).After(heard), "it reports")
 		require.Empty(t, cluster.Wrong())

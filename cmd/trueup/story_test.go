@@ -661,7 +661,7 @@ func noRightsStory(b *bench) {
 	require.Contains(b, text, "right is missing: a set needs get, list and watch of its kinds in the whole cluster")
 	require.Regexp(b, `trueup-default +trueup/v1 +shop +1 +0 +Secret\n`, b.run(0, "sets"), "it names the kind that it cannot count")
 
-	// Another one may write such an object, and is told before it is in the set.
+	// An account that may write Secrets but not list them is refused before the set records the kind.
 	require.NoError(b, b.cluster.Apply(b.Context(), strings.ReplaceAll(`
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-write},
  rules: [{apiGroups: [""], resources: [configmaps, secrets], verbs: [create, patch]}]}

@@ -84,7 +84,7 @@ func apps(w *simtest.World) map[string]app {
 	return all
 }
 
-// marks are those of a thing: one, or that of each object that uses a realm, by the attribute.
+// marks returns the marks of a thing by attribute: one, or for a realm one of each object that uses it.
 func (t thing) marks() map[string]external.Mark {
 	all, attributes := map[string]external.Mark{}, map[string]string{"": t.mark}
 	if strings.HasPrefix(t.mark, "{") {

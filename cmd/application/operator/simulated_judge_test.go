@@ -57,7 +57,7 @@ func (p *platform) judgeRemoval(w *simtest.World, name string, t *thing) {
 	}
 }
 
-// excluded reports whether a realm is no more shared with the namespace of an object.
+// excluded reports whether a realm is no longer shared with the namespace of an object.
 func (p *platform) excluded(t thing, m external.Mark) bool {
 	text, isRealm := t.attributes()["platform.internal/home"]
 	home, _ := external.ParseMark(text)

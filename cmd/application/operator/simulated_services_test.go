@@ -45,7 +45,7 @@ func (t thing) copy() thing { return thing{t.mark, maps.Clone(t.fields)} }
 // services are in memory, and of one world. The name of a thing begins with its service.
 type services struct {
 	things map[string]thing
-	// strangers is what existed before, and must not change.
+	// strangers are the things that existed before. They must not change.
 	strangers map[string]thing
 	// past has the things at the end of each write.
 	past []backup

@@ -127,8 +127,8 @@ func TestTwoTenantsInASimulatedWorld(t *testing.T) {
 	require.Empty(t, r.Wrong)
 }
 
-// TestWhatABackupBringsBackIsNotTakenInASimulatedWorld: the schema of an Application that is gone
-// has its mark, not that of the next of its name.
+// TestWhatABackupBringsBackIsNotTakenInASimulatedWorld restores the schema of an Application that
+// was deleted: an Application of the same name, which is created later, does not take it.
 func TestWhatABackupBringsBackIsNotTakenInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	r := simtest.Simulate(t, func() simtest.Scenario {

@@ -50,7 +50,7 @@ type platform struct {
 	resting bool
 }
 
-// servedKinds and defaults are those of each world.
+// Each world has the same kinds and defaults, which are read once.
 var ( //nolint:gochecknoglobals // constant
 	defaults    = sync.OnceValue(func() func(*simtest.Admission) error { return definitionstest.Defaults(crds.YAML) })
 	servedKinds = sync.OnceValue(func() []simtest.Kind {

@@ -83,8 +83,8 @@ func (p *Simulated) Lasts(w *simtest.World, name applytest.Disturbance) bool {
 	return w.Lasts(name) || w.Faulty() && time.Now().Before(p.spells[name])
 }
 
-// Link returns what carries the requests of one life of the agent, whose net is that of
-// Scenario.Program, to the control plane. Each takes its turn, as in simtest.Call.
+// Link returns a transport to the control plane, for one life of the agent. net is the transport
+// that Scenario.Program got. Each request takes its turn, as in simtest.Call.
 func (p *Simulated) Link(net http.RoundTripper) http.RoundTripper { return link{p, net} }
 
 type link struct {

@@ -2,10 +2,8 @@ package agent_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,28 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
-
-// resourceOf returns the resource of a kind with its group.
-func resourceOf(kind string) string {
-	for _, k := range simulatedKinds() {
-		if k.Kind == kind {
-			return strings.TrimRight(k.Resource+"."+k.Group, ".")
-		}
-	}
-	panic(kind)
-}
 
 // ownObject reports whether an object is one that the agent has applied.
 func ownObject(o simtest.Object) bool {
 	return o["kind"] != "Pod" && o.Label("app.kubernetes.io/managed-by") == "krane" && o.Label("unkey.com/region") == regionName
 }
 
-func keyOf(o simtest.Object) string {
-	return fmt.Sprintf("%s %s/%s", o["kind"], o.Namespace(), o.Name())
+// objects are those that the agent makes.
+func objects() controlplanetest.Objects {
+	return controlplanetest.Objects{Kinds: simulatedKinds(), Own: ownObject}
 }
 
 // stated are the resources that the control plane states, read from its tables: those that are
@@ -79,18 +69,15 @@ func (p *simulatedRegion) wanted(w *simtest.World) map[string]simtest.Object {
 	add := func(objects []*unstructured.Unstructured, err error) {
 		must(err)
 		for _, each := range objects {
-			data, err := json.Marshal(each)
-			must(err)
-			o := simtest.Object{}
-			must(json.Unmarshal(data, &o))
-			all[keyOf(o)] = o
+			o := controlplanetest.Wanted(each)
+			all[controlplanetest.Key(o)] = o
 		}
 	}
 	owner := func(kind, namespace, name string) types.UID {
 		if w == nil {
 			return ""
 		}
-		if o := w.Object(resourceOf(kind), namespace, name); o != nil {
+		if o := w.Object(objects().Resource(kind), namespace, name); o != nil {
 			return types.UID(o.UID())
 		}
 		return ""
@@ -146,7 +133,7 @@ const stale = 5 * time.Minute
 func (p *simulatedRegion) check() func(*simtest.World, simtest.Change) error {
 	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation, checkReplicas}
 	for _, k := range simulatedKinds() {
-		checks = append(checks, simtest.NotAnothers(resourceOf(k.Kind), applied))
+		checks = append(checks, simtest.NotAnothers(objects().Resource(k.Kind), applied))
 	}
 	return simtest.Checks(checks...)
 }
@@ -181,11 +168,11 @@ func (p *simulatedRegion) checkDeletion(_ *simtest.World, c simtest.Change) erro
 	if c.By != "program" || c.Request.Verb != "delete" {
 		return nil
 	}
-	if at, vanished := p.vanished[keyOf(c.Before)]; vanished && time.Since(at) < time.Minute {
+	if at, vanished := p.vanished[controlplanetest.Key(c.Before)]; vanished && time.Since(at) < time.Minute {
 		return fmt.Errorf("%s: its row vanished %v ago", c.Request, time.Since(at))
 	}
-	since, wanted := p.since[keyOf(c.Before)]
-	if _, ceased := p.until[keyOf(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
+	since, wanted := p.since[controlplanetest.Key(c.Before)]
+	if _, ceased := p.until[controlplanetest.Key(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
 		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
 	}
 	return nil
@@ -196,10 +183,10 @@ func (p *simulatedRegion) checkCreation(_ *simtest.World, c simtest.Change) erro
 	if c.By != "program" || c.Before != nil {
 		return nil
 	}
-	if _, wanted := p.since[keyOf(c.After)]; wanted {
+	if _, wanted := p.since[controlplanetest.Key(c.After)]; wanted {
 		return nil
 	}
-	if until, was := p.until[keyOf(c.After)]; !was || time.Since(until) > stale {
+	if until, was := p.until[controlplanetest.Key(c.After)]; !was || time.Since(until) > stale {
 		return fmt.Errorf("%s: it is not wanted (was: %t)", c.Request, was)
 	}
 	return nil
@@ -212,7 +199,7 @@ func (p *simulatedRegion) kept(w *simtest.World) map[string]bool {
 		return kept
 	}
 	for _, o := range w.Objects("ciliumnetworkpolicies.cilium.io") {
-		if _, vanished := p.vanished[keyOf(o)]; vanished && ownObject(o) {
+		if _, vanished := p.vanished[controlplanetest.Key(o)]; vanished && ownObject(o) {
 			kept[o.Namespace()] = true
 		}
 	}
@@ -221,61 +208,16 @@ func (p *simulatedRegion) kept(w *simtest.World) map[string]bool {
 
 // converged returns what is not as it is to be once all is quiet.
 func (p *simulatedRegion) converged(w *simtest.World) error {
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	wanted := p.wanted(w)
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		want := wanted[key]
-		kind, _ := want["kind"].(string)
-		live := w.Object(resourceOf(kind), want.Namespace(), want.Name())
-		if live == nil || live.Deleting() {
-			wrong("%s is missing", key)
-			continue
-		}
-		if at := differs(map[string]any(want), map[string]any(live)); at != "" {
-			wrong("%s differs at %s", key, at)
-		}
-	}
-	kept := p.kept(w)
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if ownObject(o) && o.Owner() == "" && wanted[keyOf(o)] == nil && !kept[o.Namespace()] && !kept[o.Name()] {
-				wrong("%s is left", keyOf(o))
-			}
+	wanted, kept := p.wanted(w), p.kept(w)
+	errs := []error{objects().Unlike(w, wanted)}
+	for _, o := range objects().In(w) {
+		if key := controlplanetest.Key(o); o.Owner() == "" && wanted[key] == nil && !kept[o.Namespace()] && !kept[o.Name()] {
+			errs = append(errs, fmt.Errorf("%s is left", key))
 		}
 	}
 	errs = append(errs, p.reported(w))
 	p.rested = p.facts()
 	return errors.Join(errs...)
-}
-
-// differs returns where a live value is not what is wanted, empty if it is.
-func differs(want, live any) string {
-	switch v := want.(type) {
-	case map[string]any:
-		m, _ := live.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if at := differs(v[name], m[name]); at != "" {
-				return "." + name + at
-			}
-		}
-		return ""
-	case []any:
-		l, _ := live.([]any)
-		if len(l) != len(v) {
-			return fmt.Sprintf(": %v, want %v", live, want)
-		}
-		for i := range v {
-			if at := differs(v[i], l[i]); at != "" {
-				return fmt.Sprintf("[%d]%s", i, at)
-			}
-		}
-		return ""
-	}
-	if want != live {
-		return fmt.Sprintf(": %v, want %v", live, want)
-	}
-	return ""
 }
 
 // reported returns what the control plane says that is not so.
@@ -327,19 +269,15 @@ func (p *simulatedRegion) state(w *simtest.World) string {
 	}
 	var lines []string
 	kept, wanted := p.kept(w), p.wanted(nil)
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			held := wanted[keyOf(o)] == nil && (kept[o.Namespace()] || kept[o.Name()])
-			if !ownObject(o) || o.Label("pod-template-hash") != "" || held {
-				continue
-			}
-			if k.Kind == "ReplicaSet" { // the autoscaler has them
-				delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
-			}
-			data, err := json.Marshal(map[string]any{"spec": o["spec"], "data": o["data"]})
-			must(err)
-			lines = append(lines, keyOf(o)+" "+string(data))
+	for _, o := range objects().In(w) {
+		held := wanted[controlplanetest.Key(o)] == nil && (kept[o.Namespace()] || kept[o.Name()])
+		if o.Label("pod-template-hash") != "" || held {
+			continue
 		}
+		if o["kind"] == "ReplicaSet" { // the autoscaler has them
+			delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
+		}
+		lines = append(lines, controlplanetest.Content(o))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

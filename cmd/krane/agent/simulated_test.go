@@ -248,42 +248,20 @@ func (p *simulatedRegion) vanish(n int) {
 
 // byHand edits or deletes an object of the agent, as a person with kubectl does.
 func (p *simulatedRegion) byHand(w *simtest.World, n int) {
-	var all []simtest.Object
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if ownObject(o) {
-				all = append(all, o)
-			}
+	objects().ByHand(w, n, func(o simtest.Object) func(simtest.Object) {
+		kind, _ := o["kind"].(string)
+		switch act := w.Random.IntN(4); {
+		case kind == "Namespace" || act == 0:
+			return controlplanetest.Annotate
+		case act == 1:
+			return controlplanetest.Unlabel("app.kubernetes.io/managed-by")
+		case act == 2 && (kind == "ReplicaSet" || kind == "Deployment"):
+			return controlplanetest.OtherImage
+		case act == 2 && kind == "Secret":
+			return func(o simtest.Object) { o.Set("dGhlaXJz", "data", "TOKEN") }
 		}
-	}
-	if len(all) == 0 {
-		return
-	}
-	o, person := all[n%len(all)], w.As("person")
-	kind, _ := o["kind"].(string)
-	edit := func(change func(simtest.Object)) {
-		_ = person.Update(resourceOf(kind), o.Namespace(), o.Name(), change) // it exists
-	}
-	switch act := w.Random.IntN(4); {
-	case kind == "Namespace" || act == 0:
-		edit(func(o simtest.Object) { o.Set("yes", "metadata", "annotations", "example.com/note") })
-	case act == 1:
-		edit(func(o simtest.Object) {
-			labels, _ := o.Field("metadata", "labels").(map[string]any)
-			delete(labels, "app.kubernetes.io/managed-by")
-		})
-	case act == 2 && (kind == "ReplicaSet" || kind == "Deployment"):
-		edit(func(o simtest.Object) {
-			containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
-			for _, c := range containers {
-				c.(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
-			}
-		})
-	case act == 2 && kind == "Secret":
-		edit(func(o simtest.Object) { o.Set("dGhlaXJz", "data", "TOKEN") })
-	default:
-		_ = person.Delete(resourceOf(kind), o.Namespace(), o.Name()) // it exists
-	}
+		return nil
+	})
 }
 
 func TestTheAgentInASimulatedWorld(t *testing.T) {

@@ -1,10 +1,8 @@
 package agent_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,23 +12,14 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// resourceOf returns the resource of a kind with its group.
-func resourceOf(kind string) string {
-	for _, k := range simulatedKinds() {
-		if k.Kind == kind {
-			return strings.TrimRight(k.Resource+"."+k.Group, ".")
-		}
-	}
-	panic(kind)
-}
-
 // ownObject reports whether the agent has made an object.
 func ownObject(o simtest.Object) bool {
 	return o.Label("starform.io/managed-by") == "shuttle" && o.Label("starform.io/cluster-id") == clusterID && o.Owner() == ""
 }
 
-func keyOf(o simtest.Object) string {
-	return fmt.Sprintf("%s %s/%s", o["kind"], o.Namespace(), o.Name())
+// objects are those that the agent makes.
+func objects() controlplanetest.Objects {
+	return controlplanetest.Objects{Kinds: simulatedKinds(), Own: ownObject}
 }
 
 // wanted returns the objects that the database wants.
@@ -39,11 +28,8 @@ func (p *starbaseWorld) wanted() map[string]simtest.Object {
 	must(err)
 	all := map[string]simtest.Object{}
 	for _, each := range shuttle.Render(state, clusterID, rules).Objects {
-		data, err := json.Marshal(each.Object)
-		must(err)
-		o := simtest.Object{}
-		must(json.Unmarshal(data, &o))
-		all[keyOf(o)] = o
+		o := controlplanetest.Wanted(each.Object)
+		all[controlplanetest.Key(o)] = o
 	}
 	return all
 }
@@ -71,7 +57,7 @@ const stale = 5 * time.Minute
 func (p *starbaseWorld) check() func(*simtest.World, simtest.Change) error {
 	checks := []func(*simtest.World, simtest.Change) error{p.checkDeletion, p.checkCreation}
 	for _, k := range simulatedKinds() {
-		checks = append(checks, simtest.NotAnothers(resourceOf(k.Kind), applied))
+		checks = append(checks, simtest.NotAnothers(objects().Resource(k.Kind), applied))
 	}
 	return simtest.Checks(checks...)
 }
@@ -95,8 +81,8 @@ func (p *starbaseWorld) checkDeletion(_ *simtest.World, c simtest.Change) error 
 	if c.By != "program" || c.Request.Verb != "delete" {
 		return nil
 	}
-	since, wanted := p.since[keyOf(c.Before)]
-	if _, ceased := p.until[keyOf(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
+	since, wanted := p.since[controlplanetest.Key(c.Before)]
+	if _, ceased := p.until[controlplanetest.Key(c.Before)]; wanted && (!ceased || time.Since(since) > stale) {
 		return fmt.Errorf("%s: it is wanted since %v", c.Request, time.Since(since))
 	}
 	return nil
@@ -107,10 +93,10 @@ func (p *starbaseWorld) checkCreation(_ *simtest.World, c simtest.Change) error 
 	if c.By != "program" || c.Before != nil || c.After.Namespace() == "starform-system" {
 		return nil
 	}
-	if _, wanted := p.since[keyOf(c.After)]; wanted {
+	if _, wanted := p.since[controlplanetest.Key(c.After)]; wanted {
 		return nil
 	}
-	if until, was := p.until[keyOf(c.After)]; !was || time.Since(until) > stale {
+	if until, was := p.until[controlplanetest.Key(c.After)]; !was || time.Since(until) > stale {
 		return fmt.Errorf("%s: it is not wanted (was: %t)", c.Request, was)
 	}
 	return nil
@@ -118,63 +104,21 @@ func (p *starbaseWorld) checkCreation(_ *simtest.World, c simtest.Change) error 
 
 // converged returns what is not as it is to be once all is quiet.
 func (p *starbaseWorld) converged(w *simtest.World) error {
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	wanted := p.wanted()
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		want := wanted[key]
-		kind, _ := want["kind"].(string)
-		live := w.Object(resourceOf(kind), want.Namespace(), want.Name())
-		if live == nil || live.Deleting() {
-			wrong("%s is missing", key)
-			continue
-		}
-		if wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil && kind == "Deployment" {
+	for _, want := range wanted {
+		if want["kind"] == "Deployment" && wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil {
 			delete(want["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is rendered
 		}
-		if at := differs(map[string]any(want), map[string]any(live)); at != "" {
-			wrong("%s differs at %s", key, at)
-		}
 	}
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if ownObject(o) && wanted[keyOf(o)] == nil {
-				wrong("%s is left", keyOf(o))
-			}
+	errs := []error{objects().Unlike(w, wanted)}
+	for _, o := range objects().In(w) {
+		if key := controlplanetest.Key(o); wanted[key] == nil {
+			errs = append(errs, fmt.Errorf("%s is left", key))
 		}
 	}
 	errs = append(errs, p.reported(w))
 	p.rested = p.facts()
 	return errors.Join(errs...)
-}
-
-// differs returns where a live value is not what is wanted, empty if it is.
-func differs(want, live any) string {
-	switch v := want.(type) {
-	case map[string]any:
-		m, _ := live.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if at := differs(v[name], m[name]); at != "" {
-				return "." + name + at
-			}
-		}
-		return ""
-	case []any:
-		l, _ := live.([]any)
-		if len(l) != len(v) {
-			return fmt.Sprintf(": %v, want %v", live, want)
-		}
-		for i := range v {
-			if at := differs(v[i], l[i]); at != "" {
-				return fmt.Sprintf("[%d]%s", i, at)
-			}
-		}
-		return ""
-	}
-	if want != live {
-		return fmt.Sprintf(": %v, want %v", live, want)
-	}
-	return ""
 }
 
 // reported returns what the control plane says that is not so.
@@ -229,18 +173,11 @@ func (p *starbaseWorld) state(w *simtest.World) string {
 		w.Blame("the database has changed at rest:\n%s\nwas\n%s", facts, p.rested)
 	}
 	var lines []string
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if !ownObject(o) {
-				continue
-			}
-			if k.Kind == "Deployment" { // an autoscaler may have them
-				delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
-			}
-			data, err := json.Marshal(map[string]any{"spec": o["spec"], "data": o["data"]})
-			must(err)
-			lines = append(lines, keyOf(o)+" "+string(data))
+	for _, o := range objects().In(w) {
+		if o["kind"] == "Deployment" { // an autoscaler may have them
+			delete(o["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is one
 		}
+		lines = append(lines, controlplanetest.Content(o))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
@@ -178,44 +179,21 @@ func randomService(w *simtest.World, project int) map[string]any {
 
 // byHand edits, scales or deletes an object of the agent, as a person with kubectl does.
 func (p *starbaseWorld) byHand(w *simtest.World, n int) {
-	var all []simtest.Object
-	for _, k := range simulatedKinds() {
-		for _, o := range w.Objects(resourceOf(k.Kind)) {
-			if ownObject(o) {
-				all = append(all, o)
-			}
+	objects().ByHand(w, n, func(o simtest.Object) func(simtest.Object) {
+		switch act := w.Random.IntN(5); {
+		case o["kind"] == "Namespace" || act == 0:
+			return controlplanetest.Annotate
+		case act == 1:
+			return controlplanetest.Unlabel("starform.io/managed-by")
+		case act == 2 && o["kind"] == "Deployment":
+			return func(o simtest.Object) { o.Set(float64(n%7), "spec", "replicas") }
+		case act == 3 && o["kind"] == "ConfigMap":
+			return func(o simtest.Object) { o.Set("theirs", "data", "GREETING") }
+		case act == 3 && o["kind"] == "Deployment":
+			return controlplanetest.OtherImage
 		}
-	}
-	if len(all) == 0 {
-		return
-	}
-	o, person := all[n%len(all)], w.As("person")
-	kind, _ := o["kind"].(string)
-	edit := func(change func(simtest.Object)) {
-		_ = person.Update(resourceOf(kind), o.Namespace(), o.Name(), change)
-	} // it exists
-	switch act := w.Random.IntN(5); {
-	case kind == "Namespace" || act == 0:
-		edit(func(o simtest.Object) { o.Set("yes", "metadata", "annotations", "example.com/note") })
-	case act == 1:
-		edit(func(o simtest.Object) {
-			labels, _ := o.Field("metadata", "labels").(map[string]any)
-			delete(labels, "starform.io/managed-by")
-		})
-	case act == 2 && kind == "Deployment":
-		edit(func(o simtest.Object) { o.Set(float64(n%7), "spec", "replicas") })
-	case act == 3 && kind == "ConfigMap":
-		edit(func(o simtest.Object) { o.Set("theirs", "data", "GREETING") })
-	case act == 3 && kind == "Deployment":
-		edit(func(o simtest.Object) {
-			containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
-			for _, c := range containers {
-				c.(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
-			}
-		})
-	default:
-		_ = person.Delete(resourceOf(kind), o.Namespace(), o.Name()) // it exists
-	}
+		return nil
+	})
 }
 
 func TestTheAgentInASimulatedWorld(t *testing.T) {
@@ -255,7 +233,8 @@ func lifeOfServices(p *starbaseWorld, s *simtest.Scenario) {
 	s.Start = func(w *simtest.World) {
 		start(w)
 		p.putProject(1)
-		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{map[string]any{"key": "TOKEN", "value": "secret", "secret": true}}})
+		entry := map[string]any{"key": "TOKEN", "value": "secret", "secret": true}
+		p.plane.Put(groupPath(1), map[string]any{"name": "group", "entries": []any{entry}})
 		p.plane.Put(first, service("example.com/web:1"))
 		p.plane.Put(second, service("example.com/web:1"))
 		p.plane.Put(second+"/var-groups", map[string]any{"var_groups": []string{uuid(101)}})

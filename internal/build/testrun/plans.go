@@ -96,8 +96,10 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 	r.test(
 		ctx,
 		step{
-			name:     "long",
-			flags:    []string{linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated},
+			name: "long",
+			flags: []string{
+				linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated,
+			},
 			packages: packages,
 		},
 	)

@@ -450,6 +450,21 @@ func adoptStory(b *bench) {
 	require.Equal(b, outcome{"ConfigMap/" + b.ns + "/mine", apply.Refused, done.Results[0].Error}, done.Results[0])
 	require.NotEmpty(b, done.Results[0].Error)
 
+	// While it waits for another object, one that is refused counts once.
+	b.file("slow.yaml", `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: slow}
+spec:
+  selector: {matchLabels: {app: slow}}
+  template: {metadata: {labels: {app: slow}}, spec: {containers: [{name: main, image: example.com/slow}]}}
+`)
+	b.file("late.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: late, annotations: {trueup.dev/depends-on: Deployment.apps/NS/slow}}}")
+	require.Regexp(b, `shop: \d created, 1 refused\n`, b.on(statusCluster, "apply", "--timeout", "1m"))
+	for _, name := range []string{"slow.yaml", "late.yaml"} {
+		require.NoError(b, os.Remove(filepath.Join(b.shop, name)))
+	}
+
 	require.Contains(b, b.on(statusHeld, "adopt", "--from", "helm"), `.data.key: "theirs" -> "1"`)
 	require.Contains(b, b.on(statusHeld, "adopt", "--from", "helm", "-o", "json"), `"name": "mine"`)
 	require.Equal(b, "theirs", b.value("mine"))

@@ -92,7 +92,7 @@ type LimitError struct {
 	// absent from it.
 	Named bool
 	// Before counts the units of this cause deleted within the window, Limit how many
-	// may be, and Owned the units that exist or were deleted within the window.
+	// may be, and Owned the units that exist or were deleted within the window, each once.
 	Before, Limit, Owned int
 	Window               time.Duration
 	// Digest names everything that is held, of both causes ([Held.Digest]).

@@ -56,6 +56,27 @@ func lacking(services ...string) *prunePlan {
 	return plan
 }
 
+func TestAUnitThatIsMadeAgainAndAgainRaisesNoLimit(t *testing.T) {
+	t.Parallel()
+	g := Guard{Unit: byService}
+	exists := map[string]bool{"preview": true}
+	for i := range 40 {
+		exists[fmt.Sprintf("service-%02d", i)] = true
+	}
+	preview := func(o Observed) bool { return o.ID.Namespace == "preview" }
+	for range 100 {
+		_, err := g.hold(t.Context(), lacking("preview"), having(exists), preview, "", true)
+		require.NoError(t, err)
+		_, err = g.hold(t.Context(), lacking(), having(exists), preview, "", true) // it is made again
+		require.NoError(t, err)
+	}
+	_, err := g.hold(t.Context(), lacking("service-00", "service-01", "service-02", "service-03", "service-04", "service-05"), having(exists), nil, "", true)
+	over, held := errors.AsType[*LimitError](err)
+	require.True(t, held, "%v", err)
+	require.Equal(t, 41, over.Owned)
+	require.Equal(t, 5, over.Limit)
+}
+
 // owns is the census of so many units, of which these are still stated.
 func owns(number int, stated ...string) func() census {
 	c := census{stated: map[string]bool{}, number: number}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -50,7 +51,7 @@ func (g *Guard) hold(
 	next := g.tally.at(now, g.window(), objects)
 	over := map[bool]*LimitError{}
 	for _, named := range []bool{false, true} {
-		if e := g.over(next, next.fresh(due, objects, named), named, units.number); e != nil {
+		if e := g.over(next, next.fresh(due, objects, named), named, &units); e != nil {
 			over[named] = e
 		}
 	}
@@ -180,7 +181,7 @@ func (h *Held) explain(e *LimitError) {
 
 // over returns a LimitError if the units of a cause are more than its limit allows, or
 // the guard holds that cause already.
-func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError {
+func (g *Guard) over(t tally, fresh []string, named bool, units *census) *LimitError {
 	limit := g.Absent
 	switch {
 	case len(fresh) == 0 || named && g.Named == Limit{}:
@@ -190,11 +191,8 @@ func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError
 	case limit == Limit{}:
 		limit = Limit{Count: 5, Percent: 10}
 	}
-	e := &LimitError{Units: fresh, Named: named, Window: g.window(), Owned: owned}
+	e := &LimitError{Units: fresh, Named: named, Window: g.window(), Owned: units.number + t.gone(units.exists())}
 	for _, d := range t.deleted {
-		if !d.open {
-			e.Owned++
-		}
 		if d.named == named && !d.approved {
 			e.Before++
 		}
@@ -207,8 +205,9 @@ func (g *Guard) over(t tally, fresh []string, named bool, owned int) *LimitError
 
 // census counts what a guard compares deletions with.
 type census struct {
-	stated map[string]bool // units of which an object exists that the set states
-	number int             // of all units
+	stated map[string]bool  // units of which an object exists that the set states
+	number int              // of all units
+	names  iter.Seq[string] // of all units
 	// objects has the marks of the objects of each unit.
 	objects map[string][]string
 }
@@ -240,7 +239,18 @@ func (a *Applier) census(g *Guard, set *Set, views []*view.Kind) census {
 			v.Each(take)
 		}
 	}
-	return census{stated, len(all), all}
+	return census{stated, len(all), maps.Keys(all), all}
+}
+
+// exists returns the hashes of all units.
+func (c *census) exists() map[string]bool {
+	found := make(map[string]bool, c.number)
+	if c.names != nil {
+		for unit := range c.names {
+			found[hashOf(unit)] = true
+		}
+	}
+	return found
 }
 
 // restrain removes from the plan what a guard holds. If note is set, the rest counts as

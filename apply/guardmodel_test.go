@@ -31,10 +31,11 @@ type modelDeletion struct {
 
 // step returns the units that may be deleted. Due maps each unit to its cause; approve is
 // whether a person has approved what is held.
-func (m *guardModel) step(now time.Time, due map[string]bool, number int, approve bool) (allowed []string) {
+// Exists has the units that exist.
+func (m *guardModel) step(now time.Time, due, exists map[string]bool, approve bool) (allowed []string) {
 	var log []modelDeletion
 	going := map[string]bool{}
-	owned := number
+	owned := maps.Clone(exists) // and those that were deleted
 	for _, d := range m.log {
 		_, still := due[d.unit]
 		d.going = d.going && still
@@ -45,7 +46,7 @@ func (m *guardModel) step(now time.Time, due map[string]bool, number int, approv
 		if d.going {
 			going[d.unit] = true
 		} else {
-			owned++
+			owned[d.unit] = true
 		}
 	}
 	for _, named := range []bool{false, true} {
@@ -61,7 +62,7 @@ func (m *guardModel) step(now time.Time, due map[string]bool, number int, approv
 				before++
 			}
 		}
-		limit := max(0, m.limit[named].Count, owned*m.limit[named].Percent/100)
+		limit := max(0, m.limit[named].Count, len(owned)*m.limit[named].Percent/100)
 		over := len(fresh) > 0 && (before+len(fresh) > limit || m.holding[named])
 		m.holding[named] = over && !approve
 		if m.holding[named] {
@@ -78,6 +79,11 @@ func (m *guardModel) step(now time.Time, due map[string]bool, number int, approv
 	}
 	slices.Sort(allowed)
 	return allowed
+}
+
+// having is the census of these units.
+func having(exists map[string]bool) func() census {
+	return func() census { return census{number: len(exists), names: maps.Keys(exists)} }
 }
 
 // restart returns to what was recorded at a time: the time since then is not known.
@@ -108,7 +114,10 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 			g := start()
 			model := &guardModel{limit: limits, window: time.Hour, holding: map[bool]bool{}}
 			number := 12 + random.IntN(10)
-			lost, named := map[string]bool{}, map[string]bool{}
+			exists, lost, named := map[string]bool{}, map[string]bool{}, map[string]bool{}
+			for i := range number {
+				exists[fmt.Sprintf("service-%02d", i)] = true
+			}
 			var last, stale string
 			sets := map[string][]string{} // by digest
 			holds := map[string]int{}     // by digest: the hold in which it was reported last
@@ -118,14 +127,15 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 			for step := range 60 {
 				for range random.IntN(3) {
 					unit := fmt.Sprintf("service-%02d", random.IntN(number))
-					switch random.IntN(5) {
-					case 0, 1:
-						lost[unit] = true
-					case 2:
-						lost[unit], named[unit] = true, true
-					default:
+					switch act := random.IntN(5); {
+					case act > 2 || !exists[unit]: // it is wanted again, and made if it has gone
+						exists[unit] = true
 						delete(lost, unit)
 						delete(named, unit)
+					case act == 2:
+						lost[unit], named[unit] = true, true
+					default:
+						lost[unit] = true
 					}
 				}
 				due := map[string]bool{}
@@ -161,7 +171,7 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 				}
 				plan := lacking(services...)
 				saves := memory.saves
-				held, err := g.hold(t.Context(), plan, owns(number), func(o Observed) bool { return named[o.ID.Namespace] }, approved, true)
+				held, err := g.hold(t.Context(), plan, having(exists), func(o Observed) bool { return named[o.ID.Namespace] }, approved, true)
 				var went []string
 				for _, o := range plan.due {
 					if !slices.Contains(went, o.ID.Namespace) {
@@ -181,13 +191,13 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 				}
 				next := *model
 				next.holding = map[bool]bool{false: model.holding[false], true: model.holding[true]}
-				expected := next.step(time.Now(), due, number, false)
+				expected := next.step(time.Now(), due, exists, false)
 				if approved != "" && err == nil && len(expected) < len(services) {
 					approvedUnits := slices.DeleteFunc(slices.Clone(services), func(unit string) bool { return slices.Contains(expected, unit) })
 					require.Equal(t, approvedUnits, sets[approved], "%s: an approval of another set", where)
 					require.Equal(t, hold, holds[approved], "%s: an approval of an earlier hold", where)
 					require.True(t, wasHeld, "%s: an approval of what was not held yet", where)
-					expected = model.step(time.Now(), due, number, true)
+					expected = model.step(time.Now(), due, exists, true)
 				} else {
 					*model = next
 				}
@@ -208,6 +218,7 @@ func TestAGuardDoesWhatTheModelDoes(t *testing.T) {
 					if random.IntN(4) > 0 {
 						delete(lost, unit)
 						delete(named, unit)
+						delete(exists, unit)
 					}
 				}
 				time.Sleep(time.Duration(random.IntN(25)) * time.Minute)

@@ -53,6 +53,18 @@ func (t tally) at(now time.Time, window time.Duration, due map[string][]string) 
 	return next
 }
 
+// gone counts the units that were deleted, each once, however often it was made again, and
+// that do not exist. exists has the hashes of those that do.
+func (t tally) gone(exists map[string]bool) (n int) {
+	for _, d := range t.deleted {
+		if !d.open && !exists[d.unit] {
+			exists[d.unit] = true
+			n++
+		}
+	}
+	return n
+}
+
 // begun reports whether the deletion of an object of the unit goes on.
 func (t tally) begun(unit, object string) bool {
 	hash := hashOf(unit)

@@ -75,6 +75,13 @@ func (a *Applier) foreignIn(ctx context.Context, namespace string, going map[typ
 	if err != nil {
 		return found, fmt.Errorf("kinds: %w", err)
 	}
+	dormant, err := view.Dormant(ctx, a.Live.Client, a.Live.Discovery, "", lists)
+	switch {
+	case err != nil:
+		return found, err
+	case dormant != "":
+		return found, fmt.Errorf("the definition %s exists, and no version of it is served: its objects cannot be seen", dormant)
+	}
 	for resource, kind := range view.Watchable(lists) {
 		if !kind.Namespaced || kind.Kind == "Endpoints" { // these are made for Services
 			continue
@@ -141,7 +148,7 @@ func (a *Applier) count(
 		if o.DeletionTimestamp != nil || a.Live.identity.Standing(o.Labels) == identity.Labelled && going[o.UID] {
 			return nil
 		}
-		if made, err := a.derived(kind, o); err != nil {
+		if made, err := a.derived(ctx, kind, o); err != nil {
 			return fmt.Errorf("%s: %w", o.Name, err)
 		} else if made {
 			return nil
@@ -156,7 +163,7 @@ func (a *Applier) count(
 // derived reports whether Kubernetes makes the object by itself, for a namespace or
 // for another object of the namespace. An object made for an owner outside of the
 // namespace, such as an operator's cluster-wide object, does not count.
-func (a *Applier) derived(kind string, o *metav1.PartialObjectMetadata) (bool, error) {
+func (a *Applier) derived(ctx context.Context, kind string, o *metav1.PartialObjectMetadata) (bool, error) {
 	switch {
 	case kind == "Event",
 		kind == "ServiceAccount" && o.Name == "default",
@@ -171,7 +178,7 @@ func (a *Applier) derived(kind string, o *metav1.PartialObjectMetadata) (bool, e
 	if mapping, err := a.Live.Mapper.RESTMapping(of.GroupKind(), of.Version); err == nil {
 		return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 	}
-	known, resource := view.Ask(a.Live.Discovery, of.GroupKind())
+	known, resource := view.Ask(ctx, a.Live.Client, a.Live.Discovery, of.GroupKind())
 	if err := known.Doubt(); err != nil {
 		return false, fmt.Errorf("its controller is a %s: %w", of.GroupKind(), err)
 	}

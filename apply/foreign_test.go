@@ -110,6 +110,7 @@ func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
 				}
 				return &metav1.PartialObjectMetadataList{Items: test.objects}, nil
 			}
+			s.definitions = noDefinitions
 			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
 			options := whole
 			options.DeleteForeign = false
@@ -123,6 +124,57 @@ func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
 			require.ErrorIs(t, err, ErrNeeded)
 			require.ErrorContains(t, err, test.want)
 			require.Equal(t, Refused, report.Results[0].Action)
+			require.Empty(t, s.deleted)
+		})
+	}
+}
+
+func noDefinitions() (*metav1.PartialObjectMetadataList, error) {
+	return &metav1.PartialObjectMetadataList{}, nil
+}
+
+// A definition of which no version is served keeps its objects, which no list shows.
+func TestANamespaceStaysWhileADefinitionIsNotServed(t *testing.T) {
+	t.Parallel()
+	definition := func(names ...string) func() (*metav1.PartialObjectMetadataList, error) {
+		return func() (*metav1.PartialObjectMetadataList, error) {
+			list := &metav1.PartialObjectMetadataList{}
+			for _, name := range names {
+				list.Items = append(list.Items, foreign(name, nil))
+			}
+			return list, nil
+		}
+	}
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "", errors.New("no right"))
+	for name, test := range map[string]struct {
+		definitions func() (*metav1.PartialObjectMetadataList, error)
+		want        string // what keeps the namespace; empty: nothing
+	}{
+		"all are served":           {definition("replicasets.apps", "tenants.apps"), ""},
+		"one is not":               {definition("replicasets.apps", "gadgets.apps"), "the definition gadgets.apps exists, and no version of it is served"},
+		"its group is not":         {definition("gadgets.example.com"), "the definition gadgets.example.com exists, and no version of it is served"},
+		"its group cannot be seen": {definition("gadgets.metrics.k8s.io"), "metrics.k8s.io/v1: the server behind it is down"},
+		"there may be some":        {func() (*metav1.PartialObjectMetadataList, error) { return nil, refused }, "definitions: "},
+		"the server has no definitions": {func() (*metav1.PartialObjectMetadataList, error) {
+			return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, program, namespaceKind)
+			s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
+			s.definitions = test.definitions
+			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
+			options := whole
+			options.DeleteForeign = false
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.Len(t, s.deleted, 1)
+				return
+			}
+			require.ErrorIs(t, err, ErrNeeded)
+			require.ErrorContains(t, err, test.want)
 			require.Empty(t, s.deleted)
 		})
 	}
@@ -153,6 +205,7 @@ func TestWhatIsNotFoundIsLookedForInAnotherVersion(t *testing.T) {
 				}
 				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{foreign("a", nil)}}, test.later
 			}
+			s.definitions = noDefinitions
 			s.show(ID{Kind: "Namespace", Name: "shop"}, nil)
 			options := whole
 			options.DeleteForeign = false
@@ -174,6 +227,7 @@ func TestStrangersAreCountedPageByPage(t *testing.T) {
 	s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
 	const all = 1203
 	var pages []string
+	s.definitions = noDefinitions
 	s.lists = func(_ string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		pages = append(pages, options.Continue)
 		list, from := &metav1.PartialObjectMetadataList{}, 0

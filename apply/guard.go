@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,14 @@ type Limit struct {
 	Percent int
 }
 
-func (l Limit) of(owned int) int { return max(0, l.Count, owned*l.Percent/100) }
+// of returns how many deletions there may be of so many units: of all units, each may be
+// deleted, made again, and deleted once more.
+func (l Limit) of(owned int) int {
+	if l.Percent >= 100 {
+		return math.MaxInt
+	}
+	return max(0, l.Count, owned*l.Percent/100)
+}
 
 // Held is what a [Guard] holds back.
 type Held struct {

@@ -25,6 +25,10 @@ import (
 type silentServer struct {
 	metadata.Getter
 
+	// definitions are the names of those that it lists; forbidden: it refuses to.
+	definitions []string
+	forbidden   bool
+
 	mu      sync.Mutex
 	watches map[string][]*watch.FakeWatcher
 }
@@ -39,7 +43,17 @@ type resourceOf struct {
 }
 
 func (r *resourceOf) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}
+	if r.name != "customresourcedefinitions" {
+		return list, nil
+	}
+	if r.forbidden {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: r.name}, "", errors.New("no right"))
+	}
+	for _, name := range r.definitions {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return list, nil
 }
 
 func (r *resourceOf) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -143,20 +157,26 @@ func TestAKindWhoseServerIsDownIsNotTakenForOneThatIsNotServed(t *testing.T) {
 	down := apierrors.NewServiceUnavailable("no endpoints")
 	for name, test := range map[string]struct {
 		discovery apply.Discovery
+		server    *silentServer
 		unseen    string
 	}{
-		"the server is down":     {groups{"example.com": down, "other.example.com": nil}, "example.com/v1: no endpoints"},
-		"another server is down": {groups{"other.example.com": down}, ""},
-		"no such kind":           {groups{"example.com": nil}, ""},
-		"no such version":        {groups{"example.com": apierrors.NewNotFound(schema.GroupResource{}, "v1")}, ""},
-		"nothing to ask":         {nil, "Live.Discovery: is required"},
+		"the server is down":     {groups{"example.com": down, "other.example.com": nil}, &silentServer{}, "example.com/v1: no endpoints"},
+		"another server is down": {groups{"other.example.com": down}, &silentServer{}, ""},
+		"no such kind":           {groups{"example.com": nil}, &silentServer{}, ""},
+		"no such version":        {groups{"example.com": apierrors.NewNotFound(schema.GroupResource{}, "v1")}, &silentServer{}, ""},
+		"nothing to ask":         {nil, &silentServer{}, "Live.Discovery: is required"},
+		"its definition sleeps": {
+			groups{}, &silentServer{definitions: []string{"widgets.example.com"}}, "the definition widgets.example.com exists, and no version of it is served",
+		},
+		"another definition sleeps": {groups{}, &silentServer{definitions: []string{"widgets.other.example.com"}}, ""},
+		"no right to see that":      {groups{}, &silentServer{forbidden: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				mapper := &lateMapper{RESTMapper: meta.NewDefaultRESTMapper(nil)}
 				live := &apply.Live{
-					Client: &silentServer{}, Mapper: mapper, Discovery: test.discovery, Owner: owner,
+					Client: test.server, Mapper: mapper, Discovery: test.discovery, Owner: owner,
 					Kinds: []schema.GroupVersionKind{{Group: "example.com", Version: "v1", Kind: "Widget"}},
 				}
 				ctx, cancel := context.WithCancel(t.Context())

@@ -1,13 +1,16 @@
 package view
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientmetadata "k8s.io/client-go/metadata"
 )
 
 // Known is what is known of the objects of a kind. A caller that concludes
@@ -57,8 +60,10 @@ var (
 
 // Ask asks the server whether it serves a kind, and returns the resource and its version
 // if it does. It asks for each version of the group, because a mapper also lacks a kind
-// while the server behind an APIService does not answer.
-func Ask(d Discovery, kind schema.GroupKind) (known Known, resource metav1.APIResource) {
+// while the server behind an APIService does not answer; and for the definitions of the group,
+// because one of which no version is served keeps its objects. Who may not list definitions
+// takes discovery's word.
+func Ask(ctx context.Context, client clientmetadata.Interface, d Discovery, kind schema.GroupKind) (known Known, resource metav1.APIResource) {
 	if d == nil {
 		return Known{Err: errNoDiscovery}, resource
 	}
@@ -66,26 +71,51 @@ func Ask(d Discovery, kind schema.GroupKind) (known Known, resource metav1.APIRe
 	if err != nil {
 		return Known{Err: fmt.Errorf("groups: %w", err)}, resource
 	}
-	for i := range groups.Groups {
-		if groups.Groups[i].Name != kind.Group {
-			continue
+	for version, err := range versionsOf(d, groups, kind.Group) {
+		if err != nil {
+			return Known{Err: err}, resource
 		}
-		for _, version := range groups.Groups[i].Versions {
-			list, err := d.ServerResourcesForGroupVersion(version.GroupVersion)
-			if apierrors.IsNotFound(err) {
+		for j := range version.APIResources {
+			if r := &version.APIResources[j]; r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
+				resource = *r
+				of, _ := schema.ParseGroupVersion(version.GroupVersion) // the server has it in its own list
+				resource.Group, resource.Version = kind.Group, of.Version
+				return Known{State: Served}, resource
+			}
+		}
+	}
+	if !strings.Contains(kind.Group, ".") {
+		return Known{State: Unserved}, resource // no definition can have this group
+	}
+	dormant, err := Dormant(ctx, client, d, kind.Group, nil)
+	switch {
+	case err != nil && !apierrors.IsForbidden(err):
+		return Known{Err: err}, resource
+	case dormant != "":
+		return Known{Err: fmt.Errorf("the definition %s exists, and no version of it is served", dormant)}, resource
+	}
+	return Known{State: Unserved}, resource
+}
+
+// versionsOf yields the resources of each version of a group that the server serves.
+func versionsOf(d Discovery, groups *metav1.APIGroupList, group string) iter.Seq2[*metav1.APIResourceList, error] {
+	return func(yield func(*metav1.APIResourceList, error) bool) {
+		for i := range groups.Groups {
+			if groups.Groups[i].Name != group {
 				continue
 			}
-			if err != nil {
-				return Known{Err: fmt.Errorf("%s: %w", version.GroupVersion, err)}, resource
-			}
-			for j := range list.APIResources {
-				if r := &list.APIResources[j]; r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
-					resource = *r
-					resource.Group, resource.Version = kind.Group, version.Version
-					return Known{State: Served}, resource
+			for _, version := range groups.Groups[i].Versions {
+				list, err := d.ServerResourcesForGroupVersion(version.GroupVersion)
+				if apierrors.IsNotFound(err) {
+					continue
+				}
+				if err != nil {
+					err = fmt.Errorf("%s: %w", version.GroupVersion, err)
+				}
+				if !yield(list, err) || err != nil {
+					return
 				}
 			}
 		}
 	}
-	return Known{State: Unserved}, resource
 }

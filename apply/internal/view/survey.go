@@ -29,7 +29,7 @@ func Survey(
 	for moved := false; ; {
 		list, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
 		if apierrors.IsNotFound(err) {
-			known, now := Ask(discovery, schema.GroupKind{Group: resource.Group, Kind: kind})
+			known, now := Ask(ctx, client, discovery, schema.GroupKind{Group: resource.Group, Kind: kind})
 			next := schema.GroupVersionResource{Group: now.Group, Version: now.Version, Resource: now.Name}
 			switch {
 			case known.State != Served:

@@ -75,7 +75,7 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *kubewatch.Retr
 		}
 		k.fail(lookup, err)
 		if meta.IsNoMatchError(err) && backoff.Tried() {
-			switch known, _ := Ask(from.Discovery, k.group); known.State {
+			switch known, _ := Ask(ctx, from.Client, from.Discovery, k.group); known.State {
 			case Unknown:
 				k.doubt(fmt.Errorf("%w: %w", err, known.Err))
 			case Unserved:

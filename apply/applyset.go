@@ -69,8 +69,9 @@ func (s *Set) findMembers() members {
 	return found
 }
 
-// parentOf returns the item of the ApplySet's parent for these members.
-func (s *Set) parentOf(m members) (item, error) {
+// parentOf returns the item of the ApplySet's parent for these members. It is partial if
+// there may be more that are not known.
+func (s *Set) parentOf(m members, partial bool) (item, error) {
 	object := s.parent.object.DeepCopy()
 	annotations := object.GetAnnotations()
 	if annotations == nil {
@@ -80,6 +81,9 @@ func (s *Set) parentOf(m members) (item, error) {
 	annotations[applySetKinds] = strings.Join(slices.Sorted(maps.Keys(m.kinds)), ",")
 	if len(m.namespaces) > 0 {
 		annotations[applySetNamespaces] = strings.Join(slices.Sorted(maps.Keys(m.namespaces)), ",")
+	}
+	if partial {
+		annotations[s.owner.Domain+applySetPartial] = "true"
 	}
 	object.SetAnnotations(annotations)
 	it := s.parent.item

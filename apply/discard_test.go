@@ -259,7 +259,7 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	owner := program
 	owner.ApplySet = mapID("all")
 	s := newStage(t, owner, configMapKind)
-	s.show(mapID("all"), nil)
+	s.parentShown("ConfigMap", "")
 	s.show(mapID("a"), nil)
 	_, err := s.Prune(t.Context(), s.set(SetOptions{}), whole)
 	require.NoError(t, err)

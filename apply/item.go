@@ -77,6 +77,9 @@ const (
 	applySetTooling    = "applyset.kubernetes.io/tooling"
 	applySetKinds      = "applyset.kubernetes.io/contains-group-kinds"
 	applySetNamespaces = "applyset.kubernetes.io/additional-namespaces"
+	// applySetPartial, below the owner's domain, says that the parent was made without
+	// knowing all kinds of before.
+	applySetPartial = "/group-kinds-partial"
 )
 
 // applySetParent is the object that stands for an ApplySet, without what depends on
@@ -128,6 +131,7 @@ type applySet struct {
 	namespaces map[string]bool // of all sets so far, if the owner has parts
 	source     *applySetParent // the parent that item was built from
 	next       members         // the members that item lists
+	partial    bool            // whether item says that there may be more
 	item       item
 
 	absent   bool      // there was no parent, and one that appears is new

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -24,8 +25,12 @@ func (s *stage) parentShown(kinds, namespaces string) {
 	s.t.Helper()
 	s.show(mapID("all"), func(m *metav1.PartialObjectMetadata) {
 		m.Annotations = map[string]string{applySetKinds: kinds, applySetNamespaces: namespaces}
+		m.ManagedFields[0].FieldsV1 = annotated
 	})
 }
+
+// annotated are the fields of a parent that we have written.
+var annotated = &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:applyset.kubernetes.io/contains-group-kinds":{}}}}`)}
 
 // parentOf begins a pass and returns what it would state in the parent.
 func (s *stage) parentOf(set *Set) map[string]string {
@@ -39,8 +44,10 @@ func (s *stage) parentOf(set *Set) map[string]string {
 			if it := p.item(&items[i]); it.id == set.owner.ApplySet {
 				metadata := it.body.Decode()["metadata"].(map[string]any)["annotations"].(map[string]any)
 				annotations = map[string]string{}
-				for _, key := range []string{applySetKinds, applySetNamespaces} {
-					annotations[key], _ = metadata[key].(string)
+				for _, key := range []string{applySetKinds, applySetNamespaces, program.Domain + applySetPartial} {
+					if value, ok := metadata[key].(string); ok {
+						annotations[key] = value
+					}
 				}
 			}
 		}
@@ -54,6 +61,70 @@ func (s *stage) watched() (kinds []string) {
 		kinds = append(kinds, v.GroupKind().String())
 	}
 	return kinds
+}
+
+// A parent that says so, or that others have edited, does not list all kinds.
+func TestAPruneFailsWhileTheParentIsPartial(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*metav1.PartialObjectMetadata){
+		"it says so": func(m *metav1.PartialObjectMetadata) {
+			m.ManagedFields[0].FieldsV1 = annotated
+			m.Annotations["example.com/group-kinds-partial"] = "true"
+		},
+		"a person has edited it": func(m *metav1.PartialObjectMetadata) {
+			m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: "kubectl-annotate", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: annotated,
+			})
+		},
+		"its managedFields are gone": func(m *metav1.PartialObjectMetadata) { m.ManagedFields = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, grouped(""), configMapKind, secretKind)
+			s.Live.Discovery = resources{namespaced("secrets", "Secret")}
+			s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				return nil, errors.New("the server is down")
+			}
+			s.show(mapID("all"), func(m *metav1.PartialObjectMetadata) {
+				m.Annotations = map[string]string{applySetKinds: "ConfigMap"}
+				change(m)
+			})
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+			require.ErrorIs(t, err, ErrNotSynced)
+			require.ErrorContains(t, err, "secrets: the server is down")
+		})
+	}
+}
+
+func TestNothingIsLeftOnlyOfKindsThatAreWatched(t *testing.T) {
+	t.Parallel()
+	owner := program
+	owner.PartLabel = "part"
+	s := newStage(t, owner)
+	_, err := s.DeletePart(t.Context(), "p", DeleteOptions{})
+	require.ErrorIs(t, err, ErrNotSynced)
+	require.ErrorContains(t, err, "no kind is watched, so no object can be seen: Live.Kinds or Owner.ApplySet names them")
+}
+
+// A right to list that was lost proves nothing. Without a right to get, too, we could not have
+// applied an object.
+func TestAKindThatMayNotBeListedMayHaveObjects(t *testing.T) {
+	t.Parallel()
+	for _, get := range []bool{true, false} {
+		s := newStage(t, grouped(""), configMapKind, secretKind)
+		s.Live.Discovery = resources{namespaced("secrets", "Secret")}
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
+		s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, refused }
+		if !get {
+			s.gets = func() error { return refused }
+		}
+		_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+		if get {
+			require.ErrorContains(t, err, "secrets: secrets is forbidden")
+		} else {
+			require.NoError(t, err)
+		}
+	}
 }
 
 func TestAKindThatACallUsesStaysWatched(t *testing.T) {
@@ -123,7 +194,7 @@ func TestAPruneFailsWhileTheKindsOfBeforeAreUnknown(t *testing.T) {
 			return err
 		}
 		require.ErrorIs(t, prune(), ErrNotSynced)
-		require.ErrorContains(t, prune(), "the ApplySet's parent ConfigMap/shop/all is new, so it does not list the kinds of before")
+		require.ErrorContains(t, prune(), "the ApplySet's parent ConfigMap/shop/all is new, or not as it was written, so it does not list the kinds of before")
 		s.parentShown("ConfigMap", "")
 		require.ErrorIs(t, prune(), ErrNotSynced, "it was made just now")
 
@@ -133,10 +204,13 @@ func TestAPruneFailsWhileTheKindsOfBeforeAreUnknown(t *testing.T) {
 		}
 		time.Sleep(firstDelay)
 		require.ErrorContains(t, prune(), "secrets: the server is down")
+		const partial = "example.com/group-kinds-partial"
+		require.Equal(t, "true", s.parentOf(s.set(SetOptions{}, mapID("a")))[partial], "the next start must look, too")
 		s.lists = nil
 		require.ErrorIs(t, prune(), ErrNotSynced, "the look is not repeated on each pass")
 		time.Sleep(firstDelay)
 		require.NoError(t, prune())
+		require.NotContains(t, s.parentOf(s.set(SetOptions{}, mapID("a"))), partial)
 	})
 }
 

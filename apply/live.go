@@ -301,5 +301,7 @@ func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
 	if m.Name != l.Owner.ApplySet.Name || m.Namespace != l.Owner.ApplySet.Namespace {
 		return
 	}
-	l.registry.parentSeen(membersOf(m.Annotations))
+	// The kinds of a parent that another manager has edited are not all that there are.
+	partial := m.Annotations[l.Owner.Domain+applySetPartial] != "" || !l.identity.Annotated(m, applySetKinds)
+	l.registry.parentSeen(membersOf(m.Annotations), partial)
 }

@@ -232,12 +232,13 @@ func (p *pass) parentItem() (item, members, error) {
 	defer r.mu.Unlock()
 	next := p.set.members.union(members{r.remainingKinds(p.set), r.remainingNamespaces(p.set)})
 	same := r.applySet.source == parent || r.applySet.source != nil && !r.applySet.source.stated && !parent.stated
-	if !same || !r.applySet.next.equal(next) {
-		it, err := p.set.parentOf(next)
+	partial := p.live.untraced()
+	if !same || !r.applySet.next.equal(next) || r.applySet.partial != partial {
+		it, err := p.set.parentOf(next, partial)
 		if err != nil {
 			return item{}, next, err
 		}
-		r.applySet.source, r.applySet.next, r.applySet.item = parent, next, it
+		r.applySet.source, r.applySet.next, r.applySet.partial, r.applySet.item = parent, next, partial, it
 	}
 	it := r.applySet.item
 	it.group = max(0, slices.Index(p.set.kinds, it.id.GroupKind()))

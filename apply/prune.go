@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,9 @@ func (a *Applier) useAll(ctx context.Context) (views []*view.Kind, done func(), 
 	if untraced = a.Live.trace(ctx); len(a.Live.registry.views()) > len(views) { // kinds that it has found
 		done()
 		views, done = a.Live.registry.useAll(ctx)
+	}
+	if untraced == nil && len(views) == 0 {
+		untraced = fmt.Errorf("%w: no kind is watched, so no object can be seen: Live.Kinds or Owner.ApplySet names them", ErrNotSynced)
 	}
 	return views, done, untraced
 }

@@ -250,12 +250,16 @@ func (r *registry) removed(kind schema.GroupKind) {
 	}
 }
 
-// parentSeen takes the members that the ApplySet's parent lists.
-func (r *registry) parentSeen(stated members) {
+// parentSeen takes the members that the ApplySet's parent lists. They are partial if there
+// may be more.
+func (r *registry) parentSeen(stated members, partial bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if partial {
+		stated = stated.union(r.applySet.stated)
+	}
 	r.applySet.stated = stated
-	r.applySet.traced = r.applySet.traced || !r.applySet.absent
+	r.applySet.traced = r.applySet.traced || !partial && !r.applySet.absent
 	r.watchStated()
 }
 

@@ -35,6 +35,8 @@ type stage struct {
 	deletes func(name string, options metav1.DeleteOptions) error
 	patches func(resource, name string) error
 	lists   func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	// gets answers a get; nil: with not found.
+	gets func() error
 	// definitions answers a list of definitions; nil: as lists.
 	definitions func() (*metav1.PartialObjectMetadataList, error)
 }
@@ -189,6 +191,9 @@ func (r resourceOf) Patch(
 }
 
 func (r resourceOf) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
+	if r.stage.gets != nil {
+		return nil, r.stage.gets()
+	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.name}, name)
 }
 

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 )
 
 // trace looks for the kinds of our objects when the ApplySet's parent, which lists them,
-// does not exist: at the first start of all, or because it was deleted while no program
-// ran. An error means that there may be kinds which no watch shows.
+// does not exist, or is not known to list all: at the first start of all, because it was
+// deleted or edited while no program ran, or because an earlier look failed. An error means
+// that there may be kinds which no watch shows.
 func (l *Live) trace(ctx context.Context) error {
 	l.tracing.Lock()
 	defer l.tracing.Unlock()
@@ -27,7 +29,10 @@ func (l *Live) trace(ctx context.Context) error {
 	}
 	found, err := l.findMembers(ctx)
 	if err != nil {
-		err = fmt.Errorf("%w: the ApplySet's parent %s is new, so it does not list the kinds of before: %w", ErrNotSynced, l.Owner.ApplySet, err)
+		err = fmt.Errorf(
+			"%w: the ApplySet's parent %s is new, or not as it was written, so it does not list the kinds of before: %w",
+			ErrNotSynced, l.Owner.ApplySet, err,
+		)
 	}
 	if ctx.Err() != nil {
 		return err // the next call looks again
@@ -41,7 +46,7 @@ func (l *Live) trace(ctx context.Context) error {
 }
 
 // untraced reports whether the kinds of before are unknown: none are configured, and the
-// parent is absent, or new. The lock is held.
+// parent is absent, new, or partial. The lock is held.
 func (l *Live) untraced() bool {
 	parent := l.Owner.ApplySet
 	if parent == (ID{}) || l.registry.applySet.traced || len(l.Kinds) > 0 {
@@ -52,7 +57,7 @@ func (l *Live) untraced() bool {
 }
 
 // findMembers lists the objects with our labels, of every kind that the server has. A
-// kind that we may not list is none of ours: we could not have watched it.
+// kind that we may neither list nor get is none of ours: we could not have applied it.
 func (l *Live) findMembers(ctx context.Context) (members, error) {
 	found := members{map[string]bool{}, map[string]bool{}}
 	if l.Discovery == nil {
@@ -76,10 +81,22 @@ func (l *Live) findMembers(ctx context.Context) (members, error) {
 		}
 		for _, namespace := range namespaces {
 			err := view.Survey(ctx, l.Client, l.Discovery, resource, kind.Kind, namespace, l.identity.Selector(), take)
-			if err != nil && !apierrors.IsForbidden(err) {
+			if apierrors.IsForbidden(err) && !l.mayGet(ctx, resource, kind.Namespaced, namespace) {
+				continue
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", kind.Name, err))
 			}
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// mayGet reports whether we may get objects of a kind, which we may not list.
+func (l *Live) mayGet(ctx context.Context, resource schema.GroupVersionResource, namespaced bool, namespace string) bool {
+	if namespaced {
+		namespace = cmp.Or(namespace, l.Owner.ApplySet.Namespace)
+	}
+	_, err := l.Client.Resource(resource).Namespace(namespace).Get(ctx, l.Owner.ApplySet.Name, metav1.GetOptions{})
+	return !apierrors.IsForbidden(err)
 }

@@ -160,6 +160,27 @@ func (id *Identity) Strayed(m metav1.Object) bool {
 	return strayed
 }
 
+// Annotated reports whether the value of an annotation is the owner's: no other manager has
+// changed it since.
+func (id *Identity) Annotated(m metav1.Object, annotation string) bool {
+	field := "f:" + annotation
+	return slices.ContainsFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if e.FieldsV1 == nil || e.Manager != id.Manager && !slices.Contains(id.Supersedes, e.Manager) {
+			return false
+		}
+		if json.Unmarshal(e.FieldsV1.Raw, &fields) != nil {
+			return false
+		}
+		_, ok := fields.Metadata.Annotations[field]
+		return ok
+	})
+}
+
 func updates(e *metav1.ManagedFieldsEntry) bool {
 	return e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.FieldsV1 != nil
 }

@@ -273,7 +273,7 @@ func TestWhatIsReleasedKeepsItsNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, program, namespaceKind, configMapKind)
-			s.Live.Discovery = resources{namespaced("configmaps", "ConfigMap")}
+			s.Live.Discovery, s.definitions = resources{namespaced("configmaps", "ConfigMap")}, noDefinitions
 			kept := s.show(ID{Kind: "ConfigMap", Namespace: "shop", Name: "kept"}, nil)
 			s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 				return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{*kept}}, nil

@@ -98,6 +98,8 @@ label nor by a pattern of names. A Role in each namespace would need the right
 to create RoleBindings in all of them, with which the account can give itself
 every Secret. The agent watches the Secrets with its own labels alone.`
 
+const whyDefinitions = `A definition of which no version is served keeps its objects, which no list shows.`
+
 // namespaceRules are what the agent does to delete an empty namespace. They name
 // each kind of Kubernetes and of Cilium that lives in namespaces.
 func namespaceRules() []rule {
@@ -107,6 +109,7 @@ func namespaceRules() []rule {
 		{resources: []string{
 			"configmaps", "events", "limitranges", "persistentvolumeclaims", "podtemplates", "replicationcontrollers", "resourcequotas",
 		}, verbs: list},
+		{group: "apiextensions.k8s.io", resources: []string{"customresourcedefinitions"}, verbs: list, why: whyDefinitions},
 		{group: "apps", resources: []string{"controllerrevisions", "daemonsets", "statefulsets"}, verbs: list},
 		{group: "batch", resources: []string{"cronjobs", "jobs"}, verbs: list},
 		{group: "cilium.io", resources: []string{

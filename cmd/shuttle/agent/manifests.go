@@ -75,6 +75,7 @@ func clusterRules() []any {
 		installation.Rule("", []any{"pods"}, []any{"get", "list", "watch"}),
 		// What keeps the namespace of a project that is deleted.
 		installation.Rule("", []any{"persistentvolumeclaims", "replicationcontrollers"}, []any{"list"}),
+		installation.Rule("apiextensions.k8s.io", []any{"customresourcedefinitions"}, []any{"list"}),
 		installation.Rule("apps", []any{"daemonsets", "replicasets", "statefulsets"}, []any{"list"}),
 		installation.Rule("batch", []any{"cronjobs", "jobs"}, []any{"list"}),
 		installation.Rule("networking.k8s.io", []any{"ingresses"}, []any{"list"}),

@@ -59,7 +59,10 @@ func NewSimulation(tb testing.TB, keys *Keys, fill func(context.Context, *Simula
 
 // Next returns the control plane of the next world.
 func (s *Simulation) Next() *Simulated {
-	p := &Simulated{simulation: s, before: s.last, spells: map[applytest.Disturbance]time.Time{}, streams: map[*stream]bool{}}
+	p := &Simulated{
+		Lists:      map[string]int{},
+		simulation: s, before: s.last, spells: map[applytest.Disturbance]time.Time{}, streams: map[*stream]bool{},
+	}
 	s.last = p
 	return p
 }
@@ -72,6 +75,8 @@ type Simulated struct {
 	Regions  *Regions
 	// Answer, if not nil, changes the body of an answer on its way to the agent.
 	Answer func(w *simtest.World, r *http.Request, body []byte) []byte
+	// Lists is how many streams of each method have asked for the whole list.
+	Lists map[string]int
 
 	simulation *Simulation
 	dir        string

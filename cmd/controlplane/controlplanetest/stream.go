@@ -7,9 +7,12 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // stream is an answer that lasts, at both ends: what the handler writes is what the reader of
@@ -37,6 +40,9 @@ func (p *Simulated) stream(r *http.Request, body []byte, wait time.Duration) *st
 	ctx, cancel := context.WithCancel(r.Context())
 	s := &stream{end: cancel, wait: wait, header: http.Header{}, status: http.StatusOK, begun: make(chan struct{})}
 	s.changed = sync.NewCond(&s.mu)
+	if !resumes(body) {
+		p.Lists[path.Base(r.URL.Path)]++
+	}
 	context.AfterFunc(r.Context(), func() { s.leave(r.Context().Err()) })
 	p.mu.Lock()
 	p.streams[s] = true
@@ -54,6 +60,22 @@ func (p *Simulated) stream(r *http.Request, body []byte, wait time.Duration) *st
 		s.later(func() { s.finish(io.EOF) })
 	})
 	return s
+}
+
+// resumes reports whether the request of a stream has a version to go on from, which is its
+// field 2. Without one it asks for the whole list.
+func resumes(body []byte) bool {
+	const envelope = 5 // before the message: flags and length
+	for fields := body[min(envelope, len(body)):]; len(fields) > 0; {
+		number, kind, n := protowire.ConsumeTag(fields)
+		must(protowire.ParseError(n))
+		if number == 2 {
+			return true
+		}
+		n += protowire.ConsumeFieldValue(number, kind, fields[n:])
+		fields = fields[n:]
+	}
+	return false
 }
 
 // answer waits for the header, and makes the answer of it.

@@ -58,8 +58,8 @@ type simulatedRegion struct {
 	vault *vault.KeyFile
 	// since and until are from when on an object is wanted, and when it last ceased to be.
 	since, until map[string]time.Time
-	// vanished is when the row of an object was removed by hand.
-	vanished map[string]time.Time
+	// vanished is how many lists there had been when the row of a policy was removed by hand.
+	vanished map[string]int
 	rested   string // the database at the beginning of the rest
 }
 
@@ -91,7 +91,7 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 	return func() simtest.Scenario {
 		p := &simulatedRegion{
 			plane: planes.Next(), vault: &vault.KeyFile{Path: keys},
-			since: map[string]time.Time{}, until: map[string]time.Time{}, vanished: map[string]time.Time{},
+			since: map[string]time.Time{}, until: map[string]time.Time{}, vanished: map[string]int{},
 		}
 		s := simtest.Scenario{
 			Kinds: simulatedKinds(), Machinery: machinery,
@@ -242,9 +242,12 @@ func (p *simulatedRegion) vanish(n int) {
 	id, key := fmt.Sprint("p-", n), fmt.Sprintf("CiliumNetworkPolicy shop-%d/rule-%d", n, n)
 	if _, stated := p.since[key]; stated {
 		p.plane.Vanish(resourcePath("policies", id), "DELETE FROM cilium_network_policies WHERE id = '"+id+"'")
-		p.vanished[key] = time.Now()
+		p.vanished[key] = p.policyLists()
 	}
 }
+
+// policyLists is how often the agent has asked for all policies.
+func (p *simulatedRegion) policyLists() int { return p.plane.Lists["WatchCiliumNetworkPolicies"] }
 
 // byHand edits or deletes an object of the agent, as a person with kubectl does.
 func (p *simulatedRegion) byHand(w *simtest.World, n int) {

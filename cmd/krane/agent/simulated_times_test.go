@@ -30,7 +30,9 @@ func TestTimesInASimulatedWorld(t *testing.T) {
 		s.Start = func(w *simtest.World) {
 			start(w)
 			p.plane.Put(p.deployment(0, "example.com/web:1", "running", nil))
-			p.plane.Put(p.policy(0, 1))
+			for n := range 4 { // an empty list deletes nothing
+				p.plane.Put(p.policy(n, 1))
+			}
 			p.note()
 			for _, b := range p.bounds() {
 				w.After(b.at, func() {
@@ -46,7 +48,7 @@ func TestTimesInASimulatedWorld(t *testing.T) {
 			}
 		}
 		s.Edit = func(*simtest.World) {}
-		s.Edits, s.Settle, s.Rest, s.Histories = 1, 20*time.Minute, time.Minute, 2
+		s.Edits, s.Settle, s.Rest, s.Histories = 1, 45*time.Minute, time.Minute, 2
 		s.Disturbances = []applytest.Disturbance{}
 	}))
 }
@@ -75,7 +77,7 @@ func (p *simulatedRegion) bounds() []within {
 				containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
 				containers[0].(map[string]any)["image"] = "example.com/rival" //nolint:forcetypeassert // a server takes no other
 			}))
-		}, time.Minute, func(w *simtest.World) bool { return image(w) == "example.com/web:1" }},
+		}, 5 * time.Second, func(w *simtest.World) bool { return image(w) == "example.com/web:1" }},
 		{4 * time.Minute, "a policy is removed", func(*simtest.World) {
 			p.plane.Remove(resourcePath("policies", "p-0"))
 		}, 5 * time.Second, func(w *simtest.World) bool {
@@ -93,9 +95,10 @@ func (p *simulatedRegion) bounds() []within {
 		{9 * time.Minute, "the token is another", func(w *simtest.World) {
 			token, err := p.plane.Regions.RotateToken(context.Background(), regionID, 0)
 			must(err)
-			p.plane.SetToken(token)
-			w.After(3*time.Second, func() { put(3) })
-		}, 10 * time.Second, made("web-3")},
+			put(3)
+			// The agent has been refused for long by then, and tries seldom.
+			w.After(110*time.Second, func() { p.plane.SetToken(token) })
+		}, 115 * time.Second, made("web-3")},
 		{11 * time.Minute, "the control plane starts again", func(*simtest.World) {
 			p.plane.Restart()
 			put(4)
@@ -108,6 +111,8 @@ func (p *simulatedRegion) bounds() []within {
 				}
 			})
 		}, 80 * time.Second, func(w *simtest.World) bool { return !made("web-2")(w) }},
+		{15 * time.Minute, "the row of a policy vanishes", func(*simtest.World) { p.vanish(1) }, 24 * time.Minute,
+			func(w *simtest.World) bool { return w.Object("ciliumnetworkpolicies.cilium.io", "shop-1", "rule-1") == nil }},
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Service) Mount(mux *http.ServeMux) {
 		connect.WithCompressMinBytes(minCompressed),
 	)
 	answers := connect.NewErrorWriter()
-	fail := func(w http.ResponseWriter, r *http.Request, err error) { _ = answers.Write(w, r, err) }
+	fail := func(w http.ResponseWriter, r *http.Request, err error) { _ = answers.Write(indifferent{w}, r, err) }
 	mux.Handle(path, s.authenticate(rpcs, fail))
 	reflector := grpcreflect.NewStaticReflector(ctrlv1connect.ClusterServiceName)
 	for _, version := range []func(*grpcreflect.Reflector, ...connect.HandlerOption) (string, http.Handler){
@@ -60,6 +60,16 @@ func (s *Service) Mount(mux *http.ServeMux) {
 		}
 		api.Answer(func(http.ResponseWriter, *http.Request) error { return plainError(err) })(w, r)
 	}))
+}
+
+// indifferent is an answer of which it does not matter whether it comes: the ErrorWriter
+// panics if a client that is refused a stream has gone, and the refusal cannot be sent.
+type indifferent struct{ http.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (i indifferent) Write(p []byte) (int, error) {
+	_, _ = i.ResponseWriter.Write(p)
+	return len(p), nil
 }
 
 // Routes returns the methods and paths that [Service.Mount] adds.

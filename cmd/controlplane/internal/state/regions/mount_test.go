@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ctrlv1 "github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/ctrl/v1/ctrlv1connect"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/statesync"
@@ -231,5 +234,26 @@ func TestToolsFindTheMethodsByReflection(t *testing.T) {
 			require.Equal(w.t, connect.CodeUnauthenticated, connect.CodeOf(err), "%v", err)
 		}
 		require.Len(w.t, regions.Routes(), 12, "the log, nine methods, and reflection in two versions")
+	})
+}
+
+// gone is the answer to a client that has gone.
+type gone struct{ *httptest.ResponseRecorder }
+
+// Write implements http.ResponseWriter.
+func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAStreamIsRefusedToAClientThatHasGone(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		mux := http.NewServeMux()
+		w.service.Mount(mux)
+		path := ctrlv1connect.ClusterServiceWatchDeploymentsProcedure
+		r := httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, path, http.NoBody)
+		r.Header.Set("Content-Type", "application/connect+proto")
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, r)
+		require.Contains(w.t, answer.Body.String(), "unauthenticated")
+		require.NotPanics(w.t, func() { mux.ServeHTTP(gone{httptest.NewRecorder()}, r) })
 	})
 }

@@ -28,6 +28,8 @@ func simulated() simtest.Scenario {
 			{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Status: true},
 			{Version: "v1", Resource: "services", Kind: "Service", Status: true},
 			{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"},
+			{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+			{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event"},
 		},
 		Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
 		Program: func(ctx context.Context, net http.RoundTripper) error {

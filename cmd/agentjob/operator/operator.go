@@ -22,7 +22,6 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -41,7 +40,7 @@ const atRest = 5 * time.Minute
 // which the cluster makes, are watched here ([foreign]).
 type operator struct {
 	client  dynamic.Interface
-	events  *events.Recorder
+	events  *kube.Events
 	logger  *slog.Logger
 	metrics *metrics
 	limits  limits
@@ -111,7 +110,7 @@ func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, 
 	w := &operator{
 		client: client, ignore: ignore, logger: o.Logger, metrics: metrics, now: time.Now,
 		limits: limits{everywhere: o.AccessEverywhere, keep: o.keep(), ceiling: o.ceiling()},
-		events: &events.Recorder{Client: client, Controller: "thurbeen.eu/thurkube", Instance: o.Instance, Logger: o.Logger},
+		events: &kube.Events{Client: client, Controller: "thurbeen.eu/thurkube", Instance: o.Instance, Logger: o.Logger},
 	}
 	w.names.client, w.claims.client = client, client
 	w.heap.release = debug.FreeOSMemory

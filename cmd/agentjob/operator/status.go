@@ -11,7 +11,6 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,19 +66,19 @@ func (p *problem) judge(results []apply.Result) error {
 	var transient, blocked []error
 	for _, r := range results {
 		var found problem
-		switch {
+		switch reason := apply.CauseOf(r.Err).Reason; {
 		case r.Err == nil:
 			continue
-		case errors.Is(r.Err, apply.ErrBlocked):
+		case reason == apply.ReasonBlocked:
 			blocked = append(blocked, fmt.Errorf("%s: %w", r.ID, r.Err))
 			continue
-		case errors.Is(r.Err, apply.ErrNotOurs):
+		case reason == apply.ReasonNotOurs:
 			found = problem{reasonTaken, fmt.Sprintf("%s exists and is not of this job", r.ID)}
-		case errors.Is(r.Err, apply.ErrClaimed):
+		case reason == apply.ReasonClaimed:
 			found = problem{reasonTaken, fmt.Sprintf("%s exists and is of another job", r.ID)}
-		case apierrors.IsForbidden(r.Err) && strings.Contains(r.ID.Kind, "Role"):
+		case reason == apply.ReasonForbidden && strings.Contains(r.ID.Kind, "Role"):
 			found = problem{reasonDenied, fmt.Sprintf("%s: %v", r.ID, r.Err)}
-		case apierrors.IsInvalid(r.Err) || apierrors.IsBadRequest(r.Err):
+		case reason == apply.ReasonInvalid:
 			found = problem{reasonInvalid, fmt.Sprintf("%s: %v", r.ID, r.Err)}
 		default:
 			transient = append(transient, fmt.Errorf("%s: %w", r.ID, r.Err))

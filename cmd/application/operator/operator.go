@@ -28,7 +28,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/storage"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -50,7 +49,7 @@ type operator struct {
 	storage  *storage.Server
 	gates    gates
 	cluster  string // identifies the cluster in marks
-	events   *events.Recorder
+	events   *kube.Events
 	metrics  *metrics
 	logger   *slog.Logger
 	ignore   diff.Ignore
@@ -114,7 +113,7 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 	w := &operator{
 		client: client, settings: o.Settings, ignore: ignore, logger: o.Logger, now: o.now, metrics: m,
 		gates:  gates{newGate(perService), newGate(perService), newGate(perService)},
-		events: &events.Recorder{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
+		events: &kube.Events{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
 	}
 	w.checks.again = cmp.Or(o.CheckInterval, 5*time.Minute)
 	if w.now == nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // eventsWaiting is how many Events may wait to be written. More are dropped, and logged.
@@ -22,15 +22,15 @@ const reasonNoMachine = "NoMachineFits"
 
 // recorder writes Events in the background: nothing waits for them.
 type recorder struct {
-	events.Recorder
+	kube.Events
 
 	queue chan *eventsv1.Event
 }
 
 func newRecorder(client dynamic.Interface, instance string, logger *slog.Logger) *recorder {
 	return &recorder{
-		Recorder: events.Recorder{Client: client, Controller: v1alpha1.Group + "/nodepool", Instance: instance, Logger: logger},
-		queue:    make(chan *eventsv1.Event, eventsWaiting),
+		Events: kube.Events{Client: client, Controller: v1alpha1.Group + "/nodepool", Instance: instance, Logger: logger},
+		queue:  make(chan *eventsv1.Event, eventsWaiting),
 	}
 }
 

@@ -1,4 +1,4 @@
-package events_test
+package kube_test
 
 import (
 	"strings"
@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/events"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
 	t.Parallel()
-	r := &events.Recorder{Controller: "example.com/operator", Instance: "operator-0"}
+	r := &kube.Events{Controller: "example.com/operator", Instance: "operator-0"}
 	e := r.New(corev1.ObjectReference{Kind: "Node", Name: "a"}, corev1.EventTypeWarning, "Why", strings.Repeat("x", 1023)+"é")
 	require.Equal(t, "default", e.Namespace, "of a cluster-scoped object")
 	require.Equal(t, "a-", e.GenerateName)

@@ -1,5 +1,4 @@
-// Package events writes Events about the objects of an operator.
-package events
+package kube
 
 import (
 	"context"
@@ -18,8 +17,8 @@ import (
 // maxNote is how many bytes the API server takes as a note.
 const maxNote = 1024
 
-// Recorder writes Events. All fields are required. It is safe for concurrent use.
-type Recorder struct {
+// Events writes Events about objects. All fields are required. It is safe for concurrent use.
+type Events struct {
 	// Client reaches the API server.
 	Client dynamic.Interface
 	// Controller is the reporting controller, such as example.com/operator, and Instance
@@ -31,7 +30,7 @@ type Recorder struct {
 
 // New returns an Event about an object, of the type Normal or Warning. One about a
 // cluster-scoped object is in the namespace default. A note is cut at 1024 bytes.
-func (r *Recorder) New(about corev1.ObjectReference, kind, reason, note string) *eventsv1.Event {
+func (r *Events) New(about corev1.ObjectReference, kind, reason, note string) *eventsv1.Event {
 	namespace := about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -46,7 +45,7 @@ func (r *Recorder) New(about corev1.ObjectReference, kind, reason, note string) 
 
 // Write sends an Event. A failure is logged, and not returned: an Event repeats what the
 // status of the object has.
-func (r *Recorder) Write(ctx context.Context, e *eventsv1.Event) {
+func (r *Events) Write(ctx context.Context, e *eventsv1.Event) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
 	if err == nil {
 		_, err = r.Client.Resource(eventsv1.SchemeGroupVersion.WithResource("events")).Namespace(e.Namespace).

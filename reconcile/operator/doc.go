@@ -1,0 +1,29 @@
+// Package operator makes an operator of a type and a function that returns the children of an
+// object: an [Operator] watches the objects and their children, applies and prunes what the
+// function states, repairs what others change, deletes the children before their object goes,
+// and says in the conditions of the object, and in Events, how far it is and why not further.
+//
+// It joins package apply and package kube, and adds no rule of its own about when an object is
+// written or deleted. What it does not do is done with these two: an operator that needs
+// another order of its steps is built on them directly.
+//
+// # Conditions
+//
+// The conditions are Ready, Reconciling and Stalled of kstatus, with one reason from one
+// vocabulary ([readiness.Reason], and the Reason constants of package apply):
+//
+//	Ready              every child is as stated, and ready
+//	Progressing        a child is not ready, and nothing is wrong with it
+//	InvalidChildren    the function failed, or stated what cannot be a child
+//	NotOurs, Claimed, Forbidden, Invalid, Blocked, ...         a child cannot be applied
+//	Quota, Unschedulable, ImagePull, CrashLoop, ...            a child cannot become ready
+//	DeletionHeld, NotSynced, RequestFailed, ...                a child cannot be deleted
+//
+// A cause that only a change ends is Stalled, any other is Reconciling. Of several causes the
+// heaviest is told, with the words of the API server or of Kubernetes.
+//
+// # Failures
+//
+// A child that is refused delays no other, and no other object. Of an object whose function
+// fails, the children stay as they are. While one child is unknown, none is pruned.
+package operator

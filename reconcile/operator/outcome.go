@@ -1,0 +1,101 @@
+//trueup:pure
+
+package operator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// The reasons beside the reasons of package readiness and of package apply.
+const (
+	reasonReady           = "Ready"
+	reasonProgressing     = "Progressing"
+	reasonInvalidChildren = "InvalidChildren"
+)
+
+// outcome is what a pass has found: everything that keeps an object from being ready.
+type outcome struct {
+	causes []readiness.Cause
+	asked  bool // whether a cause may change without an event
+}
+
+// failed is the outcome of a function of children that returned an error.
+func failed(err error) outcome {
+	return outcome{causes: []readiness.Cause{{Reason: reasonInvalidChildren, Outlook: readiness.Lasting, Message: firstLine(err)}}}
+}
+
+// firstLine leaves out the stack of a panic.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// stuck is the outcome of a deletion of all children that failed.
+func stuck(left apply.PruneReport, err error) outcome {
+	return outcomeOf(nil, left.Results, err, nil, nil)
+}
+
+// outcomeOf judges the results for the children, and the errors beside them.
+func outcomeOf(
+	invalid error, results []apply.Result, kept error, _ map[apply.ID]readiness.Result, unread error,
+) outcome {
+	var o outcome
+	if invalid != nil {
+		o = failed(invalid)
+		o.causes[0].Message = strings.ReplaceAll(invalid.Error(), "\n", "; ")
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			c := apply.CauseOf(r.Err)
+			c.Message = r.ID.String() + ": " + c.Message
+			o.causes = append(o.causes, c)
+		}
+	}
+	for _, err := range []error{kept, unread} {
+		if err != nil && len(o.causes) == 0 {
+			o.causes = append(o.causes, apply.CauseOf(err))
+		}
+	}
+	return o
+}
+
+// notReady notes a child that is not ready, and why.
+func (o *outcome) notReady(id apply.ID, r readiness.Result, cause readiness.Cause) {
+	if cause.Reason == "" {
+		cause = readiness.Cause{Reason: reasonProgressing, Outlook: readiness.Waiting, Message: fmt.Sprint("is ", r.Status, ": ", r.Message)}
+		if r.Status == readiness.Failed {
+			cause.Outlook = readiness.Lasting
+		}
+	}
+	cause.Message = id.String() + ": " + cause.Message
+	o.causes = append(o.causes, cause)
+	o.asked = true
+}
+
+// cause is the cause that is told, the zero Cause if there is none.
+func (o *outcome) cause() readiness.Cause {
+	slices.SortFunc(o.causes, func(a, b readiness.Cause) int { return cmp.Compare(a.Message, b.Message) })
+	return readiness.First(o.causes...)
+}
+
+// state is the outcome as conditions have it.
+func (o *outcome) state() (state kube.State, reason, message string) {
+	first := o.cause()
+	if first.Reason == "" {
+		return kube.Ready, reasonReady, "every child is as stated, and ready"
+	}
+	if state = kube.Reconciling; first.Outlook == readiness.Lasting {
+		state = kube.Stalled
+	}
+	if message = first.Message; len(o.causes) > 1 {
+		message += fmt.Sprintf(" (and %d more)", len(o.causes)-1)
+	}
+	return state, string(first.Reason), message
+}

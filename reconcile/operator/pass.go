@@ -1,0 +1,117 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// askAgain is when a pass looks again for the cause why a workload is not ready: the pods may
+// show another without a change of the workload.
+const askAgain = 30 * time.Second
+
+// reconcile does one pass for one object.
+func (w *work[T]) reconcile(ctx context.Context, _ types.NamespacedName, object T) (reconcile.Result, error) {
+	if isNil(object) {
+		return reconcile.Result{}, nil // its children went before the finalizer
+	}
+	alive, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (gone bool, err error) {
+		left, err := w.applier.DeletePart(ctx, string(object.GetUID()), apply.DeleteOptions{})
+		if err != nil {
+			return false, errors.Join(err, w.report(ctx, object, stuck(left, err)))
+		}
+		return left.Remaining == 0, nil
+	})
+	if !alive || err != nil {
+		return result, err
+	}
+	found, err := w.converge(ctx, object)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, err // a pass that was cut short has not seen all
+	}
+	if found.asked {
+		result.RequeueAfter = askAgain
+	}
+	return result, errors.Join(err, w.report(ctx, object, found))
+}
+
+// converge makes the children of an object as they are stated.
+func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
+	children, err := w.children(ctx, object)
+	if err != nil {
+		return failed(err), err
+	}
+	set, invalid := w.set(object, children)
+	if set == nil {
+		return failed(invalid), reconcile.Terminal(invalid)
+	}
+	report, applied := w.applier.Apply(ctx, set)
+	pruned, kept := w.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, AllowEmpty: true})
+	if invalid != nil {
+		kept = nil // it is that the set is not complete
+	}
+	ready, unread := w.applier.Readiness(ctx, set)
+	o := outcomeOf(invalid, append(report.Results, pruned.Results...), kept, ready, unread)
+	for id, r := range ready {
+		if r.Status == readiness.Current || r.Status == readiness.Terminating {
+			continue
+		}
+		cause, err := w.applier.Why(ctx, id)
+		unread = errors.Join(unread, err)
+		o.notReady(id, r, cause)
+	}
+	if invalid != nil {
+		invalid = reconcile.Terminal(invalid)
+	}
+	return o, errors.Join(invalid, applied, kept, unread)
+}
+
+// report writes what was found into the conditions, and an Event if it is another reason.
+func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
+	before := readyOf(*w.operator.Conditions(object))
+	state, reason, message := found.state()
+	if err := w.status.Update(ctx, object, func(object T) {
+		kube.SetState(w.operator.Conditions(object), state, reason, message)
+	}); err != nil {
+		return err
+	}
+	after := readyOf(*w.operator.Conditions(object))
+	if after.Reason != reason || before.Reason == after.Reason && before.Status == after.Status {
+		return nil // it was deleted meanwhile, or is what it was
+	}
+	kind := corev1.EventTypeNormal
+	if state != kube.Ready && found.cause().Outlook != readiness.Waiting {
+		kind = corev1.EventTypeWarning
+	}
+	w.events.Write(ctx, w.events.New(w.reference(object), kind, reason, message))
+	w.controller.Logger.InfoContext(ctx, "state changed", slog.String("kind", w.operator.Kind.Kind),
+		slog.String("key", kube.KeyOf(object).String()), slog.String("state", string(state)), slog.String("reason", reason))
+	return nil
+}
+
+func readyOf(conditions []metav1.Condition) metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, string(kube.Ready)); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// reference names an object in an Event.
+func (w *work[T]) reference(object T) corev1.ObjectReference {
+	version, kind := w.operator.Kind.ToAPIVersionAndKind()
+	return corev1.ObjectReference{
+		APIVersion: version, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+	}
+}

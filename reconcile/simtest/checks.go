@@ -1,6 +1,9 @@
 package simtest
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Checks returns a Scenario.Check that calls each of some in turn.
 func Checks(all ...func(*World, Change) error) func(*World, Change) error {
@@ -17,7 +20,8 @@ func Checks(all ...func(*World, Change) error) func(*World, Change) error {
 // NotAnothers is a Scenario.Check: the program changes and deletes objects of a
 // resource, such as "widgets.example.com", only if they are its own.
 func NotAnothers(resource string, own func(Object) bool) func(*World, Change) error {
-	return func(_ *World, c Change) error {
+	return func(w *World, c Change) error {
+		w.mustServe(resource)
 		if c.By == "program" && c.Before != nil && c.resource() == resource && !own(c.Before) {
 			return fmt.Errorf("%s: not an object of the program", c.Request)
 		}
@@ -30,6 +34,7 @@ func NotAnothers(resource string, own func(Object) bool) func(*World, Change) er
 // empty key, does not count.
 func NeverMore(resource string, limit int, key func(Object) string) func(*World, Change) error {
 	return func(w *World, c Change) error {
+		w.mustServe(resource)
 		if c.By != "program" || c.Before != nil || c.resource() != resource || key(c.After) == "" {
 			return nil
 		}
@@ -51,7 +56,8 @@ func NeverMore(resource string, limit int, key func(Object) string) func(*World,
 // keeps what it has seen, so make it for each world.
 func NeverTwice(resource string, key func(Object) string) func(*World, Change) error {
 	seen := map[string]string{}
-	return func(_ *World, c Change) error {
+	return func(w *World, c Change) error {
+		w.mustServe(resource)
 		if c.By != "program" || c.Before != nil || c.resource() != resource {
 			return nil
 		}
@@ -87,3 +93,15 @@ func TrueAtRest(resource, condition string) func(*World) error {
 
 // resource returns the resource of the request with its group, as World.Objects takes it.
 func (c Change) resource() string { return qualified(c.Request.Resource, c.Request.Group) }
+
+// mustServe makes the history wrong if the scenario asks for a resource that it does not have: a
+// check of it would hold whatever the program does.
+func (w *World) mustServe(resource string) {
+	var names []string
+	for _, k := range w.scenario.Kinds {
+		names = append(names, qualified(k.Resource, k.Group))
+	}
+	if !slices.Contains(names, resource) && !w.failed() {
+		w.Blame("the scenario asks for %q, which is no resource of Scenario.Kinds; want one of %q", resource, names)
+	}
+}

@@ -40,6 +40,13 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 		"another resource": {
 			check: func() check { return simtest.NotAnothers("parts.example.com", own) }, requests: []string{"DELETE a"},
 		},
+		"a resource without its group": {
+			check: func() check { return simtest.NotAnothers("parts", own) }, requests: []string{create("b", "1")},
+			wrong: `the scenario asks for "parts", which is no resource of Scenario.Kinds; want one of ["widgets.example.com" "parts.example.com"]`,
+		},
+		"a state of no resource": {
+			check: none, converged: simtest.TrueAtRest("widget.example.com", "Ready"), wrong: `the scenario asks for "widget.example.com"`,
+		},
 		"as many beside one that goes": {
 			check: neverMore, requests: []string{create("b", "1 held"), "DELETE b", create("d", "1")},
 		},
@@ -78,7 +85,10 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 			t.Parallel()
 			r := simtest.Simulate(t, func() simtest.Scenario {
 				return simtest.Scenario{
-					Kinds:        []simtest.Kind{{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true}},
+					Kinds: []simtest.Kind{
+						{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true},
+						{Group: "example.com", Version: "v1", Resource: "parts", Kind: "Part"},
+					},
 					Disturbances: []applytest.Disturbance{}, Edits: 1, Rest: 1, ReadOnly: true,
 					Edit: func(w *simtest.World) {
 						require.NoError(t, w.Create(simtest.Object{

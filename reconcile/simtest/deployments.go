@@ -21,7 +21,7 @@ func Deployments(w *World, c Change) {
 	case "ReplicaSet":
 		name = owning(object, "Deployment")
 	case "Pod":
-		name = owning(w.Object("replicasets.apps", object.Namespace(), owning(object, "ReplicaSet")), "Deployment")
+		name = owning(w.object("replicasets.apps", object.Namespace(), owning(object, "ReplicaSet")), "Deployment")
 	default:
 		return
 	}
@@ -30,7 +30,7 @@ func Deployments(w *World, c Change) {
 	}
 	namespace := object.Namespace()
 	w.After(time.Duration(1+w.Dice("deployment "+namespace+"/"+name).IntN(1000))*time.Millisecond, func() {
-		if d := w.Object("deployments.apps", namespace, name); d != nil && !d.Deleting() {
+		if d := w.object("deployments.apps", namespace, name); d != nil && !d.Deleting() {
 			roll(w, d)
 		}
 	})
@@ -56,7 +56,7 @@ func roll(w *World, d Object) {
 	hash := fmt.Sprintf("%08x", sum.Sum32())
 	name, found := d.Name()+"-"+hash, false
 	counts := map[string]float64{"replicas": 0, "updatedReplicas": 0, "readyReplicas": 0, "availableReplicas": 0}
-	for _, set := range w.Objects("replicasets.apps") {
+	for _, set := range w.objects("replicasets.apps") {
 		if set.Owner() != d.UID() || set.Deleting() {
 			continue
 		}
@@ -86,7 +86,7 @@ func roll(w *World, d Object) {
 
 // count adds the pods of a ReplicaSet to the counts of its Deployment.
 func count(w *World, set Object, newest bool, counts map[string]float64) {
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.objects("pods") {
 		if pod.Owner() != set.UID() || pod.Deleting() || ended(pod) {
 			continue
 		}

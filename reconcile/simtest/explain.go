@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,10 +14,10 @@ func (r *Report) reproducer(t *testing.T) string {
 	t.Helper()
 	set := fmt.Sprintf("SIMTEST_SEED=%d ", r.Seed)
 	if r.Cut.Request > 0 {
-		set += fmt.Sprintf("SIMTEST_CUT='%s' ", r.Cut)
+		set += fmt.Sprintf("SIMTEST_CUT=%s ", quoted(r.Cut.String()))
 	}
 	if without := os.Getenv("SIMTEST_WITHOUT"); without != "" {
-		set += fmt.Sprintf("SIMTEST_WITHOUT='%s' ", without)
+		set += fmt.Sprintf("SIMTEST_WITHOUT=%s ", quoted(without))
 	}
 	return command(t, set)
 }
@@ -25,8 +26,11 @@ func (r *Report) reproducer(t *testing.T) string {
 // GODEBUG makes math/rand repeat, of which client-go draws pauses.
 func command(t *testing.T, set string) string {
 	t.Helper()
-	return fmt.Sprintf("%sGODEBUG=randautoseed=0 go test -count=1 -v -run '^%s$'", set, strings.ReplaceAll(t.Name(), "/", "$/^"))
+	return fmt.Sprintf("%sGODEBUG=randautoseed=0 go test -count=1 -v -run %s", set, quoted("^"+strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^")+"$"))
 }
+
+// quoted returns a word as a shell reads it.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // explain shrinks a history that is wrong, writes its story and its page, and returns what a
 // person needs to read it.
@@ -52,7 +56,7 @@ func explain(t *testing.T, scenario func() Scenario, r *Report) string {
 		if err := os.WriteFile(file, []byte(told), 0o600); err != nil {
 			return err.Error()
 		}
-		again = command(t, fmt.Sprintf("SIMTEST_STORY='%s' ", file))
+		again = command(t, fmt.Sprintf("SIMTEST_STORY=%s ", quoted(file)))
 		text = fmt.Sprintf("smaller, %d of %d edits and %d of %d disturbances: %s\n%s", len(small.story.edits), len(r.story.edits),
 			len(small.story.happenings), len(r.story.happenings), again, small.story)
 	} else if r.story != nil {

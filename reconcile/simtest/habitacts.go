@@ -72,7 +72,7 @@ func recreateKind(w *World, r applytest.Request) {
 	if !ok || !kind.custom() {
 		return
 	}
-	for _, o := range w.Objects(r.Resource + "." + r.Group) {
+	for _, o := range w.objects(r.Resource + "." + r.Group) {
 		_ = w.As("definition").Delete(r.Resource+"."+r.Group, o.Namespace(), o.Name()) // it exists
 	}
 	w.server.endWatchesOf(r.Group, r.Resource)
@@ -97,7 +97,7 @@ func withNode(w *World, what string, now, then func(w *World, name string)) {
 		return
 	}
 	dice := w.dice(what)
-	if name, ok := pick(dice, w.Objects("nodes")); ok {
+	if name, ok := pick(dice, w.objects("nodes")); ok {
 		now(w, name)
 		w.After(time.Duration(1+dice.Int64N(int64(2*time.Minute))), func() { then(w, name) })
 	}

@@ -110,7 +110,7 @@ func (w *World) converge(ctx context.Context, r *Report) {
 	w.mu.Unlock()
 	if s.Converged != nil {
 		if err := s.Converged(w); err != nil {
-			w.Blame("not converged: %v", err)
+			w.Blame("not converged: %v%s", err, w.endings())
 			return
 		}
 	}
@@ -130,11 +130,21 @@ func (w *World) converge(ctx context.Context, r *Report) {
 	w.mu.Unlock()
 	written := w.restWrites(before)
 	if r.accepted = accepted; accepted == 0 && !s.ReadOnly && (refused > 0 || len(w.desired()) > 0) {
-		w.Blame(noWrite)
+		w.Blame("%s%s", noWrite, w.endings())
 	}
 	if r.RestWrites = len(written); r.RestWrites > 0 {
 		w.Blame("%d writes at rest, the first of them: %s", len(written), written[0])
 	}
+}
+
+// endings says whether the program has ended by itself.
+func (w *World) endings() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the program has ended by itself %d times, the last time with: %v", w.ended, w.ending)
 }
 
 // calmDown gives the program its time to converge, and counts its requests.

@@ -87,7 +87,7 @@ func (k Kubelet) node(w *World, c Change) {
 			c.Before.text("status", info, boot) == n.text("status", info, boot) {
 		return
 	}
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.objects("pods") {
 		if pod.text("spec", "nodeName") == n.Name() {
 			k.handle(w, pod)
 		}
@@ -97,7 +97,7 @@ func (k Kubelet) node(w *World, c Change) {
 // schedule looks for Nodes for the pods that have none.
 func (k Kubelet) schedule(w *World, why string) {
 	w.After(time.Duration(1+w.Dice("scheduler "+why).IntN(1000))*time.Millisecond, func() {
-		for _, pod := range w.Objects("pods") {
+		for _, pod := range w.objects("pods") {
 			if pod.text("spec", "nodeName") == "" && !pod.Deleting() && !ended(pod) {
 				k.bind(w, pod)
 			}
@@ -139,7 +139,7 @@ func (k Kubelet) later(w *World, what string, most time.Duration, pod Object, ac
 	}
 	delay := time.Duration(1 + w.Dice("kubelet "+what+" "+pod.Namespace()+"/"+pod.Name()).Int64N(int64(most)))
 	w.After(delay, func() {
-		if live := w.Object("pods", pod.Namespace(), pod.Name()); live != nil && live.UID() == pod.UID() {
+		if live := w.object("pods", pod.Namespace(), pod.Name()); live != nil && live.UID() == pod.UID() {
 			act(live)
 		}
 	})
@@ -229,7 +229,7 @@ func address(w *World, pod Object) string {
 	for {
 		ip := fmt.Sprintf("10.0.%d.%d", dice.IntN(256), 1+dice.IntN(254))
 		taken := func(o Object) bool { return o.text("status", "podIP") == ip }
-		if !slices.ContainsFunc(w.Objects("pods"), taken) {
+		if !slices.ContainsFunc(w.objects("pods"), taken) {
 			return ip
 		}
 	}
@@ -252,7 +252,7 @@ func (k Kubelet) run(w *World, pod Object) {
 		return
 	}
 	w.After(d, func() {
-		if live := w.Object("pods", pod.Namespace(), pod.Name()); live != nil && live.UID() == pod.UID() {
+		if live := w.object("pods", pod.Namespace(), pod.Name()); live != nil && live.UID() == pod.UID() {
 			k.end(w, live, ok)
 		}
 	})

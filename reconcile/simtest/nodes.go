@@ -27,7 +27,7 @@ func (c NodeController) Act(w *World, change Change) {
 	case object["apiVersion"] != "v1":
 	case object["kind"] == "Pod" && change.After != nil && object.text("spec", "nodeName") != "" &&
 		(change.Before == nil || change.Before.text("spec", "nodeName") == ""):
-		if n := w.Object("nodes", "", object.text("spec", "nodeName")); n != nil {
+		if n := w.object("nodes", "", object.text("spec", "nodeName")); n != nil {
 			c.evict(w, n, object)
 		}
 	case object["kind"] != "Node":
@@ -43,7 +43,7 @@ func (c NodeController) Act(w *World, change Change) {
 		if change.Before != nil && reflect.DeepEqual(change.Before.Field("spec", "taints"), object.Field("spec", "taints")) {
 			return
 		}
-		for _, pod := range w.Objects("pods") {
+		for _, pod := range w.objects("pods") {
 			if pod.text("spec", "nodeName") == object.Name() {
 				c.evict(w, object, pod)
 			}
@@ -121,7 +121,7 @@ func (c NodeController) evict(w *World, n, pod Object) {
 			}
 		}
 		w.After(wait+time.Duration(1+w.Dice("evicts "+pod.Name()).IntN(1000))*time.Millisecond, func() {
-			live, on := w.Object("pods", pod.Namespace(), pod.Name()), w.Object("nodes", "", n.Name())
+			live, on := w.object("pods", pod.Namespace(), pod.Name()), w.object("nodes", "", n.Name())
 			if live == nil || live.UID() != pod.UID() || live.Deleting() || on == nil {
 				return
 			}
@@ -137,10 +137,10 @@ func (c NodeController) evict(w *World, n, pod Object) {
 
 // collectPods deletes the pods of a Node that is gone.
 func collectPods(w *World, node string) {
-	if w.Object("nodes", "", node) != nil {
+	if w.object("nodes", "", node) != nil {
 		return
 	}
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.objects("pods") {
 		if pod.text("spec", "nodeName") == node {
 			_ = w.As("pod garbage collector").DeleteNow("pods", pod.Namespace(), pod.Name()) // it exists
 		}
@@ -174,7 +174,7 @@ func ReplicaSets(w *World, c Change) {
 		return
 	}
 	w.After(time.Duration(1+w.Dice("replica set "+namespace+"/"+name).IntN(1000))*time.Millisecond, func() {
-		if set := w.Object("replicasets.apps", namespace, name); set != nil && !set.Deleting() {
+		if set := w.object("replicasets.apps", namespace, name); set != nil && !set.Deleting() {
 			replicate(w, set)
 		}
 	})
@@ -182,7 +182,7 @@ func ReplicaSets(w *World, c Change) {
 
 func replicate(w *World, set Object) {
 	var alive []Object
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.objects("pods") {
 		switch {
 		case pod.Owner() != set.UID() || pod.Deleting():
 		case ended(pod):

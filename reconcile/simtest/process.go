@@ -3,10 +3,12 @@ package simtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -41,11 +43,36 @@ func (w *World) launch(ctx context.Context, program func(context.Context, http.R
 	w.Log("life %d: starts", p.life)
 	go func() {
 		defer cancel()
-		err := program(ctx, p)
+		err := contained(func() error { return program(ctx, p) })
+		if panicked, ok := errors.AsType[*panicError](err); ok {
+			w.Blame("the program panics: %v\n%s", panicked.value, panicked.stack)
+		} else if ctx.Err() == nil {
+			w.mu.Lock()
+			w.ended, w.ending = w.ended+1, err
+			w.mu.Unlock()
+		}
 		w.agenda.after(0, fmt.Sprintf("exit %d", p.life), func() { w.Log("life %d: ends: %v", p.life, err) })
 		close(p.done)
 	}()
 	return p
+}
+
+// panicError is a panic of the program.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprint("panic: ", e.value) }
+
+// contained calls a function. Its panic is the error.
+func contained(call func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{value, debug.Stack()}
+		}
+	}()
+	return call()
 }
 
 // beside runs a program beside the first for a while, at most until that is stopped, unless
@@ -209,7 +236,7 @@ func (p *process) record(request applytest.Request, answer *http.Response, err e
 	}
 	if request.Writes() && !refused {
 		w.mu.Lock()
-		if err == nil {
+		if err == nil && request.Group != "coordination.k8s.io" && request.Resource != "events" {
 			w.accepted++
 		}
 		if request.Group == "coordination.k8s.io" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,7 +205,11 @@ func histories(t *testing.T, scenario func() Scenario) bool {
 		return false
 	}
 	if n := number(t, "SIMTEST_SURVEY", 0); n > 0 {
-		t.Log(Survey(t, scenario, n))
+		found := Survey(t, scenario, n)
+		if len(found.Symptoms) > 0 {
+			t.Fatal(found)
+		}
+		t.Log(found)
 		return false
 	}
 	histories := number(t, "SIMTEST_HISTORIES", cmp.Or(scenario().Histories, 20))
@@ -251,7 +256,11 @@ func repeat(t *testing.T, scenario func() Scenario, seed, cut string) {
 			t.Fatalf("SIMTEST_CUT is %q; want a number and a disturbance", cut)
 		}
 		p.cut.What = applytest.Disturbance(what)
-		p = p.at(p.cut, bubble(t, scenario, plan{seed: p.seed, calm: true}).served)
+		requests := bubble(t, scenario, plan{seed: p.seed, calm: true}).served
+		if whats := cuts(); !slices.Contains(whats, p.cut.What) || p.cut.Request < 1 || p.cut.Request > len(requests) {
+			t.Fatalf("SIMTEST_CUT is %q; want a number from 1 to %d and one of %q", cut, len(requests), whats)
+		}
+		p = p.at(p.cut, requests)
 	}
 	r := bubble(t, scenario, p)
 	t.Log(r.Trace)
@@ -272,6 +281,11 @@ func bubble(t *testing.T, scenario func() Scenario, p plan) (r *Report) {
 	t.Helper()
 	s := scenario()
 	known := s.everyDisturbance()
+	for _, each := range s.Disturbances {
+		if all := (&Scenario{Habits: s.Habits}).everyDisturbance(); !slices.Contains(all, each) {
+			t.Fatalf("simtest: Scenario.Disturbances: %q is no habit; want some of %q", each, all)
+		}
+	}
 	for _, each := range slices.Concat(s.Without, listed("SIMTEST_WITHOUT")) {
 		if !slices.Contains(known, each) {
 			t.Fatalf("simtest: Without: %q is no disturbance of this scenario; want one of %q", each, known)
@@ -287,7 +301,35 @@ func bubble(t *testing.T, scenario func() Scenario, p plan) (r *Report) {
 	}
 	p.beats = new(atomic.Int64)
 	defer watch(fmt.Sprintf("%s, seed %d", t.Name(), p.seed), p.beats, spins)()
-	synctest.Test(t, func(t *testing.T) { r = simulate(t.Context(), scenario, p) })
+	defer func() {
+		if value := recover(); value != nil {
+			r = broken(t, r, p, value, bubbled())
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		defer func() {
+			if value := recover(); value != nil {
+				r = broken(t, nil, p, value, string(debug.Stack()))
+			}
+		}()
+		r = simulate(t.Context(), scenario, p)
+	})
+	return r
+}
+
+// broken returns the report of a history that ended in a panic: of a function of the scenario,
+// or because goroutines of the program have not ended.
+func broken(t *testing.T, r *Report, p plan, value any, stacks string) *Report {
+	t.Helper()
+	if r == nil {
+		r = &Report{Seed: p.seed, Cut: p.cut}
+	}
+	const most = 10_000
+	text := fmt.Sprint(value)
+	if strings.Contains(text, "blocked goroutines remain") {
+		text = "goroutines have not ended: the program must return, with all that it started, when its context ends"
+	}
+	r.Wrong = append(r.Wrong, fmt.Sprintf("%s\n%s", text, stacks[:min(len(stacks), most)]))
 	return r
 }
 

@@ -285,12 +285,26 @@ func hasty(ctx context.Context, net http.RoundTripper) error {
 // TestSubject is run in a process of its own.
 func TestSubject(t *testing.T) {
 	programs := map[string]func(context.Context, http.RoundTripper) error{
-		"sound": copier{}.run,
-		"lazy":  copier{lazy: true}.run,
-		"hasty": hasty,
-		"idle":  copier{lazy: true}.run,
-		"spins": spin,
-		"locks": lock,
+		"sound":  copier{}.run,
+		"lazy":   copier{lazy: true}.run,
+		"hasty":  hasty,
+		"idle":   copier{lazy: true}.run,
+		"spins":  spin,
+		"locks":  lock,
+		"panics": func(context.Context, http.RoundTripper) error { panic("no such page") },
+		"fails":  func(context.Context, http.RoundTripper) error { return errors.New("no config") },
+		"stays": func(ctx context.Context, net http.RoundTripper) error {
+			go func() { select {} }()
+			return copier{}.run(ctx, net)
+		},
+		"leads": func(ctx context.Context, net http.RoundTripper) error {
+			const path, body = "/apis/coordination.k8s.io/v1/namespaces/shop/leases", `{"metadata":{"name":"me"},"spec":{"holderIdentity":"me"}}`
+			_, err := send(ctx, net, http.MethodPost, path, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",`+body[1:])
+			<-ctx.Done()
+			return err
+		},
+		"judge": copier{}.run,
+		"typo":  copier{}.run,
 	}
 	program, ok := programs[os.Getenv("SIMTEST_SUBJECT")]
 	if !ok {
@@ -304,8 +318,21 @@ func TestSubject(t *testing.T) {
 	if os.Getenv("SIMTEST_SUBJECT") == "idle" {
 		s.Start, s.Edit = nil, func(*simtest.World) {}
 	}
+	if os.Getenv("SIMTEST_SUBJECT") == "leads" {
+		s.Converged = nil
+	}
+	if os.Getenv("SIMTEST_SUBJECT") == "judge" {
+		s.Converged = func(*simtest.World) error { panic("no judge") }
+	}
+	if os.Getenv("SIMTEST_SUBJECT") == "typo" {
+		s.Disturbances = []applytest.Disturbance{"kil before"}
+	}
 	if os.Getenv("SIMTEST_SUBJECT") == "hasty" {
 		s.Edit, s.Disturbances = func(*simtest.World) {}, []applytest.Disturbance{}
+	}
+	if os.Getenv("SIMTEST_SUBJECT") == "hasty" {
+		t.Run("it's (one)", func(t *testing.T) { simtest.Run(t, always(s)) })
+		return
 	}
 	simtest.Run(t, always(s))
 }
@@ -320,15 +347,29 @@ func TestAFailurePrintsTheLineThatRepeatsIt(t *testing.T) {
 		{"sound", "SIMTEST_HISTORIES=2", false, "2 histories of "},
 		{"lazy", "SIMTEST_HISTORIES=2", true, "reproduce: SIMTEST_SEED=1 GODEBUG=randautoseed=0 go test -count=1 -v -run '^TestSubject$'"},
 		{"idle", "SIMTEST_HISTORIES=2", true, "in all histories: the server accepted no write of the program"},
-		{"lazy", "SIMTEST_SURVEY=3", false, "3 of 3 histories are wrong\n            3: not converged: "},
+		{"lazy", "SIMTEST_SURVEY=3", true, "3 of 3 histories are wrong\n            3: not converged: "},
 		{"lazy", "SIMTEST_SURVEY=none", true, `SIMTEST_SURVEY is "none"; want a number above 0`},
 		{"lazy", "SIMTEST_SEED=1,SIMTEST_WITHOUT=hail", true, `Without: "hail" is no disturbance of this scenario; want one of ["kill before"`},
 		{"lazy", "SIMTEST_HISTORIES=1,SIMTEST_WITHOUT=kill before", true, "SIMTEST_SEED=1 SIMTEST_WITHOUT='kill before' GODEBUG"},
-		{"hasty", "SIMTEST_HISTORIES=1", true, "SIMTEST_SEED=1 SIMTEST_CUT='1 kill after' GODEBUG=randautoseed=0 go test"},
+		{
+			"hasty", "SIMTEST_HISTORIES=1", true,
+			"SIMTEST_SEED=1 SIMTEST_CUT='1 kill after' GODEBUG=randautoseed=0 go test -count=1 -v -run '^TestSubject$/^it'\\''s_\\(one\\)$'",
+		},
+		{"panics", "SIMTEST_HISTORIES=1", true, "the program panics: no such page\n"},
+		{"panics", "SIMTEST_HISTORIES=1", true, "reproduce: SIMTEST_SEED=1 "},
+		{"judge", "SIMTEST_HISTORIES=1", true, "no judge\n"},
+		{"judge", "SIMTEST_HISTORIES=1", true, "reproduce: SIMTEST_SEED=1 "},
+		{"stays", "SIMTEST_HISTORIES=1", true, "goroutines have not ended: the program must return, with all that it started, when its context ends\n"},
+		{"stays", "SIMTEST_HISTORIES=1", true, "reproduce: SIMTEST_SEED=1 "},
+		{"fails", "SIMTEST_HISTORIES=1", true, "times, the last time with: no config"},
+		{"leads", "SIMTEST_HISTORIES=1", true, "the server accepted no write of the program"},
+		{"typo", "SIMTEST_HISTORIES=1", true, `Scenario.Disturbances: "kil before" is no habit; want some of ["kill before"`},
 		{"lazy", "SIMTEST_SEED=1", true, "life 1: starts"},
 		{"sound", "SIMTEST_SEED=1", false, "rest"},
 		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=3 kill after", false, "life 1: kill after"},
 		{"sound", "SIMTEST_SEED=one", true, `SIMTEST_SEED is "one"; want a number`},
+		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=2 foo", true, `SIMTEST_CUT is "2 foo"; want a number from 1 to `},
+		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=9999 kill after", true, `and one of ["kill before" "kill after"]`},
 		{"sound", "SIMTEST_SEED=1,SIMTEST_CUT=kill", true, `SIMTEST_CUT is "kill"; want a number and a disturbance`},
 		{"sound", "SIMTEST_HISTORIES=0", true, `SIMTEST_HISTORIES is "0"; want a number above 0`},
 	} {

@@ -10,13 +10,13 @@ import (
 // places returns the Nodes that take a pod, by name.
 func places(w *World, pod Object) []string {
 	used, pods := map[string]amounts{}, amountsOf(pod)
-	for _, other := range w.Objects("pods") {
+	for _, other := range w.objects("pods") {
 		if name := other.text("spec", "nodeName"); name != "" && !ended(other) {
 			used[name] = used[name].plus(amountsOf(other))
 		}
 	}
 	var names []string
-	for _, n := range w.Objects("nodes") {
+	for _, n := range w.objects("nodes") {
 		if !n.Deleting() && admits(n, pod) && used[n.Name()].plus(pods).within(n) {
 			names = append(names, n.Name())
 		}

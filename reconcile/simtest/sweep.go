@@ -46,7 +46,7 @@ func Sweep(t *testing.T, scenario func() Scenario, seed uint64) Coverage {
 	}
 	c := Coverage{Boundaries: 2 * len(undisturbed.served)}
 	for i := range undisturbed.served {
-		for _, what := range []applytest.Disturbance{applytest.KillBefore, applytest.KillAfter} {
+		for _, what := range cuts() {
 			for range 12 {
 				r := bubble(t, scenario, plan{seed: seed, calm: true}.at(Cut{Request: i + 1, What: what}, undisturbed.served))
 				if len(r.Wrong) > 0 {
@@ -62,4 +62,9 @@ func Sweep(t *testing.T, scenario func() Scenario, seed uint64) Coverage {
 		}
 	}
 	return c
+}
+
+// cuts are what a sweep does at each request.
+func cuts() []applytest.Disturbance {
+	return []applytest.Disturbance{applytest.KillBefore, applytest.KillAfter}
 }

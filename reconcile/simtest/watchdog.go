@@ -42,15 +42,19 @@ func watch(name string, beats *atomic.Int64, limit time.Duration) (stop func()) 
 // working returns the stacks of the goroutines that could go on, and of those that wait for a
 // mutex: one that is held during a request stops virtual time.
 func working() string {
+	return bubbled("[runnable", "[running", "[sync.Mutex.Lock", "[sync.RWMutex.")
+}
+
+// bubbled returns the stacks of the goroutines of bubbles in one of these states, of all for
+// none.
+func bubbled(states ...string) string {
 	stacks := make([]byte, 1<<22)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	var all []string
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 		state, _, _ := strings.Cut(stack, "\n")
-		works := slices.ContainsFunc([]string{"[runnable", "[running", "[sync.Mutex.Lock", "[sync.RWMutex."}, func(of string) bool {
-			return strings.Contains(state, of)
-		})
-		if works && strings.Contains(state, "synctest bubble") {
+		is := len(states) == 0 || slices.ContainsFunc(states, func(of string) bool { return strings.Contains(state, of) })
+		if is && strings.Contains(state, "synctest bubble") {
 			all = append(all, stack)
 		}
 	}

@@ -58,7 +58,9 @@ type World struct {
 	halved                         bool            // the last answer was cut
 	requests                       []string        // whose turn has come
 	writes                         []string        // of the program, but Leases
-	accepted, refused              int             // writes of the program, Leases included
+	accepted, refused              int             // writes of the program, but Leases and Events
+	ended                          int             // lives that ended by themselves
+	ending                         error           // what the last of them returned
 	changes, moves                 int             // of objects, by the program; of managedFields alone
 	watches                        int
 	gc                             bool // planned
@@ -168,8 +170,14 @@ func (w *World) faulty() bool {
 }
 
 // Objects returns copies of the objects of a resource, such as "pods" or
-// "widgets.example.com", sorted by namespace and name.
+// "widgets.example.com", sorted by namespace and name. A resource that the scenario does not
+// have makes the history wrong.
 func (w *World) Objects(resource string) []Object {
+	w.mustServe(resource)
+	return w.objects(resource)
+}
+
+func (w *World) objects(resource string) []Object {
 	name, group, _ := strings.Cut(resource, ".")
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -183,6 +191,11 @@ func (w *World) Objects(resource string) []Object {
 // Object returns a copy of an object, nil if it does not exist. namespace is empty
 // for kinds without one.
 func (w *World) Object(resource, namespace, name string) Object {
+	w.mustServe(resource)
+	return w.object(resource, namespace, name)
+}
+
+func (w *World) object(resource, namespace, name string) Object {
 	k := keyTo(resource, namespace, name)
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()

@@ -217,6 +217,11 @@ func (p *pass) target(it *item, look *view.Look) (*write.Target, error) {
 	if look.Found {
 		t.UID, t.Bare, t.Superseded = look.Record.UID(), look.Record.Bare() && !look.Managed, look.Record.Superseded()
 	}
+	if look.Found && it.id == p.live.Owner.ApplySet {
+		// It may name other kinds by now, as after a restored backup of the cluster: these must be
+		// seen before they are overwritten.
+		t.From = strconv.FormatUint(look.Record.Version(), 10)
+	}
 	return t, nil
 }
 

@@ -138,18 +138,21 @@ func TestAKindThatACallUsesStaysWatched(t *testing.T) {
 	require.Empty(t, s.watched(), "it was never seen, and no set states it")
 }
 
-func TestAKindThatTheParentStatesIsWatchedUntilItIsSeen(t *testing.T) {
+func TestAKindIsWatchedAsLongAsTheParentStatesIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, grouped(""), configMapKind, widgetKind)
 	s.parentShown("Secret,Widget.example.com", "")
 	_, done := s.Live.registry.useNow()
 	done()
-	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "one was seen, and is empty; of the other there may be some")
+	require.Equal(t, []string{"ConfigMap", "Secret", "Widget.example.com"}, s.watched())
+	s.parentShown("Secret", "")
+	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "one was seen, is empty, and is not stated any more")
 	require.ErrorIs(t, s.Live.Unseen(), ErrNotSynced)
 	s.Live.Mapper = newStage(t, program, secretKind).Live.Mapper
 	_, done = s.Live.registry.useNow()
 	s.see(secretKind)
 	done()
+	s.parentShown("", "")
 	require.Equal(t, []string{"ConfigMap"}, s.watched())
 }
 

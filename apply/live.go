@@ -233,7 +233,7 @@ func (l *Live) hooks(kind schema.GroupKind) view.Hooks {
 	case isDefinition(kind):
 		hooks.Seen = l.defined
 	case kind == l.Owner.ApplySet.GroupKind():
-		hooks.Seen = l.parentSeen
+		hooks.Seen = func(m *metav1.PartialObjectMetadata) { l.parentSeen(m) }
 	case kind == jobKind:
 		hooks.Removed = func(m *metav1.PartialObjectMetadata, last *view.Record) { l.finished.note(m, last, time.Now()) }
 	}
@@ -297,11 +297,11 @@ func (l *Live) defined(m *metav1.PartialObjectMetadata) {
 
 // parentSeen reads the kinds of the ApplySet's members, and watches them: some may no
 // longer be in any set.
-func (l *Live) parentSeen(m *metav1.PartialObjectMetadata) {
-	if m.Name != l.Owner.ApplySet.Name || m.Namespace != l.Owner.ApplySet.Namespace {
+func (l *Live) parentSeen(m metav1.Object) {
+	if m.GetName() != l.Owner.ApplySet.Name || m.GetNamespace() != l.Owner.ApplySet.Namespace {
 		return
 	}
 	// The kinds of a parent that another manager has edited are not all that there are.
-	partial := m.Annotations[l.Owner.Domain+applySetPartial] != "" || !l.identity.Annotated(m, applySetKinds)
-	l.registry.parentSeen(membersOf(m.Annotations), partial)
+	partial := m.GetAnnotations()[l.Owner.Domain+applySetPartial] != "" || !l.identity.Annotated(m, applySetKinds)
+	l.registry.parentSeen(membersOf(m.GetAnnotations()), partial)
 }

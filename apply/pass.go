@@ -249,7 +249,7 @@ func (p *pass) parentItem() (item, members, error) {
 func (p *pass) announced(next members) {
 	p.live.registry.mu.Lock()
 	defer p.live.registry.mu.Unlock()
-	p.live.registry.applySet.stated = next
+	p.live.registry.state(next)
 }
 
 // kindNotInParent returns an error for an object that must not be applied: the parent

@@ -177,6 +177,10 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 		action, err := p.outcome(it, err)
 		return change, action, err
 	}
+	if it.id == p.live.Owner.ApplySet && t.From != "" && t.From != live.GetResourceVersion() {
+		p.live.parentSeen(live)
+		return change, Waiting, fmt.Errorf("%w: the ApplySet's parent has changed, and may name other kinds", ErrNotSynced)
+	}
 	change.Action, change.UID, change.ResourceVersion = diff.Update, string(live.GetUID()), live.GetResourceVersion()
 	recreate, err := w.Rehearse(ctx, t, live)
 	switch {

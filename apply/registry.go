@@ -258,9 +258,22 @@ func (r *registry) parentSeen(stated members, partial bool) {
 	if partial {
 		stated = stated.union(r.applySet.stated)
 	}
-	r.applySet.stated = stated
+	r.state(stated)
 	r.applySet.traced = r.applySet.traced || !partial && !r.applySet.absent
 	r.watchStated()
+}
+
+// state takes the members that the parent names now, and ends the watches of kinds that it does
+// not name any more and that are not needed. The lock is held.
+func (r *registry) state(stated members) {
+	before := r.applySet.stated
+	r.applySet.stated = stated
+	for text := range before.kinds {
+		kind := schema.ParseGroupKind(text)
+		if w := r.kinds[kind]; w != nil && !stated.kinds[text] {
+			r.releaseKind(kind, w)
+		}
+	}
 }
 
 // releaseKind ends the watch of a kind that is no longer needed: no set states it, and
@@ -269,8 +282,12 @@ func (r *registry) releaseKind(kind schema.GroupKind, w *watched) {
 	if w.fixed || w.wanted > 0 || w.uses > 0 || w.view.Len() > 0 {
 		return
 	}
-	// A kind that cannot be listed is kept if it was ever listed, or may have members.
-	if w.view.Known().Doubt() != nil && (w.view.Ever() || r.applySet.stated.kinds[kind.String()]) {
+	// As long as the ApplySet's parent names it, the proof that there is no object must be of now.
+	if r.applySet.stated.kinds[kind.String()] {
+		return
+	}
+	// A kind that cannot be listed is kept if it was ever listed.
+	if w.view.Known().Doubt() != nil && w.view.Ever() {
 		return
 	}
 	if w.stop != nil {

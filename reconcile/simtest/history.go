@@ -129,7 +129,7 @@ func (w *World) converge(ctx context.Context, r *Report) {
 	accepted, refused := w.accepted, w.refused
 	w.mu.Unlock()
 	written := w.restWrites(before)
-	if r.accepted = accepted; accepted == 0 && !s.ReadOnly && (refused > 0 || len(w.desired()) > 0) {
+	if r.accepted = accepted; accepted == 0 && !s.ReadOnly && (refused > 0 || len(w.desired()) > 0 && !w.leads) {
 		w.Blame("%s%s", noWrite, w.endings())
 	}
 	if r.RestWrites = len(written); r.RestWrites > 0 {

@@ -52,6 +52,9 @@ func (s *Server) answer(c call) (*answer, *stream) {
 		return s.review(c), nil
 	}
 	kind, ok := s.kind(c.Group, c.Version, c.Resource)
+	if !ok && c.Verb == "list" && c.Resource == definitions.Resource && c.Group == definitions.Group && c.Version == definitions.Version {
+		kind, ok = definitions, true
+	}
 	if !ok {
 		return unserved(http.StatusNotFound, "NotFound", "the server could not find the requested resource", "add the kind to Kinds", c), nil
 	}
@@ -73,6 +76,14 @@ func (s *Server) answer(c call) (*answer, *stream) {
 		return failed, st
 	}
 	return s.serve(c), nil
+}
+
+// definitions are listed by programs that look whether a kind is not served although it is
+// defined. Each server has the kind. A world whose Kinds do not have it has no definitions.
+//
+//nolint:gochecknoglobals // constant
+var definitions = Kind{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", Cluster: true, Status: true,
 }
 
 // serve answers a call that is no watch.

@@ -25,7 +25,15 @@ func (p *pass) compare(
 		change.Note = err.Error() // unreadable managedFields are replaced
 	}
 	if p.applier.writer.Supersedes(live) && !upsert {
-		if fields, err = p.defaulted(ctx, t, live, fields); err != nil {
+		fields, err = p.defaulted(ctx, t, live, fields)
+		switch {
+		case err == nil:
+		case write.Immutable(err) && t.Recreate:
+			change.Action, change.Note = diff.Recreate, err.Error()
+		case write.Immutable(err): // what the set leaves out cannot be given up
+			action, err := p.outcome(it, err)
+			return change, action, err
+		default:
 			change.Note = "defaults are not foreseen: " + err.Error()
 		}
 	}

@@ -182,15 +182,18 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 		return change, Waiting, fmt.Errorf("%w: the ApplySet's parent has changed, and may name other kinds", ErrNotSynced)
 	}
 	change.Action, change.UID, change.ResourceVersion = diff.Update, string(live.GetUID()), live.GetResourceVersion()
+	whole, readable := live.(*unstructured.Unstructured)
 	recreate, err := w.Rehearse(ctx, t, live)
 	switch {
 	case recreate:
 		change.Action, change.Note = diff.Recreate, err.Error()
+	case err != nil && !write.Immutable(err) && readable && w.Supersedes(whole):
+		// It still has the fields of the other manager beside ours. They go first.
 	case err != nil:
 		action, err := p.outcome(it, err)
 		return change, action, err
 	}
-	if whole, ok := live.(*unstructured.Unstructured); ok {
+	if readable {
 		return p.compare(ctx, it, t, whole, change)
 	}
 	return change, send, nil

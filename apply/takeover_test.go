@@ -272,3 +272,32 @@ func TestThePlanOfAnAdoptionNamesNoChangeThatTheServerDoesNotMake(t *testing.T) 
 		require.Equal(t, before[o.GetName()], content(o), o.GetName())
 	}
 }
+
+// What a superseded manager stated and the set does not goes with the adoption, or cannot go.
+func TestThePlanOfAnAdoptionNamesWhatTheServerRefuses(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.Supersedes = []string{"operator"}
+	create := func(manifest string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "manifest.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(manifest, "NAMESPACE", b.ns)), 0o600))
+		b.kubectl(t, "create", "--field-manager=operator", "-f", file)
+	}
+	const budget = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: p, namespace: NAMESPACE}, spec: {%s: 1, selector: {matchLabels: {a: b}}}}"
+	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: fixed, namespace: NAMESPACE}, data: {key: x}%s}"
+	create(fmt.Sprintf(budget, "minAvailable"))
+	create(fmt.Sprintf(config, ", immutable: true"))
+	a := b.startUnsynced(t, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"})
+	waitSynced(t, a)
+	set := b.set(t, fmt.Sprintf(budget, "maxUnavailable"), fmt.Sprintf(config, ""))
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/fixed: ")
+	require.ErrorContains(t, err, "field is immutable when `immutable` is set")
+	require.Len(t, plan.Changes, 1, "of the other, one field takes the place of another")
+	require.Equal(t, diff.Update, plan.Changes[0].Action)
+	report, err := a.Execute(t.Context(), set, apply.PruneOptions{}, plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Updated))
+	require.Equal(t, "1 ", b.kubectl(t, "get", "-n", b.ns, "pdb", "p", "-o", "jsonpath={.spec.maxUnavailable} {.spec.minAvailable}"))
+}

@@ -106,6 +106,19 @@ func (a applying) lookUp(ctx context.Context, t *Target) (wire.Must, error) {
 }
 
 func (a applying) writeIn(ctx context.Context, t *Target, must wire.Must) (Done, *metav1.PartialObjectMetadata, error) {
+	if must.UID != "" && (len(a.writer.Owner.Supersedes) > 0 || t.Create != nil) {
+		found, err := a.writer.metadata(t).Get(ctx, t.Name, metav1.GetOptions{})
+		if err != nil {
+			return Nothing, nil, err
+		}
+		if string(found.UID) != must.UID || found.ResourceVersion != must.Version {
+			return Nothing, nil, errUnmet
+		}
+		if err := a.writer.moveFieldsOf(ctx, t, found); err != nil {
+			return Nothing, nil, err
+		}
+		must.Version = found.ResourceVersion
+	}
 	answer, err := a.send(ctx, t, must)
 	switch {
 	case err != nil:

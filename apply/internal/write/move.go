@@ -91,20 +91,23 @@ func (w *Writer) onCurrent(
 	return err
 }
 
-// patchMetadata sends one merge patch, guarded by UID and resourceVersion.
+// patchMetadata sends one merge patch, guarded by UID and resourceVersion. found gets the new
+// resourceVersion.
 func (w *Writer) patchMetadata(ctx context.Context, t *Target, found *metav1.PartialObjectMetadata, metadata map[string]any) error {
 	metadata["uid"], metadata["resourceVersion"] = found.UID, found.ResourceVersion
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	err = w.request(t, "patch", func() error {
-		_, err := w.metadata(t).Patch(ctx, t.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.Owner.Manager})
+	var answer *metav1.PartialObjectMetadata
+	err = w.request(t, "patch", func() (err error) {
+		answer, err = w.metadata(t).Patch(ctx, t.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: w.Owner.Manager})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("moving the ownership of fields: %w", err)
 	}
+	found.ResourceVersion = answer.ResourceVersion
 	return nil
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/wire"
 )
 
-// immutable reports that the server refused an update only because of immutable fields.
+// Immutable reports that the server refused an update only because of immutable fields.
 // There is no code for that: each cause must have a type that validation uses for it,
 // and its message. With any other cause the object is invalid.
-func immutable(err error) bool {
+func Immutable(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
 		return false

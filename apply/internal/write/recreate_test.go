@@ -40,6 +40,6 @@ func TestOnlyImmutableFieldsAreImmutable(t *testing.T) {
 		"an invalid one, too":   {status(422, metav1.StatusReasonInvalid, fixed, cause(metav1.CauseTypeFieldValueInvalid, "must be positive")), false},
 		"a cause of other type": {status(422, metav1.StatusReasonInvalid, cause(metav1.CauseTypeFieldValueRequired, "required, as the field is immutable")), false},
 	} {
-		require.Equal(t, test.want, immutable(test.err), name)
+		require.Equal(t, test.want, Immutable(test.err), name)
 	}
 }

@@ -105,7 +105,7 @@ func (w *Writer) method(t *Target) method {
 // no request was sent, or it failed.
 func (w *Writer) Write(ctx context.Context, t *Target) (Done, *metav1.PartialObjectMetadata, error) {
 	done, answer, err := w.method(t).write(ctx, t)
-	if t.Recreate && immutable(err) {
+	if t.Recreate && Immutable(err) {
 		return w.recreate(ctx, t, err)
 	}
 	return done, answer, err
@@ -129,7 +129,7 @@ func (w *Writer) Rehearse(ctx context.Context, t *Target, live metav1.Object) (r
 	}
 	err = w.method(t).rehearse(ctx, t, live)
 	switch {
-	case t.Recreate && immutable(err):
+	case t.Recreate && Immutable(err):
 		return true, err
 	case !t.Recreate && t.Force && !apierrors.IsInvalid(err):
 		return false, nil

@@ -6,18 +6,23 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+)
+
+// The types of Events.
+const (
+	EventNormal  = "Normal"
+	EventWarning = "Warning"
 )
 
 // maxNote is how many bytes the API server takes as a note.
 const maxNote = 1024
 
-// Events writes Events about objects. All fields are required. It is safe for concurrent use.
+// Events writes Events (events.k8s.io/v1) about objects. All fields are required. It needs create
+// on events, and is safe for concurrent use.
 type Events struct {
 	// Client reaches the API server.
 	Client dynamic.Interface
@@ -28,30 +33,38 @@ type Events struct {
 	Logger *slog.Logger
 }
 
-// New returns an Event about an object, of the type Normal or Warning. One about a
-// cluster-scoped object is in the namespace default. A note is cut at 1024 bytes.
-func (r *Events) New(about corev1.ObjectReference, kind, reason, note string) *eventsv1.Event {
-	namespace := about.Namespace
+// New returns an Event about an object of a kind. One about a cluster-scoped object is in the
+// namespace default. A note is cut at 1024 bytes.
+func (e *Events) New(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, note string) *unstructured.Unstructured {
+	namespace := about.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	return &eventsv1.Event{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "events.k8s.io/v1", Kind: "Event"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: about.Name + "-", Namespace: namespace},
-		EventTime:  metav1.NewMicroTime(time.Now()), ReportingController: r.Controller, ReportingInstance: r.Instance,
-		Action: "Reconcile", Reason: reason, Note: strings.ToValidUTF8(note[:min(len(note), maxNote)], ""), Type: kind, Regarding: about,
+	regarding := map[string]any{
+		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "name": about.GetName(), "uid": string(about.GetUID()),
 	}
+	if about.GetNamespace() != "" {
+		regarding["namespace"] = about.GetNamespace()
+	}
+	if version := about.GetResourceVersion(); version != "" {
+		regarding["resourceVersion"] = version
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "events.k8s.io/v1", "kind": "Event",
+		"metadata":            map[string]any{"generateName": about.GetName() + "-", "namespace": namespace},
+		"eventTime":           time.Now().UTC().Format(metav1.RFC3339Micro),
+		"reportingController": e.Controller, "reportingInstance": e.Instance, "action": "Reconcile",
+		"type": eventType, "reason": reason, "note": strings.ToValidUTF8(note[:min(len(note), maxNote)], ""), "regarding": regarding,
+	}}
 }
 
 // Write sends an Event. A failure is logged, and not returned: an Event repeats what the
 // status of the object has.
-func (r *Events) Write(ctx context.Context, e *eventsv1.Event) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
-	if err == nil {
-		_, err = r.Client.Resource(eventsv1.SchemeGroupVersion.WithResource("events")).Namespace(e.Namespace).
-			Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
-	}
+func (e *Events) Write(ctx context.Context, event *unstructured.Unstructured) {
+	resource := schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+	_, err := e.Client.Resource(resource).Namespace(event.GetNamespace()).Create(ctx, event, metav1.CreateOptions{})
 	if err != nil && ctx.Err() == nil {
-		r.Logger.WarnContext(ctx, "event not recorded", slog.String("reason", e.Reason), slog.Any("error", err))
+		reason, _, _ := unstructured.NestedString(event.Object, "reason")
+		e.Logger.WarnContext(ctx, "event not recorded", slog.String("reason", reason), slog.Any("error", err))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,11 +89,11 @@ func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
 	if after.Reason != reason || before.Reason == after.Reason && before.Status == after.Status {
 		return nil // it was deleted meanwhile, or is what it was
 	}
-	kind := corev1.EventTypeNormal
+	kind := kube.EventNormal
 	if state != kube.Ready && found.cause().Outlook != readiness.Waiting {
-		kind = corev1.EventTypeWarning
+		kind = kube.EventWarning
 	}
-	w.events.Write(ctx, w.events.New(w.reference(object), kind, reason, message))
+	w.events.Write(ctx, w.events.New(w.operator.Kind, object, kind, reason, message))
 	w.controller.Logger.InfoContext(ctx, "state changed", slog.String("kind", w.operator.Kind.Kind),
 		slog.String("key", kube.KeyOf(object).String()), slog.String("state", string(state)), slog.String("reason", reason))
 	return nil
@@ -105,13 +104,4 @@ func readyOf(conditions []metav1.Condition) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
-}
-
-// reference names an object in an Event.
-func (w *work[T]) reference(object T) corev1.ObjectReference {
-	version, kind := w.operator.Kind.ToAPIVersionAndKind()
-	return corev1.ObjectReference{
-		APIVersion: version, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -105,11 +104,11 @@ func (p *pass) report(ctx context.Context) error {
 	if before.Reason == after.Reason && before.Status == after.Status {
 		return nil
 	}
-	kind := corev1.EventTypeNormal
+	kind := kube.EventNormal
 	if after.Status != metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
+		kind = kube.EventWarning
 	}
-	p.op.events.Write(ctx, p.op.events.New(p.reference(), kind, after.Reason, after.Message))
+	p.op.events.Write(ctx, p.op.events.New(v1alpha1.GroupVersion().WithKind("AgentJob"), p.job, kind, after.Reason, after.Message))
 	return nil
 }
 
@@ -301,12 +300,4 @@ func (p *pass) stuck(ctx context.Context, why error) error {
 		job.Status.Message = "deletion: " + why.Error()
 		kube.SetCondition(&job.Status.Conditions, conditionReady, metav1.ConditionFalse, "DeletionFailed", why.Error())
 	})
-}
-
-// reference names the object in an Event.
-func (p *pass) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: "AgentJob", Namespace: p.job.Namespace, Name: p.job.Name,
-		UID: p.job.UID, ResourceVersion: p.job.ResourceVersion,
-	}
 }

@@ -55,10 +55,10 @@ func (p *pass) child(apiVersion, kind, name string, fields object) *unstructured
 	if p.subject.home == nil {
 		metadata["ownerReferences"] = []any{
 			object{
-				"apiVersion":         p.subject.object.APIVersion,
-				"kind":               p.subject.object.Kind,
-				"name":               p.subject.object.Name,
-				"uid":                string(p.subject.object.UID),
+				"apiVersion":         v1alpha1.GroupVersion().String(),
+				"kind":               p.subject.kind,
+				"name":               p.subject.object.GetName(),
+				"uid":                string(p.subject.object.GetUID()),
 				"controller":         true,
 				"blockOwnerDeletion": true,
 			},

@@ -139,7 +139,7 @@ func (p *pass) login(ctx context.Context, server databases, want database.Want) 
 				"the Secret %s/%s exists and is not of this %s: %w; remove it, or choose another name",
 				p.subject.app.Namespace,
 				p.subject.names.Secret(),
-				p.subject.object.Kind,
+				p.subject.kind,
 				external.ErrOwnedByOther,
 			)
 		}

@@ -91,8 +91,9 @@ func (w *operator) expire(ctx context.Context, preview *v1alpha1.PreviewEnvironm
 	w.events.Write(
 		ctx,
 		w.events.New(
-			reference("PreviewEnvironment", preview),
-			corev1.EventTypeNormal,
+			v1alpha1.GroupVersion().WithKind("PreviewEnvironment"),
+			preview,
+			kube.EventNormal,
 			"Expired",
 			"its ttl of "+string(preview.Spec.TTL)+" is over: it is removed",
 		),
@@ -160,7 +161,7 @@ func (w *operator) copyOf(preview *v1alpha1.PreviewEnvironment, parent *v1alpha1
 	// Nothing outlives a preview, whatever its Application does.
 	spec.Database.DeletionPolicy, spec.Storage.DeletionPolicy, spec.Auth.DeletionPolicy = v1alpha1.Delete, v1alpha1.Delete, v1alpha1.Delete
 	s := subject{
-		app: app, names: n, object: reference("PreviewEnvironment", preview),
+		app: app, names: n, object: preview, kind: "PreviewEnvironment",
 		mark:    w.markOf(preview, app.Name+"/pr-"+strconv.FormatInt(preview.Spec.PullRequest, 10)),
 		version: fmt.Sprint(preview.Generation, " ", preview.Annotations[v1alpha1.AnnotationRotate], " ", version),
 		ownHost: func() error { return w.claimPreviewHost(preview) },
@@ -193,7 +194,7 @@ func (p *pass) orphaned(ctx context.Context) error {
 			reasonNoParent,
 			fmt.Sprintf(
 				"spec.applicationRef: there is no Application %s/%s; make it, or delete the preview",
-				p.subject.object.Namespace,
+				p.subject.object.GetNamespace(),
 				p.subject.app.Name,
 			),
 		)
@@ -273,7 +274,7 @@ func (p *pass) copiedVariables(ctx context.Context) ([]*unstructured.Unstructure
 				fmt.Errorf(
 					"spec.envVars[%d] of the Application: Secret %s/%s has no key %s; add it",
 					i,
-					p.subject.object.Namespace,
+					p.subject.object.GetNamespace(),
 					from.Name,
 					from.Key,
 				),
@@ -292,9 +293,9 @@ func (p *pass) copiedVariables(ctx context.Context) ([]*unstructured.Unstructure
 
 // secretData reads a Secret beside the subject.
 func (p *pass) secretData(ctx context.Context, name string) (map[string][]byte, error) {
-	found, err := p.op.client.Resource(secretsResource).Namespace(p.subject.object.Namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := p.op.client.Resource(secretsResource).Namespace(p.subject.object.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Secret %s/%s; make it", p.subject.object.Namespace, name)
+		return nil, fmt.Errorf("there is no Secret %s/%s; make it", p.subject.object.GetNamespace(), name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a Secret: %w", err)

@@ -117,9 +117,9 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	p.op.logger.DebugContext(
 		ctx,
 		"pass",
-		slog.String("kind", p.subject.object.Kind),
-		slog.String("namespace", p.subject.object.Namespace),
-		slog.String("name", p.subject.object.Name),
+		slog.String("kind", p.subject.kind),
+		slog.String("namespace", p.subject.object.GetNamespace()),
+		slog.String("name", p.subject.object.GetName()),
 		slog.String("phase", string(p.subject.app.Status.Phase)),
 	)
 	if err := errors.Join(err, p.failure()); err != nil {

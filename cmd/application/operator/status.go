@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,11 +47,11 @@ func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationSt
 	if before.Reason == after.Reason && before.Status == after.Status {
 		return nil
 	}
-	kind := corev1.EventTypeNormal
+	kind := kube.EventNormal
 	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
-		kind = corev1.EventTypeWarning
+		kind = kube.EventWarning
 	}
-	p.op.events.Write(ctx, p.op.events.New(p.subject.object, kind, after.Reason, after.Message))
+	p.op.events.Write(ctx, p.op.events.New(v1alpha1.GroupVersion().WithKind(p.subject.kind), p.subject.object, kind, after.Reason, after.Message))
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -22,8 +21,9 @@ type subject struct {
 	app   *v1alpha1.Application
 	names names.App
 	mark  external.Mark
-	// object is what Events are about.
-	object corev1.ObjectReference
+	// object is what Events are about, of this kind.
+	object metav1.Object
+	kind   string
 	// version changes when something else is wanted.
 	version string
 	// home is the namespace that is made for a PreviewEnvironment. Its children have no
@@ -40,7 +40,7 @@ type subject struct {
 // application returns an Application as the subject of a pass.
 func (w *operator) application(app *v1alpha1.Application) subject {
 	return subject{
-		app: app, names: names.Of(app), mark: w.markOf(app, app.Name), object: reference("Application", app),
+		app: app, names: names.Of(app), mark: w.markOf(app, app.Name), object: app, kind: "Application",
 		version: fmt.Sprint(app.Generation, " ", app.Annotations[v1alpha1.AnnotationRotate]),
 		ownHost: func() error { return w.claimHost(app) },
 		letGo:   func(but string) { w.freeHosts(kube.KeyOf(app), but) },
@@ -52,12 +52,4 @@ func (w *operator) application(app *v1alpha1.Application) subject {
 
 func (w *operator) markOf(object metav1.Object, name string) external.Mark {
 	return external.Mark{Cluster: w.cluster, Namespace: object.GetNamespace(), Name: name, UID: string(object.GetUID())}
-}
-
-// reference names an object in an Event.
-func reference(kind string, object metav1.Object) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
-		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-	}
 }

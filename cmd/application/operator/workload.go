@@ -60,7 +60,7 @@ func (p *pass) networkPolicy() *unstructured.Unstructured {
 		from = append(from, in(namespace))
 	}
 	for _, peer := range p.subject.app.Spec.Network.From {
-		source := in(cmp.Or(string(peer.Namespace), p.subject.object.Namespace))
+		source := in(cmp.Or(string(peer.Namespace), p.subject.object.GetNamespace()))
 		if peer.Application != "" {
 			source["podSelector"] = object{"matchLabels": object{v1alpha1.LabelApp: string(peer.Application)}}
 		}

@@ -112,7 +112,9 @@ func (p *simulatedRegion) bounds() []within {
 			})
 		}, 80 * time.Second, func(w *simtest.World) bool { return !made("web-2")(w) }},
 		{15 * time.Minute, "the row of a policy vanishes", func(*simtest.World) { p.vanish(1) }, 24 * time.Minute,
-			func(w *simtest.World) bool { return w.Object("ciliumnetworkpolicies.cilium.io", "shop-1", "rule-1") == nil }},
+			func(w *simtest.World) bool {
+				return w.Object("ciliumnetworkpolicies.cilium.io", "shop-1", "rule-1") == nil
+			}},
 	}
 }
 

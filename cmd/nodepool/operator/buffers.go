@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
@@ -238,14 +238,8 @@ func (b *buffers) report(ctx context.Context, o *buffer.CapacityBuffer, update f
 	is := meta.FindStatusCondition(o.Status.Conditions, buffer.ConditionProvisioning)
 	was := meta.FindStatusCondition(before, buffer.ConditionProvisioning)
 	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Reason != is.Reason) {
-		b.op.events.record(corev1.ObjectReference{
-			APIVersion:      buffer.Group + "/" + buffer.Version,
-			Kind:            buffer.Kind,
-			Namespace:       o.Namespace,
-			Name:            o.Name,
-			UID:             o.UID,
-			ResourceVersion: o.ResourceVersion,
-		}, corev1.EventTypeWarning, is.Reason, is.Message)
+		kind := schema.GroupVersionKind{Group: buffer.Group, Version: buffer.Version, Kind: buffer.Kind}
+		b.op.events.record(kind, o, kube.EventWarning, is.Reason, is.Message)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,7 +114,7 @@ func (o *operator) reconcileClass(ctx context.Context, key types.NamespacedName,
 	}
 	if len(r.errs) > 0 {
 		if before != unready(c) {
-			o.events.class(c, corev1.EventTypeWarning, "ResolutionFailed", unready(c))
+			o.events.class(c, kube.EventWarning, "ResolutionFailed", unready(c))
 		}
 		o.resolvedUntil(c, spread(resolveRetry, c.UID))
 		return again(), nil
@@ -159,7 +158,7 @@ func (o *operator) resolve(ctx context.Context, c *v1alpha1.AWSNodeClass) *resol
 	if c.Spec.AMISelector == nil && class.KubernetesVersion == "" {
 		version, err := o.minorVersion(ctx)
 		if err != nil {
-			o.events.class(c, corev1.EventTypeWarning, "VersionDetectionFailed", err.Error())
+			o.events.class(c, kube.EventWarning, "VersionDetectionFailed", err.Error())
 			r.errs[v1alpha1.ConditionAMIReady] = err
 		}
 		class.KubernetesVersion = version

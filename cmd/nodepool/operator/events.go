@@ -5,7 +5,9 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -24,13 +26,13 @@ const reasonNoMachine = "NoMachineFits"
 type recorder struct {
 	kube.Events
 
-	queue chan *eventsv1.Event
+	queue chan *unstructured.Unstructured
 }
 
 func newRecorder(client dynamic.Interface, instance string, logger *slog.Logger) *recorder {
 	return &recorder{
 		Events: kube.Events{Client: client, Controller: v1alpha1.Group + "/nodepool", Instance: instance, Logger: logger},
-		queue:  make(chan *eventsv1.Event, eventsWaiting),
+		queue:  make(chan *unstructured.Unstructured, eventsWaiting),
 	}
 }
 
@@ -46,70 +48,39 @@ func (r *recorder) start(ctx context.Context) error {
 	}
 }
 
-func (r *recorder) record(about corev1.ObjectReference, kind, reason, note string) {
+func (r *recorder) record(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, note string) {
 	select {
-	case r.queue <- r.New(about, kind, reason, note):
+	case r.queue <- r.New(kind, about, eventType, reason, note):
 	default:
 		r.Logger.Warn("event queue full, event dropped", slog.String("reason", reason))
 	}
 }
 
-func (r *recorder) pool(p *v1alpha1.NodePool, kind, reason, note string) {
-	r.record(
-		corev1.ObjectReference{
-			APIVersion:      v1alpha1.GroupVersion().String(),
-			Kind:            "NodePool",
-			Name:            p.Name,
-			UID:             p.UID,
-			ResourceVersion: p.ResourceVersion,
-		},
-		kind,
-		reason,
-		note,
-	)
+func (r *recorder) pool(p *v1alpha1.NodePool, eventType, reason, note string) {
+	r.record(v1alpha1.GroupVersion().WithKind("NodePool"), p, eventType, reason, note)
 }
 
-func (r *recorder) class(c *v1alpha1.AWSNodeClass, kind, reason, note string) {
-	r.record(
-		corev1.ObjectReference{
-			APIVersion:      v1alpha1.GroupVersion().String(),
-			Kind:            "AWSNodeClass",
-			Name:            c.Name,
-			UID:             c.UID,
-			ResourceVersion: c.ResourceVersion,
-		},
-		kind,
-		reason,
-		note,
-	)
+func (r *recorder) class(c *v1alpha1.AWSNodeClass, eventType, reason, note string) {
+	r.record(v1alpha1.GroupVersion().WithKind("AWSNodeClass"), c, eventType, reason, note)
 }
 
-func (r *recorder) node(n *corev1.Node, kind, reason, note string) {
-	r.record(
-		corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
-		kind,
-		reason,
-		note,
-	)
+func (r *recorder) node(n *corev1.Node, eventType, reason, note string) {
+	r.record(corev1.SchemeGroupVersion.WithKind("Node"), n, eventType, reason, note)
 }
 
 func (r *recorder) pod(p *cloud.Pod, reason, note string) {
-	r.record(
-		corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)},
-		corev1.EventTypeWarning,
-		reason,
-		note,
-	)
+	about := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+	r.record(corev1.SchemeGroupVersion.WithKind("Pod"), about, kube.EventWarning, reason, note)
 }
 
 // action records the result of an action on a machine.
 func (r *recorder) action(pool *v1alpha1.NodePool, result cloud.Result) {
 	a := result.Action
 	for _, reason := range reasons(a) {
-		kind := corev1.EventTypeNormal
+		kind := kube.EventNormal
 		switch reason {
 		case "WarmupTimeout", "WarmupFailed", "MaxRuntimeExceeded", "DrainGivenUp":
-			kind = corev1.EventTypeWarning
+			kind = kube.EventWarning
 		}
 		r.pool(pool, kind, reason, a.String())
 	}

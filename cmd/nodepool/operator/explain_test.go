@@ -25,7 +25,7 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 	}
 	reported := func() (notes []string) {
 		for len(d.op.events.queue) > 0 {
-			notes = append(notes, (<-d.op.events.queue).Note)
+			notes = append(notes, (<-d.op.events.queue).Object["note"].(string)) //nolint:forcetypeassert // it is text
 		}
 		return notes
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 const (
@@ -171,16 +172,16 @@ func (p *nodePass) open(n *corev1.Node) {
 	trigger := "network-ready"
 	switch {
 	case ours && s.Ready && s.NetworkReady:
-		p.tell(n, corev1.EventTypeNormal, "StartupTaintsRemoved", "its network is ready")
+		p.tell(n, kube.EventNormal, "StartupTaintsRemoved", "its network is ready")
 		p.reports = append(p.reports, func() { p.state.op.metrics.trace.opened(s.ID) })
 	case ours && late:
 		trigger = "timeout"
-		p.tell(n, corev1.EventTypeWarning, "StartupTaintTimeout", fmt.Sprintf("its network has not become ready within %s", startupTimeout))
+		p.tell(n, kube.EventWarning, "StartupTaintTimeout", fmt.Sprintf("its network has not become ready within %s", startupTimeout))
 	case late:
 		if p.state.kept.once("startup taints of " + n.Name + formatTime(since)) {
 			p.tell(
 				n,
-				corev1.EventTypeWarning,
+				kube.EventWarning,
 				"StartupTaintTimeout",
 				fmt.Sprintf("its startup taints are there since %s: another controller has to remove them", formatTime(since)),
 			)
@@ -211,7 +212,7 @@ func (p *nodePass) warnRuntime(n *corev1.Node) {
 		return
 	}
 	n.Annotations[v1alpha1.AnnotationRuntimeWarned] = formatTime(p.state.op.now())
-	p.tell(n, corev1.EventTypeWarning, "MaxRuntimeApproaching", "it is drained at "+formatTime(end))
+	p.tell(n, kube.EventWarning, "MaxRuntimeApproaching", "it is drained at "+formatTime(end))
 }
 
 // recordResults reports the results of the actions of a pool.

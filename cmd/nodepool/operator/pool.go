@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
@@ -66,13 +65,13 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 	if p.DeletionTimestamp == nil && p.Status.ObservedGeneration == 0 && o.memoryOf(p).once("created") {
 		o.events.pool(
 			p,
-			corev1.EventTypeNormal,
+			kube.EventNormal,
 			"Created",
 			fmt.Sprintf("up to %d machines, %d of them on standby", p.Spec.PoolSize, p.Spec.MinStandby),
 		)
 	}
 	if p.DeletionTimestamp != nil && o.memoryOf(p).once("deleting") {
-		o.events.pool(p, corev1.EventTypeNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
+		o.events.pool(p, kube.EventNormal, "Deleting", fmt.Sprintf("%d machines are drained and terminated", p.Status.Total))
 	}
 	var pass *poolPass
 	alive, result, err := o.finalize.Finalize(ctx, p, func(ctx context.Context) (bool, error) {
@@ -82,13 +81,13 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 	})
 	switch {
 	case pass != nil && pass.plan.Done && err == nil:
-		o.events.pool(p, corev1.EventTypeNormal, "Deleted", "every machine of the pool is terminated")
+		o.events.pool(p, kube.EventNormal, "Deleted", "every machine of the pool is terminated")
 		o.forget(p.Name)
 		return result, nil
 	case pass != nil && err == nil:
 		return pass.next(), nil
 	case pass != nil:
-		o.events.pool(p, corev1.EventTypeWarning, "CleanupFailed", err.Error())
+		o.events.pool(p, kube.EventWarning, "CleanupFailed", err.Error())
 		return reconcile.Result{RequeueAfter: spread(afterCleanup, p.UID)}, nil
 	case err != nil || !alive:
 		return result, err

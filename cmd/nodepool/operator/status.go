@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 func timeNow(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
@@ -62,7 +62,7 @@ func (p *poolPass) report(ctx context.Context) error {
 	degraded := meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
 	if degraded.Status == metav1.ConditionTrue && !wasDegraded {
 		reason := degraded.Reason
-		p.state.op.events.pool(p.state.pool, corev1.EventTypeWarning, reason, degraded.Message)
+		p.state.op.events.pool(p.state.pool, kube.EventWarning, reason, degraded.Message)
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ var budgets = map[string]budget{
 	"apply/readiness": {limit: 80},
 	"apply/budget":    {},
 	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
-	"cloud":           {},
+	// It joins apply and reconcile/kube, and adds nothing of others.
+	"reconcile/operator": {limit: 160},
+	"cloud":              {},
 	// For tests of any provider and any program that uses one.
 	"cloud/cloudtest": {},
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.

@@ -77,6 +77,9 @@ func (a *Applier) init() error {
 	if err := a.Live.prepare(); err != nil {
 		return err
 	}
+	if a.Concurrency < 0 {
+		return fmt.Errorf("apply: Applier.Concurrency: is %d, must be 0 (8) or more", a.Concurrency)
+	}
 	if a.Upsert != nil && a.Objects == nil {
 		return errors.New("apply: Applier.Objects: is required with Applier.Upsert")
 	}

@@ -61,6 +61,19 @@ func (l Limit) of(owned int) int {
 	return max(0, l.Count, owned*l.Percent/100)
 }
 
+// validate returns an error that names the field. Until it is mended, nothing is deleted.
+func (g *Guard) validate() error {
+	if g.Window < 0 {
+		return fmt.Errorf("apply: Guard.Window: is %v, must be 0 (an hour) or more", g.Window)
+	}
+	for name, l := range map[string]Limit{"Absent": g.Absent, "Named": g.Named} {
+		if l.Percent < 0 || l.Percent > 100 {
+			return fmt.Errorf("apply: Guard.%s.Percent: is %d, must be 0 to 100", name, l.Percent)
+		}
+	}
+	return nil
+}
+
 // Held is what a [Guard] holds back.
 type Held struct {
 	// Units are sorted by name.
@@ -68,7 +81,8 @@ type Held struct {
 	// Digest names exactly these objects, and whether each is deleted or released, and how.
 	// An approval states it ([PruneOptions.Approved]). It changes when an object joins or
 	// leaves the held ones, or is made again, and with nothing else, until nothing is held:
-	// then an approval that was not used is void. "" if nothing is held, in a plan of what no
+	// then an approval that was not used is void. Without a [Guard.Memory] it is another one after
+	// a restart. "" if nothing is held, in a plan of what no
 	// Prune has held yet, and while the Memory cannot be used.
 	Digest string
 }

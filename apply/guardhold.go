@@ -24,6 +24,9 @@ import (
 func (g *Guard) hold(
 	ctx context.Context, plan *prunePlan, count func() census, gone func(Observed) bool, approved string, note bool,
 ) (Held, error) {
+	if err := g.validate(); err != nil {
+		return g.take(plan, func(Observed) bool { return true }, err.Error(), ""), err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientmetadata "k8s.io/client-go/metadata"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
@@ -141,8 +142,16 @@ func (l *Live) validate() error {
 	case l.Mapper == nil:
 		return errors.New("apply: Live.Mapper: is required")
 	}
+	for i, namespace := range l.Namespaces {
+		for _, problem := range validation.IsDNS1123Label(namespace) {
+			return fmt.Errorf("apply: Live.Namespaces[%d]: is %q: %s", i, namespace, problem)
+		}
+	}
 	seen := map[schema.GroupKind]bool{}
-	for _, kind := range l.Kinds {
+	for i, kind := range l.Kinds {
+		if kind.Kind == "" {
+			return fmt.Errorf("apply: Live.Kinds[%d]: has no kind", i)
+		}
 		if seen[kind.GroupKind()] {
 			return fmt.Errorf("apply: Live.Kinds: has %s twice, must have it once, in one version", kind.GroupKind())
 		}

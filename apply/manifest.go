@@ -27,9 +27,17 @@ func identify(object *unstructured.Unstructured) (ID, error) {
 		return ID{}, errors.New("it is empty")
 	}
 	kind := object.GroupVersionKind()
+	if stated := object.GetAPIVersion(); stated != "" && kind.Version == "" {
+		return ID{}, fmt.Errorf("apiVersion: is %q, must be a version or group/version", stated)
+	}
 	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	if id.Kind == "" || kind.Version == "" || id.Name == "" {
+	switch {
+	case id.Name == "" && object.IsList():
+		return id, fmt.Errorf("kind: is %q, a list: state its items", id.Kind)
+	case id.Kind == "" || kind.Version == "" || id.Name == "" && object.GetGenerateName() == "":
 		return id, errors.New("apiVersion, kind and metadata.name are required")
+	case id.Name == "":
+		return id, errors.New("metadata.name is required: with metadata.generateName each apply would make another object")
 	}
 	return id, nil
 }

@@ -39,6 +39,9 @@ func (o Overlay) State(ctx context.Context, fields *unstructured.Unstructured) (
 	if o.Manager == "" {
 		return false, errors.New("Overlay.Manager: is required")
 	}
+	if fields == nil || fields.GetName() == "" {
+		return false, errors.New("Overlay.State: fields: needs apiVersion, kind and metadata.name of the object")
+	}
 	client, err := o.client(fields.GroupVersionKind(), fields.GetNamespace())
 	if err != nil {
 		return false, err

@@ -86,11 +86,17 @@ func (o Owner) validate() error {
 			return fmt.Errorf("apply: Owner.PartLabel: is %q, must not be a key of Owner.Labels", o.PartLabel)
 		}
 	}
+	if at := slices.Index(o.Supersedes, ""); at >= 0 {
+		return fmt.Errorf("apply: Owner.Supersedes[%d]: is empty, must be a field manager", at)
+	}
 	if slices.Contains(o.Supersedes, o.Manager) {
 		return fmt.Errorf("apply: Owner.Supersedes: has %q, must not have Owner.Manager", o.Manager)
 	}
 	if o.ApplySet != (ID{}) && (o.ApplySet.Kind == "" || o.ApplySet.Name == "") {
 		return fmt.Errorf("apply: Owner.ApplySet: is %q, must be a kind and a name", o.ApplySet)
+	}
+	if set := o.ApplySet; set.Group == "" && (set.Kind == "ConfigMap" || set.Kind == "Secret") && set.Namespace == "" {
+		return fmt.Errorf("apply: Owner.ApplySet: is %q, must have a namespace", set)
 	}
 	return nil
 }

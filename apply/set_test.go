@@ -1,14 +1,18 @@
 package apply_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -27,7 +31,9 @@ func TestASetNamesEachObjectItCannotApplyAndKeepsTheRest(t *testing.T) {
 	for _, test := range []struct{ manifest, want string }{
 		{"{kind: ConfigMap, metadata: {name: a}}", "apiVersion, kind and metadata.name are required"},
 		{"{apiVersion: v1, metadata: {name: a}}", "apiVersion, kind and metadata.name are required"},
-		{"{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a}}", "apiVersion, kind and metadata.name are required"},
+		{"{apiVersion: v1, kind: ConfigMap, metadata: {generateName: a}}", "metadata.name is required: with metadata.generateName each apply would make another"},
+		{"{apiVersion: a/b/c, kind: ConfigMap, metadata: {name: a}}", `apiVersion: is "a/b/c", must be a version or group/version`},
+		{"{apiVersion: v1, kind: List, items: []}", `kind: is "List", a list: state its items`},
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: u}}", "ConfigMap/a: metadata.uid: is for the server to set; leave it out"},
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, resourceVersion: '1'}}", "metadata.resourceVersion: is for the server to set"},
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, managedFields: []}}", "metadata.managedFields: is for the server to set"},
@@ -167,6 +173,53 @@ func TestBadNamesPartsAndVersionsAreNamed(t *testing.T) {
 	self.Supersedes = []string{owner.Manager}
 	_, err = apply.NewSet(self, nil, apply.SetOptions{})
 	require.ErrorContains(t, err, "must not have Owner.Manager")
+}
+
+func TestAWrongSettingIsNamed(t *testing.T) {
+	t.Parallel()
+	with := func(change func(*apply.Owner)) error {
+		o := owner
+		change(&o)
+		_, err := apply.NewSet(o, nil, apply.SetOptions{})
+		return err
+	}
+	live := func(change func(*apply.Live)) error {
+		l := &apply.Live{Client: &silentServer{}, Mapper: meta.NewDefaultRESTMapper(nil), Owner: owner}
+		change(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		return l.Start(ctx)
+	}
+	pruned := func(guard *apply.Guard) error {
+		l := &apply.Live{Client: &silentServer{}, Mapper: meta.NewDefaultRESTMapper(nil), Owner: owner}
+		set, err := apply.NewSet(owner, nil, apply.SetOptions{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = (&apply.Applier{Live: l}).Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Guard: guard})
+		return err
+	}
+	from := func() error {
+		options := apply.SetOptions{From: map[apply.ID]string{{Kind: "Secrets", Namespace: "x", Name: "a"}: "7"}}
+		_, err := apply.NewSet(owner, parsed(t, configMap("a", "1")), options)
+		return err
+	}
+	_, overlay := apply.Overlay{Manager: "me"}.State(t.Context(), nil)
+	for want, err := range map[string]error{
+		"Owner.Supersedes[1]: is empty, must be a field manager": with(func(o *apply.Owner) { o.Supersedes = []string{"a", ""} }),
+		`Owner.ApplySet: is "ConfigMap/all", must have a namespace`: with(func(o *apply.Owner) {
+			o.ApplySet = apply.ID{Kind: "ConfigMap", Name: "all"}
+		}),
+		`Live.Namespaces[0]: is "Bad NS": `:                               live(func(l *apply.Live) { l.Namespaces = []string{"Bad NS"} }),
+		"Live.Kinds[0]: has no kind":                                      live(func(l *apply.Live) { l.Kinds = make([]schema.GroupVersionKind, 1) }),
+		"Guard.Window: is -1s, must be 0 (an hour) or more":               pruned(&apply.Guard{Window: -time.Second}),
+		"Guard.Absent.Percent: is 300, must be 0 to 100":                  pruned(&apply.Guard{Absent: apply.Limit{Percent: 300}}),
+		"Guard.Named.Percent: is -5, must be 0 to 100":                    pruned(&apply.Guard{Named: apply.Limit{Percent: -5}}),
+		"SetOptions.From: has Secrets/x/a, which the set does not state":  from(),
+		"Overlay.State: fields: needs apiVersion, kind and metadata.name": overlay,
+	} {
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestASetCopiesEachObjectOnce(t *testing.T) {

@@ -31,8 +31,7 @@ func (p *pass) compare(
 		case write.Immutable(err) && t.Recreate:
 			change.Action, change.Note = diff.Recreate, err.Error()
 		case write.Immutable(err): // what the set leaves out cannot be given up
-			action, err := p.outcome(it, err)
-			return change, action, err
+			return change, Failed, err
 		default:
 			change.Note = "defaults are not foreseen: " + err.Error()
 		}

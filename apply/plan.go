@@ -194,7 +194,11 @@ func (p *pass) foresee(ctx context.Context, it *item, look *view.Look) (diff.Cha
 		return change, action, err
 	}
 	if readable {
-		return p.compare(ctx, it, t, whole, change)
+		change, action, err := p.compare(ctx, it, t, whole, change)
+		if err != nil {
+			action, err = p.outcome(it, err)
+		}
+		return change, action, err
 	}
 	return change, send, nil
 }

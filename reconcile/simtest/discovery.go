@@ -167,7 +167,7 @@ func (k Kind) subresources() []subresource {
 	if k.resource() == "namespaces" {
 		all = append(all, subresource{"finalize", "", "Namespace", []string{"update"}})
 	}
-	if k.traits().scale {
+	if k.scale() != nil {
 		all = append(all, subresource{"scale", "autoscaling", "Scale", []string{"get", "patch", "update"}})
 	}
 	if k.Status {

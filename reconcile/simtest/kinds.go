@@ -20,6 +20,14 @@ type Kind struct {
 	// lower case.
 	Singular   string
 	ShortNames []string
+	// Schema is that of the definition of a custom kind. Default nil: objects are stored as they
+	// are sent.
+	Schema Schema
+	// Scale is whether a custom kind has a subresource scale, and of which fields. Default nil.
+	Scale *Scale
+	// Selectable are the paths of more fields that a field selector of a custom kind may have,
+	// such as spec.color.
+	Selectable []string
 }
 
 func (k Kind) apiVersion() string {
@@ -203,7 +211,7 @@ func (k Kind) traits() traits {
 
 // fieldPath returns the path of a field that a field selector names.
 func (k Kind) fieldPath(name string) ([]string, bool) {
-	if name == "metadata.name" || name == "metadata.namespace" {
+	if name == "metadata.name" || name == "metadata.namespace" || slices.Contains(k.Selectable, name) {
 		return strings.Split(name, "."), true
 	}
 	path, ok := k.traits().fields[name]

@@ -101,6 +101,12 @@ func (s *Server) patched(c call, form string, live Object) (Object, *answer) {
 	if _, ok := next["metadata"].(map[string]any); !ok {
 		next["metadata"] = map[string]any{}
 	}
+	if c.Subresource != "scale" {
+		var refusal *answer
+		if next, refusal = c.read(next, func(why string) *answer { return c.unpatchable(next, why) }); refusal != nil {
+			return nil, refusal
+		}
+	}
 	switch next.Name() {
 	case c.Name:
 	case "":

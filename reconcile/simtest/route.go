@@ -185,7 +185,7 @@ func (c call) misplacedSubresource() *answer {
 	is, name := c.kind.traits(), c.kind.resource()
 	switch {
 	case c.Subresource == "status" && c.kind.Status,
-		c.Subresource == "scale" && is.scale,
+		c.Subresource == "scale" && c.kind.scale() != nil,
 		c.Subresource == "finalize" && name == "namespaces":
 		if !slices.Contains([]string{"get", "update", "patch"}, c.Verb) || c.Subresource == "finalize" && c.Verb != "update" {
 			return notAllowed(c)
@@ -196,9 +196,13 @@ func (c call) misplacedSubresource() *answer {
 			return notAllowed(c)
 		}
 		return nil
+	case c.kind.custom() && c.kind.Schema != nil: // whose definition says what it has
+		return notFound(c)
 	case c.Subresource == "status" && (is.status || c.kind.custom()):
 		return unserved(http.StatusNotFound, "NotFound", notFound(c).message(), "set Kind.Status for /status", c)
-	case c.Subresource == "scale" && c.kind.custom(), slices.Contains(elsewhere[name], c.Subresource):
+	case c.Subresource == "scale" && c.kind.custom():
+		return unserved(http.StatusNotFound, "NotFound", notFound(c).message(), "set Kind.Scale for /scale", c)
+	case slices.Contains(elsewhere[name], c.Subresource):
 		return unserved(
 			http.StatusNotFound, "NotFound", notFound(c).message(),
 			"answer it with a RoundTripper of your own in front of the server", c,
@@ -292,7 +296,12 @@ func refused(c call, err error, code int) *answer {
 	}
 	switch code {
 	case http.StatusConflict:
-		return errorStatus(code, "Conflict", err.Error(), c).about(nil)
+		a := errorStatus(code, "Conflict", err.Error(), c).about(nil)
+		var why interface{ Causes() []Cause }
+		if errors.As(err, &why) && len(why.Causes()) > 0 {
+			a.about(Object{"causes": inDetails(why.Causes())})
+		}
+		return a
 	case http.StatusBadRequest:
 		return badRequest(c, err.Error())
 	case http.StatusUnsupportedMediaType:
@@ -300,5 +309,5 @@ func refused(c call, err error, code int) *answer {
 	case http.StatusUnprocessableEntity:
 		return errorStatus(code, "Invalid", "the server rejected our request due to an error in our request: "+err.Error(), c).about(nil)
 	}
-	return errorStatus(code, "", err.Error(), c).about(nil)
+	return failure(c, code, err.Error())
 }

@@ -185,7 +185,7 @@ func (s selector) matches(k key, o Object) bool {
 		return false
 	}
 	for _, r := range s.fields {
-		if !r.holds(fieldText(o, r.path), true) {
+		if !r.holds(fieldText(o, r.path, Kind{Group: s.group}.custom()), true) {
 			return false
 		}
 	}
@@ -199,9 +199,12 @@ func (s selector) matches(k key, o Object) bool {
 }
 
 // fieldText is the value of a field as a selector compares it.
-func fieldText(o Object, path []string) string {
+func fieldText(o Object, path []string, custom bool) string {
 	switch value := o.Field(path...).(type) {
 	case nil:
+		if custom {
+			return ""
+		}
 		switch path[len(path)-1] {
 		case "unschedulable", "hostNetwork":
 			return "false"

@@ -112,6 +112,8 @@ type Write struct {
 	// Kept are the paths of fields that the write leaves as they are whatever it says of
 	// them, such as status and metadata.labels.
 	Kept []string
+	// Schema is that of the kind.
+	Schema Schema
 }
 
 // Change is one write that changed an object.
@@ -187,7 +189,9 @@ func (c call) option(name string) string {
 
 // write is how the call writes.
 func (c call) write() Write {
-	w := Write{Manager: c.option("fieldManager"), Subresource: c.Subresource, Force: c.option("force") == "true", Kept: c.kept()}
+	w := Write{
+		Manager: c.option("fieldManager"), Subresource: c.Subresource, Force: c.option("force") == "true", Kept: c.kept(), Schema: c.kind.Schema,
+	}
 	switch {
 	case w.Manager != "":
 	case c.options != nil:

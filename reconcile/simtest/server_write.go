@@ -49,7 +49,7 @@ func (c call) object() (Object, *answer) {
 	if c.kind.Cluster {
 		o.drop("metadata", "namespace")
 	}
-	return c.kind.toStored(o), nil
+	return c.read(c.kind.toStored(o), c.unreadable)
 }
 
 func nameless(c call) *answer {
@@ -112,6 +112,10 @@ func (s *Server) insert(c call, o Object, applied []any) *answer {
 	}
 	if err := c.kind.invalidMetadata(o); err != nil {
 		return invalid(c, err.Error())
+	}
+	o = c.kind.withDefaults(o)
+	if a := c.unfit(nil, o); a != nil {
+		return a
 	}
 	o, err := s.own(c, nil, o, applied)
 	switch {
@@ -235,11 +239,15 @@ func (s *Server) replace(c call, live, next Object, applied []any) *answer {
 	if a != nil {
 		return a
 	}
+	next = c.kind.withDefaults(next)
 	if (c.Subresource == "" || c.Subresource == "scale") && c.kind.respecified(live, next) {
 		next.Set(live.number("metadata", "generation")+1, "metadata", "generation")
 	}
 	if why := c.forbidden(live, next); why != "" {
 		return invalid(c, why)
+	}
+	if a := c.unfit(live, next); a != nil {
+		return a
 	}
 	next, err := s.own(c, live, next, applied)
 	if err != nil {

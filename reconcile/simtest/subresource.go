@@ -15,10 +15,13 @@ func (s *Server) scale(c call) *answer {
 	if live == nil {
 		return notFound(c)
 	}
-	now := scaleOf(live)
+	now := c.kind.scaleOf(live)
 	var next Object
 	switch c.Verb {
 	case "get":
+		if refusal := c.unscalable(live); refusal != nil {
+			return refusal
+		}
 		return success(c, http.StatusOK, now)
 	case "update":
 		var err error
@@ -50,32 +53,17 @@ func (s *Server) scale(c call) *answer {
 		return a.about(Object{"name": c.Name, "group": "autoscaling", "kind": "Scale"})
 	}
 	changed := clone(live)
-	changed.Set(next.number("spec", "replicas"), "spec", "replicas")
-	changed.keep(next, "metadata", "resourceVersion")
+	changed.Set(next.number("spec", "replicas"), strings.Split(c.kind.scale().Replicas, ".")...)
+	if next.ResourceVersion() != "" {
+		changed.keep(next, "metadata", "resourceVersion")
+	}
 	plain := c
 	plain.plain = true
 	a := s.replace(plain, live, changed, nil)
 	if a.failed() {
 		return a
 	}
-	return success(c, http.StatusOK, scaleOf(a.body))
-}
-
-func scaleOf(o Object) Object {
-	scale := Object{
-		"kind": "Scale", "apiVersion": "autoscaling/v1",
-		"spec": map[string]any{}, "status": map[string]any{"replicas": o.number("status", "replicas")},
-	}
-	for _, field := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
-		scale.keep(o, "metadata", field)
-	}
-	if n := o.number("spec", "replicas"); n > 0 {
-		scale.Set(n, "spec", "replicas")
-	}
-	if selector := selectorText(o); selector != "" {
-		scale.Set(selector, "status", "selector")
-	}
-	return scale
+	return success(c, http.StatusOK, c.kind.scaleOf(a.body))
 }
 
 // selectorText is spec.selector as a label selector.

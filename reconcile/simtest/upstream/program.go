@@ -1,16 +1,10 @@
 package upstream
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -72,65 +65,6 @@ func Mapper(kinds []simtest.Kind) meta.RESTMapper {
 		mapper.AddSpecific(version.WithKind(k.Kind), version.WithResource(k.Resource), version.WithResource(singular), scope)
 	}
 	return mapper
-}
-
-// Definitions returns the Scenario.Kinds of the CustomResourceDefinitions in files of YAML,
-// in the version that each one stores: of those in config/crd/bases, say. pattern is as in
-// filepath.Glob, and matches at least one file.
-func Definitions(pattern string) (all []simtest.Kind, _ error) {
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("upstream: %q: must match files with definitions: %w", pattern, cmp.Or(err, fs.ErrNotExist))
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("upstream: %w", err)
-		}
-		for decoder := yamlutil.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-			var d definition
-			if err := decoder.Decode(&d); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("upstream: %s: %w", file, err)
-			}
-			if d.Kind == "CustomResourceDefinition" {
-				all = append(all, d.served())
-			}
-		}
-	}
-	return all, nil
-}
-
-// definition is what counts of a CustomResourceDefinition.
-type definition struct {
-	Kind string
-	Spec struct {
-		Group, Scope string
-		Names        struct {
-			Kind, Plural, Singular string
-			ShortNames             []string
-		}
-		Versions []struct {
-			Name         string
-			Storage      bool
-			Subresources struct{ Status *struct{} }
-		}
-	}
-}
-
-func (d *definition) served() simtest.Kind {
-	names := d.Spec.Names
-	kind := simtest.Kind{
-		Group: d.Spec.Group, Kind: names.Kind, Resource: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames,
-		Cluster: d.Spec.Scope == "Cluster",
-	}
-	for _, v := range d.Spec.Versions {
-		if v.Storage {
-			kind.Version, kind.Status = v.Name, v.Subresources.Status != nil
-		}
-	}
-	return kind
 }
 
 // clusterWide are the kinds of Kubernetes without a namespace whose name does not begin

@@ -58,19 +58,24 @@ spec:
   scope: Namespaced
   names: {kind: Widget, listKind: WidgetList, plural: widgets, singular: widget, shortNames: [wd]}
   versions:
-    - {name: v1alpha1, served: true, storage: false}
-    - {name: v1, served: true, storage: true, subresources: {status: {}}}
+    - {name: v1alpha1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}
+    - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object}}}
 ---
 apiVersion: v1
 kind: ConfigMap
 `)
-	write("zones.yaml", `{"kind": "CustomResourceDefinition", "spec": {"group": "example.com", "scope": "Cluster",
-		"names": {"kind": "Zone", "plural": "zones"}, "versions": [{"name": "v1", "storage": true}]}}`)
+	write("zones.yaml", `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "zones.example.com"},
+		"spec": {"group": "example.com", "scope": "Cluster", "names": {"kind": "Zone", "plural": "zones"},
+		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`)
 	kinds, err := upstream.Definitions(filepath.Join(folder, "*.yaml"))
 	require.NoError(t, err)
+	for i := range kinds {
+		require.NotNil(t, kinds[i].Schema)
+		kinds[i].Schema = nil
+	}
 	require.Equal(t, []simtest.Kind{
 		{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Status: true, Singular: "widget", ShortNames: []string{"wd"}},
-		{Group: "example.com", Version: "v1", Resource: "zones", Kind: "Zone", Cluster: true},
+		{Group: "example.com", Version: "v1", Resource: "zones", Kind: "Zone", Cluster: true, Singular: "zone"},
 	}, kinds)
 	_, err = upstream.Definitions(filepath.Join(folder, "*.json"))
 	require.ErrorContains(t, err, "must match files with definitions")

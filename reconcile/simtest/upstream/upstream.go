@@ -33,14 +33,22 @@ import (
 type Machinery struct {
 	// Scheme has the types of built-in kinds, such as scheme.Scheme of
 	// k8s.io/client-go/kubernetes/scheme. Of its kinds, lists have the keys that they
-	// have in a real server, and protobuf is read. Of all others a list is one field, as
-	// in a custom resource without list types, but for those of the metadata. Default nil, which is no kind. Strategic
-	// merge patches need the type.
+	// have in a real server, and protobuf is read. It may have more kinds. Lists of custom kinds
+	// have the keys that their definition says ([Definitions]). Of all other kinds a list is one
+	// field, as in a custom resource without list types, but for those of the metadata. Default
+	// nil, which is no kind. Strategic merge patches need the type.
 	Scheme *runtime.Scheme
 
 	mu    sync.Mutex
 	types managedfields.TypeConverter
-	kinds map[string]*managedfields.FieldManager
+	kinds map[way]*managedfields.FieldManager
+}
+
+// way is a kind, and how its objects are written.
+type way struct {
+	kind              schema.GroupVersionKind
+	subresource, kept string
+	defined           *custom // nil without a definition
 }
 
 var _ simtest.Machinery = (*Machinery)(nil)
@@ -76,6 +84,18 @@ type refusal struct {
 	error
 
 	code int
+}
+
+// Causes are in the details of the answer.
+func (r refusal) Causes() (all []simtest.Cause) {
+	var status apierrors.APIStatus
+	if !errors.As(r.error, &status) || status.Status().Details == nil {
+		return nil
+	}
+	for _, each := range status.Status().Details.Causes {
+		all = append(all, simtest.Cause{Reason: string(each.Type), Field: each.Field, Message: each.Message})
+	}
+	return all
 }
 
 // StatusCode is the code that a simulated server answers with.
@@ -190,9 +210,10 @@ func (m *Machinery) of(o simtest.Object, w simtest.Write) (*managedfields.FieldM
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kind := kindOf(o)
-	name := kind.String() + " " + w.Subresource + " " + strings.Join(w.Kept, " ")
+	defined, _ := w.Schema.(*custom)
+	name := way{kind, w.Subresource, strings.Join(w.Kept, " "), defined}
 	if m.kinds == nil {
-		m.kinds = map[string]*managedfields.FieldManager{}
+		m.kinds = map[way]*managedfields.FieldManager{}
 	}
 	if m.kinds[name] != nil {
 		return m.kinds[name], nil
@@ -208,14 +229,18 @@ func (m *Machinery) of(o simtest.Object, w simtest.Write) (*managedfields.FieldM
 	reset := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(kept)}
 	var err error
 	m.kinds[name], err = managedfields.NewDefaultCRDFieldManager(
-		m.converter(kind), same{}, same{}, same{}, kind, kind.GroupVersion(), w.Subresource, reset,
+		m.converter(kind, defined), same{}, same{}, same{}, kind, kind.GroupVersion(), w.Subresource, reset,
 	)
 	return m.kinds[name], err
 }
 
-// converter knows the schema of a kind, if anything does.
-func (m *Machinery) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
-	if m.Scheme == nil || !m.Scheme.Recognizes(kind) {
+// converter knows the types of a kind: by its definition, if there is one, by those of client-go,
+// if it is a built-in one, and else as its objects look.
+func (m *Machinery) converter(kind schema.GroupVersionKind, defined *custom) managedfields.TypeConverter {
+	if defined != nil {
+		return defined.types
+	}
+	if m.Scheme == nil || !m.Scheme.Recognizes(kind) || applyconfigurations.ForKind(kind) == nil {
 		return deduced()
 	}
 	if m.types == nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,15 @@ func ours(kind, name string, spec map[string]any) simtest.Object {
 		"apiVersion": "thurkube.thurbeen.eu/v1alpha1", "kind": kind, "metadata": map[string]any{"namespace": "team", "name": name}, "spec": spec,
 	}
 }
+
+// Each world has the same definitions, which are read once.
+var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+	kinds, err := upstream.Definitions("../internal/crds/*.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return kinds
+})
 
 // simulated is the whole program, and a user who edits two AgentJobs and what they
 // refer to. The Jobs end by themselves.
@@ -46,16 +56,8 @@ func simulated() simtest.Scenario {
 		cluster := strings.HasPrefix(kind, "Cluster")
 		kinds = append(kinds, simtest.Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: plural, Kind: kind, Cluster: cluster})
 	}
-	for kind, plural := range map[string]string{
-		"AgentJob": jobsPlural, "AgentRuntime": runtimesPlural, "AgentAuth": authsPlural, "AgentRole": rolesPlural, "AgentSkill": skillsPlural,
-		"McpServer": serversPlural, "Repository": repositoriesPlural, "ClusterAccess": accessesPlural,
-	} {
-		kinds = append(kinds, simtest.Kind{
-			Group: "thurkube.thurbeen.eu", Version: "v1alpha1", Resource: plural, Kind: kind, Status: kind == "AgentJob",
-		})
-	}
 	return simtest.Scenario{
-		Kinds: kinds, Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: jobDefaults,
+		Kinds: append(kinds, definedKinds()...), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",
@@ -89,22 +91,6 @@ func simulated() simtest.Scenario {
 		// When a run began, and how it is named, is of its history.
 		State: func(*simtest.World) string { return "" },
 	}
-}
-
-// jobDefaults sets the defaults of the CustomResourceDefinition.
-func jobDefaults(a *simtest.Admission) error {
-	if a.Object == nil || a.Object["kind"] != "AgentJob" {
-		return nil
-	}
-	for field, value := range map[string]any{
-		"timezone": "Etc/UTC", "suspend": false, "onChange": "Replace", "timeoutSeconds": 3600, "persist": false, "access": "Cluster",
-		"storage": map[string]any{"size": "1Gi", "accessModes": []any{"ReadWriteOnce"}},
-	} {
-		if a.Object.Field("spec", field) == nil {
-			a.Object.Set(value, "spec", field)
-		}
-	}
-	return nil
 }
 
 func editJobs(w *simtest.World) {

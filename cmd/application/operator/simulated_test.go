@@ -22,9 +22,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/crds"
 	application "github.com/seed-9e1ffd66/trueup/cmd/application/operator"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/definitionstest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )
@@ -50,25 +48,22 @@ type platform struct {
 	resting bool
 }
 
-// Each world has the same kinds and defaults, which are read once.
-var ( //nolint:gochecknoglobals // constant
-	defaults    = sync.OnceValue(func() func(*simtest.Admission) error { return definitionstest.Defaults(crds.YAML) })
-	servedKinds = sync.OnceValue(func() []simtest.Kind {
-		kinds, err := upstream.Kinds(
-			scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
-			&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
-			&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
-		)
-		if err != nil {
-			panic(err)
-		}
-		own, err := upstream.Definitions("../internal/crds/*.yaml")
-		if err != nil {
-			panic(err)
-		}
-		return append(kinds, own...)
-	})
-)
+// Each world has the same kinds, which are read once.
+var servedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+	kinds, err := upstream.Kinds(
+		scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
+		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
+		&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
+	)
+	if err != nil {
+		panic(err)
+	}
+	own, err := upstream.Definitions("../internal/crds/*.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return append(kinds, own...)
+})
 
 // newPlatform makes a world with two tenants.
 func newPlatform() (*platform, simtest.Scenario) {
@@ -82,7 +77,7 @@ func newPlatform() (*platform, simtest.Scenario) {
 		}
 	}
 	return p, simtest.Scenario{
-		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Admit: defaults(),
+		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
 		Program: p.program,
 		Actors:  []func(*simtest.World, simtest.Change){p.note, simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
 		Habits:  p.habits(),

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +15,10 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/definitionstest"
-	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )
 
 const (
@@ -60,13 +60,22 @@ type sizeFrom struct {
 	size int
 }
 
+// Each world has the same definitions, which are read once.
+var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
+	kinds, err := upstream.Definitions("../internal/crds/*.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return kinds
+})
+
 // newPooled makes a world without objects of a user.
 func newPooled() (*pooled, simtest.Scenario) {
 	p := &pooled{Virtual: &machines.Virtual{}, sizes: map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{}}
 	p.Cloud.Zones = map[string]string{"subnet-a": "home-1a", "subnet-b": "home-1b"}
 	p.OnCall = p.judge
 	s := simtest.Scenario{
-		Kinds: []simtest.Kind{
+		Kinds: append([]simtest.Kind{
 			{Version: "v1", Resource: "namespaces", Kind: "Namespace", Cluster: true, Status: true},
 			{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
 			{Version: "v1", Resource: "nodes", Kind: "Node", Cluster: true, Status: true},
@@ -77,10 +86,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 				Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
 				Cluster: true, Status: true,
 			},
-			{Group: "stratos.sh", Version: "v1alpha1", Resource: "nodepools", Kind: "NodePool", Cluster: true, Status: true},
-			{Group: "stratos.sh", Version: "v1alpha1", Resource: "awsnodeclasses", Kind: "AWSNodeClass", Cluster: true, Status: true},
-		},
-		Admit: definitionstest.Defaults(crds.YAML),
+		}, definedKinds()...),
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",

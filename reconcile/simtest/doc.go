@@ -130,11 +130,14 @@
 //
 // A Machinery, such as that of reconcile/simtest/upstream, a module of its own, adds what
 // needs the code of a real server: managedFields and server-side apply, JSON and
-// strategic merge patches, and bodies of protobuf and YAML.
+// strategic merge patches, and bodies of protobuf and YAML. Definitions of that module gives
+// custom kinds the [Schema] of their CustomResourceDefinition: pruning, defaults, validation
+// with rules of CEL, list types, scale and selectable fields.
 //
-// It lacks schemas, defaults, validation and admission, but for what [Server.Admit] does,
-// and rights, but for what [Server.Allow] refuses. It knows no timeoutSeconds of a watch,
-// and no unknown fields. Answers are JSON. A pod with a node ends when an actor deletes it
+// It lacks the defaults and validation of built-in kinds, and of custom kinds without a Schema,
+// and admission, but for what [Server.Admit] does, and rights, but for what [Server.Allow]
+// refuses. It knows no timeoutSeconds of a watch, and no unknown fields of these kinds. Answers
+// are JSON. A pod with a node ends when an actor deletes it
 // without grace, as a [Kubelet] does. A request that a real server serves and this one
 // does not fails the test with what to do about it. No request is served twice: HTTP over
 // TCP does not do so, and neither does client-go.

@@ -352,3 +352,28 @@ func alike(value any) any {
 	}
 	return value
 }
+
+// TestWhatWasInvalidBeforeMayStay is about objects that are older than their definition.
+func TestWhatWasInvalidBeforeMayStay(t *testing.T) {
+	t.Parallel()
+	kinds, err := upstream.Definitions("testdata/parts.yaml")
+	require.NoError(t, err)
+	old := func(limit float64) simtest.Object {
+		return simtest.Object{
+			"apiVersion": "example.com/v1", "kind": "Part", "metadata": map[string]any{"name": "a"},
+			"spec": map[string]any{"color": "green", "replicas": 20.0, "limit": limit},
+		}
+	}
+	first := kinds[0].Schema.Invalid(nil, old(30), "")
+	require.Len(t, first, 3, "two fields, and the rules that cannot be evaluated")
+	for range 20 {
+		require.Equal(t, first, kinds[0].Schema.Invalid(nil, old(30), ""), "the order is always the same")
+	}
+	require.Empty(t, kinds[0].Schema.Invalid(old(30), old(31), ""))
+	worse := old(31)
+	worse.Set(21.0, "spec", "replicas")
+	require.Equal(t, []simtest.Cause{{
+		Reason: "FieldValueInvalid", Field: "spec.replicas",
+		Message: "Invalid value: 21: spec.replicas in body should be less than or equal to 9",
+	}}, kinds[0].Schema.Invalid(old(30), worse, ""))
+}

@@ -1,6 +1,3 @@
-// Package upstream gives a simulated API server what needs schemas, by the code of
-// a real one: server-side apply, JSON and strategic merge patches, and bodies of
-// protobuf and YAML.
 package upstream
 
 import (

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -19,7 +20,8 @@ import (
 
 // TestARandomConversationIsTheSameWithARealServer sends the same requests to a
 // kube-apiserver and to a Server with a Machinery. SIMTEST_STEPS is how many,
-// SIMTEST_TALK the seed.
+// SIMTEST_TALK the seed. One of the two custom kinds has the definition that the real server has,
+// and the other one has none here.
 func TestARandomConversationIsTheSameWithARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: a Kubernetes of its own")
@@ -36,10 +38,14 @@ func TestARandomConversationIsTheSameWithARealServer(t *testing.T) {
 
 func party(t *testing.T, genuine talktest.Side) talktest.Party {
 	t.Helper()
+	defined, err := upstream.Definitions("testdata/widgets.yaml")
+	require.NoError(t, err)
+	kinds := slices.DeleteFunc(talktest.Kinds(), func(k simtest.Kind) bool { return k.Kind == "Widget" })
+	kinds = append(kinds, defined...)
 	return talktest.Party{
 		Real: genuine, Seed: number(t, "SIMTEST_TALK", uint64(1)), Steps: number(t, "SIMTEST_STEPS", 4000), Machinery: true,
 		Server: func() http.RoundTripper {
-			return &simtest.Server{Kinds: talktest.Kinds(), Admit: talktest.Admit, Machinery: &upstream.Machinery{Scheme: scheme.Scheme}}
+			return &simtest.Server{Kinds: kinds, Admit: talktest.Admit, Machinery: &upstream.Machinery{Scheme: scheme.Scheme}}
 		},
 	}
 }

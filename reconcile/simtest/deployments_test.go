@@ -15,14 +15,25 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
+// runs is the spec of a pod with one container.
+func runs(image string) map[string]any {
+	return map[string]any{"containers": []any{map[string]any{"name": "web", "image": image}}}
+}
+
+// imageOf returns the image of the first container of a pod.
+func imageOf(spec any) string {
+	containers, _ := simtest.Object(spec.(map[string]any)).Field("containers").([]any)
+	return fmt.Sprint(containers[0].(map[string]any)["image"])
+}
+
 // rolled returns what is wrong about a Deployment and its pods.
 func rolled(w *simtest.World, d simtest.Object) error {
-	running, image := 0.0, fmt.Sprint(d.Field("spec", "template", "spec", "image"))
+	running, image := 0.0, imageOf(d.Field("spec", "template", "spec"))
 	for _, pod := range w.Objects("pods") {
 		if pod.Label("app") != d.Name() {
 			continue
 		}
-		if pod.Deleting() || pod.Field("spec", "image") != image || pod.Field("status", "phase") != "Running" {
+		if pod.Deleting() || imageOf(pod["spec"]) != image || pod.Field("status", "phase") != "Running" {
 			return fmt.Errorf("pod %s of %s: %v %v", pod.Name(), image, pod.Field("spec"), pod.Field("status", "phase"))
 		}
 		running++
@@ -60,7 +71,7 @@ func TestADeploymentRunsItsTemplateAlone(t *testing.T) {
 					"replicas": float64(w.Random.IntN(4)), "selector": map[string]any{"matchLabels": map[string]any{"app": name}},
 					"template": map[string]any{
 						"metadata": map[string]any{"labels": map[string]any{"app": name}},
-						"spec":     map[string]any{"image": fmt.Sprint("image ", images), "restartPolicy": "Always"},
+						"spec":     runs(fmt.Sprint("image", images)),
 					},
 				}
 				if w.Update("deployments.apps", "shop", name, func(o simtest.Object) { o["spec"] = spec }) != nil {
@@ -105,7 +116,7 @@ func TestADeploymentThatIsDeletedInTheForegroundOutlivesItsPods(t *testing.T) {
 				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "shop", "name": "web"},
 				"spec": map[string]any{
 					"replicas": 2.0, "selector": map[string]any{"matchLabels": labels},
-					"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": map[string]any{"restartPolicy": "Always"}},
+					"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": runs("web")},
 				},
 			}); err != nil {
 				panic(err)

@@ -102,6 +102,8 @@ func (s *Server) insert(c call, o Object, applied []any) *answer {
 		o.drop("status")
 	}
 	c.kind.prepare(o)
+	c.kind.complete(nil, o)
+	s.allocate(c.kind, o)
 	c.kind.tidy(o)
 	o, a := s.admit(c, "create", nil, o)
 	if a != nil {
@@ -116,6 +118,9 @@ func (s *Server) insert(c call, o Object, applied []any) *answer {
 	o = c.kind.withDefaults(o)
 	if a := c.unfit(nil, o); a != nil {
 		return a
+	}
+	if e := c.kind.lacks(o); e != nil {
+		return invalidField(c, e)
 	}
 	o, err := s.own(c, nil, o, applied)
 	switch {
@@ -229,6 +234,10 @@ func (s *Server) replace(c call, live, next Object, applied []any) *answer {
 		}
 	}
 	next = c.prepared(live, next)
+	if c.Subresource == "" {
+		c.kind.complete(live, next)
+		s.allocate(c.kind, next)
+	}
 	c.kind.label(next)
 	if applied == nil || !c.kind.custom() {
 		// An apply may leave an empty map in a custom resource. The next write drops it,
@@ -248,6 +257,9 @@ func (s *Server) replace(c call, live, next Object, applied []any) *answer {
 	}
 	if a := c.unfit(live, next); a != nil {
 		return a
+	}
+	if e := c.wrong(live, next); e != nil {
+		return invalidField(c, e)
 	}
 	next, err := s.own(c, live, next, applied)
 	if err != nil {
@@ -309,6 +321,17 @@ func (c call) forbidden(live, next Object) string {
 		return err.Error()
 	}
 	return ""
+}
+
+// wrong returns a field that an update may not leave as it does.
+func (c call) wrong(live, next Object) *fieldError {
+	if c.Subresource != "" {
+		return nil
+	}
+	if e := c.kind.lacks(next); e != nil {
+		return e
+	}
+	return c.kind.frozen(live, next)
 }
 
 // released reports whether nothing holds an object that is being deleted.

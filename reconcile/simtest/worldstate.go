@@ -43,6 +43,10 @@ func canonical(o Object) Object {
 	if prefix := o.text("metadata", "generateName"); prefix != "" {
 		o.Set(prefix+"*", "metadata", "name")
 	}
+	if o["kind"] == "Service" && o.text("spec", "clusterIP") != "None" {
+		o.drop("spec", "clusterIP")
+		o.drop("spec", "clusterIPs")
+	}
 	for _, field := range []string{"observedGeneration", "startTime", "podIP", "podIPs"} {
 		o.drop("status", field)
 	}

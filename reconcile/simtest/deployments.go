@@ -46,11 +46,18 @@ func owning(o Object, kind string) string {
 	return ""
 }
 
+// deploymentController and replicaSetController are who makes the changes of Deployments and
+// ReplicaSets.
+const (
+	deploymentController = "deployment controller"
+	replicaSetController = "replica set controller"
+)
+
 const templateHash = "pod-template-hash"
 
 // roll makes the ReplicaSets of a Deployment those that it wants.
 func roll(w *World, d Object) {
-	controller := w.As("deployment controller")
+	controller := w.As(deploymentController)
 	sum := fnv.New32a()
 	_ = json.NewEncoder(sum).Encode(d.Field("spec", "template")) // it was decoded
 	hash := fmt.Sprintf("%08x", sum.Sum32())

@@ -134,8 +134,14 @@
 // custom kinds the [Schema] of their CustomResourceDefinition: pruning, defaults, validation
 // with rules of CEL, list types, scale and selectable fields.
 //
-// It lacks the defaults and validation of built-in kinds, and of custom kinds without a Schema,
-// and admission, but for what [Server.Admit] does, and rights, but for what [Server.Allow]
+// Of the common built-in kinds it sets the defaults: those of Services, with an address, of
+// workloads and of the pods in them, but for probes and volumes. It refuses a Service without ports,
+// and a workload without containers or with a selector that its template does not match, and changes
+// of fields that are immutable, such as that selector. It moves stringData of Secrets to their data,
+// and gives Jobs their selectors.
+//
+// It lacks all other defaults and validation of built-in kinds, and of custom kinds without a
+// Schema, and admission, but for what [Server.Admit] does, and rights, but for what [Server.Allow]
 // refuses. It knows no timeoutSeconds of a watch, and no unknown fields of these kinds. Answers
 // are JSON. A pod with a node ends when an actor deletes it
 // without grace, as a [Kubelet] does. A request that a real server serves and this one
@@ -160,6 +166,10 @@
 //   - It cleans up before its caches are synced, or takes a failed read for absence:
 //     Check, "never wanted less than 2".
 //   - It writes the object of a name without a look at its owner: Check.
+//   - It goes on without a child that it may not write for a while: Converged.
+//   - It writes labels, data or a list of containers anew, and others had added to them:
+//     [KeepsOthers].
+//   - It takes the server's defaults for a change, and undoes them: Rest.
 //
 // The module examples has a reconciler built on controller-runtime
 // (examples/foreign) that is put to the same test.

@@ -8,10 +8,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
 
-// Who makes changes, beside the program, the user and the actors.
+// Who makes changes, beside the user and the actors.
 const (
-	another = "another client"
-	backup  = "backup"
+	another   = "another client"
+	backup    = "backup"
+	byProgram = "program"
 )
 
 // touched and labelled are the annotation and the label that another client sets.

@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 const (
 	Touch           applytest.Disturbance = "touch the object of"
 	LabelObject     applytest.Disturbance = "label the object of"
+	AddField        applytest.Disturbance = "add a field of another to the object of"
 	DeleteDependent applytest.Disturbance = "delete the dependent of"
 	LoseRights      applytest.Disturbance = "take the right for"
 	ExpireToken     applytest.Disturbance = "expire the token at"
@@ -65,6 +67,9 @@ type Habit struct {
 	// World.Has.
 	Always bool
 
+	// refuses reports whether it refuses a request. It begins at such a one, and more often than
+	// others that last. Nil: at any.
+	refuses func(applytest.Request) bool
 	// answers is what requests get meanwhile, the one that it began with included.
 	answers func(began, r applytest.Request) (applytest.Fault, bool)
 }
@@ -92,15 +97,20 @@ func Habits() []Habit {
 			Name: LabelObject, Does: "Another client labels the object.", Source: "kubectl label, cost and policy controllers", Act: label,
 		},
 		{
+			Name: AddField, Does: "Another client adds an annotation, a key of the data, a container or a variable to an object of the program.",
+			Source: "sidecar injectors, kubectl annotate", Act: addField,
+		},
+		{
 			Name: DeleteDependent, Does: "Another client deletes the object, if it has a controller.", Source: "kubectl delete pod",
 			Act: deleteDependent,
 		},
 		{
-			Name: LoseRights, Does: "A verb on a kind is forbidden for up to a minute.", Source: "a Role that is applied in two steps",
-			Spell: time.Minute,
+			Name: LoseRights, Does: "A verb on a kind, most often of a write, is forbidden for up to two minutes.",
+			Source: "a Role that is applied in two steps",
+			Spell:  2 * time.Minute, refuses: func(applytest.Request) bool { return true },
 			answers: func(began, r applytest.Request) (applytest.Fault, bool) {
 				return applytest.Fault{Status: http.StatusForbidden, Message: r.String() + " is forbidden"},
-					r.Verb == began.Verb && r.Resource == began.Resource && r.Group == began.Group
+					r.Verb == began.Verb && r.Resource == began.Resource && r.Group == began.Group && r.Subresource == began.Subresource
 			},
 		},
 		{
@@ -139,13 +149,13 @@ func Habits() []Habit {
 			},
 		},
 		{
-			Name: FillQuota, Does: "Creates of a kind are refused for up to a minute.", Source: "ResourceQuota",
-			Spell: time.Minute,
+			Name: FillQuota, Does: "Creates of a kind are refused for up to two minutes.", Source: "ResourceQuota",
+			Spell: 2 * time.Minute, refuses: func(r applytest.Request) bool { return r.Verb == "create" && r.Subresource == "" },
 			answers: func(began, r applytest.Request) (applytest.Fault, bool) {
 				return applytest.Fault{
 					Status:  http.StatusForbidden,
 					Message: r.Resource + " is forbidden: exceeded quota: quota, requested: count=1, used: count=9, limited: count=9",
-				}, r.Verb == "create" && began.Writes() && r.Resource == began.Resource && r.Group == began.Group
+				}, r.Verb == "create" && r.Resource == began.Resource && r.Group == began.Group
 			},
 		},
 		{
@@ -254,6 +264,16 @@ func (w *World) begin(h Habit, r applytest.Request) applytest.Fault {
 		}
 	}
 	return applytest.Fault{}
+}
+
+// refusal returns a habit that refuses a request from now on, empty if there is none. Reads are
+// refused as rarely as with habits that last.
+func (w *World) refusal(dice *rand.Rand, r applytest.Request) applytest.Disturbance {
+	fits := slices.DeleteFunc(slices.Clone(w.refusals), func(h Habit) bool { return !h.refuses(r) })
+	if len(fits) == 0 || incidental(r.Group, r.Resource) || !r.Writes() && dice.IntN(20) > 0 {
+		return ""
+	}
+	return fits[dice.IntN(len(fits))].Name
 }
 
 // suffers returns what the spells that last do to a request.

@@ -186,7 +186,7 @@ func replicate(w *World, set Object) {
 		switch {
 		case pod.Owner() != set.UID() || pod.Deleting():
 		case ended(pod):
-			_ = w.As("replica set controller").Delete("pods", pod.Namespace(), pod.Name()) // it exists
+			_ = w.As(replicaSetController).Delete("pods", pod.Namespace(), pod.Name()) // it exists
 		default:
 			alive = append(alive, pod)
 		}
@@ -201,9 +201,9 @@ func replicate(w *World, set Object) {
 				"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.Name(), "uid": set.UID(), "controller": true, "blockOwnerDeletion": true,
 			}},
 		}
-		_ = w.As("replica set controller").Create(pod) // a name may be taken: its next look makes another
+		_ = w.As(replicaSetController).Create(pod) // a name may be taken: its next look makes another
 	}
 	for i := wanted; i < len(alive); i++ {
-		_ = w.As("replica set controller").Delete("pods", alive[i].Namespace(), alive[i].Name()) // it exists
+		_ = w.As(replicaSetController).Delete("pods", alive[i].Namespace(), alive[i].Name()) // it exists
 	}
 }

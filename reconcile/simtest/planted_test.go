@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -167,6 +168,7 @@ var planted = map[string]controller{
 	"a failed read of the parent is taken for absence": {notFoundIsGone: true},
 	"a foreign object adopted by its name":             {adopts: true},
 	"retry without growth":                             {hotLoop: true},
+	"a refusal of a child swallowed":                   {forgives: true},
 }
 
 // TestPlantedDefectsAreFound simulates histories of each defect, and now and then a
@@ -203,4 +205,26 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 		}
 	})
 	fmt.Printf("figure sim_planted_found %d/%d\n", found.Load(), len(planted))
+}
+
+// TestASwallowedRefusalIsFoundSoon has rights that are taken, and quotas that are full, where the
+// program writes its children. A sound one gets over it.
+func TestASwallowedRefusalIsFoundSoon(t *testing.T) {
+	t.Parallel()
+	both := []applytest.Disturbance{simtest.LoseRights, simtest.FillQuota}
+	wrong := func(c controller, disturbances []applytest.Disturbance) (all []uint64) {
+		for seed := uint64(1); seed <= 20; seed++ {
+			s := scenario(c)
+			s.Rest, s.Disturbances = time.Minute, disturbances
+			if len(simtest.Simulate(t, always(s), seed).Wrong) > 0 {
+				all = append(all, seed)
+			}
+		}
+		return all
+	}
+	require.Empty(t, wrong(controller{}, both))
+	for _, habit := range both {
+		require.Greater(t, len(wrong(controller{forgives: true}, []applytest.Disturbance{habit})), 2, habit)
+	}
+	require.NotEmpty(t, wrong(controller{forgives: true}, nil), "among all habits")
 }

@@ -331,6 +331,8 @@ func (p *process) draw(r applytest.Request) applytest.Disturbance {
 		return w.faults[dice.IntN(len(w.faults))]
 	case chance > 0.4 && chance < 0.4+w.longRate && len(w.long) > 0:
 		return w.long[dice.IntN(len(w.long))]
+	case chance > 0.45 && chance < 0.45+w.refusalRate:
+		return w.refusal(dice, r)
 	}
 	return ""
 }

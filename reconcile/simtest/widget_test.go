@@ -56,6 +56,8 @@ type controller struct {
 	notFoundIsGone bool
 	// hotLoop repeats a failed pass at once.
 	hotLoop bool
+	// forgives takes a child that it may not write for one that it need not.
+	forgives bool
 
 	// resync is that of the informers.
 	resync time.Duration
@@ -175,7 +177,11 @@ func (c *controller) reconcile(ctx context.Context, key types.NamespacedName) er
 	if c.onceOnly {
 		return errors.Join(c.parts(ctx, widget), c.once(ctx, widget))
 	}
-	return errors.Join(c.parts(ctx, widget), c.text(ctx, widget), c.status(ctx, widget))
+	failed := errors.Join(c.parts(ctx, widget), c.text(ctx, widget))
+	if c.forgives && apierrors.IsForbidden(failed) {
+		failed = nil
+	}
+	return errors.Join(failed, c.status(ctx, widget))
 }
 
 // forget is all that is left to do for a Widget that is gone: the garbage collector
@@ -284,7 +290,9 @@ func (c *controller) text(ctx context.Context, widget *unstructured.Unstructured
 	if now, _, _ := unstructured.NestedString(live.Object, "data", "text"); now == want {
 		return nil
 	}
-	live.Object["data"] = map[string]any{"text": want}
+	if err := unstructured.SetNestedField(live.Object, want, "data", "text"); err != nil {
+		return err
+	}
 	_, err = api.Update(ctx, live, metav1.UpdateOptions{})
 	return err
 }

@@ -32,7 +32,8 @@ type World struct {
 	server   *Server
 	agenda   *agenda
 	start    time.Time
-	users    map[string]bool // UIDs of what the user has created
+	users    map[string]bool   // UIDs of what the user has created
+	creators map[string]string // who has created an object, by its UID
 
 	mu    sync.Mutex
 	trace strings.Builder
@@ -45,6 +46,8 @@ type World struct {
 	// how likely. always are what this history has.
 	deaths, faults, long           []applytest.Disturbance
 	deathRate, faultRate, longRate float64
+	refusals                       []Habit // that begin at what they refuse
+	refusalRate                    float64
 	always                         map[applytest.Disturbance]bool
 	habits                         map[applytest.Disturbance]Habit
 	spells                         []spell
@@ -63,7 +66,7 @@ type World struct {
 	ending                         error           // what the last of them returned
 	changes, moves                 int             // of objects, by the program; of managedFields alone
 	watches                        int
-	gc                             bool // planned
+	gc, addition                   bool // planned: the garbage collector, and that another client takes back
 	reached                        string
 	asked                          map[string]int // requests that looked alike, faults or not
 	happened                       []happening
@@ -79,7 +82,8 @@ type path struct {
 func newWorld(s *Scenario, p plan) *World {
 	w := &World{
 		scenario: s, plan: p, agenda: newAgenda(p.beats), start: time.Now(), calm: p.calm,
-		rolls: map[string]int{}, paths: map[string]*path{}, users: map[string]bool{}, asked: map[string]int{},
+		rolls: map[string]int{}, paths: map[string]*path{}, users: map[string]bool{}, creators: map[string]string{},
+		asked: map[string]int{},
 	}
 	w.random = w.source("edits")
 	w.Random = rand.New(w.random) //nolint:gosec // no secret
@@ -111,6 +115,8 @@ func (w *World) rates() {
 			w.deaths = append(w.deaths, each)
 		case w.habits[each].Always:
 			w.always[each] = true
+		case w.habits[each].refuses != nil:
+			w.refusals = append(w.refusals, w.habits[each])
 		case w.habits[each].Spell > 0:
 			w.long = append(w.long, each)
 		default:
@@ -121,6 +127,7 @@ func (w *World) rates() {
 	w.faultRate, w.deathRate, w.longRate = dice.Float64()*0.3, dice.Float64()*0.05, dice.Float64()*0.02
 	w.lag = time.Duration(dice.Int64N(int64(20 * time.Second)))
 	w.skew = time.Duration(dice.Int64N(int64(20*time.Minute))) - 10*time.Minute
+	w.refusalRate = dice.Float64() * 0.3
 	if told := w.plan.story; told != nil {
 		w.always = map[applytest.Disturbance]bool{}
 		for _, each := range told.always {
@@ -246,15 +253,7 @@ func (w *World) As(actor string) Client { return Client{world: w, by: actor} }
 // changed is called after each write.
 func (w *World) changed(c Change) {
 	w.collectLater()
-	if c.By == "program" {
-		w.mu.Lock()
-		if c.movesAlone() {
-			w.moves++
-		} else {
-			w.changes++
-		}
-		w.mu.Unlock()
-	}
+	w.count(c)
 	if w.scenario.Check != nil {
 		if err := w.scenario.Check(w, c); err != nil {
 			w.Blame("%v", err)
@@ -262,6 +261,22 @@ func (w *World) changed(c Change) {
 	}
 	for _, act := range w.scenario.Actors {
 		act(w, c)
+	}
+}
+
+// count notes who has made an object, and a change by the program.
+func (w *World) count(c Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.Before == nil {
+		w.creators[c.After.UID()] = c.By
+	}
+	switch {
+	case c.By != byProgram:
+	case c.movesAlone():
+		w.moves++
+	default:
+		w.changes++
 	}
 }
 

@@ -6,22 +6,27 @@ import (
 	"strings"
 )
 
+// actors are those of this package that make objects, whose names are drawn and whose past stays.
+var actors = []string{deploymentController, replicaSetController} //nolint:gochecknoglobals // never changed
+
 // State is what a scenario with no State of its own compares: all objects without
 // what differs from history to history, one on a line. Fields that differ are the
 // UIDs, versions, generations and times of the metadata, and of the status
 // observedGeneration, startTime, the addresses of a pod, and lastTransitionTime. A generated name is its prefix, and the
-// UID of an object that exists is its name, wherever it stands. Leases and Events are
-// left out.
+// UID of an object that exists is its name, wherever it stands. Leases, Events, and what the actors
+// Deployments and ReplicaSets have made are left out.
 func (w *World) State() string {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var lines, names []string
 	for k, o := range w.server.objects {
 		names = append(names, o.UID(), "uid of "+k.String())
 	}
 	uids := strings.NewReplacer(names...)
 	for k, o := range w.server.objects {
-		if k.group == "coordination.k8s.io" || k.resource == "events" {
+		if incidental(k.group, k.resource) || slices.Contains(actors, w.creators[o.UID()]) {
 			continue
 		}
 		line, err := json.Marshal(canonical(clone(o)))

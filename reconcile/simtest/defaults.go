@@ -3,6 +3,7 @@ package simtest
 import (
 	"encoding/base64"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 )
@@ -218,14 +219,17 @@ func completeService(live, o Object) {
 // allocated are the fields of a Service that the server fills.
 var allocated = []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} //nolint:gochecknoglobals // never changed
 
-// allocate gives a Service an address that has none. The lock is held.
-func (s *Server) allocate(k Kind, o Object) {
+// allocate gives a Service an address that has none: that of its name, so that it is the same in a
+// world with the same Services.
+func (k Kind) allocate(o Object) {
 	spec, ok := o["spec"].(map[string]any)
 	if k.resource() != "services" || o.text("spec", "type") == "ExternalName" || !ok {
 		return
 	}
 	if o.text("spec", "clusterIP") == "" {
-		o.Set(fmt.Sprintf("10.96.%d.%d", s.created/250%250, 1+s.created%250), "spec", "clusterIP")
+		sum := fnv.New32a()
+		_, _ = fmt.Fprint(sum, o.Namespace(), "/", o.Name()) // a hash takes everything
+		o.Set(fmt.Sprintf("10.%d.%d.%d", 96+sum.Sum32()>>16%16, sum.Sum32()>>8%256, 1+sum.Sum32()%254), "spec", "clusterIP")
 	}
 	if o.text("spec", "clusterIP") == "None" && empty(o.Field("spec", "selector")) {
 		fill(spec, map[string]any{"ipFamilies": []any{"IPv4", "IPv6"}, "ipFamilyPolicy": "RequireDualStack"})

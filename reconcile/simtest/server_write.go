@@ -103,7 +103,7 @@ func (s *Server) insert(c call, o Object, applied []any) *answer {
 	}
 	c.kind.prepare(o)
 	c.kind.complete(nil, o)
-	s.allocate(c.kind, o)
+	c.kind.allocate(o)
 	c.kind.tidy(o)
 	o, a := s.admit(c, "create", nil, o)
 	if a != nil {
@@ -236,7 +236,7 @@ func (s *Server) replace(c call, live, next Object, applied []any) *answer {
 	next = c.prepared(live, next)
 	if c.Subresource == "" {
 		c.kind.complete(live, next)
-		s.allocate(c.kind, next)
+		c.kind.allocate(next)
 	}
 	c.kind.label(next)
 	if applied == nil || !c.kind.custom() {

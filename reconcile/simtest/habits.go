@@ -105,9 +105,9 @@ func Habits() []Habit {
 			Act: deleteDependent,
 		},
 		{
-			Name: LoseRights, Does: "A verb on a kind, most often of a write, is forbidden for up to two minutes.",
+			Name: LoseRights, Does: "A verb on a kind, most often of a write, is forbidden for up to a minute.",
 			Source: "a Role that is applied in two steps",
-			Spell:  2 * time.Minute, refuses: func(applytest.Request) bool { return true },
+			Spell:  time.Minute, refuses: func(applytest.Request) bool { return true },
 			answers: func(began, r applytest.Request) (applytest.Fault, bool) {
 				return applytest.Fault{Status: http.StatusForbidden, Message: r.String() + " is forbidden"},
 					r.Verb == began.Verb && r.Resource == began.Resource && r.Group == began.Group && r.Subresource == began.Subresource
@@ -149,8 +149,8 @@ func Habits() []Habit {
 			},
 		},
 		{
-			Name: FillQuota, Does: "Creates of a kind are refused for up to two minutes.", Source: "ResourceQuota",
-			Spell: 2 * time.Minute, refuses: func(r applytest.Request) bool { return r.Verb == "create" && r.Subresource == "" },
+			Name: FillQuota, Does: "Creates of a kind are refused for up to a minute.", Source: "ResourceQuota",
+			Spell: time.Minute, refuses: func(r applytest.Request) bool { return r.Verb == "create" && r.Subresource == "" },
 			answers: func(began, r applytest.Request) (applytest.Fault, bool) {
 				return applytest.Fault{
 					Status:  http.StatusForbidden,
@@ -267,9 +267,17 @@ func (w *World) begin(h Habit, r applytest.Request) applytest.Fault {
 }
 
 // refusal returns a habit that refuses a request from now on, empty if there is none. Reads are
-// refused as rarely as with habits that last.
+// refused as rarely as with habits that last, and what was refused is let through for a while.
 func (w *World) refusal(dice *rand.Rand, r applytest.Request) applytest.Disturbance {
-	fits := slices.DeleteFunc(slices.Clone(w.refusals), func(h Habit) bool { return !h.refuses(r) })
+	w.mu.Lock()
+	spells := slices.Clone(w.spells)
+	w.mu.Unlock()
+	fits := slices.DeleteFunc(slices.Clone(w.refusals), func(h Habit) bool {
+		return !h.refuses(r) || slices.ContainsFunc(spells, func(s spell) bool {
+			refused := s.habit.refuses != nil && s.began.Verb == r.Verb && s.began.Resource == r.Resource
+			return refused && time.Since(s.until) < 2*time.Minute
+		})
+	})
 	if len(fits) == 0 || incidental(r.Group, r.Resource) || !r.Writes() && dice.IntN(20) > 0 {
 		return ""
 	}

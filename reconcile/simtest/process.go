@@ -173,11 +173,14 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Unlock()
 	w.mu.Lock()
 	before, owners := w.changes, w.moves
-	w.halved = false
+	w.halved, w.disturbed = false, false
 	w.mu.Unlock()
 	answer, err := p.next.RoundTrip(r)
 	w.mu.Lock()
 	changed, moved, halved := w.changes > before, w.moves > owners, w.halved
+	if err == nil && request.Writes() && answer.StatusCode >= http.StatusBadRequest && !w.disturbed {
+		w.refused++
+	}
 	w.mu.Unlock()
 	p.record(request, answer, err, changed, moved)
 	if reads(request) && (err != nil || halved || !served(answer)) {
@@ -285,14 +288,16 @@ func (p *process) fault(r applytest.Request) applytest.Fault {
 	if calm {
 		return applytest.Fault{}
 	}
-	if f, ok := w.suffers(r); ok {
+	f, ok := w.suffers(r)
+	if ok {
 		w.met(r)
-		return f
+	} else if what := w.happens(r, func() applytest.Disturbance { return p.draw(r) }); what != "" {
+		f = p.disturb(what, r)
 	}
-	if what := w.happens(r, func() applytest.Disturbance { return p.draw(r) }); what != "" {
-		return p.disturb(what, r)
-	}
-	return applytest.Fault{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disturbed = f.Status >= http.StatusBadRequest && !f.LoseAnswer
+	return f
 }
 
 // met counts the requests that look alike.

@@ -32,11 +32,6 @@ func (p *process) record(request applytest.Request, answer *http.Response, err e
 	default:
 		w.Log("life %d: %s: %d", p.life, what, answer.StatusCode)
 	}
-	if request.Writes() && refused {
-		w.mu.Lock()
-		w.refused++
-		w.mu.Unlock()
-	}
 	if request.Writes() && !refused {
 		w.mu.Lock()
 		if err == nil && request.Group != "coordination.k8s.io" && request.Resource != "events" {

@@ -58,10 +58,10 @@ type World struct {
 	two                            bool            // another runs beside it
 	leads                          bool            // it has written a Lease
 	reannounces                    bool            // Events are no writes any more
-	halved                         bool            // the last answer was cut
+	halved, disturbed              bool            // the last answer was cut, or was none of the server
 	requests                       []string        // whose turn has come
 	writes                         []string        // of the program, but Leases
-	accepted, refused              int             // writes of the program, but Leases and Events
+	accepted, refused              int             // writes of the program, by the server, but Leases and Events
 	ended                          int             // lives that ended by themselves
 	ending                         error           // what the last of them returned
 	changes, moves                 int             // of objects, by the program; of managedFields alone

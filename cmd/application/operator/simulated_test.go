@@ -85,7 +85,10 @@ func newPlatform() (*platform, simtest.Scenario) {
 		Without: []applytest.Disturbance{simtest.RestoreStore},
 		Check:   simtest.Checks(stablePassword, simtest.NotAnothers("services", managed)),
 		Start: func(w *simtest.World) {
-			objects := []simtest.Object{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "green", "name": "taken"}}}
+			objects := []simtest.Object{{
+				"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "green", "name": "taken"},
+				"spec": map[string]any{"ports": []any{map[string]any{"port": 80.0}}},
+			}}
 			for _, name := range []string{"platform", "blue", "green"} {
 				objects = append(objects, simtest.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 			}

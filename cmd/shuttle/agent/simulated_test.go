@@ -85,7 +85,9 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 				for _, o := range []simtest.Object{
 					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "starform-system"}},
 					{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "edge"}},
-					{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "edge", "name": "gateway"}},
+					{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "edge", "name": "gateway"}, "spec": map[string]any{
+						"ports": []any{map[string]any{"port": 80.0}},
+					}},
 				} {
 					must(w.Create(o))
 				}

@@ -90,11 +90,6 @@ func NewSet(owner Owner, objects []*unstructured.Unstructured, options SetOption
 			),
 		)
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(options.From), ID.Compare) {
-		if _, stated := s.ids[id]; !stated {
-			errs = append(errs, fmt.Errorf("apply: SetOptions.From: has %s, which the set does not state", id))
-		}
-	}
 	s.items = slices.DeleteFunc(s.items, func(it item) bool { return s.ids[it.id] != applicable })
 	errs = append(errs, s.order(), s.handOver())
 	s.number()

@@ -64,7 +64,8 @@ type SetOptions struct {
 	// From has the resourceVersion of an object that its desired state was made from, such as
 	// a Secret whose password was read. A write of an existing object then holds for this
 	// version only: if another program has changed the object since, it fails with a conflict
-	// (apierrors.IsConflict), and the change stays. Read again, and make another set.
+	// (apierrors.IsConflict), and the change stays. Read again, and make another set. An ID that
+	// the set does not state has no effect.
 	From map[ID]string
 	// Policy, if set, decides about each object. Nil: every object is kept
 	// as stated.

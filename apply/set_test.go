@@ -199,11 +199,6 @@ func TestAWrongSettingIsNamed(t *testing.T) {
 		_, err = (&apply.Applier{Live: l}).Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Guard: guard})
 		return err
 	}
-	from := func() error {
-		options := apply.SetOptions{From: map[apply.ID]string{{Kind: "Secrets", Namespace: "x", Name: "a"}: "7"}}
-		_, err := apply.NewSet(owner, parsed(t, configMap("a", "1")), options)
-		return err
-	}
 	_, overlay := apply.Overlay{Manager: "me"}.State(t.Context(), nil)
 	for want, err := range map[string]error{
 		"Owner.Supersedes[1]: is empty, must be a field manager": with(func(o *apply.Owner) { o.Supersedes = []string{"a", ""} }),
@@ -215,7 +210,6 @@ func TestAWrongSettingIsNamed(t *testing.T) {
 		"Guard.Window: is -1s, must be 0 (an hour) or more":               pruned(&apply.Guard{Window: -time.Second}),
 		"Guard.Absent.Percent: is 300, must be 0 to 100":                  pruned(&apply.Guard{Absent: apply.Limit{Percent: 300}}),
 		"Guard.Named.Percent: is -5, must be 0 to 100":                    pruned(&apply.Guard{Named: apply.Limit{Percent: -5}}),
-		"SetOptions.From: has Secrets/x/a, which the set does not state":  from(),
 		"Overlay.State: fields: needs apiVersion, kind and metadata.name": overlay,
 	} {
 		require.ErrorContains(t, err, want)

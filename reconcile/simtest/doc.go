@@ -167,7 +167,7 @@
 //     Check, "never wanted less than 2".
 //   - It writes the object of a name without a look at its owner: Check.
 //   - It goes on without a child that it may not write for a while: Converged.
-//   - It writes labels, data or a list of containers anew, and others had added to them:
+//   - It writes labels, data or a list of containers as a whole, and others had added to them:
 //     [KeepsOthers].
 //   - It takes the server's defaults for a change, and undoes them: Rest.
 //

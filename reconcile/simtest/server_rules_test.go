@@ -205,7 +205,7 @@ func TestAdmissionSeesEachWriteBeforeItHappens(t *testing.T) {
 	require.Contains(t, refused["message"], "it is to be kept")
 	c.must("PATCH "+cms+"/a", `{"metadata":{"labels":null}}`)
 	c.must("DELETE "+cms+"/a", "")
-	c.must("POST /apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"d"}}`)
+	c.must("POST /apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"d"},"spec":`+webSpec+`}`)
 	c.must("PATCH /apis/apps/v1/namespaces/default/deployments/d/status", `{"status":{"replicas":1}}`)
 	require.Equal(t, []string{
 		"create  program false true", "update  program true true", "delete  program true false", "update  program true true",
@@ -312,6 +312,9 @@ func TestADefaultThatIsUndoneMakesNoGeneration(t *testing.T) {
 		return nil
 	}}}
 	deployments := "/apis/apps/v1/namespaces/default/deployments"
-	created := c.must("POST "+deployments, `{"metadata":{"name":"d"},"spec":{}}`)
-	require.Equal(t, created, c.must("PUT "+deployments+"/d", `{"metadata":{"name":"d"},"spec":{}}`))
+	created := c.must("POST "+deployments, `{"metadata":{"name":"d"},"spec":`+webSpec+`}`)
+	require.Equal(t, created, c.must("PUT "+deployments+"/d", `{"metadata":{"name":"d"},"spec":`+webSpec+`}`))
 }
+
+// webSpec is of a workload that a server takes.
+const webSpec = `{"selector":{"matchLabels":{"app":"d"}},"template":{"metadata":{"labels":{"app":"d"}},"spec":{"containers":[{"name":"a","image":"b"}]}}}`

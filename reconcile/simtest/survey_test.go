@@ -140,7 +140,7 @@ func TestDisturbancesAreLeftOutByName(t *testing.T) {
 	seen := func(without ...applytest.Disturbance) (traces string) {
 		s := short(copier{})
 		s.Without = without
-		for seed := range uint64(20) {
+		for seed := range uint64(60) {
 			traces += simtest.Simulate(t, always(s), seed+1).Trace
 		}
 		return traces

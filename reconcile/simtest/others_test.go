@@ -209,9 +209,11 @@ func TestDefectsOfWritersAreFound(t *testing.T) {
 		program deployer
 		want    string // empty for a sound one
 	}{
-		"a sound one":                               {},
-		"a sound one with stringData":               {program: deployer{strings: true}},
-		"a container of another goes with a patch":  {deployer{patchesList: true}, "it takes away spec.template.spec.containers[simtest-another]"},
+		"a sound one":                 {},
+		"a sound one with stringData": {program: deployer{strings: true}},
+		"a container of another goes with a patch": {
+			deployer{patchesList: true}, "it takes away spec.template.spec.containers[simtest-another]",
+		},
 		"a key of another goes with an update":      {deployer{replaces: true}, "it takes away data.simtest-another"},
 		"a label of another goes with an update":    {deployer{dropsLabels: true}, "it takes away metadata.labels.simtest/labelled"},
 		"the defaults of a Service are undone":      {deployer{undoes: true}, "writes at rest, the first of them: update services shop/first"},

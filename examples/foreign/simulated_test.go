@@ -92,13 +92,6 @@ func simulated(r foreign.Reconciler) simtest.Scenario {
 			return start(ctx, config, upstream.Mapper(kinds), r)
 		}),
 		Requests: 200,
-		Admit: func(a *simtest.Admission) error {
-			o := a.Object
-			if o["kind"] == "Deployment" && o.Field("spec", "replicas") == nil {
-				o.Set(1, "spec", "replicas")
-			}
-			return nil
-		},
 		Edit: func(w *simtest.World) {
 			name := fmt.Sprint("web", w.Random.IntN(2))
 			data := map[string]any{"image": fmt.Sprint("example.com/web:", w.Random.IntN(3)), "greeting": "hello"}

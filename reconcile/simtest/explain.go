@@ -26,7 +26,8 @@ func (r *Report) reproducer(t *testing.T) string {
 // GODEBUG makes math/rand repeat, of which client-go draws pauses.
 func command(t *testing.T, set string) string {
 	t.Helper()
-	return fmt.Sprintf("%sGODEBUG=randautoseed=0 go test -count=1 -v -run %s", set, quoted("^"+strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^")+"$"))
+	name := strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^")
+	return fmt.Sprintf("%sGODEBUG=randautoseed=0 go test -count=1 -v -run %s", set, quoted("^"+name+"$"))
 }
 
 // quoted returns a word as a shell reads it.

@@ -83,7 +83,8 @@ func (s *Server) answer(c call) (*answer, *stream) {
 //
 //nolint:gochecknoglobals // constant
 var definitions = Kind{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", Cluster: true, Status: true,
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
+	Cluster: true, Status: true,
 }
 
 // serve answers a call that is no watch.

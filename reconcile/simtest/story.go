@@ -154,7 +154,8 @@ func Replay(t *testing.T, scenario func() Scenario, file string) *Report {
 	}
 	r := bubble(t, scenario, plan{seed: told.seed, story: told})
 	if r.story != nil && len(told.happenings) > 0 && len(r.story.happenings) == 0 {
-		t.Errorf("%s: it tests nothing any more: none of its %d disturbances met its request, such as %q", file, len(told.happenings), told.happenings[0])
+		t.Errorf("%s: it tests nothing any more: none of its %d disturbances met its request, such as %q",
+			file, len(told.happenings), told.happenings[0])
 	}
 	if len(r.Wrong) > 0 {
 		t.Log(r.Trace)

@@ -63,7 +63,9 @@ var (
 // while the server behind an APIService does not answer; and for the definitions of the group,
 // because one of which no version is served keeps its objects. Who may not list definitions
 // takes discovery's word.
-func Ask(ctx context.Context, client clientmetadata.Interface, d Discovery, kind schema.GroupKind) (known Known, resource metav1.APIResource) {
+func Ask(
+	ctx context.Context, client clientmetadata.Interface, d Discovery, kind schema.GroupKind,
+) (known Known, resource metav1.APIResource) {
 	if d == nil {
 		return Known{Err: errNoDiscovery}, resource
 	}

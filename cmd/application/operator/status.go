@@ -51,7 +51,8 @@ func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationSt
 	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
 		kind = kube.EventWarning
 	}
-	p.op.events.Write(ctx, p.op.events.New(v1alpha1.GroupVersion().WithKind(p.subject.kind), p.subject.object, kind, after.Reason, after.Message))
+	about := v1alpha1.GroupVersion().WithKind(p.subject.kind)
+	p.op.events.Write(ctx, p.op.events.New(about, p.subject.object, kind, after.Reason, after.Message))
 	return nil
 }
 

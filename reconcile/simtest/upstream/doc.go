@@ -28,5 +28,6 @@
 //   - What Scenario.Admit adds is not pruned.
 //   - Objects of custom kinds without a definition, such as those of [Kinds], are stored as they
 //     are sent, and their lists are one field each for server-side apply.
-//   - Built-in kinds have list types for server-side apply, and neither defaults nor validation.
+//   - Built-in kinds have list types for server-side apply, and of defaults and validation what
+//     [simtest.Server] has.
 package upstream

@@ -80,6 +80,7 @@ var (
 	previewsResource   = v1alpha1.GroupVersion().WithResource("previewenvironments") //nolint:gochecknoglobals // constant
 	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")           //nolint:gochecknoglobals // constant
 	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")        //nolint:gochecknoglobals // constant
+	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")              //nolint:gochecknoglobals // constant
 )
 
 // kinds returns the kinds of the children.

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,7 +11,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +26,9 @@ import (
 
 // errInUse is something outside that is no longer wanted, and that pods may still use.
 var errInUse = errors.New("the pods still use it")
+
+// errEnding is errInUse for pods that are being deleted: nothing wakes the next pass.
+var errEnding = errors.New("pods that used it have not ended yet")
 
 // pass is one for one Application, or for a copy of one.
 type pass struct {
@@ -299,6 +305,9 @@ func (p *pass) disable(ctx context.Context) {
 			p.removing[t] = errInUse
 			continue
 		}
+		if p.removing[t] = p.ended(ctx); p.removing[t] != nil {
+			continue
+		}
 		var left []v1alpha1.External
 		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
 			left, err = t.remove(ctx, obsolete)
@@ -307,11 +316,25 @@ func (p *pass) disable(ctx context.Context) {
 		if errors.Is(err, errBusy) {
 			left = obsolete
 		}
-		if err != nil {
-			p.removing[t] = err
-		}
+		p.removing[t] = err
 		p.drop(obsolete, left)
 	}
+}
+
+// ended returns errEnding while pods of the app are being deleted. The status of a Deployment
+// does not count them, and they may use what they were started with until they have ended.
+func (p *pass) ended(ctx context.Context) error {
+	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelOwner: string(p.subject.app.UID)}).String()
+	pods, err := p.op.client.Resource(podsResource).Namespace(p.subject.app.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return fmt.Errorf("pods that may still use it: %w", err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].GetDeletionTimestamp() != nil {
+			return errEnding
+		}
+	}
+	return nil
 }
 
 // running reports whether pods may run with an older template.
@@ -352,6 +375,8 @@ func (p *pass) failure() error {
 			case external.Lasting(err):
 				soon(lastingAgain)
 			case errors.Is(err, errInUse): // the pods wake the next pass
+			case errors.Is(err, errEnding):
+				soon(5 * time.Second)
 			default:
 				failed = append(failed, err)
 			}

@@ -205,6 +205,13 @@ func conversation() []line {
 		},
 		{"no such subresource", listed, "/b/nothing", "", 404, `NotFound`},
 		{"what is served", listed, "/apis/example.com/v1", "", 200, `"name":"parts/scale"`},
+		{"it applies more", applied, "/p?fieldManager=x", part("p", `"color":"red","replicas":5`), 200, `"replicas":5`},
+		{"and no more, so that the default is back", applied, "/p?fieldManager=x", part("p", `"color":"red"`), 200, `"replicas":3`},
+		{
+			"it applies an object in an object", applied, "/p?fieldManager=x",
+			part("p", `"color":"red","template":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","finalizers":["example.com/x"]}}`),
+			200, `"v:\"example.com/x\"":{}`,
+		},
 		{
 			"it applies what is not known", applied, "/p?fieldManager=x", part("p", `"color":"red","no":1`),
 			500, `.spec.no: field not declared in schema`,

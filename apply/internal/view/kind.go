@@ -209,13 +209,32 @@ func (k *Kind) Remember(n Name, seen, hash diff.Sum) (held bool) {
 	return held
 }
 
-// Prune marks the object as one whose deletion the server has accepted.
+// pruneShows is how long the watch may take to show a deletion that was accepted.
+const pruneShows = 30 * time.Second
+
+// Prune marks the object as one whose deletion was accepted. If the watch still shows it as it
+// was some time later, the answer was none of the server, but perhaps the page of a proxy: then
+// the mark is void, and the object has drifted.
 func (k *Kind) Prune(n Name, of string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.records[n]; r != nil && r.uid.String() == of {
 		r.pruned = true
+		time.AfterFunc(pruneShows, func() { k.unprune(n, of) })
 	}
+}
+
+func (k *Kind) unprune(n Name, of string) {
+	k.mu.Lock()
+	r := k.records[n]
+	void := r != nil && r.uid.String() == of && r.pruned && !r.Deleting()
+	var found Object
+	if void {
+		r.pruned = false
+		found = Object{Name: n, Record: *r}
+	}
+	k.mu.Unlock()
+	k.announce(found, void, false, nil)
 }
 
 // Await calls wake once, from the goroutine of a watch, when the object changes or is

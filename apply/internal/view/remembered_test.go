@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -226,4 +227,44 @@ func TestAnObjectOfABackupIsNotDeleted(t *testing.T) {
 	require.NoError(t, v.Replace([]any{told("u", "12", ours)}, "1013"))
 	look = v.Look(n)
 	require.False(t, look.Record.Pruned())
+}
+
+// A proxy may answer a deletion in the server's place: then the watch goes on showing the object.
+func TestADeletionThatTheWatchDoesNotShowIsVoid(t *testing.T) {
+	t.Parallel()
+	for name, shown := range map[string]func(v *fixture){
+		"nothing":      nil,
+		"its deletion": func(v *fixture) { require.NoError(t, v.Drop(told("u", "13", ours))) },
+		"that it goes": func(v *fixture) {
+			dying := told("u", "13", ours)
+			dying.DeletionTimestamp = &metav1.Time{}
+			require.NoError(t, v.Put(dying))
+		},
+		"another object": func(v *fixture) { require.NoError(t, v.Put(told("u2", "13", ours))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := NameOf("x", "a")
+				v, drifts := newView(t)
+				write1(v, told("u", "12", ours))
+				v.Prune(n, "u")
+				if shown != nil {
+					shown(v)
+				}
+				before := *drifts
+				time.Sleep(pruneShows - time.Second)
+				look := v.Look(n)
+				require.Equal(t, shown == nil || name == "that it goes", look.Found && look.Record.Pruned())
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				look = v.Look(n)
+				require.Equal(t, name == "that it goes", look.Found && look.Record.Pruned())
+				if shown == nil {
+					before++
+				}
+				require.Equal(t, before, *drifts)
+			})
+		})
+	}
 }

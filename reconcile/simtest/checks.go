@@ -98,7 +98,7 @@ func (c Change) resource() string { return qualified(c.Request.Resource, c.Reque
 // check of it would hold whatever the program does.
 func (w *World) mustServe(resource string) {
 	var names []string
-	for _, k := range w.scenario.Kinds {
+	for _, k := range w.server.served() {
 		names = append(names, qualified(k.Resource, k.Group))
 	}
 	if !slices.Contains(names, resource) && !w.failed() {

@@ -42,7 +42,7 @@ func TestTheCommonChecksFindWhatTheyAreFor(t *testing.T) {
 		},
 		"a resource without its group": {
 			check: func() check { return simtest.NotAnothers("parts", own) }, requests: []string{create("b", "1")},
-			wrong: `the scenario asks for "parts", which is no resource of Scenario.Kinds; want one of ["widgets.example.com" "parts.example.com"]`,
+			wrong: `the scenario asks for "parts", which is no resource of Scenario.Kinds; want one of ["widgets.example.com" "parts.example.com" `,
 		},
 		"a state of no resource": {
 			check: none, converged: simtest.TrueAtRest("widget.example.com", "Ready"), wrong: `the scenario asks for "widget.example.com"`,

@@ -70,7 +70,7 @@ func TestTheAgentMayDoWhatTheContractAsksAndNoMore(t *testing.T) {
 	}
 	want = append(want, "pods [] [] [get list watch]")
 	for _, resource := range []string{
-		"cronjobs.batch", "daemonsets.apps", "ingresses.networking.k8s.io", "jobs.batch", "persistentvolumeclaims", "replicasets.apps", "replicationcontrollers", "statefulsets.apps",
+		"cronjobs.batch", "customresourcedefinitions.apiextensions.k8s.io", "daemonsets.apps", "ingresses.networking.k8s.io", "jobs.batch", "persistentvolumeclaims", "replicasets.apps", "replicationcontrollers", "statefulsets.apps",
 	} {
 		want = append(want, resource+" [] [] [list]")
 	}

@@ -20,7 +20,7 @@
 //	DeletionHeld, NotSynced, RequestFailed, ...                a child cannot be deleted
 //
 // A cause that only a change ends is Stalled, any other is Reconciling. Of several causes the
-// heaviest is told, with the words of the API server or of Kubernetes.
+// heaviest is reported, in the words of the API server.
 //
 // # Failures
 //

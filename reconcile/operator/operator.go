@@ -50,8 +50,8 @@ type Operator[T metav1.Object] struct {
 	// without one. All kinds that the operator has ever made are in these, so that what is no
 	// longer wanted is found. Required: one of the two.
 	Owns, OwnsCluster []schema.GroupVersionKind
-	// Scheme names the kinds of typed children. Default nil: each child names its own, as
-	// those of type *unstructured.Unstructured do.
+	// Scheme names the kinds of typed children. Default nil: each child names its own, as an
+	// *unstructured.Unstructured does.
 	Scheme *runtime.Scheme
 	// Children returns the children that an object should have. The operator sets what all
 	// of them have in common: the namespace of the object where there is none, the

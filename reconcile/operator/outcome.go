@@ -39,13 +39,11 @@ func firstLine(err error) string {
 
 // stuck is the outcome of a deletion of all children that failed.
 func stuck(left apply.PruneReport, err error) outcome {
-	return outcomeOf(nil, left.Results, err, nil, nil)
+	return outcomeOf(nil, left.Results, err, nil)
 }
 
 // outcomeOf judges the results for the children, and the errors beside them.
-func outcomeOf(
-	invalid error, results []apply.Result, kept error, _ map[apply.ID]readiness.Result, unread error,
-) outcome {
+func outcomeOf(invalid error, results []apply.Result, kept, unread error) outcome {
 	var o outcome
 	if invalid != nil {
 		o = failed(invalid)
@@ -79,7 +77,7 @@ func (o *outcome) notReady(id apply.ID, r readiness.Result, cause readiness.Caus
 	o.asked = true
 }
 
-// cause is the cause that is told, the zero Cause if there is none.
+// cause is the cause that the conditions have, the zero Cause if there is none.
 func (o *outcome) cause() readiness.Cause {
 	slices.SortFunc(o.causes, func(a, b readiness.Cause) int { return cmp.Compare(a.Message, b.Message) })
 	return readiness.First(o.causes...)

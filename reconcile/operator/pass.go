@@ -61,7 +61,7 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 		kept = nil // it is that the set is not complete
 	}
 	ready, unread := w.applier.Readiness(ctx, set)
-	o := outcomeOf(invalid, append(report.Results, pruned.Results...), kept, ready, unread)
+	o := outcomeOf(invalid, append(report.Results, pruned.Results...), kept, unread)
 	for id, r := range ready {
 		if r.Status == readiness.Current || r.Status == readiness.Terminating {
 			continue

@@ -73,7 +73,7 @@ type specDefault struct {
 	when, is string
 }
 
-// podDefaults and containerDefaults are those of each pod, in a template or not.
+// podDefaults and containerDefaults are the defaults of each pod, in a template or not.
 var (
 	podDefaults = map[string]any{ //nolint:gochecknoglobals // never changed
 		"restartPolicy": "Always", "terminationGracePeriodSeconds": 30.0, "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
@@ -219,8 +219,8 @@ func completeService(live, o Object) {
 // allocated are the fields of a Service that the server fills.
 var allocated = []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} //nolint:gochecknoglobals // never changed
 
-// allocate gives a Service an address that has none: that of its name, so that it is the same in a
-// world with the same Services.
+// allocate gives a Service without an address one that is computed from its name, so that it is
+// the same in a world with the same Services.
 func (k Kind) allocate(o Object) {
 	spec, ok := o["spec"].(map[string]any)
 	if k.resource() != "services" || o.text("spec", "type") == "ExternalName" || !ok {

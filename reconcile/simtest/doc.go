@@ -134,8 +134,8 @@
 // custom kinds the [Schema] of their CustomResourceDefinition: pruning, defaults, validation
 // with rules of CEL, list types, scale and selectable fields.
 //
-// Of the common built-in kinds it sets the defaults: those of Services, with an address, of
-// workloads and of the pods in them, but for probes and volumes. It refuses a Service without ports,
+// It sets the defaults of common built-in kinds: Services, with an address, workloads and the
+// pods in them, except for probes and volumes. It refuses a Service without ports,
 // and a workload without containers or with a selector that its template does not match, and changes
 // of fields that are immutable, such as that selector. It moves stringData of Secrets to their data,
 // and gives Jobs their selectors.

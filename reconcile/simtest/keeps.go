@@ -34,7 +34,8 @@ func KeepsOthers(resource string) func(*World, Change) error {
 	}
 }
 
-// authors are who has added which fields of an object, and the names of the others.
+// authors records which fields of an object the program and other clients have added, and the
+// names of these clients.
 type authors struct{ program, others, names map[string]bool }
 
 // learn takes a change into account, and returns what it takes from others.

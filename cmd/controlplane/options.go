@@ -29,7 +29,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/keyring"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/state/regions"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/statesync"
 )
@@ -210,9 +210,9 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 	agents.Mount(mux)
 	mux.Handle("/", api)
 	connections := origin.Strangers(logger)
-	var metrics prometheus.Gatherer
+	var metrics http.Handler // there is no path for it beside the API
 	if o.metricsAddress != "" {
-		metrics = registry
+		metrics = program.Metrics(registry)
 	}
 	group := reconcile.Group{Members: []reconcile.Member{
 		{Name: "tokens of administrators", Starter: admins},
@@ -232,7 +232,7 @@ func (o options) run(ctx context.Context, log io.Writer) (err error) {
 				}
 				return nil
 			}}, {Name: "numbering", Func: logMetrics.Ready}},
-			Purpose: "api", MetricsAddress: o.metricsAddress, Gatherer: metrics,
+			Purpose: "api", MetricsAddress: o.metricsAddress, Metrics: metrics,
 		}},
 	}}
 	return program.Start(ctx, logger, &group, slog.String("database", database.Name()), slog.Any("administrators", admins.Fingerprints()))

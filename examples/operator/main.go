@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -26,11 +25,12 @@ import (
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "file with the access to the cluster; empty in a pod")
 	namespace := flag.String("namespace", "webapp-operator", "namespace of the Lease")
+	health := flag.String("health-address", "0.0.0.0:8080", "host:port of /healthz and /readyz; 0: none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err == nil {
-		err = run(ctx, config, *namespace, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		err = run(ctx, config, *namespace, *health, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	stop()
 	if err != nil {
@@ -39,21 +39,23 @@ func main() {
 	}
 }
 
-// run works while this replica holds the Lease, and restarts when it takes it again.
-func run(ctx context.Context, config *rest.Config, namespace string, logger *slog.Logger) error {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	work := &operator.Operator[*webapp.WebApp]{
-		Config: config, Name: "webapp-operator", Domain: "example.com", Kind: webapp.Version().WithKind("WebApp"), Logger: logger,
-		Owns: []schema.GroupVersionKind{
-			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
+// run works while this replica holds the Lease.
+func run(ctx context.Context, config *rest.Config, namespace, health string, logger *slog.Logger) error {
+	process := operator.Process{
+		Config: config, Resource: webapp.Version().WithResource("webapps"), Address: health, Logger: logger,
+		Lease: &kube.Lease{Namespace: namespace, Name: "webapp-operator"},
+		Work: func(_ context.Context, config *rest.Config) (operator.Work, error) {
+			return &operator.Operator[*webapp.WebApp]{
+				Config: config, Name: "webapp-operator", Domain: "example.com", Kind: webapp.Version().WithKind("WebApp"), Logger: logger,
+				Owns: []schema.GroupVersionKind{
+					{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
+				},
+				Children: func(_ context.Context, app *webapp.WebApp) ([]operator.Object, error) {
+					return operator.Objects(webapp.Children(app)...), nil
+				},
+				Conditions: func(app *webapp.WebApp) *[]metav1.Condition { return &app.Status.Conditions },
+			}, nil
 		},
-		Children: func(_ context.Context, app *webapp.WebApp) ([]operator.Object, error) {
-			return operator.Objects(webapp.Children(app)...), nil
-		},
-		Conditions: func(app *webapp.WebApp) *[]metav1.Condition { return &app.Status.Conditions },
 	}
-	return (&kube.Lease{Client: client, Namespace: namespace, Name: "webapp-operator", Starter: work, Logger: logger}).Start(ctx)
+	return process.Start(ctx)
 }

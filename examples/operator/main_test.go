@@ -3,7 +3,10 @@ package main_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -101,11 +104,26 @@ func newSite(t *testing.T) *site {
 func (s *site) run() *replica {
 	s.Helper()
 	r := &replica{}
-	r.Process, r.stop = programtest.Start(s.all, s.path, "--kubeconfig", s.kubeconfig)
+	r.Process, r.stop = programtest.Start(s.all, s.path, "--kubeconfig", s.kubeconfig, "--health-address", "127.0.0.1:0")
 	return r
 }
 
 func (s *site) start() { *s.replica = *s.run() }
+
+// readyz returns what a replica answers to the question whether it is ready.
+func (s *site) readyz(r *replica) string {
+	s.Helper()
+	address := regexp.MustCompile(`listening address=(\S+)`).FindStringSubmatch(r.Tail())
+	require.NotNil(s, address, r.Tail())
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+address[1]+"/readyz", nil)
+	require.NoError(s, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(s, err)
+	return string(body)
+}
 
 func (s *site) kubectl(args ...string) string {
 	s.Helper()
@@ -408,6 +426,7 @@ func (s *site) replicas() {
 	before := len(s.quiet())
 	require.Equal(s, first, holder())
 	require.Len(s, s.requests(), before, "one that waits asks for the Lease only")
+	require.Equal(s, "watches: ok\n", s.readyz(second), "it is ready to take over")
 	require.NoError(s, s.replica.stop())
 	s.kubectl("scale", "deployment", "web", "-n", ns, "--replicas=7")
 	s.becomes("2", "get", "deployment", "web", "-n", ns, "-o", "jsonpath={.spec.replicas}")

@@ -33,7 +33,7 @@ func simulated() simtest.Scenario {
 		},
 		Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
 		Program: func(ctx context.Context, net http.RoundTripper) error {
-			return run(ctx, &rest.Config{Host: "http://simtest", Transport: net}, "system", slog.New(slog.DiscardHandler))
+			return run(ctx, &rest.Config{Host: "http://simtest", Transport: net}, "system", "0", slog.New(slog.DiscardHandler))
 		},
 		Actors: []func(*simtest.World, simtest.Change){rollOut},
 		// A Lease is written every two seconds: an hour is many.

@@ -40,10 +40,10 @@ var clean = fstest.MapFS{
 	),
 	"cmd/go.mod": text("module " + module + "/cmd\n"),
 	"cmd/shuttle/main.go": text(
-		"// Command shuttle runs.\npackage main\n\nimport _ \"" + module + "/cmd/internal/serve\"\n\nfunc main() {}\n",
+		"// Command shuttle runs.\npackage main\n\nimport _ \"" + module + "/cmd/internal/program\"\n\nfunc main() {}\n",
 	),
-	"cmd/internal/serve/serve.go": text("// Package serve serves.\npackage serve\n\nimport _ \"modernc.org/sqlite\"\n"),
-	"examples/go.mod":             text("module " + module + "/examples\n"),
+	"cmd/internal/program/program.go": text("// Package program runs.\npackage program\n\nimport _ \"modernc.org/sqlite\"\n"),
+	"examples/go.mod":                 text("module " + module + "/examples\n"),
 	"examples/agent/main.go": text(
 		"// Command agent runs.\npackage main\n\nimport _ \"" + module + "/cmd/api/ctrl/v1\"\n\nfunc main() {}\n",
 	),
@@ -83,8 +83,8 @@ var planted = []struct {
 		"diff/plan.go:3: imports " + module + "/apply: apply stands on diff",
 	},
 	{
-		"direction of imports", "internal/httpretry/x_test.go", "package httpretry_test\n\nimport _ \"" + module + "/cmd/internal/serve\"\n",
-		"internal/httpretry/x_test.go:3: imports " + module + "/cmd/internal/serve: programs are built on the packages",
+		"direction of imports", "internal/httpretry/x_test.go", "package httpretry_test\n\nimport _ \"" + module + "/cmd/internal/program\"\n",
+		"internal/httpretry/x_test.go:3: imports " + module + "/cmd/internal/program: programs are built on the packages",
 	},
 	{
 		"direction of imports", "apply/lease.go", "package apply\n\nimport _ \"" + module + "/reconcile/kube\"\n",
@@ -195,8 +195,8 @@ var planted = []struct {
 		"reconcile/plan.go:5: imports context: a plan takes values and returns values",
 	},
 	{
-		"file length", "cmd/internal/serve/long.go", "package serve\n" + strings.Repeat("\n", maxFile),
-		"cmd/internal/serve/long.go: has 401 lines, more than 400",
+		"file length", "cmd/internal/program/long.go", "package program\n" + strings.Repeat("\n", maxFile),
+		"cmd/internal/program/long.go: has 401 lines, more than 400",
 	},
 	{
 		"has tests", "apply/live/live.go", "// Package live lives.\npackage live\n\nfunc Live() {}\n",

@@ -17,23 +17,19 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
-	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
 // LeaseName is the Lease of the replica that works.
 const LeaseName = "thurkube-controller"
-
-const stopTimeout = 15 * time.Second
 
 // Operator is the operator as a program has it. Start works.
 type Operator struct {
@@ -76,76 +72,18 @@ func (o *Operator) Start(ctx context.Context) error {
 	if o.Kubernetes == nil || o.Logger == nil || o.Namespace == "" && !o.Alone {
 		return errors.New("agentjob: Kubernetes, Logger and Namespace: required")
 	}
-	config := rest.CopyConfig(o.Kubernetes)
-	config.QPS, config.UserAgent = -1, "thurkube/"+program.Version() // the server has a limit of its own
-	registry, metrics := program.NewRegistry("agentjob"), newMetrics()
-	registry.MustRegister(metrics)
-	var current atomic.Pointer[operator]
-	var ready atomic.Bool
-	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
-		w, err := newOperator(config, *o, metrics)
-		if err != nil {
-			return err
-		}
-		current.Store(w)
-		defer func() {
-			current.Store(nil)
-			metrics.reset()
-		}()
-		return w.start(ctx)
-	})
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
+	registry := program.NewRegistry("agentjob")
+	process := &kit.Process{
+		Config: kubeaccess.As("thurkube", o.Kubernetes), Resource: resourceOf(jobsPlural), Logger: o.Logger,
+		Address: o.Address, MetricsAddress: o.MetricsAddress, Metrics: program.Metrics(registry), OnListen: o.OnListen,
+		Work: program.Terms(registry, func(_ context.Context, config *rest.Config, own prometheus.Registerer) (kit.Work, error) {
+			metrics := newMetrics()
+			own.MustRegister(metrics)
+			return newOperator(config, *o, metrics)
+		}),
 	}
 	if !o.Alone {
-		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, Starter: work, Logger: o.Logger}
+		process.Lease = &kube.Lease{Namespace: o.Namespace, Name: LeaseName}
 	}
-	standby := &reachable{client: client}
-	server := &serve.Server{
-		Address: o.Address, MetricsAddress: o.MetricsAddress, Gatherer: registry, Logger: o.Logger, StopTimeout: stopTimeout,
-		Checks: []serve.Check{{Name: "watches", Func: func(ctx context.Context) error {
-			if w := current.Load(); w != nil && !ready.Load() {
-				if err := w.ready(); err != nil {
-					return err
-				}
-				ready.Store(true)
-			}
-			switch {
-			case ready.Load():
-				return nil
-			case o.Alone: // it works, or is about to
-				return errNotSeen
-			default:
-				return standby.check(ctx)
-			}
-		}}},
-		OnListen: o.OnListen,
-	}
-	group := reconcile.Group{StopTimeout: stopTimeout + 2*time.Second, Members: []reconcile.Member{
-		{Name: "server", Starter: server}, {Name: "operator", Starter: work},
-	}}
-	return group.Start(ctx)
-}
-
-// errNotSeen is why the process is not ready.
-var errNotSeen = errors.New("not everything is seen yet")
-
-// reachable is ready once the API server has served the kind: while another replica
-// works, that is all that is asked of this one.
-type reachable struct {
-	client dynamic.Interface
-	was    atomic.Bool
-}
-
-func (r *reachable) check(ctx context.Context) error {
-	if r.was.Load() {
-		return nil
-	}
-	_, err := r.client.Resource(resourceOf(jobsPlural)).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return errors.New("the API server does not list AgentJobs")
-	}
-	r.was.Store(true)
-	return nil
+	return process.Start(ctx)
 }

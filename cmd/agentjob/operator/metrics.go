@@ -96,13 +96,6 @@ func (m *metrics) forget(key types.NamespacedName) {
 	delete(m.states, key)
 }
 
-// reset drops all jobs: another replica works.
-func (m *metrics) reset() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.states)
-}
-
 // recorded notes a run that has ended since before.
 func (m *metrics) recorded(before, last *v1alpha1.Run) {
 	if last == nil || last.Outcome == "" || before != nil && before.UID == last.UID && before.Outcome != "" {

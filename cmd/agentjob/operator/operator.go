@@ -279,8 +279,8 @@ func dataOf(from kube.Reference, o *unstructured.Unstructured) (found []kube.Ref
 	return found
 }
 
-// start works until ctx ends.
-func (w *operator) start(ctx context.Context) error {
+// Start works until ctx ends.
+func (w *operator) Start(ctx context.Context) error {
 	group := &reconcile.Group{Members: []reconcile.Member{
 		{Name: "live view", Starter: w.live},
 		{Name: "runs", Starter: &w.runs},
@@ -326,13 +326,8 @@ func (w *operator) viewed() bool {
 	return true
 }
 
-// ready returns an error until all views are complete for the first time.
-func (w *operator) ready() error {
-	if ok, err := w.jobs.Synced(); !ok {
-		return errors.Join(errNotSeen, err)
-	}
-	return nil
-}
+// Synced reports whether all that passes read has been seen.
+func (w *operator) Synced() (bool, error) { return w.jobs.Synced() }
 
 // ignored returns the fields that are only set at creation: immutable ones, and the size of
 // a volume, which users may grow.

@@ -18,26 +18,22 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/jackc/pgx/v5"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
-	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
 // LeaseName is the Lease of the replica that works. It lasts for 15 s and is renewed every
 // 5 s.
 const LeaseName = "plattr-operator-leader"
-
-const stopTimeout = 15 * time.Second
 
 // Operator is the operator as a program has it. Start works.
 type Operator struct {
@@ -90,74 +86,21 @@ func (o *Operator) Start(ctx context.Context) error {
 	if o.CheckInterval != 0 && o.CheckInterval < time.Second {
 		return fmt.Errorf("application: CheckInterval: is %s, must be at least 1s", o.CheckInterval)
 	}
-	config := rest.CopyConfig(o.Kubernetes)
-	config.QPS, config.UserAgent = -1, "plattr-operator/"+program.Version() // the server has a limit of its own
 	registry := program.NewRegistry("application")
-	metrics := newMetrics(registry)
-	probe, err := newOperator(ctx, config, *o, metrics) // a wrong setting is reported at once
+	process := &kit.Process{
+		Config: kubeaccess.As("plattr-operator", o.Kubernetes), Resource: appsResource, Logger: o.Logger,
+		Address: o.Address, MetricsAddress: o.MetricsAddress, Metrics: program.Metrics(registry), OnListen: o.OnListen,
+	}
+	probe, err := newOperator(ctx, process.Config, *o, newMetrics(prometheus.NewRegistry())) // a wrong setting is reported at once
 	if err != nil {
 		return err
 	}
 	probe.close()
-	var current atomic.Pointer[operator]
-	var ready atomic.Bool
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
-		w, err := newOperator(ctx, config, *o, metrics)
-		if err != nil {
-			return err
-		}
-		current.Store(w)
-		defer current.Store(nil)
-		return w.start(ctx)
+	process.Work = program.Terms(registry, func(ctx context.Context, config *rest.Config, own prometheus.Registerer) (kit.Work, error) {
+		return newOperator(ctx, config, *o, newMetrics(own))
 	})
 	if !o.Alone {
-		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, RetryPeriod: 5 * time.Second, Starter: work, Logger: o.Logger}
+		process.Lease = &kube.Lease{Namespace: o.Namespace, Name: LeaseName, RetryPeriod: 5 * time.Second}
 	}
-	standby := &reachable{client: client}
-	server := &serve.Server{
-		Address: o.Address, MetricsAddress: o.MetricsAddress, Gatherer: registry, Logger: o.Logger, StopTimeout: stopTimeout,
-		Checks: []serve.Check{{Name: "watches", Func: func(ctx context.Context) error {
-			w := current.Load()
-			if w == nil {
-				return standby.check(ctx)
-			}
-			if !ready.Load() {
-				if err := w.ready(); err != nil {
-					return err
-				}
-				ready.Store(true)
-			}
-			return nil
-		}}},
-		OnListen: o.OnListen,
-	}
-	group := reconcile.Group{StopTimeout: stopTimeout + 2*time.Second, Members: []reconcile.Member{
-		{Name: "server", Starter: server}, {Name: "operator", Starter: work},
-	}}
-	return group.Start(ctx)
-}
-
-// errNotSeen is why the process is not ready.
-var errNotSeen = errors.New("not everything is seen yet")
-
-// reachable is ready once the API server has served the kind: while another replica works,
-// that is all that is asked of this one.
-type reachable struct {
-	client dynamic.Interface
-	was    atomic.Bool
-}
-
-func (r *reachable) check(ctx context.Context) error {
-	if r.was.Load() {
-		return nil
-	}
-	if _, err := r.client.Resource(appsResource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-		return errors.New("the API server does not list Applications")
-	}
-	r.was.Store(true)
-	return nil
+	return process.Start(ctx)
 }

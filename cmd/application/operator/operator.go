@@ -221,8 +221,8 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 	return w, nil
 }
 
-// start works until ctx ends.
-func (w *operator) start(ctx context.Context) error {
+// Start works until ctx ends.
+func (w *operator) Start(ctx context.Context) error {
 	defer w.close()
 	group := &reconcile.Group{Members: []reconcile.Member{
 		{Name: "live view", Starter: w.live},
@@ -263,14 +263,11 @@ func (w *operator) identify(ctx context.Context) error {
 	})
 }
 
-// ready returns an error until all views are complete for the first time.
-func (w *operator) ready() error {
+// Synced reports whether all that passes read has been seen.
+func (w *operator) Synced() (bool, error) {
 	apps, appsErr := w.apps.Synced()
 	previews, previewsErr := w.previews.Synced()
-	if !apps || !previews {
-		return errors.Join(errNotSeen, appsErr, previewsErr)
-	}
-	return nil
+	return apps && previews, errors.Join(appsErr, previewsErr)
 }
 
 // into reads an object into a typed one.

@@ -34,3 +34,11 @@ func Config(kubeconfig string, logger *slog.Logger) (*rest.Config, error) {
 	}
 	return config, nil
 }
+
+// As returns the access with the user agent of a program, and without a limit of requests: the
+// server's fairness decides.
+func As(name string, access *rest.Config) *rest.Config {
+	config := rest.CopyConfig(access)
+	config.UserAgent, config.QPS = name+"/"+program.Version(), -1
+	return config
+}

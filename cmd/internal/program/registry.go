@@ -2,9 +2,11 @@ package program
 
 import (
 	"cmp"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // NewRegistry returns the metrics that every program has: the metrics of its process and of
@@ -22,4 +24,9 @@ func NewRegistry(program string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
 	return registry
+}
+
+// Metrics answers requests for metrics.
+func Metrics(of prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(of, promhttp.HandlerOpts{})
 }

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -106,7 +106,7 @@ func (a *Agent) Start(ctx context.Context) error {
 			a.Config.HealthAddress,
 		),
 		MetricsAddress: a.Config.MetricsAddress,
-		Gatherer:       m.registry,
+		Metrics:        program.Metrics(m.registry),
 		Logger:         a.Logger,
 		StopTimeout:    stopTimeout,
 		Checks: []serve.Check{{Name: "agent", Func: func(context.Context) error {

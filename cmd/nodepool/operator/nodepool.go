@@ -19,17 +19,15 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
-	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
 // LeaseName is the Lease of the replica that works.
@@ -102,45 +100,17 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	config := rest.CopyConfig(o.Kubernetes)
-	config.QPS, config.UserAgent = -1, "stratos/"+program.Version() // the server has a limit of its own
 	registry := program.NewRegistry("nodepool")
-	var current atomic.Pointer[operator]
-	var work reconcile.Starter = reconcile.StarterFunc(func(ctx context.Context) error {
-		own := prometheus.NewRegistry()
-		w, err := newOperator(config, *o, own)
-		if err != nil {
-			return err
-		}
-		if err := registry.Register(own); err != nil {
-			return err
-		}
-		defer registry.Unregister(own)
-		current.Store(w)
-		defer current.Store(nil)
-		return w.start(ctx)
-	})
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
+	process := &kit.Process{
+		Config: kubeaccess.As("stratos", o.Kubernetes), Resource: poolsResource, Logger: o.Logger,
+		Address: o.Address, MetricsAddress: o.MetricsAddress, Metrics: program.Metrics(registry),
+		OnListen: o.OnListen, OnListenMetrics: o.OnListenMetrics, StopTimeout: cmp.Or(o.StopTimeout, 30*time.Second),
+		Work: program.Terms(registry, func(_ context.Context, config *rest.Config, own prometheus.Registerer) (kit.Work, error) {
+			return newOperator(config, *o, own)
+		}),
 	}
 	if !o.Alone {
-		work = &kube.Lease{Client: client, Namespace: o.Namespace, Name: LeaseName, Identity: o.Instance, Starter: work, Logger: o.Logger}
+		process.Lease = &kube.Lease{Namespace: o.Namespace, Name: LeaseName, Identity: o.Instance}
 	}
-	ready := func(context.Context) error {
-		if w := current.Load(); w != nil {
-			return w.ready()
-		}
-		return nil // another replica works
-	}
-	timeout := cmp.Or(o.StopTimeout, 30*time.Second)
-	group := reconcile.Group{StopTimeout: timeout, Members: []reconcile.Member{
-		{Name: "server", Starter: &serve.Server{
-			Address: o.Address, MetricsAddress: o.MetricsAddress, Gatherer: registry, Logger: o.Logger, StopTimeout: timeout,
-			Checks:   []serve.Check{{Name: "watches", Func: ready}},
-			OnListen: o.OnListen, OnListenMetrics: o.OnListenMetrics,
-		}},
-		{Name: "operator", Starter: work},
-	}}
-	return group.Start(ctx)
+	return process.Start(ctx)
 }

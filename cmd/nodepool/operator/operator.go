@@ -233,8 +233,8 @@ func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *
 	return reconcile.Result{}, nil
 }
 
-// start works until ctx ends.
-func (o *operator) start(ctx context.Context) error {
+// Start works until ctx ends.
+func (o *operator) Start(ctx context.Context) error {
 	group := &reconcile.Group{Members: append(o.watches(), []reconcile.Member{
 		{Name: "events", Starter: reconcile.StarterFunc(o.events.start)},
 		{Name: "pools", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
@@ -308,8 +308,14 @@ func (o *operator) viewed() error {
 	return nil
 }
 
-// ready returns an error until all views are complete for the first time.
-func (o *operator) ready() error {
+// Synced reports whether all that passes read has been seen.
+func (o *operator) Synced() (bool, error) {
+	err := o.seen()
+	return err == nil, err
+}
+
+// seen returns an error until all views are complete.
+func (o *operator) seen() error {
 	if err := o.viewed(); err != nil {
 		return err
 	}

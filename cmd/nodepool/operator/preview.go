@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -39,9 +38,7 @@ func (p *Preview) Write(ctx context.Context, out io.Writer) error {
 	if err := p.Operator.validate(); err != nil {
 		return err
 	}
-	config := rest.CopyConfig(p.Operator.Kubernetes)
-	config.QPS, config.UserAgent = -1, "stratos-plan/"+program.Version()
-	o, err := newOperator(config, p.Operator, prometheus.NewRegistry())
+	o, err := newOperator(kubeaccess.As("stratos-plan", p.Operator.Kubernetes), p.Operator, prometheus.NewRegistry())
 	if err != nil {
 		return err
 	}
@@ -60,8 +57,8 @@ func (p *Preview) Write(ctx context.Context, out io.Writer) error {
 }
 
 func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
-	if err := o.until(ctx, o.ready); err != nil {
-		return fmt.Errorf("read the cluster: %w", errors.Join(err, o.ready()))
+	if err := o.until(ctx, o.seen); err != nil {
+		return fmt.Errorf("read the cluster: %w", errors.Join(err, o.seen()))
 	}
 	pools, err := o.pools.List("")
 	if err != nil {

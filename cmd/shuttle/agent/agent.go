@@ -22,8 +22,9 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/budget"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -85,7 +86,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	server := &serve.Server{
 		Address:        a.Config.HealthAddress,
 		MetricsAddress: a.Config.MetricsAddress,
-		Gatherer:       metrics.registry,
+		Metrics:        program.Metrics(metrics.registry),
 		Logger:         a.Logger,
 		StopTimeout:    stopTimeout,
 		Checks:         []serve.Check{{Name: "live view", Func: check((*term).synced)}, {Name: "starbase", Func: check((*term).answered)}},
@@ -138,9 +139,7 @@ func Owner(clusterID string) apply.Owner {
 
 // access returns how the agent reaches the API server.
 func (a *Agent) access(metrics *metrics) *rest.Config {
-	config := rest.CopyConfig(a.Kubernetes)
-	config.UserAgent = "shuttle/" + program.Version()
-	config.QPS = -1 // the server's fairness decides
+	config := kubeaccess.As("shuttle", a.Kubernetes)
 	config.Wrap(metrics.countRequests)
 	return config
 }

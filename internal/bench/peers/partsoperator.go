@@ -51,7 +51,7 @@ func (b *bench) measureOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, b.operator, "--kubeconfig", b.cluster.Kubeconfig, "--namespace", namespace)
+	cmd := exec.CommandContext(ctx, b.operator, "--kubeconfig", b.cluster.Kubeconfig, "--namespace", namespace, "--health-address", "0")
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/internal/edge/origin"
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
 
 // Config is how much failing is allowed. The zero value has the defaults.

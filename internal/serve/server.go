@@ -12,9 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
@@ -22,7 +19,7 @@ import (
 //
 //	/healthz  200 for as long as the server runs
 //	/readyz   200 when every check passes, else 503 with one line a check
-//	/metrics  the metrics of Gatherer
+//	/metrics  what Metrics answers
 //
 // and hands every other path to Handler. The zero value listens on a free
 // port of 127.0.0.1. The fields must not be changed after Start.
@@ -34,8 +31,8 @@ type Server struct {
 	Handler http.Handler
 	// Checks decide readiness, in this order. None: ready at once.
 	Checks []Check
-	// Gatherer is what /metrics shows. Nil: /metrics goes to Handler.
-	Gatherer prometheus.Gatherer
+	// Metrics answers /metrics. Nil: /metrics goes to Handler.
+	Metrics http.Handler
 	// MetricsAddress is host:port of a listener of its own for /metrics, in plain HTTP.
 	// Empty: Address has it. 0: nothing listens.
 	MetricsAddress string
@@ -87,10 +84,10 @@ func (s *Server) Start(ctx context.Context) error {
 		return s.listen(ctx)
 	}
 	main := *s
-	main.Gatherer, main.Purpose = nil, cmp.Or(s.Purpose, "health")
+	main.Metrics, main.Purpose = nil, cmp.Or(s.Purpose, "health")
 	metrics := Server{
 		Address:     s.MetricsAddress,
-		Gatherer:    s.Gatherer,
+		Metrics:     s.Metrics,
 		Logger:      s.Logger,
 		Purpose:     "metrics",
 		OnListen:    s.OnListenMetrics,
@@ -183,8 +180,8 @@ func (s *Server) handler(stopping *atomic.Bool) http.Handler {
 	}
 	own("/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
 	own("/readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ready(w, r, stopping.Load()) }))
-	if s.Gatherer != nil {
-		own("/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+	if s.Metrics != nil {
+		own("/metrics", s.Metrics)
 	}
 	if s.Handler != nil {
 		mux.Handle("/", s.Handler)

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cmd/internal/serve"
+	"github.com/seed-9e1ffd66/trueup/internal/serve"
 )
 
 // start runs the server and returns its base URL and a function that ends it
@@ -49,6 +48,11 @@ func get(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// things are metrics.
+var things = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gochecknoglobals // constant
+	_, _ = io.WriteString(w, "things_total 42\n") // the test sees what is missing
+})
+
 func TestTheZeroServerIsHealthyAndReady(t *testing.T) {
 	url, stop := start(t, &serve.Server{})
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 404, "/": 404} {
@@ -61,12 +65,10 @@ func TestTheZeroServerIsHealthyAndReady(t *testing.T) {
 // TestMetricsHaveAListenerOfTheirOwn: neither address answers for the other, the log tells them
 // apart, and both end.
 func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "things_total", Help: "Things."}))
 	metrics := make(chan net.Addr, 1)
 	var log bytes.Buffer
 	url, stop := start(t, &serve.Server{
-		MetricsAddress: "127.0.0.1:0", Gatherer: registry, OnListenMetrics: func(a net.Addr) { metrics <- a },
+		MetricsAddress: "127.0.0.1:0", Metrics: things, OnListenMetrics: func(a net.Addr) { metrics <- a },
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	own := "http://" + (<-metrics).String()
@@ -93,7 +95,7 @@ func TestAnAddressInUseEndsBothListeners(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	server := serve.Server{MetricsAddress: taken.Addr().String(), Gatherer: prometheus.NewRegistry()}
+	server := serve.Server{MetricsAddress: taken.Addr().String(), Metrics: things}
 	require.ErrorContains(t, server.Start(t.Context()), "listen on "+taken.Addr().String())
 }
 
@@ -120,15 +122,11 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestMetricsAndTheHandlerAreServed(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "answers_total"})
-	registry.MustRegister(counter)
-	counter.Add(42)
-	url, _ := start(t, &serve.Server{Gatherer: registry, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	url, _ := start(t, &serve.Server{Metrics: things, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 	})})
 	_, body := get(t, url+"/metrics")
-	require.Contains(t, body, "answers_total 42")
+	require.Contains(t, body, "things_total 42")
 	status, _ := get(t, url+"/api")
 	require.Equal(t, http.StatusTeapot, status)
 }

@@ -6,7 +6,7 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -34,28 +34,26 @@ func main() {
 	}
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "operator:", err)
-		os.Exit(1)
+		log.Fatalln("operator:", err)
 	}
 }
 
-// run works while this replica holds the Lease.
 func run(ctx context.Context, config *rest.Config, namespace, health string, logger *slog.Logger) error {
-	process := operator.Process{
+	return (&operator.Process{
 		Config: config, Resource: webapp.Version().WithResource("webapps"), Address: health, Logger: logger,
-		Lease: &kube.Lease{Namespace: namespace, Name: "webapp-operator"},
-		Work: func(_ context.Context, config *rest.Config) (operator.Work, error) {
-			return &operator.Operator[*webapp.WebApp]{
-				Config: config, Name: "webapp-operator", Domain: "example.com", Kind: webapp.Version().WithKind("WebApp"), Logger: logger,
-				Owns: []schema.GroupVersionKind{
-					{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
-				},
-				Children: func(_ context.Context, app *webapp.WebApp) ([]operator.Object, error) {
-					return operator.Objects(webapp.Children(app)...), nil
-				},
-				Conditions: func(app *webapp.WebApp) *[]metav1.Condition { return &app.Status.Conditions },
-			}, nil
+		Lease: &kube.Lease{Namespace: namespace, Name: "webapp-operator"}, Work: newOperator(logger).Work,
+	}).Start(ctx)
+}
+
+func newOperator(logger *slog.Logger) *operator.Operator[*webapp.WebApp] {
+	return &operator.Operator[*webapp.WebApp]{
+		Name: "webapp-operator", Domain: "example.com", Kind: webapp.Version().WithKind("WebApp"), Logger: logger,
+		Owns: []schema.GroupVersionKind{
+			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
 		},
+		Children: func(_ context.Context, app *webapp.WebApp) ([]operator.Object, error) {
+			return operator.Objects(webapp.Children(app)...), nil
+		},
+		Conditions: func(app *webapp.WebApp) *[]metav1.Condition { return &app.Status.Conditions },
 	}
-	return process.Start(ctx)
 }

@@ -30,7 +30,7 @@ import (
 // concurrent use.
 type Operator[T metav1.Object] struct {
 	// Config is the access to the API server. Its limit of requests is not used: the server
-	// has one of its own. Required.
+	// has one of its own. Required, but with [Operator.Work].
 	Config *rest.Config
 	// Name is the field manager of all writes, the value of the label
 	// app.kubernetes.io/managed-by of all children, and with Domain the reporting controller
@@ -114,6 +114,12 @@ func (o *Operator[T]) Start(ctx context.Context) error {
 		{Name: "children", Starter: w.live}, {Name: o.Kind.Kind, Starter: &w.controller},
 	}}
 	return group.Start(ctx)
+}
+
+// Work is [Process.Work] of a process that has this operator alone.
+func (o *Operator[T]) Work(_ context.Context, config *rest.Config) (Work, error) {
+	o.Config = config
+	return o, nil
 }
 
 // errNotStarted is why an Operator knows nothing.

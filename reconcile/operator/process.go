@@ -29,7 +29,7 @@ type Process struct {
 	Config *rest.Config
 	// Work makes the work of one term of the Lease. It gets a copy of Config, and ctx ends with
 	// the term. What it makes must remember nothing of an earlier term: another replica has
-	// worked since. Required.
+	// worked since. Required; for an [Operator] its method Work.
 	Work func(ctx context.Context, config *rest.Config) (Work, error)
 	// Lease decides which replica works. Namespace and Name are required in it; its Starter is
 	// set by Start, its Client and Logger where they are nil. Nil: only one replica may run.

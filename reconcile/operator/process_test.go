@@ -167,8 +167,8 @@ func TestAProcessNeedsItsFields(t *testing.T) {
 		"operator: Process.Config: is required":   {Work: work, Resource: pods},
 		"operator: Process.Work: is required":     {Config: &rest.Config{}, Resource: pods},
 		"operator: Process.Resource: is required": {Config: &rest.Config{}, Work: work},
-		"kube: ":                                  {Config: &rest.Config{}, Work: work, Resource: pods, Lease: &kube.Lease{Name: "x"}, Address: "0"},
-		"no such cloud":                           {Config: &rest.Config{}, Work: work, Resource: pods, Address: "0"},
+		"kube: ":        {Config: &rest.Config{}, Work: work, Resource: pods, Lease: &kube.Lease{Name: "x"}, Address: "0"},
+		"no such cloud": {Config: &rest.Config{}, Work: work, Resource: pods, Address: "0"},
 	} {
 		require.ErrorContains(t, p.Start(t.Context()), want)
 	}

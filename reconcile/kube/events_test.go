@@ -1,39 +1,187 @@
 package kube_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
+// written are the Events that a server took, and the series that it was sent.
+type written struct {
+	events  []eventsv1.Event
+	series  []string // <name> <count> <seconds since the first Event>
+	refuses error
+}
+
+func (w *written) client() *fake.FakeDynamicClient {
+	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		made := a.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+		var e eventsv1.Event
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(made.Object, &e, true); err != nil {
+			return true, nil, err
+		}
+		if w.refuses != nil {
+			return true, nil, w.refuses
+		}
+		w.events = append(w.events, e)
+		made.SetName(fmt.Sprint("e", len(w.events)))
+		return true, made, nil
+	})
+	client.PrependReactor("patch", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchAction)
+		var sent struct{ Series eventsv1.EventSeries }
+		if err := json.Unmarshal(p.GetPatch(), &sent); err != nil {
+			return true, nil, err
+		}
+		if w.refuses != nil {
+			return true, nil, w.refuses
+		}
+		after := sent.Series.LastObservedTime.Sub(w.events[0].EventTime.Time).Round(time.Second)
+		w.series = append(w.series, fmt.Sprintf("%s/%s %d %s", p.GetNamespace(), p.GetName(), sent.Series.Count, after))
+		return true, &unstructured.Unstructured{}, nil
+	})
+	return client
+}
+
+// recording runs a test in virtual time, with a recorder that works.
+func recording(t *testing.T, test func(t *testing.T, e *kube.Events, to *written, log *bytes.Buffer)) {
 	t.Parallel()
-	r := &kube.Events{Controller: "example.com/operator", Instance: "operator-0"}
-	event := func(kind string, about *metav1.ObjectMeta, eventType, note string) (e eventsv1.Event) {
-		t.Helper()
-		made := r.New(schema.GroupVersionKind{Version: "v1", Kind: kind}, about, eventType, "Why", note)
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(made.Object, &e, true))
-		return e
+	synctest.Test(t, func(t *testing.T) {
+		to, log := &written{}, &bytes.Buffer{}
+		e := &kube.Events{
+			Controller: "example.com/operator", Instance: "operator-0", Client: to.client(), Logger: slog.New(slog.NewTextHandler(log, nil)),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Start(ctx) }()
+		test(t, e, to, log)
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"} //nolint:gochecknoglobals // constant
+
+func pod(name string) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Namespace: "team", Name: name, UID: "u", ResourceVersion: "7"}
+}
+
+func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
+		r.Record(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, &metav1.ObjectMeta{Name: "a", UID: "u"},
+			kube.EventWarning, "Why", strings.Repeat("x", 1023)+"é")
+		r.Record(podKind, pod("a"), kube.EventNormal, "Why", "short")
+		synctest.Wait()
+		require.Len(t, to.events, 2)
+		e := to.events[0]
+		require.Equal(t, "default", e.Namespace, "of a cluster-scoped object")
+		require.Empty(t, e.Regarding.Namespace)
+		require.Equal(t, "a-", e.GenerateName)
+		require.Len(t, e.Note, 1023)
+		require.True(t, utf8.ValidString(e.Note), "no letter is cut in two")
+		require.NotZero(t, e.EventTime)
+		require.Equal(t, "example.com/operator", e.ReportingController)
+		e = to.events[1]
+		require.Equal(t, "team", e.Namespace)
+		require.Equal(t, "team", e.Regarding.Namespace)
+		require.Equal(t, "7", e.Regarding.ResourceVersion)
+		require.Equal(t, "short", e.Note)
+	})
+}
+
+// TestAnEventThatRepeatsIsASeries: its count is written once a minute, and not at rest.
+func TestAnEventThatRepeatsIsASeries(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
+		record := func(note string) { r.Record(podKind, pod("a"), kube.EventWarning, "CrashLoop", note) }
+		for range 30 { // 5 minutes of a pod that goes to and fro
+			record("exit 1")
+			time.Sleep(5 * time.Second)
+			r.Record(podKind, pod("a"), kube.EventNormal, "Ready", "ready")
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, to.events, 2)
+		require.LessOrEqual(t, len(to.series), 2*6)
+		require.Contains(t, to.series, "team/e1 30 4m50s")
+		require.Contains(t, to.series, "team/e2 30 4m55s")
+
+		before := len(to.series)
+		time.Sleep(10 * time.Minute)
+		require.Len(t, to.series, before)
+		record("exit 1")
+		time.Sleep(time.Hour)
+		require.Len(t, to.events, 3, "the first is old")
+		require.Len(t, to.series, before)
+	})
+}
+
+// TestEventsThatDifferAreApart: another object, type, reason or note is another Event.
+func TestEventsThatDifferAreApart(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
+		other := pod("a")
+		other.UID = "another"
+		r.Record(podKind, pod("a"), kube.EventNormal, "A", "n")
+		r.Record(podKind, other, kube.EventNormal, "A", "n")
+		r.Record(podKind, pod("a"), kube.EventWarning, "A", "n")
+		r.Record(podKind, pod("a"), kube.EventNormal, "B", "n")
+		r.Record(podKind, pod("a"), kube.EventNormal, "A", "m")
+		time.Sleep(5 * time.Minute)
+		require.Len(t, to.events, 5)
+		require.Empty(t, to.series)
+	})
+}
+
+// TestAnEventThatIsRefusedIsLogged: the next is tried, and what repeats one that has expired is
+// an Event of its own.
+func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, log *bytes.Buffer) {
+		to.refuses = errors.New("the namespace is going")
+		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		synctest.Wait()
+		require.Contains(t, log.String(), `msg="event not recorded" event=Moved error="the namespace is going"`)
+		to.refuses = nil
+		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		synctest.Wait()
+		require.Len(t, to.events, 1)
+
+		to.refuses = errors.New("e1 has expired")
+		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 1, strings.Count(log.String(), "e1 has expired"), "it is not tried again")
+		to.refuses = nil
+		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		synctest.Wait()
+		require.Len(t, to.events, 2)
+	})
+}
+
+// TestEventsThatWaitAreBounded: without Start none is written, and a pass does not wait.
+func TestEventsThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e := &kube.Events{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 1001 {
+		e.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
 	}
-	e := event("Node", &metav1.ObjectMeta{Name: "a", UID: "u"}, kube.EventWarning, strings.Repeat("x", 1023)+"é")
-	require.Equal(t, "default", e.Namespace, "of a cluster-scoped object")
-	require.Empty(t, e.Regarding.Namespace)
-	require.Equal(t, "a-", e.GenerateName)
-	require.Len(t, e.Note, 1023)
-	require.True(t, utf8.ValidString(e.Note), "no letter is cut in two")
-	require.NotZero(t, e.EventTime)
-	require.Equal(t, "example.com/operator", e.ReportingController)
-	e = event("Pod", &metav1.ObjectMeta{Namespace: "team", Name: "a", ResourceVersion: "7"}, kube.EventNormal, "short")
-	require.Equal(t, "team", e.Namespace)
-	require.Equal(t, "team", e.Regarding.Namespace)
-	require.Equal(t, "7", e.Regarding.ResourceVersion)
-	require.Equal(t, "short", e.Note)
+	require.Equal(t, 1, strings.Count(log.String(), `msg="event queue full, event dropped" reason=Moved`))
 }

@@ -111,7 +111,7 @@ func (o *Operator[T]) Start(ctx context.Context) error {
 	}
 	defer o.working.Store(nil)
 	group := &reconcile.Group{Members: []reconcile.Member{
-		{Name: "children", Starter: w.live}, {Name: o.Kind.Kind, Starter: &w.controller},
+		{Name: "children", Starter: w.live}, {Name: "events", Starter: w.events}, {Name: o.Kind.Kind, Starter: &w.controller},
 	}}
 	return group.Start(ctx)
 }
@@ -192,7 +192,7 @@ type work[T metav1.Object] struct {
 	controller kube.Controller[T]
 	finalizer  kube.Finalizer
 	status     kube.Status[T]
-	events     kube.Events
+	events     *kube.Events
 }
 
 func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
@@ -213,7 +213,7 @@ func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 		Client: client, Resource: o.resource(), Name: o.Domain + "/children", OnWrite: w.controller.Wrote,
 	}
 	w.status = kube.Status[T]{Client: client, Resource: o.resource(), OnWrite: w.controller.Wrote}
-	w.events = kube.Events{
+	w.events = &kube.Events{
 		Client: client, Controller: o.Domain + "/" + o.Name, Instance: cmp.Or(o.Instance, o.Name), Logger: logger,
 	}
 	w.watchChildren(metadataClient, logger)

@@ -29,7 +29,7 @@ func (o *Operator[T]) Rules() []rbacv1.PolicyRule {
 	for _, k := range o.Referenced {
 		r.add(k.Resource.Group, k.Resource.Resource, "get", "list", "watch")
 	}
-	r.add("events.k8s.io", "events", "create")
+	r.add("events.k8s.io", "events", "create", "patch")
 	return r.sorted()
 }
 

@@ -287,6 +287,7 @@ func (w *operator) Start(ctx context.Context) error {
 		{Name: "schedules", Starter: &w.crons},
 		{Name: "pods", Starter: &w.pods},
 		{Name: "heap", Starter: &w.heap},
+		{Name: "events", Starter: w.events},
 		{Name: "jobs", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			// A run is started only when all that was started before is seen.
 			if err := w.settled(ctx); err != nil {

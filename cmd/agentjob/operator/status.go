@@ -108,7 +108,7 @@ func (p *pass) report(ctx context.Context) error {
 	if after.Status != metav1.ConditionTrue {
 		kind = kube.EventWarning
 	}
-	p.op.events.Write(ctx, p.op.events.New(v1alpha1.GroupVersion().WithKind("AgentJob"), p.job, kind, after.Reason, after.Message))
+	p.op.events.Record(v1alpha1.GroupVersion().WithKind("AgentJob"), p.job, kind, after.Reason, after.Message)
 	return nil
 }
 

@@ -99,7 +99,7 @@ func rules() []any {
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, write),
 		// Those of previews; the UID of kube-system identifies the cluster in marks.
 		installation.Rule("", []any{"namespaces"}, write),
-		installation.Rule("events.k8s.io", []any{"events"}, []any{"create"}),
+		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch"}),
 		// What bounds the namespaces of previews, and lets teams look at them.
 		installation.Rule("", []any{"resourcequotas", "limitranges"}, write),
 		installation.Rule("rbac.authorization.k8s.io", []any{"rolebindings"}, write),

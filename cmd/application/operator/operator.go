@@ -226,6 +226,7 @@ func (w *operator) Start(ctx context.Context) error {
 	defer w.close()
 	group := &reconcile.Group{Members: []reconcile.Member{
 		{Name: "live view", Starter: w.live},
+		{Name: "events", Starter: w.events},
 		{Name: "passes", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			if err := w.identify(ctx); err != nil {
 				return nil //nolint:nilerr // ctx has ended

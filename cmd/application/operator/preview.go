@@ -88,16 +88,8 @@ func (w *operator) expire(ctx context.Context, preview *v1alpha1.PreviewEnvironm
 	if err != nil {
 		return fmt.Errorf("delete the expired preview: %w", err)
 	}
-	w.events.Write(
-		ctx,
-		w.events.New(
-			v1alpha1.GroupVersion().WithKind("PreviewEnvironment"),
-			preview,
-			kube.EventNormal,
-			"Expired",
-			"its ttl of "+string(preview.Spec.TTL)+" is over: it is removed",
-		),
-	)
+	w.events.Record(v1alpha1.GroupVersion().WithKind("PreviewEnvironment"), preview, kube.EventNormal,
+		"Expired", "its ttl of "+string(preview.Spec.TTL)+" is over: it is removed")
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationSt
 		kind = kube.EventWarning
 	}
 	about := v1alpha1.GroupVersion().WithKind(p.subject.kind)
-	p.op.events.Write(ctx, p.op.events.New(about, p.subject.object, kind, after.Reason, after.Message))
+	p.op.events.Record(about, p.subject.object, kind, after.Reason, after.Message)
 	return nil
 }
 

@@ -239,7 +239,7 @@ func (b *buffers) report(ctx context.Context, o *buffer.CapacityBuffer, update f
 	was := meta.FindStatusCondition(before, buffer.ConditionProvisioning)
 	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Reason != is.Reason) {
 		kind := schema.GroupVersionKind{Group: buffer.Group, Version: buffer.Version, Kind: buffer.Kind}
-		b.op.events.record(kind, o, kube.EventWarning, is.Reason, is.Message)
+		b.op.events.writer.Record(kind, o, kube.EventWarning, is.Reason, is.Message)
 	}
 	return nil
 }

@@ -34,8 +34,9 @@ const (
 // What standby machines cannot serve is in launches, which the passes of the pools read:
 // only a pass launches, because it has the list of the cloud that bounds the pool's size.
 type demand struct {
-	op   *operator
-	wake chan struct{}
+	op     *operator
+	wake   chan struct{}
+	report func(p *cloud.Pod, reason, note string) // an Event
 
 	mu sync.Mutex
 	// reservations keep a started machine for the pods that it was started for, until they
@@ -52,7 +53,7 @@ type demand struct {
 
 func newDemand(o *operator) *demand {
 	return &demand{
-		op: o, wake: make(chan struct{}, 1), assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
+		op: o, wake: make(chan struct{}, 1), report: o.events.pod, assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
 		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string][]string{},
 	}
 }
@@ -219,7 +220,7 @@ func (d *demand) explain(pods []*cloud.Pod, result cloud.DemandResult) {
 			return
 		}
 		d.unplaced[p.UID] = append(said[max(0, len(said)-maxReasons+1):], why)
-		d.op.events.pod(p, reasonNoMachine, why)
+		d.report(p, reasonNoMachine, why)
 	}
 	for _, u := range result.Unplaced {
 		reasons := make([]string, 0, len(u.Reasons))

@@ -2,7 +2,6 @@ package operator //nolint:testpackage // the demand is not exported
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +12,9 @@ import (
 // TestAReasonIsReportedOnceWhileThePodWaits: the reasons alternate when a pool comes and goes.
 func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 	t.Parallel()
-	d := newDemand(&operator{events: newRecorder(nil, "test", slog.New(slog.DiscardHandler))})
+	d := newDemand(&operator{})
+	var notes []string
+	d.report = func(_ *cloud.Pod, _, note string) { notes = append(notes, note) }
 	pod := &cloud.Pod{UID: "u", Name: "huge", Namespace: "team"}
 	fits := func(pools ...string) (r cloud.DemandResult) {
 		u := cloud.Unplaced{Pod: pod}
@@ -23,11 +24,9 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 		r.Unplaced = append(r.Unplaced, u)
 		return r
 	}
-	reported := func() (notes []string) {
-		for len(d.op.events.queue) > 0 {
-			notes = append(notes, (<-d.op.events.queue).Object["note"].(string)) //nolint:forcetypeassert // it is text
-		}
-		return notes
+	reported := func() (since []string) {
+		since, notes = notes, nil
+		return since
 	}
 	waits := []*cloud.Pod{pod}
 	d.explain(waits, fits("a"))

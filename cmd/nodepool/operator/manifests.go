@@ -77,7 +77,7 @@ func Rules() []any {
 		installation.Rule("", []any{"pods/eviction"}, []any{"create"}),
 		installation.Rule("policy", []any{"poddisruptionbudgets"}, read),
 		installation.Rule("apps", []any{"daemonsets"}, read),
-		installation.Rule("events.k8s.io", []any{"events"}, []any{"create"}),
+		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch"}),
 		// CapacityBuffers, where the cluster has them: of all definitions only theirs is seen.
 		installation.Object{
 			"apiGroups":     []any{"apiextensions.k8s.io"},

@@ -236,7 +236,7 @@ func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *
 // Start works until ctx ends.
 func (o *operator) Start(ctx context.Context) error {
 	group := &reconcile.Group{Members: append(o.watches(), []reconcile.Member{
-		{Name: "events", Starter: reconcile.StarterFunc(o.events.start)},
+		{Name: "events", Starter: o.events.writer},
 		{Name: "pools", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
 			// A pod that is not seen yet would be stopped with its machine.
 			if err := o.settled(ctx); err != nil {

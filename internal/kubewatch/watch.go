@@ -7,8 +7,9 @@
 //   - the first list is consistent: it shows every write that was acknowledged before,
 //   - a watch without an event or bookmark for [Watch.Silence] is ended and resumed, or
 //     listed again; a list without an answer for as long is given up,
-//   - each failure is reported and tried again with growing delays of up to 30 s; an expired
-//     version is no failure, because the list that follows shows everything,
+//   - each failure is reported and tried again with growing delays of up to 30 s, of up to
+//     [Unserved] if it is that the server does not serve the resource; an expired version is no
+//     failure, because the list that follows shows everything,
 //   - [Watch.Start] returns after everything that it started has ended.
 package kubewatch
 
@@ -60,6 +61,7 @@ type Watch struct {
 	calls  calls
 	dogs   sync.WaitGroup // watchdogs
 	listed atomic.Bool
+	absent atomic.Bool // the last answer was that the resource is not served
 	// giving is held while an attempt is given up, and while its failure is reported: none
 	// is reported afterwards. giveUp gives up the present attempt.
 	giving sync.Mutex
@@ -128,7 +130,11 @@ func (w *Watch) Start(ctx context.Context) error {
 		case time.Since(start) > time.Minute:
 			retry = Retry{}
 		}
-		retry.Wait(ctx, w.Again)
+		longest := maxRetry
+		if w.absent.Load() {
+			longest = Unserved
+		}
+		retry.WaitAtMost(ctx, w.Again, longest)
 	}
 	w.calls.wait() // a reflector does not wait for its last list
 	w.dogs.Wait()
@@ -227,6 +233,7 @@ func (w *Watch) report(ctx context.Context, err error) {
 }
 
 func (w *Watch) note(err error) {
+	w.absent.Store(apierrors.IsNotFound(err))
 	w.outage.Log(w.Logger, w.Name, err)
 	if w.Failed != nil {
 		w.Failed(err)

@@ -335,7 +335,13 @@ func TestANudgeEndsThePauseOfAWatchThatHasNotListed(t *testing.T) {
 	run(t, w, func(t *testing.T, again chan<- struct{}) { //nolint:thelper // the body of the test
 		time.Sleep(time.Hour)
 		before, _ := s.asked()
-		require.InDelta(t, 120, len(before), 30, "every half minute")
+		require.InDelta(t, 720, len(before), 60, "every five seconds: it may be served at any time")
+		s.mu.Lock()
+		s.list = func(context.Context) (*metav1.PartialObjectMetadataList, error) { return nil, apierrors.NewUnauthorized("expired") }
+		s.mu.Unlock()
+		time.Sleep(time.Hour)
+		later, _ := s.asked()
+		require.InDelta(t, 120, len(later)-len(before), 30, "every half minute")
 		s.mu.Lock()
 		s.list = nil
 		s.mu.Unlock()

@@ -74,20 +74,37 @@ func (k *Kind) resolve(ctx context.Context, from Source, backoff *kubewatch.Retr
 			return mapping
 		}
 		k.fail(lookup, err)
+		outage.Log(from.Logger, k.group.String(), err)
 		if meta.IsNoMatchError(err) && backoff.Tried() {
 			switch known, _ := Ask(ctx, from.Client, from.Discovery, k.group); known.State {
 			case Unknown:
 				k.doubt(fmt.Errorf("%w: %w", err, known.Err))
 			case Unserved:
 				k.vanish()
+				k.absent(ctx, from)
+				ResetMapper(from.Mapper, err)
+				continue
 			case Served: // the mapper will know it
 			}
 		}
-		outage.Log(from.Logger, k.group.String(), err)
 		backoff.Wait(ctx, k.nudge)
 		ResetMapper(from.Mapper, err)
 	}
 	return nil
+}
+
+// absent returns when the kind may be served again: discovery no longer says that it is not, or
+// the view is nudged. To ask discovery costs less than to ask the mapper, which reads all of it.
+func (k *Kind) absent(ctx context.Context, from Source) {
+	var often kubewatch.Retry
+	for ctx.Err() == nil {
+		if often.WaitAtMost(ctx, k.nudge, kubewatch.Unserved) {
+			return
+		}
+		if known, _ := Ask(ctx, from.Client, from.Discovery, k.group); known.State != Unserved {
+			return
+		}
+	}
 }
 
 // lookup is the source of errors of the mapper. No namespace has that name.

@@ -129,7 +129,8 @@ type Controller[T metav1.Object] struct {
 // passes and goroutines, and returns nil.
 //
 // A kind that cannot be listed or watched, because it is missing or forbidden or
-// the API server is unreachable, is tried again with backoff of up to 30 seconds.
+// the API server is unreachable, is tried again with backoff of up to 30 seconds; of up to five
+// while it is not served.
 // That is logged, and reported by [Controller.Synced]. Start returns an error if
 // the configuration is invalid or the Controller is running already. A Controller
 // that has stopped can be started again: it then begins with new lists and a pass

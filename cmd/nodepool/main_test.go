@@ -103,7 +103,7 @@ func TestManifestsAreNarrow(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	require.Equal(t, map[string][]string{
 		"nodes": {"get", "list", "watch", "create", "patch", "delete"}, "pods": read, "namespaces": read, "pods/eviction": {"create"},
-		"policy/poddisruptionbudgets": read, "apps/daemonsets": read, "events.k8s.io/events": {"create"},
+		"policy/poddisruptionbudgets": read, "apps/daemonsets": read, "events.k8s.io/events": {"create", "patch"},
 		"stratos.sh/nodepools": {"get", "list", "watch", "patch"}, "stratos.sh/awsnodeclasses": {"get", "list", "watch", "patch"},
 		"stratos.sh/nodepools/status": {"patch"}, "stratos.sh/awsnodeclasses/status": {"patch"},
 		"apiextensions.k8s.io/customresourcedefinitions": {"list", "watch"}, "podtemplates": {"list", "watch"},

@@ -52,7 +52,7 @@ func (c *changing) ServerResourcesForGroupVersion(string) (*metav1.APIResourceLi
 	return &metav1.APIResourceList{GroupVersion: "acme/v1", APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget"}}}, nil
 }
 
-// TestAKindIsSeenSoonAfterItIsServed: whoever made its definition. While it is not served,
+// TestAKindIsSeenSoonAfterItIsServed, also by the definition of another. While it is not served,
 // discovery is asked, and the mapper does not read all that the server serves.
 func TestAKindIsSeenSoonAfterItIsServed(t *testing.T) {
 	t.Parallel()

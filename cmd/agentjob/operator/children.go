@@ -87,9 +87,10 @@ func child(job *v1alpha1.AgentJob, apiVersion, kind, name string, fields object)
 // base returns what every run needs: config, identity, access and volume.
 func (p *plan) base() []*unstructured.Unstructured {
 	job := p.from.job
+	account := child(job, "v1", "ServiceAccount", accountName(job.Name), object{"automountServiceAccountToken": false})
+	account.SetAnnotations(job.Spec.ServiceAccountAnnotations)
 	objects := []*unstructured.Unstructured{
-		child(job, "v1", "ConfigMap", configName(job.Name, p.configHash), object{"immutable": true, "data": toObject(p.config)}),
-		child(job, "v1", "ServiceAccount", accountName(job.Name), object{"automountServiceAccountToken": false}),
+		child(job, "v1", "ConfigMap", configName(job.Name, p.configHash), object{"immutable": true, "data": toObject(p.config)}), account,
 	}
 	if p.from.access != nil {
 		objects = append(objects, p.rights()...)

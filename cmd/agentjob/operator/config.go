@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -134,6 +135,8 @@ type template struct {
 	Rules         []rbacv1.PolicyRule         `json:"rules,omitempty"`
 	Scope         v1alpha1.AccessScope        `json:"scope,omitempty"`
 	NetworkPolicy *networkPolicy              `json:"networkPolicy,omitempty"`
+	Placement     *placement                  `json:"placement,omitempty"`
+	Account       map[string]string           `json:"account,omitempty"` // annotations
 }
 
 type networkPolicy struct {
@@ -166,6 +169,10 @@ func templateHash(r *resolved) (string, error) {
 	if spec.NetworkPolicy != nil {
 		of.NetworkPolicy = &networkPolicy{spec.NetworkPolicy.Egress}
 	}
+	if p := placementOf(spec); !equality.Semantic.DeepEqual(p, &placement{}) {
+		of.Placement = p
+	}
+	of.Account = spec.ServiceAccountAnnotations
 	sum, err := diff.Hash(of)
 	return hex.EncodeToString(sum[:8]), err
 }

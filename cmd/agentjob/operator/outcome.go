@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
@@ -18,7 +19,35 @@ const (
 	reasonEvicted   = string(readiness.Evicted)
 	reasonDeleted   = "Deleted"
 	reasonError     = "Error"
+	reasonVolume    = "VolumePending"
 )
+
+// cause returns why the pod of a run under way does not start, the zero Cause if it may.
+func (p *pass) cause() readiness.Cause {
+	var causes []readiness.Cause
+	for _, run := range p.runs {
+		if !underWay(run) {
+			continue
+		}
+		for _, pod := range p.podsOf(run) {
+			o := &unstructured.Unstructured{Object: toObject(pod)}
+			o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+			switch c := readiness.Why(nil, o); c.Reason {
+			case readiness.Unschedulable, readiness.Volume, readiness.ImagePull, readiness.ContainerConfig:
+				causes = append(causes, c)
+			default: // it starts, or its end is the end of the run
+			}
+		}
+	}
+	c := readiness.First(causes...)
+	if c.Outlook == readiness.Waiting {
+		return readiness.Cause{}
+	}
+	if c.Reason == readiness.Volume {
+		c.Reason = reasonVolume
+	}
+	return c
+}
 
 // observe returns a Job and its pods as one run.
 func observe(job *batchv1.Job, pods []*corev1.Pod, last *v1alpha1.Run) observedJob {

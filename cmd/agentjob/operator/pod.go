@@ -1,7 +1,10 @@
 package operator
 
 import (
+	"maps"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 )
@@ -43,21 +46,35 @@ func (p *plan) podTemplate() object {
 	if resources := toObject(&p.from.job.Spec.Resources); len(resources) > 0 {
 		agent["resources"] = resources
 	}
+	spec := object{
+		"restartPolicy": "Never", "serviceAccountName": accountName(p.from.job.Name),
+		"automountServiceAccountToken": p.from.access != nil, "enableServiceLinks": false,
+		"activeDeadlineSeconds": p.from.job.Spec.TimeoutSeconds,
+		"securityContext": object{
+			"runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
+			"seccompProfile": object{"type": "RuntimeDefault"},
+		},
+		"containers": []any{agent}, "volumes": volumes,
+	}
+	maps.Copy(spec, toObject(placementOf(&p.from.job.Spec)))
 	return object{
 		"metadata": object{"labels": labels(p.from.job), "annotations": object{
 			v1alpha1.AnnotationConfigHash: p.configHash, v1alpha1.AnnotationRunHash: p.want().hash,
 		}},
-		"spec": object{
-			"restartPolicy": "Never", "serviceAccountName": accountName(p.from.job.Name),
-			"automountServiceAccountToken": p.from.access != nil, "enableServiceLinks": false,
-			"activeDeadlineSeconds": p.from.job.Spec.TimeoutSeconds,
-			"securityContext": object{
-				"runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
-				"seccompProfile": object{"type": "RuntimeDefault"},
-			},
-			"containers": []any{agent}, "volumes": volumes,
-		},
+		"spec": spec,
 	}
+}
+
+// placement is where a run goes and what its image is pulled with, as a pod has it.
+type placement struct {
+	ImagePullSecrets  []v1alpha1.ImagePullSecret `json:"imagePullSecrets,omitempty"`
+	NodeSelector      map[string]string          `json:"nodeSelector,omitempty"`
+	Tolerations       []corev1.Toleration        `json:"tolerations,omitempty"`
+	PriorityClassName string                     `json:"priorityClassName,omitempty"`
+}
+
+func placementOf(spec *v1alpha1.AgentJobSpec) *placement {
+	return &placement{spec.ImagePullSecrets, spec.NodeSelector, spec.Tolerations, spec.PriorityClassName}
 }
 
 // variables returns the variables of users, the token, and HOME.

@@ -38,6 +38,7 @@ type pass struct {
 	baseReady bool             // all that a run needs is there
 	problem   problem          // what only a change of an object cures
 	transient error            // errors that may resolve by themselves
+	due       bool             // a run is about to start
 	again     time.Duration    // until the next pass without an event; 0: [atRest]
 }
 
@@ -214,7 +215,8 @@ func (p *pass) run(ctx context.Context) error {
 	if d.start {
 		return p.begin(ctx, f)
 	}
-	return nil
+	p.due = f.due(d.last)
+	return p.extra(ctx, f)
 }
 
 // behind reports whether the Job of the last run exists though no watch shows it: the watch
@@ -330,40 +332,6 @@ func (p *pass) remove(ctx context.Context, names []string) error {
 	}
 	_, err := p.op.applier.Delete(ctx, ids, apply.DeleteOptions{Propagation: metav1.DeletePropagationForeground})
 	return err
-}
-
-// begin starts the run, if the job as the server has it still asks for it.
-func (p *pass) begin(ctx context.Context, f facts) error {
-	o, err := p.op.client.Resource(resourceOf(jobsPlural)).Namespace(p.job.Namespace).Get(ctx, p.job.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the job before its run: %w", err)
-	}
-	var now v1alpha1.AgentJob
-	if err := into(o.Object, &now); err != nil {
-		return err
-	}
-	if now.UID != p.job.UID || now.DeletionTimestamp != nil || now.Generation != p.job.Generation ||
-		now.Annotations[v1alpha1.AnnotationRerun] != f.want.rerun || !equality.Semantic.DeepEqual(now.Status.LastRun, p.job.Status.LastRun) {
-		p.op.jobs.Wrote(&now) // a pass follows that sees it
-		return nil
-	}
-	run := p.plan.run(f.want)
-	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
-	if p.problem.refuses(err) {
-		return nil
-	}
-	report, err := p.op.applier.Apply(ctx, set)
-	if ctx.Err() != nil {
-		return err
-	}
-	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
-		return err
-	}
-	made, err := p.op.live.Get(id(run))
-	if err != nil {
-		return fmt.Errorf("the Job of the run: %w", err)
-	}
-	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 
 // requeue returns when to look again without an event. No watch shows when a name that is

@@ -23,6 +23,7 @@ const (
 	conditionReady    = "Ready"
 	conditionResolved = "Resolved"
 	conditionAccess   = "AccessReady"
+	conditionFinished = "Finished"
 
 	reasonReconciled = "Reconciled"
 	reasonResolve    = "ResolveFailed"
@@ -150,10 +151,9 @@ func (p *pass) phase(job *v1alpha1.AgentJob) (v1alpha1.Phase, string) {
 		return v1alpha1.Pending, p.problem.message
 	case p.transient != nil && !active && (run == nil || run.Outcome == v1alpha1.RunReplaced):
 		return v1alpha1.Pending, p.transient.Error()
+	case active && p.cause().Reason != "":
+		return v1alpha1.Pending, p.cause().Message
 	case active && run.Started != nil:
-		if run.Reason != "" {
-			return v1alpha1.Running, "the pod waits: " + run.Reason
-		}
 		return v1alpha1.Running, ""
 	case active:
 		return v1alpha1.Pending, "the Job is started"
@@ -206,6 +206,8 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 		set(conditionReady, false, p.problem.reason, p.problem.message)
 	case p.transient != nil:
 		set(conditionReady, false, reasonTransient, p.transient.Error())
+	case p.cause().Reason != "":
+		set(conditionReady, false, string(p.cause().Reason), p.cause().Message)
 	case job.Spec.Schedule == "" && run != nil && (run.Outcome == v1alpha1.RunFailed || run.Outcome == v1alpha1.RunDeleted):
 		set(conditionReady, false, reasonRunFailed, outcomeOf(run))
 	case job.Spec.Schedule != "" && p.lastFailed() != "":
@@ -213,6 +215,28 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 	default:
 		set(conditionReady, true, reasonReconciled, "")
 	}
+	if last := p.lastRun(job); last == nil {
+		meta.RemoveStatusCondition(&job.Status.Conditions, conditionFinished)
+	} else if ended := last.Outcome != "" && last.Outcome != v1alpha1.RunReplaced && !p.due; !ended {
+		set(conditionFinished, false, "Running", "")
+	} else if last.Outcome == v1alpha1.RunSucceeded {
+		set(conditionFinished, true, string(last.Outcome), "")
+	} else {
+		set(conditionFinished, true, string(last.Outcome), outcomeOf(last))
+	}
+}
+
+// lastRun returns the run that started last, nil if there was none.
+func (p *pass) lastRun(job *v1alpha1.AgentJob) *v1alpha1.Run {
+	if job.Spec.Schedule == "" {
+		return job.Status.LastRun
+	}
+	run := p.newest()
+	if run == nil {
+		return nil
+	}
+	seen := observe(run, p.podsOf(run), nil)
+	return seen.toRun()
 }
 
 // owned names the children that are there.

@@ -15,7 +15,10 @@ import (
 // +kubebuilder:printcolumn:name=Schedule,type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name=Suspended,type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name=Last Run,type=date,JSONPath=`.status.lastRunTime`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Message,type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name must have at most 46 characters: the names of its children are made of it"
 type AgentJob struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -28,7 +31,9 @@ type AgentJob struct {
 
 // AgentJobSpec says what runs, when, and with what.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, e.name != 'HOME')",message="env must not set HOME: it is /home/agent"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, e.name != 'HOME')",message="env must not set HOME: it is /home/agent",fieldPath=".env"
+// +kubebuilder:validation:XValidation:rule="!self.persist || !oldSelf.persist || (has(self.storage.className) == has(oldSelf.storage.className) && (!has(self.storage.className) || self.storage.className == oldSelf.storage.className))",message="storage.className cannot be changed: the volume is there; make another AgentJob, or set persist to false first, which deletes the volume",fieldPath=".storage.className"
+// +kubebuilder:validation:XValidation:rule="!self.persist || !oldSelf.persist || self.storage.accessModes == oldSelf.storage.accessModes",message="storage.accessModes cannot be changed: the volume is there; make another AgentJob, or set persist to false first, which deletes the volume",fieldPath=".storage.accessModes"
 type AgentJobSpec struct {
 	// Schedule of a recurring run: cron with five fields, or a macro such as @daily.
 	// Absent: one run.
@@ -104,6 +109,31 @@ type AgentJobSpec struct {
 	// Resources of the agent's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+	// ImagePullSecrets are the Secrets in the same namespace that the runtime's image is pulled
+	// with.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	ImagePullSecrets []ImagePullSecret `json:"imagePullSecrets,omitempty"`
+	// NodeSelector are the labels that the node of a run has.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Tolerations are the taints that the node of a run may have.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// PriorityClassName names the PriorityClass of the runs. Absent: the cluster's default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// ServiceAccountAnnotations are annotations of the ServiceAccount <name>-runner: what a
+	// cloud reads to give the runs an identity of its own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	ServiceAccountAnnotations map[string]string `json:"serviceAccountAnnotations,omitempty"`
 	// TimeoutSeconds is how long a run may take.
 	// +optional
 	// +kubebuilder:default=3600
@@ -127,6 +157,12 @@ type AgentJobSpec struct {
 	// NetworkPolicy, if set, is that of the job's pods.
 	// +optional
 	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
+}
+
+// ImagePullSecret names a Secret of the type kubernetes.io/dockerconfigjson.
+type ImagePullSecret struct {
+	// Name of the Secret.
+	Name Name `json:"name"`
 }
 
 // OnChange decides about a run under way when what it depends on changes.
@@ -166,11 +202,13 @@ type Storage struct {
 	Size resource.Quantity `json:"size,omitzero"`
 	// ClassName of the volume. Absent: the cluster's default class.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	ClassName *string `json:"className,omitempty"`
 	// AccessModes of the volume.
 	// +optional
 	// +kubebuilder:default={ReadWriteOnce}
 	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadOnlyMany;ReadWriteMany;ReadWriteOncePod
 	// +listType=atomic
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 }
@@ -230,11 +268,16 @@ type AgentJobStatus struct {
 	// LastRun is the last run of a job without a schedule.
 	// +optional
 	LastRun *Run `json:"lastRun,omitempty"`
+	// Rerun is the annotation thurkube.thurbeen.eu/rerun that a job with a schedule has had its
+	// last run beside the schedule for.
+	// +optional
+	Rerun string `json:"rerun,omitempty"`
 	// Owned are the objects made for the job.
 	// +optional
 	// +listType=atomic
 	Owned []OwnedObject `json:"owned,omitempty"`
-	// Conditions are Ready, Resolved and AccessReady.
+	// Conditions are Ready, Resolved, AccessReady, and Finished, which is true when the last run
+	// has ended and no other is due; its reason is the outcome.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -291,7 +334,8 @@ const (
 
 // The annotations, labels and the finalizer of the operator.
 const (
-	// AnnotationRerun, on an AgentJob, starts one more run with each new value.
+	// AnnotationRerun, on an AgentJob, starts one more run with each new value; with a schedule,
+	// one beside it.
 	AnnotationRerun = Group + "/rerun"
 	// AnnotationConfigHash and AnnotationRunHash are on the Job, CronJob and pods.
 	AnnotationConfigHash = Group + "/config-hash"

@@ -1,0 +1,109 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+)
+
+// asks reports whether the job as the server has it still asks for a run.
+func (p *pass) asks(ctx context.Context, f facts) (bool, error) {
+	o, err := p.op.client.Resource(resourceOf(jobsPlural)).Namespace(p.job.Namespace).Get(ctx, p.job.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read the job before its run: %w", err)
+	}
+	var now v1alpha1.AgentJob
+	if err := into(o.Object, &now); err != nil {
+		return false, err
+	}
+	if now.UID == p.job.UID && now.DeletionTimestamp == nil && now.Generation == p.job.Generation &&
+		now.Annotations[v1alpha1.AnnotationRerun] == f.want.rerun && now.Status.Rerun == p.job.Status.Rerun &&
+		equality.Semantic.DeepEqual(now.Status.LastRun, p.job.Status.LastRun) {
+		return true, nil
+	}
+	p.op.jobs.Wrote(&now) // a pass follows that sees it
+	return false, nil
+}
+
+// begin starts the run.
+func (p *pass) begin(ctx context.Context, f facts) error {
+	same, err := p.asks(ctx, f)
+	if err != nil || !same {
+		return err
+	}
+	run := p.plan.run(f.want)
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
+	if p.problem.refuses(err) {
+		return nil
+	}
+	report, err := p.op.applier.Apply(ctx, set)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
+		return err
+	}
+	made, err := p.op.live.Get(id(run))
+	if err != nil {
+		return fmt.Errorf("the Job of the run: %w", err)
+	}
+	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
+}
+
+// extra starts a run beside the schedule for a new value of the annotation rerun, once no other
+// run is under way. The Job is one of the CronJob, as of kubectl create job --from, so it counts
+// and is kept as the others are. Its name is made of the annotation, so that a repeated creation
+// finds the first; the status then has the annotation.
+func (p *pass) extra(ctx context.Context, f facts) error {
+	asked := f.want.rerun
+	if !f.scheduled || f.suspended || !f.ready || p.cron == nil || asked == "" || asked == p.job.Status.Rerun ||
+		f.last != nil && f.last.Rerun == asked || slices.ContainsFunc(p.runs, underWay) {
+		return nil
+	}
+	same, err := p.asks(ctx, f)
+	if err != nil || !same {
+		return err
+	}
+	run := p.plan.extra(p.cron, want{rerun: asked})
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
+	if p.problem.refuses(err) {
+		return nil
+	}
+	report, err := p.op.applier.Apply(ctx, set)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
+		return err
+	}
+	uid := p.job.UID
+	if err := p.op.status.Update(ctx, p.job, func(job *v1alpha1.AgentJob) {
+		if job.UID == uid {
+			job.Status.Rerun = asked
+		}
+	}); err != nil {
+		return fmt.Errorf("record the run beside the schedule: %w", err)
+	}
+	return nil
+}
+
+// extra returns the Job of a run beside the schedule.
+func (p *plan) extra(of *batchv1.CronJob, w want) *unstructured.Unstructured {
+	o := child(p.from.job, "batch/v1", "Job", jobName(p.from.job, w), object{"spec": p.jobSpec()})
+	// A dependent that blocks its owner needs a right that a CronJob's Jobs do without.
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob", Name: of.Name, UID: of.UID, Controller: new(true),
+	}})
+	o.SetAnnotations(map[string]string{
+		v1alpha1.AnnotationConfigHash: p.configHash, v1alpha1.AnnotationRerun: w.rerun, "cronjob.kubernetes.io/instantiate": "manual",
+	})
+	return o
+}

@@ -136,7 +136,8 @@ func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, 
 	resource := resourceOf(jobsPlural)
 	w.finalize = kube.Finalizer{Client: client, Resource: resource, Name: v1alpha1.Finalizer, Poll: 2 * time.Second, OnWrite: w.jobs.Wrote}
 	w.status = kube.Status[*v1alpha1.AgentJob]{
-		Client: client, Resource: resource, OnWrite: w.jobs.Wrote, Conditions: []string{conditionReady, conditionResolved, conditionAccess},
+		Client: client, Resource: resource, OnWrite: w.jobs.Wrote,
+		Conditions: []string{conditionReady, conditionResolved, conditionAccess, conditionFinished},
 	}
 	w.watchRuns(in, o.Logger)
 

@@ -47,6 +47,12 @@ func TestScenarios(t *testing.T) {
 			"tokens":            tokens,
 			"expanded":          expanded,
 			"bad-input":         badInput,
+			"unschedulable":     unschedulable,
+			"unbound":           unbound,
+			"finished":          finished,
+			"beside":            beside,
+			"placed":            placed,
+			"frozen":            frozen,
 		} {
 			t.Run(name, func(t *testing.T) {
 				if testing.Short() && name != "one-shot" && name != "access" {

@@ -85,12 +85,16 @@ func editWidgets(w *simtest.World) {
 }
 
 // forget takes a Widget of a restored backup for one that may have wanted any number: the program
-// may have read it just before.
+// may have read it just before. It wants no text that is refused: the text of its last state
+// would stay.
 func forget(w *simtest.World, c simtest.Change) {
 	if c.By == "backup" && c.After["kind"] == "Widget" {
 		_ = w.Update("widgets.example.com", "shop", c.After.Name(), func(o simtest.Object) { // it exists
 			o.Set(3, "spec", "max")
 			o.Set(0, "spec", "min")
+			if o.Field("spec", "text") == "forbidden" {
+				o.Set("bye", "spec", "text")
+			}
 		})
 	}
 }

@@ -82,7 +82,7 @@ func truth(b *bench) {
 		message := b.condition("truth", "DeploymentReady", "message")
 		return strings.Contains(message, "; ImagePull: ") && strings.Contains(message, "back-off pulling")
 	})
-	require.Equal(b, "Progressing", b.condition("truth", "DeploymentReady", "reason"))
+	require.Equal(b, "ImagePull ImagePull", b.condition("truth", "DeploymentReady", "reason")+" "+b.condition("truth", "Ready", "reason"))
 	require.Equal(b, "False", b.condition("truth", "Ready", "status"))
 	ready("True", "")
 	b.phase("truth", "Running")

@@ -256,7 +256,7 @@ func (p *pass) children(ctx context.Context) error {
 // A workload that is not ready is looked at again soon after something new was found, and
 // then now and then: its pods wake no pass.
 const (
-	causeAgain   = 15 * time.Second
+	causeAgain   = 5 * time.Second
 	noCauseAgain = 2 * time.Minute
 )
 

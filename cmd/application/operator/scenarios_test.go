@@ -39,6 +39,9 @@ func TestScenarios(t *testing.T) {
 			"truth":    truth,
 			"secure":   secure,
 			"order":    order,
+			"causes":   causes,
+			"shaped":   shaped,
+			"idle":     idle,
 
 			"preview":            preview,
 			"preview-variables":  previewVariables,

@@ -184,6 +184,8 @@ func (p *pass) fillChildren(state func(kind, reason, message string)) {
 		switch {
 		case p.workErr != nil:
 			state(c.condition, reasonApply, p.workErr.Error())
+		case c.condition == v1alpha1.ConditionDeployment && p.cause.Outlook != "" && p.cause.Outlook != readiness.Waiting:
+			state(c.condition, string(p.cause.Reason), strings.Join(waits, "; "))
 		case len(waits) > 0 || !seen:
 			state(c.condition, reasonProgressing, strings.Join(waits, "; "))
 		case c.condition == v1alpha1.ConditionDeployment:
@@ -240,7 +242,7 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	switch {
 	case running:
 		s.Phase = v1alpha1.Running
-	case refused || p.hostErr != nil || deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
+	case p.cause.Outlook == readiness.Lasting || refused || p.hostErr != nil || deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
 		s.Phase = v1alpha1.Failed
 	case p.held:
 		s.Phase = v1alpha1.Pending
@@ -259,6 +261,34 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	case !running:
 		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Message)
 	default:
-		set(s, v1alpha1.ConditionReady, true, reasonReady, "")
+		set(s, v1alpha1.ConditionReady, true, reasonReady, strings.Join(p.withoutEffect(), "; "))
 	}
+}
+
+// withoutEffect names settings that do nothing, and variables of a service that the app's own
+// hide.
+func (p *pass) withoutEffect() (notes []string) {
+	spec := &p.subject.app.Spec
+	for _, setting := range []struct {
+		path, needs string
+		idle        bool
+	}{
+		{"spec.storage.buckets", "spec.storage.enabled", !spec.Storage.Enabled && len(spec.Storage.Buckets) > 0},
+		{"spec.storage.roleArn", "spec.storage.enabled", !spec.Storage.Enabled && spec.Storage.RoleARN != ""},
+		{"spec.database.schemaName", "spec.database.enabled", !spec.Database.Enabled && spec.Database.SchemaName != ""},
+		{"spec.database.migrations.engine", "spec.database.enabled", !spec.Database.Enabled && spec.Database.Migrations.Engine != ""},
+		{"spec.auth.providers", "spec.auth.enabled", !spec.Auth.Enabled && len(spec.Auth.Providers) > 0},
+		{"spec.auth.sharedWith", "spec.auth.enabled", !spec.Auth.Enabled && len(spec.Auth.SharedWith) > 0},
+	} {
+		if setting.idle {
+			notes = append(notes, setting.path+" has no effect while "+setting.needs+" is false")
+		}
+	}
+	given := p.op.settings.remote(p.subject.app)
+	for _, v := range spec.EnvVars {
+		if _, ok := given[v.Name]; ok {
+			notes = append(notes, "spec.envVars: "+v.Name+" takes the place of the operator's")
+		}
+	}
+	return notes
 }

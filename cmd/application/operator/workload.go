@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
@@ -48,7 +49,7 @@ const namespaceLabel = "kubernetes.io/metadata.name"
 // networkPolicy lets the ingress controllers and what the app names reach the ports of the
 // Service, and nothing else.
 func (p *pass) networkPolicy() *unstructured.Unstructured {
-	ports := []any{object{"protocol": "TCP", "port": int64(appPort)}}
+	ports := []any{object{"protocol": "TCP", "port": p.port()}}
 	if p.subject.app.Spec.Database.Enabled {
 		ports = append(ports, object{"protocol": "TCP", "port": int64(postgrestPort)})
 	}
@@ -79,7 +80,7 @@ func (p *pass) service() *unstructured.Unstructured {
 	port := func(name string, number, target int64) object {
 		return object{"name": name, "port": number, "targetPort": target, "protocol": "TCP"}
 	}
-	ports := []any{port("http", 80, appPort)}
+	ports := []any{port("http", 80, p.port())}
 	if p.subject.app.Spec.Database.Enabled {
 		ports = append(ports, port("rest", postgrestPort, postgrestPort))
 	}
@@ -92,16 +93,24 @@ func (p *pass) deployment(configs []*unstructured.Unstructured) *unstructured.Un
 	if spec.Database.Enabled {
 		containers = append(containers, p.postgrest())
 	}
+	pod := object{
+		"serviceAccountName": p.subject.names.Workload(), "automountServiceAccountToken": false,
+		"securityContext": isolation.Restricted.Pod(),
+		"containers":      containers,
+	}
+	if p.subject.home == nil && len(spec.ImagePullSecrets) > 0 { // a preview's namespace does not have them
+		var secrets []any
+		for _, secret := range spec.ImagePullSecrets {
+			secrets = append(secrets, object{"name": secret.Name})
+		}
+		pod["imagePullSecrets"] = secrets
+	}
 	o := p.child("apps/v1", "Deployment", p.subject.names.Workload(), object{"spec": object{
 		"replicas": int64(spec.Scaling.Min),
 		"selector": object{"matchLabels": p.selector()},
 		"template": object{
 			"metadata": object{"labels": p.subject.labels(), "annotations": object{v1alpha1.AnnotationChecksum: checksum(configs)}},
-			"spec": object{
-				"serviceAccountName": p.subject.names.Workload(), "automountServiceAccountToken": false,
-				"securityContext": isolation.Restricted.Pod(),
-				"containers":      containers,
-			},
+			"spec":     pod,
 		},
 	}})
 	o.SetAnnotations(map[string]string{v1alpha1.AnnotationRepository: spec.Repository, v1alpha1.AnnotationBranch: string(spec.Branch)})
@@ -146,16 +155,45 @@ func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 		from = append(from, object{ref: object{"name": o.GetName()}})
 	}
 	probe := func(delay, period int64) object {
-		return object{"httpGet": object{"path": "/healthz", "port": "http"}, "initialDelaySeconds": delay, "periodSeconds": period}
+		return object{"httpGet": object{"path": cmp.Or(p.subject.app.Spec.HealthPath, "/healthz"), "port": "http"}, "initialDelaySeconds": delay, "periodSeconds": period}
 	}
-	return object{
+	container := object{
 		"name": "app", "image": string(p.subject.app.Spec.ImageRef), "env": env, "envFrom": from,
-		"ports": []any{object{"name": "http", "containerPort": int64(appPort), "protocol": "TCP"}},
-		"resources": object{
-			"requests": object{"cpu": "100m", "memory": "256Mi"}, "limits": object{"cpu": "1", "memory": "512Mi"},
-		},
+		"ports":          []any{object{"name": "http", "containerPort": p.port(), "protocol": "TCP"}},
+		"resources":      resources(p.subject.app.Spec.Resources),
 		"readinessProbe": probe(5, 10), "livenessProbe": probe(15, 20), "securityContext": confined(nil),
 	}
+	if command := p.subject.app.Spec.Command; len(command) > 0 {
+		words := make([]any, len(command))
+		for i, word := range command {
+			words[i] = word
+		}
+		container["command"] = words
+	}
+	return container
+}
+
+// port is where the app listens.
+func (p *pass) port() int64 { return int64(cmp.Or(p.subject.app.Spec.Port, appPort)) }
+
+// resources completes what is stated: of CPU and of memory each, unless something of it is.
+func resources(stated corev1.ResourceRequirements) object {
+	requests, limits := object{}, object{}
+	for name, usual := range map[corev1.ResourceName][2]string{
+		corev1.ResourceCPU: {"100m", "1"}, corev1.ResourceMemory: {"256Mi", "512Mi"},
+	} {
+		_, requested := stated.Requests[name]
+		if _, limited := stated.Limits[name]; !requested && !limited {
+			requests[string(name)], limits[string(name)] = usual[0], usual[1]
+		}
+	}
+	for name, quantity := range stated.Requests {
+		requests[string(name)] = quantity.String()
+	}
+	for name, quantity := range stated.Limits {
+		limits[string(name)] = quantity.String()
+	}
+	return object{"requests": requests, "limits": limits}
 }
 
 // postgrest returns the sidecar. It reads the URL from a key of its own: libpq refuses the

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Application is a web app with its database schema, buckets, login realm, Deployment,
 // Services, Ingresses and autoscaler.
@@ -11,8 +14,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name=Framework,type=string,JSONPath=`.spec.framework`
 // +kubebuilder:printcolumn:name=Environment,type=string,JSONPath=`.spec.environment`
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Message,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must have at most 63 characters, be a-z, 0-9 and -, begin with a letter and not end with -: names of the database, the buckets and the host are made of it"
 type Application struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -43,6 +48,35 @@ type ApplicationSpec struct {
 	// ImageRef is the image of the app. Without one there is no workload.
 	// +optional
 	ImageRef Image `json:"imageRef,omitempty"`
+	// ImagePullSecrets are the Secrets in the same namespace that the image is pulled with.
+	// Previews run without them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	ImagePullSecrets []ImagePullSecret `json:"imagePullSecrets,omitempty"`
+	// Command replaces the image's entrypoint. Absent: the image's.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	Command []string `json:"command,omitempty"`
+	// Port that the app listens on.
+	// +optional
+	// +kubebuilder:default=3000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self != 3001",message="must not be 3001, which the REST API of the database has"
+	Port int32 `json:"port,omitempty"`
+	// HealthPath is what the probes ask for. It answers 200 when the app is ready.
+	// +optional
+	// +kubebuilder:default=/healthz
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^/[^\s]*$`
+	HealthPath string `json:"healthPath,omitempty"`
+	// Resources of the app's container. What is absent of CPU and memory is 100m of at most 1,
+	// and 256Mi of at most 512Mi.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// EnvVars are more variables of the app's container.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
@@ -91,6 +125,15 @@ type ApplicationSpec struct {
 	// Previews says what copies of the app for pull requests may have of it.
 	// +optional
 	Previews Previews `json:"previews,omitzero"`
+}
+
+// ImagePullSecret names a Secret of the type kubernetes.io/dockerconfigjson.
+type ImagePullSecret struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
 }
 
 // Network says what may connect to the app's pods. The ingress controller always may.

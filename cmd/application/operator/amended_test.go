@@ -50,7 +50,8 @@ func shaped(b *bench) {
 
 // idle is C18: a setting without effect is said, and a variable that hides the operator's.
 func idle(b *bench) {
-	b.app("idle", withDatabase+", storage: {buckets: [{name: files}]}, auth: {providers: [github]}, envVars: [{name: DATABASE_URL, value: mine}]")
+	b.app("idle", withDatabase+", storage: {buckets: [{name: files}]}, auth: {providers: [github]}"+
+		", envVars: [{name: DATABASE_URL, value: mine}]")
 	b.phase("idle", "Running")
 	require.Equal(b, "spec.storage.buckets has no effect while spec.storage.enabled is false; "+
 		"spec.auth.providers has no effect while spec.auth.enabled is false; "+

@@ -36,7 +36,8 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		require.JSONEq(t, `{"repository":"github.com/team/app","branch":"main","framework":"nextjs","environment":"production",
 			"database":{"enabled":false,"anonRead":true,"deletionPolicy":"Delete","migrations":{"path":"./migrations"}},
 			"storage":{"enabled":false,"deletionPolicy":"Delete"},"auth":{"enabled":false,"deletionPolicy":"Delete"},
-			"redis":{"enabled":false},"search":{"enabled":false},"scaling":{"min":2,"max":20,"targetCPU":70},"cors":{}}`, get("app", "least", "{.spec}"))
+			"redis":{"enabled":false},"search":{"enabled":false},"scaling":{"min":2,"max":20,"targetCPU":70},"cors":{},
+			"port":3000,"healthPath":"/healthz"}`, get("app", "least", "{.spec}"))
 		require.NoError(t, cluster.Apply(t.Context(), preview("least", "{applicationRef: least, pullRequest: 42, branch: feature/x}")))
 		require.JSONEq(
 			t,
@@ -45,10 +46,10 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		)
 		out, err := cluster.Kubectl(t.Context(), "get", "apps.platform.internal", "least")
 		require.NoError(t, err)
-		require.Equal(t, []string{"NAME", "FRAMEWORK", "ENVIRONMENT", "PHASE", "URL", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
+		require.Equal(t, []string{"NAME", "FRAMEWORK", "ENVIRONMENT", "PHASE", "REASON", "URL", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
 		out, err = cluster.Kubectl(t.Context(), "get", "preview", "least")
 		require.NoError(t, err)
-		require.Equal(t, []string{"NAME", "APP", "PR", "PHASE", "URL", "EXPIRES", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
+		require.Equal(t, []string{"NAME", "APP", "PR", "PHASE", "REASON", "URL", "EXPIRES", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
 		out, err = cluster.Kubectl(t.Context(), "explain", "application.spec.database.anonRead")
 		require.NoError(t, err)
 		require.Contains(t, out, "lets anonymous readers select")
@@ -129,6 +130,8 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		"min above max":             {app("x", "{"+least+", scaling: {min: 5, max: 2}}"), "spec.scaling.min: Invalid value"},
 		"min above the default max": {app("x", "{"+least+", scaling: {min: 21}}"), "min must be at most max"},
 		"no pods":                   {app("x", "{"+least+", scaling: {min: 0}}"), "spec.scaling.min"},
+		"port of the REST API":      {app("x", "{"+least+", port: 3001}}"), "spec.port"},
+		"relative health path":      {app("x", "{"+least+", healthPath: up}}"), "spec.healthPath"},
 		"more than all CPU":         {app("x", "{"+least+", scaling: {targetCPU: 101}}"), "spec.scaling.targetCPU"},
 		"a variable of PostgREST":   {app("x", "{"+least+", envVars: [{name: PGRST_DB_URI, value: x}]}"), "must not begin with PGRST_, POSTGREST_ or LD_"},
 		"a variable of the linker":  {app("x", "{"+least+", envVars: [{name: LD_PRELOAD, value: x}]}"), "must not begin with PGRST_, POSTGREST_ or LD_"},

@@ -49,7 +49,7 @@ func TestTheServerTakesTheDefinitions(t *testing.T) {
 		require.Equal(t, []string{"NAME", "FRAMEWORK", "ENVIRONMENT", "PHASE", "REASON", "URL", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
 		out, err = cluster.Kubectl(t.Context(), "get", "preview", "least")
 		require.NoError(t, err)
-		require.Equal(t, []string{"NAME", "APP", "PR", "PHASE", "REASON", "URL", "EXPIRES", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
+		require.Equal(t, []string{"NAME", "APP", "PR", "PHASE", "URL", "EXPIRES", "AGE"}, strings.Fields(strings.Split(out, "\n")[0]))
 		out, err = cluster.Kubectl(t.Context(), "explain", "application.spec.database.anonRead")
 		require.NoError(t, err)
 		require.Contains(t, out, "lets anonymous readers select")

@@ -276,3 +276,16 @@ func TestTheParentOfAnApplySetIsNeverPruned(t *testing.T) {
 	_, err = s.DeletePart(t.Context(), "", DeleteOptions{})
 	require.ErrorContains(t, err, "SetOptions.Part: is required")
 }
+
+func TestAGuardWithAWrongSettingHoldsEverything(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, program, configMapKind)
+	s.show(mapID("a"), nil)
+	options := whole
+	options.Guard = &Guard{Window: -time.Second}
+	report, err := s.Prune(t.Context(), s.set(SetOptions{}), options)
+	require.ErrorContains(t, err, "apply: Guard.Window: is -1s, must be 0 (an hour) or more")
+	require.Empty(t, s.deleted)
+	require.Len(t, report.Held.Units, 1)
+	require.ErrorContains(t, err, report.Held.Units[0].Reason)
+}

@@ -129,15 +129,16 @@ func TestStrangersAreWhatWouldNotGoAnyway(t *testing.T) {
 	}
 }
 
-func noDefinitions() (*metav1.PartialObjectMetadataList, error) {
+func noDefinitions(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	return &metav1.PartialObjectMetadataList{}, nil
 }
 
 // A definition of which no version is served keeps its objects, which no list shows.
 func TestANamespaceStaysWhileADefinitionIsNotServed(t *testing.T) {
 	t.Parallel()
-	definition := func(names ...string) func() (*metav1.PartialObjectMetadataList, error) {
-		return func() (*metav1.PartialObjectMetadataList, error) {
+	type answer = func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	definition := func(names ...string) answer {
+		return func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 			list := &metav1.PartialObjectMetadataList{}
 			for _, name := range names {
 				list.Items = append(list.Items, foreign(name, nil))
@@ -147,15 +148,23 @@ func TestANamespaceStaysWhileADefinitionIsNotServed(t *testing.T) {
 	}
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "", errors.New("no right"))
 	for name, test := range map[string]struct {
-		definitions func() (*metav1.PartialObjectMetadataList, error)
+		definitions answer
 		want        string // what keeps the namespace; empty: nothing
 	}{
 		"all are served":           {definition("replicasets.apps", "tenants.apps"), ""},
 		"one is not":               {definition("replicasets.apps", "gadgets.apps"), "the definition gadgets.apps exists, and no version of it is served"},
 		"its group is not":         {definition("gadgets.example.com"), "the definition gadgets.example.com exists, and no version of it is served"},
 		"its group cannot be seen": {definition("gadgets.metrics.k8s.io"), "metrics.k8s.io/v1: the server behind it is down"},
-		"there may be some":        {func() (*metav1.PartialObjectMetadataList, error) { return nil, refused }, "definitions: "},
-		"the server has no definitions": {func() (*metav1.PartialObjectMetadataList, error) {
+		"there may be some":        {func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, refused }, "definitions: "},
+		"one of the next page is not": {func(options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			if options.Continue == "" {
+				list, err := definition("tenants.apps")(options)
+				list.Continue = "next"
+				return list, err
+			}
+			return definition("gadgets.apps")(options)
+		}, "the definition gadgets.apps exists, and no version of it is served"},
+		"the server has no definitions": {func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 			return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 		}, ""},
 	} {

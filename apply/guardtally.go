@@ -57,7 +57,7 @@ func (t tally) at(now time.Time, window time.Duration, due map[string][]string) 
 // that do not exist. exists has the hashes of those that do.
 func (t tally) gone(exists map[string]bool) (n int) {
 	for _, d := range t.deleted {
-		if !d.open && !exists[d.unit] {
+		if !exists[d.unit] {
 			exists[d.unit] = true
 			n++
 		}

@@ -2,7 +2,9 @@ package apply //nolint:testpackage // views show what a test gives them
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // grouped is an owner with an ApplySet, whose parent is one of the ConfigMaps.
@@ -110,20 +113,40 @@ func TestNothingIsLeftOnlyOfKindsThatAreWatched(t *testing.T) {
 // applied an object.
 func TestAKindThatMayNotBeListedMayHaveObjects(t *testing.T) {
 	t.Parallel()
-	for _, get := range []bool{true, false} {
-		s := newStage(t, grouped(""), configMapKind, secretKind)
-		s.Live.Discovery = resources{namespaced("secrets", "Secret")}
-		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
-		s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, refused }
-		if !get {
-			s.gets = func() error { return refused }
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
+	in := func(namespace string) func(string) (*metav1.PartialObjectMetadata, error) {
+		return func(asked string) (*metav1.PartialObjectMetadata, error) {
+			if asked == namespace {
+				return nil, nil
+			}
+			return nil, refused
 		}
-		_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
-		if get {
-			require.ErrorContains(t, err, "secrets: secrets is forbidden")
-		} else {
-			require.NoError(t, err)
-		}
+	}
+	secrets := namespaced("secrets", "Secret")
+	tenants := metav1.APIResource{Name: "tenants", Kind: "Tenant", Verbs: secrets.Verbs}
+	for name, test := range map[string]struct {
+		kind metav1.APIResource
+		get  func(namespace string) (*metav1.PartialObjectMetadata, error)
+		want string
+	}{
+		"there is no such object":              {secrets, nil, "secrets: secrets is forbidden"},
+		"in the namespace of the parent":       {secrets, in("shop"), "secrets: secrets is forbidden"},
+		"in none":                              {secrets, in("none"), ""},
+		"of a kind without namespaces":         {tenants, in(""), "tenants: secrets is forbidden"},
+		"of a kind without namespaces, not so": {tenants, in("shop"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, grouped(""), configMapKind, secretKind)
+			s.Live.Discovery, s.gets = resources{test.kind}, test.get
+			s.lists = func(string, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) { return nil, refused }
+			_, err := s.Prune(t.Context(), s.set(SetOptions{}, mapID("a")), whole)
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+		})
 	}
 }
 
@@ -154,6 +177,63 @@ func TestAKindIsWatchedAsLongAsTheParentStatesIt(t *testing.T) {
 	done()
 	s.parentShown("", "")
 	require.Equal(t, []string{"ConfigMap"}, s.watched())
+}
+
+// Another manager may have taken kinds out.
+func TestAKindThatAPartialParentDoesNotNameStaysWatched(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped(""), configMapKind, secretKind, widgetKind)
+	s.parentShown("Secret,Widget.example.com", "")
+	s.show(mapID("all"), func(m *metav1.PartialObjectMetadata) {
+		m.Annotations = map[string]string{applySetKinds: "Secret"}
+	})
+	_, done := s.Live.registry.useNow()
+	done()
+	require.Equal(t, []string{"ConfigMap", "Secret", "Widget.example.com"}, s.watched())
+}
+
+// A restored backup of the cluster may have a parent that names other kinds.
+func TestTheParentIsOverwrittenAsItWasSeen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, grouped(""), configMapKind)
+	s.parentShown("ConfigMap", "")
+	seen := s.version
+	restored := s.parentAs("Secret,ConfigMap", strconv.Itoa(seen+50))
+	s.gets = func(string) (*metav1.PartialObjectMetadata, error) { return restored, nil }
+	set := s.set(SetOptions{}, mapID("a"))
+
+	_, err := s.Plan(t.Context(), set, PruneOptions{})
+	require.ErrorIs(t, err, ErrNotSynced)
+	require.ErrorContains(t, err, "the ApplySet's parent has changed, and may name other kinds")
+	require.Equal(t, []string{"ConfigMap", "Secret"}, s.watched(), "what it names is looked at")
+	require.NotContains(t, s.patched, "configmaps all")
+
+	s.patches = func(_, name string) error {
+		if name == "all" {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, name, errors.New("changed"))
+		}
+		return nil
+	}
+	_, err = s.Apply(t.Context(), set)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	for i, name := range s.patched {
+		if name == "configmaps all" {
+			require.Contains(t, s.bodies[i], fmt.Sprintf(`"resourceVersion":"%d"`, seen))
+		}
+	}
+	require.Contains(t, s.patched, "configmaps all")
+}
+
+// parentAs returns a parent that we have written, in a version that no view shows.
+func (s *stage) parentAs(kinds, version string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "all", Namespace: "shop", UID: types.UID("uid of " + mapID("all").String()), ResourceVersion: version,
+		Labels: map[string]string{"owner": "me"}, Annotations: map[string]string{applySetKinds: kinds},
+		ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: "me", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: annotated,
+		}},
+	}}
+	return m
 }
 
 func TestAKindThatIsNotSeenAnyMoreStaysWatched(t *testing.T) {

@@ -49,6 +49,12 @@ func TestASetNamesEachObjectItCannotApplyAndKeepsTheRest(t *testing.T) {
 	}
 }
 
+func TestAnObjectWithANameMayHaveItems(t *testing.T) {
+	t.Parallel()
+	_, err := apply.NewSet(owner, parsed(t, "{apiVersion: example.com/v1, kind: Menu, metadata: {name: a}, items: []}"), apply.SetOptions{})
+	require.NoError(t, err)
+}
+
 func TestASetAppliesNoneOfTwoObjectsWithOneID(t *testing.T) {
 	t.Parallel()
 	set, err := apply.NewSet(
@@ -200,6 +206,10 @@ func TestAWrongSettingIsNamed(t *testing.T) {
 		return err
 	}
 	_, overlay := apply.Overlay{Manager: "me"}.State(t.Context(), nil)
+	_, unnamed := apply.Overlay{Manager: "me"}.State(t.Context(), &unstructured.Unstructured{})
+	_, concurrent := (&apply.Applier{
+		Live: &apply.Live{Client: &silentServer{}, Mapper: meta.NewDefaultRESTMapper(nil), Owner: owner}, Concurrency: -1,
+	}).Delete(t.Context(), nil, apply.DeleteOptions{})
 	for want, err := range map[string]error{
 		"Owner.Supersedes[1]: is empty, must be a field manager": with(func(o *apply.Owner) { o.Supersedes = []string{"a", ""} }),
 		`Owner.ApplySet: is "ConfigMap/all", must have a namespace`: with(func(o *apply.Owner) {
@@ -211,9 +221,14 @@ func TestAWrongSettingIsNamed(t *testing.T) {
 		"Guard.Absent.Percent: is 300, must be 0 to 100":                  pruned(&apply.Guard{Absent: apply.Limit{Percent: 300}}),
 		"Guard.Named.Percent: is -5, must be 0 to 100":                    pruned(&apply.Guard{Named: apply.Limit{Percent: -5}}),
 		"Overlay.State: fields: needs apiVersion, kind and metadata.name": overlay,
+		"Applier.Concurrency: is -1, must be 0 (8) or more":               concurrent,
+		`Owner.ApplySet: is "Secret/all", must have a namespace`: with(func(o *apply.Owner) {
+			o.ApplySet = apply.ID{Kind: "Secret", Name: "all"}
+		}),
 	} {
 		require.ErrorContains(t, err, want)
 	}
+	require.ErrorContains(t, unnamed, "Overlay.State: fields: needs apiVersion, kind and metadata.name")
 }
 
 func TestASetCopiesEachObjectOnce(t *testing.T) {

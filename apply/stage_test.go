@@ -30,15 +30,16 @@ type stage struct {
 	mu      sync.Mutex // of what follows: the Applier works on several objects at a time
 	deleted []string
 	patched []string
+	bodies  []string // of the patches
 	// deletes answers a deletion, lists a list; nil: with success, and with nothing.
 	// patches answers a patch with an error; nil: with success.
 	deletes func(name string, options metav1.DeleteOptions) error
 	patches func(resource, name string) error
 	lists   func(resource string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
-	// gets answers a get; nil: with not found.
-	gets func() error
+	// gets answers a get in a namespace; nil: with not found.
+	gets func(namespace string) (*metav1.PartialObjectMetadata, error)
 	// definitions answers a list of definitions; nil: as lists.
-	definitions func() (*metav1.PartialObjectMetadataList, error)
+	definitions func(metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 }
 
 // program owns what the stages show.
@@ -145,17 +146,20 @@ func (s *stage) set(options SetOptions, ids ...ID) *Set {
 type client struct{ *stage }
 
 func (c client) Resource(resource schema.GroupVersionResource) clientmetadata.Getter {
-	return resourceOf{nil, c.stage, resource.Resource}
+	return resourceOf{nil, c.stage, resource.Resource, ""}
 }
 
 type resourceOf struct {
 	clientmetadata.Getter
 
-	stage *stage
-	name  string
+	stage           *stage
+	name, namespace string
 }
 
-func (r resourceOf) Namespace(string) clientmetadata.ResourceInterface { return r }
+func (r resourceOf) Namespace(namespace string) clientmetadata.ResourceInterface {
+	r.namespace = namespace
+	return r
+}
 
 func (r resourceOf) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
 	r.stage.mu.Lock()
@@ -176,7 +180,7 @@ func (r resourceOf) Patch(
 	_ ...string,
 ) (*metav1.PartialObjectMetadata, error) {
 	r.stage.mu.Lock()
-	r.stage.patched = append(r.stage.patched, r.name+" "+name)
+	r.stage.patched, r.stage.bodies = append(r.stage.patched, r.name+" "+name), append(r.stage.bodies, string(data))
 	r.stage.mu.Unlock()
 	if r.stage.patches != nil {
 		if err := r.stage.patches(r.name, name); err != nil {
@@ -192,7 +196,7 @@ func (r resourceOf) Patch(
 
 func (r resourceOf) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
 	if r.stage.gets != nil {
-		return nil, r.stage.gets()
+		return r.stage.gets(r.namespace)
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.name}, name)
 }
@@ -204,7 +208,7 @@ func (r resourceOf) Watch(ctx context.Context, options metav1.ListOptions) (watc
 
 func (r resourceOf) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	if r.name == "customresourcedefinitions" && r.stage.definitions != nil {
-		return r.stage.definitions()
+		return r.stage.definitions(options)
 	}
 	if r.stage.lists == nil {
 		return &metav1.PartialObjectMetadataList{}, nil

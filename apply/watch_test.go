@@ -25,9 +25,9 @@ import (
 type silentServer struct {
 	metadata.Getter
 
-	// definitions are the names of those that it lists; forbidden: it refuses to.
+	// definitions are the names of those that it lists; refusal: it does not list them.
 	definitions []string
-	forbidden   bool
+	refusal     error
 
 	mu      sync.Mutex
 	watches map[string][]*watch.FakeWatcher
@@ -47,8 +47,8 @@ func (r *resourceOf) List(context.Context, metav1.ListOptions) (*metav1.PartialO
 	if r.name != "customresourcedefinitions" {
 		return list, nil
 	}
-	if r.forbidden {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: r.name}, "", errors.New("no right"))
+	if r.refusal != nil {
+		return nil, r.refusal
 	}
 	for _, name := range r.definitions {
 		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -169,7 +169,10 @@ func TestAKindWhoseServerIsDownIsNotTakenForOneThatIsNotServed(t *testing.T) {
 			groups{}, &silentServer{definitions: []string{"widgets.example.com"}}, "the definition widgets.example.com exists, and no version of it is served",
 		},
 		"another definition sleeps": {groups{}, &silentServer{definitions: []string{"widgets.other.example.com"}}, ""},
-		"no right to see that":      {groups{}, &silentServer{forbidden: true}, ""},
+		"no right to see that": {
+			groups{}, &silentServer{refusal: apierrors.NewForbidden(schema.GroupResource{Resource: "definitions"}, "", errors.New("no right"))}, "",
+		},
+		"no answer to that": {groups{}, &silentServer{refusal: down}, "definitions: no endpoints"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

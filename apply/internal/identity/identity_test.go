@@ -143,3 +143,24 @@ func TestASumTellsListsApart(t *testing.T) {
 		seen[sum] = true
 	}
 }
+
+func TestAnAnnotationIsTheOwnersWhileItsManagerHasIt(t *testing.T) {
+	t.Parallel()
+	id := identity.Identity{Manager: "me", Supersedes: []string{"old"}}
+	const has, other = `{"f:metadata":{"f:annotations":{"f:kinds":{}}}}`, `{"f:metadata":{"f:annotations":{"f:other":{}}}}`
+	for name, test := range map[string]struct {
+		manager, fields string
+		want            bool
+	}{
+		"ours":                    {"me", has, true},
+		"a superseded manager's":  {"old", has, true},
+		"another's":               {"you", has, false},
+		"of ours, another":        {"me", other, false},
+		"none of ours":            {"me", `{"f:data":{}}`, false},
+		"fields that are no JSON": {"me", `{`, false},
+	} {
+		entries := []metav1.ManagedFieldsEntry{{Manager: "me"}, {Manager: test.manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(test.fields)}}}
+		m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}}
+		require.Equal(t, test.want, id.Annotated(m, "kinds"), name)
+	}
+}

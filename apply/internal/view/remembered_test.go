@@ -268,3 +268,25 @@ func TestADeletionThatTheWatchDoesNotShowIsVoid(t *testing.T) {
 		})
 	}
 }
+
+func TestADeletionOfASuccessorHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := newView(t)
+		n := NameOf("x", "a")
+		write1(v, told("u", "12", ours))
+		v.Prune(n, "u")
+		time.Sleep(pruneShows - 10*time.Second)
+		require.NoError(t, v.Put(told("u2", "13", ours)))
+		v.Prune(n, "u2")
+		pruned := func() bool {
+			synctest.Wait()
+			look := v.Look(n)
+			return look.Record.Pruned()
+		}
+		time.Sleep(20 * time.Second)
+		require.True(t, pruned(), "the time of the first one is over")
+		time.Sleep(20 * time.Second)
+		require.False(t, pruned())
+	})
+}

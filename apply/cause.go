@@ -41,7 +41,7 @@ const (
 // CauseOf returns why an object is not as stated, from the error of its [Result]: the reason,
 // whether waiting, another try or only a change ends it, and the words of the error. The zero
 // Cause is for nil. An error that joins others has the cause of one of them, so ask for each
-// result by itself, and [readiness.First] for the first of several.
+// result by itself. [readiness.Cause.Compare] orders them.
 func CauseOf(err error) readiness.Cause {
 	if err == nil {
 		return readiness.Cause{}

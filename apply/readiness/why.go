@@ -101,7 +101,7 @@ func First(causes ...Cause) Cause {
 		case c.Reason == "":
 		case c.Reason == ProgressDeadline:
 			ended = c
-		case first.Reason == "" || c.compare(first) < 0:
+		case first.Reason == "" || c.Compare(first) < 0:
 			first = c
 		}
 	}
@@ -118,8 +118,9 @@ func First(causes ...Cause) Cause {
 	return first
 }
 
-// compare orders causes: what is to be said first comes first.
-func (c Cause) compare(other Cause) int {
+// Compare orders causes of different objects: the one to be said first is less. It has the
+// heaviest outlook. For the causes of one workload and its pods there is [First].
+func (c Cause) Compare(other Cause) int {
 	outlooks := []Outlook{Lasting, Transient, Waiting}
 	reasons := []Reason{
 		Quota, Rejected, Unschedulable, Volume, ImagePull, ContainerConfig, ContainerCreating, CrashLoop, Unready, Evicted,
@@ -250,7 +251,7 @@ func podCause(o live) Cause {
 	}
 	var found Cause
 	for c := range o.containers() {
-		if cause := c.cause(); cause.Reason != "" && (found.Reason == "" || cause.compare(found) < 0) {
+		if cause := c.cause(); cause.Reason != "" && (found.Reason == "" || cause.Compare(found) < 0) {
 			found = cause
 		}
 	}

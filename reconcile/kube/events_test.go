@@ -101,6 +101,8 @@ func TestAnEventIsOneThatTheServerTakes(t *testing.T) {
 		require.True(t, utf8.ValidString(e.Note), "no letter is cut in two")
 		require.NotZero(t, e.EventTime)
 		require.Equal(t, "example.com/operator", e.ReportingController)
+		require.Equal(t, "v1 Node a u", fmt.Sprint(e.Regarding.APIVersion, " ", e.Regarding.Kind, " ", e.Regarding.Name, " ", e.Regarding.UID))
+		require.Equal(t, "Warning Why operator-0", e.Type+" "+e.Reason+" "+e.ReportingInstance)
 		e = to.events[1]
 		require.Equal(t, "team", e.Namespace)
 		require.Equal(t, "team", e.Regarding.Namespace)
@@ -172,6 +174,25 @@ func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
 		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
 		require.Len(t, to.events, 2)
+	})
+}
+
+// TestAnEventThatIsCutShortIsNotLogged: the program ends.
+func TestAnEventThatIsCutShortIsNotLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			cancel()
+			return true, nil, context.Canceled
+		})
+		var log bytes.Buffer
+		e := &kube.Events{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		e.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+		require.NoError(t, e.Start(ctx))
+		require.Error(t, ctx.Err())
+		require.Empty(t, log.String())
 	})
 }
 

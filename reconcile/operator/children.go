@@ -14,13 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
 // children calls the function of the operator. Its panic is the error.
 func (w *work[T]) children(ctx context.Context, object T) (children []Object, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+			err = &reconcile.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
 	return w.operator.Children(ctx, object)

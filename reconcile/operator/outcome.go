@@ -3,13 +3,14 @@
 package operator
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -28,13 +29,12 @@ type outcome struct {
 
 // failed is the outcome of a function of children that returned an error.
 func failed(err error) outcome {
-	return outcome{causes: []readiness.Cause{{Reason: reasonInvalidChildren, Outlook: readiness.Lasting, Message: firstLine(err)}}}
-}
-
-// firstLine leaves out the stack of a panic.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	outlook := readiness.Transient
+	if _, panicked := errors.AsType[*reconcile.PanicError](err); panicked || errors.Is(err, reconcile.ErrTerminal) {
+		outlook = readiness.Lasting
+	}
+	message := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return outcome{causes: []readiness.Cause{{Reason: reasonInvalidChildren, Outlook: outlook, Message: message}}}
 }
 
 // stuck is the outcome of a deletion of all children that failed.
@@ -47,7 +47,6 @@ func outcomeOf(invalid error, results []apply.Result, kept, unread error) outcom
 	var o outcome
 	if invalid != nil {
 		o = failed(invalid)
-		o.causes[0].Message = strings.ReplaceAll(invalid.Error(), "\n", "; ")
 	}
 	for _, r := range results {
 		if r.Err != nil {
@@ -62,6 +61,11 @@ func outcomeOf(invalid error, results []apply.Result, kept, unread error) outcom
 		}
 	}
 	return o
+}
+
+// failedIn reports whether the results have an error of an object.
+func failedIn(results []apply.Result, id apply.ID) bool {
+	return slices.ContainsFunc(results, func(r apply.Result) bool { return r.ID == id && r.Err != nil })
 }
 
 // notReady notes a child that is not ready, and why.
@@ -79,8 +83,10 @@ func (o *outcome) notReady(id apply.ID, r readiness.Result, cause readiness.Caus
 
 // cause is the cause that the conditions have, the zero Cause if there is none.
 func (o *outcome) cause() readiness.Cause {
-	slices.SortFunc(o.causes, func(a, b readiness.Cause) int { return cmp.Compare(a.Message, b.Message) })
-	return readiness.First(o.causes...)
+	if len(o.causes) == 0 {
+		return readiness.Cause{}
+	}
+	return slices.MinFunc(o.causes, readiness.Cause.Compare)
 }
 
 // state is the outcome as conditions have it.

@@ -52,8 +52,8 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 		return failed(err), err
 	}
 	set, invalid := w.set(object, children)
-	if set == nil {
-		return failed(invalid), reconcile.Terminal(invalid)
+	if invalid = reconcile.Terminal(invalid); set == nil {
+		return failed(invalid), invalid
 	}
 	report, applied := w.applier.Apply(ctx, set)
 	pruned, kept := w.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, AllowEmpty: true})
@@ -63,15 +63,12 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 	ready, unread := w.applier.Readiness(ctx, set)
 	o := outcomeOf(invalid, append(report.Results, pruned.Results...), kept, unread)
 	for id, r := range ready {
-		if r.Status == readiness.Current || r.Status == readiness.Terminating {
-			continue
+		if r.Status == readiness.Current || failedIn(report.Results, id) {
+			continue // of what was not applied, the live object may be another's
 		}
 		cause, err := w.applier.Why(ctx, id)
 		unread = errors.Join(unread, err)
 		o.notReady(id, r, cause)
-	}
-	if invalid != nil {
-		invalid = reconcile.Terminal(invalid)
 	}
 	return o, errors.Join(invalid, applied, kept, unread)
 }

@@ -28,7 +28,7 @@ func (p *pass) compare(
 		fields, err = p.defaulted(ctx, t, live, fields)
 		switch {
 		case err == nil:
-		case write.Immutable(err) && t.Recreate:
+		case write.Immutable(err) && t.Recreate && p.applier.writer.Recreatable(live, err) == nil:
 			change.Action, change.Note = diff.Recreate, err.Error()
 		case write.Immutable(err): // what the set leaves out cannot be given up
 			return change, Failed, err

@@ -84,6 +84,9 @@ func TestAnObjectWithoutOurLabelsIsNotRecreated(t *testing.T) {
 	b.kubectl(t, "label", "-n", b.ns, "deployment", "web", "example.com/owner-")
 	_, err := a.Apply(t.Context(), b.set(t, selecting("two")))
 	require.ErrorContains(t, err, "not recreated, because it lacks our labels")
+	plan, err := a.Plan(t.Context(), b.set(t, selecting("two")), apply.PruneOptions{})
+	require.ErrorContains(t, err, "not recreated, because it lacks our labels")
+	require.Empty(t, plan.Changes, "it promises no more")
 	require.Zero(t, a.net.Count("delete"))
 	require.Equal(t, before, b.uid(t, "deployment"))
 }

@@ -286,18 +286,77 @@ func TestThePlanOfAnAdoptionNamesWhatTheServerRefuses(t *testing.T) {
 	}
 	const budget = "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: p, namespace: NAMESPACE}, spec: {%s: 1, selector: {matchLabels: {a: b}}}}"
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: fixed, namespace: NAMESPACE}, data: {key: x}%s}"
+	ours := strings.Replace(config, "name: fixed", "name: ours, labels: {example.com/owner: NAMESPACE}", 1)
 	create(fmt.Sprintf(budget, "minAvailable"))
 	create(fmt.Sprintf(config, ", immutable: true"))
+	create(fmt.Sprintf(ours, ", immutable: true"))
 	a := b.startUnsynced(t, schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"})
 	waitSynced(t, a)
-	set := b.set(t, fmt.Sprintf(budget, "maxUnavailable"), fmt.Sprintf(config, ""))
+	set := b.set(t, fmt.Sprintf(budget, "maxUnavailable"), fmt.Sprintf(config, ""), fmt.Sprintf(ours, ""))
 	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
 	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/fixed: ")
 	require.ErrorContains(t, err, "field is immutable when `immutable` is set")
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/ours: ")
 	require.Len(t, plan.Changes, 1, "of the other, one field takes the place of another")
 	require.Equal(t, diff.Update, plan.Changes[0].Action)
 	report, err := a.Execute(t.Context(), set, apply.PruneOptions{}, plan)
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Count(apply.Updated))
 	require.Equal(t, "1 ", b.kubectl(t, "get", "-n", b.ns, "pdb", "p", "-o", "jsonpath={.spec.maxUnavailable} {.spec.minAvailable}"))
+
+	a.Recreate = []schema.GroupKind{{Kind: "ConfigMap"}}
+	plan, err = a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.ErrorContains(t, err, "ConfigMap/"+b.ns+"/fixed: ", "it lacks our labels")
+	require.Len(t, plan.Changes, 1)
+	require.Equal(t, "ours", plan.Changes[0].Name)
+	require.Equal(t, diff.Recreate, plan.Changes[0].Action)
+	require.Contains(t, plan.Changes[0].Note, "field is immutable when `immutable` is set")
+	report, err = a.Execute(t.Context(), set, apply.PruneOptions{}, plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Recreated))
+}
+
+// The other manager's fields are moved before the write, which holds for the object that was
+// looked at all the same.
+func TestATakeOverGivesWayToAChangeThatComesInBetween(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	b.owner.Supersedes = []string{"operator"}
+	b.kubectl(t, "create", "configmap", "-n", b.ns, "a", "--from-literal=key=0", "--field-manager=operator")
+	a := b.start(t)
+	set := b.set(t, configMap("a", "1"))
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	require.Len(t, plan.Changes, 1)
+	looks := 0
+	a.deaf(once(func(r applytest.Request) bool {
+		if r.Verb == "get" && r.Name == "a" {
+			looks++
+		}
+		return looks == 2 // the first one is of the plan that is made anew
+	}, func() {
+		b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
+	}))
+	report, err := a.Execute(t.Context(), set, apply.PruneOptions{}, plan)
+	require.ErrorIs(t, err, apply.ErrStalePlan)
+	require.Equal(t, 1, report.Count(apply.Refused))
+	require.Equal(t, "theirs", b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data.key}"))
+}
+
+func TestAnExecutionKeepsTheValueOfAFieldThatIsLeftToOthers(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	apply1(t, a, b.set(t, configMap("a", "1")))
+	left, err := diff.NewIgnore(diff.Rule{Kind: "ConfigMap", Paths: []string{".data.key"}})
+	require.NoError(t, err)
+	stated := b.objects(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NAMESPACE}, data: {key: '9', more: x}}")
+	set, err := apply.NewSet(b.owner, stated, apply.SetOptions{Ignore: left})
+	require.NoError(t, err)
+	plan, err := a.Plan(t.Context(), set, apply.PruneOptions{})
+	require.NoError(t, err)
+	report, err := a.Execute(t.Context(), set, apply.PruneOptions{}, plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Count(apply.Updated))
+	require.JSONEq(t, `{"key":"1","more":"x"}`, b.kubectl(t, "get", "-n", b.ns, "configmap", "a", "-o", "jsonpath={.data}"))
 }

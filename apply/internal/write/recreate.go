@@ -57,6 +57,14 @@ func (w *Writer) Recreate(ctx context.Context, t *Target, uid string, cause erro
 	return w.recreate(ctx, &known, cause)
 }
 
+// Recreatable returns an error with the cause if the live object must not be recreated.
+func (w *Writer) Recreatable(live metav1.Object, cause error) error {
+	if w.Owner.Standing(live.GetLabels()) != identity.Labelled {
+		return fmt.Errorf("not recreated, because it lacks our labels: %w", cause)
+	}
+	return nil
+}
+
 // recreate sends one deletion, for this very object. If finalizers hold it, the watch
 // starts the pass that creates it, once it is deleted.
 func (w *Writer) recreate(ctx context.Context, t *Target, cause error) (Done, *metav1.PartialObjectMetadata, error) {
@@ -67,8 +75,8 @@ func (w *Writer) recreate(ctx context.Context, t *Target, cause error) (Done, *m
 		return Nothing, nil, fmt.Errorf("reading the object to recreate: %w", errors.Join(err, cause))
 	case t.UID != "" && string(found.UID) != t.UID:
 		return Nothing, nil, fmt.Errorf("another object has taken the name: %w", cause)
-	case w.Owner.Standing(found.Labels) != identity.Labelled:
-		return Nothing, nil, fmt.Errorf("not recreated, because it lacks our labels: %w", cause)
+	case w.Recreatable(found, cause) != nil:
+		return Nothing, nil, w.Recreatable(found, cause)
 	case found.DeletionTimestamp != nil:
 		return Nothing, nil, ErrTerminating
 	default:

@@ -129,8 +129,10 @@ func (w *Writer) Rehearse(ctx context.Context, t *Target, live metav1.Object) (r
 	}
 	err = w.method(t).rehearse(ctx, t, live)
 	switch {
-	case t.Recreate && Immutable(err):
+	case t.Recreate && Immutable(err) && w.Recreatable(live, err) == nil:
 		return true, err
+	case t.Recreate && Immutable(err):
+		return false, w.Recreatable(live, err)
 	case !t.Recreate && t.Force && !apierrors.IsInvalid(err):
 		return false, nil
 	default:

@@ -7,19 +7,21 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
@@ -81,11 +83,24 @@ func children(_ context.Context, site *Site) ([]operator.Object, error) {
 		return append(pages, &Unknown{}), nil
 	case "invalid":
 		extra.Data["not a key"] = ""
+	case "kept":
+		extra.Name, extra.Data["kept"] = "extra-"+site.Name, "yes"
+	case "role":
+		rules := []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/" + site.Name}}}
+		return append(pages, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "site-" + site.Name}, Rules: rules}), nil
+	case "flaky":
+		if asked.Add(1) < 3 {
+			return nil, errors.New("the shop does not answer")
+		}
+		return pages, nil
 	default:
 		return pages, nil
 	}
 	return append(pages, extra), nil
 }
+
+// asked counts the calls of the function for sites that are flaky.
+var asked atomic.Int32
 
 // Unknown is a type that no scheme knows.
 type Unknown struct{ corev1.ConfigMap }
@@ -97,7 +112,8 @@ func (u *Unknown) DeepCopyObject() runtime.Object { c := *u; return &c }
 type sites struct {
 	*testing.T
 
-	cluster *kubetest.Cluster
+	cluster  *kubetest.Cluster
+	operator *operator.Operator[*Site]
 }
 
 func (s *sites) kubectl(args ...string) string {
@@ -138,15 +154,24 @@ func (s *sites) condition(name, kind, want string) (message string) {
 
 func TestAnOperatorOnARealServer(t *testing.T) {
 	t.Parallel()
-	s := &sites{t, kubetest.Start(t, kubetest.Options{Controllers: true})}
+	s := &sites{t, kubetest.Start(t, kubetest.Options{Controllers: true}), nil}
 	require.NoError(t, s.cluster.Apply(t.Context(), definition))
 	s.kubectl("wait", "--for=condition=Established", "crd/sites.example.com", "--timeout=300s")
 	o := &operator.Operator[*Site]{
 		Config: s.cluster.Config, Name: "site-operator", Domain: "example.com", Scheme: scheme.Scheme,
-		Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"},
-		Owns: []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}}, Children: children,
+		Kind:        schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"},
+		Owns:        []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}},
+		OwnsCluster: []schema.GroupVersionKind{{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}},
+		Referenced:  []kube.Kind{{Resource: secrets, Whole: true}}, References: themeOf, ReferencesOf: baseOf,
 		Conditions: func(site *Site) *[]metav1.Condition { return &site.Status.Conditions },
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	s.operator = o
+	o.Children = func(ctx context.Context, site *Site) ([]operator.Object, error) {
+		if site.Spec.Mode == "themed" {
+			return s.themed(site)
+		}
+		return children(ctx, site)
 	}
 	synced, err := o.Synced()
 	require.False(t, synced)
@@ -169,8 +194,13 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 		{"what the function does wrong is in the status, and what was made stays", (*sites).wrong},
 		{"an object of another is named, and left", (*sites).foreign},
 		{"pages go before their site", (*sites).deleted},
+		{"a site loses its last page", (*sites).emptied},
+		{"an error that may pass is tried again", (*sites).flaky},
+		{"a child without a namespace lives and goes with its site", (*sites).role},
+		{"what a site refers to is read, and wakes it", (*sites).theme},
+		{"a page that may not be deleted is in the status", (*sites).kept},
 	} {
-		t.Run(story.name, func(t *testing.T) { story.tell(&sites{t, s.cluster}) })
+		t.Run(story.name, func(t *testing.T) { story.tell(&sites{t, s.cluster, o}) })
 	}
 }
 
@@ -223,7 +253,9 @@ func (s *sites) wrong() {
 func (s *sites) foreign() {
 	s.kubectl("create", "configmap", "mine", "--from-literal=text=my own")
 	s.put("foreign", "fine", "mine", "theirs")
-	require.Contains(s, s.condition("foreign", "Stalled", "True NotOurs"), "ConfigMap/default/mine: ")
+	message := s.condition("foreign", "Stalled", "True NotOurs")
+	require.Contains(s, message, "ConfigMap/default/mine: ")
+	require.NotContains(s, message, "more", "it is one cause")
 	require.Equal(s, "my own theirs", s.kubectl("get", "configmaps", "mine", "theirs", "-o", "jsonpath={.items[*].data.text}"))
 	s.put("second", "fine", "theirs")
 	require.Contains(s, s.condition("second", "Stalled", "True Claimed"), "ConfigMap/default/theirs: ")
@@ -242,12 +274,4 @@ func (s *sites) deleted() {
 	require.NotEmpty(s, s.kubectl("get", "site", "going", "--ignore-not-found"), "its child is still there")
 	s.kubectl("patch", "configmap", "going-a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	await.Eventually(s, "the site has gone", func() bool { return s.kubectl("get", "site", "going", "--ignore-not-found") == "" })
-}
-
-func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
-	t.Parallel()
-	o := &operator.Operator[*Site]{}
-	require.EqualError(t, o.Start(t.Context()), "operator: Operator.Config: is required")
-	o.Config = &rest.Config{}
-	require.EqualError(t, o.Start(t.Context()), "operator: Operator.Name: is required")
 }

@@ -1,0 +1,104 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/internal/test/await"
+	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
+)
+
+// refusing is a server that refuses all requests.
+type refusing struct {
+	mu    sync.Mutex
+	paths map[string]bool
+}
+
+func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.paths[r.URL.Path] = true
+	s.mu.Unlock()
+	body := `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","message":"no right","code":403}`
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: http.StatusForbidden, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+func (s *refusing) asked(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paths[path]
+}
+
+// It watches where its fields say, names what it cannot see, and may be started again.
+func TestAnOperatorNamesWhatItCannotSee(t *testing.T) {
+	t.Parallel()
+	s := &refusing{paths: map[string]bool{}}
+	o := &operator.Operator[*Site]{
+		Config: &rest.Config{Host: "http://server", Transport: s}, Name: "sites", Domain: "example.com",
+		Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Site"}, Resource: "siten", Namespace: "team",
+		Owns:        []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}},
+		OwnsCluster: []schema.GroupVersionKind{{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}},
+		Children:    children, Conditions: func(site *Site) *[]metav1.Condition { return &site.Status.Conditions },
+	}
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- o.Start(ctx) }()
+		var unseen string
+		await.Eventually(t, "each kind is named", func() bool {
+			synced, err := o.Synced()
+			unseen = fmt.Sprint(synced, " ", err)
+			for _, want := range []string{"false ", "siten", "ConfigMap: ", "ClusterRole.rbac.authorization.k8s.io: ", "no right"} {
+				if !strings.Contains(unseen, want) {
+					return false
+				}
+			}
+			return true
+		}, func() string { return unseen })
+		for _, path := range []string{
+			"/apis/example.com/v1/namespaces/team/siten", "/api/v1/namespaces/team/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		} {
+			require.True(t, s.asked(path), path)
+		}
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
+	t.Parallel()
+	o := &operator.Operator[*Site]{}
+	next := func(want string) {
+		t.Helper()
+		require.EqualError(t, o.Start(t.Context()), "operator: Operator."+want)
+	}
+	next("Config: is required")
+	o.Config = &rest.Config{}
+	next("Name: is required")
+	o.Name = "sites"
+	next("Domain: is required")
+	o.Domain = "example.com"
+	next("Kind: is required")
+	o.Kind.Kind = "Site"
+	next("Kind: is required")
+	o.Kind.Version = "v1"
+	next("Owns: is required")
+	o.OwnsCluster = []schema.GroupVersionKind{{Version: "v1", Kind: "Node"}}
+	next("Children: is required")
+	o.Children = children
+	next("Conditions: is required")
+	o.Conditions = func(site *Site) *[]metav1.Condition { return &site.Status.Conditions }
+	o.Options = apply.SetOptions{Part: "p"}
+	next(`Options.Part: is "p", must be empty: it is set for each object`)
+}

@@ -1,6 +1,7 @@
 package operator //nolint:testpackage // outcomes are given
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +9,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // server takes writes of a status and Events, of an object that it has until it is gone.
@@ -88,4 +93,56 @@ func TestOfADeletedObjectNoEventTells(t *testing.T) {
 	require.NoError(t, w.report(t.Context(), object, outcome{}))
 	require.Empty(t, s.events)
 	require.Empty(t, object.Status.Conditions)
+}
+
+// The API server has a limit of its own.
+func TestNoRequestWaitsForALimitOfTheClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, began := &server{}, time.Now()
+		w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+		for i := range 100 {
+			require.NoError(t, w.report(t.Context(), object, failed(fmt.Errorf("no answer %d", i))))
+		}
+		require.Equal(t, 100, s.writes)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestAPassThatIsCutShortSaysNothing(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	object.Finalizers = []string{"example.com/children"}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.operator.Children = func(ctx context.Context, _ *shop) ([]Object, error) {
+		cancel()
+		return nil, ctx.Err()
+	}
+	_, err := w.reconcile(ctx, kube.KeyOf(object), object)
+	require.EqualError(t, err, "context canceled")
+	require.Zero(t, s.writes)
+}
+
+// A retry makes no other children.
+func TestWhatCannotBeAChildIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := &server{}
+	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+	object.Finalizers = []string{"example.com/children"}
+	w.operator.Children = func(context.Context, *shop) ([]Object, error) { return []Object{nil}, nil }
+	result, err := w.reconcile(t.Context(), kube.KeyOf(object), object)
+	require.EqualError(t, err, "child 0: is nil", "alone: all of it is terminal")
+	require.ErrorIs(t, err, reconcile.ErrTerminal)
+	require.Zero(t, result)
+	require.Equal(t, "InvalidChildren", object.Status.Conditions[0].Reason)
+}
+
+func TestViewsWakeObjectsAndStatusesDoNot(t *testing.T) {
+	t.Parallel()
+	w := worker(t, &rest.Config{})
+	require.NotNil(t, w.live.OnChange)
+	require.NotNil(t, w.live.OnDrift, "a deletion that no watch shows is sent again")
+	require.NotNil(t, w.controller.Await, "before that, children are missing that are only not seen yet")
+	require.True(t, w.controller.IgnoreStatus)
 }

@@ -79,9 +79,11 @@ func TestAnOperatorNamesWhatItCannotSee(t *testing.T) {
 func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	t.Parallel()
 	o := &operator.Operator[*Site]{}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
 	next := func(want string) {
 		t.Helper()
-		require.EqualError(t, o.Start(t.Context()), "operator: Operator."+want)
+		require.EqualError(t, o.Start(ended), "operator: Operator."+want)
 	}
 	next("Config: is required")
 	o.Config = &rest.Config{}

@@ -120,6 +120,44 @@ func TestTheOperatorInASimulatedWorld(t *testing.T) {
 	}
 }
 
+// unschedulable makes a pod for each Deployment, for which there is no node. Nothing changes the
+// Deployment.
+func unschedulable(w *simtest.World, c simtest.Change) {
+	name := c.After.Name()
+	if c.After["kind"] != "Deployment" || c.Before != nil {
+		return
+	}
+	w.After(20*time.Second, func() {
+		_ = w.As("replica set controller").Create(simtest.Object{ // it may exist
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": name, "labels": map[string]any{"app": name}},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": "web"}}},
+		})
+		_ = w.As("scheduler").Update("pods", "shop", name, func(o simtest.Object) { // it exists
+			o["status"] = map[string]any{"phase": "Pending", "conditions": []any{map[string]any{
+				"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
+			}}}
+		})
+	})
+}
+
+func TestTheCauseIsSeenOfPodsWhoseWorkloadStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		s := simulated()
+		s.Actors = []func(*simtest.World, simtest.Change){unschedulable}
+		s.Converged = func(w *simtest.World) (err error) {
+			for _, app := range w.Objects("webapps.example.com") {
+				if !strings.Contains(fmt.Sprint(app.Field("status", "conditions")), "Unschedulable") {
+					err = errors.Join(err, fmt.Errorf("%s: %v", app.Name(), app.Field("status")))
+				}
+			}
+			return err
+		}
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+}
+
 // TestTheOperatorMayBeKilledAnywhere kills it before and after each request.
 func TestTheOperatorMayBeKilledAnywhere(t *testing.T) {
 	if testing.Short() {

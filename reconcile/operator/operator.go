@@ -56,8 +56,9 @@ type Operator[T metav1.Object] struct {
 	// Children returns the children that an object should have. The operator sets what all
 	// of them have in common: the namespace of the object where there is none, the
 	// controller ownerReference, labels. It does not set a status. With an error the children
-	// stay as they are, and the conditions say why: [reconcile.Terminal] is Stalled. A panic
-	// is such an error. It may read what the object refers to, with Lookup. Required.
+	// stay as they are, and the conditions say why: Reconciling, since it is called again, or
+	// Stalled for [reconcile.Terminal] and a panic. It may read what the object refers to, with
+	// Lookup. Required.
 	Children func(ctx context.Context, object T) ([]Object, error)
 	// Conditions returns where the conditions of an object are, in its status. Required.
 	Conditions func(object T) *[]metav1.Condition

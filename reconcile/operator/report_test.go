@@ -20,9 +20,11 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// server takes writes of a status and Events, of an object that it has until it is gone.
+// server takes writes of a status and Events, of an object that it has until it is gone. If it is taken,
+// another program writes the status first, and then deletes the object.
 type server struct {
 	gone   bool
+	taken  bool
 	writes int // of the status
 	events []string
 }
@@ -46,6 +48,12 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = `{"apiVersion":"events.k8s.io/v1","kind":"Event"}`
 	case s.gone:
 		code, body = http.StatusNotFound, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`
+	case s.taken && r.Method == http.MethodPatch:
+		code, body = http.StatusConflict, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`
+	case s.taken:
+		s.taken, s.gone = false, true
+		body = `{"apiVersion":"example.com/v1","kind":"Shop","metadata":{"namespace":"x","name":"s","uid":"u","resourceVersion":"9"},
+			"status":{"conditions":[{"type":"Ready","status":"True","reason":"Ready"}]}}`
 	default:
 		s.writes++
 		body = fmt.Sprintf(
@@ -88,11 +96,12 @@ func TestAnEventTellsOfEachNewReasonOnce(t *testing.T) {
 // What could not be recorded in the status is in no Event.
 func TestOfADeletedObjectNoEventTells(t *testing.T) {
 	t.Parallel()
-	s := &server{gone: true}
-	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
-	require.NoError(t, w.report(t.Context(), object, outcome{}))
-	require.Empty(t, s.events)
-	require.Empty(t, object.Status.Conditions)
+	for _, s := range []*server{{gone: true}, {taken: true}} {
+		w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
+		require.NoError(t, w.report(t.Context(), object, failed(errors.New("no answer"))))
+		require.True(t, s.gone)
+		require.Empty(t, s.events)
+	}
 }
 
 // The API server has a limit of its own.

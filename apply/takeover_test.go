@@ -333,7 +333,7 @@ func TestATakeOverGivesWayToAChangeThatComesInBetween(t *testing.T) {
 		if r.Verb == "get" && r.Name == "a" {
 			looks++
 		}
-		return looks == 2 // the first one is of the plan that is made anew
+		return looks == 2 // the first one is of the plan that is made again
 	}, func() {
 		b.kubectl(t, "patch", "-n", b.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"key":"theirs"}}`, "--field-manager=somebody")
 	}))

@@ -121,7 +121,7 @@ func TestAKindThatMayNotBeListedMayHaveObjects(t *testing.T) {
 	in := func(namespace string) func(string) (*metav1.PartialObjectMetadata, error) {
 		return func(asked string) (*metav1.PartialObjectMetadata, error) {
 			if asked == namespace {
-				return nil, nil
+				return &metav1.PartialObjectMetadata{}, nil
 			}
 			return nil, refused
 		}

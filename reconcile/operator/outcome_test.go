@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	a = apply.ID{Kind: "ConfigMap", Namespace: "shop", Name: "a"}                 //nolint:gochecknoglobals // constant
-	b = apply.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "b"} //nolint:gochecknoglobals // constant
+	a = apply.ID{Kind: "ConfigMap", Namespace: "shop", Name: "a"}
+	b = apply.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "b"}
 )
 
 func TestConditionsHaveTheHeaviestCause(t *testing.T) {

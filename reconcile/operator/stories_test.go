@@ -38,9 +38,10 @@ func (s *sites) role() {
 	}
 	s.kubectl("patch", "clusterrole", "site-guarded", "--type=merge", "-p", `{"rules":[]}`)
 	await.Eventually(s, "it is repaired", func() bool { return urls() == "/guarded" })
-	s.kubectl("label", "configmap", "guarded-a", "example.com/site-")
+	uid := s.kubectl("get", "site", "guarded", "-o", "jsonpath={.metadata.uid}")
+	s.kubectl("label", "configmap", "guarded-a", "example.com/site=another", "--overwrite")
 	await.Eventually(s, "the label is put back", func() bool {
-		return s.kubectl("get", "configmap", "guarded-a", "-o", `jsonpath={.metadata.labels.example\.com/site}`) != ""
+		return s.kubectl("get", "configmap", "guarded-a", "-o", `jsonpath={.metadata.labels.example\.com/site}`) == uid
 	})
 	s.kubectl("delete", "site", "guarded", "--timeout=60s")
 	require.Empty(s, urls())

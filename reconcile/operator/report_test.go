@@ -65,31 +65,50 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
+// reporting runs a test in virtual time, with a worker whose Events are written at once.
+func reporting(t *testing.T, s *server, test func(t *testing.T, report func(*shop, outcome))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := worker(t, &rest.Config{Host: "http://server", Transport: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.events.Start(ctx) }()
+		test(t, func(object *shop, found outcome) {
+			require.NoError(t, w.report(ctx, object, found))
+			synctest.Wait()
+		})
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
 func TestAnEventTellsOfEachNewReasonOnce(t *testing.T) {
 	t.Parallel()
 	s := &server{}
-	w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
-	var progress outcome
-	progress.notReady(b, readiness.Result{Status: readiness.InProgress}, readiness.Cause{})
-	const by = " example.com/shops shops-0 {example.com/v1 Shop x s u "
-	for i, step := range []struct {
-		found outcome
-		event string
-	}{
-		{progress, "Normal Progressing" + by + "8}"},
-		{progress, ""},
-		{failed(errors.New("no answer")), "Warning InvalidChildren" + by + "9}"},
-		{failed(errors.New("no answer yet")), ""},
-		{outcome{}, "Normal Ready" + by + "11}"},
-	} {
-		s.events = nil
-		require.NoError(t, w.report(t.Context(), object, step.found))
-		if step.event == "" {
-			require.Empty(t, s.events, i)
-			continue
+	reporting(t, s, func(t *testing.T, report func(*shop, outcome)) {
+		object := shopIn("x")
+		var progress outcome
+		progress.notReady(b, readiness.Result{Status: readiness.InProgress}, readiness.Cause{})
+		const by = " example.com/shops shops-0 {example.com/v1 Shop x s u "
+		for i, step := range []struct {
+			found outcome
+			event string
+		}{
+			{progress, "Normal Progressing" + by + "8}"},
+			{progress, ""},
+			{failed(errors.New("no answer")), "Warning InvalidChildren" + by + "9}"},
+			{failed(errors.New("no answer yet")), ""},
+			{outcome{}, "Normal Ready" + by + "11}"},
+		} {
+			s.events = nil
+			report(object, step.found)
+			if step.event == "" {
+				require.Empty(t, s.events, i)
+				continue
+			}
+			require.Equal(t, []string{step.event}, s.events)
 		}
-		require.Equal(t, []string{step.event}, s.events)
-	}
+	})
 	require.Equal(t, 4, s.writes, "none without a change")
 }
 
@@ -97,8 +116,7 @@ func TestAnEventTellsOfEachNewReasonOnce(t *testing.T) {
 func TestOfADeletedObjectNoEventTells(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*server{{gone: true}, {taken: true}} {
-		w, object := worker(t, &rest.Config{Host: "http://server", Transport: s}), shopIn("x")
-		require.NoError(t, w.report(t.Context(), object, failed(errors.New("no answer"))))
+		reporting(t, s, func(t *testing.T, report func(*shop, outcome)) { report(shopIn("x"), failed(errors.New("no answer"))) })
 		require.True(t, s.gone)
 		require.Empty(t, s.events)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 
@@ -32,6 +33,8 @@ type Operator[T metav1.Object] struct {
 	// Config is the access to the API server. Its limit of requests is not used: the server
 	// has one of its own. Required, but with [Operator.Work].
 	Config *rest.Config
+	// HTTPClient carries the requests. Default one that is made of Config.
+	HTTPClient *http.Client
 	// Name is the field manager of all writes, the value of the label
 	// app.kubernetes.io/managed-by of all children, and with Domain the reporting controller
 	// of Events. Two operators of one cluster must have two names. Required.
@@ -65,6 +68,9 @@ type Operator[T metav1.Object] struct {
 	// Options refine the sets of children: fields that are left to others, fields that are
 	// handed over, policies. Part is set by the operator.
 	Options apply.SetOptions
+	// Source delivers the objects, as in [kube.Controller]. Namespace is then its matter, too.
+	// Default nil: the objects are watched.
+	Source kube.Source
 	// Referenced, References and ReferencesOf are as in [kube.Controller].
 	Referenced   []kube.Kind
 	References   func(object T) []kube.Reference
@@ -74,6 +80,9 @@ type Operator[T metav1.Object] struct {
 	// Instance is the name of the process in Events, such as the name of its pod. Default
 	// Name.
 	Instance string
+	// OnEvent is called with each Event about an object, in place of its creation on the API
+	// server. It must not block. Default nil.
+	OnEvent func(about T, eventType, reason, note string)
 	// OnPass is called after each pass. Default nil.
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
 	// Logger receives what fails. Default nil, which is silent.
@@ -100,7 +109,7 @@ func Objects[O Object](objects ...O) []Object {
 // Start works until ctx ends, and returns nil then. It returns an error if a field is missing
 // or wrong. An Operator that has stopped can be started again, and begins with new lists.
 func (o *Operator[T]) Start(ctx context.Context) error {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	w, err := newWork(o)
@@ -153,7 +162,24 @@ func (o *Operator[T]) Add(keys ...types.NamespacedName) {
 	}
 }
 
-func (o *Operator[T]) validate() error {
+// Reasons returns how many objects there are by the reason of their condition Ready, which is
+// empty for an object without one. There are none while the Operator does not run. Each call
+// decodes each object.
+func (o *Operator[T]) Reasons() map[string]int {
+	w := o.working.Load()
+	if w == nil {
+		return nil
+	}
+	objects, _ := w.controller.List("") // what T cannot hold has no conditions
+	reasons := map[string]int{}
+	for _, object := range objects {
+		reasons[readyOf(*o.Conditions(object)).Reason]++
+	}
+	return reasons
+}
+
+// Validate returns an error that names the first field that is missing or wrong, as Start does.
+func (o *Operator[T]) Validate() error {
 	for _, field := range []struct {
 		name    string
 		missing bool
@@ -199,9 +225,8 @@ type work[T metav1.Object] struct {
 func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 	config := rest.CopyConfig(o.Config)
 	config.QPS = -1 // the server has a limit of its own
-	client, failed := dynamic.NewForConfig(config)
-	metadataClient, err := metadata.NewForConfig(config)
-	if err = errors.Join(failed, err); err != nil {
+	client, metadataClient, err := clients(config, o.HTTPClient)
+	if err != nil {
 		return nil, fmt.Errorf("operator: Operator.Config: %w", err)
 	}
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -223,11 +248,25 @@ func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 	return w, nil
 }
 
+// clients returns the two clients of an operator, which share their connections.
+func clients(config *rest.Config, transport *http.Client) (dynamic.Interface, metadata.Interface, error) {
+	if transport == nil {
+		config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
+		var err error
+		if transport, err = rest.HTTPClientFor(config); err != nil {
+			return nil, nil, err
+		}
+	}
+	client, failed := dynamic.NewForConfigAndClient(config, transport)
+	metadataClient, err := metadata.NewForConfigAndClient(config, transport)
+	return client, metadataClient, errors.Join(failed, err)
+}
+
 // watchObjects sets up the passes.
 func (w *work[T]) watchObjects(client dynamic.Interface, metadataClient metadata.Interface, logger *slog.Logger) {
 	o, c := w.operator, &w.controller
 	c.Client, c.Metadata, c.Logger = client, metadataClient, logger
-	c.Kind, c.IgnoreStatus = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true
+	c.Kind, c.IgnoreStatus, c.Source = kube.Kind{Resource: o.resource(), Namespace: o.Namespace}, true, o.Source
 	c.Referenced, c.References, c.ReferencesOf = o.Referenced, o.References, o.ReferencesOf
 	c.Workers, c.OnPass, c.Reconcile = cmp.Or(o.Workers, 8), o.OnPass, w.reconcile
 }

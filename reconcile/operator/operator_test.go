@@ -176,6 +176,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	synced, err := o.Synced()
 	require.False(t, synced)
 	require.EqualError(t, err, "the operator does not run")
+	require.Nil(t, o.Reasons())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- o.Start(ctx) }()
@@ -202,6 +203,7 @@ func TestAnOperatorOnARealServer(t *testing.T) {
 	} {
 		t.Run(story.name, func(t *testing.T) { story.tell(&sites{t, s.cluster, o}) })
 	}
+	require.Equal(t, map[string]int{"Ready": 3, "InvalidChildren": 7, "Claimed": 1}, o.Reasons(), "as the stories leave it")
 }
 
 func (s *sites) pages() {

@@ -90,7 +90,11 @@ func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
 	if state != kube.Ready && found.cause().Outlook != readiness.Waiting {
 		kind = kube.EventWarning
 	}
-	w.events.Record(w.operator.Kind, object, kind, reason, message)
+	if w.operator.OnEvent != nil {
+		w.operator.OnEvent(object, kind, reason, message)
+	} else {
+		w.events.Record(w.operator.Kind, object, kind, reason, message)
+	}
 	w.controller.Logger.InfoContext(ctx, "state changed", slog.String("kind", w.operator.Kind.Kind),
 		slog.String("key", kube.KeyOf(object).String()), slog.String("state", string(state)), slog.String("reason", reason))
 	return nil

@@ -16,7 +16,10 @@ import (
 
 // workspace returns the modules of go.work, as patterns of packages.
 func workspace() []string {
-	return []string{"./...", "./cloud/aws/...", "./cmd/...", "./examples/...", "./reconcile/simtest/upstream/...", "./statesync/sqlstore/..."}
+	return []string{
+		"./...", "./cloud/aws/...", "./cmd/...", "./examples/...",
+		"./reconcile/controllerruntime/...", "./reconcile/simtest/upstream/...", "./statesync/sqlstore/...",
+	}
 }
 
 // raced are the packages with concurrency of their own.

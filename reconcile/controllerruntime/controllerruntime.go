@@ -1,0 +1,130 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/go-logr/logr"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
+)
+
+// Add adds an operator to a Manager that has not started. The fields Config, HTTPClient, Kind,
+// Scheme, OnEvent and Logger of the operator are those of the Manager where they are not set, and
+// Kind is then the one that the scheme has for T. The objects come from the cache of the Manager,
+// which watches them once for all its users, if Source is not set and the scheme knows their kind;
+// the children never do. Add returns an error if a field is missing or wrong.
+func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
+	if mgr == nil || o == nil {
+		return errors.New("controllerruntime: Add: a Manager and an Operator are required")
+	}
+	if err := fill(mgr, o); err != nil {
+		return fmt.Errorf("controllerruntime: %w", err)
+	}
+	r := &runnable{name: o.Name, start: o.Start, figures: newFigures(o.Name, o.Reasons)}
+	onPass := o.OnPass
+	o.OnPass = func(pass pass) {
+		r.figures.observe(pass)
+		if onPass != nil {
+			onPass(pass)
+		}
+	}
+	if err := mgr.AddReadyzCheck(o.Name, ready(mgr.Elected(), o.Synced)); err != nil {
+		return fmt.Errorf("controllerruntime: %s: %w", o.Name, err)
+	}
+	return mgr.Add(r)
+}
+
+// fill sets the fields that the Manager has a value for.
+func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
+	if o.Config == nil {
+		o.Config, o.HTTPClient = mgr.GetConfig(), mgr.GetHTTPClient()
+	}
+	if o.Scheme == nil {
+		o.Scheme = mgr.GetScheme()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(logr.ToSlogHandler(mgr.GetLogger().WithName(o.Name)))
+	}
+	if o.Kind.Empty() {
+		var err error
+		if o.Kind, err = apiutil.GVKForObject(object[T](), o.Scheme); err != nil {
+			return fmt.Errorf("the field Operator.Kind is not set: %w", err)
+		}
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if kinds, _, err := mgr.GetScheme().ObjectKinds(object[T]()); o.Source == nil && err == nil && slices.Contains(kinds, o.Kind) {
+		o.Source = (&source{mgr.GetCache(), mgr.GetAPIReader(), object[T](), o.Kind, o.Namespace, o.Logger}).deliver
+	}
+	if o.OnEvent == nil {
+		o.OnEvent = record(mgr.GetEventRecorder(o.Domain+"/"+o.Name), o.Logger)
+	}
+	return nil
+}
+
+// object returns a new T.
+func object[T client.Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+// record hands Events to the recorder of a Manager.
+func record(recorder events.EventRecorder, logger *slog.Logger) func(*unstructured.Unstructured) {
+	return func(event *unstructured.Unstructured) {
+		var e eventsv1.Event
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(event.Object, &e); err != nil {
+			logger.Warn("event not recorded", slog.Any("error", err))
+			return
+		}
+		recorder.Eventf(&e.Regarding, nil, e.Type, e.Reason, e.Action, "%s", e.Note)
+	}
+}
+
+// ready is the check of an operator that works once its Manager is elected.
+func ready(elected <-chan struct{}, synced func() (bool, error)) func(*http.Request) error {
+	return func(*http.Request) error {
+		select {
+		case <-elected:
+			_, err := synced()
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// runnable is an operator as a Manager runs it.
+type runnable struct {
+	name    string
+	start   func(context.Context) error
+	figures *figures
+}
+
+var _ manager.LeaderElectionRunnable = (*runnable)(nil)
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*runnable) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. What the registry has of the operator ends with it.
+func (r *runnable) Start(ctx context.Context) error {
+	if err := metrics.Registry.Register(r.figures); err != nil {
+		return fmt.Errorf("controllerruntime: %s: metrics: %w", r.name, err)
+	}
+	defer r.figures.passes.Reset()
+	defer metrics.Registry.Unregister(r.figures)
+	return r.start(ctx)
+}

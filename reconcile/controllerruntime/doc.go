@@ -1,0 +1,23 @@
+// Package controllerruntime runs an operator of package operator inside a Manager of
+// sigs.k8s.io/controller-runtime, beside the controllers and webhooks that the Manager has: [Add]
+// is the one call. The operator works while the Manager is elected, on its connections, with its
+// scheme, its logger and its recorder of Events.
+//
+// # Readiness
+//
+// The Manager gets a check with the name of the operator at /readyz. It fails while the Manager is
+// elected and a kind of the operator is not seen, and names the kind and the reason. A standby
+// is ready.
+//
+// The objects themselves come from the cache of the Manager, if its scheme knows their kind. Why it
+// cannot list them is found out; that its watch fails afterwards is not known here, and is logged by
+// controller-runtime.
+//
+// # Metrics
+//
+// The registry of controller-runtime has these while the operator works. They are gone when it
+// ends, and begin at zero when it starts again, so that a standby shows nothing that is old.
+//
+//	trueup_operator_pass_duration_seconds{operator,result}  a histogram; result is success or error
+//	trueup_operator_objects{operator,reason}                objects by the reason of Ready
+package controllerruntime

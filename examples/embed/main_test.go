@@ -48,7 +48,7 @@ func TestAManagerKeepsTheChildrenOfItsWebApps(t *testing.T) {
 	s.kubectl(append([]string{"cordon"}, nodes...)...)
 	s.apply("web", "image: 'web:1', replicas: 2, config: {COLOR: blue}")
 	s.becomes("Deployment Service ConfigMap", children...)
-	s.becomes("ChildrenNotReady", "webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Reconciling")].reason}`)
+	s.becomes("Unschedulable", "webapp", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Reconciling")].reason}`)
 	s.kubectl(append([]string{"uncordon"}, nodes...)...)
 	s.becomes("True", ready...)
 

@@ -2,18 +2,11 @@
 package webapp
 
 import (
-	"maps"
-	"slices"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/seed-9e1ffd66/trueup/apply"
-	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/diff"
-	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // Version returns the group and version of the kind.
@@ -65,25 +58,4 @@ func child(app *WebApp, name, version, kind, field string, value any) *unstructu
 	c.SetName(name)
 	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(app, Version().WithKind("WebApp"))})
 	return c
-}
-
-// Progress returns how far a WebApp is. It is Stalled if a retry cannot cure that.
-func Progress(report apply.Report, ready map[apply.ID]readiness.Result, err error) (state kube.State, reason, message string) {
-	stalled := slices.ContainsFunc(report.Results, func(r apply.Result) bool {
-		return r.Action == apply.Refused || apierrors.IsInvalid(r.Err) || apierrors.IsForbidden(r.Err)
-	})
-	maps.DeleteFunc(ready, func(_ apply.ID, r readiness.Result) bool {
-		stalled = stalled || r.Status == readiness.Failed
-		return r.Status == readiness.Current
-	})
-	if state = kube.Reconciling; stalled {
-		state = kube.Stalled
-	}
-	switch {
-	case err != nil:
-		return state, "ChildrenNotApplied", err.Error()
-	case len(ready) > 0:
-		return state, "ChildrenNotReady", (&apply.NotReadyError{Objects: ready}).Error()
-	}
-	return kube.Ready, "ChildrenReady", "every object is as stated, and ready"
 }

@@ -15,7 +15,7 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 CHECK = $(GO) env GOVERSION >/dev/null 2>&1 || { echo "Go 1.26 or newer is needed, here is $$(cd / && GOTOOLCHAIN=local $(GO) env GOVERSION 2>/dev/null || echo none): https://go.dev/dl" >&2; exit 2; }
 
 .DEFAULT_GOAL = help
-.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release lint tidy generate fuzz consumer-cost
+.PHONY: help kube helm versitygw test test-all test-long test-regions test-clusters test-hostile demo demo-postgres demo-krane demo-agentjob demo-nodepool demo-application images images-push release lint tidy generate fuzz count-lines consumer-cost
 
 help: ## List the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '%-15s %s\n' "$$t" "$$d"; done
@@ -114,6 +114,8 @@ fuzz: ## Fuzz every target for FUZZTIME (30s)
 		echo "fuzz $$dir $$target"; \
 		$(WORK) $(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) $$dir || exit 1; \
 	done
+count-lines: ## Count the lines of one operator with trueup, inside a Manager, with CreateOrUpdate and in kubebuilder's scaffold (two minutes)
+	$(WORK) $(GO) run ./internal/build/countlines -kubebuilder
 consumer-cost: ## Count the go.sum lines that importing a package costs, beside a peer
 	$(WORK) $(GO) run ./internal/build/consumercost
 

@@ -13,8 +13,14 @@ import (
 // Build builds the program in the working directory and returns its path.
 func Build(t *testing.T) string {
 	t.Helper()
+	return BuildOf(t, ".")
+}
+
+// BuildOf is Build of the program in a folder.
+func BuildOf(t *testing.T, folder string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, folder).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -1,6 +1,6 @@
 // Command embed is the operator of examples/operator inside a Manager of
 // sigs.k8s.io/controller-runtime. The Manager has the WebApps, the election, the Events and the
-// metrics; it caches no children.
+// metrics; it caches no children. It takes over from examples/internal/createorupdate.
 package main
 
 import (
@@ -51,7 +51,7 @@ func start(ctx context.Context, namespace string) error {
 		return err
 	}
 	err = controllerruntime.Add(mgr, &operator.Operator[*webapp.WebApp]{
-		Name: "webapp-embed", Domain: "example.com",
+		Name: "webapp-embed", Domain: "example.com", Supersedes: []string{"createorupdate"},
 		Owns: []schema.GroupVersionKind{
 			{Group: "apps", Version: "v1", Kind: "Deployment"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"},
 		},

@@ -53,6 +53,9 @@ type Operator[T metav1.Object] struct {
 	// without one. All kinds that the operator has ever made are in these, so that what is no
 	// longer wanted is found. Required: one of the two.
 	Owns, OwnsCluster []schema.GroupVersionKind
+	// Supersedes are the field managers that made the children before, as in [apply.Owner].
+	// Default none.
+	Supersedes []string
 	// Scheme names the kinds of typed children. Default nil: each child names its own, as an
 	// *unstructured.Unstructured does.
 	Scheme *runtime.Scheme
@@ -232,7 +235,7 @@ func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	w := &work[T]{operator: o, scopes: map[schema.GroupKind]meta.RESTScope{}, owner: apply.Owner{
 		Manager: o.Name, Domain: o.Domain, PartLabel: o.Domain + "/" + strings.ToLower(o.Kind.Kind),
-		Labels: map[string]string{"app.kubernetes.io/managed-by": o.Name},
+		Labels: map[string]string{"app.kubernetes.io/managed-by": o.Name}, Supersedes: o.Supersedes,
 	}}
 	w.watchObjects(client, metadataClient, logger)
 	w.finalizer = kube.Finalizer{

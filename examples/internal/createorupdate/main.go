@@ -1,6 +1,6 @@
 // Command createorupdate is the operator of examples/operator as it is written on
 // controller-runtime without trueup: CreateOrUpdate for each child. It is there to be
-// compared with.
+// compared with, and to be moved over: examples/embed takes its place.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	manager   = "webapp-createorupdate"
+	manager   = "webapp-embed"
 	managedBy = "app.kubernetes.io/managed-by"
 	finalizer = "example.com/children"
 )

@@ -11,11 +11,12 @@ import (
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/process"
 )
 
 // contenders are the forms of one operator, by the name that its children carry.
 var contenders = []struct{ manager, folder string }{
-	{"webapp-operator", "../../operator"}, {"webapp-embed", "../../embed"}, {"webapp-createorupdate", "."},
+	{"webapp-operator", "../../operator"}, {"webapp-embed", "../../embed"}, {"webapp-embed", "."},
 }
 
 // Each of them does the same, on a Kubernetes whose controllers run its pods.
@@ -24,24 +25,77 @@ func TestTheSameOperatorInThreeForms(t *testing.T) {
 		t.Skip("long: a Kubernetes of its own, and three programs")
 	}
 	t.Parallel()
+	s := newSite(t)
+	for _, c := range contenders {
+		t.Run(c.folder, func(t *testing.T) {
+			(&site{T: t, cluster: s.cluster, path: programtest.BuildOf(t, c.folder)}).works(c.manager)
+		})
+	}
+}
+
+// An operator in a Manager takes over the children that CreateOrUpdate has made, and the fields
+// that only that one has set go.
+func TestOneFormTakesOverFromAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a Kubernetes of its own, and two programs")
+	}
+	t.Parallel()
+	s := newSite(t)
+	s.path = programtest.BuildOf(t, ".")
+	p, stop := s.start()
+	s.apply("web", "image: 'web:1', replicas: 2, config: {COLOR: blue}")
+	s.ready()
+	require.Equal(t, "createorupdate", s.kubectl("get", "configmap", "web-config", "-o", "jsonpath={.metadata.managedFields[*].manager}"))
+	uids := []string{"get", "deployments,services,configmaps", "-l", managed("webapp-embed"), "-o", "jsonpath={.items[*].metadata.uid}"}
+	before := s.kubectl(uids...)
+	require.Len(t, strings.Fields(before), 3)
+	require.NoError(t, stop(), p.Tail())
+
+	s.path = programtest.BuildOf(t, "../../embed")
+	p, stop = s.start()
+	s.becomes("webapp-embed", "configmap", "web-config", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+	s.becomes("Ready", "webapp", "web", "-o", `jsonpath={.status.conditions[?(@.type=="Stalled")].reason}`)
+	s.ready()
+	require.Equal(s, before, s.kubectl(uids...), "they are the same")
+	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":null}}`)
+	s.becomes("Deployment Service", children("webapp-embed")...)
+	s.becomes("", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].envFrom}")
+	s.kubectl("delete", "webapp", "web", "--timeout=2m")
+	s.becomes("", children("webapp-embed")...)
+	require.NoError(t, stop(), p.Tail())
+}
+
+// site is a cluster, and a form of the operator.
+type site struct {
+	*testing.T
+
+	cluster *kubetest.Cluster
+	path    string
+	tail    func() string // of the log
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
 	s := &site{T: t, cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3})}
 	definition, err := os.ReadFile("../webapp/crd.yaml")
 	require.NoError(t, err)
 	require.NoError(t, s.cluster.Apply(t.Context(), string(definition)))
 	s.kubectl("wait", "--for=condition=Established", "crd/webapps.example.com", "--timeout=300s")
-	for _, c := range contenders {
-		t.Run(c.manager, func(t *testing.T) {
-			(&site{T: t, cluster: s.cluster, path: programtest.BuildOf(t, c.folder), manager: c.manager}).works()
-		})
-	}
+	return s
 }
 
-// site is a cluster with one form of the operator.
-type site struct {
-	*testing.T
+// start runs the operator until the returned function is called.
+func (s *site) start() (p *process.Process, stop func() error) {
+	s.Helper()
+	p, stop = programtest.Start(s.T, s.path, "--kubeconfig", s.cluster.Kubeconfig, "--namespace", "default")
+	s.tail = p.Tail
+	return p, stop
+}
 
-	cluster       *kubetest.Cluster
-	path, manager string
+func managed(manager string) string { return "app.kubernetes.io/managed-by=" + manager }
+
+func children(manager string) []string {
+	return []string{"deployments,services,configmaps", "-l", managed(manager), "-o", "jsonpath={.items[*].kind}"}
 }
 
 func (s *site) kubectl(args ...string) string {
@@ -68,26 +122,24 @@ func (s *site) becomes(want string, args ...string) {
 			have = err.Error()
 		}
 		return have == want
-	}, func() string { return have })
+	}, func() string { return have }, func() string { return s.kubectl("get", "webapps", "-o", "yaml") }, s.tail)
 }
 
-// ready waits until the status of this very generation is Ready.
-func (s *site) ready(names ...string) {
+// ready waits until the status of this very generation of the WebApp is Ready.
+func (s *site) ready() {
 	s.Helper()
-	s.becomes(strings.Repeat("True ", len(names)), "webapps", "-o", `go-template={{range .items}}{{$g := .metadata.generation}}`+
+	s.becomes("True ", "webapps", "-o", `go-template={{range .items}}{{$g := .metadata.generation}}`+
 		`{{if eq .status.observedGeneration $g}}{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}} {{end}}{{end}}{{end}}{{end}}`)
 }
 
-func (s *site) works() {
-	p, stop := programtest.Start(s.T, s.path, "--kubeconfig", s.cluster.Kubeconfig, "--namespace", "default")
-	children := []string{
-		"deployments,services,configmaps", "-l", "app.kubernetes.io/managed-by=" + s.manager, "-o", "jsonpath={.items[*].kind}",
-	}
+func (s *site) works(manager string) {
+	p, stop := s.start()
+	children := children(manager)
 
 	// Children are made, and repaired.
 	s.apply("web", "image: 'web:1', replicas: 2, config: {COLOR: blue}")
 	s.becomes("Deployment Service ConfigMap", children...)
-	s.ready("web")
+	s.ready()
 	s.kubectl("scale", "deployment", "web", "--replicas=7")
 	s.becomes("2", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
 	s.kubectl("patch", "configmap", "web-config", "-p", `{"data":{"COLOR":"red"}}`)
@@ -96,7 +148,7 @@ func (s *site) works() {
 	s.becomes("Deployment Service ConfigMap", children...)
 	s.kubectl("delete", "configmap/web-config", "deployment/web")
 	s.becomes("Deployment Service ConfigMap", children...)
-	s.ready("web")
+	s.ready()
 
 	// What is no longer wanted goes; what the server refuses is named, and the rest is made.
 	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":null}}`)
@@ -108,12 +160,12 @@ func (s *site) works() {
 		return strings.Contains(s.kubectl("get", "webapp", "web", "-o", "jsonpath={.status.conditions[*].message}"), "a valid config key must consist of")
 	})
 	s.kubectl("patch", "webapp", "web", "--type=json", "-p", `[{"op":"replace","path":"/spec/config","value":{"COLOR":"blue"}}]`)
-	s.ready("web")
+	s.ready()
 
 	// After a restart it sees to what has changed meanwhile.
 	require.NoError(s, stop(), p.Tail())
 	s.kubectl("delete", "service", "web")
-	p, stop = programtest.Start(s.T, s.path, "--kubeconfig", s.cluster.Kubeconfig, "--namespace", "default")
+	p, stop = s.start()
 	s.becomes("Deployment Service ConfigMap", children...)
 
 	// A deleted WebApp goes after its children.

@@ -16,10 +16,14 @@ func Build(t *testing.T) string {
 	return BuildOf(t, ".")
 }
 
-// BuildOf is Build of the program in a folder.
+// BuildOf is Build of the program in a folder, whose name it gets.
 func BuildOf(t *testing.T, folder string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
+	named, err := filepath.Abs(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), filepath.Base(named))
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, folder).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -27,26 +28,25 @@ func main() {
 	namespace := flag.String("namespace", "webapp-embed", "namespace of the Lease")
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
-	if err := start(ctrl.SetupSignalHandler(), *namespace); err != nil {
+	config, err := ctrl.GetConfig()
+	if err == nil {
+		err = start(ctrl.SetupSignalHandler(), config, ctrl.Options{
+			LeaderElection: true, LeaderElectionID: "webapp-embed", LeaderElectionNamespace: *namespace, LeaderElectionReleaseOnCancel: true,
+		})
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "embed:", err)
 		os.Exit(1)
 	}
 }
 
 // start runs a Manager with the operator.
-func start(ctx context.Context, namespace string) error {
-	config, err := ctrl.GetConfig()
-	if err != nil {
+func start(ctx context.Context, config *rest.Config, options ctrl.Options) error {
+	options.Scheme, options.Metrics = runtime.NewScheme(), server.Options{BindAddress: "0"}
+	if err := webapp.AddToScheme(options.Scheme); err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := webapp.AddToScheme(scheme); err != nil {
-		return err
-	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		LeaderElection: true, LeaderElectionID: "webapp-embed", LeaderElectionNamespace: namespace, LeaderElectionReleaseOnCancel: true,
-	})
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return err
 	}

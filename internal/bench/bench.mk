@@ -71,7 +71,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 
 # 150 histories of two programs are a million steps and more.
 SIMULATED ?= 150
-WORLDS = ./reconcile/simtest/upstream ./examples/converge ./examples/foreign ./examples/operator \
+WORLDS = ./reconcile/simtest/upstream ./examples/converge ./examples/embed ./examples/foreign ./examples/operator \
 	$(addprefix ./cmd/,trueup agentjob/operator application/operator nodepool/operator krane/agent shuttle/agent)
 
 bench-sim: kube ## Simulate controllers on an API server (SIMULATED=150 histories each), published ones, and find the planted defects of all simulations (minutes)

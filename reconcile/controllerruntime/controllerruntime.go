@@ -31,15 +31,18 @@ func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 	if mgr == nil || o == nil {
 		return errors.New("controllerruntime: Add: a Manager and an Operator are required")
 	}
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer {
+		return fmt.Errorf("controllerruntime: the type of the Operator is %s; want a pointer to a struct", t)
+	}
 	if err := fill(mgr, o); err != nil {
 		return fmt.Errorf("controllerruntime: %w", err)
 	}
 	r := &runnable{start: o.Start, figures: newFigures(o.Name, o.Reasons), logger: o.Logger}
 	onPass := o.OnPass
-	o.OnPass = func(pass pass) {
-		r.figures.observe(pass)
+	o.OnPass = func(p pass) {
+		r.figures.observe(p)
 		if onPass != nil {
-			onPass(pass)
+			onPass(p)
 		}
 	}
 	if err := mgr.AddReadyzCheck(o.Name, ready(mgr.Elected(), o.Synced)); err != nil {
@@ -79,7 +82,8 @@ func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 
 // object returns a new T.
 func object[T client.Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	o, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	return o
 }
 
 // record hands Events to the recorder of a Manager.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -163,6 +164,7 @@ func TestAddNamesWhatIsWrong(t *testing.T) {
 	}
 	require.ErrorContains(t, controllerruntime.Add(nil, newOperator("wrong")), "a Manager and an Operator are required")
 	require.ErrorContains(t, controllerruntime.Add[*Board](mgr, nil), "a Manager and an Operator are required")
+	require.ErrorContains(t, controllerruntime.Add(mgr, &operator.Operator[client.Object]{}), "the type of the Operator is client.Object; want a pointer")
 
 	// What the scheme does not know is watched for the operator alone.
 	o := newOperator("named")

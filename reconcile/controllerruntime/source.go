@@ -69,7 +69,7 @@ func (s *source) follow(ctx context.Context, informer cache.Informer, to kube.Si
 			s.logger.WarnContext(ctx, "handler not removed", slog.String("kind", s.kind.Kind), slog.Any("error", err))
 		}
 	}()
-	for !within(ctx, tryAgain, handle.HasSynced) {
+	for !soon(ctx, handle.HasSynced) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -80,9 +80,9 @@ func (s *source) follow(ctx context.Context, informer cache.Informer, to kube.Si
 	return nil
 }
 
-// within waits until something holds.
-func within(ctx context.Context, limit time.Duration, holds func() bool) bool {
-	limited, cancel := context.WithTimeout(ctx, limit)
+// soon waits for tryAgain until something holds.
+func soon(ctx context.Context, holds func() bool) bool {
+	limited, cancel := context.WithTimeout(ctx, tryAgain)
 	defer cancel()
 	return toolscache.WaitForCacheSync(limited.Done(), holds)
 }

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -136,7 +137,7 @@ func scaffolded(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	for _, args := range [][]string{
 		{"init", "--domain", "example.com", "--repo", "example.com/webapp", "--skip-go-version-check", "--fetch-deps=false"},
 		{"create", "api", "--group", "web", "--version", "v1", "--kind", "WebApp", "--resource", "--controller", "--make=false"},

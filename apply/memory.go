@@ -47,14 +47,22 @@ type statuses struct {
 type status struct {
 	uid     string
 	version uint64
+	shown   uint64 // the last version that the view had of it
 	readiness.Result
 }
 
-func (s *statuses) get(id ID) (status, bool) {
+// get returns what is remembered of an object, if it holds for the version that the view shows.
+// Below the version that the view had, it does not: a backup was restored.
+func (s *statuses) get(id ID, uid string, shows uint64) (status, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.by[id]
-	return found, ok
+	if !ok || found.uid != uid || shows < found.shown || shows > found.version {
+		return status{}, false
+	}
+	found.shown = shows
+	s.by[id] = found
+	return found, true
 }
 
 func (s *statuses) set(id ID, found status) {

@@ -43,7 +43,7 @@ func (a *Applier) readiness(ctx context.Context, id ID, it *item) (status, error
 			}
 			return now, nil
 		}
-		if known, ok := a.Live.statuses.get(id); ok && known.uid == now.uid && known.version >= now.version {
+		if known, ok := a.Live.statuses.get(id, now.uid, now.version); ok {
 			return known, nil
 		}
 	case it != nil:
@@ -65,7 +65,7 @@ func (a *Applier) readiness(ctx context.Context, id ID, it *item) (status, error
 	case !isWhole:
 		return unknown("only its metadata is known")
 	}
-	found := status{uid: string(object.GetUID()), version: versionOf(object), Result: readiness.Of(whole)}
+	found := status{uid: string(object.GetUID()), version: versionOf(object), shown: now.version, Result: readiness.Of(whole)}
 	if look.Found {
 		a.Live.statuses.set(id, found)
 	}

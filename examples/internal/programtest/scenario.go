@@ -66,10 +66,11 @@ func Scenario(program func(context.Context, http.RoundTripper) error) simtest.Sc
 	}
 }
 
-// rollOut is the controller of Deployments.
+// rollOut is the controller of Deployments. A backup may bring back an older status.
 func rollOut(w *simtest.World, c simtest.Change) {
 	generation := c.After.Field("metadata", "generation")
-	if c.After["kind"] != "Deployment" || c.Before != nil && c.Before.Field("metadata", "generation") == generation {
+	seen := c.Before != nil && c.Before.Field("metadata", "generation") == generation && c.By != "backup"
+	if c.After["kind"] != "Deployment" || seen {
 		return
 	}
 	w.After(time.Duration(1+w.Dice("deployment "+c.After.Name()).IntN(20))*time.Second, func() {

@@ -213,9 +213,8 @@ func (s *site) kubectl(args ...string) string {
 
 func (s *site) put(name string, notes ...string) {
 	s.Helper()
-	require.NoError(s, s.cluster.Apply(s.Context(), fmt.Sprintf(
-		"{apiVersion: example.com/v1, kind: Board, metadata: {name: %s, namespace: default}, spec: {notes: [%s]}}", name, strings.Join(notes, ", "),
-	)))
+	board := "{apiVersion: example.com/v1, kind: Board, metadata: {name: %s, namespace: default}, spec: {notes: [%s]}}"
+	require.NoError(s, s.cluster.Apply(s.Context(), fmt.Sprintf(board, name, strings.Join(notes, ", "))))
 }
 
 // becomes waits until kubectl prints what is wanted.

@@ -110,7 +110,8 @@ func TestReadinessNamesWhatIsNotSeenYet(t *testing.T) {
 	stop := start(t, mgr)
 	says := func(want string) {
 		t.Helper()
-		await.Eventually(t, want, func() bool { return strings.Contains(mgr.ready("blind"), want) }, func() string { return mgr.ready("blind") })
+		said := func() string { return mgr.ready("blind") }
+		await.Eventually(t, want, func() bool { return strings.Contains(said(), want) }, said)
 	}
 	says(`boards.example.com: not synced yet: no matches for kind "Board"`)
 	require.NoError(t, s.cluster.Apply(t.Context(), definition))
@@ -164,7 +165,8 @@ func TestAddNamesWhatIsWrong(t *testing.T) {
 	}
 	require.ErrorContains(t, controllerruntime.Add(nil, newOperator("wrong")), "a Manager and an Operator are required")
 	require.ErrorContains(t, controllerruntime.Add[*Board](mgr, nil), "a Manager and an Operator are required")
-	require.ErrorContains(t, controllerruntime.Add(mgr, &operator.Operator[client.Object]{}), "the type of the Operator is client.Object; want a pointer")
+	err = controllerruntime.Add(mgr, &operator.Operator[client.Object]{})
+	require.ErrorContains(t, err, "the type of the Operator is client.Object; want a pointer to a struct")
 
 	// What the scheme does not know is watched for the operator alone.
 	o := newOperator("named")

@@ -156,8 +156,9 @@ func (s *site) works(manager string) {
 	s.kubectl("patch", "webapp", "web", "--type=merge", "-p", `{"spec":{"config":{"A COLOR":"blue"},"image":"web:2"}}`)
 	s.becomes("web:2", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	s.becomes("False", "webapp", "web", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+	messages := []string{"get", "webapp", "web", "-o", "jsonpath={.status.conditions[*].message}"}
 	await.Eventually(s, "the status names the key", func() bool {
-		return strings.Contains(s.kubectl("get", "webapp", "web", "-o", "jsonpath={.status.conditions[*].message}"), "a valid config key must consist of")
+		return strings.Contains(s.kubectl(messages...), "a valid config key must consist of")
 	})
 	s.kubectl("patch", "webapp", "web", "--type=json", "-p", `[{"op":"replace","path":"/spec/config","value":{"COLOR":"blue"}}]`)
 	s.ready()

@@ -23,7 +23,8 @@ func TestAnOperatorHasFewLines(t *testing.T) {
 func TestBlankAndCommentLinesDoNotCount(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.go")
-	text := "// Package a.\npackage a\n\nimport (\n\t\"fmt\"\n\n\t\"os\"\n)\n\n// F is one.\nfunc F() {\n\t// no\n\tfmt.Println(os.Args) // yes\n}\n\nfunc G() {}\n"
+	text := "// Package a.\npackage a\n\nimport (\n\t\"fmt\"\n\n\t\"os\"\n)\n\n" +
+		"// F is one.\nfunc F() {\n\t// no\n\tfmt.Println(os.Args) // yes\n}\n\nfunc G() {}\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	n, err := lines(file, all)
 	require.NoError(t, err)

@@ -11,7 +11,8 @@
 //
 // The objects themselves come from the cache of the Manager, if its scheme knows their kind. Why it
 // cannot list them is found out; that its watch fails afterwards is not known here, and is logged by
-// controller-runtime.
+// controller-runtime. A watch that falls silent is noticed at its end, after five to ten minutes;
+// one of the operator's own is resumed after three.
 //
 // # Metrics
 //

@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -75,7 +73,7 @@ func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 		o.Source = (&source{mgr.GetCache(), mgr.GetAPIReader(), object[T](), o.Kind, o.Namespace, o.Logger}).deliver
 	}
 	if o.OnEvent == nil {
-		o.OnEvent = record(mgr.GetEventRecorder(o.Domain+"/"+o.Name), o.Logger)
+		o.OnEvent = record[T](mgr.GetEventRecorder(o.Domain + "/" + o.Name))
 	}
 	return nil
 }
@@ -86,15 +84,14 @@ func object[T client.Object]() T {
 	return o
 }
 
+// maxNote is how many bytes the API server takes as a note.
+const maxNote = 1024
+
 // record hands Events to the recorder of a Manager.
-func record(recorder events.EventRecorder, logger *slog.Logger) func(*unstructured.Unstructured) {
-	return func(event *unstructured.Unstructured) {
-		var e eventsv1.Event
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(event.Object, &e); err != nil {
-			logger.Warn("event not recorded", slog.Any("error", err))
-			return
-		}
-		recorder.Eventf(&e.Regarding, nil, e.Type, e.Reason, e.Action, "%s", e.Note)
+func record[T client.Object](recorder events.EventRecorder) func(about T, eventType, reason, note string) {
+	return func(about T, eventType, reason, note string) {
+		note = strings.ToValidUTF8(note[:min(len(note), maxNote)], "")
+		recorder.Eventf(about, nil, eventType, reason, "Reconcile", "%s", note)
 	}
 }
 

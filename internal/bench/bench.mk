@@ -69,12 +69,12 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
 
-# 150 histories of two programs are a million steps and more.
-SIMULATED ?= 150
+# 60 histories of two programs are a million steps.
+SIMULATED ?= 60
 WORLDS = ./reconcile/simtest/upstream ./examples/converge ./examples/embed ./examples/foreign ./examples/operator \
 	$(addprefix ./cmd/,trueup agentjob/operator application/operator nodepool/operator krane/agent shuttle/agent)
 
-bench-sim: kube ## Simulate controllers on an API server (SIMULATED=150 histories each), published ones, and find the planted defects of all simulations (minutes)
+bench-sim: kube ## Simulate controllers on an API server (SIMULATED=60 histories each), published ones, and find the planted defects of all simulations (minutes)
 	$(WORK) $(GO) test -v -count=1 -timeout 2h ./reconcile/simtest -run 'Sound|Chance|OneSeed|Anywhere|Planted|EachHabit' -histories $(SIMULATED)
 	$(WORK) SIMTEST_STEPS=100000 $(GO) test -v -count=1 -timeout 1h -run 'Conversation' ./reconcile/simtest ./reconcile/simtest/upstream
 	$(WORK) $(GO) test -v -count=1 -timeout 2h -cpu=1 -parallel=1 -run '(InASimulatedWorld|MayBeKilledAnywhere)$$' $(WORLDS)

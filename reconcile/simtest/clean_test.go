@@ -14,7 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// 150 histories of each program are about a million steps.
+// 60 histories of each program are about a million steps.
 var histories = flag.Int("histories", 0, "how many histories of each sound program to simulate; 0 is 10, and 2 with -short")
 
 // many returns how many histories to simulate.

@@ -72,6 +72,25 @@ func beside(b *bench) {
 	require.Equal(b, "job job", b.in("get", "jobs", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].name}"))
 	require.Equal(b, "CronJob CronJob", b.in("get", "jobs", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}"))
 	require.NotEmpty(b, b.status("job", "lastSuccessfulTime"))
+	// A second value waits for the run of the first, and Finished does for both.
+	b.image("hang")
+	b.in("annotate", "aj", "job", "--overwrite", "thurkube.thurbeen.eu/rerun=first")
+	b.eventually("the first runs", func() bool {
+		return b.status("job", "rerun") == "first" && b.condition("job", "Finished", "status") == "False"
+	})
+	b.in("annotate", "aj", "job", "--overwrite", "thurkube.thurbeen.eu/rerun=second")
+	waited := make(chan error, 1)
+	go func() {
+		_, err := b.cluster.Kubectl(b.Context(), "wait", "--for=condition=Finished", "--timeout=90s", "aj/job", "-n", b.name)
+		waited <- err
+	}()
+	b.end("job")
+	b.eventually("the second runs", func() bool { return b.status("job", "rerun") == "second" })
+	require.Empty(b, waited, "a run was due or under way all the time")
+	b.end("job")
+	require.NoError(b, <-waited)
+	require.Empty(b, b.in("get", "jobs", "-o", "jsonpath={.items[*].status.active}"))
+	b.image("1")
 	// An earlier pass does not start it again, nor does a change of the job.
 	b.in("delete", "jobs", "--all")
 	b.job("job", ", schedule: '0 0 2 1 *'")
@@ -89,6 +108,16 @@ func beside(b *bench) {
 	b.job("job", ", schedule: '0 0 2 1 *', model: other")
 	b.eventually("it runs", func() bool { return b.status("job", "rerun") == "c" })
 	require.Len(b, jobs(), 1)
+}
+
+// end lets the pods of a job that run succeed.
+func (b *bench) end(job string) {
+	b.Helper()
+	running := []string{"get", "pods", "-l", "thurkube.thurbeen.eu/agentjob=" + job, "--field-selector=status.phase=Running", "-o", "name"}
+	b.eventually("a pod runs", func() bool { return b.in(running...) != "" })
+	for pod := range strings.FieldsSeq(b.in(running...)) {
+		b.in("patch", pod, "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Succeeded"}}`)
+	}
 }
 
 // placed is E4: where a run goes, and what its image and its account need.

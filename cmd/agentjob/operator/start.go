@@ -64,8 +64,12 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 // finds the first; the status then has the annotation.
 func (p *pass) extra(ctx context.Context, f facts) error {
 	asked := f.want.rerun
-	if !f.scheduled || f.suspended || !f.ready || p.cron == nil || asked == "" || asked == p.job.Status.Rerun ||
-		f.last != nil && f.last.Rerun == asked || slices.ContainsFunc(p.runs, underWay) {
+	p.due = p.due || f.scheduled && p.unseen()
+	if !f.scheduled || f.suspended || asked == "" || asked == p.job.Status.Rerun || f.last != nil && f.last.Rerun == asked {
+		return nil
+	}
+	p.due = true
+	if !f.ready || p.cron == nil || slices.ContainsFunc(p.runs, underWay) {
 		return nil
 	}
 	same, err := p.asks(ctx, f)
@@ -93,6 +97,16 @@ func (p *pass) extra(ctx context.Context, f facts) error {
 		return fmt.Errorf("record the run beside the schedule: %w", err)
 	}
 	return nil
+}
+
+// unseen reports whether there is a Job that the watch of runs does not show yet.
+func (p *pass) unseen() bool {
+	for o := range p.op.live.Part(string(p.job.UID)) {
+		if o.ID.Kind == "Job" && !slices.ContainsFunc(p.runs, func(run *batchv1.Job) bool { return run.UID == o.UID }) {
+			return true
+		}
+	}
+	return false
 }
 
 // extra returns the Job of a run beside the schedule.

@@ -217,8 +217,10 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 	}
 	if last := p.lastRun(job); last == nil {
 		meta.RemoveStatusCondition(&job.Status.Conditions, conditionFinished)
-	} else if ended := last.Outcome != "" && last.Outcome != v1alpha1.RunReplaced && !p.due; !ended {
-		set(conditionFinished, false, "Running", "")
+	} else if p.due {
+		set(conditionFinished, false, string(v1alpha1.Pending), "another run is due")
+	} else if last.Outcome == "" || last.Outcome == v1alpha1.RunReplaced {
+		set(conditionFinished, false, string(v1alpha1.Running), "")
 	} else if last.Outcome == v1alpha1.RunSucceeded {
 		set(conditionFinished, true, string(last.Outcome), "")
 	} else {

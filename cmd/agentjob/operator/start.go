@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // asks reports whether the job as the server has it still asks for a run.
@@ -58,6 +59,9 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 
+// messageDue is that of the condition Finished before a run.
+const messageDue = "another run is due"
+
 // extra starts a run beside the schedule for a new value of the annotation rerun, once no other
 // run is under way. The Job is one of the CronJob, as of kubectl create job --from, so it counts
 // and is kept as the others are. Its name is made of the annotation, so that a repeated creation
@@ -92,6 +96,7 @@ func (p *pass) extra(ctx context.Context, f facts) error {
 	if err := p.op.status.Update(ctx, p.job, func(job *v1alpha1.AgentJob) {
 		if job.UID == uid {
 			job.Status.Rerun = asked
+			kube.SetCondition(&job.Status.Conditions, conditionFinished, metav1.ConditionFalse, string(v1alpha1.Pending), messageDue)
 		}
 	}); err != nil {
 		return fmt.Errorf("record the run beside the schedule: %w", err)

@@ -218,7 +218,7 @@ func (p *pass) conditions(job *v1alpha1.AgentJob) {
 	if last := p.lastRun(job); last == nil {
 		meta.RemoveStatusCondition(&job.Status.Conditions, conditionFinished)
 	} else if p.due {
-		set(conditionFinished, false, string(v1alpha1.Pending), "another run is due")
+		set(conditionFinished, false, string(v1alpha1.Pending), messageDue)
 	} else if last.Outcome == "" || last.Outcome == v1alpha1.RunReplaced {
 		set(conditionFinished, false, string(v1alpha1.Running), "")
 	} else if last.Outcome == v1alpha1.RunSucceeded {

@@ -137,6 +137,41 @@ func TestAnEventThatRepeatsIsASeries(t *testing.T) {
 	})
 }
 
+// TestARepetitionIsKnownForTenMinutes: also between two looks at what is known.
+func TestARepetitionIsKnownForTenMinutes(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
+		for _, pause := range []time.Duration{0, 10*time.Minute - time.Second, 10*time.Minute + time.Second/2} {
+			time.Sleep(pause)
+			r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
+			synctest.Wait()
+		}
+		require.Len(t, to.events, 2)
+		require.Equal(t, []string{"team/e1 2 9m59s"}, to.series)
+	})
+}
+
+// TestRepetitionsThatAreKnownAreBounded: what is old is forgotten, and makes room.
+func TestRepetitionsThatAreKnownAreBounded(t *testing.T) {
+	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
+		record := func(note string) {
+			r.Record(podKind, pod("a"), kube.EventNormal, "Moved", note)
+			synctest.Wait()
+		}
+		for i := range 10_000 {
+			record(fmt.Sprint("to ", i))
+		}
+		record("beyond")
+		record("beyond")
+		require.Len(t, to.events, 10_002)
+		record("to 9999")
+		require.Len(t, to.events, 10_002, "it is known")
+		time.Sleep(12 * time.Minute)
+		record("again")
+		record("again")
+		require.Len(t, to.events, 10_003)
+	})
+}
+
 // TestEventsThatDifferAreApart: another object, type, reason or note is another Event.
 func TestEventsThatDifferAreApart(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {

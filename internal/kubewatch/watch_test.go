@@ -337,7 +337,9 @@ func TestANudgeEndsThePauseOfAWatchThatHasNotListed(t *testing.T) {
 		before, _ := s.asked()
 		require.InDelta(t, 720, len(before), 60, "every five seconds: it may be served at any time")
 		s.mu.Lock()
-		s.list = func(context.Context) (*metav1.PartialObjectMetadataList, error) { return nil, apierrors.NewUnauthorized("expired") }
+		s.list = func(context.Context) (*metav1.PartialObjectMetadataList, error) {
+			return nil, apierrors.NewUnauthorized("expired")
+		}
 		s.mu.Unlock()
 		time.Sleep(time.Hour)
 		later, _ := s.asked()

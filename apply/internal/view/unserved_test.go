@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,13 +21,23 @@ import (
 type changing struct {
 	meta.RESTMapper
 
+	mu                    sync.Mutex
 	serves, fails, mapped bool
 	resets, asked         int
 }
 
-func (c *changing) Reset() { c.resets, c.mapped = c.resets+1, c.serves }
+// now looks at the server, or changes it.
+func (c *changing) now(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+func (c *changing) Reset() { c.now(func() { c.resets, c.mapped = c.resets+1, c.serves }) }
 
 func (c *changing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.mapped {
 		return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 	}
@@ -37,6 +48,8 @@ func (c *changing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta
 }
 
 func (c *changing) ServerGroups() (*metav1.APIGroupList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.asked++
 	switch {
 	case c.fails:
@@ -71,14 +84,15 @@ func TestAKindIsSeenSoonAfterItIsServed(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, Unserved, k.Known().State)
-		require.LessOrEqual(t, server.resets, 2)
-		require.InDelta(t, 720, server.asked, 60, "every five seconds")
-
-		server.serves = true
+		server.now(func() {
+			require.LessOrEqual(t, server.resets, 2)
+			require.InDelta(t, 720, server.asked, 60, "every five seconds")
+			server.serves = true
+		})
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		require.Equal(t, Known{State: Served}, k.Known())
-		require.LessOrEqual(t, server.resets, 3)
+		server.now(func() { require.LessOrEqual(t, server.resets, 3) })
 		stop()
 		<-done
 	})
@@ -99,14 +113,45 @@ func TestAKindIsInDoubtWhileDiscoveryFails(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.NoError(t, k.Known().Doubt())
-		server.fails = true
+		server.now(func() { server.fails = true })
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		require.ErrorContains(t, k.Known().Doubt(), "the server is away")
-		server.fails = false
+		server.now(func() { server.fails = false })
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		require.NoError(t, k.Known().Doubt(), "its absence is proven again")
+		stop()
+		<-done
+	})
+}
+
+// TestANudgeBeginsTheDelaysAnew: discovery may follow the definition that was seen.
+func TestANudgeBeginsTheDelaysAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, err := clientmetadata.NewForConfigAndClient(
+			&rest.Config{Host: "http://server", QPS: -1}, &http.Client{Transport: &lateServer{lists: 1}})
+		require.NoError(t, err)
+		server := &changing{}
+		k := New(schema.GroupKind{Group: "acme", Kind: "Widget"}, me, Hooks{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.Watch(ctx, Source{Client: client, Mapper: server, Discovery: server})
+		}()
+		for range 5 {
+			time.Sleep(time.Minute)
+			k.Nudge()
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, Unserved, k.Known().State)
+		server.now(func() { server.serves = true })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, Served, k.Known().State)
 		stop()
 		<-done
 	})

@@ -77,8 +77,7 @@ func run(t *testing.T, config *rest.Config, lease *kube.Lease, resource string) 
 	p := &operator.Process{
 		Config: config, Lease: lease, Resource: schema.GroupVersionResource{Version: "v1", Resource: resource},
 		OnListen: func(a net.Addr) { address <- a },
-		Work: func(_ context.Context, config *rest.Config) (operator.Work, error) {
-			require.Negative(t, config.QPS, "the server's own limit is the limit")
+		Work: func(context.Context, *rest.Config) (operator.Work, error) {
 			w := &term{end: make(chan error, 1)}
 			r.works <- w
 			return w, nil
@@ -172,4 +171,38 @@ func TestAProcessNeedsItsFields(t *testing.T) {
 	} {
 		require.ErrorContains(t, p.Start(t.Context()), want)
 	}
+}
+
+// TestMetricsHaveAListenerOfTheirOwn: the end waits for no request longer than StopTimeout.
+func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	addresses, asked := make(chan net.Addr, 2), make(chan struct{})
+	p := &operator.Process{
+		Config: &rest.Config{QPS: 5}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		MetricsAddress: "127.0.0.1:0", OnListenMetrics: func(a net.Addr) { addresses <- a }, StopTimeout: time.Millisecond,
+		Metrics: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(asked)
+			<-r.Context().Done()
+		}),
+		Work: func(_ context.Context, config *rest.Config) (operator.Work, error) {
+			require.Negative(t, config.QPS, "the server's own limit is the limit")
+			return &term{}, nil
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Start(ctx) }()
+	go func() {
+		address := <-addresses
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address.String()+"/metrics", nil)
+		if err != nil {
+			return
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-asked
+	cancel()
+	require.NoError(t, <-ended)
 }

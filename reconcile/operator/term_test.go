@@ -1,0 +1,57 @@
+package operator //nolint:testpackage // a term is begun without a Lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+)
+
+// seeing is work that has seen what the test says, and calls a function while it works.
+type seeing struct {
+	synced bool
+	err    error
+	works  func()
+}
+
+func (s *seeing) Start(context.Context) error { s.works(); return nil }
+
+func (s *seeing) Synced() (bool, error) { return s.synced, s.err }
+
+// TestReadinessIsOfTheTerm: what a term lacked says nothing once it has ended.
+func TestReadinessIsOfTheTerm(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	lists := map[schema.GroupVersionResource]string{pods: "PodList"}
+	process := func(lease *kube.Lease) *Process {
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+		return &Process{Lease: lease, Resource: pods, client: client}
+	}
+	p := process(nil)
+	require.ErrorIs(t, p.check(t.Context()), errNotSeen, "without a Lease the work is about to begin")
+
+	p = process(&kube.Lease{})
+	config := &rest.Config{QPS: -1}
+	first := &seeing{err: errors.New("pods: forbidden")}
+	p.Work = func(_ context.Context, config *rest.Config) (Work, error) {
+		config.QPS = 5
+		return first, nil
+	}
+	first.works = func() { require.ErrorContains(t, p.check(t.Context()), "pods: forbidden") }
+	require.NoError(t, p.term(t.Context(), config))
+	require.InDelta(t, -1, config.QPS, 0, "each term has a copy")
+	require.NoError(t, p.check(t.Context()), "another replica works, and pods are listed")
+
+	p = process(&kube.Lease{})
+	second := &seeing{synced: true, err: errors.New("pods: the watch has failed")}
+	second.works = func() { require.NoError(t, p.check(t.Context()), "all has been seen") }
+	p.Work = func(context.Context, *rest.Config) (Work, error) { return second, nil }
+	require.NoError(t, p.term(t.Context(), config))
+}

@@ -56,6 +56,32 @@ func TestMetricsLastAsLongAsATerm(t *testing.T) {
 	}
 }
 
+// TestATermWhoseMetricsAreTakenDoesNotWork: an earlier one has left them.
+func TestATermWhoseMetricsAreTakenDoesNotWork(t *testing.T) {
+	t.Parallel()
+	registry, counter := prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "passes_total"})
+	registry.MustRegister(counter)
+	begun := make(chan struct{})
+	w, err := program.Terms(registry, func(_ context.Context, _ *rest.Config, own prometheus.Registerer) (operator.Work, error) {
+		own.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "passes_total"}))
+		return counting{counter, begun}, nil
+	})(t.Context(), nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, w.Start(ctx), "duplicate metrics")
+	require.Zero(t, count(t, registry), "it has not begun")
+}
+
+func TestATermThatCannotBeMadeIsAnError(t *testing.T) {
+	t.Parallel()
+	broken := func(context.Context, *rest.Config, prometheus.Registerer) (operator.Work, error) {
+		return nil, errors.New("no such cloud")
+	}
+	_, err := program.Terms(prometheus.NewRegistry(), broken)(t.Context(), nil)
+	require.EqualError(t, err, "no such cloud")
+}
+
 // count returns the value of the only metric.
 func count(t *testing.T, registry *prometheus.Registry) float64 {
 	t.Helper()

@@ -127,6 +127,10 @@ func everything() (*v1alpha1.AgentJob, *memory) {
 		To:    []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "203.0.113.0/24"}}},
 		Ports: []networkingv1.NetworkPolicyPort{{Protocol: new(corev1.ProtocolTCP), Port: new(intstr.FromInt32(443))}},
 	}}}
+	spec.ImagePullSecrets, spec.PriorityClassName = []v1alpha1.ImagePullSecret{{Name: "registry"}}, "low"
+	spec.NodeSelector = map[string]string{"kubernetes.io/os": "linux"}
+	spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+	spec.ServiceAccountAnnotations = map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}
 	m.objects["agentruntimes/claude"].(*v1alpha1.AgentRuntime).Spec.Command = []string{"/agent", "--once"}
 	m.objects["agentskills/triage"] = &v1alpha1.AgentSkill{
 		ObjectMeta: named("triage"),

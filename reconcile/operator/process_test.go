@@ -202,7 +202,11 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 			_ = response.Body.Close()
 		}
 	}()
-	<-asked
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		require.Fail(t, "metrics are not listened for")
+	}
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -285,6 +287,9 @@ func (p *pass) withoutEffect() (notes []string) {
 		}
 	}
 	given := p.op.settings.remote(p.subject.app)
+	if server := p.op.database; server != nil && spec.Database.Enabled {
+		maps.Copy(given, databaseVariables(p.subject.app, server, database.Want{})) // their names count
+	}
 	for _, v := range spec.EnvVars {
 		if _, ok := given[v.Name]; ok {
 			notes = append(notes, "spec.envVars: "+v.Name+" takes the place of the operator's")

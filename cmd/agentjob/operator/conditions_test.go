@@ -100,7 +100,7 @@ func TestTheStatusSaysHowFarARunIs(t *testing.T) {
 		},
 		"the next is due": {
 			last: ended(v1alpha1.RunSucceeded), changes: changes{finished, due},
-			want: "Succeeded; Ready True Reconciled; Finished False Running",
+			want: "Succeeded; Ready True Reconciled; Finished False Pending",
 		},
 		"it failed": {
 			last: code, changes: changes{broken},

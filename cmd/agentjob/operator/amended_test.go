@@ -110,6 +110,23 @@ func beside(b *bench) {
 	require.Len(b, jobs(), 1)
 }
 
+// unmade is C9 for a pod that the API server refuses.
+func unmade(b *bench) {
+	b.job("class", ", priorityClassName: nope")
+	b.eventually("the class is named", func() bool { return b.condition("class", "Ready", "reason") == "Rejected" })
+	require.Contains(b, b.condition("class", "Ready", "message"), "no PriorityClass with name nope was found")
+	require.Equal(b, "Pending", b.status("class", "phase"))
+	b.job("class", "")
+	b.phase("class", "Succeeded")
+	b.in("create", "quota", "none", "--hard=pods=0")
+	b.job("quota", "")
+	b.eventually("the quota is named", func() bool { return b.condition("quota", "Ready", "reason") == "Quota" })
+	require.Contains(b, b.condition("quota", "Ready", "message"), "exceeded quota: none")
+	b.in("delete", "quota", "none")
+	b.eventually("it is no longer refused", func() bool { return b.condition("quota", "Ready", "status") == "True" })
+	b.phase("quota", "Succeeded")
+}
+
 // end lets the pods of a job that run succeed.
 func (b *bench) end(job string) {
 	b.Helper()

@@ -76,6 +76,6 @@ func rules() []any {
 		// Their versions are watched, and the names of their keys are read.
 		installation.Rule("", []any{"secrets"}, read),
 		installation.Rule("", []any{"pods", "namespaces"}, read),
-		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch"}),
+		installation.Rule("events.k8s.io", []any{"events"}, []any{"list", "create", "patch"}), // why a Job has no pod
 	}
 }

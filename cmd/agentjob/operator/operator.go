@@ -49,15 +49,16 @@ type operator struct {
 	live    *apply.Live
 	applier *apply.Applier
 
-	jobs     kube.Controller[*v1alpha1.AgentJob]
-	runs     kube.Controller[*batchv1.Job]
-	crons    kube.Controller[*batchv1.CronJob]
-	pods     kube.Controller[*corev1.Pod]
-	names    keyNames
-	claims   claimSizes
-	heap     heap
-	finalize kube.Finalizer
-	status   kube.Status[*v1alpha1.AgentJob]
+	jobs       kube.Controller[*v1alpha1.AgentJob]
+	runs       kube.Controller[*batchv1.Job]
+	crons      kube.Controller[*batchv1.CronJob]
+	pods       kube.Controller[*corev1.Pod]
+	names      keyNames
+	claims     claimSizes
+	heap       heap
+	withoutPod withoutPod
+	finalize   kube.Finalizer
+	status     kube.Status[*v1alpha1.AgentJob]
 }
 
 // foreign selects objects that are not children of a job: package apply watches the children.

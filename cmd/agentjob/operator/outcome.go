@@ -24,7 +24,7 @@ const (
 
 // cause returns why the pod of a run under way does not start, the zero Cause if it may.
 func (p *pass) cause() readiness.Cause {
-	var causes []readiness.Cause
+	causes := []readiness.Cause{p.refused}
 	for _, run := range p.runs {
 		if !underWay(run) {
 			continue

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -39,6 +40,7 @@ type pass struct {
 	problem   problem          // what only a change of an object cures
 	transient error            // errors that may resolve by themselves
 	due       bool             // a run is about to start
+	refused   readiness.Cause  // why a run has no pod
 	again     time.Duration    // until the next pass without an event; 0: [atRest]
 }
 
@@ -216,7 +218,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.begin(ctx, f)
 	}
 	p.due = f.due(d.last)
-	return p.extra(ctx, f)
+	return errors.Join(p.refusals(ctx), p.extra(ctx, f))
 }
 
 // behind reports whether the Job of the last run exists though no watch shows it: the watch

@@ -53,6 +53,7 @@ func TestScenarios(t *testing.T) {
 			"beside":            beside,
 			"placed":            placed,
 			"frozen":            frozen,
+			"unmade":            unmade,
 		} {
 			t.Run(name, func(t *testing.T) {
 				if testing.Short() && name != "one-shot" && name != "access" {

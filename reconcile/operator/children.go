@@ -17,8 +17,18 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
 
-// children calls the function of the operator. Its panic is the error.
+// children calls the function of the operator. Its panic is the error. It cannot make another
+// object of the one that it is called for.
 func (w *work[T]) children(ctx context.Context, object T) (children []Object, err error) {
+	namespace, name, uid := object.GetNamespace(), object.GetName(), object.GetUID()
+	defer func() {
+		if object.GetNamespace() != namespace || object.GetName() != name || object.GetUID() != uid {
+			err = reconcile.Terminal(errors.New("it has changed the namespace, name or UID of the object that it is called for"))
+		}
+		object.SetNamespace(namespace)
+		object.SetName(name)
+		object.SetUID(uid)
+	}()
 	defer func() {
 		if value := recover(); value != nil {
 			err = &reconcile.PanicError{Value: value, Stack: debug.Stack()}

@@ -62,14 +62,14 @@ type Work interface {
 	// Start works until ctx ends, and returns nil then.
 	Start(ctx context.Context) error
 	// Synced reports whether all that the work needs has been seen. The error says what is
-	// missing; /readyz shows it.
+	// missing, or is not current; /readyz shows it.
 	Synced() (bool, error)
 }
 
 // Start works until ctx ends, and returns nil then. It returns an error if a field is missing,
 // an address cannot be listened on, or the work ends by itself.
 //
-// The process is ready once the work of its first term has seen everything. Where another
+// The process is ready once the work of its first term has seen everything and may watch it. Where another
 // replica works, it is ready once the API server has listed Resource. Once ready, it stays so.
 func (p *Process) Start(ctx context.Context) error {
 	switch {
@@ -124,6 +124,8 @@ func (p *Process) check(ctx context.Context) error {
 	if work := p.current.Load(); work != nil {
 		if synced, err := (*work).Synced(); !synced {
 			return errors.Join(errNotSeen, err)
+		} else if err != nil {
+			return err // what was seen is not current
 		}
 	} else if p.Lease == nil { // the work is about to begin
 		return errNotSeen

@@ -22,8 +22,8 @@ import (
 
 // term is work that has seen everything when it is told so.
 type term struct {
-	synced atomic.Bool
-	end    chan error
+	synced, failing atomic.Bool
+	end             chan error
 }
 
 func (w *term) Start(ctx context.Context) error {
@@ -36,7 +36,10 @@ func (w *term) Start(ctx context.Context) error {
 }
 
 func (w *term) Synced() (bool, error) {
-	if w.synced.Load() {
+	switch {
+	case w.failing.Load():
+		return true, errors.New("watch pods: forbidden")
+	case w.synced.Load():
 		return true, nil
 	}
 	return false, errors.New("list pods: forbidden")
@@ -146,6 +149,9 @@ func TestAProcess(t *testing.T) {
 		r := run(t, cluster.Config, nil, "pods")
 		work := <-r.works
 		r.answers(503, "not everything is seen yet")
+		work.failing.Store(true)
+		r.answers(503, "watches: not ready: watch pods: forbidden")
+		work.failing.Store(false)
 		work.synced.Store(true)
 		r.answers(200, "watches: ok")
 	})

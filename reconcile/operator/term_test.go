@@ -50,8 +50,15 @@ func TestReadinessIsOfTheTerm(t *testing.T) {
 	require.NoError(t, p.check(t.Context()), "another replica works, and pods are listed")
 
 	p = process(&kube.Lease{})
-	second := &seeing{synced: true, err: errors.New("pods: the watch has failed")}
-	second.works = func() { require.NoError(t, p.check(t.Context()), "all has been seen") }
+	failed := errors.New("pods: the watch has failed")
+	second := &seeing{synced: true, err: failed}
+	second.works = func() {
+		require.ErrorIs(t, p.check(t.Context()), failed, "what was seen is not current")
+		second.err = nil
+		require.NoError(t, p.check(t.Context()))
+		second.err = failed
+		require.NoError(t, p.check(t.Context()), "once ready, it stays so")
+	}
 	p.Work = func(context.Context, *rest.Config) (Work, error) { return second, nil }
 	require.NoError(t, p.term(t.Context(), config))
 }

@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,9 @@ func TestASourceTakesThePlaceOfTheWatch(t *testing.T) {
 		to.Drop(delivered("b", "8", 2, 1))
 		synctest.Wait()
 		require.Equal(t, "a 3, b absent", p.take())
+		a, err = c.Get(keyOf("shop", "a"))
+		require.NoError(t, err)
+		require.Empty(t, a.ManagedFields)
 		require.NoError(t, stop())
 
 		stop, to = run(t, c), <-sinks
@@ -99,6 +103,9 @@ func TestAPassWaitsUntilASourceShowsItsWrite(t *testing.T) {
 		to.List([]*unstructured.Unstructured{delivered("a", "5", 1, 1), delivered("b", "3", 0, 1)})
 		synctest.Wait()
 		require.Equal(t, "a 1, b 0", p.take())
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take(), "the list has shown the write")
 		wrote = "8" // by the next pass
 		to.Put(delivered("a", "6", 2, 2))
 		synctest.Wait()
@@ -113,8 +120,51 @@ func TestAPassWaitsUntilASourceShowsItsWrite(t *testing.T) {
 		c.Add(keyOf("shop", "a"))
 		synctest.Wait()
 		require.Equal(t, "a 4", p.take(), "an old object does not take back what was shown")
+		wrote = "10"
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Equal(t, "a 4", p.take(), "one has written, and the next waits")
+		repeat = func() {}
+		to.Drop(delivered("b", "10", 0, 1))
+		synctest.Wait()
+		require.Equal(t, "a 4, b absent", p.take(), "a deletion shows what was before it, too")
 		time.Sleep(time.Hour)
 		synctest.Wait()
+		require.Empty(t, p.take())
+		require.NoError(t, stop())
+	})
+}
+
+// What the cache cannot hold is no object that is absent.
+func TestWhatASourceDeliversWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := watching(newWorld())
+		sinks, stop := sourced(c), run(t, c)
+		to, wrong := <-sinks, delivered("a", "5", 1, 1)
+		wrong.Object["spec"] = math.NaN()
+		names := func(synced bool) {
+			t.Helper()
+			synctest.Wait()
+			ok, err := c.Synced()
+			require.Equal(t, synced, ok)
+			require.ErrorContains(t, err, "unsupported value: NaN")
+		}
+		to.List([]*unstructured.Unstructured{wrong})
+		names(false)
+		require.Empty(t, p.take())
+		require.NoError(t, stop())
+
+		stop, to = run(t, c), <-sinks
+		to.List([]*unstructured.Unstructured{delivered("a", "6", 1, 1)})
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take())
+		_, err := c.Synced()
+		require.NoError(t, err)
+		to.Put(wrong)
+		names(true)
 		require.Empty(t, p.take())
 		require.NoError(t, stop())
 	})

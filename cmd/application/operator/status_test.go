@@ -48,7 +48,8 @@ func TestTheStatusSaysWhyAWorkloadDoesNotStart(t *testing.T) {
 		"it starts": {
 			status: readiness.InProgress,
 			cause:  readiness.Cause{Reason: readiness.ContainerCreating, Outlook: readiness.Waiting, Message: "volumes"},
-			want:   "Provisioning; DeploymentReady Progressing; IngressReady Reconciled; Ready Progressing: " + slow + "; ContainerCreating: volumes",
+			want: "Provisioning; DeploymentReady Progressing; IngressReady Reconciled; Ready Progressing: " +
+				slow + "; ContainerCreating: volumes",
 		},
 		"a quota": {
 			status: readiness.InProgress, cause: readiness.Cause{Reason: readiness.Quota, Outlook: readiness.Transient, Message: "few"},

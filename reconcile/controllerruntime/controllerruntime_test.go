@@ -1,6 +1,7 @@
 package controllerruntime_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/controllerruntime"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
@@ -177,4 +179,28 @@ func TestAddNamesWhatIsWrong(t *testing.T) {
 	require.NoError(t, controllerruntime.Add(mgr, known))
 	require.NotNil(t, known.Source)
 	require.Equal(t, boards(), known.Kind)
+}
+
+func TestAddKeepsWhatIsSet(t *testing.T) {
+	t.Parallel()
+	mapper := func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil }
+	options := ctrl.Options{Scheme: knowing(t), Metrics: server.Options{BindAddress: "0"}, MapperProvider: mapper}
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://server"}, options)
+	require.NoError(t, err)
+	of := newOperator("theirs")
+	require.NoError(t, controllerruntime.Add(mgr, of))
+	require.Same(t, mgr.GetHTTPClient(), of.HTTPClient, "connections are shared")
+	require.Equal(t, mgr.GetConfig(), of.Config)
+
+	var called []string
+	own := newOperator("own")
+	own.Config = &rest.Config{Host: "http://another"}
+	own.OnEvent = func(*Board, string, string, string) { called = append(called, "event") }
+	own.Source = func(context.Context, kube.Sink) { called = append(called, "source") }
+	require.NoError(t, controllerruntime.Add(mgr, own))
+	own.OnEvent(&Board{}, "Normal", "Why", "note")
+	own.Source(t.Context(), nil)
+	require.Equal(t, []string{"event", "source"}, called)
+	require.Equal(t, "http://another", own.Config.Host)
+	require.Nil(t, own.HTTPClient, "it reaches another server")
 }

@@ -137,6 +137,34 @@ func TestAPassWaitsUntilASourceShowsItsWrite(t *testing.T) {
 	})
 }
 
+// A callback is slow, so that a pass would have the time to begin.
+func TestAPassSeesTheObjectThatEndsItsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := watching(newWorld())
+		note := c.Reconcile
+		c.Reconcile = func(ctx context.Context, key types.NamespacedName, object *widget) (reconcile.Result, error) {
+			c.Wrote(delivered("a", "6", 1, 1))
+			return note(ctx, key, object)
+		}
+		c.References = func(*widget) []kube.Reference {
+			time.Sleep(time.Second)
+			return nil
+		}
+		sinks, stop := sourced(c), run(t, c)
+		to := <-sinks
+		to.List([]*unstructured.Unstructured{delivered("a", "5", 1, 1)})
+		synctest.Wait()
+		c.Add(keyOf("shop", "a"))
+		synctest.Wait()
+		require.Equal(t, "a 1", p.take())
+		to.Put(delivered("a", "6", 2, 2))
+		synctest.Wait()
+		require.Equal(t, "a 2", p.take())
+		require.NoError(t, stop())
+	})
+}
+
 // What the cache cannot hold is no object that is absent.
 func TestWhatASourceDeliversWrongIsNamed(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (p *pass) extra(ctx context.Context, f facts) error {
 	if err != nil || !same {
 		return err
 	}
-	run := p.plan.extra(p.cron, want{rerun: asked})
+	run := p.plan.extra(p.cron, asked)
 	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
 	if p.problem.refuses(err) {
 		return nil
@@ -114,15 +114,15 @@ func (p *pass) unseen() bool {
 	return false
 }
 
-// extra returns the Job of a run beside the schedule.
-func (p *plan) extra(of *batchv1.CronJob, w want) *unstructured.Unstructured {
-	o := child(p.from.job, "batch/v1", "Job", jobName(p.from.job, w), object{"spec": p.jobSpec()})
+// extra returns the Job of a run beside the schedule. Its name does not depend on the config.
+func (p *plan) extra(of *batchv1.CronJob, rerun string) *unstructured.Unstructured {
+	o := child(p.from.job, "batch/v1", "Job", jobName(p.from.job, want{rerun: rerun}), object{"spec": p.jobSpec()})
 	// A dependent that blocks its owner needs a right that a CronJob's Jobs do without.
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob", Name: of.Name, UID: of.UID, Controller: new(true),
 	}})
 	o.SetAnnotations(map[string]string{
-		v1alpha1.AnnotationConfigHash: p.configHash, v1alpha1.AnnotationRerun: w.rerun, "cronjob.kubernetes.io/instantiate": "manual",
+		v1alpha1.AnnotationConfigHash: p.configHash, v1alpha1.AnnotationRerun: rerun, "cronjob.kubernetes.io/instantiate": "manual",
 	})
 	return o
 }

@@ -136,7 +136,7 @@ func TestARunBesideTheScheduleIsOneOfItsCronJob(t *testing.T) {
 	t.Parallel()
 	job, m := everything()
 	p := planned(t, job, m)
-	run := p.extra(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: job.Name, UID: "c"}}, want{rerun: "a"})
+	run := p.extra(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: job.Name, UID: "c"}}, "a")
 	require.Equal(t, jobName(job, want{rerun: "a"}), run.GetName())
 	require.Equal(t, []metav1.OwnerReference{{
 		APIVersion: "batch/v1", Kind: "CronJob", Name: job.Name, UID: "c", Controller: new(true),
@@ -146,4 +146,6 @@ func TestARunBesideTheScheduleIsOneOfItsCronJob(t *testing.T) {
 	}, run.GetAnnotations())
 	require.Equal(t, p.jobSpec(), run.Object["spec"])
 	require.Empty(t, run.GetFinalizers(), "its outcome is not recorded")
+	job.Spec.Prompt = "another"
+	require.Equal(t, run.GetName(), planned(t, job, m).extra(&batchv1.CronJob{}, "a").GetName(), "a repeated creation finds the first")
 }

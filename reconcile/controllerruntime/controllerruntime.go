@@ -128,6 +128,5 @@ func (r *runnable) Start(ctx context.Context) error {
 	} else {
 		defer metrics.Registry.Unregister(r.figures)
 	}
-	defer r.figures.passes.Reset()
 	return r.start(ctx)
 }

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -76,6 +77,9 @@ func (p *pass) extra(ctx context.Context, f facts) error {
 	if !f.ready || p.cron == nil || slices.ContainsFunc(p.runs, underWay) {
 		return nil
 	}
+	if behind, err := p.behindExtra(ctx); behind || err != nil {
+		return err // its end is an event
+	}
 	same, err := p.asks(ctx, f)
 	if err != nil || !same {
 		return err
@@ -112,6 +116,26 @@ func (p *pass) unseen() bool {
 		}
 	}
 	return false
+}
+
+// behindExtra reports whether the last run beside the schedule is under way though no watch shows it.
+func (p *pass) behindExtra(ctx context.Context) (bool, error) {
+	name := jobName(p.job, want{rerun: p.job.Status.Rerun})
+	if p.job.Status.Rerun == "" || slices.ContainsFunc(p.runs, func(run *batchv1.Job) bool { return run.Name == name }) {
+		return false, nil
+	}
+	o, err := p.op.client.Resource(runsResource).Namespace(p.job.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Job %s, which is in no watch: %w", name, err)
+	}
+	var run batchv1.Job
+	if err := into(o.Object, &run); err != nil {
+		return false, err
+	}
+	return underWay(&run), nil
 }
 
 // extra returns the Job of a run beside the schedule. Its name does not depend on the config.

@@ -131,6 +131,28 @@ func TestARunBesideTheScheduleIsDueOnce(t *testing.T) {
 	}
 }
 
+// TestARunBesideTheScheduleWaitsForOneThatNoWatchShows: the watch of Jobs may be behind.
+func TestARunBesideTheScheduleWaitsForOneThatNoWatchShows(t *testing.T) {
+	t.Parallel()
+	for kind, asks := range map[batchv1.JobConditionType]bool{"": false, batchv1.JobComplete: true} {
+		now := rerunning()
+		now.Generation++ // it is not started in the end
+		w, client := having(t, now)
+		client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &unstructured.Unstructured{Object: toObject(batchJob(kind, ""))}, nil
+		})
+		p := &pass{op: w, job: rerunning(), cron: &batchv1.CronJob{}}
+		p.job.Status.Rerun = "before"
+		require.NoError(t, p.extra(t.Context(), facts{want: want{"hash", "a"}, scheduled: true, ready: true}))
+		var asked []string
+		for _, a := range client.Actions() {
+			asked = append(asked, a.GetResource().Resource)
+		}
+		require.Equal(t, asks, len(asked) == 2, asked)
+		require.Equal(t, "jobs", asked[0])
+	}
+}
+
 // TestARunBesideTheScheduleIsOneOfItsCronJob: it counts, and is kept, as the others are.
 func TestARunBesideTheScheduleIsOneOfItsCronJob(t *testing.T) {
 	t.Parallel()

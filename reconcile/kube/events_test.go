@@ -80,6 +80,12 @@ func recording(t *testing.T, test func(t *testing.T, e *kube.Events, to *written
 	})
 }
 
+// after lets time pass, and then what goes on at its end.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"} //nolint:gochecknoglobals // constant
 
 func pod(name string) *metav1.ObjectMeta {
@@ -117,21 +123,21 @@ func TestAnEventThatRepeatsIsASeries(t *testing.T) {
 		record := func(note string) { r.Record(podKind, pod("a"), kube.EventWarning, "CrashLoop", note) }
 		for range 30 { // 5 minutes of a pod that goes to and fro
 			record("exit 1")
-			time.Sleep(5 * time.Second)
+			after(5 * time.Second)
 			r.Record(podKind, pod("a"), kube.EventNormal, "Ready", "ready")
-			time.Sleep(5 * time.Second)
+			after(5 * time.Second)
 		}
-		time.Sleep(time.Minute)
+		after(time.Minute)
 		require.Len(t, to.events, 2)
 		require.LessOrEqual(t, len(to.series), 2*6)
 		require.Contains(t, to.series, "team/e1 30 4m50s")
 		require.Contains(t, to.series, "team/e2 30 4m55s")
 
 		before := len(to.series)
-		time.Sleep(10 * time.Minute)
+		after(10 * time.Minute)
 		require.Len(t, to.series, before)
 		record("exit 1")
-		time.Sleep(time.Hour)
+		after(time.Hour)
 		require.Len(t, to.events, 3, "the first is old")
 		require.Len(t, to.series, before)
 	})
@@ -141,7 +147,7 @@ func TestAnEventThatRepeatsIsASeries(t *testing.T) {
 func TestARepetitionIsKnownForTenMinutes(t *testing.T) {
 	recording(t, func(t *testing.T, r *kube.Events, to *written, _ *bytes.Buffer) {
 		for _, pause := range []time.Duration{0, 10*time.Minute - time.Second, 10*time.Minute + time.Second/2} {
-			time.Sleep(pause)
+			after(pause)
 			r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
 			synctest.Wait()
 		}
@@ -165,7 +171,7 @@ func TestRepetitionsThatAreKnownAreBounded(t *testing.T) {
 		require.Len(t, to.events, 10_002)
 		record("to 9999")
 		require.Len(t, to.events, 10_002, "it is known")
-		time.Sleep(12 * time.Minute)
+		after(12 * time.Minute)
 		record("again")
 		record("again")
 		require.Len(t, to.events, 10_003)
@@ -182,7 +188,7 @@ func TestEventsThatDifferAreApart(t *testing.T) {
 		r.Record(podKind, pod("a"), kube.EventWarning, "A", "n")
 		r.Record(podKind, pod("a"), kube.EventNormal, "B", "n")
 		r.Record(podKind, pod("a"), kube.EventNormal, "A", "m")
-		time.Sleep(5 * time.Minute)
+		after(5 * time.Minute)
 		require.Len(t, to.events, 5)
 		require.Empty(t, to.series)
 	})
@@ -203,7 +209,7 @@ func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
 
 		to.refuses = errors.New("e1 has expired")
 		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
-		time.Sleep(2 * time.Minute)
+		after(2 * time.Minute)
 		require.Equal(t, 1, strings.Count(log.String(), "e1 has expired"), "it is not tried again")
 		to.refuses = nil
 		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")

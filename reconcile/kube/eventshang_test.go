@@ -50,11 +50,11 @@ func TestAWriteThatHangsIsGivenUp(t *testing.T) {
 		record := func(note string) { e.Record(podKind, pod("a"), kube.EventNormal, "Moved", note) }
 		record("lost")
 		record("first")
-		time.Sleep(20 * time.Second)
+		after(20 * time.Second)
 		record("first") // its count is due a minute after the first
-		time.Sleep(55 * time.Second)
+		after(55 * time.Second)
 		record("second")
-		time.Sleep(10 * time.Second)
+		after(10 * time.Second)
 		cancel()
 		require.NoError(t, <-ended)
 		require.Equal(t, []string{"POST 0s", "POST 10s", "PATCH 1m10s", "POST 1m20s"}, server.sent)

@@ -31,7 +31,7 @@ type Live struct {
 	// Client reaches the API server. Required.
 	Client clientmetadata.Interface
 	// Mapper finds the resource of a kind. Required. A kind that it lacks is looked up
-	// again, every five seconds, and when a definition of ours changes.
+	// again, about every five seconds, and when a definition of ours changes.
 	Mapper meta.RESTMapper
 	// Owner selects the objects that are ours. Required.
 	Owner Owner

@@ -9,7 +9,7 @@ import (
 // Retry is a growing delay between attempts. The zero value is that of the first.
 type Retry struct{ tries int }
 
-// Unserved is the longest delay before a resource is asked for again that the server does not
+// Unserved is the longest mean delay before a resource is asked for again that the server does not
 // serve: its definition may come at any time, and the answer costs the server little.
 const Unserved = 5 * time.Second
 

@@ -22,6 +22,11 @@ const (
 	EventWarning = "Warning"
 )
 
+// EventsResource is the resource of Events.
+func EventsResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+}
+
 // maxNote is how many bytes the API server takes as a note.
 const maxNote = 1024
 
@@ -127,7 +132,7 @@ func (e *Events) observed(ctx context.Context, known map[eventKey]*series, event
 	}
 	limited, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	made, err := e.Client.Resource(eventsResource).Namespace(event.GetNamespace()).Create(limited, event, metav1.CreateOptions{})
+	made, err := e.Client.Resource(EventsResource()).Namespace(event.GetNamespace()).Create(limited, event, metav1.CreateOptions{})
 	if err != nil {
 		e.lost(ctx, text("reason"), err)
 		return
@@ -142,7 +147,7 @@ func (e *Events) repeat(ctx context.Context, s *series) {
 	limited, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	patch := fmt.Appendf(nil, `{"series":{"count":%d,"lastObservedTime":%q}}`, s.count, s.last.UTC().Format(metav1.RFC3339Micro))
-	_, err := e.Client.Resource(eventsResource).Namespace(s.namespace).Patch(limited, s.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := e.Client.Resource(EventsResource()).Namespace(s.namespace).Patch(limited, s.name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if s.written = s.count; err != nil {
 		s.last = time.Time{} // the next is an Event of its own: this one may have expired
 		e.lost(ctx, s.name, err)
@@ -154,8 +159,6 @@ func (e *Events) lost(ctx context.Context, what string, err error) {
 		e.Logger.WarnContext(ctx, "event not recorded", slog.String("event", what), slog.Any("error", err))
 	}
 }
-
-var eventsResource = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"} //nolint:gochecknoglobals // constant
 
 func (e *Events) event(kind schema.GroupVersionKind, about metav1.Object, eventType, reason, note string) *unstructured.Unstructured {
 	namespace := about.GetNamespace()

@@ -94,7 +94,9 @@ func beside(b *bench) {
 	// An earlier pass does not start it again, nor does a change of the job.
 	b.in("delete", "jobs", "--all")
 	b.job("job", ", schedule: '0 0 2 1 *'")
-	b.eventually("the schedule is another", func() bool { return b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.schedule}") == "0 0 2 1 *" })
+	b.eventually("the schedule is another", func() bool {
+		return b.in("get", "cronjob", "job", "-o", "jsonpath={.spec.schedule}") == "0 0 2 1 *"
+	})
 	require.Empty(b, jobs())
 	// Suspended, it waits.
 	b.job("job", ", schedule: '0 0 2 1 *', suspend: true")
@@ -175,6 +177,7 @@ func frozen(b *bench) {
 	b.in("patch", "aj", "job", "--type=merge", "-p", `{"spec":{"storage":{"size":"2Gi"}}}`)
 	b.in("patch", "aj", "job", "--type=merge", "-p", `{"spec":{"persist":false}}`)
 	b.in("patch", "aj", "job", "--type=merge", "-p", `{"spec":{"persist":true,"storage":{"className":"slow"}}}`)
-	_, err := b.cluster.Kubectl(b.Context(), "patch", "aj", "job", "-n", b.name, "--type=merge", "-p", `{"spec":{"env":[{"name":"HOME","value":"/"}]}}`)
+	home := `{"spec":{"env":[{"name":"HOME","value":"/"}]}}`
+	_, err := b.cluster.Kubectl(b.Context(), "patch", "aj", "job", "-n", b.name, "--type=merge", "-p", home)
 	require.ErrorContains(b, err, "spec.env")
 }

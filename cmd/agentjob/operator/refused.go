@@ -11,10 +11,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // A Job whose pod the API server refuses, for a quota, pod security or a PriorityClass that does
@@ -23,8 +23,6 @@ const (
 	podless      = 5 * time.Second
 	podlessAgain = 30 * time.Second
 )
-
-var eventsResource = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"} //nolint:gochecknoglobals // constant
 
 // withoutPod has since when runs are seen without a pod, by their UID. The times are of this process.
 type withoutPod struct {
@@ -73,7 +71,7 @@ func (p *pass) refusals(ctx context.Context) error {
 
 // refusal returns what the controller of Jobs was answered last, the zero Cause if nothing.
 func (w *operator) refusal(ctx context.Context, run *batchv1.Job) (readiness.Cause, error) {
-	list, err := w.client.Resource(eventsResource).Namespace(run.Namespace).List(ctx, metav1.ListOptions{
+	list, err := w.client.Resource(kube.EventsResource()).Namespace(run.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "regarding.uid=" + string(run.UID) + ",reason=FailedCreate", Limit: 100,
 	})
 	if err != nil {

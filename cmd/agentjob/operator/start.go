@@ -35,6 +35,20 @@ func (p *pass) asks(ctx context.Context, f facts) (bool, error) {
 	return false, nil
 }
 
+// create makes the Job of a run, and reports whether it is there.
+func (p *pass) create(ctx context.Context, run *unstructured.Unstructured) (bool, error) {
+	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
+	if p.problem.refuses(err) {
+		return false, nil
+	}
+	report, err := p.op.applier.Apply(ctx, set)
+	if ctx.Err() != nil {
+		return false, err
+	}
+	err = p.problem.judge(report.Results)
+	return err == nil && p.problem.reason == "", err
+}
+
 // begin starts the run.
 func (p *pass) begin(ctx context.Context, f facts) error {
 	same, err := p.asks(ctx, f)
@@ -42,15 +56,7 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 		return err
 	}
 	run := p.plan.run(f.want)
-	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
-	if p.problem.refuses(err) {
-		return nil
-	}
-	report, err := p.op.applier.Apply(ctx, set)
-	if ctx.Err() != nil {
-		return err
-	}
-	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
+	if made, err := p.create(ctx, run); !made || err != nil {
 		return err
 	}
 	made, err := p.op.live.Get(id(run))
@@ -85,15 +91,7 @@ func (p *pass) extra(ctx context.Context, f facts) error {
 		return err
 	}
 	run := p.plan.extra(p.cron, asked)
-	set, err := apply.NewSet(owner(), []*unstructured.Unstructured{run}, apply.SetOptions{Part: string(p.job.UID), Ignore: p.op.ignore})
-	if p.problem.refuses(err) {
-		return nil
-	}
-	report, err := p.op.applier.Apply(ctx, set)
-	if ctx.Err() != nil {
-		return err
-	}
-	if err := p.problem.judge(report.Results); err != nil || p.problem.reason != "" {
+	if made, err := p.create(ctx, run); !made || err != nil {
 		return err
 	}
 	uid := p.job.UID

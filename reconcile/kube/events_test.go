@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,51 +18,52 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
-// written are the Events that a server took, and the series that it was sent.
+// written is a server with the Events that it took, and the series that it was sent.
 type written struct {
 	events  []eventsv1.Event
-	series  []string // <name> <count> <seconds since the first Event>
+	series  []string // <namespace>/<name> <count> <seconds since the first Event>
 	refuses error
 }
 
-func (w *written) client() *fake.FakeDynamicClient {
-	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
-	client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		made := a.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
-		var e eventsv1.Event
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(made.Object, &e, true); err != nil {
-			return true, nil, err
-		}
-		if w.refuses != nil {
-			return true, nil, w.refuses
-		}
-		w.events = append(w.events, e)
-		made.SetName(fmt.Sprint("e", len(w.events)))
-		return true, made, nil
-	})
-	client.PrependReactor("patch", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		p := a.(clienttesting.PatchAction)
-		var sent struct{ Series eventsv1.EventSeries }
-		if err := json.Unmarshal(p.GetPatch(), &sent); err != nil {
-			return true, nil, err
-		}
-		if w.refuses != nil {
-			return true, nil, w.refuses
-		}
-		after := sent.Series.LastObservedTime.Sub(w.events[0].EventTime.Time).Round(time.Second)
-		w.series = append(w.series, fmt.Sprintf("%s/%s %d %s", p.GetNamespace(), p.GetName(), sent.Series.Count, after))
-		return true, &unstructured.Unstructured{}, nil
-	})
+func (w *written) client(t *testing.T) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://server", QPS: -1}, &http.Client{Transport: w})
+	require.NoError(t, err)
 	return client
+}
+
+func (w *written) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := map[string]any{}
+	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+		return nil, err
+	}
+	if w.refuses != nil {
+		return nil, w.refuses
+	}
+	var e eventsv1.Event
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(sent, &e, true); err != nil {
+		return nil, err
+	}
+	if r.Method == http.MethodPost {
+		w.events = append(w.events, e)
+		e.Name = fmt.Sprint("e", len(w.events))
+	} else {
+		passed := e.Series.LastObservedTime.Sub(w.events[0].EventTime.Time).Round(time.Second)
+		_, of, _ := strings.Cut(r.URL.Path, "/namespaces/")
+		w.series = append(w.series, fmt.Sprintf("%s %d %s", strings.Replace(of, "/events", "", 1), e.Series.Count, passed))
+	}
+	e.APIVersion, e.Kind = "events.k8s.io/v1", "Event"
+	body, err := json.Marshal(e)
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, err
 }
 
 // recording runs a test in virtual time, with a recorder that works.
@@ -69,7 +72,7 @@ func recording(t *testing.T, test func(t *testing.T, e *kube.Events, to *written
 	synctest.Test(t, func(t *testing.T) {
 		to, log := &written{}, &bytes.Buffer{}
 		e := &kube.Events{
-			Controller: "example.com/operator", Instance: "operator-0", Client: to.client(), Logger: slog.New(slog.NewTextHandler(log, nil)),
+			Controller: "example.com/operator", Instance: "operator-0", Client: to.client(t), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -201,7 +204,7 @@ func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
 		to.refuses = errors.New("the namespace is going")
 		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
-		require.Contains(t, log.String(), `msg="event not recorded" event=Moved error="the namespace is going"`)
+		require.Regexp(t, `msg="event not recorded" event=Moved error=".*the namespace is going"`, log.String())
 		to.refuses = nil
 		r.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")
 		synctest.Wait()
@@ -218,16 +221,21 @@ func TestAnEventThatIsRefusedIsLogged(t *testing.T) {
 	})
 }
 
+// ending is a server whose clients end while they wait for it.
+type ending context.CancelFunc
+
+func (e ending) RoundTrip(*http.Request) (*http.Response, error) {
+	e()
+	return nil, context.Canceled
+}
+
 // TestAnEventThatIsCutShortIsNotLogged: the program ends.
 func TestAnEventThatIsCutShortIsNotLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
-		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			cancel()
-			return true, nil, context.Canceled
-		})
+		client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://server"}, &http.Client{Transport: ending(cancel)})
+		require.NoError(t, err)
 		var log bytes.Buffer
 		e := &kube.Events{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		e.Record(podKind, pod("a"), kube.EventNormal, "Moved", "n")

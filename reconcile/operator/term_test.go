@@ -3,12 +3,14 @@ package operator //nolint:testpackage // a term is begun without a Lease
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -25,13 +27,21 @@ func (s *seeing) Start(context.Context) error { s.works(); return nil }
 
 func (s *seeing) Synced() (bool, error) { return s.synced, s.err }
 
+// empty is a server without pods.
+type empty struct{}
+
+func (empty) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := io.NopCloser(strings.NewReader(`{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[]}`))
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
+}
+
 // TestReadinessIsOfTheTerm: what a term lacked says nothing once it has ended.
 func TestReadinessIsOfTheTerm(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	lists := map[schema.GroupVersionResource]string{pods: "PodList"}
 	process := func(lease *kube.Lease) *Process {
-		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+		client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://server"}, &http.Client{Transport: empty{}})
+		require.NoError(t, err)
 		return &Process{Lease: lease, Resource: pods, client: client}
 	}
 	p := process(nil)

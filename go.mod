@@ -7,6 +7,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/stretchr/testify v1.12.1
+	golang.org/x/sys v0.46.0 // a connection whose peer is silent ends soon (internal/serve)
 	k8s.io/api v0.35.10 // the Pods, Nodes and DaemonSets that cloud/kube reads
 	k8s.io/apimachinery v0.35.10
 	k8s.io/client-go v0.35.10
@@ -30,7 +31,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/oauth2 v0.30.0 // indirect
-	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/term v0.44.0 // indirect
 	golang.org/x/text v0.39.0 // indirect
 	golang.org/x/time v0.9.0 // indirect

@@ -21,8 +21,8 @@ import (
 )
 
 // Add adds an operator to a Manager that has not started. The fields Config, HTTPClient, Kind,
-// Scheme, OnEvent and Logger of the operator are those of the Manager where they are not set, and
-// Kind is then the one that the scheme has for T. The objects come from the cache of the Manager,
+// Scheme, OnEvent and Logger of the operator default to the values of the Manager; the default of
+// Kind is the kind that the scheme has for T. The objects come from the cache of the Manager,
 // which watches them once for all its users, if Source is not set and the scheme knows their kind;
 // the children never do. Add returns an error if a field is missing or wrong.
 func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {

@@ -66,7 +66,7 @@ func (refused) List(_ context.Context, list client.ObjectList, options ...client
 	return fmt.Errorf("%s in %q, at most %d: no right", list.GetObjectKind().GroupVersionKind().Kind, all.Namespace, all.Limit)
 }
 
-// told is a sink that notes what it is told.
+// told is a sink that records its calls.
 type told struct{ lines chan string }
 
 func (s told) say(verb string, objects ...*unstructured.Unstructured) {

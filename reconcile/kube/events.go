@@ -147,7 +147,8 @@ func (e *Events) repeat(ctx context.Context, s *series) {
 	limited, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	patch := fmt.Appendf(nil, `{"series":{"count":%d,"lastObservedTime":%q}}`, s.count, s.last.UTC().Format(metav1.RFC3339Micro))
-	_, err := e.Client.Resource(EventsResource()).Namespace(s.namespace).Patch(limited, s.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := e.Client.Resource(EventsResource()).Namespace(s.namespace).
+		Patch(limited, s.name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if s.written = s.count; err != nil {
 		s.last = time.Time{} // the next is an Event of its own: this one may have expired
 		e.lost(ctx, s.name, err)

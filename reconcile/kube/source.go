@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Source delivers the objects of a kind until ctx ends, such as those of a cache that the process
+// Source delivers the objects of a kind until ctx ends, for example from a cache that the process
 // has already. It calls the Sink from one goroutine at a time, and not after it has returned.
 type Source func(ctx context.Context, to Sink)
 

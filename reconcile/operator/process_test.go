@@ -20,7 +20,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
-// term is work that has seen everything when it is told so.
+// term is work that is synced once the test sets synced.
 type term struct {
 	synced, failing atomic.Bool
 	end             chan error

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// changing is a server that serves widgets when it is told so, to a mapper that caches.
+// changing is a server that serves widgets once the test sets serves, behind a caching mapper.
 type changing struct {
 	meta.RESTMapper
 

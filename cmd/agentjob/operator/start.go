@@ -66,7 +66,7 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 
-// messageDue is that of the condition Finished before a run.
+// messageDue is the message of the condition Finished before a run.
 const messageDue = "another run is due"
 
 // extra starts a run beside the schedule for a new value of the annotation rerun, once no other

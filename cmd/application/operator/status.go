@@ -244,7 +244,8 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	switch {
 	case running:
 		s.Phase = v1alpha1.Running
-	case p.cause.Outlook == readiness.Lasting || refused || p.hostErr != nil || deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
+	case p.cause.Outlook == readiness.Lasting || refused || p.hostErr != nil ||
+		deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
 		s.Phase = v1alpha1.Failed
 	case p.held:
 		s.Phase = v1alpha1.Pending

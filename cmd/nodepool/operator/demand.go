@@ -53,7 +53,8 @@ type demand struct {
 
 func newDemand(o *operator) *demand {
 	return &demand{
-		op: o, wake: make(chan struct{}, 1), report: o.events.pod, assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
+		op: o, wake: make(chan struct{}, 1), report: o.events.pod,
+		assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
 		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string][]string{},
 	}
 }

@@ -103,8 +103,8 @@ func named(names ...string) func(ast.Decl) bool {
 	}
 }
 
-// lines counts those of some declarations of a file that are neither blank nor a comment. The
-// package clause counts with the imports.
+// lines counts the lines of code of the declarations of a file that has selects, without blank
+// lines and comments. The package clause counts with the imports.
 func lines(file string, has func(ast.Decl) bool) (n int, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -9,7 +9,7 @@ type ImagePullSecret struct {
 	Name string `json:"name"`
 }
 
-// EnvVar is a variable with a value, or with that of a Secret's key.
+// EnvVar is a variable with a value, or with the value of a Secret's key.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.value) && has(self.secretKeyRef))",message="must have at most one of value and secretKeyRef"
 type EnvVar struct {

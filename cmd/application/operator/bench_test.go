@@ -89,11 +89,14 @@ func newCell(t *testing.T) *cell {
 	return c
 }
 
-// withKeycloak starts a Keycloak that operators use.
-func (c *cell) withKeycloak(t *testing.T) {
+// newWholeCell returns a cell with a Keycloak that operators use. It waits for its turn with
+// the Keycloak before it starts anything.
+func newWholeCell(t *testing.T) *cell {
 	t.Helper()
-	k := keycloaktest.Start(t)
+	k := keycloaktest.Borrow(t)
+	c := newCell(t)
 	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
+	return c
 }
 
 // running is one process of the operator.

@@ -162,8 +162,7 @@ func TestCrashesOfTheOperator(t *testing.T) {
 		t.Skip("long: a crash after each call")
 	}
 	t.Parallel()
-	c := newCell(t)
-	c.withKeycloak(t)
+	c := newWholeCell(t)
 	c.bench(t, "default-strangers").strangers()
 
 	undisturbed := c.world(t, 0)

@@ -425,8 +425,7 @@ func TestNothingForeignIsTouched(t *testing.T) {
 		t.Skip("long: it needs the S3 server")
 	}
 	t.Parallel()
-	c := newCell(t)
-	c.withKeycloak(t)
+	c := newWholeCell(t)
 	b := c.bench(t, "foreign")
 	b.strangers()
 	c.start(t)

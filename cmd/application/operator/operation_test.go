@@ -15,8 +15,7 @@ func TestOperation(t *testing.T) {
 		t.Skip("long: a Kubernetes of its own")
 	}
 	t.Parallel()
-	c := newCell(t)
-	c.withKeycloak(t)
+	c := newWholeCell(t)
 	for name, scenario := range map[string]func(*bench){"accounts": wrongAccounts, "twice": keycloakFailsTwice} {
 		t.Run(name, func(t *testing.T) { scenario(c.bench(t, "o-"+name)) })
 	}

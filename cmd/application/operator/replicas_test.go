@@ -202,8 +202,7 @@ func TestARestartOfConvergedApplicationsOnlyReads(t *testing.T) {
 	if long() {
 		many = 100
 	}
-	c := newCell(t)
-	c.withKeycloak(t)
+	c := newWholeCell(t)
 	b := c.bench(t, "rest")
 	first := c.start(t)
 	const wants = ", imageRef: 'app:1', scaling: {min: 1}, database: {enabled: true}, storage: {enabled: true, buckets: [{name: a}]}, auth: {enabled: true}"

@@ -17,8 +17,7 @@ import (
 // real PostgreSQL, S3 and Keycloak.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
-	c.withKeycloak(t)
+	c := newWholeCell(t)
 	c.start(t)
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*bench){

@@ -52,10 +52,9 @@ func (d dependency) heal(t *testing.T) {
 	d.Toxics.ResetToxics(t.Context())
 }
 
-// withProxies starts a Keycloak, and has operators reach each service by way of a proxy.
+// withProxies has operators reach each service of a whole cell by way of a proxy.
 func (c *cell) withProxies(t *testing.T) []dependency {
 	t.Helper()
-	c.withKeycloak(t)
 	c.realKeycloak = c.settings.KeycloakURL
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	proxy := func(name string, to *string, old string) *toxiproxy.Proxy {
@@ -111,7 +110,7 @@ func TestAServiceThatHangsDelaysItsUsersOnly(t *testing.T) {
 		t.Skip("depends on the machine's speed: with TRUEUP_SWEEP=all, in make test-long")
 	}
 	const many = 26 // two more than there are workers
-	c := newCell(t)
+	c := newWholeCell(t)
 	services := c.withProxies(t)
 	b := c.bench(t, "hang")
 	c.start(t)
@@ -164,7 +163,7 @@ func TestAServiceThatIsDown(t *testing.T) {
 		t.Skip("long: outages of each service")
 	}
 	t.Parallel()
-	c := newCell(t)
+	c := newWholeCell(t)
 	services := c.withProxies(t)
 	b := c.bench(t, "down")
 	b.strangers()

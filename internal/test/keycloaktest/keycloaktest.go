@@ -48,14 +48,20 @@ type Server struct {
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := Run(tb.Context())
+	check(tb, err)
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// check ends a test whose Keycloak has not started.
+func check(tb testing.TB, err error) {
+	tb.Helper()
 	switch {
 	case errors.Is(err, ErrNotInstalled) && os.Getenv("TRUEUP_REQUIRE_SERVICES") != "1":
 		tb.Skip(err)
 	case err != nil:
 		tb.Fatal(err)
 	}
-	tb.Cleanup(s.Stop)
-	return s
 }
 
 // Run starts a Keycloak that the caller must stop, where there is no test. The context

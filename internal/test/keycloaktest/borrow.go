@@ -1,0 +1,113 @@
+package keycloaktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// lent is the server that the tests of this process borrow, one at a time.
+var lent struct {
+	turn   sync.Mutex
+	server *Server
+}
+
+// Borrow returns the one Keycloak of this process, which on Linux ends with it. It is the
+// test's alone until the test ends: the next one waits. Realms and users that the test leaves
+// are removed, so that the next one finds it as after a start. Where it cannot be installed it
+// does as Start does.
+func Borrow(tb testing.TB) *Server {
+	tb.Helper()
+	lent.turn.Lock()
+	tb.Cleanup(lent.turn.Unlock)
+	if lent.server == nil {
+		s, err := Run(tb.Context())
+		check(tb, err)
+		lent.server = s
+	}
+	s := lent.server
+	tb.Cleanup(func() {
+		if err := s.Reset(context.WithoutCancel(tb.Context())); err != nil {
+			s.Stop()
+			lent.server = nil // the next test starts another
+			tb.Errorf("keycloak is given back: %v", err)
+		}
+	})
+	return s
+}
+
+// Reset removes all realms but master, and all users but the administrator.
+func (s *Server) Reset(ctx context.Context) error {
+	token, err := s.token(ctx)
+	if err != nil {
+		return err
+	}
+	var realms []struct{ Realm string }
+	var users []struct{ ID, Username string }
+	if err := errors.Join(s.ask(ctx, token, http.MethodGet, "", &realms), s.ask(ctx, token, http.MethodGet, "/master/users", &users)); err != nil {
+		return err
+	}
+	var failed []error
+	for _, r := range realms {
+		if r.Realm != "master" {
+			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/"+url.PathEscape(r.Realm), nil))
+		}
+	}
+	for _, u := range users {
+		if u.Username != User {
+			failed = append(failed, s.ask(ctx, token, http.MethodDelete, "/master/users/"+u.ID, nil))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (s *Server) token(ctx context.Context) (string, error) {
+	form := url.Values{"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {User}, "password": {Password}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/realms/master/protocol/openid-connect/token", strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	var token struct {
+		Text string `json:"access_token"`
+	}
+	return token.Text, send(request, &token)
+}
+
+// ask sends a request of the administrator for what is below /admin/realms.
+func (s *Server) ask(ctx context.Context, token, method, path string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+"/admin/realms"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return send(request, answer)
+}
+
+// send sends a request, and decodes the answer if one is wanted.
+func send(request *http.Request, answer any) error {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", request.Method, request.URL.Path, response.Status, bytes.TrimSpace(body))
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(body, answer)
+}

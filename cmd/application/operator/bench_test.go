@@ -49,7 +49,8 @@ type cell struct {
 	kinds         *[]schema.GroupVersionResource
 }
 
-func newCell(t *testing.T) *cell {
+// newCellOf returns a cell with simulated nodes.
+func newCellOf(t *testing.T, nodes int, k *keycloaktest.Server) *cell {
 	t.Helper()
 	c := &cell{
 		s3Secret:      s3test.SecretKey,
@@ -57,7 +58,7 @@ func newCell(t *testing.T) *cell {
 		keycloakToken: new(string),
 		pg:            pgtest.Start(t, pgtest.Options{Passwords: true}),
 		s3:            s3test.Start(t),
-		cluster:       kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3}),
+		cluster:       kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes}),
 	}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)
@@ -86,6 +87,9 @@ func newCell(t *testing.T) *cell {
 		AllowedDomains: []string{"example.org"},
 		Redis:          "redis.internal",
 	}
+	if k != nil {
+		c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
+	}
 	return c
 }
 
@@ -93,10 +97,13 @@ func newCell(t *testing.T) *cell {
 // the Keycloak before it starts anything.
 func newWholeCell(t *testing.T) *cell {
 	t.Helper()
-	k := keycloaktest.Borrow(t)
-	c := newCell(t)
-	c.settings.KeycloakURL, c.settings.KeycloakUser, c.settings.KeycloakPassword = k.URL, keycloaktest.User, keycloaktest.Password
-	return c
+	return newCellOf(t, 3, keycloaktest.Borrow(t))
+}
+
+// newCell returns a cell without a Keycloak.
+func newCell(t *testing.T) *cell {
+	t.Helper()
+	return newCellOf(t, 3, nil)
 }
 
 // running is one process of the operator.

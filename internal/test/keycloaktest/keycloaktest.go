@@ -106,6 +106,7 @@ func (s *Server) start(ctx context.Context, place string) error {
 			"--optimized",
 			"--http-enabled=true",
 			"--hostname-strict=false",
+			"--proxy-headers=xforwarded", // a test may stand before it with https
 			"--http-host=127.0.0.1",
 			"--http-port="+strconv.Itoa(port),
 			"--log-level=warn",

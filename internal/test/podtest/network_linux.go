@@ -2,14 +2,18 @@ package podtest
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,4 +139,39 @@ func ip(args ...string) error {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// Forward lets pods reach a port of this machine's 127.0.0.1 at [Node.Address], until the test
+// ends.
+func (n *Node) Forward(tb testing.TB, port int) {
+	tb.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(n.Address(), strconv.Itoa(port)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { listener.Close() }) //nolint:errcheck // nothing is written
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go forward(from, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		}
+	}()
+}
+
+// forward copies both ways until one of the two ends.
+func forward(from net.Conn, address string) {
+	defer from.Close() //nolint:errcheck // the other side has seen what came
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close() //nolint:errcheck // as above
+	go func() {
+		_, _ = io.Copy(to, from)
+		to.Close() //nolint:errcheck,gosec // as above
+	}()
+	_, _ = io.Copy(from, to)
 }

@@ -32,7 +32,12 @@ func newCell(t *testing.T) *cell {
 	t.Helper()
 	stages, err := os.ReadFile(filepath.Join("testdata", "stages.yaml"))
 	require.NoError(t, err)
-	c := &cell{cluster: kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3, Stages: string(stages)})}
+	return newCellOn(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: 3, Stages: string(stages)})
+}
+
+func newCellOn(t *testing.T, options kubetest.Options) *cell {
+	t.Helper()
+	c := &cell{cluster: kubetest.Start(t, options)}
 	text, err := agentjob.Manifests{Image: "agentjob"}.YAML()
 	require.NoError(t, err)
 	require.NoError(t, c.cluster.Apply(t.Context(), text))

@@ -193,7 +193,7 @@ func (p *pod) inside(c corev1.Container, image Image) (*inside, error) {
 // ownFiles makes the files that every container has.
 func (p *pod) ownFiles(c corev1.Container) ([]mount, error) {
 	var hosts strings.Builder
-	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n%s %s\n", p.link.address, p.object.Name)
+	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n%s %s\n%s %s\n", p.link.address, p.object.Name, p.node.Address(), apiServer)
 	for _, name := range slices.Sorted(maps.Keys(p.node.options.Hosts)) {
 		fmt.Fprintf(&hosts, "%s %s\n", p.node.options.Hosts[name], name)
 	}

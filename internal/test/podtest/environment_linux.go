@@ -5,14 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
+// apiServer is the name of the API server in pods: one that its certificate has.
+const apiServer = "kubernetes.default.svc"
+
 // environment returns the variables of a container as NAME=value, each once.
 func (p *pod) environment(ctx context.Context, c corev1.Container) ([]string, error) {
-	all := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME": p.object.Name}
+	all := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME": p.object.Name,
+		"KUBERNETES_SERVICE_HOST": apiServer, "KUBERNETES_SERVICE_PORT": strconv.Itoa(p.node.port),
+	}
 	for _, from := range c.EnvFrom {
 		var data map[string][]byte
 		var err error

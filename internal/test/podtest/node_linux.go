@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +56,7 @@ type Node struct {
 	options Options
 	client  dynamic.Interface
 	network *network
+	port    int // of the API server
 	dir     string
 	pods    kube.Controller[*corev1.Pod]
 	logger  *slog.Logger
@@ -90,6 +93,14 @@ func Start(tb testing.TB, cluster *kubetest.Cluster, options Options) *Node {
 		options: options, client: client, network: network, dir: tb.TempDir(), known: map[types.NamespacedName]*pod{},
 		logger: slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
+	server, err := url.Parse(cluster.Config.Host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if n.port, err = strconv.Atoi(server.Port()); err != nil {
+		tb.Fatalf("the API server is at %s: %v", cluster.Config.Host, err)
+	}
+	n.Forward(tb, n.port)
 	if err := n.register(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}

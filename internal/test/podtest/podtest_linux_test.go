@@ -63,7 +63,12 @@ func TestPodsRun(t *testing.T) {
 	for name, test := range map[string]func(*bench){
 		"states": states, "confined": confined, "crash": crash, "missing": missing, "probes": probes, "ends": ends, "job": job,
 	} {
-		t.Run(name, func(t *testing.T) { test(&bench{t, b.cluster, b.node}) })
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "states" {
+				t.Skip("long: one pod of many")
+			}
+			test(&bench{t, b.cluster, b.node})
+		})
 	}
 }
 

@@ -41,7 +41,8 @@ func TestAnAgentThatRunsUsesWhatItGets(t *testing.T) {
 // said returns what the only pod of a job has printed.
 func (b *bench) said(node *podtest.Node, job string) map[string]string {
 	b.Helper()
-	pod := strings.TrimSpace(b.in("get", "pods", "-l", "batch.kubernetes.io/job-name="+b.status(job, "lastRun.job"), "-o", "jsonpath={.items[0].metadata.name}"))
+	selector := "batch.kubernetes.io/job-name=" + b.status(job, "lastRun.job")
+	pod := strings.TrimSpace(b.in("get", "pods", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}"))
 	var seen map[string]string
 	text := node.Log(b.name, pod, "agent")
 	require.NoError(b, json.Unmarshal([]byte(text), &seen), "%s", text)
@@ -51,16 +52,18 @@ func (b *bench) said(node *podtest.Node, job string) map[string]string {
 // wholeRun has everything that a run can have, twice: its volume outlives the first.
 func wholeRun(b *bench, node *podtest.Node) {
 	b.kubectl("label", "namespace", b.name, "thurkube.thurbeen.eu/allow-cluster-access=true")
-	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ceiling-`+b.name+
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole,
+  metadata: {name: ceiling-`+b.name+
 		`, labels: {thurkube.thurbeen.eu/aggregate-to-ceiling: "true"}}, rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list]}]}
 ---
-{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+b.name+`}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: local, hostPath: {path: /nowhere}}}`))
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+b.name+`}, spec: {capacity: {storage: 10Gi},
+  accessModes: [ReadWriteOnce], storageClassName: local, hostPath: {path: /nowhere}}}`))
 	b.in("create", "secret", "generic", "tokens", "--from-literal=git=g1t", "--from-literal=headers={}")
 	b.apply("ClusterAccess", "nodes", "{rules: [{apiGroups: [''], resources: [nodes], verbs: [list]}]}")
 	b.apply("Repository", "code", "{owner: team, name: code, tokenSecretRef: {name: tokens, key: git}}")
 	b.apply("McpServer", "tool", "{url: 'https://tool.example.com', headersSecretRef: {name: tokens, key: headers}}")
-	const more = ", clusterAccessRef: nodes, repositoryRefs: [code], mcpServerRefs: [tool], persist: true, storage: {className: local}, env: [{name: PERSISTENT, value: /data}]"
-	b.job("whole", more)
+	b.job("whole", `, clusterAccessRef: nodes, repositoryRefs: [code], mcpServerRefs: [tool], persist: true,
+  storage: {className: local}, env: [{name: PERSISTENT, value: /data}]`)
 	for runs := 1; runs <= 2; runs++ {
 		b.phase("whole", "Succeeded")
 		require.Equal(b, map[string]string{
@@ -94,7 +97,8 @@ func runThatFails(b *bench, _ *podtest.Node) {
 
 // runThatIsTooLong is ended after its time.
 func runThatIsTooLong(b *bench, _ *podtest.Node) {
-	b.apply("AgentRuntime", "runtime", "{image: 'agent:1', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data, command: [/agent, hang]}")
+	b.apply("AgentRuntime", "runtime",
+		"{image: 'agent:1', authEnvVar: AGENT_TOKEN, configPath: /etc/agent, persistPath: /data, command: [/agent, hang]}")
 	b.job("long", ", timeoutSeconds: 3")
 	b.phase("long", "Failed")
 	b.eventually("no pod is left", func() bool { return b.in("get", "pods", "-o", "name") == "" })

@@ -27,6 +27,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/internal/test/keycloaktest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/podtest"
+	"github.com/seed-9e1ffd66/trueup/internal/test/s3test"
 )
 
 // live is a cell whose pods run, with an app of ours.
@@ -47,7 +48,7 @@ func TestAnAppThatRunsUsesWhatItGets(t *testing.T) {
 	}
 	t.Parallel()
 	l := newLive(t)
-	l.in("create", "secret", "generic", "cloud", "--from-literal=user=trueup", "--from-literal=key=sesame-sesame", "--from-literal=greeting=hi")
+	l.cloud()
 	l.app("live", liveSpec)
 	l.phase("live", "Running")
 	token := l.login("live")
@@ -69,8 +70,17 @@ func TestAnAppThatRunsUsesWhatItGets(t *testing.T) {
 	}
 }
 
-const liveSpec = `, imageRef: 'app:1', scaling: {min: 1}, database: {enabled: true}, storage: {enabled: true, buckets: [{name: files}]}, auth: {enabled: true},
-  envVars: [{name: AWS_ACCESS_KEY_ID, secretKeyRef: {name: cloud, key: user}}, {name: AWS_SECRET_ACCESS_KEY, secretKeyRef: {name: cloud, key: key}}, {name: GREETING, secretKeyRef: {name: cloud, key: greeting}}]`
+const liveSpec = `, imageRef: 'app:1', scaling: {min: 1}, database: {enabled: true}, storage: {enabled: true,
+  buckets: [{name: files}]}, auth: {enabled: true},
+  envVars: [{name: AWS_ACCESS_KEY_ID, secretKeyRef: {name: cloud, key: user}}, {name: AWS_SECRET_ACCESS_KEY,
+  secretKeyRef: {name: cloud, key: key}}, {name: GREETING, secretKeyRef: {name: cloud, key: greeting}}]`
+
+// cloud makes the Secret that liveSpec names.
+func (l *live) cloud() {
+	l.Helper()
+	l.in("create", "secret", "generic", "cloud", "--from-literal=user="+s3test.AccessKey, "--from-literal=key="+s3test.SecretKey,
+		"--from-literal=greeting=hi")
+}
 
 func newLive(t *testing.T) *live {
 	t.Helper()
@@ -90,7 +100,8 @@ func newLive(t *testing.T) *live {
 	}})
 	certificates := filepath.Join(dir, "certificates.pem")
 	app := podtest.Image{
-		Files: map[string]string{"/app": filepath.Join(dir, "app"), "/etc/ssl/certs/ca-certificates.crt": certificates}, Entrypoint: []string{"/app"}, User: 65532,
+		Files:      map[string]string{"/app": filepath.Join(dir, "app"), "/etc/ssl/certs/ca-certificates.crt": certificates},
+		Entrypoint: []string{"/app"}, User: 65532,
 	}
 	rest := podtest.Image{Files: app.Files, Entrypoint: []string{"/app", "rest"}}
 	hosts := map[string]string{}
@@ -123,9 +134,12 @@ func newLive(t *testing.T) *live {
 	logins := &http.Client{
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, node.Address()+":443")
-		}},
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots},
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, node.Address()+":443")
+			},
+		},
 	}
 	return &live{c.bench(t, "live"), node, logins}
 }
@@ -177,12 +191,14 @@ func (l *live) login(app string) (token string) {
 	}.Encode(), nil, http.StatusOK)
 	action := regexp.MustCompile(`action="([^"]+)"`).FindStringSubmatch(page)
 	require.NotNil(l, action, "%s", page)
-	to := l.send(http.MethodPost, strings.ReplaceAll(action[1], "&amp;", "&"), url.Values{"username": {"ann"}, "password": {"ann's-password"}}, http.StatusFound)
+	user := url.Values{"username": {"ann"}, "password": {"ann's-password"}}
+	to := l.send(http.MethodPost, strings.ReplaceAll(action[1], "&amp;", "&"), user, http.StatusFound)
 	location, err := url.Parse(to)
 	require.NoError(l, err)
 	require.Contains(l, to, back)
 	answer := l.send(http.MethodPost, issuer+"/protocol/openid-connect/token", url.Values{
-		"grant_type": {"authorization_code"}, "client_id": {client}, "redirect_uri": {back}, "code": {location.Query().Get("code")}, "code_verifier": {verifier},
+		"grant_type": {"authorization_code"}, "client_id": {client}, "redirect_uri": {back}, "code": {location.Query().Get("code")},
+		"code_verifier": {verifier},
 	}, http.StatusOK)
 	var tokens struct {
 		Access string `json:"access_token"`
@@ -266,11 +282,10 @@ func appThatCrashes(l *live) {
 
 // previewThatRuns has a schema, a bucket and a copy of the parent's variables of its own.
 func previewThatRuns(l *live) {
-	l.in("create", "secret", "generic", "cloud", "--from-literal=user=trueup", "--from-literal=key=sesame-sesame", "--from-literal=greeting=hi")
+	l.cloud()
 	l.app("paint", liveSpec+", previews: {secrets: true}")
 	l.phase("paint", "Running")
-	require.NoError(l, l.cluster.Apply(l.Context(), "{apiVersion: platform.internal/v1alpha1, kind: PreviewEnvironment, metadata: {name: paint-7, namespace: "+l.name+
-		"}, spec: {applicationRef: paint, pullRequest: 7, branch: b}}"))
+	l.preview("paint-7", "paint", 7, "")
 	l.eventually("the preview runs", func() bool { return l.get("preview", "paint-7", ".status.phase") == "Running" })
 	in := *l.bench
 	in.name = l.in("get", "preview", "paint-7", "-o", "jsonpath={.status.namespace}")

@@ -105,7 +105,8 @@ func (p *pod) once(c corev1.Container) (code int, ran bool) {
 			reason = "Error"
 		}
 		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: int32(exit), Reason: reason, Message: message, StartedAt: began, FinishedAt: metav1.Now(), ContainerID: s.ContainerID, //nolint:gosec // a byte
+			ExitCode: int32(exit), Reason: reason, Message: message, //nolint:gosec // a byte
+			StartedAt: began, FinishedAt: metav1.Now(), ContainerID: s.ContainerID,
 		}}
 		s.Ready, s.Started = false, &started
 	})

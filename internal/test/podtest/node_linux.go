@@ -239,7 +239,8 @@ func (n *Node) report(ctx context.Context, p *pod, object *corev1.Pod) error {
 // register makes the Node object.
 func (n *Node) register(ctx context.Context) error {
 	room := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	node, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -248,8 +249,10 @@ func (n *Node) register(ctx context.Context) error {
 		},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Address()}},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Address()}},
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(),
+			}},
 		},
 	})
 	if err != nil {
@@ -272,7 +275,8 @@ func (n *Node) beat(ctx context.Context) error {
 				"renewTime": time.Now().UTC().Format(metav1.RFC3339Micro),
 			},
 		}}
-		if _, err := leases.Apply(ctx, n.options.Name, lease, metav1.ApplyOptions{FieldManager: "kubelet", Force: true}); err != nil && ctx.Err() == nil {
+		_, err := leases.Apply(ctx, n.options.Name, lease, metav1.ApplyOptions{FieldManager: "kubelet", Force: true})
+		if err != nil && ctx.Err() == nil {
 			n.logger.WarnContext(ctx, "lease of the node not renewed", slog.Any("error", err))
 		}
 		select {

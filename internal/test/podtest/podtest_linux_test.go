@@ -46,6 +46,12 @@ func (b *bench) until(pod, field, want string) {
 		func() string { return b.kubectl("get", "pod", pod, "-o", "yaml") }, func() string { return b.node.Log("default", pod, "c") })
 }
 
+// first returns a field of the status of the first container of a pod.
+func (b *bench) first(pod, field string) string {
+	b.Helper()
+	return b.kubectl("get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0]."+field+"}")
+}
+
 // TestPodsRun runs pods of each kind on one Node.
 func TestPodsRun(t *testing.T) {
 	t.Parallel()
@@ -79,39 +85,46 @@ func (b *bench) pod(name, more string) {
 
 // states is what a pod has: variables, files, names, a token.
 func states(b *bench) {
-	b.pod("states", `restartPolicy: Never, volumes: [{name: v, configMap: {name: config, items: [{key: size, path: a/size}]}}, {name: empty, emptyDir: {}}],
+	b.pod("states", `restartPolicy: Never, volumes: [{name: v, configMap: {name: config, items: [{key: size, path: a/size}]}},
+  {name: empty, emptyDir: {}}],
   initContainers: [{name: first, image: shell, args: ['echo made > /e/made'], volumeMounts: [{name: empty, mountPath: /e}]}],
   containers: [{name: c, image: shell, envFrom: [{configMapRef: {name: config}, prefix: C_}],
-    env: [{name: P, valueFrom: {secretKeyRef: {name: secret, key: password}}}, {name: ME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: ALL, value: '$(C_color)-$(NONE)-$$(P)'}],
-    args: ['echo $P $ME $ALL; cat /v/a/size; echo; cat /e/made; grep database /etc/hosts; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; echo the end > /dev/termination-log'],
+    env: [{name: P, valueFrom: {secretKeyRef: {name: secret, key: password}}}, {name: ME,
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: ALL, value: '$(C_color)-$(NONE)-$$(P)'}],
+    args: ['echo $P $ME $ALL; cat /v/a/size; echo; cat /e/made; grep database /etc/hosts; echo the end > /dev/termination-log;
+      test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token'],
     volumeMounts: [{name: v, mountPath: /v}, {name: empty, mountPath: /e}]}]`)
 	b.until("states", ".status.phase", "Succeeded")
 	require.Equal(b, "s3cret states blue-$(NONE)-$(P)\n7\nmade\n192.0.2.7 database.example.com\ntoken\n", b.node.Log("default", "states", "c"))
-	require.Equal(b, "the end\n", b.kubectl("get", "pod", "states", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.message}")+"\n")
-	require.Equal(b, "Completed", b.kubectl("get", "pod", "states", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.reason}"))
+	require.Equal(b, "the end", b.first("states", "state.terminated.message"))
+	require.Equal(b, "Completed", b.first("states", "state.terminated.reason"))
 }
 
 // confined is what a pod may not do, as another user with a root that it cannot write to.
 func confined(b *bench) {
-	b.pod("confined", `restartPolicy: Never, securityContext: {runAsUser: 1234, runAsGroup: 1235, fsGroup: 1236, runAsNonRoot: true}, volumes: [{name: empty, emptyDir: {}}],
+	b.pod("confined", `restartPolicy: Never, securityContext: {runAsUser: 1234, runAsGroup: 1235, fsGroup: 1236, runAsNonRoot: true},
+  volumes: [{name: empty, emptyDir: {}}],
   containers: [{name: c, image: shell, securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false},
-    args: ['id -u; id -g; id -G; touch /a 2>/dev/null || echo root; touch /tmp/a 2>/dev/null || echo tmp; touch /e/a && echo e; grep NoNewPrivs /proc/self/status; ls /proc | grep -c "^[0-9]"'], volumeMounts: [{name: empty, mountPath: /e}]}]`)
+    args: ['id -u; id -g; id -G; touch /a 2>/dev/null || echo root; touch /tmp/a 2>/dev/null || echo tmp; touch /e/a && echo e;
+      grep NoNewPrivs /proc/self/status; ls /proc | grep -c "^[0-9]"'], volumeMounts: [{name: empty, mountPath: /e}]}]`)
 	b.until("confined", ".status.phase", "Succeeded")
 	lines := strings.Fields(b.node.Log("default", "confined", "c"))
 	require.Equal(b, []string{"1234", "1235", "1235", "1236", "root", "tmp", "e", "NoNewPrivs:", "1"}, lines[:9])
 	b.pod("root", `restartPolicy: Never, securityContext: {runAsNonRoot: true}, containers: [{name: c, image: shell, args: ['true']}]`)
 	b.until("root", ".status.containerStatuses[0].state.waiting.reason", "CreateContainerConfigError")
-	require.Equal(b, "container has runAsNonRoot and image will run as root", b.kubectl("get", "pod", "root", "-o", "jsonpath={.status.containerStatuses[0].state.waiting.message}"))
+	require.Equal(b, "container has runAsNonRoot and image will run as root", b.first("root", "state.waiting.message"))
 }
 
 // crash is a container that fails, and is started again; and one that may not be.
 func crash(b *bench) {
 	b.pod("crash", `containers: [{name: c, image: shell, terminationMessagePolicy: FallbackToLogsOnError, args: ['echo broken; exit 3']}]`)
 	b.until("crash", ".status.containerStatuses[0].restartCount", "2")
-	require.Equal(b, "3 Error", b.kubectl("get", "pod", "crash", "-o", "jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode} {.status.containerStatuses[0].lastState.terminated.reason}"))
-	require.Contains(b, b.kubectl("get", "pod", "crash", "-o", "jsonpath={.status.containerStatuses[0].lastState.terminated.message}"), "broken")
+	require.Equal(b, "3", b.first("crash", "lastState.terminated.exitCode"))
+	require.Equal(b, "Error", b.first("crash", "lastState.terminated.reason"))
+	require.Contains(b, b.first("crash", "lastState.terminated.message"), "broken")
 	b.until("crash", ".status.containerStatuses[0].state.waiting.reason", "CrashLoopBackOff")
-	require.Equal(b, "Running False", b.kubectl("get", "pod", "crash", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="Ready")].status}`))
+	b.until("crash", ".status.phase", "Running")
+	b.until("crash", `.status.conditions[?(@.type=="Ready")].status`, "False")
 	b.pod("failed", `restartPolicy: Never, containers: [{name: c, image: shell, args: ['exit 7']}]`)
 	b.until("failed", ".status.phase", "Failed")
 }
@@ -120,7 +133,8 @@ func crash(b *bench) {
 func missing(b *bench) {
 	b.pod("image", `containers: [{name: c, image: 'nowhere:1'}]`)
 	b.until("image", ".status.containerStatuses[0].state.waiting.reason", "ImagePullBackOff")
-	b.pod("late", `containers: [{name: c, image: shell, args: ['echo $P; sleep 1000'], env: [{name: P, valueFrom: {secretKeyRef: {name: late, key: p}}}]}]`)
+	b.pod("late", `containers: [{name: c, image: shell, args: ['echo $P; sleep 1000'], env: [{name: P,
+  valueFrom: {secretKeyRef: {name: late, key: p}}}]}]`)
 	b.until("late", ".status.containerStatuses[0].state.waiting.message", `secret "late" not found`)
 	b.kubectl("create", "secret", "generic", "late", "--from-literal=q=1")
 	b.until("late", ".status.containerStatuses[0].state.waiting.message", `couldn't find key p for env P`)
@@ -132,22 +146,26 @@ func missing(b *bench) {
 // probes is a container that is ready while a file is there, and not alive without another.
 func probes(b *bench) {
 	port := "python3 -m http.server 8080 --bind 0.0.0.0 --directory /tmp"
-	b.pod("probes", `containers: [{name: c, image: shell, args: ['touch /tmp/alive; (sleep 2; touch /tmp/ready) & exec `+port+`'], ports: [{name: http, containerPort: 8080}],
-    startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 60}, readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 1},
+	b.pod("probes", `containers: [{name: c, image: shell, args: ['touch /tmp/alive; (sleep 2; touch /tmp/ready) & exec `+port+`'],
+    ports: [{name: http, containerPort: 8080}],
+    startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 60}, readinessProbe: {httpGet: {path: /ready,
+  port: http}, periodSeconds: 1},
     livenessProbe: {httpGet: {path: /alive, port: 8080}, periodSeconds: 1, failureThreshold: 2}}]`)
 	b.until("probes", `.status.conditions[?(@.type=="Ready")].status`, "False")
 	b.until("probes", `.status.conditions[?(@.type=="Ready")].status`, "True")
 	root := filepath.Join(b.node.Root("default", "probes", "c"), "tmp")
 	require.NoError(b, os.Remove(filepath.Join(root, "ready")))
 	b.until("probes", `.status.conditions[?(@.type=="Ready")].status`, "False")
-	require.Equal(b, "0", b.kubectl("get", "pod", "probes", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
+	require.Equal(b, "0", b.first("probes", "restartCount"))
 	require.NoError(b, os.Remove(filepath.Join(root, "alive")))
 	b.until("probes", ".status.containerStatuses[0].restartCount", "1")
 }
 
 // ends is a pod that is deleted: it is told to end, and waited for.
 func ends(b *bench) {
-	for name, args := range map[string]string{"polite": `trap "echo told; exit 0" TERM; echo up; while true; do sleep 0.1; done`, "deaf": `echo up; sleep 1000`} {
+	for name, args := range map[string]string{
+		"polite": `trap "echo told; exit 0" TERM; echo up; while true; do sleep 0.1; done`, "deaf": `echo up; sleep 1000`,
+	} {
 		b.pod(name, `terminationGracePeriodSeconds: 2, containers: [{name: c, image: shell, args: ['`+args+`']}]`)
 		b.until(name, ".status.phase", "Running")
 		await.Eventually(b.T, "it runs", func() bool { return b.node.Log("default", name, "c") == "up\n" })
@@ -159,7 +177,8 @@ func ends(b *bench) {
 
 // job is a Job of the real controller: it succeeds after a failure.
 func job(b *bench) {
-	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {name: job}, spec: {backoffLimit: 2, template: {spec: {restartPolicy: Never,
+	require.NoError(b, b.cluster.Apply(b.Context(), `{apiVersion: batch/v1, kind: Job, metadata: {name: job}, spec: {backoffLimit: 2,
+  template: {spec: {restartPolicy: Never,
   containers: [{name: c, image: shell, args: ['exit 1']}]}}}}`))
 	b.kubectl("wait", "job/job", "--for=condition=Failed", "--timeout=120s")
 }

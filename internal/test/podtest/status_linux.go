@@ -43,9 +43,11 @@ func (p *pod) status(object *corev1.Pod) corev1.PodStatus {
 func (p *pod) statuses(containers []corev1.Container) (all []corev1.ContainerStatus) {
 	for _, c := range containers {
 		one := *p.containers[c.Name].DeepCopy()
-		for _, t := range []*metav1.Time{startOf(one.State), endOf(one.State), startOf(one.LastTerminationState), endOf(one.LastTerminationState)} {
-			if t != nil {
-				*t = t.Rfc3339Copy()
+		for _, state := range []corev1.ContainerState{one.State, one.LastTerminationState} {
+			for _, t := range []*metav1.Time{startOf(state), endOf(state)} {
+				if t != nil {
+					*t = t.Rfc3339Copy()
+				}
 			}
 		}
 		all = append(all, one)

@@ -17,7 +17,8 @@ import (
 
 // data returns the contents of a Secret or ConfigMap; none if it is not there and may lack.
 func (p *pod) data(ctx context.Context, plural, name string, optional *bool) (map[string][]byte, error) {
-	o, err := p.node.client.Resource(corev1.SchemeGroupVersion.WithResource(plural)).Namespace(p.object.Namespace).Get(ctx, name, metav1.GetOptions{})
+	o, err := p.node.client.Resource(corev1.SchemeGroupVersion.WithResource(plural)).Namespace(p.object.Namespace).
+		Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && value(optional, false):
 		return nil, nil
@@ -127,7 +128,9 @@ func (p *pod) projected(ctx context.Context, source corev1.VolumeProjection) (ma
 
 // token returns a token of the pod's ServiceAccount.
 func (p *pod) token(ctx context.Context, want *corev1.ServiceAccountTokenProjection) ([]byte, error) {
-	spec := map[string]any{"boundObjectRef": map[string]any{"kind": "Pod", "apiVersion": "v1", "name": p.object.Name, "uid": string(p.object.UID)}}
+	spec := map[string]any{"boundObjectRef": map[string]any{
+		"kind": "Pod", "apiVersion": "v1", "name": p.object.Name, "uid": string(p.object.UID),
+	}}
 	if want.Audience != "" {
 		spec["audiences"] = []any{want.Audience}
 	}

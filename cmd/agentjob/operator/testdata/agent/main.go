@@ -34,7 +34,8 @@ func main() {
 	var c config
 	must(json.Unmarshal(text, &c))
 	seen := map[string]string{
-		"prompt": c.Prompt, "tools": strings.Join(c.AllowedTools, ";"), "token": os.Getenv("AGENT_TOKEN"), "user": fmt.Sprint(os.Getuid(), ":", os.Getgid()),
+		"prompt": c.Prompt, "tools": strings.Join(c.AllowedTools, ";"), "token": os.Getenv("AGENT_TOKEN"),
+		"user": fmt.Sprint(os.Getuid(), ":", os.Getgid()),
 		"home": write(filepath.Join(os.Getenv("HOME"), "notes")), "tmp": write("/tmp/a"), "root": write("/a"), "config": write("/etc/agent/b"),
 		"nodes": list("nodes", ""), "secrets": list("secrets", "default"),
 	}
@@ -64,7 +65,8 @@ func list(plural, namespace string) string {
 	}
 	client, err := dynamic.NewForConfig(access)
 	must(err)
-	found, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: plural}).Namespace(namespace).List(context.Background(), metav1.ListOptions{})
+	found, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: plural}).Namespace(namespace).
+		List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return "forbidden: " + strconv.FormatBool(strings.Contains(err.Error(), "forbidden"))
 	}

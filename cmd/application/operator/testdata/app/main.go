@@ -95,7 +95,8 @@ func upload(r *http.Request) (string, error) {
 		Credentials: credentials.NewStaticCredentialsProvider(os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), ""),
 	})
 	bucket := aws.String(os.Getenv("S3_BUCKET_FILES"))
-	if _, err := client.PutObject(r.Context(), &s3.PutObjectInput{Bucket: bucket, Key: aws.String("a"), Body: strings.NewReader("hello")}); err != nil {
+	object := &s3.PutObjectInput{Bucket: bucket, Key: aws.String("a"), Body: strings.NewReader("hello")}
+	if _, err := client.PutObject(r.Context(), object); err != nil {
 		return "", err
 	}
 	head, err := client.HeadObject(r.Context(), &s3.HeadObjectInput{Bucket: bucket, Key: aws.String("a")})

@@ -20,12 +20,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/examples/internal/webapp"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
+	"github.com/seed-9e1ffd66/trueup/reconcile/operatormetrics"
 )
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "file with the access to the cluster; empty in a pod")
 	namespace := flag.String("namespace", "webapp-operator", "namespace of the Lease")
-	health := flag.String("health-address", "0.0.0.0:8080", "host:port of /healthz and /readyz; 0: none")
+	health := flag.String("health-address", "0.0.0.0:8080", "host:port of /healthz, /readyz and /metrics; 0: none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -39,9 +40,10 @@ func main() {
 }
 
 func run(ctx context.Context, config *rest.Config, namespace, health string, logger *slog.Logger) error {
+	o := newOperator(logger)
 	return (&operator.Process{
 		Config: config, Resource: webapp.Version().WithResource("webapps"), Address: health, Logger: logger,
-		Lease: &kube.Lease{Namespace: namespace, Name: "webapp-operator"}, Work: newOperator(logger).Work,
+		Lease: &kube.Lease{Namespace: namespace, Name: "webapp-operator"}, Work: o.Work, Metrics: operatormetrics.New(o).Handler(),
 	}).Start(ctx)
 }
 

@@ -110,12 +110,12 @@ func (s *site) run() *replica {
 
 func (s *site) start() { *s.replica = *s.run() }
 
-// readyz returns what a replica answers to the question whether it is ready.
-func (s *site) readyz(r *replica) string {
+// answer returns what a replica answers at a path.
+func (s *site) answer(r *replica, path string) string {
 	s.Helper()
 	address := regexp.MustCompile(`listening address=(\S+)`).FindStringSubmatch(r.Tail())
 	require.NotNil(s, address, r.Tail())
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+address[1]+"/readyz", nil)
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+address[1]+path, nil)
 	require.NoError(s, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(s, err)
@@ -426,7 +426,9 @@ func (s *site) replicas() {
 	before := len(s.quiet())
 	require.Equal(s, first, holder())
 	require.Len(s, s.requests(), before, "one that waits asks for the Lease only")
-	require.Equal(s, "watches: ok\n", s.readyz(second), "it is ready to take over")
+	require.Equal(s, "watches: ok\n", s.answer(second, "/readyz"), "it is ready to take over")
+	require.Contains(s, s.answer(s.replica, "/metrics"), `trueup_operator_objects{operator="webapp-operator",reason="Ready"}`)
+	require.NotContains(s, s.answer(second, "/metrics"), "trueup_operator", "it shows nothing that is old")
 	require.NoError(s, s.replica.stop())
 	s.kubectl("scale", "deployment", "web", "-n", ns, "--replicas=7")
 	s.becomes("2", "get", "deployment", "web", "-n", ns, "-o", "jsonpath={.spec.replicas}")

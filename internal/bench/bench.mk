@@ -6,7 +6,7 @@ BENCHFLAGS ?=
 BENCHES = $(addprefix internal/bench/,peers wrangler sync kine pool agentjob)
 .PHONY: bench bench-build bench-apply bench-cli bench-sync bench-controlplane bench-pool bench-snapshot bench-shuttle bench-vet bench-agentjob bench-sim soak-sync soak-shuttle rooms record
 
-PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/simtest/upstream/... ./examples/...
+PATTERNS ?= ./... ./cmd/... ./cloud/aws/... ./statesync/sqlstore/... ./reconcile/controllerruntime/... ./reconcile/operatormetrics/... ./reconcile/simtest/upstream/... ./examples/...
 rooms: ## Count how the files of each package use one another: floors, references that run up, groups that all reach each other (PATTERNS=./apply)
 	$(WORK) $(GO) run ./internal/build/rooms $(PATTERNS)
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
+	"github.com/seed-9e1ffd66/trueup/reconcile/operatormetrics"
 )
 
 // Add adds an operator to a Manager that has not started. The fields Config, HTTPClient, Kind,
@@ -35,14 +37,7 @@ func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 	if err := fill(mgr, o); err != nil {
 		return fmt.Errorf("controllerruntime: %w", err)
 	}
-	r := &runnable{start: o.Start, figures: newFigures(o.Name, o.Reasons), logger: o.Logger}
-	onPass := o.OnPass
-	o.OnPass = func(p pass) {
-		r.figures.observe(p)
-		if onPass != nil {
-			onPass(p)
-		}
-	}
+	r := &runnable{start: o.Start, figures: operatormetrics.New(o), logger: o.Logger}
 	if err := mgr.AddReadyzCheck(o.Name, ready(mgr.Elected(), o.Synced)); err != nil {
 		return fmt.Errorf("controllerruntime: %s: %w", o.Name, err)
 	}
@@ -111,7 +106,7 @@ func ready(elected <-chan struct{}, synced func() (bool, error)) func(*http.Requ
 // runnable is an operator as a Manager runs it.
 type runnable struct {
 	start   func(context.Context) error
-	figures *figures
+	figures prometheus.Collector
 	logger  *slog.Logger
 }
 

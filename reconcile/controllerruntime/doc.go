@@ -16,9 +16,6 @@
 //
 // # Metrics
 //
-// The registry of controller-runtime has these while the operator works. They are gone when it
-// ends, and begin at zero when it starts again, so that a standby shows nothing that is old.
-//
-//	trueup_operator_pass_duration_seconds{operator,result}  a histogram; result is success or error
-//	trueup_operator_objects{operator,reason}                objects by the reason of Ready
+// The registry of controller-runtime has the metrics of package operatormetrics while the operator
+// works.
 package controllerruntime

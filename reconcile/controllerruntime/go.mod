@@ -6,6 +6,7 @@ require (
 	github.com/go-logr/logr v1.4.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/seed-9e1ffd66/trueup v0.0.0
+	github.com/seed-9e1ffd66/trueup/reconcile/operatormetrics v0.0.0
 	github.com/stretchr/testify v1.12.1
 	k8s.io/api v0.35.10
 	k8s.io/apimachinery v0.35.10

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -30,8 +31,12 @@ func TestASecondOperatorOfANameWorksWithoutMetrics(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	of := func(objects int, start func(context.Context) error) *runnable {
-		reasons := func() map[string]int { return map[string]int{"Ready": objects} }
-		return &runnable{start: start, figures: newFigures("twice", reasons), logger: logger}
+		figures := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "trueup_operator_objects", Help: "Objects, by the reason of their condition Ready.",
+			ConstLabels: prometheus.Labels{"operator": "twice"},
+		}, []string{"reason"})
+		figures.WithLabelValues("Ready").Set(float64(objects))
+		return &runnable{start: start, figures: figures, logger: logger}
 	}
 	second := of(2, func(context.Context) error {
 		require.InDelta(t, 1, shown(t, "twice"), 0)

@@ -18,7 +18,8 @@ import (
 func workspace() []string {
 	return []string{
 		"./...", "./cloud/aws/...", "./cmd/...", "./examples/...",
-		"./reconcile/controllerruntime/...", "./reconcile/simtest/upstream/...", "./statesync/sqlstore/...",
+		"./reconcile/controllerruntime/...", "./reconcile/operatormetrics/...",
+		"./reconcile/simtest/upstream/...", "./statesync/sqlstore/...",
 	}
 }
 

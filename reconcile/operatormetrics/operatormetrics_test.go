@@ -1,0 +1,49 @@
+package operatormetrics
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	"github.com/seed-9e1ffd66/trueup/reconcile/operator"
+)
+
+// TestMetricsAreThoseOfATerm: passes are counted and handed on, and what an operator has shown
+// is not shown after it has stopped, nor by its next term.
+func TestMetricsAreThoseOfATerm(t *testing.T) {
+	t.Parallel()
+	before := 0
+	o := &operator.Operator[*unstructured.Unstructured]{
+		Name: "boards", Conditions: func(*unstructured.Unstructured) *[]metav1.Condition { return nil },
+		OnPass: func(reconcile.KeyPass[types.NamespacedName]) { before++ },
+	}
+	c := New(o)
+	require.Zero(t, testutil.CollectAndCount(c), "it has not started")
+
+	var reasons map[string]int
+	c.reasons = func() map[string]int { return reasons }
+	reasons = map[string]int{"Ready": 2, "NotOurs": 1}
+	o.OnPass(reconcile.KeyPass[types.NamespacedName]{Duration: 2 * time.Millisecond})
+	o.OnPass(reconcile.KeyPass[types.NamespacedName]{Duration: time.Minute, Err: errors.New("refused")})
+	require.Equal(t, 2, before)
+	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP trueup_operator_objects Objects, by the reason of their condition Ready.
+# TYPE trueup_operator_objects gauge
+trueup_operator_objects{operator="boards",reason="NotOurs"} 1
+trueup_operator_objects{operator="boards",reason="Ready"} 2
+`), "trueup_operator_objects"))
+	require.Equal(t, 2, testutil.CollectAndCount(c, "trueup_operator_pass_duration_seconds"), "one of each result")
+
+	reasons = nil
+	require.Zero(t, testutil.CollectAndCount(c), "another replica works")
+	reasons = map[string]int{}
+	require.Zero(t, testutil.CollectAndCount(c), "a term begins at zero")
+}

@@ -35,6 +35,7 @@ func Call(ctx context.Context, net http.RoundTripper, name string, do func(*Worl
 		return applytest.ErrCrashed
 	}
 	err := do(w)
+	w.lateness()
 	w.Log("life %d: %s: %v", p.life, request, answerOf(err))
 	if kill != "" {
 		return applytest.ErrCrashed

@@ -40,6 +40,7 @@
 //   - There was something to do, and the server accepted no write of the program.
 //   - Check returned an error for a write, at any time.
 //   - Converged returned an error after Settle.
+//   - One of Bounds, or a World.Within, was not kept.
 //   - The program sent more than Requests in a minute without faults.
 //   - The program wrote within Rest, 24 hours with a restart in the middle.
 //   - The end differs from a second world, in which the same desired state
@@ -53,6 +54,21 @@
 // A program may also call something else than the API server, such as a cloud in memory:
 // such a [Call] takes its turn among the requests, and counts as one of them in a sweep. A
 // scenario may have habits of its own.
+//
+// # Bounds of time
+//
+// A [Bound] says for how long something may not be as it must be, in every phase of a history:
+//
+//	Bounds: []simtest.Bound{{What: "the phase follows the pods", Within: 10 * time.Second, Late: func(w *simtest.World) []string {
+//		... // the names of the Widgets whose phase differs now
+//	}}},
+//	Recovery: 5 * time.Minute,
+//
+// The time that requests and events are held up is taken out. After a disturbance it begins again
+// Recovery later, the longest time until the program tries again. So a history without
+// disturbances has the bounds of a contract to the second, and one with them says how soon all is
+// well after the last one. World.Within is the same for one event, and World.Disturb says what
+// the scenario itself does to the program.
 //
 // # One seed, one history
 //

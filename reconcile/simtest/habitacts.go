@@ -90,6 +90,7 @@ func restoreStore(w *World, _ applytest.Request) {
 			act(w, c)
 		}
 	}
+	w.lateness()
 }
 
 // withNode calls a function with one of the Nodes, and a second one after a while.

@@ -257,6 +257,7 @@ func (w *World) begin(h Habit, r applytest.Request) applytest.Fault {
 		w.mu.Lock()
 		w.spells = append(w.spells, spell{h, r, time.Now().Add(length)})
 		w.mu.Unlock()
+		w.Disturb(time.Now().Add(length))
 	}
 	if h.answers != nil {
 		if f, ok := h.answers(r, r); ok {
@@ -343,4 +344,5 @@ func (w *World) silence() {
 	for _, st := range w.server.streams {
 		st.muted = true
 	}
+	w.Disturb(time.Now().Add(longestWatch))
 }

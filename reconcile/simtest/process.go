@@ -41,6 +41,9 @@ func (w *World) launch(ctx context.Context, program func(context.Context, http.R
 	p.net = &applytest.Transport{Fault: p.fault, OnCrash: cancel}
 	p.next = p.net.Wrap(w.server)
 	w.Log("life %d: starts", p.life)
+	if p.life > 1 {
+		w.Disturb(time.Now())
+	}
 	go func() {
 		defer cancel()
 		err := contained(func() error { return program(ctx, p) })
@@ -92,6 +95,7 @@ func (w *World) beside(what string, program func(context.Context, http.RoundTrip
 		i := w.agenda.after(length, fmt.Sprintf("replica %d", p.life), p.stop)
 		<-p.done
 		w.agenda.drop(i)
+		w.Disturb(time.Now())
 		w.mu.Lock()
 		w.two = false
 		w.mu.Unlock()
@@ -195,10 +199,14 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *World) latency(name string) time.Duration {
 	dice := w.dice(name)
 	if w.Lasts(SlowDown) {
-		return time.Duration(1+dice.IntN(20_000)) * time.Millisecond
+		slow := time.Duration(1+dice.IntN(20_000)) * time.Millisecond
+		w.Disturb(time.Now().Add(slow))
+		return slow
 	}
 	if w.faulty() && dice.IntN(10) == 0 && (w.plan.story == nil || !w.plan.story.prompt) {
-		return time.Duration(1+dice.IntN(3000)) * time.Millisecond
+		slow := time.Duration(1+dice.IntN(3000)) * time.Millisecond
+		w.hold(time.Now().Add(slow))
+		return slow
 	}
 	return time.Duration(1+dice.IntN(10_000)) * time.Microsecond
 }
@@ -231,7 +239,9 @@ func (w *World) readable(p *process, r *http.Request, request applytest.Request)
 	if view == nil {
 		return time.Time{}
 	}
-	return view.last.Add(time.Duration(1<<min(view.ends, 6)) * time.Second)
+	at := view.last.Add(time.Duration(1<<min(view.ends, 6)) * time.Second)
+	w.hold(at)
+	return at
 }
 
 func (w *World) pathEnded(p *process, r *http.Request, request applytest.Request) {
@@ -280,6 +290,7 @@ func (p *process) fault(r applytest.Request) applytest.Fault {
 	calm, here := w.calm, w.plan.cuts(r.String(), w.requests)
 	w.mu.Unlock()
 	if cut := w.plan.cut; here {
+		w.Disturb(time.Now())
 		w.mu.Lock()
 		w.reached = r.String()
 		w.mu.Unlock()
@@ -291,6 +302,7 @@ func (p *process) fault(r applytest.Request) applytest.Fault {
 	f, ok := w.suffers(r)
 	if ok {
 		w.met(r)
+		w.Disturb(time.Now())
 	} else if what := w.happens(r, func() applytest.Disturbance { return p.draw(r) }); what != "" {
 		f = p.disturb(what, r)
 	}
@@ -318,6 +330,7 @@ func (w *World) happens(r applytest.Request, draw func() applytest.Disturbance) 
 		h.what = told.happenings[i].what
 	}
 	if h.what != "" {
+		w.Disturb(time.Now())
 		w.mu.Lock()
 		w.happened = append(w.happened, h)
 		w.mu.Unlock()

@@ -78,6 +78,12 @@ type Scenario struct {
 	// once the program has had Settle without faults. Default nil, which is no check.
 	Converged func(*World) error
 
+	// Bounds are the bounds of time that the program has to keep, and Recovery is how long after
+	// a disturbance its bounds may begin again: the longest time until it tries again. Default
+	// 5 minutes.
+	Bounds   []Bound
+	Recovery time.Duration
+
 	// State returns the state to compare with another world that has the same desired
 	// state. It contains nothing that may differ, such as UIDs. Default World.State.
 	State func(*World) string

@@ -71,6 +71,7 @@ type World struct {
 	asked                          map[string]int // requests that looked alike, faults or not
 	happened                       []happening
 	wrong                          []string
+	clock                          clock // of bounds
 }
 
 // path is one view of a program: what it lists and watches.
@@ -262,6 +263,7 @@ func (w *World) changed(c Change) {
 	for _, act := range w.scenario.Actors {
 		act(w, c)
 	}
+	w.lateness()
 }
 
 // count notes who has made an object, and a change by the program.
@@ -322,6 +324,7 @@ func (w *World) deliver(st *stream, e event) {
 	lag := time.Duration(1+dice.IntN(20_000)) * time.Microsecond
 	if w.faulty() && dice.IntN(4) == 0 && w.always[LateEvents] {
 		lag = time.Duration(dice.Int64N(int64(w.lag) + 1))
+		w.hold(time.Now().Add(lag))
 	}
 	st.due = later(st.due.Add(time.Microsecond), time.Now().Add(lag))
 	w.agenda.at(st.due, fmt.Sprintf("event %06d %09d", st.number, e.version), func() {
@@ -342,6 +345,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// longestWatch is when a watch ends at the latest.
+const longestWatch = 5 * time.Minute
+
 // opened plans the bookmarks and the end of a watch. The lock of the server is held.
 func (w *World) opened(st *stream) {
 	w.mu.Lock()
@@ -349,7 +355,7 @@ func (w *World) opened(st *stream) {
 	st.number = w.watches
 	w.mu.Unlock()
 	dice := w.dice(fmt.Sprintf("watch %d", st.number))
-	life := 4*time.Minute + time.Duration(dice.IntN(60_000))*time.Millisecond
+	life := longestWatch - time.Minute + time.Duration(dice.IntN(60_000))*time.Millisecond
 	why := io.EOF
 	if w.faulty() && w.always[EndWatches] && dice.IntN(2) == 0 {
 		life, why = time.Duration(1+dice.IntN(120_000))*time.Millisecond, applytest.ErrLost

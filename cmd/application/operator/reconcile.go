@@ -248,6 +248,11 @@ func (p *pass) children(ctx context.Context) error {
 	p.outdated = slices.ContainsFunc(report.Results, func(r apply.Result) bool { return r.ID == p.secretID() && apierrors.IsConflict(r.Err) })
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
 	failed = append(failed, err)
+	if p.held && p.exists(p.deploymentID()) { // its pods run, or not, while it stays as it is
+		if set, err = apply.NewSet(owner(), []*unstructured.Unstructured{p.deployment(configs)}, options); err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+	}
 	p.ready, err = p.op.applier.Readiness(ctx, set, deploymentKind, ingressKind)
 	failed = append(failed, err, p.explain(ctx))
 	return errors.Join(failed...)

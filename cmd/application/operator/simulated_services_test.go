@@ -53,6 +53,8 @@ type services struct {
 	restored map[string]string
 	// judge is called for each write that a program makes. It is not called for a write of others.
 	judge func(w *simtest.World, name string, before, after *thing)
+	// refuses reports whether a service refuses a call that has come; nil: none does.
+	refuses func(service string) bool
 	// away is until when each service does not answer.
 	away map[string]time.Time
 	// made counts names.
@@ -117,6 +119,7 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 		}
 		if happens(slowServices, 5) {
 			takes = time.Duration(dice.Int64N(int64(40 * time.Second)))
+			w.Disturb(time.Now().Add(takes))
 		}
 		if happens(restoreBackup, 40) {
 			s.restore(w, service)
@@ -125,14 +128,15 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 			s.byHand(w)
 		}
 		if happens(stopServices, 20) {
-			s.away[service] = time.Now().Add(time.Duration(dice.Int64N(int64(2 * time.Minute))))
-			w.Log("the %s is away until %s", service, s.away[service].Format(time.TimeOnly))
+			s.stop(w, service, time.Duration(dice.Int64N(int64(2*time.Minute))))
 		}
-		if time.Now().Before(s.away[service]) || happens(failCalls, 8) {
+		if time.Now().Before(s.away[service]) || happens(failCalls, 8) || s.refuses != nil && s.refuses(service) {
+			w.Disturb(time.Now())
 			return errAway
 		}
 		err := do(w)
 		if happens(loseAnswers, 8) {
+			w.Disturb(time.Now())
 			return errLost
 		}
 		return err
@@ -143,6 +147,13 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 	case <-ctx.Done():
 		return errors.Join(err, ctx.Err())
 	}
+}
+
+// stop has a service away for a while.
+func (s *services) stop(w *simtest.World, service string, d time.Duration) {
+	s.away[service] = time.Now().Add(d)
+	w.Disturb(s.away[service])
+	w.Log("the %s is away for %v", service, d)
 }
 
 // habits are what the services do.
@@ -180,6 +191,7 @@ func (s *services) restore(w *simtest.World, service string) {
 		}
 		s.things[name] = t.copy()
 	}
+	w.Disturb(time.Now())
 	w.Log("the %s is as it was at %s", service, old.at.Format(time.TimeOnly))
 	s.keep()
 }

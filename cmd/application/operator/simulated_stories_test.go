@@ -211,7 +211,7 @@ func TestARotationWaitsForTheDatabaseInASimulatedWorld(t *testing.T) {
 		s = scripted(p, s,
 			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
 			func(w *simtest.World) error {
-				p.away[theDatabase] = time.Now().Add(20 * time.Second)
+				p.stop(w, theDatabase, 20*time.Second)
 				before := w.Object("secrets", "blue", "shop-db")
 				w.After(15*time.Second, func() {
 					a := app{w.Object(appsKind, "blue", "shop")}

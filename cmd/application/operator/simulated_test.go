@@ -100,6 +100,9 @@ func newPlatform() (*platform, simtest.Scenario) {
 		},
 		// Each child is applied again once a day.
 		Refreshes: 2,
+		// A pass that failed is repeated after 5 minutes at the latest, by a process that has
+		// waited for the Lease of the one before.
+		Bounds: p.bounds(), Recovery: 5*time.Minute + 30*time.Second,
 		// Which of two has a name is of the history.
 		State: func(*simtest.World) string { return "" },
 	}
@@ -110,10 +113,14 @@ func (p *platform) program(ctx context.Context, net http.RoundTripper) error {
 	return p.start(ctx, net, net)
 }
 
-// start starts it with this way to the API server.
+// start starts it, without a Lease, with this way to the API server.
 func (p *platform) start(ctx context.Context, net, server http.RoundTripper) error {
+	return p.operator(net, server, true).Start(ctx)
+}
+
+func (p *platform) operator(net, server http.RoundTripper, alone bool) *application.Operator {
 	o := &application.Operator{
-		Kubernetes: &rest.Config{Host: "http://simtest", Transport: server}, Namespace: "platform", Instance: "one", Alone: true,
+		Kubernetes: &rest.Config{Host: "http://simtest", Transport: server}, Namespace: "platform", Instance: "one", Alone: alone,
 		Settings: application.Settings{
 			BaseDomain: "example.com", Redis: "redis.internal", S3Region: "ca-central-1", S3Endpoint: "http://storage.internal",
 			DatabaseURL: "postgresql://admin:secret@database.internal/platform",
@@ -125,7 +132,7 @@ func (p *platform) start(ctx context.Context, net, server http.RoundTripper) err
 	storage, logins := link{p.services, net, theStorage, p.serveStorage}, link{p.services, net, theLogins, p.serveLogins}
 	o.Tap(nil, storage, logins)
 	o.TapDatabase(func(server application.Databases) application.Databases { return memory{server, p.services, net} })
-	return o.Start(ctx)
+	return o
 }
 
 func simulated() simtest.Scenario {

@@ -14,6 +14,21 @@ func (p *platform) workload(w *simtest.World, a app) error {
 	if obstructed(a) {
 		return nil
 	}
+	errs := []error{p.children(w, a)}
+	secret := w.Object("secrets", a.Namespace(), a.Name()+"-db")
+	password, _ := secret.Field("data", "DB_PASSWORD").(string)
+	plain, _ := base64.StdEncoding.DecodeString(password)
+	if a.enabled("database") && string(plain) != p.things[a.schema()].fields["password"] {
+		errs = append(errs, errors.New("the role has another password than the Secret"))
+	}
+	if d := w.Object("deployments.apps", a.Namespace(), a.Name()); d != nil {
+		errs = append(errs, p.pods(w, a, d, password))
+	}
+	return errors.Join(errs...)
+}
+
+// children returns what is wrong about the objects of an Application.
+func (p *platform) children(w *simtest.World, a app) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	free := a.condition("IngressReady")["reason"] != "HostTaken"
@@ -41,18 +56,11 @@ func (p *platform) workload(w *simtest.World, a app) error {
 		}
 	}
 	secret := there("secrets", a.Name()+"-db", a.enabled("database"))
-	password, _ := secret.Field("data", "DB_PASSWORD").(string)
-	plain, _ := base64.StdEncoding.DecodeString(password)
-	if a.enabled("database") && string(plain) != p.things[a.schema()].fields["password"] {
-		wrong("the role has another password than the Secret")
-	}
 	if asked := a.Field("metadata", "annotations", v1alpha1.AnnotationRotate); secret != nil && asked != nil &&
 		secret.Field("metadata", "annotations", v1alpha1.AnnotationRotate) != asked {
 		wrong("rotation %v was not done", asked)
 	}
-	if d := there("deployments.apps", a.Name(), true); d != nil {
-		errs = append(errs, p.pods(w, a, d, password))
-	}
+	there("deployments.apps", a.Name(), true)
 	return errors.Join(errs...)
 }
 

@@ -184,7 +184,8 @@ func (p *pass) fillChildren(state func(kind, reason, message string)) {
 		}
 		slices.Sort(waits)
 		switch {
-		case p.workErr != nil:
+		case p.held && !seen: // it stays as it is
+		case p.workErr != nil && !p.held:
 			state(c.condition, reasonApply, p.workErr.Error())
 		case c.condition == v1alpha1.ConditionDeployment && p.cause.Outlook != "" && p.cause.Outlook != readiness.Waiting:
 			state(c.condition, string(p.cause.Reason), strings.Join(waits, "; "))
@@ -247,7 +248,7 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	case p.cause.Outlook == readiness.Lasting || refused || p.hostErr != nil ||
 		deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
 		s.Phase = v1alpha1.Failed
-	case p.held:
+	case p.held && !p.exists(p.deploymentID()):
 		s.Phase = v1alpha1.Pending
 	default:
 		s.Phase = v1alpha1.Provisioning

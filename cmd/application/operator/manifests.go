@@ -94,7 +94,7 @@ func rules() []any {
 		installation.Rule(v1alpha1.Group, []any{"applications/finalizers", "previewenvironments/finalizers"}, []any{"update"}),
 		installation.Rule("", []any{"secrets", "configmaps", "serviceaccounts", "services"}, write),
 		installation.Rule("apps", []any{"deployments"}, write),
-		installation.Rule("", []any{"pods"}, []any{"list"}), // why a workload is not ready
+		installation.Rule("", []any{"pods"}, []any{"list", "watch"}), // why a workload is not ready
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, write),
 		// Those of previews; the UID of kube-system identifies the cluster in marks.

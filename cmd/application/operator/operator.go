@@ -69,6 +69,9 @@ type operator struct {
 	finalizePreview kube.Finalizer
 	previewStatus   kube.Status[*v1alpha1.PreviewEnvironment]
 	sweep           reconcile.Loop
+
+	// pods wake the passes of what they run: why they do not is in their status alone.
+	pods kube.Controller[*corev1.Pod]
 }
 
 // gates are the gates of the services.
@@ -192,9 +195,18 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 	w.sweep.Reconciler = reconcile.Func(w.wakeExpired)
 
 	mapper := meta.NewDefaultRESTMapper(nil)
-	wake := func(child apply.Observed) {
-		w.apps.AddUID(types.UID(child.Part))
-		w.previews.AddUID(types.UID(child.Part))
+	wakeUID := func(uid types.UID) {
+		w.apps.AddUID(uid)
+		w.previews.AddUID(uid)
+	}
+	wake := func(child apply.Observed) { wakeUID(types.UID(child.Part)) }
+	w.pods.Client, w.pods.Logger = client, o.Logger
+	w.pods.Kind = kube.Kind{Resource: podsResource, LabelSelector: labelManagedBy + "=" + manager, Drop: "spec,status"}
+	w.pods.Reconcile = func(_ context.Context, _ types.NamespacedName, pod *corev1.Pod) (reconcile.Result, error) {
+		if pod != nil {
+			wakeUID(types.UID(pod.Labels[v1alpha1.LabelOwner]))
+		}
+		return reconcile.Result{}, nil
 	}
 	w.live = &apply.Live{
 		Client:   metadataClient,
@@ -235,7 +247,8 @@ func (w *operator) Start(ctx context.Context) error {
 				return nil //nolint:nilerr // ctx has ended
 			}
 			passes := &reconcile.Group{Members: []reconcile.Member{
-				{Name: "applications", Starter: &w.apps}, {Name: "previews", Starter: &w.previews}, {Name: "expiry", Starter: &w.sweep},
+				{Name: "applications", Starter: &w.apps}, {Name: "previews", Starter: &w.previews}, {Name: "pods", Starter: &w.pods},
+				{Name: "expiry", Starter: &w.sweep},
 			}}
 			return passes.Start(ctx)
 		})},

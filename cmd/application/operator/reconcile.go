@@ -5,11 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -258,29 +256,13 @@ func (p *pass) children(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// A workload that is not ready is looked at again soon after something new was found, and
-// then now and then: its pods wake no pass.
-const (
-	causeAgain   = 5 * time.Second
-	noCauseAgain = 2 * time.Minute
-)
-
-// explain finds out why the workload is not ready.
+// explain finds out why the workload is not ready. A change of its pods starts the next pass.
 func (p *pass) explain(ctx context.Context) (err error) {
 	found, ok := p.ready[p.deploymentID()]
-	if !ok || found.Status == readiness.Current {
-		return nil
+	if ok && found.Status != readiness.Current {
+		p.cause, err = p.op.applier.Why(ctx, p.deploymentID())
 	}
-	if p.cause, err = p.op.applier.Why(ctx, p.deploymentID()); err != nil {
-		return err
-	}
-	again := causeAgain
-	said := meta.FindStatusCondition(p.subject.app.Status.Conditions, v1alpha1.ConditionDeployment)
-	if said != nil && p.cause.Message != "" && strings.Contains(said.Message, p.cause.Message) {
-		again = noCauseAgain
-	}
-	p.again = min(p.again, again)
-	return nil
+	return err
 }
 
 // keeps protects the workload while it waits for a part, and what parts have that cannot

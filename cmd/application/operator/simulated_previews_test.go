@@ -86,7 +86,7 @@ func previewed(ran map[string]bool) simtest.Scenario {
 	s.Edits, s.Pause, s.Settle, s.Rest, s.Converged = 14, 2*time.Minute, 25*time.Minute, time.Hour, p.converged
 	s.Edit = func(w *simtest.World) {
 		dice := w.Random
-		n, act, image, ttl := dice.IntN(3), dice.IntN(8), fmt.Sprint("app:", dice.IntN(3)), []any{"5m", "7m", "10m"}[dice.IntN(3)]
+		n, act, image, ttl := 1+dice.IntN(3), dice.IntN(8), fmt.Sprint("app:", dice.IntN(3)), []any{"5m", "7m", "10m"}[dice.IntN(3)]
 		name := fmt.Sprint("pr-", n)
 		update := func(value any, field string) {
 			_ = w.Update(previewsKind, "blue", name, func(o simtest.Object) { o.Set(value, "spec", field) }) // it may be going

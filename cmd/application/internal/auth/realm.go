@@ -224,6 +224,11 @@ func (r *realm) settle(w Want) (changed bool) {
 
 // Apply makes the realm and the client as the object needs them.
 func (s *Server) Apply(ctx context.Context, w Want) (result Result, err error) {
+	end, err := s.turn(ctx, w.Realm)
+	if err != nil {
+		return result, err
+	}
+	defer end()
 	r, err := s.realm(ctx, w.Realm)
 	if hasStatus(err, http.StatusNotFound) {
 		r, err = s.create(ctx, w, &result)
@@ -307,6 +312,11 @@ func (s *Server) missing(ctx context.Context, w Want) (missing []string, err err
 // with its users if no other uses it. With retain the realm stays, for the next object of
 // the name. A realm that is not there, or that the object does not use, is left alone.
 func (s *Server) Delete(ctx context.Context, w Want, retain bool) (done []string, err error) {
+	end, err := s.turn(ctx, w.Realm)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	r, err := s.realm(ctx, w.Realm)
 	if hasStatus(err, http.StatusNotFound) {
 		return nil, nil

@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
@@ -53,6 +54,10 @@ type Server struct {
 	// failure is what the last login failed with, at failed.
 	failure error
 	failed  time.Time
+
+	mu sync.Mutex
+	// turns has a channel for each realm that is full while a pass reads and writes it.
+	turns map[string]chan struct{}
 }
 
 // Open reads the options. It sends nothing: Keycloak need not be there.
@@ -67,11 +72,29 @@ func Open(options Options) (*Server, error) {
 		}
 	}
 	options.URL = strings.TrimRight(options.URL, "/")
-	return &Server{options: options, lock: make(chan struct{}, 1), client: http.Client{
+	return &Server{options: options, lock: make(chan struct{}, 1), turns: map[string]chan struct{}{}, client: http.Client{
 		Timeout: cmp.Or(options.Timeout, 30*time.Second), Transport: options.Transport,
 		// A redirect would take the credential elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// turn waits until no other pass uses a realm: its attributes, with the marks of all its owners, are
+// written as a whole. done ends the turn.
+func (s *Server) turn(ctx context.Context, realm string) (done func(), err error) {
+	s.mu.Lock()
+	turn, ok := s.turns[realm]
+	if !ok {
+		turn = make(chan struct{}, 1)
+		s.turns[realm] = turn
+	}
+	s.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("realm %s: waits for another pass: %w", realm, ctx.Err())
+	}
 }
 
 // maxAnswer is the max number of bytes that are read of an answer.

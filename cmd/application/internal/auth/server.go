@@ -82,6 +82,9 @@ func Open(options Options) (*Server, error) {
 // turn waits until no other pass uses a realm: its attributes, with the marks of all its owners, are
 // written as a whole. done ends the turn.
 func (s *Server) turn(ctx context.Context, realm string) (done func(), err error) {
+	if _, err := s.login(ctx); err != nil { // where Keycloak hangs, none waits for the time-outs of others
+		return nil, err
+	}
 	s.mu.Lock()
 	turn, ok := s.turns[realm]
 	if !ok {

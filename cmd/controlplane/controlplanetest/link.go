@@ -70,11 +70,13 @@ func (p *Simulated) Begin(w *simtest.World, h simtest.Habit) {
 		return
 	}
 	w.Log("%s now", h.Name)
+	w.Disturb(time.Now())
 	if h.Act != nil {
 		h.Act(w, applytest.Request{})
 	}
 	if h.Spell > 0 {
 		p.spells[h.Name] = time.Now().Add(time.Duration(w.Random.Int64N(int64(h.Spell))))
+		w.Disturb(p.spells[h.Name])
 	}
 }
 
@@ -144,7 +146,7 @@ func (p *Simulated) answer(through way, r *http.Request, body []byte) (*http.Res
 	lost, cut := p.Lasts(w, loseLink) && roll(2) == 0, p.Lasts(w, cutLink) && roll(2) == 0
 	recorder := httptest.NewRecorder()
 	switch {
-	case p.Lasts(w, restartPlane), lost && roll(2) == 0:
+	case p.Lasts(w, restartPlane), lost && roll(2) == 0, p.Lose != nil && p.Lose(path.Base(r.URL.Path)):
 		return nil, errLink
 	case p.Lasts(w, proxyLink):
 		foreign(recorder, roll)

@@ -78,6 +78,8 @@ type Simulated struct {
 	Regions  *Regions
 	// Answer, if not nil, changes the body of an answer on its way to the agent.
 	Answer func(w *simtest.World, r *http.Request, body []byte) []byte
+	// Lose, if not nil, reports whether a request of a method is lost.
+	Lose func(method string) bool
 	// Lists is how many streams of each method have asked for the whole list.
 	Lists map[string]int
 

@@ -120,6 +120,41 @@ func (p *simulatedRegion) bounds() []within {
 	}
 }
 
+// TestADeletionIsReportedInTheEnd is C23 where no message has the deletion any more: the row of a
+// deployment, and that of one that is stopped, are removed by hand, and reports are lost until all
+// pods have ended. The instances are gone within ten minutes of the first report that comes through.
+func TestADeletionIsReportedInTheEnd(t *testing.T) {
+	t.Parallel()
+	simtest.Histories(t, simulated(t, func(p *simulatedRegion, s *simtest.Scenario) {
+		start := s.Start
+		s.Start = func(w *simtest.World) {
+			start(w)
+			for n := range 4 {
+				p.plane.Put(p.deployment(n, "example.com/web:1", "running", nil))
+			}
+			p.note()
+		}
+		instances := func(id string) bool { return strings.Contains(p.plane.Rows("SELECT deployment_id FROM instances"), id) }
+		s.Edit = func(w *simtest.World) {
+			w.After(2*time.Minute, func() {
+				until := time.Now().Add(40 * time.Minute)
+				p.plane.Lose = func(method string) bool { return method == "ReportDeploymentStatus" && time.Now().Before(until) }
+				p.plane.Put(p.deployment(2, "example.com/web:1", "stopped", nil))
+				vanish := func(id string) {
+					p.plane.Vanish(resourcePath("deployments", id), "DELETE FROM deployment_topology WHERE deployment_id = '"+id+"'")
+					p.note()
+				}
+				vanish("d-1")
+				w.After(time.Minute, func() { vanish("d-2") })
+				w.Within(39*time.Minute, "they are recorded", func(*simtest.World) bool { return instances("d-1") && instances("d-2") })
+				w.Within(50*time.Minute, "they are gone", func(*simtest.World) bool { return !instances("d-1") && !instances("d-2") })
+			})
+		}
+		s.Edits, s.Pause, s.Settle, s.Rest, s.Histories = 1, time.Minute, time.Hour, time.Minute, 4
+		s.Disturbances = []applytest.Disturbance{}
+	}))
+}
+
 func restoreBackup(w *simtest.World) {
 	for _, h := range simtest.Habits() {
 		if h.Name == simtest.RestoreStore {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -70,12 +68,11 @@ func rerunOf(o simtest.Object) string {
 // TestRunsBesideAScheduleInASimulatedWorld: each run that is asked for starts once, whatever fails.
 func TestRunsBesideAScheduleInASimulatedWorld(t *testing.T) {
 	t.Parallel()
-	histories := uint64(8)
-	if testing.Short() {
-		histories = 1
-	}
-	for seed := range histories {
-		r := simtest.Simulate(t, besideSchedule, seed+1)
-		require.Empty(t, r.Wrong, "seed %d", seed+1)
-	}
+	simtest.Histories(t, func() simtest.Scenario {
+		s := besideSchedule()
+		if s.Histories = 8; testing.Short() {
+			s.Histories = 1
+		}
+		return s
+	})
 }

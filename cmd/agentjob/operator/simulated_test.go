@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -65,11 +64,18 @@ func simulated() simtest.Scenario {
 			}
 			return o.Start(ctx)
 		},
-		Actors: []func(*simtest.World, simtest.Change){endJobs},
+		Actors: []func(*simtest.World, simtest.Change){endJobs, makeAgain},
 		Edits:  8, Rest: time.Hour,
 		Start: func(w *simtest.World) {
 			for _, o := range []simtest.Object{
-				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}},
+				{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+					"name": "team", "labels": map[string]any{v1alpha1.LabelAllowAccess: "true"},
+				}},
+				{
+					"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": Ceiling},
+					"rules": podRules(),
+				},
+				ours("ClusterAccess", "access", map[string]any{"rules": podRules()}),
 				{
 					"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "team", "name": "auth"},
 					"data": map[string]any{"token": "aGk="},
@@ -85,12 +91,19 @@ func simulated() simtest.Scenario {
 				}
 			}
 		},
-		Edit:      editJobs,
+		Edit: editJobs,
+		// What failed is tried again after 5 minutes at the latest, by a process that has
+		// waited for the Lease of the one before.
+		Bounds: bounds(), Recovery: 5*time.Minute + 30*time.Second,
 		Check:     oneRun(),
 		Converged: allRan,
 		// When a run began, and how it is named, is of its history.
 		State: func(*simtest.World) string { return "" },
 	}
+}
+
+func podRules() []any {
+	return []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"pods"}, "verbs": []any{"get"}}}
 }
 
 func editJobs(w *simtest.World) {
@@ -100,7 +113,16 @@ func editJobs(w *simtest.World) {
 		"runtimeRef": "runtime", "authRef": "auth", "roleRef": "role",
 		"prompt": fmt.Sprint("work ", w.Random.IntN(3)), "suspend": w.Random.IntN(4) == 0,
 	}
-	switch live, act := w.Object(jobs, "team", name), w.Random.IntN(5); {
+	if w.Random.IntN(2) == 0 {
+		spec["clusterAccessRef"] = "access"
+	}
+	switch live, act := w.Object(jobs, "team", name), w.Random.IntN(8); {
+	case act == 6:
+		image := fmt.Sprint("agent:", w.Random.IntN(3))
+		_ = w.Update("agentruntimes.thurkube.thurbeen.eu", "team", "runtime", func(o simtest.Object) { o.Set(image, "spec", "image") }) // it exists
+	case act == 7:
+		resource := []string{"agentroles.thurkube.thurbeen.eu", "agentauths.thurkube.thurbeen.eu", "secrets"}[w.Random.IntN(3)]
+		_ = w.Delete(resource, "team", map[bool]string{true: "role", false: "auth"}[strings.HasPrefix(resource, "agentroles")]) // it may be away
 	case act == 0:
 		_ = w.Delete(jobs, "team", name) // it may not exist
 	case act == 1:
@@ -114,6 +136,21 @@ func editJobs(w *simtest.World) {
 	}
 }
 
+// makeAgain is an actor: the user makes again what AgentJobs refer to, some time after it has gone.
+func makeAgain(w *simtest.World, c simtest.Change) {
+	kind, _ := c.Before["kind"].(string)
+	if c.After != nil || !strings.HasPrefix(kind, "Agent") && kind != "Secret" && kind != "ClusterAccess" || kind == "AgentJob" {
+		return
+	}
+	o := simtest.Object{"metadata": map[string]any{"namespace": "team", "name": c.Before.Name()}}
+	for _, field := range []string{"apiVersion", "kind", "spec", "data"} {
+		if value, ok := c.Before[field]; ok {
+			o[field] = value
+		}
+	}
+	w.After(15*time.Second, func() { _ = w.Create(o) }) // a backup may have brought it back
+}
+
 // endJobs is the controller of Jobs.
 func endJobs(w *simtest.World, c simtest.Change) {
 	if c.After["kind"] != "Job" || c.Before != nil || c.By != "program" {
@@ -122,13 +159,18 @@ func endJobs(w *simtest.World, c simtest.Change) {
 	name, uid := c.After.Name(), c.After.UID()
 	w.After(time.Duration(1+w.Dice("job").IntN(60))*time.Second, func() {
 		if live := w.Object("jobs.batch", "team", name); live != nil && live.UID() == uid {
-			_ = w.As("job controller").Update("jobs.batch", "team", name, func(o simtest.Object) { // it exists
-				now := time.Now().UTC().Format(time.RFC3339)
-				o["status"] = map[string]any{"succeeded": 1, "startTime": now, "completionTime": now, "conditions": []any{
-					map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
-				}}
-			})
+			complete(w, name)
 		}
+	})
+}
+
+// complete has a Job succeed.
+func complete(w *simtest.World, name string) {
+	_ = w.As("job controller").Update("jobs.batch", "team", name, func(o simtest.Object) { // it exists
+		now := time.Now().UTC().Format(time.RFC3339)
+		o["status"] = map[string]any{"succeeded": 1, "startTime": now, "completionTime": now, "conditions": []any{
+			map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
+		}}
 	})
 }
 
@@ -158,14 +200,13 @@ func allRan(w *simtest.World) (err error) {
 
 func TestTheOperatorInASimulatedWorld(t *testing.T) {
 	t.Parallel()
-	histories := uint64(20)
-	if testing.Short() {
-		histories = 4
-	}
-	for seed := range histories {
-		r := simtest.Simulate(t, simulated, seed+1)
-		require.Empty(t, r.Wrong, "seed %d", seed+1)
-	}
+	simtest.Histories(t, func() simtest.Scenario {
+		s := simulated()
+		if s.Histories = 20; testing.Short() {
+			s.Histories = 4
+		}
+		return s
+	})
 }
 
 // TestTheOperatorMayBeKilledAnywhere kills it before and after each request.

@@ -203,7 +203,7 @@ func (w *World) latency(name string) time.Duration {
 		w.Disturb(time.Now().Add(slow))
 		return slow
 	}
-	if w.faulty() && dice.IntN(10) == 0 && (w.plan.story == nil || !w.plan.story.prompt) {
+	if w.faulty() && !w.scenario.Prompt && dice.IntN(10) == 0 && (w.plan.story == nil || !w.plan.story.prompt) {
 		slow := time.Duration(1+dice.IntN(3000)) * time.Millisecond
 		w.hold(time.Now().Add(slow))
 		return slow

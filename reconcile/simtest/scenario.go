@@ -104,6 +104,10 @@ type Scenario struct {
 	// stopped and started again. Writes of Leases do not count. Default 24 hours.
 	Rest time.Duration
 
+	// Prompt is whether all requests are answered within milliseconds, unless a habit has it
+	// otherwise. Default false: some take up to 3 seconds while there are faults.
+	Prompt bool
+
 	// Habits are habits of this scenario's own.
 	Habits []Habit
 

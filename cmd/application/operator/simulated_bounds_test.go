@@ -73,8 +73,11 @@ func TestBoundsInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, func() simtest.Scenario {
 		s := simulated()
-		s.Disturbances, s.Without = []applytest.Disturbance{changeByHand}, nil
-		s.Edits, s.Rest, s.Histories = 30, time.Minute, 6
+		s.Disturbances, s.Without, s.Prompt = []applytest.Disturbance{changeByHand}, nil, true
+		s.Edits, s.Rest = 30, time.Minute
+		if s.Histories = 6; testing.Short() {
+			s.Histories = 1
+		}
 		s.Edit = func(w *simtest.World) {
 			pods := w.Objects("pods")
 			if n := w.Random.IntN(4 * max(1, len(pods))); n < len(pods) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -58,16 +59,34 @@ func (a Objects) In(w *simtest.World) (all []simtest.Object) {
 func (a Objects) Unlike(w *simtest.World, wanted map[string]simtest.Object) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		want := wanted[key]
-		kind, _ := want["kind"].(string)
-		live := w.Object(a.Resource(kind), want.Namespace(), want.Name())
-		if live == nil || live.Deleting() {
-			errs = append(errs, fmt.Errorf("%s is missing", key))
-		} else if at := differs(map[string]any(want), map[string]any(live)); at != "" {
-			errs = append(errs, fmt.Errorf("%s differs at %s", key, at))
-		}
+		errs = append(errs, a.unlike(w, key, wanted[key]))
 	}
 	return errors.Join(errs...)
+}
+
+func (a Objects) unlike(w *simtest.World, key string, want simtest.Object) error {
+	kind, _ := want["kind"].(string)
+	live := w.Object(a.Resource(kind), want.Namespace(), want.Name())
+	if live == nil || live.Deleting() {
+		return fmt.Errorf("%s is missing", key)
+	}
+	if at := differs(map[string]any(want), map[string]any(live)); at != "" {
+		return fmt.Errorf("%s differs at %s", key, at)
+	}
+	return nil
+}
+
+// Late is the bound of time in which the wanted objects are there, as wanted.
+func (a Objects) Late(within time.Duration, wanted func(*simtest.World) map[string]simtest.Object) simtest.Bound {
+	return simtest.Bound{What: "the cluster is as wanted", Within: within, Late: func(w *simtest.World) (late []string) {
+		all := wanted(w)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if a.unlike(w, key, all[key]) != nil {
+				late = append(late, key)
+			}
+		}
+		return late
+	}}
 }
 
 // differs returns where a live value is not what is wanted, empty if it is.

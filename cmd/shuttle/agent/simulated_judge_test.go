@@ -102,14 +102,20 @@ func (p *starbaseWorld) checkCreation(_ *simtest.World, c simtest.Change) error 
 	return nil
 }
 
-// converged returns what is not as it is to be once all is quiet.
-func (p *starbaseWorld) converged(w *simtest.World) error {
+// stated is wanted, without the replicas that an autoscaler has.
+func (p *starbaseWorld) stated() map[string]simtest.Object {
 	wanted := p.wanted()
 	for _, want := range wanted {
 		if want["kind"] == "Deployment" && wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil {
 			delete(want["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is rendered
 		}
 	}
+	return wanted
+}
+
+// converged returns what is not as it is to be once all is quiet.
+func (p *starbaseWorld) converged(w *simtest.World) error {
+	wanted := p.stated()
 	errs := []error{objects().Unlike(w, wanted)}
 	for _, o := range objects().In(w) {
 		if key := controlplanetest.Key(o); wanted[key] == nil {

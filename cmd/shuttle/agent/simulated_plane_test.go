@@ -23,6 +23,7 @@ type starbaseWorld struct {
 	// since and until are from when on an object is wanted, and when it last ceased to be.
 	since, until map[string]time.Time
 	rested       string // the database at the beginning of the rest
+	undisturbed  bool   // no edit begins a habit
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.

@@ -125,7 +125,7 @@ func (p *starbaseWorld) edit(w *simtest.World) {
 	spec := randomService(w, project)
 	act, n := dice.IntN(20), dice.IntN(1000)
 	status := 0
-	if w.Random.IntN(2) == 0 {
+	if w.Random.IntN(2) == 0 && !p.undisturbed {
 		p.begin(w)
 	}
 	switch {

@@ -77,9 +77,9 @@ func (a Objects) unlike(w *simtest.World, key string, want simtest.Object) error
 }
 
 // Late is the bound of time in which the wanted objects are there, as wanted.
-func (a Objects) Late(within time.Duration, wanted func(*simtest.World) map[string]simtest.Object) simtest.Bound {
+func (a Objects) Late(within time.Duration, wanted func() map[string]simtest.Object) simtest.Bound {
 	return simtest.Bound{What: "the cluster is as wanted", Within: within, Late: func(w *simtest.World) (late []string) {
-		all := wanted(w)
+		all := wanted()
 		for _, key := range slices.Sorted(maps.Keys(all)) {
 			if a.unlike(w, key, all[key]) != nil {
 				late = append(late, key)

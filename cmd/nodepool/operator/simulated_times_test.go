@@ -1,13 +1,17 @@
 package operator_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -114,6 +118,7 @@ func TestAPoolWaitsForItsClass(t *testing.T) {
 			w.After(10*time.Minute, func() {
 				degraded = conditionOf(w.Object(poolsKind, "", "p0"), "Degraded")["reason"]
 				_ = w.Create(class("c0")) // it does not exist
+				w.Within(12*time.Second, "the pool launches", func(*simtest.World) bool { return slices.ContainsFunc(p.Cloud.Instances(), ours) })
 			})
 		}
 		s.Edits, s.Edit, s.Settle, s.Rest = 1, func(*simtest.World) {}, 30*time.Minute, 10*time.Minute
@@ -123,4 +128,55 @@ func TestAPoolWaitsForItsClass(t *testing.T) {
 	require.Empty(t, r.Wrong)
 	require.Equal(t, "NodeClassNotFound", degraded)
 	require.Less(t, r.Requests, 300)
+}
+
+// TestMachinesComeAndGoInTime has the bounds of C14, D4, D17 and D30: a machine that others terminate is
+// replaced within two passes, an empty one stops once its time is over, and what is over minStandby
+// goes once its own is.
+func TestMachinesComeAndGoInTime(t *testing.T) {
+	t.Parallel()
+	const pass, stop = 36*time.Second + time.Second, 15 * time.Second
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		var p *pooled // of the scenario, below
+		are := func(want int, state cloud.State) func(*simtest.World) bool {
+			return func(w *simtest.World) bool {
+				return want == len(slices.DeleteFunc(w.Objects("nodes"), func(n simtest.Object) bool {
+					return n.Label(v1alpha1.LabelState) != string(state)
+				}))
+			}
+		}
+		scale := func(w *simtest.World, n int) {
+			_ = w.Update("replicasets.apps", "team", "r0", func(o simtest.Object) { o.Set(n, "spec", "replicas") }) // it exists
+		}
+		var s simtest.Scenario
+		p, s = calm(func(w *simtest.World) {
+			w.After(5*time.Minute, func() {
+				id := w.Objects("nodes")[0].Label(v1alpha1.LabelInstanceID)
+				if err := p.Cloud.TerminateInstance(context.Background(), id); err != nil {
+					panic(err)
+				}
+				w.Within(2*pass, "it is replaced", func(w *simtest.World) bool {
+					live := slices.DeleteFunc(p.Cloud.Instances(), func(i cloud.Instance) bool { return !ours(i) || i.State.Ending() })
+					return len(live) == 3 && !slices.ContainsFunc(w.Objects("nodes"), func(n simtest.Object) bool {
+						return n.Label(v1alpha1.LabelInstanceID) == id
+					})
+				})
+			})
+			w.After(10*time.Minute, func() { scale(w, 1) })
+			w.After(14*time.Minute, func() {
+				if !are(1, cloud.StateRunning)(w) || !are(3, cloud.StateStandby)(w) {
+					w.Blame("one machine is to run, and three to be on standby")
+				}
+				scale(w, 0)
+				w.Within(time.Minute+2*pass+stop, "an empty machine stops", are(0, cloud.StateRunning))
+			})
+			w.After(19*time.Minute, func() {
+				_ = w.Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set(1, "spec", "minStandby") }) // it exists
+				w.Within(time.Minute+2*pass, "what is over goes", are(1, cloud.StateStandby))
+			})
+		}, poolOf(5, 3, map[string]any{"scaleDown": map[string]any{"emptyNodeTTL": "1m", "surplusStandbyTTL": "1m"}}), replicas("r0", "p0", 0, "3"))
+		p.Boot, s.Prompt, s.Settle = 15*time.Second, true, 25*time.Minute
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
 }

@@ -102,8 +102,11 @@ func (p *starbaseWorld) checkCreation(_ *simtest.World, c simtest.Change) error 
 	return nil
 }
 
-// stated is wanted, without the replicas that an autoscaler has.
+// stated is wanted, without the replicas that an autoscaler has. It is nothing before the database is open.
 func (p *starbaseWorld) stated() map[string]simtest.Object {
+	if p.plane.Clusters == nil {
+		return nil
+	}
 	wanted := p.wanted()
 	for _, want := range wanted {
 		if want["kind"] == "Deployment" && wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil {

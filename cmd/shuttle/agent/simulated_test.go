@@ -77,6 +77,7 @@ func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) fun
 			Actors: []func(*simtest.World, simtest.Change){simtest.Kubelet{}.Act, simtest.ReplicaSets, simtest.Deployments},
 			Habits: p.habits(),
 			Edits:  16, Pause: 2 * time.Minute,
+			Bounds: []simtest.Bound{objects().Late(tick, p.stated)},
 			// Each object is applied once a day, and again if that was just before a restart.
 			Refreshes: 2,
 			Start: func(w *simtest.World) {

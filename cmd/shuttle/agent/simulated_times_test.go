@@ -19,12 +19,6 @@ func TestBoundsInASimulatedWorld(t *testing.T) {
 	simtest.Histories(t, simulated(t, func(p *starbaseWorld, s *simtest.Scenario) {
 		p.undisturbed, s.Prompt = true, true
 		s.Disturbances, s.Edits, s.Settle, s.Rest, s.Histories = []applytest.Disturbance{}, 24, 5*time.Minute, time.Minute, 3
-		s.Bounds = []simtest.Bound{objects().Late(tick, func(*simtest.World) map[string]simtest.Object {
-			if p.plane.Clusters == nil {
-				return nil // its database is not open yet
-			}
-			return p.stated()
-		})}
 	}))
 }
 

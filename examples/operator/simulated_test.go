@@ -5,21 +5,39 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/examples/internal/programtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )
+
+// Each world has the rights that the program ships with.
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+	text, err := os.ReadFile("rbac.yaml")
+	if err != nil {
+		panic(err)
+	}
+	rights, err := upstream.Rights(string(text), "system")
+	if err != nil {
+		panic(err)
+	}
+	return rights
+})
 
 // simulated is the whole program, with its Lease.
 func simulated() simtest.Scenario {
 	s := programtest.Scenario(func(ctx context.Context, net http.RoundTripper) error {
 		return run(ctx, &rest.Config{Host: "http://simtest", Transport: net}, "system", "0", slog.New(slog.DiscardHandler))
 	})
+	s.Rights = shippedRights()
 	s.Rest = time.Hour // a Lease is written every two seconds: an hour is many
 	return s
 }

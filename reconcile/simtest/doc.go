@@ -36,7 +36,8 @@
 // What else happens, and how often, the seed chooses from [Habits]. Then the faults
 // stop. The history is wrong in one of these cases:
 //
-//   - The program sent a request that a real server serves and this one does not.
+//   - The program sent a request that a real server serves and this one does not, or one that
+//     its own Rights do not allow.
 //   - There was something to do, and the server accepted no write of the program.
 //   - Check returned an error for a write, at any time.
 //   - Converged returned an error after Settle.
@@ -158,7 +159,7 @@
 //
 // It lacks all other defaults and validation of built-in kinds, and of custom kinds without a
 // Schema, and admission, but for what [Server.Admit] does, and rights, but for what [Server.Allow]
-// refuses. It knows no timeoutSeconds of a watch, and no unknown fields of these kinds. Answers
+// and Scenario.Rights refuse. It knows no timeoutSeconds of a watch, and no unknown fields of these kinds. Answers
 // are JSON. A pod with a node ends when an actor deletes it
 // without grace, as a [Kubelet] does. A request that a real server serves and this one
 // does not fails the test with what to do about it. No request is served twice: HTTP over

@@ -42,3 +42,12 @@ func (s *Server) review(c call) *answer {
 	o.Set(map[string]any{"allowed": allowed}, "status")
 	return &answer{code: http.StatusCreated, body: o}
 }
+
+// lacks is Scenario.Rights, and makes the history wrong.
+func (w *World) lacks(r applytest.Request) error {
+	err := w.scenario.Rights(r)
+	if err != nil {
+		w.Blame("the program's role: %v", err)
+	}
+	return err
+}

@@ -58,3 +58,27 @@ func TestAReviewKnowsOfAHabit(t *testing.T) {
 	require.NotZero(t, answers[false])
 	require.Zero(t, answers[true])
 }
+
+// TestARequestBeyondTheRoleIsWrong: it is forbidden, and a program that goes on without it is found.
+func TestARequestBeyondTheRoleIsWrong(t *testing.T) {
+	t.Parallel()
+	named := false
+	for _, lacks := range []bool{false, true} {
+		s := short(copier{})
+		s.Program = beside(http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Done", "", "")
+		s.Rights = func(r applytest.Request) error {
+			if lacks && r.Verb == "delete" {
+				return errors.New("may not delete")
+			}
+			named = named || r.Verb == "list" && r.Name == "one"
+			return nil
+		}
+		s.Converged, s.Edits, s.State = nil, 20, func(*simtest.World) string { return "" }
+		if r := simtest.Simulate(t, always(s), 1); lacks {
+			require.Contains(t, r.Wrong, "the program's role: may not delete")
+		} else {
+			require.Empty(t, r.Wrong)
+		}
+	}
+	require.True(t, named, "a list of one object has its name")
+}

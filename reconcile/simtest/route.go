@@ -51,6 +51,15 @@ func (s *Server) answer(c call) (*answer, *stream) {
 	if c.Group == reviews {
 		return s.review(c), nil
 	}
+	if s.lacks != nil {
+		r := c.Request
+		if name, one := strings.CutPrefix(c.option("fieldSelector"), "metadata.name="); one && r.Name == "" {
+			r.Name = name // as a server sees a list of one object
+		}
+		if err := s.lacks(r); err != nil {
+			return errorStatus(http.StatusForbidden, "Forbidden", err.Error(), c), nil
+		}
+	}
 	kind, ok := s.kind(c.Group, c.Version, c.Resource)
 	if !ok && c.Verb == "list" && c.Resource == definitions.Resource && c.Group == definitions.Group && c.Version == definitions.Version {
 		kind, ok = definitions, true

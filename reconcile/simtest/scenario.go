@@ -31,6 +31,11 @@ type Scenario struct {
 	Machinery Machinery
 	WatchList bool
 
+	// Rights returns an error for a request that the role which the program ships with does not
+	// allow. Such a request is forbidden, and makes the history wrong. Rights of
+	// reconcile/simtest/upstream reads it from manifests. Default nil: every request is allowed.
+	Rights func(applytest.Request) error
+
 	// Program is the program, from its start with no memory to its end: it returns
 	// when ctx ends, once its goroutines have ended. All its requests go through
 	// net. If it returns before, it is started again up to 20 seconds later.

@@ -96,6 +96,9 @@ func newWorld(s *Scenario, p plan) *World {
 		fault, ok := w.suffers(r)
 		return ok && fault.Status == http.StatusForbidden
 	}
+	if s.Rights != nil {
+		w.server.lacks = w.lacks
+	}
 	if w.always[SkewClock] && !p.calm {
 		w.server.skew = w.skew
 	}

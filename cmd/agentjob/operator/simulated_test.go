@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
@@ -33,6 +34,19 @@ var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglob
 		panic(err)
 	}
 	return kinds
+})
+
+// Each world has the rights that the program ships with.
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+	text, err := Manifests{Image: "i"}.YAML()
+	if err != nil {
+		panic(err)
+	}
+	rights, err := upstream.Rights(text, "team")
+	if err != nil {
+		panic(err)
+	}
+	return rights
 })
 
 // simulated is the whole program, and a user who edits two AgentJobs and what they
@@ -56,7 +70,7 @@ func simulated() simtest.Scenario {
 		kinds = append(kinds, simtest.Kind{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: plural, Kind: kind, Cluster: cluster})
 	}
 	return simtest.Scenario{
-		Kinds: append(kinds, definedKinds()...), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
+		Kinds: append(kinds, definedKinds()...), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Rights: shippedRights(),
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",

@@ -65,6 +65,19 @@ var servedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknogloba
 	return append(kinds, own...)
 })
 
+// Each world has the rights that the program ships with.
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+	text, err := application.Manifests{Image: "i", BaseDomain: "example.com"}.YAML()
+	if err != nil {
+		panic(err)
+	}
+	rights, err := upstream.Rights(text, "platform")
+	if err != nil {
+		panic(err)
+	}
+	return rights
+})
+
 // newPlatform makes a world with two tenants.
 func newPlatform() (*platform, simtest.Scenario) {
 	p := &platform{
@@ -77,7 +90,7 @@ func newPlatform() (*platform, simtest.Scenario) {
 		}
 	}
 	return p, simtest.Scenario{
-		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme},
+		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Rights: shippedRights(),
 		Program: p.program,
 		Actors:  []func(*simtest.World, simtest.Change){p.note, simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
 		Habits:  p.habits(),

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
@@ -69,6 +70,19 @@ var definedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglob
 	return kinds
 })
 
+// Each world has the rights that the program ships with.
+var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //nolint:gochecknoglobals // constant
+	text, err := operator.Manifests{Image: "i", ClusterName: "c", Region: "home-1"}.YAML()
+	if err != nil {
+		panic(err)
+	}
+	rights, err := upstream.Rights(text, "team")
+	if err != nil {
+		panic(err)
+	}
+	return rights
+})
+
 // newPooled makes a world without objects of a user.
 func newPooled() (*pooled, simtest.Scenario) {
 	p := &pooled{Virtual: &machines.Virtual{}, sizes: map[string][]sizeFrom{}, removed: map[string]time.Time{}, opened: map[string]time.Time{}}
@@ -87,6 +101,7 @@ func newPooled() (*pooled, simtest.Scenario) {
 				Cluster: true, Status: true,
 			},
 		}, definedKinds()...),
+		Rights: shippedRights(),
 		Program: func(ctx context.Context, net http.RoundTripper) error {
 			o := &operator.Operator{
 				Kubernetes: &rest.Config{Host: "http://simtest", Transport: net}, Namespace: "team", Instance: "one",

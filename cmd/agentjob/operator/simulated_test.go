@@ -133,7 +133,9 @@ func editJobs(w *simtest.World) {
 	switch live, act := w.Object(jobs, "team", name), w.Random.IntN(8); {
 	case act == 6:
 		image := fmt.Sprint("agent:", w.Random.IntN(3))
-		_ = w.Update("agentruntimes.thurkube.thurbeen.eu", "team", "runtime", func(o simtest.Object) { o.Set(image, "spec", "image") }) // it exists
+		_ = w.Update("agentruntimes.thurkube.thurbeen.eu", "team", "runtime", func(o simtest.Object) { // it exists
+			o.Set(image, "spec", "image")
+		})
 	case act == 7:
 		resource := []string{"agentroles.thurkube.thurbeen.eu", "agentauths.thurkube.thurbeen.eu", "secrets"}[w.Random.IntN(3)]
 		_ = w.Delete(resource, "team", map[bool]string{true: "role", false: "auth"}[strings.HasPrefix(resource, "agentroles")]) // it may be away

@@ -174,7 +174,9 @@ func TestMachinesComeAndGoInTime(t *testing.T) {
 				_ = w.Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set(1, "spec", "minStandby") }) // it exists
 				w.Within(time.Minute+2*pass, "what is over goes", are(1, cloud.StateStandby))
 			})
-		}, poolOf(5, 3, map[string]any{"scaleDown": map[string]any{"emptyNodeTTL": "1m", "surplusStandbyTTL": "1m"}}), replicas("r0", "p0", 0, "3"))
+		}, poolOf(5, 3, map[string]any{
+			"scaleDown": map[string]any{"emptyNodeTTL": "1m", "surplusStandbyTTL": "1m"},
+		}), replicas("r0", "p0", 0, "3"))
 		p.Boot, s.Prompt, s.Settle = 15*time.Second, true, 25*time.Minute
 		return s
 	}, 1)

@@ -45,6 +45,9 @@ type Applier struct {
 	// Upsert, if set, selects the kinds that are written by create and replace instead
 	// of server-side apply, for servers that lack it.
 	Upsert func(schema.GroupKind) bool
+	// Overrides reads an object before it is repaired, so that [Report.Overrides] says what
+	// others had changed, and who. It costs one read for each repair, and needs Objects.
+	Overrides bool
 	// Concurrency bounds the writes under way at once in one call. Zero means 8. To
 	// bound and adapt the requests of a whole process, share a budget.Budget.
 	Concurrency int

@@ -64,7 +64,11 @@ func (p *pass) converge(ctx context.Context, it *item) (result Result) {
 		if v.again {
 			t.Version = strconv.FormatUint(v.look.Record.Version(), 10)
 		}
+		fields := p.overridden(ctx, it, &v.look, t)
 		result.Action, result.Err = p.repair(ctx, it, &v.look, t)
+		if result.Action == Updated {
+			p.undid(it.id, fields)
+		}
 	}
 	now := time.Now() // a webhook may have taken long
 	p.live.rejections.note(attempt, result, now)
@@ -286,6 +290,8 @@ func (a *Applier) Apply(ctx context.Context, set *Set) (Report, error) {
 	for items := range set.ranks() {
 		p.rank(ctx, items)
 	}
+	p.report.Overrides = p.overrides
+	slices.SortFunc(p.report.Overrides, func(a, b Override) int { return a.ID.Compare(b.ID) })
 	return p.report, errors.Join(p.report.Err(), context.Cause(ctx))
 }
 

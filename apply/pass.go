@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,9 @@ type pass struct {
 	parent  *item // the ApplySet's parent; nil: there is none
 	report  Report
 	failed  map[ID]error // objects not applied in this pass, and why
+
+	overriding sync.Mutex // guards overrides
+	overrides  []Override
 }
 
 // begin starts a pass. Every kind of the set is watched until the pass ends.

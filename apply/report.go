@@ -50,6 +50,9 @@ type Report struct {
 	Unchanged int
 	// Results holds every other object, in the order of the work.
 	Results []Result
+	// Overrides are the changes of others that the pass has undone, by ID. They are known
+	// with [Applier.Overrides] alone.
+	Overrides []Override
 }
 
 // Count returns how many objects had the action.

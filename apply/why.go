@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
@@ -47,6 +48,32 @@ func (a *Applier) Why(ctx context.Context, id ID) (readiness.Cause, error) {
 		return readiness.Cause{}, fmt.Errorf("%s: pods: %w", id, err)
 	}
 	return readiness.Why(workload, pods...), nil
+}
+
+// RefusedPods returns why a Job, of this UID, has no pod: what its controller was answered last, by a
+// quota, pod security or admission, which is in Events alone. The zero Cause says that nothing shows. It
+// needs Objects, and the right to list events of events.k8s.io.
+func (a *Applier) RefusedPods(ctx context.Context, namespace string, uid types.UID) (readiness.Cause, error) {
+	if a.Objects == nil {
+		return readiness.Cause{}, errors.New("apply: Applier.Objects: is required for Events")
+	}
+	resource := schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+	list, err := a.Objects.Resource(resource).Namespace(namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: "regarding.uid=" + string(uid) + ",reason=FailedCreate", Limit: 100})
+	if err != nil {
+		return readiness.Cause{}, err
+	}
+	var last *unstructured.Unstructured
+	for i := range list.Items {
+		if o := &list.Items[i]; last == nil || o.GetCreationTimestamp().After(last.GetCreationTimestamp().Time) {
+			last = o
+		}
+	}
+	if last == nil {
+		return readiness.Cause{}, nil
+	}
+	note, _, err := unstructured.NestedString(last.Object, "note")
+	return readiness.Refused(note), err
 }
 
 func (a *Applier) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {

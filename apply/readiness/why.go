@@ -220,15 +220,20 @@ func causeOf(object *unstructured.Unstructured) Cause {
 func controllerCause(o live) Cause {
 	var refused, ended Cause
 	if c, ok := o.condition("ReplicaFailure"); ok && c.status == "True" {
-		refused = Cause{Rejected, Transient, c.message}
-		if strings.Contains(c.message, "exceeded quota") || strings.Contains(c.message, "failed quota") {
-			refused.Reason = Quota
-		}
+		refused = Refused(c.message)
 	}
 	if c, ok := o.condition("Progressing"); ok && c.status == "False" {
 		ended = Cause{ProgressDeadline, Lasting, c.String()}
 	}
 	return First(refused, ended)
+}
+
+// Refused returns the cause that the API server has refused a pod with this message.
+func Refused(message string) Cause {
+	if strings.Contains(message, "exceeded quota") || strings.Contains(message, "failed quota") {
+		return Cause{Quota, Transient, message}
+	}
+	return Cause{Rejected, Transient, message}
 }
 
 func podCause(o live) Cause {

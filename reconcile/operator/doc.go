@@ -22,6 +22,9 @@
 // A cause that only a change ends is Stalled, any other is Reconciling. Of several causes the
 // heaviest is reported, in the words of the API server.
 //
+// A field of a child that another client changes is set back at once. An Event, OverrideUndone, says
+// which field of which child it was, and which field manager had changed it; a repetition is counted.
+//
 // # Failures
 //
 // A child that is refused delays no other, and no other object. Of an object whose function

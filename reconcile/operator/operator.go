@@ -246,7 +246,7 @@ func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
 		Client: client, Controller: o.Domain + "/" + o.Name, Instance: cmp.Or(o.Instance, o.Name), Logger: logger,
 	}
 	w.watchChildren(metadataClient, logger)
-	w.applier = apply.Applier{Live: w.live, Objects: client}
+	w.applier = apply.Applier{Live: w.live, Objects: client, Overrides: true}
 	w.controller.Await = w.live.WaitSynced
 	return w, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -214,7 +215,7 @@ func (s *sites) pages() {
 	s.put("good", "fine", "one", "two")
 	require.Equal(s, "every child is as stated, and ready", s.condition("good", "Ready", "True Ready"))
 	s.condition("good", "Stalled", "False Ready")
-	s.kubectl("patch", "configmap", "one", "-p", `{"data":{"text":"other"}}`)
+	s.kubectl("patch", "configmap", "one", "--field-manager=person", "-p", `{"data":{"text":"other"}}`)
 	s.kubectl("delete", "configmap", "two")
 	await.Eventually(s, "both are repaired", func() bool {
 		return s.kubectl("get", "configmaps", "-l", "example.com/site", "-o", "jsonpath={.items[*].data.text}") == "one two"
@@ -225,7 +226,12 @@ func (s *sites) pages() {
 	})
 	s.condition("good", "Ready", "True Ready")
 	events := s.kubectl("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.kind=="Site")]}{.reason} {.type} {.reportingController};{end}`)
-	require.Equal(s, "Ready Normal example.com/site-operator;", events, "once, for one state")
+	all := strings.Split(events, ";")
+	slices.Sort(all)
+	require.Equal(s, []string{"", "OverrideUndone Normal example.com/site-operator", "Ready Normal example.com/site-operator"}, all,
+		"once, for one state, and for what was undone")
+	require.Equal(s, "ConfigMap/default/one: .data.text was changed by person; set back",
+		s.kubectl("get", "events.events.k8s.io", "-o", `jsonpath={.items[?(@.reason=="OverrideUndone")].note}`))
 	require.Equal(s, "good", s.kubectl("get", "configmap", "two", "-o", "jsonpath={.metadata.ownerReferences[0].name}"))
 }
 

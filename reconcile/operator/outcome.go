@@ -21,6 +21,19 @@ const (
 	reasonInvalidChildren = "InvalidChildren"
 )
 
+// ReasonOverrideUndone is the reason of an Event about fields of a child that another client has
+// changed, and that were set back.
+const ReasonOverrideUndone = "OverrideUndone"
+
+// RecordOverrides calls record, such as [kube.Events.Record] about the object of the children, for each
+// change by others that an apply of these has undone: with the fields and the field manager, without
+// values. Nothing of it is in conditions: it is over. It needs [apply.Applier.Overrides].
+func RecordOverrides(report apply.Report, record func(eventType, reason, note string)) {
+	for _, o := range report.Overrides {
+		record(kube.EventNormal, ReasonOverrideUndone, o.String())
+	}
+}
+
 // outcome is what a pass has found: everything that keeps an object from being ready.
 type outcome struct {
 	causes []readiness.Cause

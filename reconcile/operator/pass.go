@@ -56,6 +56,7 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 		return failed(invalid), invalid
 	}
 	report, applied := w.applier.Apply(ctx, set)
+	RecordOverrides(report, func(eventType, reason, note string) { w.record(object, eventType, reason, note) })
 	pruned, kept := w.applier.Prune(ctx, set, apply.PruneOptions{Complete: invalid == nil, AllowEmpty: true})
 	if invalid != nil {
 		kept = nil // it is that the set is not complete
@@ -90,14 +91,19 @@ func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
 	if state != kube.Ready && found.cause().Outlook != readiness.Waiting {
 		kind = kube.EventWarning
 	}
-	if w.operator.OnEvent != nil {
-		w.operator.OnEvent(object, kind, reason, message)
-	} else {
-		w.events.Record(w.operator.Kind, object, kind, reason, message)
-	}
+	w.record(object, kind, reason, message)
 	w.controller.Logger.InfoContext(ctx, "state changed", slog.String("kind", w.operator.Kind.Kind),
 		slog.String("key", kube.KeyOf(object).String()), slog.String("state", string(state)), slog.String("reason", reason))
 	return nil
+}
+
+// record records an Event about an object.
+func (w *work[T]) record(object T, eventType, reason, note string) {
+	if w.operator.OnEvent != nil {
+		w.operator.OnEvent(object, eventType, reason, note)
+	} else {
+		w.events.Record(w.operator.Kind, object, eventType, reason, note)
+	}
 }
 
 func readyOf(conditions []metav1.Condition) metav1.Condition {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -102,4 +103,23 @@ func TestAServiceOfAScenarioDisturbs(t *testing.T) {
 	}
 	require.Empty(t, wrong(true))
 	require.NotEmpty(t, wrong(false))
+}
+
+// TestAKillAtACallDisturbs: the time until the program is started again is not the program's.
+func TestAKillAtACallDisturbs(t *testing.T) {
+	t.Parallel()
+	c := simtest.Sweep(t, func() simtest.Scenario {
+		s := short(copier{})
+		s.Recovery, s.Bounds = time.Minute, []simtest.Bound{copied(11 * time.Second)}
+		s.Program = func(ctx context.Context, net http.RoundTripper) error {
+			for pause.For(ctx, 10*time.Second) {
+				if simtest.Call(ctx, net, "look", func(*simtest.World) error { return nil }) == nil {
+					_ = copier{}.look(ctx, net) // it looks again
+				}
+			}
+			return nil
+		}
+		return s
+	}, 1)
+	c.Check(t, 100)
 }

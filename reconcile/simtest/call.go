@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 )
@@ -60,6 +61,7 @@ func (p *process) killed(r applytest.Request) applytest.Disturbance {
 	}
 	w.mu.Unlock()
 	if here {
+		w.Disturb(time.Now())
 		return w.plan.cut.What
 	}
 	if calm {

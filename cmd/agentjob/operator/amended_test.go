@@ -121,6 +121,7 @@ func unmade(b *bench) {
 	b.job("class", "")
 	b.phase("class", "Succeeded")
 	b.in("create", "quota", "none", "--hard=pods=0")
+	b.eventually("the quota counts", func() bool { return b.in("get", "quota", "none", "-o", "jsonpath={.status.used}") != "" })
 	b.job("quota", "")
 	b.eventually("the quota is named", func() bool { return b.condition("quota", "Ready", "reason") == "Quota" })
 	require.Contains(b, b.condition("quota", "Ready", "message"), "exceeded quota: none")

@@ -152,7 +152,7 @@ func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, 
 		mapper.Add(kind, scope)
 		w.live.Kinds = append(w.live.Kinds, kind)
 	}
-	w.applier = &apply.Applier{Live: w.live}
+	w.applier = &apply.Applier{Live: w.live, Objects: client, Overrides: true}
 	return w, nil
 }
 

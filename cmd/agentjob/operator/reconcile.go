@@ -24,6 +24,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/thurkube/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
+	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
 // pass is one reconciliation of one AgentJob. It reads caches only, so a pass of a job at
@@ -151,6 +152,7 @@ func (p *pass) children(ctx context.Context) error {
 		return nil
 	}
 	report, err := p.op.applier.Apply(ctx, set)
+	kit.RecordOverrides(report, p.event)
 	if ctx.Err() != nil {
 		return err
 	}

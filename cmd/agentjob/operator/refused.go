@@ -4,17 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/seed-9e1ffd66/trueup/apply/readiness"
-	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
 // A Job whose pod the API server refuses, for a quota, pod security or a PriorityClass that does
@@ -58,38 +51,16 @@ func (p *pass) refusals(ctx context.Context) error {
 		}
 		again := podless - waited
 		if again <= 0 {
-			var err error
-			if p.refused, err = p.op.refusal(ctx, run); err != nil {
-				return err
+			refused, err := p.op.applier.RefusedPods(ctx, run.Namespace, run.UID)
+			if err != nil {
+				return fmt.Errorf("read why Job %s has no pod: %w", run.Name, err)
+			}
+			if p.refused = refused; refused.Reason != "" {
+				p.refused.Message = "Job " + run.Name + ": " + refused.Message
 			}
 			again = podlessAgain
 		}
 		p.again = min(cmp.Or(p.again, atRest), again)
 	}
 	return nil
-}
-
-// refusal returns what the controller of Jobs was answered last, the zero Cause if nothing.
-func (w *operator) refusal(ctx context.Context, run *batchv1.Job) (readiness.Cause, error) {
-	list, err := w.client.Resource(kube.EventsResource()).Namespace(run.Namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: "regarding.uid=" + string(run.UID) + ",reason=FailedCreate", Limit: 100,
-	})
-	if err != nil {
-		return readiness.Cause{}, fmt.Errorf("read why Job %s has no pod: %w", run.Name, err)
-	}
-	var last *unstructured.Unstructured
-	for i := range list.Items {
-		if o := &list.Items[i]; last == nil || o.GetCreationTimestamp().After(last.GetCreationTimestamp().Time) {
-			last = o
-		}
-	}
-	if last == nil {
-		return readiness.Cause{}, nil
-	}
-	note, _, _ := unstructured.NestedString(last.Object, "note")
-	c := readiness.Cause{Reason: readiness.Rejected, Outlook: readiness.Transient, Message: "Job " + run.Name + ": " + note}
-	if strings.Contains(note, "exceeded quota") || strings.Contains(note, "failed quota") {
-		c.Reason = readiness.Quota
-	}
-	return c, nil
 }

@@ -639,6 +639,10 @@ func edits(b *bench) {
 	)
 	b.eventually("the image is back", func() bool { return b.in("get", "cronjob", "job", "-o", image) == "agent:1" })
 	require.Equal(b, "kept", b.in("get", "cronjob", "job", "-o", `jsonpath={.metadata.annotations.example\.com/note}`))
+	b.eventually("it is said", func() bool {
+		notes := b.in("get", "events.events.k8s.io", "-o", `jsonpath={.items[?(@.reason=="OverrideUndone")].note}`)
+		return notes == "CronJob.batch/"+b.name+`/job: .spec.jobTemplate.spec.template.spec.containers[name="agent"].image was changed by kubectl-patch; set back`
+	})
 	config := b.names("configmaps", "job")
 	b.in("delete", "configmap", config)
 	b.eventually("the config is back", func() bool { return b.names("configmaps", "job") == config })

@@ -109,8 +109,13 @@ func (p *pass) report(ctx context.Context) error {
 	if after.Status != metav1.ConditionTrue {
 		kind = kube.EventWarning
 	}
-	p.op.events.Record(v1alpha1.GroupVersion().WithKind("AgentJob"), p.job, kind, after.Reason, after.Message)
+	p.event(kind, after.Reason, after.Message)
 	return nil
+}
+
+// event records an Event about the AgentJob.
+func (p *pass) event(eventType, reason, note string) {
+	p.op.events.Record(v1alpha1.GroupVersion().WithKind("AgentJob"), p.job, eventType, reason, note)
 }
 
 func readyOf(job *v1alpha1.AgentJob) metav1.Condition {

@@ -109,6 +109,9 @@ func (a App) SearchConfig() string { return a.child("search") }
 // APIIngress returns the name of the Ingress of PostgREST.
 func (a App) APIIngress() string { return a.child("api") }
 
+// Migration returns the name of a Job that runs migrations, whose digest distinguishes it.
+func (a App) Migration(digest string) string { return cut(Label, "-", a.Workload()+"-migrate-"+digest) }
+
 // TLSSecret returns the name of the Secret of the certificate.
 func (a App) TLSSecret() string { return a.child("tls") }
 

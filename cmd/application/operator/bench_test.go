@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -52,13 +54,15 @@ type cell struct {
 // newCellOf returns a cell with simulated nodes.
 func newCellOf(t *testing.T, nodes int, k *keycloaktest.Server) *cell {
 	t.Helper()
+	stages, err := os.ReadFile(filepath.Join("testdata", "stages.yaml"))
+	require.NoError(t, err)
 	c := &cell{
 		s3Secret:      s3test.SecretKey,
 		kinds:         new([]schema.GroupVersionResource),
 		keycloakToken: new(string),
 		pg:            pgtest.Start(t, pgtest.Options{Passwords: true}),
 		s3:            s3test.Start(t),
-		cluster:       kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes}),
+		cluster:       kubetest.Start(t, kubetest.Options{Controllers: true, Scheduler: true, Nodes: nodes, Stages: string(stages)}),
 	}
 	text, err := application.Manifests{Image: "application", BaseDomain: "example.com"}.YAML()
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 func long() bool { return os.Getenv("TRUEUP_SWEEP") == "all" }
 
 // all is an application with everything that is made outside of the cluster.
-const all = ", imageRef: 'app:1', database: {enabled: true}, storage: {enabled: true, buckets: [{name: a}, {name: b, public: true}]}, auth: {enabled: true}, redis: {enabled: true}, scaling: {min: 1}"
+const all = ", imageRef: 'app:1', database: {enabled: true, migrations: {engine: knex}}, storage: {enabled: true, buckets: [{name: a}, {name: b, public: true}]}, auth: {enabled: true}, redis: {enabled: true}, scaling: {min: 1}"
 
 // world is one run of the crash matrix: a namespace with an Application of its name, which
 // stands in the name of everything that is made for it.

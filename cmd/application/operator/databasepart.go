@@ -149,6 +149,9 @@ func (p *pass) login(ctx context.Context, server databases, want database.Want) 
 		}
 		p.password, p.rotation = string(secret.Data["DB_PASSWORD"]), secret.Annotations[v1alpha1.AnnotationRotate]
 		p.secretVersion = found.GetResourceVersion()
+		if p.password != "" && !p.migrated() {
+			return nil // pods that stay as they are keep the password of before
+		}
 		if p.password != "" && (rotate == "" || p.rotation == rotate) {
 			p.rotation = rotate
 			return nil

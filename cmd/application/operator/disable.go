@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -41,8 +42,8 @@ func (p *pass) disable(ctx context.Context) {
 	}
 }
 
-// ended returns errEnding while pods of the app are being deleted. The status of a Deployment
-// does not count them, and they may use what they were started with until they have ended.
+// ended returns errEnding while pods of the app are being deleted, or run migrations. The status of a
+// Deployment does not count them, and they may use what they were started with until they have ended.
 func (p *pass) ended(ctx context.Context) error {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelOwner: string(p.subject.app.UID)}).String()
 	pods, err := p.op.client.Resource(podsResource).Namespace(p.subject.app.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -50,7 +51,10 @@ func (p *pass) ended(ctx context.Context) error {
 		return fmt.Errorf("pods that may still use it: %w", err)
 	}
 	for i := range pods.Items {
-		if pods.Items[i].GetDeletionTimestamp() != nil {
+		pod := &pods.Items[i]
+		phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+		migrates := pod.GetLabels()[labelComponent] == componentMigrations && phase != "Succeeded" && phase != "Failed"
+		if pod.GetDeletionTimestamp() != nil || migrates {
 			return errEnding
 		}
 	}

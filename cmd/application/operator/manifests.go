@@ -94,12 +94,13 @@ func rules() []any {
 		installation.Rule(v1alpha1.Group, []any{"applications/finalizers", "previewenvironments/finalizers"}, []any{"update"}),
 		installation.Rule("", []any{"secrets", "configmaps", "serviceaccounts", "services"}, write),
 		installation.Rule("apps", []any{"deployments"}, write),
+		installation.Rule("batch", []any{"jobs"}, write),
 		installation.Rule("", []any{"pods"}, []any{"list", "watch"}), // why a workload is not ready
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, write),
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, write),
 		// Those of previews; the UID of kube-system identifies the cluster in marks.
 		installation.Rule("", []any{"namespaces"}, write),
-		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch"}),
+		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch", "list"}),
 		// What bounds the namespaces of previews, and lets teams look at them.
 		installation.Rule("", []any{"resourcequotas", "limitranges"}, write),
 		installation.Rule("rbac.authorization.k8s.io", []any{"rolebindings"}, write),
@@ -121,6 +122,7 @@ func previewRules() []any {
 	return []any{
 		installation.Rule("", []any{"pods", "pods/log", "services", "configmaps", "events", "resourcequotas", "limitranges"}, read),
 		installation.Rule("apps", []any{"deployments", "replicasets"}, read),
+		installation.Rule("batch", []any{"jobs"}, read),
 		installation.Rule("autoscaling", []any{"horizontalpodautoscalers"}, read),
 		installation.Rule("networking.k8s.io", []any{"ingresses", "networkpolicies"}, read),
 		installation.Rule("events.k8s.io", []any{"events"}, read),

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -84,6 +85,7 @@ var (
 	secretsResource    = corev1.SchemeGroupVersion.WithResource("secrets")           //nolint:gochecknoglobals // constant
 	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")        //nolint:gochecknoglobals // constant
 	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")              //nolint:gochecknoglobals // constant
+	jobsResource       = batchv1.SchemeGroupVersion.WithResource("jobs")             //nolint:gochecknoglobals // constant
 )
 
 // kinds returns the kinds of the children.
@@ -98,6 +100,7 @@ func kinds() []schema.GroupVersionKind {
 		corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		corev1.SchemeGroupVersion.WithKind("Service"),
 		appsv1.SchemeGroupVersion.WithKind("Deployment"),
+		batchv1.SchemeGroupVersion.WithKind("Job"),
 		autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
 		networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
@@ -229,7 +232,7 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		}
 		mapper.Add(kind, scope)
 	}
-	w.applier = &apply.Applier{Live: w.live, Objects: client}
+	w.applier = &apply.Applier{Live: w.live, Objects: client, Overrides: true}
 	return w, nil
 }
 

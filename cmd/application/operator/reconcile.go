@@ -17,6 +17,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
 // errInUse is something outside that is no longer wanted, and that pods may still use.
@@ -56,6 +57,7 @@ type pass struct {
 	workErr error // of the children
 	// variablesErr is of the variables that are copied; it is part of workErr.
 	variablesErr error
+	migration    migration
 	// waits is a removal that waits for its turn.
 	waits error
 	again time.Duration
@@ -64,6 +66,7 @@ type pass struct {
 func (w *operator) newPass(s subject) *pass {
 	p := &pass{op: w, subject: s, external: slices.Clone(s.app.Status.External), removing: map[*part]error{}}
 	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	p.migration = p.migrationOf()
 	return p
 }
 
@@ -231,10 +234,9 @@ func (p *pass) children(ctx context.Context) error {
 		failed, p.held = append(failed, err), true
 	}
 	configs = append(configs, variables...)
-	objects := slices.Concat(p.subject.home, configs)
-	if p.subject.app.Spec.ImageRef != "" && !p.held {
-		objects = append(objects, p.workload(configs)...)
-	}
+	more, err := p.next(ctx, configs)
+	failed = append(failed, err)
+	objects := slices.Concat(p.subject.home, configs, more)
 	options := p.setOptions()
 	options.Gate = true
 	set, err := apply.NewSet(owner(), objects, options)
@@ -242,6 +244,7 @@ func (p *pass) children(ctx context.Context) error {
 		return err
 	}
 	report, err := p.op.applier.Apply(ctx, set)
+	kit.RecordOverrides(report, p.event)
 	failed = append(failed, err)
 	p.outdated = slices.ContainsFunc(report.Results, func(r apply.Result) bool { return r.ID == p.secretID() && apierrors.IsConflict(r.Err) })
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})
@@ -265,13 +268,18 @@ func (p *pass) explain(ctx context.Context) (err error) {
 	return err
 }
 
-// keeps protects the workload while it waits for a part, and what parts have that cannot
-// be looked at.
+// soon lets the next pass come after this time at the latest.
+func (p *pass) soon(d time.Duration) { p.again = min(p.again, d) }
+
+// keeps protects the workload while it waits, with what its pods read when they start, and what
+// parts have that cannot be looked at.
 func (p *pass) keeps(o apply.Observed) bool {
-	if !p.held || p.moved && o.ID.Kind == "Ingress" {
+	switch {
+	case o.ID.Kind == "Job":
+		return p.keepsJob(o.ID.Name)
+	case !p.held || p.moved && o.ID.Kind == "Ingress":
 		return false
-	}
-	if o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap" || o.ID.Name == p.subject.names.Variables() {
+	case o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap", o.ID.Name == p.subject.names.Variables(), p.exists(p.deploymentID()):
 		return true
 	}
 	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.enabled && t.child == o.ID })
@@ -290,18 +298,17 @@ func (p *pass) deploymentID() apply.ID {
 // failure returns what the pass is repeated for, and sets when it is without one.
 func (p *pass) failure() error {
 	var failed []error
-	soon := func(d time.Duration) { p.again = min(p.again, d) }
 	for _, t := range p.parts {
 		for _, err := range []error{t.err, p.removing[t]} {
 			switch {
 			case err == nil:
 			case errors.Is(err, errBusy):
-				soon(time.Second)
+				p.soon(time.Second)
 			case external.Lasting(err):
-				soon(lastingAgain)
+				p.soon(lastingAgain)
 			case errors.Is(err, errInUse): // the pods wake the next pass
 			case errors.Is(err, errEnding):
-				soon(5 * time.Second)
+				p.soon(5 * time.Second)
 			default:
 				failed = append(failed, err)
 			}
@@ -316,7 +323,8 @@ func (p *pass) applySome(ctx context.Context, objects ...*unstructured.Unstructu
 	if err != nil {
 		return err
 	}
-	_, err = p.op.applier.Apply(ctx, set)
+	report, err := p.op.applier.Apply(ctx, set)
+	kit.RecordOverrides(report, p.event)
 	return err
 }
 

@@ -96,6 +96,9 @@ func rendered(t *testing.T, w *operator, s subject) (string, []*unstructured.Uns
 		}
 	}
 	objects := slices.Concat(p.subject.home, configs, p.workload(configs))
+	if p.migration.command != nil {
+		objects = append(objects, p.migrationJob(configs))
+	}
 	ignore, err := ignored()
 	require.NoError(t, err)
 	_, err = apply.NewSet(owner(), objects, apply.SetOptions{Part: string(p.subject.app.UID), Ignore: ignore, Gate: true})

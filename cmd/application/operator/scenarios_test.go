@@ -41,6 +41,7 @@ func TestScenarios(t *testing.T) {
 			"causes":   causes,
 			"shaped":   shaped,
 			"idle":     idle,
+			"migrates": migrated,
 
 			"preview":            preview,
 			"preview-variables":  previewVariables,
@@ -187,6 +188,18 @@ func drift(b *bench) {
 		return err == nil && conn.Close(b.Context()) == nil && b.secret("drift-db", "DB_PASSWORD") == "by-hand" &&
 			strings.Contains(b.secret("drift-db", "DATABASE_URL"), "by-hand")
 	})
+	// Who sets a limit on the Deployment is told that it did not last.
+	b.in("set", "resources", "deployment", "drift", "-c", "app", "--limits=memory=4Gi")
+	notes := func() string {
+		return b.in("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.reason=="OverrideUndone")]}{.regarding.kind} {.note}{"\n"}{end}`)
+	}
+	b.eventually("it is said", func() bool {
+		return strings.Contains(notes(), "Application Deployment.apps/"+b.name+`/drift: .spec.template.spec.containers[name="app"].resources.limits.memory`+
+			" was changed by kubectl-set; set back\n")
+	})
+	require.Equal(b, "512Mi", b.get("deployment", "drift", ".spec.template.spec.containers[0].resources.limits.memory"))
+	require.Contains(b, notes(), "Application Service/"+b.name+`/drift: .spec.selector was changed by kubectl-patch; set back`)
+	require.NotContains(b, notes(), "by-hand")
 }
 
 // replicas is D8: what the autoscaler sets stays.

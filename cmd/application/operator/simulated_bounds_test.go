@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -64,7 +65,8 @@ func (p *platform) complete(w *simtest.World, live map[string]app, a app) bool {
 			return false
 		}
 	}
-	return !p.waits(w, a)
+	migrated := !a.migrates() || a.condition(v1alpha1.ConditionMigrations)["status"] == "True" // they take their time
+	return migrated && !p.waits(w, a)
 }
 
 // TestBoundsInASimulatedWorld has the bounds to the second, in histories in which no request

@@ -112,7 +112,7 @@ func managed(o simtest.Object) bool {
 
 // childKinds are the kinds of the children of an Application.
 var childKinds = []string{ //nolint:gochecknoglobals // constant
-	"secrets", "configmaps", "serviceaccounts", "services", "deployments.apps", "horizontalpodautoscalers.autoscaling",
+	"secrets", "configmaps", "serviceaccounts", "services", "deployments.apps", jobsKind, "horizontalpodautoscalers.autoscaling",
 	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io",
 }
 
@@ -211,10 +211,13 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 			errs = append(errs, fmt.Errorf("wanted: %t, its own: %t, and it says %v", wanted, mine, c))
 		}
 	}
-	if all {
+	if all && !obstructed(a) {
+		errs = append(errs, p.migrated(w, a))
+	}
+	if all && !a.failed() {
 		errs = append(errs, p.workload(w, a))
 	}
-	free := a.condition("IngressReady")["reason"] != "HostTaken" && !obstructed(a)
+	free := a.condition("IngressReady")["reason"] != "HostTaken" && !obstructed(a) && !a.failed()
 	if ready := a.condition("Ready")["status"] == "True"; ready != (all && free) {
 		errs = append(errs, fmt.Errorf("has all parts: %t, its host: %t, and says %v", all, free, a.condition("Ready")))
 	} else if phase := a.Field("status", "phase"); ready && phase != "Running" {
@@ -226,8 +229,8 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 // waits reports whether the workload of an Application stays as it is, with what it uses, since
 // a part that is new is not its own.
 func (p *platform) waits(w *simtest.World, a app) bool {
-	return obstructed(a) ||
-		a.condition("Ready")["reason"] == external.ReasonOwnedByOther && w.Object("deployments.apps", a.Namespace(), a.Name()) != nil
+	stays := a.failed() || a.condition("Ready")["reason"] == external.ReasonOwnedByOther
+	return obstructed(a) || stays && w.Object("deployments.apps", a.Namespace(), a.Name()) != nil
 }
 
 // obstructed reports whether others have an object with the name of a child.

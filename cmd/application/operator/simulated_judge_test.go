@@ -49,7 +49,8 @@ func (p *platform) judgeRemoval(w *simtest.World, name string, t *thing) {
 		}
 		for _, pod := range w.Objects("pods") {
 			containers, _ := pod.Field("spec", "containers").([]any)
-			uses := pod.Label(v1alpha1.LabelOwner) == m.UID && pod.Field("status", "phase") == "Running" && len(containers) == 2
+			uses := pod.Label(v1alpha1.LabelOwner) == m.UID && pod.Field("status", "phase") == "Running" &&
+				(len(containers) == 2 || migrates(pod))
 			if uses && serviceOf(name) == theDatabase {
 				w.Blame("%s is removed, and pod %s uses it", name, pod.Name())
 			}

@@ -51,8 +51,9 @@ func scripted(p *platform, s simtest.Scenario, edits ...func(*simtest.World) err
 func withAll(image string) map[string]any {
 	return map[string]any{
 		"repository": "github.com/team/app", "framework": "nextjs", "environment": "production", "imageRef": image,
-		"scaling": map[string]any{"min": 1}, "auth": map[string]any{"enabled": true}, "database": map[string]any{"enabled": true},
-		"storage": map[string]any{"enabled": true, "buckets": []any{map[string]any{"name": "files", "public": true}}},
+		"scaling": map[string]any{"min": 1}, "auth": map[string]any{"enabled": true},
+		"database": map[string]any{"enabled": true, "migrations": map[string]any{"engine": "knex"}},
+		"storage":  map[string]any{"enabled": true, "buckets": []any{map[string]any{"name": "files", "public": true}}},
 	}
 }
 

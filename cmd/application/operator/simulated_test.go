@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -44,6 +45,8 @@ type platform struct {
 	scaled map[string]any
 	// reads has the password that each pod has started with.
 	reads map[string]string
+	// migrations is what is known of the migrations.
+	migrations past
 	// resting is whether all has converged: services are not written any more.
 	resting bool
 }
@@ -52,7 +55,7 @@ type platform struct {
 var servedKinds = sync.OnceValue(func() []simtest.Kind { //nolint:gochecknoglobals // constant
 	kinds, err := upstream.Kinds(
 		scheme.Scheme, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &rbacv1.RoleBinding{}, &corev1.Secret{},
-		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{},
+		&corev1.ConfigMap{}, &corev1.ServiceAccount{}, &corev1.Service{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &batchv1.Job{},
 		&autoscalingv2.HorizontalPodAutoscaler{}, &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{},
 	)
 	if err != nil {
@@ -82,7 +85,7 @@ var shippedRights = sync.OnceValue(func() func(applytest.Request) error { //noli
 func newPlatform() (*platform, simtest.Scenario) {
 	p := &platform{
 		services: newServices(), off: map[string]map[string]bool{}, unshared: map[string]bool{},
-		scaled: map[string]any{}, reads: map[string]string{},
+		scaled: map[string]any{}, reads: map[string]string{}, migrations: newPast(),
 	}
 	p.judge = func(w *simtest.World, name string, before, after *thing) {
 		if p.judgeWrite(w, name, before, after); p.resting {
@@ -92,8 +95,10 @@ func newPlatform() (*platform, simtest.Scenario) {
 	return p, simtest.Scenario{
 		Kinds: servedKinds(), Machinery: &upstream.Machinery{Scheme: scheme.Scheme}, Rights: shippedRights(),
 		Program: p.program,
-		Actors:  []func(*simtest.World, simtest.Change){p.note, simtest.Kubelet{}.Act, simtest.Deployments, simtest.ReplicaSets},
-		Habits:  p.habits(),
+		Actors: []func(*simtest.World, simtest.Change){
+			p.note, p.noteMigrations, simtest.Kubelet{Runs: runs}.Act, simtest.Deployments, simtest.ReplicaSets, runJobs,
+		},
+		Habits: p.habits(),
 		// A backup from before an Application leaves what was made outside of it.
 		Without: []applytest.Disturbance{simtest.RestoreStore},
 		Check:   simtest.Checks(stablePassword, simtest.NotAnothers("services", managed)),
@@ -183,10 +188,14 @@ func specOf(dice *rand.Rand, namespace, name string) map[string]any {
 	if some() {
 		auth["sharedWith"] = []any{"blue", "green"}
 	}
+	migrations := map[string]any{}
+	if some() {
+		migrations["engine"] = "knex"
+	}
 	return map[string]any{
 		"repository": "github.com/team/app", "framework": "nextjs", "environment": environment,
-		"imageRef": fmt.Sprint("app:", dice.IntN(3)), "scaling": map[string]any{"min": 1 + dice.IntN(2)}, "auth": auth,
-		"database": map[string]any{"enabled": some(), "anonRead": some(), "deletionPolicy": policy},
+		"imageRef": []string{"app:0", "app:1", "app:2", badImage}[dice.IntN(4)], "scaling": map[string]any{"min": 1 + dice.IntN(2)}, "auth": auth,
+		"database": map[string]any{"enabled": some(), "anonRead": some(), "deletionPolicy": policy, "migrations": migrations},
 		"storage":  map[string]any{"enabled": some(), "buckets": buckets, "deletionPolicy": policy},
 		"redis":    map[string]any{"enabled": some()},
 	}
@@ -197,6 +206,7 @@ func editApps(w *simtest.World) {
 	dice := w.Random
 	namespace, name := []string{"blue", "green"}[dice.IntN(2)], []string{"shop", "shop", "shop", retaining, retaining, "taken"}[dice.IntN(6)]
 	spec, act := specOf(dice, namespace, name), dice.IntN(12)
+	asks := []string{v1alpha1.AnnotationRotate, v1alpha1.AnnotationMigrate}[dice.IntN(2)]
 	kind, child := childKinds[dice.IntN(len(childKinds))], []string{"", "-db", "-api"}[dice.IntN(3)]
 	live := w.Object(appsKind, namespace, name)
 	switch {
@@ -209,7 +219,7 @@ func editApps(w *simtest.World) {
 		_ = w.Update(appsKind, namespace, name, func(o simtest.Object) { o["spec"] = spec })
 	case act == 8:
 		_ = w.Update(appsKind, namespace, name, func(o simtest.Object) { // it exists
-			o.Set(fmt.Sprint(dice.IntN(3)), "metadata", "annotations", v1alpha1.AnnotationRotate)
+			o.Set(fmt.Sprint(dice.IntN(3)), "metadata", "annotations", asks)
 		})
 	case act == 9 && name != "taken":
 		_ = w.As("person").Delete(kind, namespace, name+child) // it may not exist

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -31,6 +29,8 @@ const (
 	reasonDeletion    = "DeletionFailed"
 	reasonNoParent    = "ParentNotFound"
 	reasonVariables   = "VariablesMissing"
+	reasonMigrating   = "Migrating"
+	reasonMigration   = "MigrationFailed"
 )
 
 // report writes what the pass has found.
@@ -50,12 +50,17 @@ func (p *pass) announce(ctx context.Context, change func(*v1alpha1.ApplicationSt
 		return nil
 	}
 	kind := kube.EventNormal
-	if after.Status != metav1.ConditionTrue && after.Reason != reasonProgressing && after.Reason != reasonWaiting {
+	steps := []string{reasonProgressing, reasonWaiting, reasonMigrating}
+	if after.Status != metav1.ConditionTrue && !slices.Contains(steps, after.Reason) {
 		kind = kube.EventWarning
 	}
-	about := v1alpha1.GroupVersion().WithKind(p.subject.kind)
-	p.op.events.Record(about, p.subject.object, kind, after.Reason, after.Message)
+	p.event(kind, after.Reason, after.Message)
 	return nil
+}
+
+// event records an Event about the object of the pass.
+func (p *pass) event(eventType, reason, note string) {
+	p.op.events.Record(v1alpha1.GroupVersion().WithKind(p.subject.kind), p.subject.object, eventType, reason, note)
 }
 
 // early writes what a part has failed with before it is tried again. A write that fails is
@@ -95,6 +100,7 @@ func (p *pass) fill(s *v1alpha1.ApplicationStatus) {
 	for _, t := range p.parts {
 		p.fillPart(s, t)
 	}
+	p.fillMigrations(s)
 	deployment, ingress := p.fillWorkload(s)
 	p.fillReady(s, deployment, ingress)
 }
@@ -227,6 +233,9 @@ func (p *pass) waitsFor() string {
 	if p.variablesErr != nil {
 		names = append(names, p.variablesErr.Error())
 	}
+	if len(names) == 0 && !p.migrated() {
+		names = append(names, "migrations")
+	}
 	return "waits for: " + strings.Join(names, ", ")
 }
 
@@ -242,13 +251,17 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 		}
 		refused = refused || t.enabled && t.err != nil && !errors.Is(t.err, errBusy) && external.Reason(t.err) != external.ReasonUnreachable
 	}
+	migrations := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionMigrations)
+	migrates := migrations != nil && migrations.Status != metav1.ConditionTrue
 	switch {
-	case running:
+	case migrates && migrations.Reason == reasonMigration:
+		s.Phase = v1alpha1.Failed
+	case running && !migrates:
 		s.Phase = v1alpha1.Running
 	case p.cause.Outlook == readiness.Lasting || refused || p.hostErr != nil ||
 		deployment.Reason == reasonNoImage || deployment.Reason == reasonApply:
 		s.Phase = v1alpha1.Failed
-	case p.held && !p.exists(p.deploymentID()):
+	case p.held && p.migration.reason == "" && !p.exists(p.deploymentID()):
 		s.Phase = v1alpha1.Pending
 	default:
 		s.Phase = v1alpha1.Provisioning
@@ -260,6 +273,8 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 		set(s, v1alpha1.ConditionReady, false, ingress.Reason, ingress.Type+": "+ingress.Message)
 	case p.variablesErr != nil:
 		set(s, v1alpha1.ConditionReady, false, reasonVariables, p.variablesErr.Error())
+	case migrates:
+		set(s, v1alpha1.ConditionReady, false, migrations.Reason, migrations.Type+": "+migrations.Message)
 	case !running && deployment.Status != metav1.ConditionTrue:
 		set(s, v1alpha1.ConditionReady, false, deployment.Reason, deployment.Message)
 	case !running:
@@ -267,35 +282,4 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	default:
 		set(s, v1alpha1.ConditionReady, true, reasonReady, strings.Join(p.withoutEffect(), "; "))
 	}
-}
-
-// withoutEffect names settings that do nothing, and variables of a service that the app's own
-// hide.
-func (p *pass) withoutEffect() (notes []string) {
-	spec := &p.subject.app.Spec
-	for _, setting := range []struct {
-		path, needs string
-		idle        bool
-	}{
-		{"spec.storage.buckets", "spec.storage.enabled", !spec.Storage.Enabled && len(spec.Storage.Buckets) > 0},
-		{"spec.storage.roleArn", "spec.storage.enabled", !spec.Storage.Enabled && spec.Storage.RoleARN != ""},
-		{"spec.database.schemaName", "spec.database.enabled", !spec.Database.Enabled && spec.Database.SchemaName != ""},
-		{"spec.database.migrations.engine", "spec.database.enabled", !spec.Database.Enabled && spec.Database.Migrations.Engine != ""},
-		{"spec.auth.providers", "spec.auth.enabled", !spec.Auth.Enabled && len(spec.Auth.Providers) > 0},
-		{"spec.auth.sharedWith", "spec.auth.enabled", !spec.Auth.Enabled && len(spec.Auth.SharedWith) > 0},
-	} {
-		if setting.idle {
-			notes = append(notes, setting.path+" has no effect while "+setting.needs+" is false")
-		}
-	}
-	given := p.op.settings.remote(p.subject.app)
-	if server := p.op.database; server != nil && spec.Database.Enabled {
-		maps.Copy(given, databaseVariables(p.subject.app, server, database.Want{})) // their names count
-	}
-	for _, v := range spec.EnvVars {
-		if _, ok := given[v.Name]; ok {
-			notes = append(notes, "spec.envVars: "+v.Name+" takes the place of the operator's")
-		}
-	}
-	return notes
 }

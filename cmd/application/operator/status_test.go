@@ -100,6 +100,11 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 		"spec.storage.roleArn":            {func(s *v1alpha1.ApplicationSpec) { s.Storage.RoleARN = "arn:a" }, storage, "storage"},
 		"spec.database.schemaName":        {func(s *v1alpha1.ApplicationSpec) { s.Database.SchemaName = "a" }, database, "database"},
 		"spec.database.migrations.engine": {func(s *v1alpha1.ApplicationSpec) { s.Database.Migrations.Engine = "prisma" }, database, "database"},
+		"spec.database.anonRead":          {func(s *v1alpha1.ApplicationSpec) { s.Database.AnonRead = false }, database, "database"},
+		"spec.database.migrations.path":   {func(s *v1alpha1.ApplicationSpec) { s.Database.Migrations.Path = "db" }, database, "database"},
+		"spec.database.migrations.command": {
+			func(s *v1alpha1.ApplicationSpec) { s.Database.Migrations.Command = []string{"migrate"} }, database, "database",
+		},
 		"spec.auth.providers": {
 			func(s *v1alpha1.ApplicationSpec) { s.Auth.Providers = []v1alpha1.AuthProvider{"github"} }, auth, "auth",
 		},
@@ -109,6 +114,20 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 		require.Empty(t, notes(c.set, c.enable), name)
 		require.Empty(t, notes(nothing, c.enable), name)
 	}
+	origins := func(s *v1alpha1.ApplicationSpec) { s.CORS.Origins = []v1alpha1.Origin{"https://a.example.com"} }
+	require.Equal(t, []string{"spec.cors.origins has no effect while spec.storage.enabled and spec.auth.enabled are false"}, notes(origins, nothing))
+	require.Empty(t, notes(origins, storage))
+	require.Empty(t, notes(origins, auth))
+	raw := func(s *v1alpha1.ApplicationSpec) { s.Database.Migrations.Engine = v1alpha1.Raw }
+	require.Equal(t, []string{
+		"spec.database.migrations.engine has no effect without spec.database.migrations.command: nothing says what runs plain SQL",
+	}, notes(raw, database))
+	app := small()
+	app.Spec.ImagePullSecrets = []v1alpha1.ImagePullSecret{{Name: "registry"}}
+	require.Empty(t, w.newPass(w.application(app)).withoutEffect())
+	preview := &v1alpha1.PreviewEnvironment{Spec: v1alpha1.PreviewEnvironmentSpec{ApplicationRef: "shop", PullRequest: 7}}
+	require.Equal(t, []string{"spec.imagePullSecrets of the Application has no effect in a preview: its namespace does not have them"},
+		w.newPass(w.copyOf(preview, app)).withoutEffect())
 	hides := func(s *v1alpha1.ApplicationSpec) {
 		for _, name := range []string{"DATABASE_URL", "DB_HOST", "DB_PASSWORD", "DB_MIGRATIONS_ENGINE", "OTHER"} {
 			s.EnvVars = append(s.EnvVars, v1alpha1.EnvVar{Name: name, Value: "mine"})

@@ -20,8 +20,13 @@ func (p *pass) workload(configs []*unstructured.Unstructured) []*unstructured.Un
 	objects := []*unstructured.Unstructured{
 		p.account(), p.networkPolicy(), p.service(), p.deployment(configs), p.autoscaler(),
 	}
+	return append(objects, p.ingresses()...)
+}
+
+// ingresses returns what leads to the app from outside: nothing, if its host is not its own.
+func (p *pass) ingresses() (objects []*unstructured.Unstructured) {
 	if p.hostErr != nil {
-		return objects // nothing leads to it from outside
+		return nil
 	}
 	objects = append(objects, p.ingress(p.subject.names.Workload(), "/", "Prefix", "http", nil))
 	if p.subject.app.Spec.Database.Enabled {
@@ -93,24 +98,12 @@ func (p *pass) deployment(configs []*unstructured.Unstructured) *unstructured.Un
 	if spec.Database.Enabled {
 		containers = append(containers, p.postgrest())
 	}
-	pod := object{
-		"serviceAccountName": p.subject.names.Workload(), "automountServiceAccountToken": false,
-		"securityContext": isolation.Restricted.Pod(),
-		"containers":      containers,
-	}
-	if p.subject.home == nil && len(spec.ImagePullSecrets) > 0 { // a preview's namespace does not have them
-		var secrets []any
-		for _, secret := range spec.ImagePullSecrets {
-			secrets = append(secrets, object{"name": secret.Name})
-		}
-		pod["imagePullSecrets"] = secrets
-	}
 	o := p.child("apps/v1", "Deployment", p.subject.names.Workload(), object{"spec": object{
 		"replicas": int64(spec.Scaling.Min),
 		"selector": object{"matchLabels": p.selector()},
 		"template": object{
 			"metadata": object{"labels": p.subject.labels(), "annotations": object{v1alpha1.AnnotationChecksum: checksum(configs)}},
-			"spec":     pod,
+			"spec":     p.pod(containers),
 		},
 	}})
 	o.SetAnnotations(map[string]string{v1alpha1.AnnotationRepository: spec.Repository, v1alpha1.AnnotationBranch: string(spec.Branch)})
@@ -120,6 +113,23 @@ func (p *pass) deployment(configs []*unstructured.Unstructured) *unstructured.Un
 	return o
 }
 
+// pod returns the spec of a pod of the app.
+func (p *pass) pod(containers []any) object {
+	pod := object{
+		"serviceAccountName": p.subject.names.Workload(), "automountServiceAccountToken": false,
+		"securityContext": isolation.Restricted.Pod(),
+		"containers":      containers,
+	}
+	if secrets := p.subject.app.Spec.ImagePullSecrets; p.subject.home == nil && len(secrets) > 0 { // a preview's namespace does not have them
+		var names []any
+		for _, secret := range secrets {
+			names = append(names, object{"name": secret.Name})
+		}
+		pod["imagePullSecrets"] = names
+	}
+	return pod
+}
+
 // confined is what every container may not.
 func confined(more object) object {
 	context := isolation.Restricted.Container()
@@ -127,7 +137,8 @@ func confined(more object) object {
 	return context
 }
 
-func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
+// container returns a container with the image of the app, and with what the app is given.
+func (p *pass) container(name string, configs []*unstructured.Unstructured) object {
 	var env, from []any
 	if p.subject.app.Spec.Database.Enabled {
 		variables := postgrestVariables(p.host())
@@ -154,23 +165,32 @@ func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 		}
 		from = append(from, object{ref: object{"name": o.GetName()}})
 	}
+	return object{
+		"name": name, "image": string(p.subject.app.Spec.ImageRef), "env": env, "envFrom": from,
+		"resources": resources(p.subject.app.Spec.Resources), "securityContext": confined(nil),
+	}
+}
+
+func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 	probe := func(delay, period int64) object {
 		return object{"httpGet": object{"path": cmp.Or(p.subject.app.Spec.HealthPath, "/healthz"), "port": "http"}, "initialDelaySeconds": delay, "periodSeconds": period}
 	}
-	container := object{
-		"name": "app", "image": string(p.subject.app.Spec.ImageRef), "env": env, "envFrom": from,
-		"ports":          []any{object{"name": "http", "containerPort": p.port(), "protocol": "TCP"}},
-		"resources":      resources(p.subject.app.Spec.Resources),
-		"readinessProbe": probe(5, 10), "livenessProbe": probe(15, 20), "securityContext": confined(nil),
-	}
+	container := p.container("app", configs)
+	container["ports"] = []any{object{"name": "http", "containerPort": p.port(), "protocol": "TCP"}}
+	container["readinessProbe"], container["livenessProbe"] = probe(5, 10), probe(15, 20)
 	if command := p.subject.app.Spec.Command; len(command) > 0 {
-		words := make([]any, len(command))
-		for i, word := range command {
-			words[i] = word
-		}
-		container["command"] = words
+		container["command"] = words(command)
 	}
 	return container
+}
+
+// words returns a command as an object has it.
+func words(command []string) []any {
+	all := make([]any, len(command))
+	for i, word := range command {
+		all[i] = word
+	}
+	return all
 }
 
 // port is where the app listens.

@@ -206,8 +206,8 @@ type Database struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9_-]*[a-z0-9])?$')",message="must be a-z, 0-9, _ and -, begin with a letter and end with a letter or digit"
 	SchemaName string `json:"schemaName,omitempty"`
-	// Migrations are recorded for what runs them: DB_MIGRATIONS_PATH and
-	// DB_MIGRATIONS_ENGINE in the Secret.
+	// Migrations run before an image is rolled out. Their path and engine are in the Secret,
+	// too: DB_MIGRATIONS_PATH and DB_MIGRATIONS_ENGINE.
 	// +optional
 	// +kubebuilder:default={}
 	Migrations Migrations `json:"migrations,omitzero"`
@@ -221,24 +221,49 @@ type Database struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// Migrations say how the schema's tables are made.
+// Migrations say how the schema's tables are made: by a Job that runs once for each image with
+// these settings, with the variables, the resources and the ServiceAccount of the app. Until it
+// has succeeded, the Deployment stays as it is. A Job that fails is not repeated: the condition
+// MigrationsReady says why it failed, and another image, other settings, or another value of the
+// annotation platform.internal/migrate run one again. Two never run at once. A preview, which has
+// a schema of its own, runs the migrations of its image.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || self.engine != 'raw' || has(self.command)",message="is required with engine raw: an image says nowhere what runs plain SQL",fieldPath=".command"
 type Migrations struct {
-	// Path of the migrations in the repository.
+	// Path of the migrations, below the working directory of the image.
 	// +optional
 	// +kubebuilder:default=./migrations
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._/-]+$') && !self.startsWith('/') && !self.split('/').exists(p, p == '..')",message="must be a relative path without .., of letters, digits and ._/-"
 	Path string `json:"path,omitempty"`
-	// Engine that runs the migrations. Absent: none.
+	// Engine that runs the migrations, as it is installed in the image. With prisma that is
+	// "npx --no-install prisma migrate deploy", with the file schema.prisma beside the path;
+	// DATABASE_URL names the schema then, too. With knex it is "npx --no-install knex
+	// migrate:latest --migrations-directory" and the path; a knexfile says where the database
+	// is. With raw it is the command. Absent: none, unless there is a command.
 	// +optional
 	Engine MigrationEngine `json:"engine,omitempty"`
+	// Command runs the migrations, in the place of the engine's. It has the variables of the
+	// app, and ends with 0 if all went well.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	Command []string `json:"command,omitempty"`
 }
 
 // MigrationEngine is what runs migrations.
 //
 // +kubebuilder:validation:Enum=prisma;knex;raw
 type MigrationEngine string
+
+// The engines.
+const (
+	Prisma MigrationEngine = "prisma"
+	Knex   MigrationEngine = "knex"
+	Raw    MigrationEngine = "raw"
+)
 
 // Storage is a number of S3 buckets.
 type Storage struct {
@@ -278,7 +303,7 @@ type Bucket struct {
 	// 512Ki. The app reads it from S3_MAX_FILE_SIZE_<NAME>, in bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,8}((k|M|G|T|Ki|Mi|Gi|Ti)?B?)$')",message="must be a number of bytes such as 10MB, 512Ki or 1048576"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([1-9][0-9]{0,8}(k|M|G|Ki|Mi|Gi)?|[1-9][0-9]{0,5}(T|Ti))B?$')",message="must be a number of bytes such as 10MB, 512Ki or 1048576, of at most 999999Ti"
 	MaxFileSize string `json:"maxFileSize,omitempty"`
 }
 

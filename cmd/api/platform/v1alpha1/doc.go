@@ -36,6 +36,8 @@ const (
 const (
 	// AnnotationRotate, with another value than before, makes a new database password.
 	AnnotationRotate = Group + "/rotate"
+	// AnnotationMigrate, with another value than before, runs the migrations of an image again.
+	AnnotationMigrate = Group + "/migrate"
 	// AnnotationRepository and AnnotationBranch record where an app comes from.
 	AnnotationRepository = Group + "/repository"
 	AnnotationBranch     = Group + "/branch"

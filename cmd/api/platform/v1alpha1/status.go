@@ -19,7 +19,7 @@ type ApplicationStatus struct {
 	// Conditions by type. Ready sums the others up.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(c, c.type in ['Ready','DatabaseReady','StorageReady','AuthReady','RedisReady','SearchReady','DeploymentReady','IngressReady','NamespaceReady'])",message="must have types of this kind alone: Ready, DatabaseReady, StorageReady, AuthReady, RedisReady, SearchReady, DeploymentReady, IngressReady, NamespaceReady"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.type in ['Ready','DatabaseReady','StorageReady','AuthReady','MigrationsReady','RedisReady','SearchReady','DeploymentReady','IngressReady','NamespaceReady'])",message="must have types of this kind alone: Ready, DatabaseReady, StorageReady, AuthReady, MigrationsReady, RedisReady, SearchReady, DeploymentReady, IngressReady, NamespaceReady"
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -30,6 +30,26 @@ type ApplicationStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=id
 	External []External `json:"external,omitempty"`
+	// Migrations is which migrations have run.
+	// +optional
+	Migrations MigrationsStatus `json:"migrations,omitzero"`
+}
+
+// MigrationsStatus is which migrations have run in the schema. A release is a digest of an image
+// and the settings of its migrations.
+type MigrationsStatus struct {
+	// Done are the releases whose migrations have succeeded, the latest last.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Done []string `json:"done,omitempty"`
+	// Failed is the release whose migrations have failed. Empty: none.
+	// +optional
+	Failed string `json:"failed,omitempty"`
+	// Asked is a digest of the value of the annotation platform.internal/migrate that the
+	// last of them was run for.
+	// +optional
+	Asked string `json:"asked,omitempty"`
 }
 
 // Phase is the state of an object in a word.
@@ -58,6 +78,7 @@ const (
 	ConditionDatabase   = "DatabaseReady"
 	ConditionStorage    = "StorageReady"
 	ConditionAuth       = "AuthReady"
+	ConditionMigrations = "MigrationsReady"
 	ConditionRedis      = "RedisReady"
 	ConditionSearch     = "SearchReady"
 	ConditionDeployment = "DeploymentReady"
@@ -69,8 +90,8 @@ const (
 // ConditionTypes returns all of them, as the definitions allow them.
 func ConditionTypes() []string {
 	return []string{
-		ConditionReady, ConditionDatabase, ConditionStorage, ConditionAuth, ConditionRedis, ConditionSearch,
-		ConditionDeployment, ConditionIngress, ConditionNamespace,
+		ConditionReady, ConditionDatabase, ConditionStorage, ConditionAuth, ConditionMigrations, ConditionRedis,
+		ConditionSearch, ConditionDeployment, ConditionIngress, ConditionNamespace,
 	}
 }
 

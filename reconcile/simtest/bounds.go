@@ -22,8 +22,8 @@ type Bound struct {
 // recovery is the default of Scenario.Recovery.
 const recovery = 5 * time.Minute
 
-// clock is how the time of a bound passes in a world.
-type clock struct {
+// timing is how the time of a bound passes in a world.
+type timing struct {
 	mu       sync.Mutex
 	stopped  bool          // the program has been stopped for good
 	troubled time.Time     // when the last disturbance ended, or ends
@@ -33,10 +33,10 @@ type clock struct {
 }
 
 // heldAt is for how long requests or events have been held up by now. c.mu is held.
-func (c *clock) heldAt(now time.Time) time.Duration { return c.held - max(0, c.until.Sub(now)) }
+func (c *timing) heldAt(now time.Time) time.Duration { return c.held - max(0, c.until.Sub(now)) }
 
 // stop ends all bounds.
-func (c *clock) stop() {
+func (c *timing) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopped = true
@@ -45,14 +45,14 @@ func (c *clock) stop() {
 // Disturb says that something disturbs the program until then, such as a service of the scenario
 // that is away. The habits of a world say so by themselves.
 func (w *World) Disturb(until time.Time) {
-	w.clock.mu.Lock()
-	defer w.clock.mu.Unlock()
-	w.clock.troubled = later(w.clock.troubled, until)
+	w.timing.mu.Lock()
+	defer w.timing.mu.Unlock()
+	w.timing.troubled = later(w.timing.troubled, until)
 }
 
 // hold says that requests or events come later until then, and that nothing fails.
 func (w *World) hold(until time.Time) {
-	c := &w.clock
+	c := &w.timing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if from := later(time.Now(), c.until); until.After(from) {
@@ -63,26 +63,26 @@ func (w *World) hold(until time.Time) {
 // Within makes the history wrong if something does not hold after a time. That time is longer by
 // what requests and events are held up, and begins again Scenario.Recovery after a disturbance.
 func (w *World) Within(d time.Duration, what string, holds func(*World) bool) {
-	w.clock.mu.Lock()
-	held := w.clock.heldAt(time.Now())
-	w.clock.mu.Unlock()
+	w.timing.mu.Lock()
+	held := w.timing.heldAt(time.Now())
+	w.timing.mu.Unlock()
 	w.within(time.Now(), held, d, what, holds)
 }
 
 func (w *World) within(since time.Time, held, d time.Duration, what string, holds func(*World) bool) {
 	due := func() time.Time {
-		w.clock.mu.Lock()
-		defer w.clock.mu.Unlock()
+		w.timing.mu.Lock()
+		defer w.timing.mu.Unlock()
 		begins := since
-		if !w.clock.troubled.IsZero() {
-			begins = later(since, w.clock.troubled.Add(cmp.Or(w.scenario.Recovery, recovery)))
+		if !w.timing.troubled.IsZero() {
+			begins = later(since, w.timing.troubled.Add(cmp.Or(w.scenario.Recovery, recovery)))
 		}
-		return begins.Add(d + w.clock.heldAt(time.Now()) - held)
+		return begins.Add(d + w.timing.heldAt(time.Now()) - held)
 	}
 	w.agenda.at(due(), "bound "+what, func() {
-		w.clock.mu.Lock()
-		stopped := w.clock.stopped
-		w.clock.mu.Unlock()
+		w.timing.mu.Lock()
+		stopped := w.timing.stopped
+		w.timing.mu.Unlock()
 		switch {
 		case stopped || holds(w):
 		case due().After(time.Now()):
@@ -97,12 +97,12 @@ func (w *World) within(since time.Time, held, d time.Duration, what string, hold
 func (w *World) lateness() {
 	for n, b := range w.scenario.Bounds {
 		late, now := b.Late(w), time.Now()
-		w.clock.mu.Lock()
-		if w.clock.since == nil {
-			w.clock.since = make([]map[string]time.Time, len(w.scenario.Bounds))
+		w.timing.mu.Lock()
+		if w.timing.since == nil {
+			w.timing.since = make([]map[string]time.Time, len(w.scenario.Bounds))
 		}
-		was, is := w.clock.since[n], map[string]time.Time{}
-		w.clock.since[n] = is
+		was, is := w.timing.since[n], map[string]time.Time{}
+		w.timing.since[n] = is
 		var begun []string
 		for _, each := range late {
 			if since, known := was[each]; known {
@@ -111,13 +111,13 @@ func (w *World) lateness() {
 				begun = append(begun, each)
 			}
 		}
-		w.clock.mu.Unlock()
+		w.timing.mu.Unlock()
 		for _, each := range begun {
 			w.Within(b.Within, b.What+": "+each, func(w *World) bool {
 				w.lateness()
-				w.clock.mu.Lock()
-				defer w.clock.mu.Unlock()
-				since, still := w.clock.since[n][each]
+				w.timing.mu.Lock()
+				defer w.timing.mu.Unlock()
+				since, still := w.timing.since[n][each]
 				return !still || !since.Equal(now)
 			})
 		}

@@ -43,7 +43,7 @@ func TestABoundIsKeptOrNot(t *testing.T) {
 	require.Regexp(t, `^each Widget has a copy: \w+: not within 8s$`, broken[0])
 }
 
-// TestDisturbancesTakeTheirTimeOutOfABound: with all habits, a bound holds anew once a program may
+// TestDisturbancesTakeTheirTimeOutOfABound: with all habits, a bound holds again once a program may
 // have tried again. One that does not try again breaks it, long before the end.
 func TestDisturbancesTakeTheirTimeOutOfABound(t *testing.T) {
 	t.Parallel()

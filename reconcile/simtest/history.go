@@ -41,7 +41,7 @@ func simulate(ctx context.Context, scenario func() Scenario, p plan) *Report {
 	if !w.failed() {
 		w.converge(ctx, r)
 	}
-	w.clock.stop()
+	w.timing.stop()
 	stop()
 	wait()
 	if !w.failed() {
@@ -222,7 +222,7 @@ func compare(ctx context.Context, scenario func() Scenario, w *World, r *Report)
 			other.Blame("not converged: %v", err)
 		}
 	}
-	other.clock.stop()
+	other.timing.stop()
 	stop()
 	wait()
 	other.agenda.advance(ctx, 5*time.Minute)

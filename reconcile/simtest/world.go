@@ -71,7 +71,7 @@ type World struct {
 	asked                          map[string]int // requests that looked alike, faults or not
 	happened                       []happening
 	wrong                          []string
-	clock                          clock // of bounds
+	timing                         timing // of bounds
 }
 
 // path is one view of a program: what it lists and watches.

@@ -62,7 +62,7 @@ func TestAnAppThatRunsUsesWhatItGets(t *testing.T) {
 
 	for name, scenario := range map[string]func(*live){
 		"rotates": rotates, "image": imageThatCannotBePulled, "secret": secretThatIsMissing, "crash": appThatCrashes,
-		"preview": previewThatRuns,
+		"preview": previewThatRuns, "migrates": migrationsThatRun,
 	} {
 		t.Run(name, func(t *testing.T) {
 			scenario(&live{l.cell.bench(t, "live-"+name), l.node, l.logins})
@@ -106,7 +106,7 @@ func newLive(t *testing.T) *live {
 	rest := podtest.Image{Files: app.Files, Entrypoint: []string{"/app", "rest"}}
 	hosts := map[string]string{}
 	node := podtest.Start(t, c.cluster, podtest.Options{
-		Images: map[string]podtest.Image{"app:1": app, "postgrest/postgrest:v12.2.3": rest}, Hosts: hosts,
+		Images: map[string]podtest.Image{"app:1": app, "app:3": app, "postgrest/postgrest:v12.2.3": rest}, Hosts: hosts,
 	})
 	hosts["auth.example.com"] = node.Address()
 	front.Listener, err = net.Listen("tcp", node.Address()+":443")
@@ -147,8 +147,11 @@ func newLive(t *testing.T) *live {
 // pod returns the name and the address of the one pod that is ready.
 func (l *live) pod() (name, address string) {
 	l.Helper()
-	l.eventually("one pod is there", func() bool { return len(strings.Fields(l.in("get", "pods", "-o", "name"))) == 1 })
-	name, address, _ = strings.Cut(l.in("get", "pods", "-o", "jsonpath={.items[0].metadata.name} {.items[0].status.podIP}"), " ")
+	pods := func(output string) string {
+		return l.in("get", "pods", "-l", "platform.internal/environment", "-o", output)
+	}
+	l.eventually("one pod is there", func() bool { return len(strings.Fields(pods("name"))) == 1 })
+	name, address, _ = strings.Cut(pods("jsonpath={.items[0].metadata.name} {.items[0].status.podIP}"), " ")
 	return name, address
 }
 
@@ -294,4 +297,21 @@ func previewThatRuns(l *live) {
 	require.Equal(l, `["hello"]`, seen["rest"])
 	require.Equal(l, "hi", seen["variables"])
 	require.Equal(l, "5 bytes in plattr-preview-paint-pr7-files", seen["storage"])
+}
+
+// migrationsThatRun make the table before the app's pod starts, once. Those of another image fail, for
+// the table is there: the pod of before stays.
+func migrationsThatRun(l *live) {
+	const spec = ", scaling: {min: 1}, database: {enabled: true, migrations: {command: [/app, migrate]}}"
+	l.app("moves", ", imageRef: 'app:1'"+spec)
+	l.phase("moves", "Running")
+	require.Equal(l, "prod_moves_app in prod_moves: 1", l.database())
+	l.app("moves", ", imageRef: 'app:3'"+spec)
+	l.because("moves", "MigrationFailed", "exit code 1")
+	require.Equal(l, "Failed", l.get("app", "moves", ".status.phase"))
+	require.Equal(l, "app:1", l.get("deployment", "moves", ".spec.template.spec.containers[0].image"))
+	require.Equal(l, "prod_moves_app in prod_moves: 2", l.database())
+	l.app("moves", ", imageRef: 'app:1'"+spec)
+	l.phase("moves", "Running")
+	require.Len(l, strings.Fields(l.in("get", "jobs", "-o", "name")), 1, "what was migrated is not migrated again")
 }

@@ -23,6 +23,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "migrate" {
+		if err := migrate(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	handler, port := http.NewServeMux(), "3000"
 	if len(os.Args) > 1 && os.Args[1] == "fail" {
 		fmt.Fprintln(os.Stderr, "the configuration is wrong")
@@ -66,6 +73,17 @@ func check(r *http.Request) any {
 		seen[service.name] = got
 	}
 	return seen
+}
+
+// migrate makes a table, and fails if it was made before.
+func migrate(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE TABLE notes (text text)")
+	return err
 }
 
 // writeNote writes a row, and returns how many there are, and who wrote it where.

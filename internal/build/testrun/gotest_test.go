@@ -160,3 +160,13 @@ func TestAMachineThatCannotRunTheTestsSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "set XDG_CACHE_HOME to a folder that is")
 	require.ErrorContains(t, run(t.Context(), []string{"half"}, &bytes.Buffer{}), `what to run: "half"; use quick or rest`)
 }
+
+func TestSlowPackagesBeginFirst(t *testing.T) {
+	t.Parallel()
+	require.Equal(t,
+		[]string{module + "/cmd/nodepool/operator", module + "/apply", module + "/apply/budget", module + "/zz"},
+		slowestFirst([]string{module + "/apply", module + "/apply/budget", module + "/cmd/nodepool/operator", module + "/zz"}))
+	for _, pkg := range slow {
+		require.DirExists(t, filepath.Join("..", "..", "..", pkg))
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,7 +174,25 @@ func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]
 	if err != nil {
 		return nil, fmt.Errorf("%w: go list: %w", errMachine, err)
 	}
-	return strings.Fields(string(out)), nil
+	return slowestFirst(strings.Fields(string(out))), nil
+}
+
+// slow are the packages whose tests take longest, the longest first.
+var slow = []string{
+	"./cmd/application/operator", "./cmd/nodepool/operator", "./internal/sim", "./cmd/e2e/hostile", "./cmd/e2e/regions",
+	"./cmd/application/internal/auth", "./apply", "./cmd/krane/agent", "./reconcile/simtest", "./examples/operator", "./reconcile/kube",
+}
+
+// slowestFirst has the slow packages begin first, so that none of them runs alone at the end.
+func slowestFirst(packages []string) []string {
+	place := func(pkg string) int {
+		if i := slices.Index(slow, short(pkg)); i >= 0 {
+			return i
+		}
+		return len(slow)
+	}
+	slices.SortStableFunc(packages, func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+	return packages
 }
 
 // simulated returns the packages with a test of a program in a simulated world.

@@ -17,6 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
 // longest is the longest pause before a container is started again.
@@ -24,15 +26,15 @@ const longest = 10 * time.Second
 
 // keep runs a container until it has succeeded, or until it has failed and is not to be run
 // again, and with always for ever. It reports whether it has succeeded.
-func (p *pod) keep(c corev1.Container, onFailure, always bool) bool {
-	pause := again
+func (p *pod) keep(ctx context.Context, c corev1.Container, onFailure, always bool) bool {
+	wait := again
 	for {
-		code, ran := p.once(c)
+		code, ran := p.once(ctx, c)
 		switch {
-		case p.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return false
 		case !ran:
-			if !p.pause(again) {
+			if !pause.For(ctx, again) {
 				return false
 			}
 			continue
@@ -45,24 +47,24 @@ func (p *pod) keep(c corev1.Container, onFailure, always bool) bool {
 			s.LastTerminationState = s.State
 			s.RestartCount++
 			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s", pause, c.Name),
+				Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.Name),
 			}}
 		})
-		if !p.pause(pause) {
+		if !pause.For(ctx, wait) {
 			return false
 		}
-		pause = min(2*pause, longest)
+		wait = min(2*wait, longest)
 	}
 }
 
 // once runs a container once. It has not run if something is missing, which its status says.
-func (p *pod) once(c corev1.Container) (code int, ran bool) {
+func (p *pod) once(ctx context.Context, c corev1.Container) (code int, ran bool) {
 	image, found := p.node.options.Images[c.Image]
 	if !found {
 		p.waits(c.Name, "ImagePullBackOff", fmt.Sprintf("Back-off pulling image %q: not found", c.Image))
 		return 0, false
 	}
-	in, err := p.inside(c, image)
+	in, err := p.inside(ctx, c, image)
 	if err != nil {
 		p.waits(c.Name, "CreateContainerConfigError", err.Error())
 		return 0, false
@@ -79,7 +81,7 @@ func (p *pod) once(c corev1.Container) (code int, ran bool) {
 		return 0, false
 	}
 	ended := make(chan struct{})
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := metav1.Now()
 	err = p.link.run(command, func() {
@@ -156,8 +158,8 @@ func (p *pod) watch(ctx context.Context, c corev1.Container, process *os.Process
 }
 
 // inside returns what a container is to be.
-func (p *pod) inside(c corev1.Container, image Image) (*inside, error) {
-	env, err := p.environment(p.ctx, c)
+func (p *pod) inside(ctx context.Context, c corev1.Container, image Image) (*inside, error) {
+	env, err := p.environment(ctx, c)
 	if err != nil {
 		return nil, err
 	}

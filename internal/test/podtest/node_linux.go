@@ -176,9 +176,8 @@ func (n *Node) reconcile(ctx context.Context, key types.NamespacedName, object *
 		p = nil
 	}
 	if p == nil && object != nil && object.DeletionTimestamp == nil && !finished(object.Status.Phase) {
-		p = n.newPod(object)
+		p = n.startPod(object)
 		n.known[key] = p
-		go p.run()
 	}
 	n.mu.Unlock()
 	switch {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed-9e1ffd66/trueup/internal/pause"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -25,41 +26,43 @@ type pod struct {
 	node    *Node
 	object  *corev1.Pod // as it was when it came
 	began   metav1.Time
-	ctx     context.Context // until it is to end
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when no process runs any more
+	cancel  context.CancelFunc // lets it end
+	done    chan struct{}      // closed when no process runs any more
 	link    *link
 	volumes map[string]string // folders of this machine
 
 	mu         sync.Mutex
+	stopped    bool
 	grace      time.Duration
 	address    string
 	containers map[string]*corev1.ContainerStatus
 }
 
-func (n *Node) newPod(object *corev1.Pod) *pod {
+// startPod runs a pod until it is finished or stopped.
+func (n *Node) startPod(object *corev1.Pod) *pod {
 	p := &pod{node: n, object: object, began: metav1.Now(), done: make(chan struct{}), containers: map[string]*corev1.ContainerStatus{}}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
 	for _, c := range slices.Concat(object.Spec.InitContainers, object.Spec.Containers) {
 		p.containers[c.Name] = &corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}},
 		}
 	}
+	go p.run(ctx)
 	return p
 }
 
 // stop lets the processes end within grace. The shortest grace counts.
 func (p *pod) stop(grace time.Duration) {
 	p.mu.Lock()
-	if p.ctx.Err() == nil || grace < p.grace {
-		p.grace = grace
+	if !p.stopped || grace < p.grace {
+		p.stopped, p.grace = true, grace
 	}
 	p.mu.Unlock()
 	p.cancel()
 }
 
-// run runs the pod until it is finished or stopped.
-func (p *pod) run() {
+func (p *pod) run(ctx context.Context) {
 	defer func() {
 		if p.link != nil {
 			p.link.remove()
@@ -67,25 +70,25 @@ func (p *pod) run() {
 		close(p.done)
 		p.node.pods.Add(kube.KeyOf(p.object))
 	}()
-	if !p.try(func() error { return p.prepare(p.ctx) }) {
+	if !p.try(ctx, func() error { return p.prepare(ctx) }) {
 		return
 	}
 	for _, c := range p.object.Spec.InitContainers {
-		if !p.keep(c, p.object.Spec.RestartPolicy != corev1.RestartPolicyNever, false) {
+		if !p.keep(ctx, c, p.object.Spec.RestartPolicy != corev1.RestartPolicyNever, false) {
 			return
 		}
 	}
 	var all sync.WaitGroup
 	for _, c := range p.object.Spec.Containers {
 		policy := p.object.Spec.RestartPolicy
-		all.Go(func() { p.keep(c, policy != corev1.RestartPolicyNever, policy == corev1.RestartPolicyAlways) })
+		all.Go(func() { p.keep(ctx, c, policy != corev1.RestartPolicyNever, policy == corev1.RestartPolicyAlways) })
 	}
 	all.Wait()
 }
 
 // try does something until it succeeds, and says meanwhile what is missing. It reports whether
 // it has succeeded before the pod was stopped.
-func (p *pod) try(do func() error) bool {
+func (p *pod) try(ctx context.Context, do func() error) bool {
 	for {
 		err := do()
 		if err == nil {
@@ -94,19 +97,9 @@ func (p *pod) try(do func() error) bool {
 		for _, c := range p.object.Spec.Containers {
 			p.waits(c.Name, "ContainerCreating", err.Error())
 		}
-		if !p.pause(again) {
+		if !pause.For(ctx, again) {
 			return false
 		}
-	}
-}
-
-// pause reports whether the pod is not stopped for so long.
-func (p *pod) pause(d time.Duration) bool {
-	select {
-	case <-p.ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // Labels of the Jobs of migrations and their pods.
 const (
 	labelComponent      = "app.kubernetes.io/component"
+	labelRelease        = v1alpha1.Group + "/release"
 	componentMigrations = "migrations"
 )
 
@@ -41,7 +42,7 @@ func (p *pass) migrationJob(configs []*unstructured.Unstructured) *unstructured.
 		"template": object{"metadata": object{"labels": own}, "spec": pod},
 	}})
 	all := o.GetLabels()
-	all[labelComponent] = componentMigrations
+	all[labelComponent], all[labelRelease] = componentMigrations, p.migration.release
 	o.SetLabels(all)
 	return o
 }

@@ -36,8 +36,10 @@ type migration struct {
 	ran, failed bool
 	// reason and message are what the condition says. No reason: it is not known in this pass.
 	reason, message string
-	// busy are the Jobs of other releases whose pods run.
+	// busy are the Jobs of other releases whose pods run, or whose success is not recorded yet.
 	busy map[string]bool
+	// others are other releases whose Jobs have succeeded, and that are not recorded yet.
+	others []string
 }
 
 // migrationOf returns the run that an Application needs.
@@ -110,6 +112,7 @@ func (p *pass) next(ctx context.Context, configs []*unstructured.Unstructured) (
 	if err != nil {
 		return objects, err
 	}
+	p.others(seen)
 	if job := seen.jobs[p.migration.job]; job != nil {
 		err := p.follow(ctx, job, seen)
 		if p.migrated() {
@@ -244,12 +247,28 @@ func (p *pass) findBusy(ctx context.Context) error {
 		return nil
 	}
 	seen, err := p.observeMigrations(ctx)
+	p.others(seen)
 	p.migration.busy = map[string]bool{}
 	for name, job := range seen.jobs {
 		_, ended := endOf(job)
-		p.migration.busy[name] = !ended && seen.started[string(job.UID)]
+		p.migration.busy[name] = !ended && seen.started[string(job.UID)] || slices.Contains(p.migration.others, job.Labels[labelRelease])
 	}
 	return err
+}
+
+// others finds other releases that have succeeded: those of an image that was replaced by another while
+// its Job ran.
+func (p *pass) others(seen migrations) {
+	for _, name := range slices.Sorted(maps.Keys(seen.jobs)) {
+		job := seen.jobs[name]
+		release, done := job.Labels[labelRelease], p.subject.app.Status.Migrations.Done
+		if how, ended := endOf(job); !ended || how != batchv1.JobComplete || name == p.migration.job {
+			continue
+		}
+		if release != "" && !slices.Contains(done, release) {
+			p.migration.others = append(p.migration.others, release)
+		}
+	}
 }
 
 // keepsJob reports whether a Job is not pruned. What was not looked at stays.
@@ -268,10 +287,10 @@ func (p *pass) fillMigrations(s *v1alpha1.ApplicationStatus) {
 		return
 	}
 	was := meta.FindStatusCondition(s.Conditions, kind)
+	s.Migrations.Done = remember(s.Migrations.Done, m.others...)
 	switch {
 	case m.ran:
-		done := append(slices.DeleteFunc(slices.Clone(s.Migrations.Done), func(r string) bool { return r == m.release }), m.release)
-		s.Migrations = v1alpha1.MigrationsStatus{Done: done[max(0, len(done)-maxReleases):], Asked: m.asked}
+		s.Migrations = v1alpha1.MigrationsStatus{Done: remember(s.Migrations.Done, m.release), Asked: m.asked}
 	case m.failed:
 		s.Migrations.Failed, s.Migrations.Asked = m.release, m.asked
 	case p.migrated():
@@ -291,3 +310,11 @@ func (p *pass) fillMigrations(s *v1alpha1.ApplicationStatus) {
 
 // maxReleases is how many releases are remembered that were migrated.
 const maxReleases = 16
+
+// remember puts releases at the end of those that were migrated.
+func remember(done []string, releases ...string) []string {
+	for _, release := range releases {
+		done = append(slices.DeleteFunc(slices.Clone(done), func(r string) bool { return r == release }), release)
+	}
+	return done[max(0, len(done)-maxReleases):]
+}

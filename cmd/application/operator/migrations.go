@@ -132,6 +132,16 @@ func (p *pass) say(reason, format string, args ...any) {
 	p.migration.reason, p.migration.message = reason, fmt.Sprintf(format, args...)
 }
 
+// refusedJob says why the Job of the migrations could not be made.
+func (p *pass) refusedJob(results []apply.Result) {
+	for _, r := range results {
+		if r.Err != nil && r.ID.Kind == "Job" && r.ID.Name == p.migration.job {
+			cause := apply.CauseOf(r.Err)
+			p.say(string(cause.Reason), "Job %s: %s", p.migration.job, cause.Message)
+		}
+	}
+}
+
 // What no event shows is looked at again: that a pod has gone, and that a quota has room.
 const (
 	goneAgain    = 5 * time.Second
@@ -161,6 +171,8 @@ func (p *pass) follow(ctx context.Context, job *batchv1.Job, seen migrations) er
 	case m.failed:
 		p.say(reasonMigration, "Job %s: %s; another image, other settings or another value of the annotation %s run one again",
 			job.Name, cmp.Or(cause.Message, "it failed, and its pod is gone"), v1alpha1.AnnotationMigrate)
+	case job.Spec.Suspend != nil && *job.Spec.Suspend:
+		p.say(reasonMigrating, "Job %s is suspended", job.Name)
 	case cause.Outlook == "" || cause.Outlook == readiness.Waiting:
 		p.say(reasonMigrating, "Job %s runs", job.Name)
 	default:

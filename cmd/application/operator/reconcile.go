@@ -245,6 +245,7 @@ func (p *pass) children(ctx context.Context) error {
 	}
 	report, err := p.op.applier.Apply(ctx, set)
 	kit.RecordOverrides(report, p.event)
+	p.refusedJob(report.Results)
 	failed = append(failed, err)
 	p.outdated = slices.ContainsFunc(report.Results, func(r apply.Result) bool { return r.ID == p.secretID() && apierrors.IsConflict(r.Err) })
 	_, err = p.op.applier.Prune(ctx, set, apply.PruneOptions{Complete: true, AllowEmpty: true, Keep: p.keeps})

@@ -124,6 +124,7 @@ func TestAReleaseWaitsForTheMigrationsBeforeItInASimulatedWorld(t *testing.T) {
 		"it runs":      {time.Minute, release("app:3"), []string{"app:1 Complete", "app:2 Complete", "app:3 Complete"}, true},
 		"it waits":     {0, release("app:3"), []string{"app:1 Complete", "app:3 Complete"}, false},
 		"back":         {time.Minute, release("app:1"), []string{"app:1 Complete", "app:2 Complete"}, true},
+		"suspended":    {0, suspend, []string{"app:1 Complete", "app:3 Complete"}, false},
 		"it is erased": {time.Minute, deleteJobs, []string{"app:1 Complete", "app:2 Complete"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +175,26 @@ func TestAReleaseWaitsForTheMigrationsBeforeItInASimulatedWorld(t *testing.T) {
 			require.Equal(t, c.want, *worlds[first])
 		})
 	}
+}
+
+// suspend suspends the Job of app:2, and has app:3 released later.
+func suspend(w *simtest.World) error {
+	name := ""
+	for _, job := range w.Objects(jobsKind) {
+		if imageOf(job, "spec", "template") == "app:2" {
+			name = job.Name()
+		}
+	}
+	w.Within(10*time.Second, "it is said", func(w *simtest.World) bool {
+		said := app{w.Object(appsKind, "blue", "shop")}.condition("Ready")
+		return said["message"] == "MigrationsReady: Job "+name+" is suspended"
+	})
+	w.After(20*time.Second, func() {
+		if err := release("app:3")(w); err != nil {
+			w.Blame("%v", err)
+		}
+	})
+	return w.As("person").Update(jobsKind, "blue", name, func(o simtest.Object) { o.Set(true, "spec", "suspend") })
 }
 
 // deleteJobs deletes all Jobs and leaves their pods, as kubectl delete --cascade=orphan does.
@@ -259,4 +280,33 @@ func TestAnImageThatIsNoLongerWantedIsNotMigratedInASimulatedWorld(t *testing.T)
 	require.Empty(t, r.Wrong)
 	require.Positive(t, lists)
 	require.Zero(t, created)
+}
+
+// TestAJobThatIsRefusedIsSaidInASimulatedWorld: the server refuses the Job of the migrations, as for a
+// quota, and takes it later.
+func TestAJobThatIsRefusedIsSaidInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		var first time.Time
+		s.Admit = func(a *simtest.Admission) error {
+			if first.IsZero() && a.Object["kind"] == "Job" {
+				first = time.Now()
+			}
+			if a.Object["kind"] == "Job" && time.Since(first) < 40*time.Second {
+				return errors.New("no room for a Job")
+			}
+			return nil
+		}
+		s = scripted(p, s, slowly(func(w *simtest.World) error {
+			w.Within(10*time.Second, "it is said", func(w *simtest.World) bool {
+				ready := app{w.Object(appsKind, "blue", "shop")}.condition("Ready")
+				return ready["reason"] == "Invalid" && strings.Contains(fmt.Sprint(ready["message"]), "no room for a Job")
+			})
+			return creation("app:1")(w)
+		})...)
+		s.Settle = 10 * time.Minute
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
 }

@@ -94,14 +94,17 @@ func (p *pass) migrated() bool {
 // next returns what follows the configs: the workload, or what runs the migrations that come before
 // it. Until these have succeeded, the workload stays as it is.
 func (p *pass) next(ctx context.Context, configs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	if p.subject.app.Spec.ImageRef == "" || p.held {
+	if p.subject.app.Spec.ImageRef == "" {
 		return nil, nil
+	}
+	if p.held {
+		return p.deleted(), nil
 	}
 	if p.migrated() {
 		return p.workload(configs), p.findBusy(ctx)
 	}
 	p.held = true
-	objects := []*unstructured.Unstructured{p.account()}
+	objects := append(p.deleted(), p.account())
 	if p.moved && p.exists(p.deploymentID()) {
 		objects = append(objects, p.ingresses()...) // those of the host before are removed
 	}

@@ -310,3 +310,28 @@ func TestAJobThatIsRefusedIsSaidInASimulatedWorld(t *testing.T) {
 	}, 1)
 	require.Empty(t, r.Wrong)
 }
+
+// TestWhatIsDeletedWhileAnImageIsHeldComesBackInASimulatedWorld: the migrations of an image have failed,
+// and a person deletes what leads to the pods of the image before it.
+func TestWhatIsDeletedWhileAnImageIsHeldComesBackInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		kinds := []string{"services", "networkpolicies.networking.k8s.io", "ingresses.networking.k8s.io", "horizontalpodautoscalers.autoscaling"}
+		missing := func(w *simtest.World) (n int) {
+			for _, kind := range kinds {
+				n += count(w.Object(kind, "blue", "shop") == nil)
+			}
+			return n
+		}
+		return scripted(p, s, slowly(creation("app:1"), release(badImage), func(w *simtest.World) error {
+			errs := []error{requires("failed", "Failed MigrationFailed app:1", told(w))}
+			for _, kind := range kinds {
+				errs = append(errs, w.As("person").Delete(kind, "blue", "shop"))
+			}
+			w.Within(time.Minute, "all are there", func(w *simtest.World) bool { return missing(w) == 0 })
+			return errors.Join(append(errs, requires("missing", len(kinds), missing(w)))...)
+		}, func(w *simtest.World) error { return requires("still", "Failed MigrationFailed app:1", told(w)) })...)
+	}, 1)
+	require.Empty(t, r.Wrong)
+}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
 )
@@ -21,6 +22,25 @@ func (p *pass) workload(configs []*unstructured.Unstructured) []*unstructured.Un
 		p.account(), p.networkPolicy(), p.service(), p.deployment(configs), p.autoscaler(),
 	}
 	return append(objects, p.ingresses()...)
+}
+
+// deleted returns what others have deleted of a workload that stays as it is: what leads to its pods. What is
+// there stays, too: it is of the image, and the host, of before.
+func (p *pass) deleted() (objects []*unstructured.Unstructured) {
+	if !p.exists(p.deploymentID()) {
+		return nil
+	}
+	all := []*unstructured.Unstructured{p.networkPolicy(), p.service(), p.autoscaler()}
+	if !p.moved {
+		all = append(all, p.ingresses()...)
+	}
+	for _, o := range all {
+		kind := o.GroupVersionKind()
+		if !p.exists(apply.ID{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}) {
+			objects = append(objects, o)
+		}
+	}
+	return objects
 }
 
 // ingresses returns what leads to the app from outside: nothing, if its host is not its own.

@@ -10,8 +10,8 @@ import (
 // reviews is the group of requests that ask for rights and store nothing.
 const reviews = "authorization.k8s.io"
 
-// review answers a SelfSubjectAccessReview: the program has a right unless [Server.Allow] or a
-// habit refuses the request that needs it.
+// review answers a SelfSubjectAccessReview: the program has a right unless [Server.Allow], its role or
+// a habit refuses the request that needs it.
 func (s *Server) review(c call) *answer {
 	if c.Resource != "selfsubjectaccessreviews" || c.Verb != "create" {
 		return unserved(http.StatusNotFound, "NotFound", "the server could not find the requested resource",
@@ -37,17 +37,8 @@ func (s *Server) review(c call) *answer {
 			Verb: of.Verb, Group: of.Group, Version: of.Version, Resource: of.Resource, Subresource: of.Subresource,
 			Namespace: of.Namespace, Name: of.Name,
 		}
-		allowed = (s.Allow == nil || s.Allow(r) == nil) && (s.forbids == nil || !s.forbids(r))
+		allowed = (s.Allow == nil || s.Allow(r) == nil) && (s.rights == nil || s.rights(r) == nil) && (s.forbids == nil || !s.forbids(r))
 	}
 	o.Set(map[string]any{"allowed": allowed}, "status")
 	return &answer{code: http.StatusCreated, body: o}
-}
-
-// lacks is Scenario.Rights, and makes the history wrong.
-func (w *World) lacks(r applytest.Request) error {
-	err := w.scenario.Rights(r)
-	if err != nil {
-		w.Blame("the program's role: %v", err)
-	}
-	return err
 }

@@ -3,6 +3,7 @@ package simtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -62,10 +63,15 @@ func TestAReviewKnowsOfAHabit(t *testing.T) {
 // TestARequestBeyondTheRoleIsWrong: it is forbidden, and a program that goes on without it is found.
 func TestARequestBeyondTheRoleIsWrong(t *testing.T) {
 	t.Parallel()
-	named := false
+	named, lost := false, 0
 	for _, lacks := range []bool{false, true} {
 		s := short(copier{})
 		s.Program = beside(http.MethodGet, "/api/v1/configmaps?fieldSelector=metadata.name%3Done", "", "")
+		s.Actors = append(s.Actors, func(_ *simtest.World, c simtest.Change) {
+			if lacks && c.By == "program" && c.After == nil {
+				lost++
+			}
+		})
 		s.Rights = func(r applytest.Request) error {
 			if lacks && r.Verb == "delete" {
 				return errors.New("may not delete")
@@ -81,4 +87,36 @@ func TestARequestBeyondTheRoleIsWrong(t *testing.T) {
 		}
 	}
 	require.True(t, named, "a list of one object has its name")
+	require.Zero(t, lost)
+}
+
+// TestAReviewKnowsOfTheRole, and to ask is no request beyond it. A deletion of a collection has no name.
+func TestAReviewKnowsOfTheRole(t *testing.T) {
+	t.Parallel()
+	answers, deleted := map[any]int{}, false
+	s := asking(simtest.LoseRights, func(ctx context.Context, net http.RoundTripper) {
+		for _, verb := range []string{"get", "delete"} {
+			o, err := send(ctx, net, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+				`{"spec":{"resourceAttributes":{"verb":"`+verb+`","resource":"configmaps"}}}`)
+			if err == nil {
+				answers[fmt.Sprint(verb, " ", o.Field("status", "allowed"))]++
+			}
+		}
+		if !deleted {
+			_, err := send(ctx, net, http.MethodDelete, "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Done", "")
+			deleted = err == nil
+		}
+	})
+	s.Disturbances = []applytest.Disturbance{}
+	s.Rights = func(r applytest.Request) error {
+		if r.Verb == "delete" || r.Name != "" {
+			return fmt.Errorf("may not: %s", r)
+		}
+		return nil
+	}
+	require.Empty(t, simtest.Simulate(t, always(s), 1).Wrong)
+	require.NotZero(t, answers["get true"])
+	require.NotZero(t, answers["delete false"])
+	require.Len(t, answers, 2)
+	require.True(t, deleted)
 }

@@ -51,12 +51,13 @@ func (s *Server) answer(c call) (*answer, *stream) {
 	if c.Group == reviews {
 		return s.review(c), nil
 	}
-	if s.lacks != nil {
+	if s.rights != nil {
 		r := c.Request
-		if name, one := strings.CutPrefix(c.option("fieldSelector"), "metadata.name="); one && r.Name == "" {
+		if name, one := strings.CutPrefix(c.option("fieldSelector"), "metadata.name="); one && (r.Verb == "list" || r.Verb == "watch") {
 			r.Name = name // as a server sees a list of one object
 		}
-		if err := s.lacks(r); err != nil {
+		if err := s.rights(r); err != nil {
+			s.beyond(err)
 			return errorStatus(http.StatusForbidden, "Forbidden", err.Error(), c), nil
 		}
 	}

@@ -62,7 +62,8 @@ type Server struct {
 	skew     time.Duration                         // how far the clock is ahead
 	unserved func(call, *answer)                   // an answer that has a cure
 	forbids  func(applytest.Request) bool          // whether a habit forbids a request
-	lacks    func(applytest.Request) error         // why the program's role does not allow one
+	rights   func(applytest.Request) error         // why the program's role does not allow one
+	beyond   func(error)                           // called with this error of a request
 }
 
 // firstVersion is below that of all objects. A list of an empty server has it: 0

@@ -97,7 +97,7 @@ func newWorld(s *Scenario, p plan) *World {
 		return ok && fault.Status == http.StatusForbidden
 	}
 	if s.Rights != nil {
-		w.server.lacks = w.lacks
+		w.server.rights, w.server.beyond = s.Rights, func(err error) { w.Blame("the program's role: %v", err) }
 	}
 	if w.always[SkewClock] && !p.calm {
 		w.server.skew = w.skew

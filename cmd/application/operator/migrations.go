@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"reflect"
 	"slices"
@@ -164,12 +165,10 @@ func (p *pass) follow(ctx context.Context, job *batchv1.Job, seen migrations) er
 		cause, err = p.op.applier.RefusedPods(ctx, job.Namespace, job.UID)
 		p.soon(refusedAgain)
 	}
-	if p.password != "" {
-		cause.Message = strings.ReplaceAll(cause.Message, p.password, "(password)") // it is in the variables of the pod
-	}
 	if err != nil {
 		return err
 	}
+	cause.Message = masked(cause.Message, p.password)
 	switch m.failed = ended; {
 	case m.failed:
 		p.say(reasonMigration, "Job %s: %s; another image, other settings or another value of the annotation %s run one again",
@@ -182,6 +181,15 @@ func (p *pass) follow(ctx context.Context, job *batchv1.Job, seen migrations) er
 		p.say(string(cause.Reason), "Job %s: %s", job.Name, cause.Message)
 	}
 	return nil
+}
+
+// masked returns a text of a pod without the password that is in its variables, also as part of a URL.
+func masked(text, password string) string {
+	if password == "" {
+		return text
+	}
+	_, inURL, _ := strings.Cut(url.UserPassword("", password).String(), ":")
+	return strings.NewReplacer(password, "(password)", inURL, "(password)").Replace(text)
 }
 
 // endOf returns how a Job has ended. One whose pods have not ended yet has not ended either.

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -131,6 +132,70 @@ func TestCausesInASimulatedWorld(t *testing.T) {
 		return s
 	}, 1)
 	require.Empty(t, r.Wrong)
+}
+
+// TestCausesOfMigrationsInASimulatedWorld: why their Job has no pod, and what the pod ends with, is in
+// the reason of Ready, without the password that the pod has. A usual step is no warning.
+func TestCausesOfMigrationsInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	var message string
+	types := map[any]any{}
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		s.Actors = []func(*simtest.World, simtest.Change){p.note} // and no controller of Jobs
+		says := func(w *simtest.World, reason string) {
+			w.Within(10*time.Second, "Ready says "+reason, func(w *simtest.World) bool {
+				return app{w.Object(appsKind, "blue", "shop")}.condition("Ready")["reason"] == reason
+			})
+		}
+		status := func(w *simtest.World, kind string, o simtest.Object, change func(simtest.Object)) error {
+			return w.As("controller").Update(kind, "blue", o.Name(), change)
+		}
+		return scripted(p, s,
+			creation(badImage),
+			func(w *simtest.World) error {
+				says(w, "Quota")
+				job := w.Objects(jobsKind)[0]
+				now := time.Now().UTC().Format(time.RFC3339)
+				return errors.Join(w.As("controller").Create(simtest.Object{
+					"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": map[string]any{"namespace": "blue", "name": "few"},
+					"regarding": map[string]any{"kind": "Job", "namespace": "blue", "name": job.Name(), "uid": job.UID()},
+					"type":      "Warning", "reason": "FailedCreate", "note": "exceeded quota: few", "action": "Create",
+					"eventTime": now, "reportingController": "jobs", "reportingInstance": "jobs",
+				}), status(w, jobsKind, job, func(o simtest.Object) { o.Set(now, "status", "startTime") }))
+			},
+			func(w *simtest.World) error {
+				says(w, "MigrationFailed")
+				job := w.Objects(jobsKind)[0]
+				password, err := base64.StdEncoding.DecodeString(fmt.Sprint(w.Object("secrets", "blue", "shop-db").Field("data", "DB_PASSWORD")))
+				pod := simtest.Object{"apiVersion": "v1", "kind": "Pod", "spec": job.Field("spec", "template", "spec"), "metadata": map[string]any{
+					"namespace": "blue", "name": "one", "labels": job.Field("spec", "template", "metadata", "labels"),
+					"ownerReferences": []any{map[string]any{
+						"apiVersion": "batch/v1", "kind": "Job", "name": job.Name(), "uid": job.UID(), "controller": true,
+					}},
+				}}
+				return errors.Join(err, w.As("controller").Create(pod), status(w, "pods", pod, func(o simtest.Object) {
+					o["status"] = map[string]any{"phase": "Failed", "containerStatuses": []any{map[string]any{
+						"name": "migrations", "state": map[string]any{"terminated": map[string]any{
+							"exitCode": 3.0, "reason": "Error", "message": "no login with " + string(password),
+						}},
+					}}}
+				}), status(w, jobsKind, job, func(o simtest.Object) {
+					o.Set([]any{map[string]any{"type": "Failed", "status": "True"}}, "status", "conditions")
+				}))
+			},
+			func(w *simtest.World) error {
+				message = fmt.Sprint(app{w.Object(appsKind, "blue", "shop")}.condition("Ready")["message"])
+				for _, o := range w.Objects("events.events.k8s.io") {
+					types[o.Field("reason")] = o.Field("type")
+				}
+				return w.Delete(appsKind, "blue", "shop")
+			},
+		)
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.Contains(t, message, "container migrations ended with exit code 3: no login with (password)")
+	require.Equal(t, "Normal Warning Warning", fmt.Sprint(types["Migrating"], " ", types["Quota"], " ", types["MigrationFailed"]))
 }
 
 // TestAnotherLeaderInASimulatedWorld is D27: a leader is killed while ten Applications are made. All

@@ -40,6 +40,24 @@ kind: ClusterRole
 metadata: {name: unbound}
 rules:
 - {apiGroups: [""], resources: [pods], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: people}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: unbound}
+subjects: [{kind: Group, name: people}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: leader}
+rules:
+- {apiGroups: [""], resources: [events], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: another, namespace: home}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: leader}
+subjects: [{kind: ServiceAccount, name: program, namespace: home}]
 `
 
 func TestRightsAreThoseOfTheRolesThatAreBound(t *testing.T) {
@@ -60,6 +78,9 @@ func TestRightsAreThoseOfTheRolesThatAreBound(t *testing.T) {
 		{true, applytest.Request{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "team", Name: "l"}},
 		{false, applytest.Request{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "shop", Name: "l"}},
 		{false, applytest.Request{Verb: "get", Resource: "pods", Namespace: "shop", Name: "p"}},
+		{false, applytest.Request{Verb: "get", Resource: "pods", Namespace: "team", Name: "p"}},
+		{true, applytest.Request{Verb: "create", Resource: "events", Namespace: "team"}},
+		{false, applytest.Request{Verb: "create", Resource: "events", Namespace: "shop"}},
 	} {
 		require.Equal(t, row.allowed, rights(row.Request) == nil, row.Request.String())
 	}

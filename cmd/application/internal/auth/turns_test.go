@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,5 +72,42 @@ func TestPassesTakeTurnsAtARealm(t *testing.T) {
 		require.NotContains(t, marks, one.Redirects[0])
 		require.Contains(t, marks, two.Redirects[0])
 		require.Contains(t, marks, three.Redirects[0])
+	})
+}
+
+// TestATurnIsOfOneRealm: a pass of another realm does not wait for it, and one whose context ends waits
+// no longer.
+func TestATurnIsOfOneRealm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		keycloak := func(r *http.Request) (*http.Response, error) {
+			answer := httptest.NewRecorder()
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/token"):
+				_ = json.NewEncoder(answer).Encode(map[string]any{"access_token": "t", "expires_in": 600}) // a recorder takes everything
+			case strings.HasSuffix(r.URL.Path, "/shop"):
+				time.Sleep(20 * time.Second)
+				fallthrough
+			default:
+				answer.WriteHeader(http.StatusNotFound)
+			}
+			return answer.Result(), nil
+		}
+		server, err := auth.Open(auth.Options{URL: "http://keycloak", User: "u", Password: "p", Transport: roundTripper(keycloak)})
+		require.NoError(t, err)
+		var first sync.WaitGroup
+		first.Go(func() { _, err = server.Delete(t.Context(), want("shop", "production"), false) })
+		synctest.Wait()
+		_, other := server.Delete(t.Context(), want("desk", "production"), false)
+		require.NoError(t, other)
+		require.Zero(t, time.Since(began))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, waited := server.Delete(ctx, want("shop", "staging"), false)
+		require.ErrorIs(t, waited, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(began))
+		first.Wait()
+		require.NoError(t, err)
 	})
 }

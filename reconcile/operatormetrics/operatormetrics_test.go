@@ -2,6 +2,8 @@ package operatormetrics
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -46,4 +48,25 @@ trueup_operator_objects{operator="boards",reason="Ready"} 2
 	require.Zero(t, testutil.CollectAndCount(c), "another replica works")
 	reasons = map[string]int{}
 	require.Zero(t, testutil.CollectAndCount(c), "a term begins at zero")
+}
+
+// TestTheHandlerAnswersWithAllMetrics: of the operator, with the seconds of each result, of Go and of
+// the process.
+func TestTheHandlerAnswersWithAllMetrics(t *testing.T) {
+	t.Parallel()
+	o := &operator.Operator[*unstructured.Unstructured]{Name: "boards"}
+	c := New(o)
+	c.reasons = func() map[string]int { return map[string]int{"Ready": 2} }
+	o.OnPass(reconcile.KeyPass[types.NamespacedName]{Duration: 2 * time.Millisecond})
+	o.OnPass(reconcile.KeyPass[types.NamespacedName]{Duration: time.Minute, Err: errors.New("refused")})
+	answer := httptest.NewRecorder()
+	c.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	for _, line := range []string{
+		`trueup_operator_pass_duration_seconds_sum{operator="boards",result="success"} 0.002`,
+		`trueup_operator_pass_duration_seconds_sum{operator="boards",result="error"} 60`,
+		`trueup_operator_objects{operator="boards",reason="Ready"} 2`,
+		"go_goroutines ", "process_start_time_seconds ",
+	} {
+		require.Contains(t, answer.Body.String(), "\n"+line)
+	}
 }

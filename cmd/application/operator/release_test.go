@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -98,6 +99,25 @@ func TestAnAppMayHaveADatabaseURLOfItsOwn(t *testing.T) {
 	}
 	require.NotContains(t, names("DATABASE_URL"), "DATABASE_URL_WITHOUT_SCHEMA")
 	require.Contains(t, names("URL"), "DATABASE_URL_WITHOUT_SCHEMA")
+}
+
+// TestNoTrafficReachesAPodOfMigrations: neither the Service nor the Deployment selects it.
+func TestNoTrafficReachesAPodOfMigrations(t *testing.T) {
+	t.Parallel()
+	w := site(t)
+	p := w.newPass(w.application(migrating()))
+	pod, _, err := unstructured.NestedStringMap(p.migrationJob(nil).Object, "spec", "template", "metadata", "labels")
+	require.NoError(t, err)
+	for _, o := range p.workload(nil) {
+		path := map[string][]string{"Service": {"spec", "selector"}, "Deployment": {"spec", "selector", "matchLabels"}}[o.GetKind()]
+		if path == nil {
+			continue
+		}
+		selector, found, err := unstructured.NestedStringMap(o.Object, path...)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.False(t, labels.SelectorFromSet(selector).Matches(labels.Set(pod)), o.GetKind())
+	}
 }
 
 // TestTheStatusRecordsWhichMigrationsHaveRun: the latest are kept, each once, and none of a database

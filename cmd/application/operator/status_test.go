@@ -122,6 +122,9 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	require.Equal(t, []string{
 		"spec.database.migrations.engine has no effect without spec.database.migrations.command: nothing says what runs plain SQL",
 	}, notes(raw, database))
+	require.Empty(t, notes(raw, func(s *v1alpha1.ApplicationSpec) {
+		s.Database.Enabled, s.Database.Migrations.Command = true, []string{"migrate"}
+	}))
 	app := small()
 	app.Spec.ImagePullSecrets = []v1alpha1.ImagePullSecret{{Name: "registry"}}
 	require.Empty(t, w.newPass(w.application(app)).withoutEffect())

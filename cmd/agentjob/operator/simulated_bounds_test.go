@@ -102,7 +102,7 @@ func TestBoundsInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, func() simtest.Scenario {
 		s := simulated()
-		s.Disturbances, s.Prompt, s.Edits, s.Rest, s.Histories = []applytest.Disturbance{}, true, 30, time.Minute, 6
+		s.Disturbances, s.Prompt, s.Edits, s.Rest, s.Histories = []applytest.Disturbance{}, true, 30, time.Minute, 3
 		if testing.Short() {
 			s.Histories = 1
 		}

@@ -77,7 +77,7 @@ func TestBoundsInASimulatedWorld(t *testing.T) {
 		s := simulated()
 		s.Disturbances, s.Without, s.Prompt = []applytest.Disturbance{changeByHand}, nil, true
 		s.Edits, s.Rest = 30, time.Minute
-		if s.Histories = 6; testing.Short() {
+		if s.Histories = 3; testing.Short() {
 			s.Histories = 1
 		}
 		s.Edit = func(w *simtest.World) {

@@ -113,7 +113,7 @@ func TestPreviewsInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, func() simtest.Scenario {
 		s := previewed(map[string]bool{})
-		if s.Histories = 8; testing.Short() {
+		if s.Histories = 4; testing.Short() {
 			s.Histories = 1
 		}
 		return s

@@ -2,8 +2,6 @@ package apply
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -11,41 +9,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 	"github.com/seed-9e1ffd66/trueup/diff"
 )
-
-// Override is a change of one object by others that a repair has undone.
-type Override struct {
-	ID ID
-	// Fields were changed, removed or reordered since our last apply of the same desired
-	// state, and are as stated again. The values of a Secret are masked.
-	Fields []diff.Field
-}
-
-// maxOverridden is how many fields an override names.
-const maxOverridden = 5
-
-// String returns the override for people: "Deployment.apps/shop/web: .spec.paused was changed by
-// kubectl-edit; set back". It has no values.
-func (o Override) String() string {
-	texts := make([]string, 0, maxOverridden)
-	for _, f := range o.Fields[:min(len(o.Fields), maxOverridden)] {
-		how := " was changed"
-		switch f.Difference {
-		case diff.Missing:
-			how = " was removed"
-		case diff.Reordered:
-			how = " was reordered"
-		default:
-		}
-		if len(f.By) > 0 {
-			how += " by " + f.By[0].Manager
-		}
-		texts = append(texts, f.Path+how)
-	}
-	if more := len(o.Fields) - len(texts); more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return o.ID.String() + ": " + strings.Join(texts, "; ") + "; set back"
-}
 
 // undid notes what a repair has undone.
 func (p *pass) undid(id ID, fields []diff.Field) {

@@ -209,8 +209,7 @@ func TestARotationWaitsForTheDatabaseInASimulatedWorld(t *testing.T) {
 	waited := ""
 	r := simtest.Simulate(t, func() simtest.Scenario {
 		p, s := newPlatform()
-		s = scripted(p, s,
-			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+		s = scripted(p, s, append(slowly(creation("app:1")),
 			func(w *simtest.World) error {
 				p.stop(w, theDatabase, 20*time.Second)
 				before := w.Object("secrets", "blue", "shop-db")
@@ -223,7 +222,7 @@ func TestARotationWaitsForTheDatabaseInASimulatedWorld(t *testing.T) {
 				})
 				return w.Update(appsKind, "blue", "shop", func(o simtest.Object) { o.Set("1", "metadata", "annotations", v1alpha1.AnnotationRotate) })
 			},
-		)
+		)...)
 		return s
 	}, 1)
 	require.Empty(t, r.Wrong)

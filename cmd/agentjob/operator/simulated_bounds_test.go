@@ -12,7 +12,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// bounds are those of C4, C9 and C12, and of D6.
+// bounds returns the bounds of time of C4, C9, C12 and D6.
 func bounds() []simtest.Bound {
 	late := func(is func(w *simtest.World, job simtest.Object) bool) func(*simtest.World) []string {
 		return func(w *simtest.World) (names []string) {

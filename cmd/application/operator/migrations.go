@@ -107,7 +107,7 @@ func (p *pass) next(ctx context.Context, configs []*unstructured.Unstructured) (
 	p.held = true
 	objects := append(p.deleted(), p.account())
 	if p.moved && p.exists(p.deploymentID()) {
-		objects = append(objects, p.ingresses()...) // those of the host before are removed
+		objects = append(objects, p.ingresses()...) // the Ingresses of the previous host are removed
 	}
 	if p.recorded(p.subject.app.Status.Migrations.Failed) {
 		return objects, nil
@@ -279,8 +279,7 @@ func (p *pass) findBusy(ctx context.Context) error {
 	return err
 }
 
-// others finds other releases that have succeeded: those of an image that was replaced by another while
-// its Job ran.
+// others finds releases whose Job has succeeded after another image had taken their place.
 func (p *pass) others(seen migrations) {
 	for _, name := range slices.Sorted(maps.Keys(seen.jobs)) {
 		job := seen.jobs[name]

@@ -188,10 +188,11 @@ func drift(b *bench) {
 		return err == nil && conn.Close(b.Context()) == nil && b.secret("drift-db", "DB_PASSWORD") == "by-hand" &&
 			strings.Contains(b.secret("drift-db", "DATABASE_URL"), "by-hand")
 	})
-	// Who sets a limit on the Deployment is told that it did not last.
+	// A limit that a person sets on the Deployment is set back, and an Event says so.
 	b.in("set", "resources", "deployment", "drift", "-c", "app", "--limits=memory=4Gi")
 	notes := func() string {
-		return b.in("get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.reason=="OverrideUndone")]}{.regarding.kind} {.note}{"\n"}{end}`)
+		return b.in("get", "events.events.k8s.io", "-o",
+			`jsonpath={range .items[?(@.reason=="OverrideUndone")]}{.regarding.kind} {.note}{"\n"}{end}`)
 	}
 	b.eventually("it is said", func() bool {
 		return strings.Contains(notes(), "Application Deployment.apps/"+b.name+`/drift: .spec.template.spec.containers[name="app"].resources.limits.memory`+

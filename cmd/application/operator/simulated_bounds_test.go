@@ -11,7 +11,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
-// bounds are those of C4 and C16.
+// bounds returns the bounds of time of C4 and C16.
 func (p *platform) bounds() []simtest.Bound {
 	late := func(is func(w *simtest.World, live map[string]app, a app) bool) func(*simtest.World) []string {
 		return func(w *simtest.World) (names []string) {

@@ -61,7 +61,7 @@ func imageOf(o simtest.Object, path ...string) string {
 	return fmt.Sprint(first["image"])
 }
 
-// runs is how long pods run: those of migrations end.
+// runs returns how long a pod runs, and whether it succeeds. Only a pod of migrations ends.
 func runs(w *simtest.World, pod simtest.Object) (time.Duration, bool) {
 	if !migrates(pod) {
 		return 0, true

@@ -41,7 +41,7 @@ func slowly(edits ...func(*simtest.World) error) (all []func(*simtest.World) err
 	return all
 }
 
-// told returns what blue/shop says, and which image runs.
+// told returns the phase of blue/shop, the reason of its migrations, and the image of its Deployment.
 func told(w *simtest.World) string {
 	a, image := app{w.Object(appsKind, "blue", "shop")}, "none"
 	if d := w.Object("deployments.apps", "blue", "shop"); d != nil {
@@ -202,7 +202,9 @@ func deleteJobs(w *simtest.World) error {
 	var errs []error
 	for _, pod := range w.Objects("pods") {
 		if migrates(pod) {
-			errs = append(errs, w.As("person").Update("pods", pod.Namespace(), pod.Name(), func(o simtest.Object) { o.Set([]any{}, "metadata", "ownerReferences") }))
+			errs = append(errs, w.As("person").Update("pods", pod.Namespace(), pod.Name(), func(o simtest.Object) {
+				o.Set([]any{}, "metadata", "ownerReferences")
+			}))
 		}
 	}
 	for _, job := range w.Objects(jobsKind) {

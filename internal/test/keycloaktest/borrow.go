@@ -52,7 +52,8 @@ func (s *Server) Reset(ctx context.Context) error {
 	}
 	var realms []struct{ Realm string }
 	var users []struct{ ID, Username string }
-	if err := errors.Join(s.ask(ctx, token, http.MethodGet, "", &realms), s.ask(ctx, token, http.MethodGet, "/master/users", &users)); err != nil {
+	err = errors.Join(s.ask(ctx, token, http.MethodGet, "", &realms), s.ask(ctx, token, http.MethodGet, "/master/users", &users))
+	if err != nil {
 		return err
 	}
 	var failed []error
@@ -71,7 +72,8 @@ func (s *Server) Reset(ctx context.Context) error {
 
 func (s *Server) token(ctx context.Context) (string, error) {
 	form := url.Values{"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {User}, "password": {Password}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/realms/master/protocol/openid-connect/token", strings.NewReader(form.Encode()))
+	login := s.URL + "/realms/master/protocol/openid-connect/token"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, login, strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", err
 	}

@@ -119,8 +119,7 @@ func Start(tb testing.TB, cluster *kubetest.Cluster, options Options) *Node {
 // Address is the address of this machine as pods reach it.
 func (n *Node) Address() string { return n.network.host.String() }
 
-// Log returns what a container has printed in all its runs, and Root the folder of this machine
-// that is its root. They are empty for a pod that is not known.
+// Log returns what a container has printed in all its runs, empty for a pod that is not known.
 func (n *Node) Log(namespace, pod, container string) string {
 	text, err := os.ReadFile(n.path(namespace, pod, container+".log"))
 	if err != nil {
@@ -129,7 +128,8 @@ func (n *Node) Log(namespace, pod, container string) string {
 	return string(text)
 }
 
-// Root is documented at Log.
+// Root returns the folder of this machine that is the root of a container, empty for a pod that is
+// not known.
 func (n *Node) Root(namespace, pod, container string) string {
 	return n.path(namespace, pod, filepath.Join(container, "root"))
 }

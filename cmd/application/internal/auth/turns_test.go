@@ -50,8 +50,8 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// TestPassesTakeTurnsAtARealm: a realm is written as a whole, so that two passes at once would lose
-// the mark of one, bring back that of one that is gone, or delete the realm of another.
+// TestPassesTakeTurnsAtARealm: a realm is written as a whole. Two passes at once would lose the mark of
+// an object, restore the mark of a deleted object, or delete a realm that is in use.
 func TestPassesTakeTurnsAtARealm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

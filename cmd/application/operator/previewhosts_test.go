@@ -129,6 +129,7 @@ func orphanHasNoClaim(r *rivals) {
 // tenant may add a finalizer.
 func hangingParentGivesNoClaim(r *rivals) {
 	r.evil.app(r.app, "")
+	r.evil.eventually("it is seen", func() bool { return r.evil.get("app", r.app, ".status.phase") != "" })
 	r.evil.in("patch", "app", r.app, "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	r.evil.in("delete", "app", r.app, "--wait=false")
 	r.wants(r.evil)

@@ -41,6 +41,7 @@ type pass struct {
 	problem   problem          // what only a change of an object cures
 	transient error            // errors that may resolve by themselves
 	due       bool             // a run is about to start
+	before    metav1.Condition // Ready as the pass found it
 	refused   readiness.Cause  // why a run has no pod
 	again     time.Duration    // until the next pass without an event; 0: [atRest]
 }
@@ -55,7 +56,7 @@ func (w *operator) reconcile(ctx context.Context, key types.NamespacedName, job 
 	if !alive || err != nil {
 		return result, err
 	}
-	p := &pass{op: w, job: job}
+	p := &pass{op: w, job: job, before: readyOf(job)}
 	if err := p.observe(key); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -105,14 +106,15 @@ func (p *pass) converge(ctx context.Context) error {
 		p.plan, err = newPlan(r)
 	}
 	if p.problem.take(err) {
-		return errors.Join(p.hold(ctx), p.run(ctx))
+		p.transient = p.hold(ctx)
+		return errors.Join(p.transient, p.run(ctx))
 	}
 	if err != nil {
 		return err
 	}
-	err = p.children(ctx)
-	p.baseReady = err == nil && p.problem.reason == ""
-	return errors.Join(err, p.run(ctx))
+	p.transient = p.children(ctx)
+	p.baseReady = p.transient == nil && p.problem.reason == ""
+	return errors.Join(p.transient, p.run(ctx))
 }
 
 // hold lets the CronJob start no more runs while something is missing.
@@ -209,7 +211,7 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	d := decide(f)
-	p.again = d.after
+	p.again, p.due = d.after, f.due(d.last)
 	if err := p.record(ctx, d.last); err != nil {
 		return err
 	}
@@ -219,7 +221,6 @@ func (p *pass) run(ctx context.Context) error {
 	if d.start {
 		return p.begin(ctx, f)
 	}
-	p.due = f.due(d.last)
 	return errors.Join(p.refusals(ctx), p.extra(ctx, f))
 }
 
@@ -272,7 +273,8 @@ func (p *pass) podsOf(run *batchv1.Job) (pods []*corev1.Pod) {
 	return pods
 }
 
-// record writes the last run to the status, if it is another.
+// record writes the last run to the status, if it is another, with the phase and the conditions
+// of it: a reader never sees a run with the outcome of the one before.
 func (p *pass) record(ctx context.Context, last *v1alpha1.Run) error {
 	if equality.Semantic.DeepEqual(last, p.job.Status.LastRun) {
 		return nil
@@ -281,6 +283,7 @@ func (p *pass) record(ctx context.Context, last *v1alpha1.Run) error {
 	if err := p.op.status.Update(ctx, p.job, func(job *v1alpha1.AgentJob) {
 		if job.UID == uid {
 			job.Status.LastRun = last
+			p.fill(job)
 		}
 	}); err != nil {
 		return fmt.Errorf("record the run: %w", err)
@@ -352,7 +355,7 @@ func (p *pass) requeue() time.Duration {
 // teardown deletes the children of a job. It is over when no child exists any more,
 // rights above all.
 func (w *operator) teardown(ctx context.Context, job *v1alpha1.AgentJob) (gone bool, err error) {
-	p := &pass{op: w, job: job}
+	p := &pass{op: w, job: job, before: readyOf(job)}
 	if err := p.observe(kube.KeyOf(job)); err != nil {
 		return false, err
 	}

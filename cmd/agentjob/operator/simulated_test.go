@@ -190,15 +190,28 @@ func complete(w *simtest.World, name string) {
 	})
 }
 
-// oneRun returns a check: no hash of a job is run twice, and no two runs of a job are
-// under way at once.
+// oneRun returns a check: no hash of a job is run twice, no two runs of a job are under way at
+// once, and no status has the phase of another run than it names.
 func oneRun() func(*simtest.World, simtest.Change) error {
-	return simtest.NeverMore("jobs.batch", 1, func(job simtest.Object) string {
+	once := simtest.NeverMore("jobs.batch", 1, func(job simtest.Object) string {
 		if job.Field("status", "succeeded") != nil {
 			return ""
 		}
 		return job.Owner()
 	})
+	return func(w *simtest.World, c simtest.Change) error { return errors.Join(once(w, c), ofOneRun(c)) }
+}
+
+func ofOneRun(c simtest.Change) error {
+	phase := c.After.Field("status", "phase")
+	if c.After["kind"] != "AgentJob" || c.By != "program" || c.After.Field("status", "lastRun", "job") == nil {
+		return nil
+	}
+	ended := c.After.Field("status", "lastRun", "outcome") != nil
+	if ended && phase == string(v1alpha1.Running) || !ended && phase == string(v1alpha1.Succeeded) {
+		return fmt.Errorf("%s is %v, and the outcome of its last run is %v", c.After.Name(), phase, c.After.Field("status", "lastRun", "outcome"))
+	}
+	return nil
 }
 
 func allRan(w *simtest.World) (err error) {

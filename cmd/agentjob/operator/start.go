@@ -63,6 +63,7 @@ func (p *pass) begin(ctx context.Context, f facts) error {
 	if err != nil {
 		return fmt.Errorf("the Job of the run: %w", err)
 	}
+	p.due = false
 	return p.record(ctx, &v1alpha1.Run{RunHash: f.want.hash, Rerun: f.want.rerun, Job: run.GetName(), UID: string(made.UID)})
 }
 

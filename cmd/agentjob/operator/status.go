@@ -96,13 +96,12 @@ func (p *problem) judge(results []apply.Result) error {
 
 // report writes the status, and an Event if the state has changed.
 func (p *pass) report(ctx context.Context) error {
-	before := readyOf(p.job)
 	if err := p.op.status.Update(ctx, p.job, p.fill); err != nil {
 		return err
 	}
 	p.op.metrics.observed(p.job)
 	after := readyOf(p.job)
-	if before.Reason == after.Reason && before.Status == after.Status {
+	if p.before.Reason == after.Reason && p.before.Status == after.Status {
 		return nil
 	}
 	kind := kube.EventNormal

@@ -100,6 +100,16 @@ func (f *Finalizer) Finalize(ctx context.Context, object metav1.Object,
 	return false, result, err
 }
 
+// Remove removes the finalizer from an object, which may be live. What [Finalizer.Finalize] says
+// of writes, conflicts, the object and errors holds. An object that is gone is no error.
+func (f *Finalizer) Remove(ctx context.Context, object metav1.Object) error {
+	if err := f.validate(); err != nil {
+		return reconcile.Terminal(err)
+	}
+	_, err := f.change(ctx, object, false)
+	return err
+}
+
 // change adds or removes the finalizer. It reports whether the object has it
 // afterwards.
 func (f *Finalizer) change(ctx context.Context, object metav1.Object, add bool) (bool, error) {

@@ -132,6 +132,25 @@ func TestNoFinalizerOfAnotherIsEverLost(t *testing.T) {
 	}
 }
 
+func TestRemoveTakesTheFinalizerFromALiveObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	a := newWidget("a", 1)
+	a.Finalizers = []string{"other.example.com/x", ours}
+	w.put(widgets, a)
+	f := &kube.Finalizer{Client: w, Resource: widgets, Name: ours}
+	outdated := held(t, w)
+	a.Finalizers = append(a.Finalizers, "other.example.com/y")
+	w.put(widgets, a)
+
+	require.NoError(t, f.Remove(t.Context(), outdated))
+	require.Equal(t, []string{"other.example.com/x", "other.example.com/y"}, onServer(w))
+	require.Equal(t, []string{"patch widgets", "get widgets", "patch widgets"}, w.requests())
+	require.NoError(t, f.Remove(t.Context(), outdated), "it has none any more")
+	require.Empty(t, w.requests())
+	require.ErrorContains(t, (&kube.Finalizer{Client: w, Resource: widgets}).Remove(t.Context(), outdated), "Finalizer.Name: is required")
+}
+
 // TestAConflictBringsTheStatusWithTheVersion has a pass with an old state of its object.
 func TestAConflictBringsTheStatusWithTheVersion(t *testing.T) {
 	t.Parallel()

@@ -309,20 +309,8 @@ func (p *pass) release(ctx context.Context, names []string) error {
 
 // release takes our finalizer, and no other, from a Job.
 func (w *operator) release(ctx context.Context, run *batchv1.Job) error {
-	left := slices.DeleteFunc(slices.Clone(run.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer })
-	if len(left) == len(run.Finalizers) {
-		return nil
-	}
-	patch, err := json.Marshal(object{"metadata": object{"uid": run.UID, "resourceVersion": run.ResourceVersion, "finalizers": left}})
-	if err != nil {
-		return err
-	}
-	_, err = w.client.Resource(runsResource).Namespace(run.Namespace).
-		Patch(ctx, run.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	f := kube.Finalizer{Client: w.client, Resource: runsResource, Name: v1alpha1.Finalizer}
+	if err := f.Remove(ctx, run.DeepCopy()); err != nil {
 		return fmt.Errorf("release Job %s: %w", run.Name, err)
 	}
 	return nil

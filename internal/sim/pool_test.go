@@ -3,6 +3,8 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,12 @@ var (
 	oneSeed   = flag.Uint64("seed", 0, "the seed of the one history to simulate, with its trace; 0 simulates many")
 	histories = flag.Int("histories", 0, "how many histories to simulate; 0 is 800, and 100 with -short")
 )
+
+// TestMain has garbage collected seldom: histories make much and keep little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // many returns how many histories to simulate.
 func many() int {

@@ -3,6 +3,8 @@ package simtest_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +14,12 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
+
+// TestMain has garbage collected seldom: histories make much and keep little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // scenario puts a controller of Widgets under test.
 func scenario(c controller) simtest.Scenario {

@@ -120,10 +120,11 @@ func (p *simulatedRegion) bounds() []within {
 	}
 }
 
-// TestADeletionIsReportedInTheEnd is C23 where no message has the deletion any more: the row of a
-// deployment, and that of one that is stopped, are removed by hand, and reports are lost until all
-// pods have ended. The instances are gone within ten minutes of the first report that comes through.
-func TestADeletionIsReportedInTheEnd(t *testing.T) {
+// TestADeletionIsReportedInTheEndInASimulatedWorld is C23 where no message has the deletion any
+// more: the row of a deployment, and that of one that is stopped, are removed by hand, and reports
+// are lost until all pods have ended. The instances are gone within ten minutes of the first report
+// that comes through.
+func TestADeletionIsReportedInTheEndInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	simtest.Histories(t, simulated(t, func(p *simulatedRegion, s *simtest.Scenario) {
 		start := s.Start

@@ -74,8 +74,9 @@ type ApplicationSpec struct {
 	// +kubebuilder:validation:Pattern=`^/[^\s]*$`
 	HealthPath string `json:"healthPath,omitempty"`
 	// Resources of the app's container. What is absent of CPU and memory is 100m of at most 1,
-	// and 256Mi of at most 512Mi.
+	// and 256Mi of at most 512Mi. Claims of devices are not supported.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",message="must be absent: claims of devices are not supported",fieldPath=".claims"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 	// EnvVars are more variables of the app's container.
 	// +optional
@@ -229,6 +230,7 @@ type Database struct {
 // a schema of its own, runs the migrations of its image.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.engine) || self.engine != 'raw' || has(self.command)",message="is required with engine raw: an image says nowhere what runs plain SQL",fieldPath=".command"
+// +kubebuilder:validation:XValidation:rule="!has(self.engine) || self.engine != 'prisma' || has(self.command) || !has(self.path) || !self.path.matches('^[./]+$')",message="must be a folder below the working directory with engine prisma: the file schema.prisma is beside it",fieldPath=".path"
 type Migrations struct {
 	// Path of the migrations, below the working directory of the image.
 	// +optional

@@ -105,7 +105,11 @@ func (p *pass) next(ctx context.Context, configs []*unstructured.Unstructured) (
 		return p.workload(configs), p.findBusy(ctx)
 	}
 	p.held = true
-	objects := append(p.deleted(), p.account())
+	before, err := p.before(ctx, configs)
+	if err != nil {
+		return nil, err
+	}
+	objects := append(before, p.account())
 	if p.moved && p.exists(p.deploymentID()) {
 		objects = append(objects, p.ingresses()...) // the Ingresses of the previous host are removed
 	}
@@ -272,9 +276,14 @@ func (p *pass) findBusy(ctx context.Context) error {
 	seen, err := p.observeMigrations(ctx)
 	p.others(seen)
 	p.migration.busy = map[string]bool{}
-	for name, job := range seen.jobs {
+	for _, name := range slices.Sorted(maps.Keys(seen.jobs)) {
+		job := seen.jobs[name]
 		_, ended := endOf(job)
-		p.migration.busy[name] = !ended && seen.started[string(job.UID)] || slices.Contains(p.migration.others, job.Labels[labelRelease])
+		runs := !ended && seen.started[string(job.UID)]
+		if runs {
+			p.say("", "Job %s of another image runs", name)
+		}
+		p.migration.busy[name] = runs || slices.Contains(p.migration.others, job.Labels[labelRelease])
 	}
 	return err
 }
@@ -318,9 +327,12 @@ func (p *pass) fillMigrations(s *v1alpha1.ApplicationStatus) {
 	case p.migrated():
 		s.Migrations.Failed = "" // the image before it is wanted again
 	}
+	if p.migrated() && !p.held {
+		s.Migrations.Image = p.subject.app.Spec.ImageRef
+	}
 	switch {
 	case p.migrated():
-		set(s, kind, true, reasonReady, "")
+		set(s, kind, true, reasonReady, m.message)
 	case m.reason != "":
 		set(s, kind, false, m.reason, m.message)
 	case p.recorded(s.Migrations.Failed) && (was == nil || was.Reason != reasonMigration):

@@ -211,6 +211,10 @@ func (p *platform) migrated(w *simtest.World, a app) error {
 		if d != nil && imageOf(d, "spec", "template") == image && !l.ran[a.UID()][image] && !l.without[a.UID()] {
 			return errors.New("the image runs, and its migrations have failed")
 		}
+		before := a.Field("status", "migrations", "image")
+		if before != nil && (d == nil || imageOf(d, "spec", "template") != before) {
+			return fmt.Errorf("%v is not what the Deployment has", before)
+		}
 		return nil
 	case c["status"] != "True":
 		return fmt.Errorf("migrations: %v", c)

@@ -314,7 +314,8 @@ func TestAJobThatIsRefusedIsSaidInASimulatedWorld(t *testing.T) {
 }
 
 // TestWhatIsDeletedWhileAnImageIsHeldComesBackInASimulatedWorld: the migrations of an image have failed,
-// and a person deletes what leads to the pods of the image before it.
+// and a person deletes what leads to the pods of the image before it, sets another image, and deletes
+// the Deployment.
 func TestWhatIsDeletedWhileAnImageIsHeldComesBackInASimulatedWorld(t *testing.T) {
 	t.Parallel()
 	r := simtest.Simulate(t, func() simtest.Scenario {
@@ -326,14 +327,33 @@ func TestWhatIsDeletedWhileAnImageIsHeldComesBackInASimulatedWorld(t *testing.T)
 			}
 			return n
 		}
+		const failed = "Failed MigrationFailed app:1"
+		as := func(w *simtest.World) bool {
+			d := w.Object("deployments.apps", "blue", "shop")
+			return d != nil && imageOf(d, "spec", "template") == "app:1"
+		}
 		return scripted(p, s, slowly(creation("app:1"), release(badImage), func(w *simtest.World) error {
-			errs := []error{requires("failed", "Failed MigrationFailed app:1", told(w))}
+			errs := []error{requires("failed", failed, told(w))}
 			for _, kind := range kinds {
 				errs = append(errs, w.As("person").Delete(kind, "blue", "shop"))
 			}
 			w.Within(time.Minute, "all are there", func(w *simtest.World) bool { return missing(w) == 0 })
 			return errors.Join(append(errs, requires("missing", len(kinds), missing(w)))...)
-		}, func(w *simtest.World) error { return requires("still", "Failed MigrationFailed app:1", told(w)) })...)
+		}, func(w *simtest.World) error {
+			w.Within(time.Minute, "the image is set back", as)
+			return errors.Join(requires("still", failed, told(w)), w.As("person").Update("deployments.apps", "blue", "shop", setImage("app:9")))
+		}, func(w *simtest.World) error {
+			w.Within(time.Minute, "the Deployment is there again", as)
+			return errors.Join(requires("as before", failed, told(w)), w.As("person").Delete("deployments.apps", "blue", "shop"))
+		}, func(w *simtest.World) error { return requires("in the end", failed, told(w)) })...)
 	}, 1)
 	require.Empty(t, r.Wrong)
+}
+
+// setImage returns what sets the image of a Deployment.
+func setImage(image string) func(simtest.Object) {
+	return func(o simtest.Object) {
+		containers, _ := o.Field("spec", "template", "spec", "containers").([]any)
+		containers[0].(map[string]any)["image"] = image
+	}
 }

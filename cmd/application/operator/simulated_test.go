@@ -227,6 +227,8 @@ func editApps(w *simtest.World) {
 		_ = w.As("person").Update("secrets", namespace, name+"-db", func(o simtest.Object) { // it may not exist
 			o.Set("YnkgaGFuZA==", "data", "DB_PASSWORD")
 		})
+	case dice.IntN(2) == 0:
+		_ = w.As("person").Update("deployments.apps", namespace, name, setImage("app:9")) // it may not exist
 	default:
 		_ = w.As("autoscaler").Update("deployments.apps", namespace, name, func(o simtest.Object) { // it may not exist
 			o.Set(float64(2+dice.IntN(3)), "spec", "replicas")

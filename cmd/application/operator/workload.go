@@ -2,10 +2,15 @@ package operator
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
@@ -13,8 +18,13 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/isolation"
 )
 
+// appContainer is the name of the app's container.
+const appContainer = "app"
+
 // postgrestImage is the sidecar of a pod with a database.
 const postgrestImage = "postgrest/postgrest:v12.2.3"
+
+var deploymentsResource = appsv1.SchemeGroupVersion.WithResource("deployments")
 
 // workload returns what runs the app. The pods read the configs when they start.
 func (p *pass) workload(configs []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -41,6 +51,38 @@ func (p *pass) deleted() (objects []*unstructured.Unstructured) {
 		}
 	}
 	return objects
+}
+
+// before returns what others have taken from a workload that waits for migrations: what was deleted,
+// and the Deployment if it is gone or has another image than the one of before.
+func (p *pass) before(ctx context.Context, configs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	image := string(p.subject.app.Status.Migrations.Image)
+	if image == "" {
+		return p.deleted(), nil
+	}
+	id := p.deploymentID()
+	found, err := p.op.client.Resource(deploymentsResource).Namespace(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	if err == nil && appOf(found)["image"] == image {
+		return p.deleted(), nil
+	}
+	o := p.deployment(configs)
+	appOf(o)["image"] = image
+	return append(p.deleted(), o), nil
+}
+
+// appOf returns the container of the app in a Deployment, nil if it has none.
+func appOf(deployment *unstructured.Unstructured) object {
+	containers, _, _ := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
+	all, _ := containers.([]any)
+	for _, each := range all {
+		if container, ok := each.(object); ok && container["name"] == appContainer {
+			return container
+		}
+	}
+	return nil
 }
 
 // ingresses returns what leads to the app from outside: nothing, if its host is not its own.
@@ -195,7 +237,7 @@ func (p *pass) appContainer(configs []*unstructured.Unstructured) object {
 	probe := func(delay, period int64) object {
 		return object{"httpGet": object{"path": cmp.Or(p.subject.app.Spec.HealthPath, "/healthz"), "port": "http"}, "initialDelaySeconds": delay, "periodSeconds": period}
 	}
-	container := p.container("app", configs)
+	container := p.container(appContainer, configs)
 	container["ports"] = []any{object{"name": "http", "containerPort": p.port(), "protocol": "TCP"}}
 	container["readinessProbe"], container["livenessProbe"] = probe(5, 10), probe(15, 20)
 	if command := p.subject.app.Spec.Command; len(command) > 0 {

@@ -46,6 +46,10 @@ type MigrationsStatus struct {
 	// Failed is the release whose migrations have failed. Empty: none.
 	// +optional
 	Failed string `json:"failed,omitempty"`
+	// Image that was rolled out last. The Deployment keeps it until the migrations of another
+	// have succeeded.
+	// +optional
+	Image Image `json:"image,omitempty"`
 	// Asked is a digest of the value of the annotation platform.internal/migrate that the
 	// last of them was run for.
 	// +optional

@@ -175,7 +175,7 @@ func (p *pass) follow(ctx context.Context, job *batchv1.Job, seen migrations) er
 	cause.Message = masked(cause.Message, p.password)
 	switch m.failed = ended; {
 	case m.failed:
-		p.say(reasonMigration, "Job %s: %s; another image, other settings or another value of the annotation %s run one again",
+		p.say(reasonMigration, "Job %s: %s; another image, other settings of the migrations or another value of the annotation %s run one again",
 			job.Name, cmp.Or(cause.Message, "it failed, and its pod is gone"), v1alpha1.AnnotationMigrate)
 	case job.Spec.Suspend != nil && *job.Spec.Suspend:
 		p.say(reasonMigrating, "Job %s is suspended", job.Name)

@@ -139,7 +139,7 @@ func TestTheStatusRecordsWhichMigrationsHaveRun(t *testing.T) {
 	}
 	p.migration.ran = true
 	s := record(app.Status)
-	require.Equal(t, v1alpha1.MigrationsStatus{Done: append(many[1:], release), Asked: digest("1")}, s.Migrations)
+	require.Equal(t, v1alpha1.MigrationsStatus{Done: append(many[1:], release), Image: app.Spec.ImageRef, Asked: digest("1")}, s.Migrations)
 	s.Migrations.Done = []string{release, "0"}
 	require.Equal(t, []string{"0", release}, record(s).Migrations.Done)
 	p.migration.ran, p.migration.failed = false, true
@@ -149,7 +149,9 @@ func TestTheStatusRecordsWhichMigrationsHaveRun(t *testing.T) {
 	app = migrating(release)
 	app.Status.Migrations.Failed = "another"
 	p = w.newPass(w.application(app))
-	require.Equal(t, v1alpha1.MigrationsStatus{Done: []string{release}}, record(app.Status).Migrations, "what has failed may be tried again")
+	require.Equal(t, v1alpha1.MigrationsStatus{Done: []string{release}, Image: app.Spec.ImageRef}, record(app.Status).Migrations, "what has failed may be tried again")
+	p.held = true
+	require.Empty(t, record(app.Status).Migrations.Image, "it is not rolled out")
 	app.Spec.Database.Migrations.Engine = ""
 	p = w.newPass(w.application(app))
 	require.Equal(t, app.Status.Migrations, record(app.Status).Migrations, "the schema is the same")

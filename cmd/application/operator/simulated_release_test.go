@@ -106,8 +106,8 @@ func TestReleasesInASimulatedWorld(t *testing.T) {
 		)...)
 	}, 1)
 	require.Empty(t, r.Wrong)
-	require.Regexp(t, "^MigrationsReady: Job shop-migrate-[0-9a-f]{12}: (.*; )?Pod shop-migrate-.* another image, other settings or another value of "+
-		"the annotation platform.internal/migrate run one again$", words)
+	require.Regexp(t, "^MigrationsReady: Job shop-migrate-[0-9a-f]{12}: (.*; )?Pod shop-migrate-.* another image, "+
+		"other settings of the migrations or another value of the annotation platform.internal/migrate run one again$", words)
 }
 
 // TestAReleaseWaitsForTheMigrationsBeforeItInASimulatedWorld: a new image, while the migrations of

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/agent"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/config"
 	"github.com/seed-9e1ffd66/trueup/cmd/krane/internal/vault"
+	"github.com/seed-9e1ffd66/trueup/cmd/krane/manifests"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest/upstream"
 )
@@ -88,13 +89,17 @@ func simulated(t *testing.T, change func(*simulatedRegion, *simtest.Scenario)) f
 		return token
 	}
 	machinery := &upstream.Machinery{Scheme: scheme.Scheme}
+	text, err := manifests.Manifests{Image: "krane", ControlURL: "http://control", Region: "eu"}.YAML()
+	require.NoError(t, err)
+	rights, err := upstream.Rights(text, manifests.Namespace)
+	require.NoError(t, err)
 	return func() simtest.Scenario {
 		p := &simulatedRegion{
 			plane: planes.Next(), vault: &vault.KeyFile{Path: keys},
 			since: map[string]time.Time{}, until: map[string]time.Time{}, vanished: map[string]int{},
 		}
 		s := simtest.Scenario{
-			Kinds: simulatedKinds(), Machinery: machinery,
+			Kinds: simulatedKinds(), Machinery: machinery, Rights: rights,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
 				p.plane.Open()
 				p.note()

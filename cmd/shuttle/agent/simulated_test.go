@@ -55,11 +55,15 @@ func simulatedKinds() []simtest.Kind {
 func simulated(t *testing.T, change func(*starbaseWorld, *simtest.Scenario)) func() simtest.Scenario {
 	t.Helper()
 	planes, machinery := newPlanes(t), &upstream.Machinery{Scheme: scheme.Scheme}
+	text, err := shuttle.Manifests{Image: "shuttle", StarbaseURL: "https://starbase", ClusterID: clusterID, Region: "nyc3"}.YAML()
+	require.NoError(t, err)
+	rights, err := upstream.Rights(text, shuttle.Namespace)
+	require.NoError(t, err)
 	return func() simtest.Scenario {
 		p := &starbaseWorld{t: t, plane: planes.Next(), since: map[string]time.Time{}, until: map[string]time.Time{}}
 		p.plane.Answer = p.empty
 		s := simtest.Scenario{
-			Kinds: simulatedKinds(), Machinery: machinery,
+			Kinds: simulatedKinds(), Machinery: machinery, Rights: rights,
 			Program: func(ctx context.Context, net http.RoundTripper) error {
 				p.plane.Open()
 				p.note()

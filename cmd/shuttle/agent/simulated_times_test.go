@@ -62,6 +62,8 @@ func TestTimesInASimulatedWorld(t *testing.T) {
 			w.After(5*time.Minute, func() {
 				put(0, "example.com/web:2")
 				w.Within(tick, "a service is changed", right)
+				// A pass finds how the pods are, and ten seconds later the control plane knows.
+				w.Within(2*tick+10*time.Second, "it is reported", func(w *simtest.World) bool { return p.reported(w) == nil })
 			})
 			w.After(7*time.Minute, func() {
 				p.plane.Remove(path(1))

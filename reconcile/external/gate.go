@@ -27,8 +27,8 @@ type Gate chan struct{}
 func NewGate(passes int) Gate { return make(Gate, max(passes, 1)) }
 
 // try calls do, and again as reconcile.ThreeRetries has it when it fails and may succeed by itself.
-// early is called once, with the first error.
-func (g Gate) try(ctx context.Context, do func(context.Context) error, early func(error)) error {
+// The first time, failed becomes the error, and early is called, unless it is nil.
+func (g Gate) try(ctx context.Context, do func(context.Context) error, failed *error, early func(context.Context)) error {
 	if g != nil {
 		select {
 		case g <- struct{}{}:
@@ -45,9 +45,9 @@ func (g Gate) try(ctx context.Context, do func(context.Context) error, early fun
 			return nil
 		case lasting(err):
 			return reconcile.Terminal(err)
-		case first && ctx.Err() == nil:
-			first = false
-			early(err)
+		case first && early != nil && ctx.Err() == nil:
+			first, *failed = false, err
+			early(ctx)
 		}
 		return err
 	})

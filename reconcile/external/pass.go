@@ -112,16 +112,7 @@ func (p *Pass) try(ctx context.Context, t *Part) error {
 	if missing := slices.DeleteFunc(slices.Clone(t.Needs), usable); len(missing) > 0 {
 		return waitsFor(missing)
 	}
-	return t.Gate.try(ctx, t.Make, func(err error) {
-		t.Err = err
-		t.early(ctx)
-	})
-}
-
-func (t *Part) early(ctx context.Context) {
-	if t.Early != nil {
-		t.Early(ctx)
-	}
+	return t.Gate.try(ctx, t.Make, &t.Err, t.Early)
 }
 
 func waitsFor(names []string) error {

@@ -95,6 +95,28 @@ func TestAPartWaitsForWhatIsNotWantedOrNotThere(t *testing.T) {
 	require.True(t, p.Usable(named(p, "mail")), "it was made before")
 }
 
+func TestAPartWithoutThingsIsUsableUnlessItFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	part := &external.Part{Name: "part", Wanted: true}
+	p := external.Pass{Parts: []*external.Part{part}, Checks: &w.checks}
+	require.True(t, p.Usable(part))
+	part.Make = func(context.Context) error { return reconcile.Terminal(errAway) }
+	p.Make(t.Context())
+	require.False(t, p.Usable(part))
+}
+
+func TestEachGateLetsOnePass(t *testing.T) {
+	t.Parallel()
+	for _, passes := range []int{-1, 0, 1} {
+		w := newWorld(t)
+		w.gates["mail"] = external.NewGate(passes)
+		p, err := w.run(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, named(p, "mail").Err, passes)
+	}
+}
+
 func TestAPartIsTriedThreeTimesMore(t *testing.T) {
 	t.Parallel()
 	within := func(t *testing.T, d, least, most time.Duration) {

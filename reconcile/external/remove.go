@@ -21,7 +21,7 @@ func (p *Pass) Prune(ctx context.Context, free func(ctx context.Context) error) 
 			continue
 		}
 		if t.Left = free(ctx); t.Left == nil {
-			p.drop(obsolete, p.remove(ctx, t, obsolete, func(error) {}))
+			p.drop(obsolete, p.remove(ctx, t, obsolete, nil))
 		}
 	}
 }
@@ -49,11 +49,7 @@ func (p *Pass) Teardown(ctx context.Context) (gone bool, err error) {
 // undo removes one part.
 func (p *Pass) undo(ctx context.Context, t *Part) error {
 	if recorded := t.recorded(p.Recorded); len(recorded) > 0 {
-		p.remove(ctx, t, recorded, func(err error) {
-			t.Left = err
-			t.early(ctx)
-		})
-		if errors.Is(t.Left, ErrWaits) {
+		if p.remove(ctx, t, recorded, t.Early); errors.Is(t.Left, ErrWaits) {
 			return nil
 		}
 		if t.Left != nil {
@@ -69,7 +65,7 @@ func (p *Pass) undo(ctx context.Context, t *Part) error {
 
 // remove deletes things of a part, in the reverse order, sets Left, and returns the things that
 // are not known to be gone.
-func (p *Pass) remove(ctx context.Context, t *Part, things []Thing, early func(error)) (left []Thing) {
+func (p *Pass) remove(ctx context.Context, t *Part, things []Thing, early func(context.Context)) (left []Thing) {
 	var users []string
 	for _, o := range p.Parts {
 		if slices.Contains(o.Needs, t.Name) && len(o.recorded(p.Recorded)) > 0 {
@@ -90,7 +86,7 @@ func (p *Pass) remove(ctx context.Context, t *Part, things []Thing, early func(e
 		}
 		left = rest
 		return errors.Join(failed...)
-	}, early)
+	}, &t.Left, early)
 	return left
 }
 

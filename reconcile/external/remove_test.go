@@ -45,6 +45,7 @@ func TestWhatIsNoLongerWantedIsRemovedByItsPolicy(t *testing.T) {
 				require.GreaterOrEqual(t, len(w.things), before, "%s: it is left", name)
 			}
 			if name == "one is needed" {
+				require.EqualError(t, named(p, "records").Err, "waits for: zone", "it is turned off")
 				require.EqualError(t, named(p, "zone").Left, "waits for: records")
 			}
 		}

@@ -21,12 +21,6 @@ import (
 func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 	left, err := p.removeWorkload(ctx)
 	if err == nil && left == 0 {
-		for _, t := range p.parts {
-			o := &t.outside
-			o.Early = func(ctx context.Context) {
-				p.terminating(ctx, 0, fmt.Errorf("%s: %w", o.Name, o.Left)) //nolint:errcheck // it is written again at the end
-			}
-		}
 		_, err = p.outside.Teardown(ctx)
 		for _, o := range slices.Backward(p.outside.Parts) {
 			if errors.Is(o.Left, outside.ErrWaits) {

@@ -12,16 +12,17 @@
 //     [kube.Finalizer.Finalize]: the finalizer stays until all is gone.
 //
 // A [Mark] in each thing says which object it was made for. What has the name of a wanted thing
-// and the mark of another, or none, is refused, and never deleted. The check is in Make and Delete of the part,
-// in one step with the change where the service has transactions or preconditions.
+// and the mark of another, or none, is refused, and never deleted. Make and Delete of the part check
+// it, in one step with the change where the service has transactions or preconditions.
 //
 // A [Gate] bounds the passes that use one service at a time: one that hangs leaves workers for
 // objects that do not use it. [CauseOf] says why a part is not as it should be in the vocabulary
 // of package operator, for a condition.
 //
-// It does not decide how a thing is kept that is to outlive its object, and when nothing uses
-// a thing any more: only Delete of a part and the caller of Prune know the service and the pods.
-// Secrets that a service hands out stay with the operator, since their order depends on who reads them.
+// Conditions of the parts, their objects in the cluster, Secrets with their logins, and the pods that
+// still use them stay with the operator: in the application operator their order is that of its workload.
+// The calls to the services, with their reasons and the change of a mark to retained, stay there too,
+// since only they can check a mark in one step with a write.
 //
 // [kube.Finalizer.Finalize]: https://pkg.go.dev/github.com/seed-9e1ffd66/trueup/reconcile/kube#Finalizer.Finalize
 package external

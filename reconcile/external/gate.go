@@ -2,17 +2,11 @@ package external
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
-
-// ErrWaits is in the chain of the error of a part that was not tried: as many passes use its
-// service as may, or another part comes first. Nothing is wrong with it: another pass should
-// follow soon.
-var ErrWaits = errors.New("waits")
 
 // errBusy is a service that has as many passes as it may.
 var errBusy = fmt.Errorf("%w for its turn", ErrWaits)

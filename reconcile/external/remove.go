@@ -28,7 +28,8 @@ func (p *Pass) Prune(ctx context.Context, free func(ctx context.Context) error) 
 
 // Teardown removes everything that is recorded, in the reverse order, and reports whether all is
 // gone. A part that fails holds up only the parts that it needs. The errors are joined, and each
-// names its part. A part that waits is no error: Left of the part says what for. What is recorded
+// names its part. A queue tries again after any of them, since no event says that a service has
+// changed. A part that waits is no error: Left of the part says what for. What is recorded
 // and of no part is an error. The status must be written afterwards, with [Pass.Merge].
 func (p *Pass) Teardown(ctx context.Context) (gone bool, err error) {
 	var steps reconcile.Steps
@@ -46,6 +47,14 @@ func (p *Pass) Teardown(ctx context.Context) (gone bool, err error) {
 	return err == nil && len(p.Recorded) == 0, err
 }
 
+// lookAgain is an error for which a queue does not park the object, also where it is marked with
+// [reconcile.Terminal].
+type lookAgain struct{ error }
+
+var errLookAgain = errors.New("no event says that a service has changed")
+
+func (e lookAgain) Unwrap() []error { return []error{e.error, errLookAgain} }
+
 // undo removes one part.
 func (p *Pass) undo(ctx context.Context, t *Part) error {
 	if recorded := t.recorded(p.Recorded); len(recorded) > 0 {
@@ -53,7 +62,7 @@ func (p *Pass) undo(ctx context.Context, t *Part) error {
 			return nil
 		}
 		if t.Left != nil {
-			return t.Left
+			return lookAgain{t.Left}
 		}
 		p.drop(recorded, nil)
 	}

@@ -104,6 +104,35 @@ func TestAPartThatCannotBeRemovedHoldsUpOnlyWhatItNeeds(t *testing.T) {
 	}
 }
 
+// TestADeletionThatIsDeniedIsTriedAgain runs in a queue, which parks what only an event can change.
+func TestADeletionThatIsDeniedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, denied := range map[string]error{"denied": reconcile.Terminal(errAway), "foreign": external.ErrOwnedByOther} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			_, err := w.run(t.Context())
+			require.NoError(t, err)
+			w.fails["delete Zone"] = denied
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			queue := &reconcile.Queue[string]{Backoff: reconcile.Backoff{Min: time.Minute}}
+			queue.Reconcile = func(ctx context.Context, _ string) (reconcile.Result, error) {
+				if err := w.teardown(ctx); err != nil {
+					require.ErrorIs(t, err, denied, name)
+					return reconcile.Result{}, err
+				}
+				cancel()
+				return reconcile.Result{}, nil
+			}
+			queue.Add("site")
+			time.AfterFunc(90*time.Second, func() { clear(w.fails) })
+			time.AfterFunc(time.Hour, cancel)
+			require.NoError(t, queue.Start(ctx))
+			require.True(t, w.finished, name)
+		})
+	}
+}
+
 func names(things []external.Thing) (found []string) {
 	for _, e := range things {
 		found = append(found, key(e))

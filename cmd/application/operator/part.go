@@ -27,26 +27,6 @@ type part struct {
 	child apply.ID
 }
 
-// setParts makes the parts of the pass.
-func (p *pass) setParts() {
-	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
-	app := p.subject.app
-	p.outside = outside.Pass{Checks: &p.op.checks.parts, UID: app.UID, Recorded: things(app.Status.External...)}
-	for _, t := range p.parts {
-		o := &t.outside
-		if do := o.Make; do != nil {
-			o.Make = func(ctx context.Context) error { return external.Judged(do(ctx)) }
-		}
-		if do := o.Delete; do != nil {
-			o.Delete = func(ctx context.Context, e outside.Thing) error { return external.Judged(do(ctx, e)) }
-		}
-		o.Lost = func() bool { return p.lost(t) }
-		o.Early = func(ctx context.Context) { p.early(ctx, t) }
-		o.Removed = func(ctx context.Context) error { return p.removeChild(ctx, t) }
-		p.outside.Parts = append(p.outside.Parts, o)
-	}
-}
-
 // inventory is what the pass records in a status.
 func (p *pass) inventory(s *v1alpha1.ApplicationStatus) (found []v1alpha1.External) {
 	for _, t := range p.outside.Merge(things(s.External...)) {

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
@@ -65,6 +67,32 @@ func (w *operator) newPass(s subject) *pass {
 	p.setParts()
 	p.migration = p.migrationOf()
 	return p
+}
+
+// setParts makes the parts of the pass.
+func (p *pass) setParts() {
+	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	app := p.subject.app
+	p.outside = outside.Pass{Checks: &p.op.checks.parts, UID: app.UID, Recorded: things(app.Status.External...)}
+	for _, t := range p.parts {
+		o := &t.outside
+		if do := o.Make; do != nil {
+			o.Make = func(ctx context.Context) error { return external.Judged(do(ctx)) }
+		}
+		if do := o.Delete; do != nil {
+			o.Delete = func(ctx context.Context, e outside.Thing) error { return external.Judged(do(ctx, e)) }
+		}
+		o.Lost = func() bool { return p.lost(t) }
+		o.Early = func(ctx context.Context) {
+			if o.Left == nil {
+				p.early(ctx, t)
+			} else {
+				p.terminating(ctx, 0, fmt.Errorf("%s: %w", o.Name, o.Left)) //nolint:errcheck // it is written again at the end
+			}
+		}
+		o.Removed = func(ctx context.Context) error { return p.removeChild(ctx, t) }
+		p.outside.Parts = append(p.outside.Parts, o)
+	}
 }
 
 // reconcile does one pass for one Application.

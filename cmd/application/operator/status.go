@@ -67,10 +67,6 @@ func (p *pass) event(eventType, reason, note string) {
 // early writes what a part has failed with before it is tried again. A write that fails is
 // made up for at the end of the pass.
 func (p *pass) early(ctx context.Context, t *part) {
-	if left := t.outside.Left; left != nil { // it is being deleted
-		p.terminating(ctx, 0, fmt.Errorf("%s: %w", t.outside.Name, left)) //nolint:errcheck // it is written again at the end
-		return
-	}
 	err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
 		p.fillPart(s, t)
 		if !p.exists(p.deploymentID()) {

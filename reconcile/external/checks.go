@@ -21,6 +21,7 @@ type Checks struct {
 }
 
 type check struct {
+	well    bool
 	version string
 	at      time.Time
 }
@@ -38,30 +39,25 @@ func (c *Checks) Forget(uid types.UID) {
 func (c *Checks) due(uid types.UID, part, version string) (due bool, in time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.last[uid][part]
+	last := c.last[uid][part]
 	left := c.Interval - c.now().Sub(last.at)
-	if !ok || last.version != version || left <= 0 {
+	if !last.well || last.version != version || left <= 0 {
 		return true, c.Interval
 	}
 	return false, left
 }
 
-// done remembers a look that found a part as it should, and forgets the last one after any
-// other: the next pass looks again.
+// done remembers a look. After one that did not find a part as it should be, the next pass looks again.
 func (c *Checks) done(uid types.UID, part, version string, well bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !well {
-		delete(c.last[uid], part)
-		return
-	}
 	if c.last == nil {
 		c.last = map[types.UID]map[string]check{}
 	}
 	if c.last[uid] == nil {
 		c.last[uid] = map[string]check{}
 	}
-	c.last[uid][part] = check{version, c.now()}
+	c.last[uid][part] = check{well, version, c.now()}
 }
 
 func (c *Checks) now() time.Time {

@@ -325,7 +325,10 @@ func TestAPartIsLookedAtWhenACheckIsDue(t *testing.T) {
 		{"it is looked at again, and the others are not", 0, nil, []string{"mail"}, 5 * time.Minute},
 		{"forgotten", 0, func(*external.Pass) { w.checks.Forget(w.uid) }, all, 5 * time.Minute},
 		{"another object", 0, func(*external.Pass) { w.checks.Forget("u2") }, nil, 5 * time.Minute},
-		{"not wanted", 10 * time.Minute, func(p *external.Pass) { named(p, "mail").Wanted = false }, []string{"zone", "records"}, 5 * time.Minute},
+		{
+			"not wanted", 10 * time.Minute, func(p *external.Pass) { named(p, "mail").Wanted = false },
+			[]string{"zone", "records"}, 5 * time.Minute,
+		},
 	} {
 		now = now.Add(step.after)
 		names, again := looked(step.change)

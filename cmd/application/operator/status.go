@@ -250,7 +250,8 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 		if o.Wanted && c != nil && c.Status != metav1.ConditionTrue && first == nil {
 			first = c
 		}
-		refused = refused || o.Wanted && o.Err != nil && !errors.Is(o.Err, outside.ErrWaits) && external.Reason(o.Err) != external.ReasonUnreachable
+		failed := o.Wanted && o.Err != nil && !errors.Is(o.Err, outside.ErrWaits)
+		refused = refused || failed && external.Reason(o.Err) != external.ReasonUnreachable
 	}
 	migrations := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionMigrations)
 	migrates := migrations != nil && migrations.Status != metav1.ConditionTrue

@@ -36,6 +36,8 @@ var budgets = map[string]budget{
 	"reconcile/kube":  {limit: 160}, // watches with the same parts of client-go as apply
 	// It joins apply and reconcile/kube, and adds nothing of others.
 	"reconcile/operator": {limit: 160},
+	// Its causes are those of readiness.
+	"reconcile/external": {like: "apply/readiness"},
 	"cloud":              {},
 	// For tests of any provider and any program that uses one.
 	"cloud/cloudtest": {},

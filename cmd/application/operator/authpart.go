@@ -9,19 +9,23 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/auth"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // authPart is a realm with a client, and the ConfigMap with what the app needs of them.
 func (p *pass) authPart() *part {
 	spec, n := &p.subject.app.Spec.Auth, p.subject.names
 	t := &part{
-		name: "auth", condition: v1alpha1.ConditionAuth, enabled: spec.Enabled, gate: p.op.gates.auth,
-		kinds: []v1alpha1.ExternalKind{v1alpha1.KindRealm, v1alpha1.KindClient},
-		external: []v1alpha1.External{
-			{Kind: v1alpha1.KindRealm, ID: n.Realm(), Policy: spec.DeletionPolicy},
-			{Kind: v1alpha1.KindClient, ID: n.Client(), Policy: spec.DeletionPolicy},
+		outside: outside.Part{
+			Name: "auth", Wanted: spec.Enabled, Gate: p.op.gates.auth,
+			Kinds: []string{string(v1alpha1.KindRealm), string(v1alpha1.KindClient)},
+			Things: things(
+				v1alpha1.External{Kind: v1alpha1.KindRealm, ID: n.Realm(), Policy: spec.DeletionPolicy},
+				v1alpha1.External{Kind: v1alpha1.KindClient, ID: n.Client(), Policy: spec.DeletionPolicy},
+			),
 		},
-		child: apply.ID{Kind: "ConfigMap", Namespace: p.subject.app.Namespace, Name: n.AuthConfig()},
+		condition: v1alpha1.ConditionAuth,
+		child:     apply.ID{Kind: "ConfigMap", Namespace: p.subject.app.Namespace, Name: n.AuthConfig()},
 		configs: func(context.Context) ([]*unstructured.Unstructured, error) {
 			return []*unstructured.Unstructured{p.config(n.AuthConfig(), p.op.settings.authVariables(n))}, nil
 		},
@@ -39,12 +43,9 @@ func (p *pass) authPart() *part {
 	}
 	server := p.op.auth
 	if server == nil {
-		t.unset = unset("auth", "KEYCLOAK_ADMIN_URL")
+		t.outside.Unset = unset("auth", "KEYCLOAK_ADMIN_URL")
 	}
-	t.apply = func(ctx context.Context) error {
-		if t.unset != nil {
-			return t.unset
-		}
+	t.outside.Make = func(ctx context.Context) error {
 		with := want
 		if p.hostErr != nil {
 			with.Redirects, with.Origins = nil, nil // logins lead to no host of another
@@ -55,15 +56,15 @@ func (p *pass) authPart() *part {
 		}
 		return err
 	}
-	t.delete = func(ctx context.Context, e v1alpha1.External) error {
+	t.outside.Delete = func(ctx context.Context, e outside.Thing) error {
 		// The client goes with the realm, or with its last redirect URI.
-		if e.Kind != v1alpha1.KindRealm {
+		if e.Kind != string(v1alpha1.KindRealm) {
 			return nil
 		}
-		if t.unset != nil {
-			return t.unset
+		if t.outside.Unset != nil {
+			return t.outside.Unset
 		}
-		_, err := server.Delete(ctx, want, e.Policy == v1alpha1.Retain)
+		_, err := server.Delete(ctx, want, retained(e))
 		return err
 	}
 	return t

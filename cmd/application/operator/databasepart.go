@@ -13,6 +13,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/database"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // databases is what the operator asks of a server of PostgreSQL.
@@ -34,45 +35,44 @@ type databases interface {
 func (p *pass) databasePart() *part {
 	spec, n := &p.subject.app.Spec.Database, p.subject.names
 	t := &part{
-		name: "database", condition: v1alpha1.ConditionDatabase, enabled: spec.Enabled, gate: p.op.gates.database,
-		kinds: []v1alpha1.ExternalKind{v1alpha1.KindSchema, v1alpha1.KindRole},
-		external: []v1alpha1.External{
-			{Kind: v1alpha1.KindSchema, ID: n.DatabaseSchema(), Policy: spec.DeletionPolicy},
-			{Kind: v1alpha1.KindRole, ID: n.AppRole(), Policy: spec.DeletionPolicy},
-			{Kind: v1alpha1.KindRole, ID: n.AnonRole(), Policy: spec.DeletionPolicy},
+		condition: v1alpha1.ConditionDatabase, child: p.secretID(),
+		outside: outside.Part{
+			Name: "database", Wanted: spec.Enabled, Gate: p.op.gates.database,
+			Kinds: []string{string(v1alpha1.KindSchema), string(v1alpha1.KindRole)},
+			Things: things(
+				v1alpha1.External{Kind: v1alpha1.KindSchema, ID: n.DatabaseSchema(), Policy: spec.DeletionPolicy},
+				v1alpha1.External{Kind: v1alpha1.KindRole, ID: n.AppRole(), Policy: spec.DeletionPolicy},
+				v1alpha1.External{Kind: v1alpha1.KindRole, ID: n.AnonRole(), Policy: spec.DeletionPolicy},
+			),
 		},
-		child: p.secretID(),
 	}
 	want := database.Want{Schema: n.DatabaseSchema(), App: n.AppRole(), Anon: n.AnonRole(), AnonRead: spec.AnonRead, Mark: p.subject.mark}
 	server := p.op.database
 	if server == nil {
-		t.unset = unset("database", "DB_ADMIN_URL")
+		t.outside.Unset = unset("database", "DB_ADMIN_URL")
 	}
-	t.apply = func(ctx context.Context) error {
-		if t.unset != nil {
-			return t.unset
-		}
+	t.outside.Make = func(ctx context.Context) error {
 		if err := p.login(ctx, server, want); err != nil {
 			return err
 		}
 		return p.makeDatabase(ctx, server, want)
 	}
-	t.delete = func(ctx context.Context, e v1alpha1.External) error {
+	t.outside.Delete = func(ctx context.Context, e outside.Thing) error {
 		// The three go together, with the schema, which is removed last.
-		if e.Kind != v1alpha1.KindSchema {
+		if e.Kind != string(v1alpha1.KindSchema) {
 			return nil
 		}
-		if t.unset != nil {
-			return t.unset
+		if t.outside.Unset != nil {
+			return t.outside.Unset
 		}
 		// The recorded schema counts, also when its Application is deleted.
 		recorded := database.Want{Schema: e.ID, App: names.AppRole(e.ID), Anon: names.AnonRole(e.ID), Mark: p.subject.mark}
-		_, err := server.Delete(ctx, recorded, e.Policy == v1alpha1.Retain)
+		_, err := server.Delete(ctx, recorded, retained(e))
 		return err
 	}
 	t.configs = func(ctx context.Context) ([]*unstructured.Unstructured, error) {
-		if t.unset != nil {
-			return nil, t.unset
+		if t.outside.Unset != nil {
+			return nil, t.outside.Unset
 		}
 		if err := p.loginAgain(ctx, server, want); err != nil {
 			return nil, err

@@ -17,29 +17,12 @@ import (
 // disable removes the external objects of parts that are turned off, and buckets that are no
 // longer wanted, once no pod uses them.
 func (p *pass) disable(ctx context.Context) {
-	for _, t := range p.parts {
-		obsolete := t.obsolete(p.external)
-		if len(obsolete) == 0 {
-			continue
-		}
+	p.outside.Prune(ctx, func(ctx context.Context) error {
 		if p.workErr != nil || p.running() {
-			p.removing[t] = errInUse
-			continue
+			return errInUse
 		}
-		if p.removing[t] = p.ended(ctx); p.removing[t] != nil {
-			continue
-		}
-		var left []v1alpha1.External
-		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
-			left, err = t.remove(ctx, obsolete)
-			return err
-		}, func(error) {})
-		if errors.Is(err, errBusy) {
-			left = obsolete
-		}
-		p.removing[t] = err
-		p.drop(obsolete, left)
-	}
+		return p.ended(ctx)
+	})
 }
 
 // ended returns errEnding while pods of the app are being deleted, or run migrations. The status of a

@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // Metrics returns all metrics of the operator.
@@ -40,5 +42,10 @@ func (o *Operator) TapDatabase(other func(Databases) Databases) { o.tap.database
 
 // Retry calls do as a pass does, with nothing else under way.
 func Retry(ctx context.Context, do func(context.Context) error, early func(error)) error {
-	return newGate(1).pass(ctx, do, early)
+	part := &outside.Part{Name: "part", Wanted: true, Gate: outside.NewGate(1)}
+	part.Make = func(ctx context.Context) error { return external.Judged(do(ctx)) }
+	part.Early = func(context.Context) { early(part.Err) }
+	p := outside.Pass{Parts: []*outside.Part{part}, Checks: &outside.Checks{Interval: time.Minute}}
+	p.Make(ctx)
+	return part.Err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -49,7 +50,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) reconciled(app *v1alpha1.Application, part string, err error, took time.Duration) {
 	result := "success"
 	switch {
-	case errors.Is(err, errBusy):
+	case errors.Is(err, outside.ErrWaits):
 		return
 	case err != nil:
 		result = external.Reason(err)

@@ -31,6 +31,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/application/names"
 	"github.com/seed-9e1ffd66/trueup/diff"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -76,7 +77,7 @@ type operator struct {
 }
 
 // gates are the gates of the services.
-type gates struct{ database, storage, auth gate }
+type gates struct{ database, storage, auth outside.Gate }
 
 // The resources that are read and written by name.
 var (
@@ -119,13 +120,13 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 	}
 	w := &operator{
 		client: client, settings: o.Settings, ignore: ignore, logger: o.Logger, now: o.now, metrics: m,
-		gates:  gates{newGate(perService), newGate(perService), newGate(perService)},
+		gates:  gates{outside.NewGate(perService), outside.NewGate(perService), outside.NewGate(perService)},
 		events: &kube.Events{Client: client, Controller: "platform.internal/operator", Instance: o.Instance, Logger: o.Logger},
 	}
-	w.checks.again = cmp.Or(o.CheckInterval, 5*time.Minute)
 	if w.now == nil {
 		w.now = time.Now
 	}
+	w.checks.parts.Interval, w.checks.parts.Now = cmp.Or(o.CheckInterval, 5*time.Minute), w.now
 	if o.Settings.DatabaseURL != "" {
 		server, err := database.Open(ctx, database.Options{
 			URL: o.Settings.DatabaseURL, Connections: perService, Tracer: o.tap.sql, Logger: o.Logger,

@@ -2,111 +2,53 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // part is one kind of dependency that an Application has beside its workload.
 type part struct {
-	// name is the name of the step, such as database; condition its type.
-	name, condition string
-	enabled         bool
-	// kinds are the kinds in its inventory.
-	kinds []v1alpha1.ExternalKind
-	// external names all that it has outside of the cluster when it is enabled.
-	external []v1alpha1.External
-	gate     gate
-	// unset is why nothing of it can ever be made: the operator has no such service.
-	unset error
-	// apply makes the external objects as desired. It is called while the part is enabled.
-	apply func(context.Context) error
+	// outside is what it has outside of the cluster. Its name is the name of the step, such as
+	// database.
+	outside outside.Part
+	// condition is the type of its condition.
+	condition string
 	// note is what the condition says beside being true.
 	note string
-	// delete removes one thing outside, or leaves it as its policy says. What is not there
-	// is no error.
-	delete func(context.Context, v1alpha1.External) error
 	// configs returns what the pods read. It is called when the part is usable.
 	configs func(context.Context) ([]*unstructured.Unstructured, error)
 	// child is its object in the cluster, removed after the external objects.
 	child apply.ID
-
-	err     error
-	checked bool // the external objects were checked in this pass
 }
 
-// inventory returns the recorded external objects of the part in a status.
-func (t *part) inventory(status []v1alpha1.External) (found []v1alpha1.External) {
-	for _, e := range status {
-		if slices.Contains(t.kinds, e.Kind) {
-			found = append(found, e)
-		}
+// inventory is what the pass records in a status.
+func (p *pass) inventory(s *v1alpha1.ApplicationStatus) (found []v1alpha1.External) {
+	for _, t := range p.outside.Merge(things(s.External...)) {
+		found = append(found, v1alpha1.External{
+			Kind: v1alpha1.ExternalKind(t.Kind), ID: t.ID, Policy: v1alpha1.DeletionPolicy(t.Policy), Made: t.Made,
+		})
 	}
 	return found
 }
 
-// made reports whether all that the part wants outside was seen complete, now or before.
-func (t *part) made(status []v1alpha1.External) bool {
-	for _, wanted := range t.external {
-		if !slices.ContainsFunc(status, func(e v1alpha1.External) bool { return e.Kind == wanted.Kind && e.ID == wanted.ID && e.Made }) {
-			return false
-		}
-	}
-	return true
-}
-
-// usable reports whether pods may run with the part: it is as it should, or it was and
-// cannot be looked at.
-func (t *part) usable(status []v1alpha1.External) bool {
-	return t.err == nil || len(t.external) > 0 && t.made(status)
-}
-
-// obsolete returns the recorded external objects of the part that are not wanted any more.
-func (t *part) obsolete(status []v1alpha1.External) (found []v1alpha1.External) {
-	for _, e := range t.inventory(status) {
-		wanted := t.enabled && slices.ContainsFunc(t.external, func(w v1alpha1.External) bool { return e.Kind == w.Kind && e.ID == w.ID })
-		if !wanted {
-			found = append(found, e)
-		}
+// things are external objects as a pass has them.
+func things(list ...v1alpha1.External) (found []outside.Thing) {
+	for _, e := range list {
+		found = append(found, outside.Thing{Kind: string(e.Kind), ID: e.ID, Policy: string(e.Policy), Made: e.Made})
 	}
 	return found
 }
 
-// remove deletes the recorded objects, in reverse order, and returns the remaining ones.
-func (t *part) remove(ctx context.Context, recorded []v1alpha1.External) (left []v1alpha1.External, err error) {
-	var failed []error
-	for _, e := range slices.Backward(recorded) {
-		if err := t.delete(ctx, e); err != nil {
-			left, failed = append(left, e), append(failed, err)
-		}
-	}
-	return left, errors.Join(failed...)
-}
+// retained reports whether something is left when it is no longer wanted.
+func retained(t outside.Thing) bool { return t.Policy == string(v1alpha1.Retain) }
 
-// inventory is what the pass records in a status: all that the status has, which may be of a later
-// state than the one that the pass began with, but what the pass has removed.
-func (p *pass) inventory(s *v1alpha1.ApplicationStatus) []v1alpha1.External {
-	all := slices.Clone(p.external)
-	for _, e := range s.External {
-		same := func(o v1alpha1.External) bool { return o.Kind == e.Kind && o.ID == e.ID }
-		if !slices.ContainsFunc(all, same) && !slices.ContainsFunc(p.gone, same) {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// drop takes what was recorded, and is not left, out of the inventory.
-func (p *pass) drop(recorded, left []v1alpha1.External) {
-	p.external = slices.DeleteFunc(p.external, func(e v1alpha1.External) bool {
-		gone := slices.Contains(recorded, e) && !slices.Contains(left, e)
-		if gone {
-			p.gone = append(p.gone, e)
-		}
-		return gone
-	})
+// unset is the error of a service that the operator has no address of.
+func unset(what, variables string) error {
+	return fmt.Errorf("%s: %w: the operator is started without %s; set it, or turn %s off", what, external.ErrUnset, variables, what)
 }

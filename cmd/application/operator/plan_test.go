@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // TestNothingIsMadeOutsideThatIsNotRecorded has a status that is left alone: the object is
@@ -17,7 +18,7 @@ func TestNothingIsMadeOutsideThatIsNotRecorded(t *testing.T) {
 	app := &v1alpha1.Application{}
 	p := &pass{
 		subject: subject{app: app, write: func(context.Context, func(*v1alpha1.ApplicationStatus)) error { return nil }},
-		parts:   []*part{{enabled: true, external: []v1alpha1.External{bucket}}},
+		outside: outside.Pass{Parts: []*outside.Part{{Wanted: true, Things: things(bucket)}}},
 	}
 	require.ErrorContains(t, p.plan(t.Context()), "record what is made outside: the object has changed meanwhile")
 	p.subject.write = func(_ context.Context, change func(*v1alpha1.ApplicationStatus)) error {

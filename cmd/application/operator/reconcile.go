@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	kit "github.com/seed-9e1ffd66/trueup/reconcile/operator"
 )
 
@@ -40,14 +42,11 @@ type pass struct {
 	outdated      bool // the Secret was changed after it was read
 	// databaseChanged is whether this pass changed the schema or the roles.
 	databaseChanged bool
-	// external is the inventory as it is recorded, and as it becomes; gone is what this pass has
-	// removed of it.
-	external, gone []v1alpha1.External
-	// removing is why parts that are turned off are still there.
-	removing map[*part]error
-	held     bool // the workload waits for a part
-	ready    map[apply.ID]readiness.Result
-	cause    readiness.Cause // why the workload is not ready
+	// outside has the parts, and the inventory as it is recorded, and as it becomes.
+	outside outside.Pass
+	held    bool // the workload waits for a part
+	ready   map[apply.ID]readiness.Result
+	cause   readiness.Cause // why the workload is not ready
 	// granted is the host, empty with hostErr: it is not the subject's. moved is whether
 	// Ingresses may lead to another one.
 	granted string
@@ -64,10 +63,36 @@ type pass struct {
 }
 
 func (w *operator) newPass(s subject) *pass {
-	p := &pass{op: w, subject: s, external: slices.Clone(s.app.Status.External), removing: map[*part]error{}}
-	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	p := &pass{op: w, subject: s}
+	p.setParts()
 	p.migration = p.migrationOf()
 	return p
+}
+
+// setParts makes the parts of the pass.
+func (p *pass) setParts() {
+	p.parts = []*part{p.databasePart(), p.storagePart(), p.authPart(), p.redisPart(), p.searchPart()}
+	app := p.subject.app
+	p.outside = outside.Pass{Checks: &p.op.checks.parts, UID: app.UID, Recorded: things(app.Status.External...)}
+	for _, t := range p.parts {
+		o := &t.outside
+		if do := o.Make; do != nil {
+			o.Make = func(ctx context.Context) error { return external.Judged(do(ctx)) }
+		}
+		if do := o.Delete; do != nil {
+			o.Delete = func(ctx context.Context, e outside.Thing) error { return external.Judged(do(ctx, e)) }
+		}
+		o.Lost = func() bool { return p.lost(t) }
+		o.Early = func(ctx context.Context) {
+			if o.Left == nil {
+				p.early(ctx, t)
+			} else {
+				p.terminating(ctx, 0, fmt.Errorf("%s: %w", o.Name, o.Left)) //nolint:errcheck // it is written again at the end
+			}
+		}
+		o.Removed = func(ctx context.Context) error { return p.removeChild(ctx, t) }
+		p.outside.Parts = append(p.outside.Parts, o)
+	}
 }
 
 // reconcile does one pass for one Application.
@@ -106,7 +131,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if p.homeErr = p.makeHome(ctx); p.homeErr != nil {
 		return reconcile.Result{}, errors.Join(p.report(ctx), p.homeErr)
 	}
-	p.outside(ctx)
+	p.makeOutside(ctx)
 	if p.workErr = p.children(ctx); p.workErr == nil {
 		p.subject.letGo(p.granted) // no Ingress leads to another any more
 	}
@@ -136,60 +161,27 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 // host before anything has it: whatever ends the pass, the deletion knows where to look,
 // and no other has the host.
 func (p *pass) plan(ctx context.Context) error {
-	for _, t := range p.parts {
-		if !t.enabled || t.unset != nil {
-			continue
-		}
-		for _, wanted := range t.external {
-			at := slices.IndexFunc(p.external, func(e v1alpha1.External) bool { return e.Kind == wanted.Kind && e.ID == wanted.ID })
-			if at < 0 {
-				p.external = append(p.external, wanted)
-			} else {
-				p.external[at].Policy = wanted.Policy
+	return p.outside.Plan(func() ([]outside.Thing, error) {
+		err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
+			s.External = p.inventory(s)
+			s.Host = p.granted
+			if s.Phase == "" {
+				s.Phase = v1alpha1.Pending
 			}
-		}
-	}
-	err := p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
-		p.external = p.inventory(s)
-		s.External = slices.Clone(p.external) // it changes in the pass, and is compared with the written status
-		s.Host = p.granted
-		if s.Phase == "" {
-			s.Phase = v1alpha1.Pending
-		}
+		})
+		return things(p.subject.app.Status.External...), err
 	})
-	if err == nil && !slices.Equal(p.subject.app.Status.External, p.external) {
-		err = errors.New("record what is made outside: the object has changed meanwhile")
-	}
-	return err
 }
 
-// outside makes the external objects. A part that fails holds up no other. At rest they are
-// only checked periodically: no event reports a change.
-func (p *pass) outside(ctx context.Context) {
-	p.again = p.op.checks.again
-	for _, t := range p.parts {
-		if !t.enabled || t.apply == nil {
-			continue
+// makeOutside makes the external objects. At rest they are only checked periodically: no event
+// reports a change.
+func (p *pass) makeOutside(ctx context.Context) {
+	p.outside.Version = p.subject.version
+	p.again = p.outside.Make(ctx)
+	for _, o := range p.outside.Parts {
+		if o.Checked {
+			p.op.metrics.reconciled(p.subject.app, o.Name, o.Err, o.Took)
 		}
-		due, in := p.op.checks.due(p.subject.app.UID, t.name, p.subject.version, p.op.now())
-		p.again = min(p.again, in)
-		if !due && t.made(p.external) && !p.lost(t) {
-			continue
-		}
-		start := p.op.now()
-		t.err = t.gate.pass(ctx, t.apply, func(err error) {
-			t.err = err
-			p.early(ctx, t)
-		})
-		t.checked = true
-		if ctx.Err() != nil {
-			return
-		}
-		p.op.metrics.reconciled(p.subject.app, t.name, t.err, p.op.now().Sub(start))
-		if t.err == nil {
-			p.record(t)
-		}
-		p.op.checks.done(p.subject.app.UID, t.name, p.subject.version, p.op.now(), t.err == nil)
 	}
 }
 
@@ -199,25 +191,16 @@ func (p *pass) lost(t *part) bool {
 	return errors.Is(err, apply.ErrAbsent)
 }
 
-// record notes that all of a part was seen complete.
-func (p *pass) record(t *part) {
-	for i, e := range p.external {
-		if slices.ContainsFunc(t.external, func(w v1alpha1.External) bool { return w.Kind == e.Kind && w.ID == e.ID }) {
-			p.external[i].Made = true
-		}
-	}
-}
-
 // children applies all children in the cluster, and deletes the ones no longer wanted. While
 // a part is not usable, children that need it stay as they are.
 func (p *pass) children(ctx context.Context) error {
 	var configs []*unstructured.Unstructured
 	var failed []error
 	for _, t := range p.parts {
-		if !t.enabled {
+		if !t.outside.Wanted {
 			continue
 		}
-		if !t.usable(p.external) {
+		if !p.outside.Usable(&t.outside) {
 			p.held = true
 			continue
 		}
@@ -283,7 +266,7 @@ func (p *pass) keeps(o apply.Observed) bool {
 	case o.ID.Kind != "Secret" && o.ID.Kind != "ConfigMap", o.ID.Name == p.subject.names.Variables(), p.exists(p.deploymentID()):
 		return true
 	}
-	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.enabled && t.child == o.ID })
+	return slices.ContainsFunc(p.parts, func(t *part) bool { return t.outside.Wanted && t.child == o.ID })
 }
 
 // The kinds whose readiness is in the status.
@@ -299,17 +282,16 @@ func (p *pass) deploymentID() apply.ID {
 // failure returns what the pass is repeated for, and sets when it is without one.
 func (p *pass) failure() error {
 	var failed []error
-	for _, t := range p.parts {
-		for _, err := range []error{t.err, p.removing[t]} {
-			switch {
-			case err == nil:
-			case errors.Is(err, errBusy):
-				p.soon(time.Second)
-			case external.Lasting(err):
-				p.soon(lastingAgain)
-			case errors.Is(err, errInUse): // the pods wake the next pass
+	for _, o := range p.outside.Parts {
+		for _, err := range []error{o.Err, o.Left} {
+			switch outlook := outside.CauseOf(err).Outlook; {
+			case err == nil, errors.Is(err, errInUse): // the pods wake the next pass
 			case errors.Is(err, errEnding):
 				p.soon(5 * time.Second)
+			case outlook == readiness.Waiting:
+				p.soon(time.Second)
+			case outlook == readiness.Lasting:
+				p.soon(lastingAgain)
 			default:
 				failed = append(failed, err)
 			}

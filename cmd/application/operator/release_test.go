@@ -168,7 +168,7 @@ func TestAFirstImageWaitsForItsMigrations(t *testing.T) {
 	w := site(t)
 	p := w.newPass(w.application(migrating()))
 	for _, part := range p.parts {
-		part.enabled = false
+		part.outside.Wanted = false
 	}
 	require.Equal(t, "waits for: migrations", p.waitsFor())
 	p.migration.ran = true

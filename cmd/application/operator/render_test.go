@@ -89,7 +89,7 @@ func rendered(t *testing.T, w *operator, s subject) (string, []*unstructured.Uns
 	p.password, p.secretVersion = "the-password", "1" // the role's
 	var configs []*unstructured.Unstructured
 	for _, part := range p.parts {
-		if part.enabled {
+		if part.outside.Wanted {
 			made, err := part.configs(t.Context())
 			require.NoError(t, err)
 			configs = append(configs, made...)

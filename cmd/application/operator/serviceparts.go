@@ -7,19 +7,21 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // managedPart is a service that exists already: variables of the app and nothing else.
 func (p *pass) managedPart(name, condition, variable, address, child string, enabled bool, data map[string]string) *part {
 	t := &part{
-		name: name, condition: condition, enabled: enabled,
+		outside: outside.Part{Name: name, Wanted: enabled}, condition: condition,
 		child: apply.ID{Kind: "ConfigMap", Namespace: p.subject.app.Namespace, Name: child},
 		configs: func(context.Context) ([]*unstructured.Unstructured, error) {
 			return []*unstructured.Unstructured{p.config(child, data)}, nil
 		},
 	}
 	if enabled && address == "" {
-		t.err = unset(name, variable)
+		t.outside.Err = external.Judged(unset(name, variable))
 	}
 	return t
 }

@@ -55,6 +55,8 @@ type services struct {
 	judge func(w *simtest.World, name string, before, after *thing)
 	// refuses reports whether a service refuses a call that has come; nil: none does.
 	refuses func(service string) bool
+	// denies reports whether the account of the operator has no right to a call; nil: it has all.
+	denies func(service, what string) bool
 	// away is until when each service does not answer.
 	away map[string]time.Time
 	// made counts names.
@@ -105,8 +107,9 @@ func (s *services) put(w *simtest.World, name string, after *thing) {
 }
 
 var (
-	errAway = fmt.Errorf("the service is stopped: %w", external.ErrUnreachable)
-	errLost = fmt.Errorf("the answer was lost: %w", external.ErrUnreachable)
+	errAway   = fmt.Errorf("the service is stopped: %w", external.ErrUnreachable)
+	errLost   = fmt.Errorf("the answer was lost: %w", external.ErrUnreachable)
+	errDenied = fmt.Errorf("the account has no right to: %w", external.ErrDenied)
 )
 
 // call lets a call of a program to a service take its turn, and its time.
@@ -133,6 +136,9 @@ func (s *services) call(ctx context.Context, net http.RoundTripper, service, wha
 		if time.Now().Before(s.away[service]) || happens(failCalls, 8) || s.refuses != nil && s.refuses(service) {
 			w.Disturb(time.Now())
 			return errAway
+		}
+		if s.denies != nil && s.denies(service, what) {
+			return errDenied
 		}
 		err := do(w)
 		if happens(loseAnswers, 8) {

@@ -250,3 +250,26 @@ func TestWhatIsTurnedOffGoesWhereNoWorkloadRunsInASimulatedWorld(t *testing.T) {
 	}, 1)
 	require.Empty(t, r.Wrong)
 }
+
+// TestADeletionEndsOnceItIsAllowedInASimulatedWorld: the account of the database has no right to
+// remove a schema for a while. No event says that it has got it.
+func TestADeletionEndsOnceItIsAllowedInASimulatedWorld(t *testing.T) {
+	t.Parallel()
+	waited := ""
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		p, s := newPlatform()
+		return scripted(p, s,
+			func(w *simtest.World) error { return w.Create(anApp("blue", "shop", withAll("app:1"))) },
+			func(w *simtest.World) error {
+				p.denies = func(service, what string) bool { return service == theDatabase && strings.HasPrefix(what, "remove ") }
+				w.After(20*time.Second, func() {
+					waited = fmt.Sprint(app{w.Object(appsKind, "blue", "shop")}.condition("Ready")["reason"])
+					p.denies = nil
+				})
+				return w.Delete(appsKind, "blue", "shop")
+			},
+		)
+	}, 1)
+	require.Empty(t, r.Wrong)
+	require.Equal(t, "DeletionFailed", waited)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/external"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -71,7 +72,7 @@ func (p *pass) early(ctx context.Context, t *part) {
 		if !p.exists(p.deploymentID()) {
 			s.Phase = v1alpha1.Pending
 		}
-		set(s, v1alpha1.ConditionReady, false, external.Reason(t.err), t.condition+": "+t.err.Error())
+		set(s, v1alpha1.ConditionReady, false, external.Reason(t.outside.Err), t.condition+": "+t.outside.Err.Error())
 	})
 	if err != nil {
 		p.op.logger.DebugContext(ctx, "early status not written", slog.Any("error", err))
@@ -114,21 +115,21 @@ func set(s *v1alpha1.ApplicationStatus, kind string, ok bool, reason, message st
 }
 
 func (p *pass) fillPart(s *v1alpha1.ApplicationStatus, t *part) {
-	was := meta.FindStatusCondition(s.Conditions, t.condition)
+	was, o := meta.FindStatusCondition(s.Conditions, t.condition), &t.outside
 	switch {
-	case !t.enabled && p.removing[t] != nil:
-		set(s, t.condition, false, reasonRemoving, "is turned off and not removed yet: "+p.removing[t].Error())
-	case !t.enabled:
+	case !o.Wanted && o.Left != nil:
+		set(s, t.condition, false, reasonRemoving, "is turned off and not removed yet: "+o.Left.Error())
+	case !o.Wanted:
 		meta.RemoveStatusCondition(&s.Conditions, t.condition)
-	case errors.Is(t.err, errBusy):
+	case errors.Is(o.Err, outside.ErrWaits):
 		if was == nil {
-			set(s, t.condition, false, reasonWaiting, t.err.Error())
+			set(s, t.condition, false, reasonWaiting, o.Err.Error())
 		}
-	case t.err != nil:
-		set(s, t.condition, false, external.Reason(t.err), t.err.Error())
-	case p.removing[t] != nil:
-		set(s, t.condition, true, reasonRemoving, "something that is no longer wanted is not removed yet: "+p.removing[t].Error())
-	case t.checked || was == nil || t.apply == nil, was.Reason == reasonRemoving && was.Status == metav1.ConditionTrue:
+	case o.Err != nil:
+		set(s, t.condition, false, external.Reason(o.Err), o.Err.Error())
+	case o.Left != nil:
+		set(s, t.condition, true, reasonRemoving, "something that is no longer wanted is not removed yet: "+o.Left.Error())
+	case o.Checked || was == nil || o.Make == nil, was.Reason == reasonRemoving && was.Status == metav1.ConditionTrue:
 		set(s, t.condition, true, reasonReady, t.note)
 	}
 }
@@ -226,8 +227,8 @@ func (p *pass) exists(id apply.ID) bool {
 func (p *pass) waitsFor() string {
 	var names []string
 	for _, t := range p.parts {
-		if t.enabled && !t.usable(p.external) {
-			names = append(names, t.name)
+		if t.outside.Wanted && !p.outside.Usable(&t.outside) {
+			names = append(names, t.outside.Name)
 		}
 	}
 	if p.variablesErr != nil {
@@ -245,11 +246,12 @@ func (p *pass) fillReady(s *v1alpha1.ApplicationStatus, deployment, ingress meta
 	refused := false
 	var first *metav1.Condition
 	for _, t := range p.parts {
-		c := meta.FindStatusCondition(s.Conditions, t.condition)
-		if t.enabled && c != nil && c.Status != metav1.ConditionTrue && first == nil {
+		c, o := meta.FindStatusCondition(s.Conditions, t.condition), &t.outside
+		if o.Wanted && c != nil && c.Status != metav1.ConditionTrue && first == nil {
 			first = c
 		}
-		refused = refused || t.enabled && t.err != nil && !errors.Is(t.err, errBusy) && external.Reason(t.err) != external.ReasonUnreachable
+		failed := o.Wanted && o.Err != nil && !errors.Is(o.Err, outside.ErrWaits)
+		refused = refused || failed && external.Reason(o.Err) != external.ReasonUnreachable
 	}
 	migrations := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionMigrations)
 	migrates := migrations != nil && migrations.Status != metav1.ConditionTrue

@@ -9,23 +9,24 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/application/internal/storage"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // storagePart is buckets, and a ConfigMap that names them.
 func (p *pass) storagePart() *part {
 	spec, n := &p.subject.app.Spec.Storage, p.subject.names
 	t := &part{
-		name:      "storage",
+		outside: outside.Part{
+			Name: "storage", Wanted: spec.Enabled, Gate: p.op.gates.storage, Kinds: []string{string(v1alpha1.KindBucket)},
+		},
 		condition: v1alpha1.ConditionStorage,
-		enabled:   spec.Enabled,
-		gate:      p.op.gates.storage,
-		kinds:     []v1alpha1.ExternalKind{v1alpha1.KindBucket},
 		child:     apply.ID{Kind: "ConfigMap", Namespace: p.subject.app.Namespace, Name: n.StorageConfig()},
 	}
 	for _, bucket := range spec.Buckets {
-		t.external = append(t.external, v1alpha1.External{Kind: v1alpha1.KindBucket, ID: n.Bucket(bucket.Name), Policy: spec.DeletionPolicy})
+		wanted := v1alpha1.External{Kind: v1alpha1.KindBucket, ID: n.Bucket(bucket.Name), Policy: spec.DeletionPolicy}
+		t.outside.Things = append(t.outside.Things, things(wanted)...)
 	}
-	t.apply = func(ctx context.Context) error {
+	t.outside.Make = func(ctx context.Context) error {
 		t.note = ""
 		var failed []error
 		for _, bucket := range spec.Buckets {
@@ -40,8 +41,8 @@ func (p *pass) storagePart() *part {
 		}
 		return errors.Join(failed...)
 	}
-	t.delete = func(ctx context.Context, e v1alpha1.External) error {
-		return p.op.storage.Delete(ctx, e.ID, p.subject.mark, e.Policy == v1alpha1.Retain)
+	t.outside.Delete = func(ctx context.Context, e outside.Thing) error {
+		return p.op.storage.Delete(ctx, e.ID, p.subject.mark, retained(e))
 	}
 	t.configs = func(context.Context) ([]*unstructured.Unstructured, error) {
 		return []*unstructured.Unstructured{p.config(n.StorageConfig(), p.op.settings.storageVariables(p.subject.app, n))}, nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/platform/v1alpha1"
-	"github.com/seed-9e1ffd66/trueup/reconcile"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
 
@@ -21,11 +21,12 @@ import (
 func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 	left, err := p.removeWorkload(ctx)
 	if err == nil && left == 0 {
-		var steps reconcile.Steps
-		for _, t := range p.parts {
-			steps = append(steps, reconcile.Step{Name: t.name, Undo: func(ctx context.Context) error { return p.undo(ctx, t) }})
+		_, err = p.outside.Teardown(ctx)
+		for _, o := range slices.Backward(p.outside.Parts) {
+			if errors.Is(o.Left, outside.ErrWaits) {
+				p.waits = fmt.Errorf("%s: %w", o.Name, o.Left)
+			}
 		}
-		err = steps.Undo(ctx)
 		if p.waits != nil && err == nil {
 			left++ // a part waits for its turn
 		}
@@ -40,7 +41,7 @@ func (p *pass) teardown(ctx context.Context) (gone bool, err error) {
 		return false, errors.Join(err, ctx.Err())
 	}
 	err = errors.Join(err, p.terminating(ctx, left, err))
-	return err == nil && left == 0 && len(p.external) == 0, err
+	return err == nil && left == 0 && len(p.outside.Recorded) == 0, err
 }
 
 // removeWorkload deletes all children except the children of parts, and returns how many are
@@ -59,26 +60,8 @@ func (p *pass) removeWorkload(ctx context.Context) (left int, err error) {
 	return report.Remaining + len(report.Results), err
 }
 
-// undo removes one part: its external objects, its inventory, its child.
-func (p *pass) undo(ctx context.Context, t *part) error {
-	if recorded := t.inventory(p.external); len(recorded) > 0 {
-		var left []v1alpha1.External
-		err := t.gate.pass(ctx, func(ctx context.Context) (err error) {
-			left, err = t.remove(ctx, recorded)
-			return err
-		}, func(err error) {
-			p.terminating(ctx, 0, fmt.Errorf("%s: %w", t.name, err)) //nolint:errcheck // it is written again at the end
-		})
-		if errors.Is(err, errBusy) {
-			p.waits = fmt.Errorf("%s: %w", t.name, err)
-			return nil
-		}
-		if err != nil {
-			t.err = err
-			return err
-		}
-		p.drop(recorded, left)
-	}
+// removeChild removes the object of a part in the cluster.
+func (p *pass) removeChild(ctx context.Context, t *part) error {
 	if !p.exists(t.child) {
 		return nil
 	}
@@ -89,8 +72,7 @@ func (p *pass) undo(ctx context.Context, t *part) error {
 // terminating writes how far the deletion is, and what it fails with.
 func (p *pass) terminating(ctx context.Context, left int, failed error) error {
 	return p.subject.write(ctx, func(s *v1alpha1.ApplicationStatus) {
-		p.external = p.inventory(s)
-		s.Phase, s.External = v1alpha1.Terminating, slices.Clone(p.external)
+		s.Phase, s.External = v1alpha1.Terminating, p.inventory(s)
 		reason, message := reasonProgressing, "is being removed"
 		was := readyOf(p.subject.app)
 		switch {

@@ -3,12 +3,15 @@ package external
 import (
 	"context"
 	"errors"
+
+	"github.com/seed-9e1ffd66/trueup/reconcile"
+	outside "github.com/seed-9e1ffd66/trueup/reconcile/external"
 )
 
 // Errors for conditions that the operator branches on, found with errors.Is.
 var (
 	// ErrOwnedByOther: something exists under a wanted name, and was made for another.
-	ErrOwnedByOther = errors.New("is owned by another")
+	ErrOwnedByOther = outside.ErrOwnedByOther
 	// ErrReserved: a wanted name has a meaning of its own for the service.
 	ErrReserved = errors.New("has the name")
 	// ErrDenied: the service refuses what the operator's account asks for.
@@ -51,4 +54,12 @@ func Reason(err error) string {
 // again at once is of no use.
 func Lasting(err error) bool {
 	return errors.Is(err, ErrOwnedByOther) || errors.Is(err, ErrReserved) || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnset)
+}
+
+// Judged marks an error that is [Lasting] as such for a pass.
+func Judged(err error) error {
+	if Lasting(err) {
+		return reconcile.Terminal(err)
+	}
+	return err
 }

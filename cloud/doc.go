@@ -14,7 +14,7 @@
 // decides what to do next. It is pure: it takes the [Observed] state and what pods
 // [Want], and returns a [Plan] that can be printed, reviewed, and carried out by an
 // [Executor]. [Executor.Pass] does both, and avoids zones without capacity within one
-// pass. [Demand] computes what pods want. The cluster is behind two small interfaces,
+// pass. Package [demand] computes what pods want. The cluster is behind two small interfaces,
 // [Nodes] and [Journal].
 //
 // # Guarantees
@@ -47,9 +47,5 @@
 // a plan passes to the next one: when states began. A process may lose it at any time.
 // Then timers restart, and no machine is lost or launched twice.
 //
-// # Demand
-//
-// [Demand] places pods on machines as the Kubernetes scheduler does, as far as its
-// rules are modelled. A pod with a rule that is not modelled is reported, and starts no
-// machine. Demand is pure as well. Package cloud/kube reads Pods and Nodes.
+// [demand]: https://pkg.go.dev/github.com/seed-9e1ffd66/trueup/cloud/demand
 package cloud

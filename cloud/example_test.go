@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // A pool of at most four machines keeps two on standby. After ten minutes six
@@ -38,7 +39,7 @@ func Example() {
 		for time.Since(begin) < 40*time.Minute {
 			if time.Since(begin) == 10*time.Minute {
 				for n := range 6 {
-					cluster.AddPod(cloud.Pod{Name: fmt.Sprint("pod-", n)}, 10*time.Minute, false)
+					cluster.AddPod(demand.Pod{Name: fmt.Sprint("pod-", n)}, 10*time.Minute, false)
 				}
 			}
 			cluster.Step()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // bench is a pool with its cloud and cluster, in virtual time.
@@ -71,7 +72,7 @@ func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 4, MinStandby: 2})
 		b.run(t, 5*time.Minute)
 		b.fake.Capacity = map[cloud.Placement]int{{InstanceType: "m5.large", Zone: "zone-a"}: 0}
-		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
+		b.cluster.AddPod(demand.Pod{Name: "pod"}, 0, false)
 		_, results, err := b.pass(t.Context())
 		require.ErrorIs(t, err, cloud.ErrNoCapacity)
 		var started []string
@@ -83,7 +84,7 @@ func TestAZoneWithoutCapacityIsGoneAroundInOnePass(t *testing.T) {
 		require.Equal(t, []string{"zone-b"}, started)
 
 		for _, name := range []string{"p1", "p2", "p3", "p4"} {
-			b.cluster.AddPod(cloud.Pod{Name: name}, 0, false)
+			b.cluster.AddPod(demand.Pod{Name: name}, 0, false)
 		}
 		_, _, err = b.pass(t.Context())
 		require.NoError(t, err, "a place without capacity is left alone for a while")
@@ -104,7 +105,7 @@ func TestAStartThatCannotBeRecordedIsAcceptedAndOpenedByALaterPass(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 2, MinStandby: 1})
 		b.run(t, 5*time.Minute)
-		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
+		b.cluster.AddPod(demand.Pod{Name: "pod"}, 0, false)
 		b.executor.Nodes = unwritable{b.cluster}
 		_, results, err := b.pass(t.Context())
 		require.ErrorContains(t, err, "the server is away")
@@ -138,7 +139,7 @@ func TestARefusedStartIsNotAccepted(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 2, MinStandby: 1})
 		b.run(t, 5*time.Minute)
 		b.fake.Capacity = map[cloud.Placement]int{{InstanceType: "m5.large", Zone: "zone-a"}: 0, {InstanceType: "m5.large", Zone: "zone-b"}: 0}
-		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, false)
+		b.cluster.AddPod(demand.Pod{Name: "pod"}, 0, false)
 		_, results, _ := b.pass(t.Context())
 		starts := 0
 		for _, r := range results {
@@ -157,7 +158,7 @@ func TestColdMachinesAreLaunchedInThePassInWhichStandbyRunsOut(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 6, MinStandby: 1})
 		b.run(t, 5*time.Minute)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			b.cluster.AddPod(cloud.Pod{Name: name}, 0, false)
+			b.cluster.AddPod(demand.Pod{Name: name}, 0, false)
 		}
 		plan, _, err := b.pass(t.Context())
 		require.NoError(t, err)
@@ -216,7 +217,7 @@ func TestADrainForLostReadinessIsUndone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(cloud.Pool{Size: 1, MinStandby: 1, UnreadyTimeout: 3 * time.Minute})
 				b.run(t, 3*time.Minute)
-				b.cluster.AddPod(cloud.Pod{Name: "pod"}, 0, true)
+				b.cluster.AddPod(demand.Pod{Name: "pod"}, 0, true)
 				b.run(t, 20*time.Minute)
 				node := func() cloud.NodeStatus { return b.cluster.Observe(t.Context(), b.fake, b.memory).Nodes[0] }
 				require.True(t, node().Ready)
@@ -335,7 +336,7 @@ func TestAProviderWithoutBatchesWorks(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 5, MinStandby: 3, EmptyTTL: time.Minute})
 		b.executor.Provider = single{b.fake}
 		b.run(t, 5*time.Minute)
-		b.cluster.AddPod(cloud.Pod{Name: "pod"}, 2*time.Minute, false)
+		b.cluster.AddPod(demand.Pod{Name: "pod"}, 2*time.Minute, false)
 		b.run(t, 10*time.Minute)
 		b.pool.Deleting = true
 		b.run(t, 5*time.Minute)
@@ -356,7 +357,7 @@ func TestAHundredStartsAreAHandfulOfCalls(t *testing.T) {
 		b.run(t, 10*time.Minute)
 		before := b.fake.Calls()
 		for n := range 400 {
-			b.cluster.AddPod(cloud.Pod{Name: fmt.Sprint(n)}, 0, false)
+			b.cluster.AddPod(demand.Pod{Name: fmt.Sprint(n)}, 0, false)
 		}
 		_, _, err := b.pass(t.Context())
 		require.NoError(t, err)
@@ -477,7 +478,7 @@ func TestAPodThatComesToAnEmptyMachineAsItIsClosedIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(cloud.Pool{Size: 1, MinStandby: 1, EmptyTTL: time.Minute})
 		b.run(t, 5*time.Minute)
-		b.cluster.AddPod(cloud.Pod{Name: "first"}, 2*time.Minute, false)
+		b.cluster.AddPod(demand.Pod{Name: "first"}, 2*time.Minute, false)
 		b.run(t, 2*time.Minute+30*time.Second)
 		var plan cloud.Plan
 		for range 60 {
@@ -494,7 +495,7 @@ func TestAPodThatComesToAnEmptyMachineAsItIsClosedIsNotEvicted(t *testing.T) {
 		require.Len(t, plan.Actions, 1)
 		require.Equal(t, cloud.Drain, plan.Actions[0].Verb)
 
-		b.cluster.AddPod(cloud.Pod{Name: "late"}, 0, false)
+		b.cluster.AddPod(demand.Pod{Name: "late"}, 0, false)
 		b.cluster.Step() // binds it
 		require.Empty(t, b.cluster.Pending())
 		_, err := b.executor.Execute(t.Context(), b.pool, plan.Actions)

@@ -78,7 +78,7 @@ type Counts struct {
 	// Launching is how many machines were requested and are in no list yet.
 	Launching int
 	// Coming is how many machines will become standby: the machines in warm-up plus
-	// Launching. It is for [Supply.Coming].
+	// Launching. It is for [demand.Supply.Coming].
 	Coming int
 	// Missing is how many machines are not in the list.
 	Missing int

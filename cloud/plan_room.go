@@ -8,7 +8,7 @@ import (
 )
 
 // Room returns how many more machines the pool may launch now, for
-// [Supply.MaxLaunches], and the limit: the size of the pool, or a hold. If the launches
+// [demand.Supply.MaxLaunches], and the limit: the size of the pool, or a hold. If the launches
 // of the plan were carried out meanwhile, the room is smaller by the machines that are
 // coming.
 func (p Plan) Room(pool Pool, now time.Time) (room int, limit string) {

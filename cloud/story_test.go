@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/internal/test/storytest"
 )
 
@@ -98,7 +99,7 @@ func (p *poolStory) run(line string) string {
 	case "pods":
 		for range p.number(args[0]) {
 			p.pods++
-			p.cluster.AddPod(cloud.Pod{Name: fmt.Sprint("pod-", p.pods), Requests: cloud.Resources{CPU: 3000}}, p.duration(args[1]), false)
+			p.cluster.AddPod(demand.Pod{Name: fmt.Sprint("pod-", p.pods), Requests: demand.Resources{CPU: 3000}}, p.duration(args[1]), false)
 		}
 	case "run":
 		return p.passes(p.duration(args[0]))

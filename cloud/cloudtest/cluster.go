@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // A Cluster simulates the cluster of a [Fake]'s machines: they boot, join as Nodes,
@@ -29,9 +30,9 @@ type Cluster struct {
 	// ControllerStop keeps machines from stopping themselves after the warm-up.
 	ControllerStop bool
 	// Machine is the capacity of a machine. Default 4 cores, 16 GiB, 20 pods.
-	Machine cloud.Resources
+	Machine demand.Resources
 	// Overhead is the part of each machine that DaemonSets use.
-	Overhead cloud.Resources
+	Overhead demand.Resources
 	// Habit returns how a machine behaves. Nil means that all are healthy.
 	Habit func(id string) Habit
 	// Clock returns how far the clock of a machine is ahead of the others. Nil means
@@ -41,8 +42,8 @@ type Cluster struct {
 	// taint when they are ready, as a cloud-controller-manager does.
 	CloudController bool
 	// Passing reports which taints a start is expected to remove. Nil means
-	// [cloud.Taint.Passing].
-	Passing func(cloud.Taint) bool
+	// [demand.Taint.Passing].
+	Passing func(demand.Taint) bool
 	// Fault returns the fault of each write, by the name of the method. Nil means no
 	// faults.
 	Fault func(Call) Fault
@@ -50,7 +51,7 @@ type Cluster struct {
 	mu           sync.Mutex
 	nodes        map[string]*node // by instance id
 	pods         map[string]*pod
-	reservations []cloud.Reservation
+	reservations []demand.Reservation
 	journal      []cloud.LaunchIntent
 	ordinal      int64
 	writes       int
@@ -73,7 +74,7 @@ type Habit struct {
 type node struct {
 	cloud.NodeStatus
 	closed bool
-	taints []cloud.Taint
+	taints []demand.Taint
 	report time.Time // last of its kubelet, by the clock of the machine
 	silent time.Time // it is not ready until then
 }
@@ -188,7 +189,7 @@ func (c *Cluster) step(i cloud.Instance, now time.Time) {
 		if n != nil {
 			n.Ready, n.NetworkReady = false, false
 			if c.CloudController && i.State == cloud.InstanceStopped {
-				n.taints = []cloud.Taint{{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: cloud.NoSchedule}}
+				n.taints = []demand.Taint{{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: demand.NoSchedule}}
 			}
 		}
 		if i.State != cloud.InstancePending {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // Observe lists the machines, and returns the observed state of the pool.
@@ -34,7 +35,7 @@ func (c *Cluster) Observe(ctx context.Context, provider cloud.Inventory, memory 
 	return seen
 }
 
-// Want returns the demand of the pending pods, by [cloud.Demand], without standby
+// Want returns the demand of the pending pods, by [demand.Place], without standby
 // machines and templates in places without capacity. Machines that were started are
 // reserved for their pods for twice the time of a boot.
 func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
@@ -46,8 +47,8 @@ func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) 
 			c.reservations = nil
 			return cloud.Want{}
 		}
-		result := cloud.Demand(c.demand(pool, seen, memory, now))
-		c.reservations = cloud.Reserve(c.reservations, result, now.Add(c.patience()))
+		result := demand.Place(c.demand(pool, seen, memory, now))
+		c.reservations = demand.Reserve(c.reservations, result, now.Add(c.patience()))
 		if len(result.Pools) == 0 {
 			return cloud.Want{}
 		}
@@ -57,7 +58,7 @@ func (c *Cluster) Want(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) 
 
 func (c *Cluster) patience() time.Duration { return max(time.Minute, 2*cmp.Or(c.Boot, 15*time.Second)) }
 
-func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memory, now time.Time) cloud.DemandInput {
+func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memory, now time.Time) demand.Input {
 	place := map[string]cloud.Placement{}
 	for _, i := range seen.Instances {
 		place[i.ID] = cloud.Placement{InstanceType: i.InstanceType, Zone: i.AvailabilityZone}
@@ -66,12 +67,12 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 		n := c.nodes[id]
 		return n != nil && n.State == cloud.StateRunning && !n.Ready && now.Before(n.LastStarted.Add(c.patience()))
 	}
-	c.reservations = cloud.Settle(c.reservations, c.waits, starting, now)
+	c.reservations = demand.Settle(c.reservations, c.waits, starting, now)
 	reserved := map[string][]string{}
 	for _, r := range c.reservations {
 		reserved[r.Machine] = r.Pods
 	}
-	in := cloud.DemandInput{}
+	in := demand.Input{}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[name]; p.node == "" {
 			in.Pods = append(in.Pods, p.Pod)
@@ -80,7 +81,7 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 	on := c.on()
 	seen.Memory = memory
 	plan := pool.Plan(seen, cloud.Want{}, now)
-	supply := cloud.Supply{Pool: pool.Scope.Pool, Coming: plan.Counts.Coming}
+	supply := demand.Supply{Pool: pool.Scope.Pool, Coming: plan.Counts.Coming}
 	supply.MaxLaunches, supply.Limit = plan.Room(pool, now)
 	var standby []cloud.NodeStatus
 	for _, n := range seen.Nodes {
@@ -88,7 +89,7 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 		case n.State == cloud.StateRunning && n.Ready:
 			in.Nodes = append(in.Nodes, c.shape(n.Name, n.ID, on[n.ID]))
 		case starting(n.ID):
-			in.Starting = append(in.Starting, cloud.Starting{Pool: supply.Pool, Node: c.shape(n.Name, n.ID, on[n.ID]), Reserved: reserved[n.ID]})
+			in.Starting = append(in.Starting, demand.Starting{Pool: supply.Pool, Node: c.shape(n.Name, n.ID, on[n.ID]), Reserved: reserved[n.ID]})
 		case n.State == cloud.StateStandby && !memory.IsBlocked(place[n.ID], now):
 			standby = append(standby, n)
 		}
@@ -104,22 +105,22 @@ func (c *Cluster) demand(pool cloud.Pool, seen cloud.Observed, memory cloud.Memo
 	}
 	for _, t := range pool.Templates {
 		if !memory.IsBlocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
-			supply.Templates = append(supply.Templates, cloud.NodeTemplate{Name: t.Name, Node: *c.shape("", "", nil)})
+			supply.Templates = append(supply.Templates, demand.NodeTemplate{Name: t.Name, Node: *c.shape("", "", nil)})
 		}
 	}
-	in.Supplies = []cloud.Supply{supply}
+	in.Supplies = []demand.Supply{supply}
 	return in
 }
 
 // shape is a machine as the scheduler sees it, with the pods of DaemonSets.
-func (c *Cluster) shape(name, id string, pods []*cloud.Pod) *cloud.Node {
+func (c *Cluster) shape(name, id string, pods []*demand.Pod) *demand.Node {
 	room := c.machine()
 	room.Pods++ // the pods of the DaemonSets
-	overhead := &cloud.Pod{Name: "daemons", Requests: c.Overhead}
-	return &cloud.Node{Name: name, Machine: id, Allocatable: room, Pods: append([]*cloud.Pod{overhead}, pods...)}
+	overhead := &demand.Pod{Name: "daemons", Requests: c.Overhead}
+	return &demand.Node{Name: name, Machine: id, Allocatable: room, Pods: append([]*demand.Pod{overhead}, pods...)}
 }
 
-func (c *Cluster) passing(t cloud.Taint) bool {
+func (c *Cluster) passing(t demand.Taint) bool {
 	if c.Passing != nil {
 		return c.Passing(t)
 	}

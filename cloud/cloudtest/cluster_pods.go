@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // pod is one pod of the cluster, bound or pending.
 type pod struct {
-	*cloud.Pod
+	*demand.Pod
 	node   string    // instance id; empty while pending
 	until  time.Time // its end; zero: none
 	pinned bool      // no disruption is allowed
@@ -22,7 +23,7 @@ type pod struct {
 // Name is unique, and its UID if it has none. Without requests it takes one core.
 // The eviction of a pinned pod is refused. A pod that tolerates every taint may be bound to
 // a machine that is off, and stays there.
-func (c *Cluster) AddPod(spec cloud.Pod, runs time.Duration, pinned bool) {
+func (c *Cluster) AddPod(spec demand.Pod, runs time.Duration, pinned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	spec.UID = cmp.Or(spec.UID, spec.Name)
@@ -47,10 +48,10 @@ func (c *Cluster) RemovePod(name string) {
 }
 
 // Pending returns the pods without a machine, in the order of their names.
-func (c *Cluster) Pending() []cloud.Pod {
+func (c *Cluster) Pending() []demand.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []cloud.Pod
+	var out []demand.Pod
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[name]; p.node == "" {
 			out = append(out, *p.Pod)
@@ -61,10 +62,10 @@ func (c *Cluster) Pending() []cloud.Pod {
 
 // Stranded returns the pods that are bound to a machine that is off, in the order of their
 // names.
-func (c *Cluster) Stranded() []cloud.Pod {
+func (c *Cluster) Stranded() []demand.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []cloud.Pod
+	var out []demand.Pod
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		p := c.pods[name]
 		if _, on := c.powered[p.node]; p.node != "" && !on {
@@ -103,7 +104,7 @@ func (c *Cluster) Lose(id string) {
 
 // toleratesAll reports whether no taint keeps the pod off a Node.
 func (p *pod) toleratesAll() bool {
-	return slices.Contains(p.Tolerations, cloud.Toleration{Exists: true})
+	return slices.Contains(p.Tolerations, demand.Toleration{Exists: true})
 }
 
 // bind puts pending pods on open, ready Nodes with room, the fullest first. A pod that
@@ -142,7 +143,7 @@ func (c *Cluster) bind() {
 }
 
 // fits reports whether a pod has room beside others.
-func (c *Cluster) fits(p *cloud.Pod, others []*cloud.Pod) bool {
+func (c *Cluster) fits(p *demand.Pod, others []*demand.Pod) bool {
 	room := c.machine()
 	room.CPU -= c.Overhead.CPU + p.Requests.CPU
 	room.Memory -= c.Overhead.Memory + p.Requests.Memory
@@ -153,16 +154,16 @@ func (c *Cluster) fits(p *cloud.Pod, others []*cloud.Pod) bool {
 	return room.CPU >= 0 && room.Memory >= 0 && int64(len(others)) < room.Pods
 }
 
-func (c *Cluster) machine() cloud.Resources {
+func (c *Cluster) machine() demand.Resources {
 	if c.Machine.CPU == 0 {
-		return cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20}
+		return demand.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20}
 	}
 	return c.Machine
 }
 
 // on returns the pods of each machine, in the order of their names.
-func (c *Cluster) on() map[string][]*cloud.Pod {
-	on := map[string][]*cloud.Pod{}
+func (c *Cluster) on() map[string][]*demand.Pod {
+	on := map[string][]*demand.Pod{}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[name]; p.node != "" {
 			on[p.node] = append(on[p.node], p.Pod)

@@ -1,10 +1,10 @@
 // Package kube converts Pods, Nodes and DaemonSets of Kubernetes to the input of
-// [cloud.Demand].
+// [demand.Place].
 //
 //   - [Pod] converts every rule by which kube-scheduler v1.35 to v1.37 with its default
 //     plugins refuses a node, and computes the requests as the scheduler does: init
 //     containers, sidecars, overhead and pod-level requests included. A rule without a
-//     counterpart in [cloud.Pod] becomes a line of its Unmodelled.
+//     counterpart in [demand.Pod] becomes a line of its Unmodelled.
 //   - [Node] converts a Node with its pods.
 //   - [Daemons] returns the pods of DaemonSets that a new machine will run.
 //   - [Unschedulable] reports whether a pod belongs to the demand.

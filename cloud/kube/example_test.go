@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -27,7 +27,7 @@ func ExamplePod() {
 	node := kube.Node(&corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("58"),
 	}}})
-	result := cloud.Demand(cloud.DemandInput{Pods: []*cloud.Pod{&pod}, Nodes: []*cloud.Node{&node}})
+	result := demand.Place(demand.Input{Pods: []*demand.Pod{&pod}, Nodes: []*demand.Node{&node}})
 	fmt.Println(result.Placements[0].On)
 	// Output:
 	// 3500

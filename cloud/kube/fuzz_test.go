@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -33,14 +33,14 @@ func FuzzPod(f *testing.F) {
 		first, second := kube.Pod(&pod), kube.Pod(&pod)
 		require.Equal(t, first, second)
 		require.Equal(t, before, &pod)
-		node := cloud.Node{
+		node := demand.Node{
 			Name:        "n",
 			Labels:      map[string]string{"zone": "a"},
-			Allocatable: cloud.Resources{CPU: 1 << 40, Memory: 1 << 60, EphemeralStorage: 1 << 60, Pods: 10},
+			Allocatable: demand.Resources{CPU: 1 << 40, Memory: 1 << 60, EphemeralStorage: 1 << 60, Pods: 10},
 		}
-		cloud.Demand(cloud.DemandInput{
-			Pods: []*cloud.Pod{&first}, Nodes: []*cloud.Node{&node},
-			Supplies: []cloud.Supply{{Pool: "a", MaxLaunches: 2, Standby: []*cloud.Node{&node}, Templates: []cloud.NodeTemplate{{Node: node}}}},
+		demand.Place(demand.Input{
+			Pods: []*demand.Pod{&first}, Nodes: []*demand.Node{&node},
+			Supplies: []demand.Supply{{Pool: "a", MaxLaunches: 2, Standby: []*demand.Node{&node}, Templates: []demand.NodeTemplate{{Node: node}}}},
 		})
 	})
 }

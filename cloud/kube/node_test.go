@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -29,19 +29,19 @@ status:
 	running, ended, failed := podOf(t, `containers: []`), podOf(t, `containers: []`), podOf(t, `containers: []`)
 	ended.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
 	pod := kube.Pod(running)
-	require.Empty(t, cmp.Diff(cloud.Node{
+	require.Empty(t, cmp.Diff(demand.Node{
 		Name:          "n1",
 		Labels:        map[string]string{"zone": "a"},
 		Unschedulable: true,
-		Taints:        []cloud.Taint{{Key: "k", Value: "v", Effect: cloud.NoExecute}},
-		Allocatable: cloud.Resources{
+		Taints:        []demand.Taint{{Key: "k", Value: "v", Effect: demand.NoExecute}},
+		Allocatable: demand.Resources{
 			CPU:              3920,
 			Memory:           7 << 30,
 			EphemeralStorage: 9 << 30,
 			Pods:             58,
 			Extended:         map[string]int64{"nvidia.com/gpu": 2, "attachable-volumes-aws-ebs": 25},
 		},
-		Pods: []*cloud.Pod{&pod},
+		Pods: []*demand.Pod{&pod},
 	}, kube.Node(&node, ended, running, failed)))
 }
 
@@ -55,16 +55,16 @@ func TestDaemonsAreThoseThatTheNodeWillRun(t *testing.T) {
 	}
 	gone := set("gone", `containers: []`)
 	gone.DeletionTimestamp = &metav1.Time{}
-	node := &cloud.Node{
+	node := &demand.Node{
 		Labels:        map[string]string{"os": "linux"},
 		Unschedulable: true,
-		Taints: []cloud.Taint{
-			{Key: "node.kubernetes.io/not-ready", Effect: cloud.NoExecute},
+		Taints: []demand.Taint{
+			{Key: "node.kubernetes.io/not-ready", Effect: demand.NoExecute},
 			{Key: "dedicated", Value: "x", Effect: "PreferNoSchedule"},
 		},
 	}
-	tainted := &cloud.Node{Taints: []cloud.Taint{{Key: "dedicated", Value: "x", Effect: cloud.NoSchedule}}}
-	unreachable := &cloud.Node{Taints: []cloud.Taint{{Key: "node.kubernetes.io/network-unavailable", Effect: cloud.NoSchedule}}}
+	tainted := &demand.Node{Taints: []demand.Taint{{Key: "dedicated", Value: "x", Effect: demand.NoSchedule}}}
+	unreachable := &demand.Node{Taints: []demand.Taint{{Key: "node.kubernetes.io/network-unavailable", Effect: demand.NoSchedule}}}
 	sets := []*appsv1.DaemonSet{
 		set("all", `{containers: [{name: a, resources: {requests: {cpu: 100m}}}], tolerations: [{operator: Exists}]}`),
 		set("plain", `containers: []`),
@@ -76,7 +76,7 @@ func TestDaemonsAreThoseThatTheNodeWillRun(t *testing.T) {
 		set("network", `{hostNetwork: true, containers: []}`),
 		gone,
 	}
-	names := func(pods []*cloud.Pod) (all []string) {
+	names := func(pods []*demand.Pod) (all []string) {
 		for _, p := range pods {
 			all = append(all, p.Namespace+"/"+p.Name)
 		}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // Unschedulable reports whether the scheduler has tried to place p and found no
@@ -25,8 +25,8 @@ func Unschedulable(p *corev1.Pod) bool {
 }
 
 // Pod converts p.
-func Pod(p *corev1.Pod) cloud.Pod {
-	pod := cloud.Pod{
+func Pod(p *corev1.Pod) demand.Pod {
+	pod := demand.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
 		Labels: maps.Clone(p.Labels), Requests: requests(p),
 		NodeSelector: maps.Clone(p.Spec.NodeSelector),
@@ -81,20 +81,20 @@ func Pod(p *corev1.Pod) cloud.Pod {
 	return pod
 }
 
-func toleration(t corev1.Toleration) cloud.Toleration {
-	return cloud.Toleration{Key: t.Key, Exists: t.Operator == corev1.TolerationOpExists, Value: t.Value, Effect: string(t.Effect)}
+func toleration(t corev1.Toleration) demand.Toleration {
+	return demand.Toleration{Key: t.Key, Exists: t.Operator == corev1.TolerationOpExists, Value: t.Value, Effect: string(t.Effect)}
 }
 
 // requests returns the requests of a pod. A pod with a node may have been resized in
 // place, and is computed differently from a pending one.
-func requests(p *corev1.Pod) cloud.Resources {
+func requests(p *corev1.Pod) demand.Resources {
 	placed := p.Spec.NodeName != ""
 	return resources(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{
 		UseStatusResources: placed, InPlacePodLevelResourcesVerticalScalingEnabled: placed,
 	}))
 }
 
-func resources(list corev1.ResourceList) (r cloud.Resources) {
+func resources(list corev1.ResourceList) (r demand.Resources) {
 	for name, quantity := range list {
 		switch name {
 		case corev1.ResourceCPU:
@@ -117,11 +117,11 @@ func resources(list corev1.ResourceList) (r cloud.Resources) {
 
 func value(q resource.Quantity) int64 { return q.Value() }
 
-func hostPorts(spec *corev1.PodSpec) (all []cloud.HostPort) {
+func hostPorts(spec *corev1.PodSpec) (all []demand.HostPort) {
 	add := func(c *corev1.Container) {
 		for _, port := range c.Ports {
 			if port.HostPort > 0 {
-				all = append(all, cloud.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort})
+				all = append(all, demand.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort})
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func hostPorts(spec *corev1.PodSpec) (all []cloud.HostPort) {
 	return all
 }
 
-// unmodelled returns the parts of spec that affect scheduling and that a [cloud.Pod]
+// unmodelled returns the parts of spec that affect scheduling and that a [demand.Pod]
 // does not have.
 func unmodelled(spec *corev1.PodSpec) (all []string) {
 	for _, gate := range spec.SchedulingGates {
@@ -162,8 +162,8 @@ func unmodelled(spec *corev1.PodSpec) (all []string) {
 	return all
 }
 
-func podTerms(terms []corev1.PodAffinityTerm) ([]cloud.PodTerm, error) {
-	all := make([]cloud.PodTerm, 0, len(terms))
+func podTerms(terms []corev1.PodAffinityTerm) ([]demand.PodTerm, error) {
+	all := make([]demand.PodTerm, 0, len(terms))
 	for i := range terms {
 		t := &terms[i]
 		// The API server has merged matchLabelKeys and mismatchLabelKeys into
@@ -172,7 +172,7 @@ func podTerms(terms []corev1.PodAffinityTerm) ([]cloud.PodTerm, error) {
 		if err != nil {
 			return nil, fmt.Errorf("label selector of term %d: %w", i, err)
 		}
-		term := cloud.PodTerm{TopologyKey: t.TopologyKey, Selector: pods, Namespaces: slices.Clone(t.Namespaces)}
+		term := demand.PodTerm{TopologyKey: t.TopologyKey, Selector: pods, Namespaces: slices.Clone(t.Namespaces)}
 		if term.NamespaceSelector, err = selector(t.NamespaceSelector); err != nil {
 			return nil, fmt.Errorf("namespace selector of term %d: %w", i, err)
 		}
@@ -181,8 +181,8 @@ func podTerms(terms []corev1.PodAffinityTerm) ([]cloud.PodTerm, error) {
 	return all, nil
 }
 
-func spread(c *corev1.TopologySpreadConstraint, labels map[string]string) (cloud.Spread, error) {
-	s := cloud.Spread{
+func spread(c *corev1.TopologySpreadConstraint, labels map[string]string) (demand.Spread, error) {
+	s := demand.Spread{
 		TopologyKey: c.TopologyKey, MaxSkew: c.MaxSkew,
 		IgnoreNodeAffinity: c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore,
 		HonorTaints:        c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,

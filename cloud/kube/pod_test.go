@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -30,14 +30,14 @@ func TestPodRequestsAreThoseOfTheScheduler(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, spec string
-		want       cloud.Resources
+		want       demand.Resources
 	}{
 		{
 			"containers are summed up, and rounded up", `
 containers:
 - {name: a, resources: {requests: {cpu: 100m, memory: 1Mi, ephemeral-storage: 1Gi, nvidia.com/gpu: 1}}}
 - {name: b, resources: {requests: {cpu: "0.0005", memory: 1500m, hugepages-2Mi: 4Mi}}}`,
-			cloud.Resources{CPU: 101, Memory: mi + 2, EphemeralStorage: 1 << 30, Extended: map[string]int64{"nvidia.com/gpu": 1, "hugepages-2Mi": 4 * mi}},
+			demand.Resources{CPU: 101, Memory: mi + 2, EphemeralStorage: 1 << 30, Extended: map[string]int64{"nvidia.com/gpu": 1, "hugepages-2Mi": 4 * mi}},
 		},
 		{
 			"an init container counts where it needs more", `
@@ -46,7 +46,7 @@ initContainers:
 - {name: j, resources: {requests: {cpu: "1", memory: 9Mi}}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m, memory: 4Mi}}}`,
-			cloud.Resources{CPU: 2000, Memory: 9 * mi},
+			demand.Resources{CPU: 2000, Memory: 9 * mi},
 		},
 		{
 			"a sidecar counts with all that run after it", `
@@ -56,23 +56,23 @@ initContainers:
 - {name: late, resources: {requests: {cpu: 1500m}}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m}}}`,
-			cloud.Resources{CPU: 2500},
+			demand.Resources{CPU: 2500},
 		},
 		{
 			"overhead is added", `
 overhead: {cpu: 250m, memory: 2Mi}
 containers:
 - {name: a, resources: {requests: {cpu: 500m}}}`,
-			cloud.Resources{CPU: 750, Memory: 2 * mi},
+			demand.Resources{CPU: 750, Memory: 2 * mi},
 		},
 		{
 			"requests of the pod replace its containers' requests", `
 resources: {requests: {cpu: "3"}}
 containers:
 - {name: a, resources: {requests: {cpu: 500m, memory: 1Mi}}}`,
-			cloud.Resources{CPU: 3000, Memory: mi},
+			demand.Resources{CPU: 3000, Memory: mi},
 		},
-		{"nothing is nothing", `containers: [{name: a}]`, cloud.Resources{}},
+		{"nothing is nothing", `containers: [{name: a}]`, demand.Resources{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +129,7 @@ containers:
 `)
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	pod.Status.NominatedNodeName = "n2"
-	want := cloud.Pod{
+	want := demand.Pod{
 		Namespace:    "ns",
 		Name:         "p",
 		UID:          "uid",
@@ -138,43 +138,43 @@ containers:
 		Terminating:  true,
 		Nominated:    "n2",
 		NodeSelector: map[string]string{"zone": "a"},
-		NodeAffinity: []cloud.NodeTerm{
+		NodeAffinity: []demand.NodeTerm{
 			{
-				Labels: []cloud.Requirement{{Key: "cores", Operator: cloud.Gt, Values: []string{"4"}}, {Key: "old", Operator: cloud.DoesNotExist}},
-				Names:  []cloud.Requirement{{Key: "metadata.name", Operator: cloud.NotIn, Values: []string{"n1"}}},
+				Labels: []demand.Requirement{{Key: "cores", Operator: demand.Gt, Values: []string{"4"}}, {Key: "old", Operator: demand.DoesNotExist}},
+				Names:  []demand.Requirement{{Key: "metadata.name", Operator: demand.NotIn, Values: []string{"n1"}}},
 			},
 			{}, // the scheduler does not read it either
 			{},
 		},
-		Affinity: []cloud.PodTerm{
-			{TopologyKey: "zone", Selector: cloud.Selector{
-				{Key: "a", Operator: cloud.In, Values: []string{"1"}},
-				{Key: "b", Operator: cloud.In, Values: []string{"2"}},
-				{Key: "c", Operator: cloud.NotIn, Values: []string{"w", "z"}},
+		Affinity: []demand.PodTerm{
+			{TopologyKey: "zone", Selector: demand.Selector{
+				{Key: "a", Operator: demand.In, Values: []string{"1"}},
+				{Key: "b", Operator: demand.In, Values: []string{"2"}},
+				{Key: "c", Operator: demand.NotIn, Values: []string{"w", "z"}},
 			}},
-			{TopologyKey: "rack", Selector: cloud.Selector{}, Namespaces: []string{"one"}, NamespaceSelector: cloud.Selector{}},
+			{TopologyKey: "rack", Selector: demand.Selector{}, Namespaces: []string{"one"}, NamespaceSelector: demand.Selector{}},
 			{TopologyKey: "host"},
 		},
-		AntiAffinity: []cloud.PodTerm{{
-			TopologyKey: "host", Selector: cloud.Selector{{Key: "app", Operator: cloud.Exists}},
-			NamespaceSelector: cloud.Selector{{Key: "team", Operator: cloud.In, Values: []string{"t"}}},
+		AntiAffinity: []demand.PodTerm{{
+			TopologyKey: "host", Selector: demand.Selector{{Key: "app", Operator: demand.Exists}},
+			NamespaceSelector: demand.Selector{{Key: "team", Operator: demand.In, Values: []string{"t"}}},
 		}},
-		Spread: []cloud.Spread{
+		Spread: []demand.Spread{
 			{
 				TopologyKey:        "zone",
 				MaxSkew:            2,
 				MinDomains:         3,
 				IgnoreNodeAffinity: true,
 				HonorTaints:        true,
-				Selector: cloud.Selector{
-					{Key: "app", Operator: cloud.In, Values: []string{"web"}},
-					{Key: "rev", Operator: cloud.In, Values: []string{"3"}},
+				Selector: demand.Selector{
+					{Key: "app", Operator: demand.In, Values: []string{"web"}},
+					{Key: "rev", Operator: demand.In, Values: []string{"3"}},
 				},
 			},
 			{TopologyKey: "host", MaxSkew: 1},
 		},
-		Tolerations: []cloud.Toleration{{Exists: true}, {Key: "k", Value: "v", Effect: cloud.NoSchedule}},
-		HostPorts:   []cloud.HostPort{{Port: 2}, {Port: 53, Protocol: "UDP", IP: "10.0.0.1"}},
+		Tolerations: []demand.Toleration{{Exists: true}, {Key: "k", Value: "v", Effect: demand.NoSchedule}},
+		HostPorts:   []demand.HostPort{{Port: 2}, {Port: 53, Protocol: "UDP", IP: "10.0.0.1"}},
 	}
 	require.Empty(t, cmp.Diff(want, kube.Pod(pod)))
 }
@@ -187,7 +187,7 @@ func TestRequiredNodeAffinityWithoutTermsAdmitsNoNode(t *testing.T) {
 			`{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}, containers: [{name: a}]}`,
 		),
 	)
-	require.False(t, pod.CanRunOn(&cloud.Node{Labels: map[string]string{"a": "b"}}))
+	require.False(t, pod.CanRunOn(&demand.Node{Labels: map[string]string{"a": "b"}}))
 }
 
 func TestWhatHasNoCounterpartIsNamed(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -55,7 +55,7 @@ type batch struct {
 
 // supply is a pool with its machines as Nodes.
 type supply struct {
-	cloud.Supply
+	demand.Supply
 	standby   []*corev1.Node
 	templates []*corev1.Node
 }
@@ -233,7 +233,7 @@ func (b *batch) constrain(p *corev1.Pod, others ...string) {
 
 // pool adds a supply: standby machines, and templates for three zones.
 func (b *batch) pool(name string) {
-	s := supply{Supply: cloud.Supply{Pool: name, MaxLaunches: 100, Weight: pick[int32](b, 0, 1)}}
+	s := supply{Supply: demand.Supply{Pool: name, MaxLaunches: 100, Weight: pick[int32](b, 0, 1)}}
 	cpu, pods := pick(b, 4, 8), pick(b, 5, 30)
 	taint := b.one(4)
 	add := func(n *corev1.Node) *corev1.Node {
@@ -260,14 +260,14 @@ func (b *batch) pool(name string) {
 		s.Standby = append(s.Standby, &node)
 	}
 	for _, n := range s.templates {
-		s.Templates = append(s.Templates, cloud.NodeTemplate{Name: n.Name, Node: kube.Node(n)})
+		s.Templates = append(s.Templates, demand.NodeTemplate{Name: n.Name, Node: kube.Node(n)})
 	}
 	b.supplies = append(b.supplies, s)
 }
 
 // input is what Demand is asked: waiting are as the API server sees them.
-func (b *batch) input(waiting []*corev1.Pod) cloud.DemandInput {
-	in := cloud.DemandInput{Namespaces: b.namespaces()}
+func (b *batch) input(waiting []*corev1.Pod) demand.Input {
+	in := demand.Input{Namespaces: b.namespaces()}
 	for _, p := range waiting {
 		pod := kube.Pod(p)
 		if pod.UID == "" {
@@ -287,7 +287,7 @@ func (b *batch) input(waiting []*corev1.Pod) cloud.DemandInput {
 
 // machines are the nodes that the machines of r will be. The pools have what
 // remains.
-func (b *batch) machines(round int, r cloud.DemandResult) (all []*corev1.Node) {
+func (b *batch) machines(round int, r demand.Result) (all []*corev1.Node) {
 	for i := range b.supplies {
 		s := &b.supplies[i]
 		for _, d := range r.Pools {
@@ -297,7 +297,7 @@ func (b *batch) machines(round int, r cloud.DemandResult) (all []*corev1.Node) {
 			for _, started := range d.Start {
 				all = append(all, s.standby[slices.IndexFunc(s.standby, func(n *corev1.Node) bool { return n.Name == started.Name })])
 			}
-			s.Standby = slices.DeleteFunc(slices.Clone(s.Standby), func(n *cloud.Node) bool { return slices.Contains(d.Start, n) })
+			s.Standby = slices.DeleteFunc(slices.Clone(s.Standby), func(n *demand.Node) bool { return slices.Contains(d.Start, n) })
 			for _, l := range d.Launch {
 				template := s.templates[slices.IndexFunc(s.templates, func(n *corev1.Node) bool { return n.Name == l.Template })]
 				for i := range l.Count {
@@ -347,7 +347,7 @@ func TestTheSchedulerLeavesNoPodPendingOnTheMachinesOfDemand(t *testing.T) {
 			b.group(app, 1+b.IntN(9), p)
 		}
 		c.begin(t, b)
-		r := cloud.Demand(b.input(c.addPods(t, b.pods, true)))
+		r := demand.Place(b.input(c.addPods(t, b.pods, true)))
 		nodes := b.machines(0, r)
 		machines += len(nodes)
 		c.addNodes(t, append(nodes, b.stopped()...))
@@ -388,7 +388,7 @@ func TestTheSchedulerLeavesNoPodPendingOnTheMachinesOfDemand(t *testing.T) {
 func (b *batch) stopped() (all []*corev1.Node) {
 	for _, s := range b.supplies {
 		for _, n := range s.standby {
-			if slices.ContainsFunc(s.Standby, func(m *cloud.Node) bool { return m.Name == n.Name }) {
+			if slices.ContainsFunc(s.Standby, func(m *demand.Node) bool { return m.Name == n.Name }) {
 				n = n.DeepCopy()
 				n.Spec.Unschedulable = true
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "stratos.sh/standby", Effect: corev1.TaintEffectNoExecute})
@@ -452,7 +452,7 @@ func TestTheSchedulerAgreesWheneverItHasComeToRest(t *testing.T) {
 
 // rest waits until the scheduler refuses every pod without a node, and Demand
 // knows no node for them either; it returns what they need.
-func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r cloud.DemandResult) {
+func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r demand.Result) {
 	t.Helper()
 	all, agree := c.wait(t, b.id, 30*time.Second, func(pods []*corev1.Pod) bool {
 		if len(pods) != len(b.pods)+len(b.bound) ||
@@ -461,8 +461,8 @@ func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r cloud.DemandResul
 		}
 		known := *b
 		known.bound = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
-		r = cloud.Demand(known.input(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })))
-		return !slices.ContainsFunc(r.Placements, func(p cloud.PlacedPod) bool { return p.On == cloud.OnNode && !follows(p, r) })
+		r = demand.Place(known.input(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })))
+		return !slices.ContainsFunc(r.Placements, func(p demand.PlacedPod) bool { return p.On == demand.OnNode && !follows(p, r) })
 	})
 	if !agree {
 		for _, p := range all {
@@ -478,7 +478,7 @@ func (c *cluster) rest(t *testing.T, b *batch, seed uint64) (r cloud.DemandResul
 
 // follows reports whether p has room on a node only once others are placed on
 // machines that are not there yet.
-func follows(p cloud.PlacedPod, r cloud.DemandResult) bool {
+func follows(p demand.PlacedPod, r demand.Result) bool {
 	return len(r.Pools) > 0 && len(p.Pod.Affinity)+len(p.Pod.Spread) > 0
 }
 
@@ -498,7 +498,7 @@ func (c *cluster) agreeWithPlaces(t *testing.T, b *batch, seed uint64) {
 		known.bound = slices.DeleteFunc(slices.Clone(all), func(other *corev1.Pod) bool { return other == p || other.Spec.NodeName == "" })
 		require.Len(
 			t,
-			cloud.Demand(known.input([]*corev1.Pod{p})).Placements,
+			demand.Place(known.input([]*corev1.Pod{p})).Placements,
 			1,
 			"TRUEUP_SEED=%d TRUEUP_BATCHES=1: %s is on %s",
 			seed,
@@ -520,7 +520,7 @@ func TestTheSchedulerNeedsEveryMachineOfDemand(t *testing.T) {
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
 		b.group("app-0", 5+b.IntN(20), p)
 		c.begin(t, b)
-		r := cloud.Demand(b.input(c.addPods(t, b.pods, true)))
+		r := demand.Place(b.input(c.addPods(t, b.pods, true)))
 		require.Len(t, r.Placements, len(b.pods), "TRUEUP_SEED=%d", seed)
 		c.addNodes(t, b.machines(0, r)[1:])
 		c.addPods(t, b.pods, false)

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -129,7 +129,7 @@ func TestDemandSaysWhatClusterAutoscalerSays(t *testing.T) {
 	require.NotEmpty(t, recorded.Peer)
 	questions, refusals, ours, theirs := 0, 0, 0, 0
 	for _, s := range recorded.Situations {
-		in := cloud.DemandInput{}
+		in := demand.Input{}
 		for _, n := range s.Nodes {
 			node := kube.Node(n, slices.DeleteFunc(slices.Clone(s.Bound), func(p *corev1.Pod) bool { return p.Spec.NodeName != n.Name })...)
 			in.Nodes = append(in.Nodes, &node)
@@ -137,7 +137,7 @@ func TestDemandSaysWhatClusterAutoscalerSays(t *testing.T) {
 		for _, p := range s.Pods {
 			pod := kube.Pod(p)
 			for _, n := range in.Nodes {
-				one := cloud.DemandInput{Pods: []*cloud.Pod{&pod}}
+				one := demand.Input{Pods: []*demand.Pod{&pod}}
 				for _, other := range in.Nodes {
 					full := *other
 					if other != n {
@@ -146,7 +146,7 @@ func TestDemandSaysWhatClusterAutoscalerSays(t *testing.T) {
 					one.Nodes = append(one.Nodes, &full)
 				}
 				want := !slices.Contains(s.Refused, p.Name+"@"+n.Name)
-				require.Equal(t, want, len(cloud.Demand(one).Placements) == 1, "%s: %s on %s", s.Name, p.Name, n.Name)
+				require.Equal(t, want, len(demand.Place(one).Placements) == 1, "%s: %s on %s", s.Name, p.Name, n.Name)
 				questions++
 				if !want {
 					refusals++
@@ -154,13 +154,13 @@ func TestDemandSaysWhatClusterAutoscalerSays(t *testing.T) {
 			}
 		}
 		if s.Alike {
-			var alone cloud.DemandInput
+			var alone demand.Input
 			for _, p := range s.Pods {
 				pod := kube.Pod(p)
 				alone.Pods = append(alone.Pods, &pod)
 			}
-			alone.Supplies = []cloud.Supply{{Pool: "a", MaxLaunches: 100, Templates: []cloud.NodeTemplate{{Node: kube.Node(s.Template)}}}}
-			r, machines := cloud.Demand(alone), 0
+			alone.Supplies = []demand.Supply{{Pool: "a", MaxLaunches: 100, Templates: []demand.NodeTemplate{{Node: kube.Node(s.Template)}}}}
+			r, machines := demand.Place(alone), 0
 			for _, d := range r.Pools {
 				machines = d.Launch[0].Count
 			}

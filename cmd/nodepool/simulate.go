@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
@@ -135,7 +135,7 @@ func (s simulation) read(flags *pflag.FlagSet) (settings replay.Settings, chosen
 			settings.Pool.SurplusTTL = s.settings.Pool.SurplusTTL
 		}
 		if flags.Changed("instance-type") {
-			settings.InstanceType, settings.Capacity = s.settings.InstanceType, cloud.Resources{}
+			settings.InstanceType, settings.Capacity = s.settings.InstanceType, demand.Resources{}
 		}
 	}
 	if flags.Changed("min-standby") {

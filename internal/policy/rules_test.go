@@ -39,6 +39,7 @@ var budgets = map[string]budget{
 	// Its causes are those of readiness.
 	"reconcile/external": {like: "apply/readiness"},
 	"cloud":              {},
+	"cloud/demand":       {},
 	// For tests of any provider and any program that uses one.
 	"cloud/cloudtest": {},
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.

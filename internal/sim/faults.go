@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // fault makes calls of the cloud and of the cluster fail.
@@ -130,19 +131,19 @@ func (s *Pool) flap(d time.Duration, ids ...string) {
 }
 
 // pod is one that takes from an eighth to almost all of a machine.
-func (s *Pool) pod() cloud.Pod {
+func (s *Pool) pod() demand.Pod {
 	s.podsAt++
-	return cloud.Pod{
+	return demand.Pod{
 		Name:     fmt.Sprintf("pod-%04d", s.podsAt),
-		Requests: cloud.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30},
+		Requests: demand.Resources{CPU: int64(500 + 100*s.random.IntN(30)), Memory: 1 << 30},
 	}
 }
 
 // tolerant is a pod that tolerates every taint, as a tenant may write it to get a machine in
 // any case: the scheduler binds it to Nodes of machines that are off.
-func (s *Pool) tolerant() cloud.Pod {
+func (s *Pool) tolerant() demand.Pod {
 	p := s.pod()
-	p.Tolerations = []cloud.Toleration{{Exists: true}}
+	p.Tolerations = []demand.Toleration{{Exists: true}}
 	s.log("%s tolerates every taint", p.Name)
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/internal/sim"
 )
 
@@ -81,12 +82,12 @@ var planted = map[string]func(*sim.Pool){
 		}
 	},
 	"the overhead of DaemonSets is ignored": func(p *sim.Pool) {
-		p.Cluster.Overhead = cloud.Resources{CPU: 1000}
+		p.Cluster.Overhead = demand.Resources{CPU: 1000}
 		p.Want = func(pool cloud.Pool, seen cloud.Observed) func(cloud.Memory) cloud.Want {
 			inner := p.Cluster.Want(pool, seen)
 			return func(m cloud.Memory) cloud.Want {
-				p.Cluster.Overhead = cloud.Resources{}
-				defer func() { p.Cluster.Overhead = cloud.Resources{CPU: 1000} }()
+				p.Cluster.Overhead = demand.Resources{}
+				defer func() { p.Cluster.Overhead = demand.Resources{CPU: 1000} }()
 				return inner(m)
 			}
 		}
@@ -128,7 +129,7 @@ var planted = map[string]func(*sim.Pool){
 		p.Observe = observing(p, func(n *cloud.NodeStatus) { n.Starting = n.State == cloud.StateRunning })
 	},
 	"a taint of the cloud hides a standby machine": func(p *sim.Pool) {
-		p.Cluster.Passing = func(cloud.Taint) bool { return false }
+		p.Cluster.Passing = func(demand.Taint) bool { return false }
 	},
 	"the clock of a machine is compared with another": func(p *sim.Pool) {
 		p.Observe = observing(p, func(n *cloud.NodeStatus) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
@@ -66,7 +67,7 @@ func NewPool(seed uint64) *Pool {
 		Boot:           time.Duration(5+random.IntN(40)) * time.Second,
 		Fault:          s.fault,
 		Habit:          s.habit,
-		Overhead:       cloud.Resources{CPU: 200},
+		Overhead:       demand.Resources{CPU: 200},
 		ControllerStop: random.IntN(2) == 0,
 	}
 	size := 1 + random.IntN(10)

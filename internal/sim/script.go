@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
 
@@ -83,7 +84,7 @@ func (s *Script) Run(ctx context.Context) {
 	}
 	act("filled", 5)
 	for n := range 8 {
-		s.cluster.AddPod(cloud.Pod{Name: fmt.Sprintf("pod-%d", n)}, 0, n == 0)
+		s.cluster.AddPod(demand.Pod{Name: fmt.Sprintf("pod-%d", n)}, 0, n == 0)
 	}
 	act("started", 6)
 	for n := range 4 {
@@ -101,7 +102,7 @@ func (s *Script) Run(ctx context.Context) {
 	act("replaced", 20)
 	s.pool.Size, s.pool.MinStandby = 1, 1
 	act("shrunk", 5)
-	s.cluster.AddPod(cloud.Pod{Name: "last"}, 0, true)
+	s.cluster.AddPod(demand.Pod{Name: "last"}, 0, true)
 	act("one pod", 5)
 	s.pool.Deleting = true
 	s.cluster.RemovePod("last")

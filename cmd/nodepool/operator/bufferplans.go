@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
 
@@ -262,7 +263,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 		p := buffer.Pool{Supply: s.supply(stock[name], now)}
 		p.MaxLaunches, p.Coming = max(0, int(s.pool.Spec.PoolSize)-used[name]), 0 // those that warm up are stock
 		for _, t := range s.recipe.templates {
-			p.Every = append(p.Every, cloud.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
+			p.Every = append(p.Every, demand.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
 		}
 		in.Pools = append(in.Pools, p)
 	}
@@ -278,7 +279,7 @@ func (s *poolState) good(v *nodeView) bool {
 }
 
 // starting has the machines that are being started, and whose Nodes do not say so yet.
-func (d *demand) starting() map[string]bool {
+func (d *demandLoop) starting() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := make(map[string]bool, len(d.inFlight))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
@@ -27,21 +28,21 @@ const (
 	maxReasons = 16
 )
 
-// demand starts machines for pods. It has a loop of its own: what else happens to a pool,
+// demandLoop starts machines for pods. It has a loop of its own: what else happens to a pool,
 // a drain or a call that the cloud throttles, delays no start. It decides on what the
 // watches have shown, and asks the cloud for nothing but the starts.
 //
 // What standby machines cannot serve is in launches, which the passes of the pools read:
 // only a pass launches, because it has the list of the cloud that bounds the pool's size.
-type demand struct {
+type demandLoop struct {
 	op     *operator
 	wake   chan struct{}
-	report func(p *cloud.Pod, reason, note string) // an Event
+	report func(p *demand.Pod, reason, note string) // an Event
 
 	mu sync.Mutex
 	// reservations keep a started machine for the pods that it was started for, until they
 	// are bound. Without them the next decision would start another machine.
-	reservations []cloud.Reservation
+	reservations []demand.Reservation
 	assigned     map[string]v1alpha1.PodAssignment // by the UID of the pod
 	// inFlight has machines whose start is being asked for. Those with a time were started,
 	// and their Nodes do not say so yet: pods wait for them until then.
@@ -51,8 +52,8 @@ type demand struct {
 	unplaced map[string][]string       // why the pod of a UID fits nowhere, as its last Events state
 }
 
-func newDemand(o *operator) *demand {
-	return &demand{
+func newDemand(o *operator) *demandLoop {
+	return &demandLoop{
 		op: o, wake: make(chan struct{}, 1), report: o.events.pod,
 		assigned: map[string]v1alpha1.PodAssignment{}, inFlight: map[string]time.Time{},
 		avoid: map[string]time.Time{}, launches: map[string]map[string]int{}, unplaced: map[string][]string{},
@@ -60,7 +61,7 @@ func newDemand(o *operator) *demand {
 }
 
 // Wake asks for a look at the pods. It never blocks.
-func (d *demand) Wake() {
+func (d *demandLoop) Wake() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -68,7 +69,7 @@ func (d *demand) Wake() {
 }
 
 // start looks at the pods whenever something has changed.
-func (d *demand) start(ctx context.Context) error {
+func (d *demandLoop) start(ctx context.Context) error {
 	var starts sync.WaitGroup
 	defer starts.Wait()
 	timer := time.NewTimer(0)
@@ -90,7 +91,7 @@ func (d *demand) start(ctx context.Context) error {
 
 // look decides what pods need, and starts it in the background. It returns when it has to
 // be called again although nothing changes; 0 is never.
-func (d *demand) look(ctx context.Context, starts *sync.WaitGroup) time.Duration {
+func (d *demandLoop) look(ctx context.Context, starts *sync.WaitGroup) time.Duration {
 	pools := d.op.open()
 	result, waiting := d.decide(pools)
 	for _, need := range result.Pools {
@@ -106,7 +107,7 @@ func (d *demand) look(ctx context.Context, starts *sync.WaitGroup) time.Duration
 }
 
 // startMachines starts standby machines of one pool.
-func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.PoolDemand) {
+func (d *demandLoop) startMachines(ctx context.Context, pool *poolState, need demand.PoolDemand) {
 	results, err := pool.start(ctx, need.Want())
 	now := d.op.now()
 	failed := false
@@ -147,13 +148,13 @@ func (d *demand) startMachines(ctx context.Context, pool *poolState, need cloud.
 }
 
 // release lets the pods of a machine look for another one.
-func (d *demand) release(machine string) {
-	d.reservations = slices.DeleteFunc(d.reservations, func(r cloud.Reservation) bool { return r.Machine == machine })
+func (d *demandLoop) release(machine string) {
+	d.reservations = slices.DeleteFunc(d.reservations, func(r demand.Reservation) bool { return r.Machine == machine })
 }
 
 // decide asks what the waiting pods need, and reserves the standby machines that are to
 // be started. It reports whether pods wait.
-func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult, waiting bool) {
+func (d *demandLoop) decide(pools map[string]*poolState) (result demand.Result, waiting bool) {
 	now := d.op.now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,10 +165,10 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 	d.launches = map[string]map[string]int{}
 	if len(in.Pods) > 0 {
 		began := time.Now()
-		result = cloud.Demand(in)
+		result = demand.Place(in)
 		d.op.metrics.decided.Observe(time.Since(began).Seconds())
 	}
-	d.reservations = cloud.Reserve(d.reservations, result, now.Add(patience))
+	d.reservations = demand.Reserve(d.reservations, result, now.Add(patience))
 	for _, need := range result.Pools {
 		for _, n := range need.Start {
 			d.inFlight[n.Machine] = time.Time{}
@@ -187,7 +188,7 @@ func (d *demand) decide(pools map[string]*poolState) (result cloud.DemandResult,
 }
 
 // assign notes which pods machines were started for.
-func (d *demand) assign(result cloud.DemandResult, names map[string]string, reason, now time.Time) {
+func (d *demandLoop) assign(result demand.Result, names map[string]string, reason, now time.Time) {
 	kept := map[string]v1alpha1.PodAssignment{}
 	for _, r := range d.reservations {
 		for _, uid := range r.Pods {
@@ -197,7 +198,7 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, reas
 		}
 	}
 	for _, p := range result.Placements {
-		if p.On == cloud.OnStandby {
+		if p.On == demand.OnStandby {
 			kept[p.Pod.UID] = v1alpha1.PodAssignment{
 				PodName: p.Pod.Name, PodNamespace: p.Pod.Namespace, PodUID: p.Pod.UID, NodeName: p.Node.Name, AssignedAt: timeNow(now),
 			}
@@ -209,13 +210,13 @@ func (d *demand) assign(result cloud.DemandResult, names map[string]string, reas
 
 // explain reports why a pod fits nowhere, each reason once while it waits: the reasons
 // alternate when pools come and go.
-func (d *demand) explain(pods []*cloud.Pod, result cloud.DemandResult) {
+func (d *demandLoop) explain(pods []*demand.Pod, result demand.Result) {
 	waiting := make(map[string]bool, len(pods))
 	for _, p := range pods {
 		waiting[p.UID] = true
 	}
 	maps.DeleteFunc(d.unplaced, func(uid string, _ []string) bool { return !waiting[uid] })
-	say := func(p *cloud.Pod, why string) {
+	say := func(p *demand.Pod, why string) {
 		said := d.unplaced[p.UID]
 		if d.op.dry || slices.Contains(said, why) {
 			return
@@ -239,7 +240,7 @@ func (d *demand) explain(pods []*cloud.Pod, result cloud.DemandResult) {
 
 // input is the cluster as the demand is decided on, and the names of the Nodes of
 // machines.
-func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.DemandInput, names map[string]string) {
+func (d *demandLoop) input(pools map[string]*poolState, now time.Time) (in demand.Input, names map[string]string) {
 	w := d.op.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,11 +264,11 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		v := w.nodes[name]
 		return pools[v.pool] != nil && (pools[v.pool].starting(&v, now) || v.status.State == cloud.StateRunning && v.status.Ready)
 	}
-	d.reservations = cloud.Settle(d.reservations, func(uid string) bool { return waits[uid] }, holds, now)
+	d.reservations = demand.Settle(d.reservations, func(uid string) bool { return waits[uid] }, holds, now)
 	if len(in.Pods) == 0 {
 		return in, names
 	}
-	slices.SortFunc(in.Pods, func(a, b *cloud.Pod) int {
+	slices.SortFunc(in.Pods, func(a, b *demand.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	reserved := map[string][]string{}
@@ -287,12 +288,12 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 		case v.deleting:
 		case pool != nil && v.owned(v.pool, pool.uid()) && (inFlight || pool.starting(&v, now)):
 			site := pool.site(&v)
-			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
+			in.Starting = append(in.Starting, demand.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
 		case len(reserved[id]) > 0 && v.status.State == cloud.StateRunning:
 			// It is ready, and the scheduler has yet to bind the pods that it was started for.
 			site := v.site
 			site.Pods = w.podsOn(name)
-			in.Starting = append(in.Starting, cloud.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
+			in.Starting = append(in.Starting, demand.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
 		case v.status.State == cloud.StateStandby:
 			if pool != nil && v.owned(v.pool, pool.uid()) && d.avoid[id].IsZero() &&
 				!pool.blocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.zone}, now) {
@@ -313,8 +314,8 @@ func (d *demand) input(pools map[string]*poolState, now time.Time) (in cloud.Dem
 }
 
 // podsOn returns the pods that use a Node.
-func (w *world) podsOn(node string) []*cloud.Pod {
-	pods := make([]*cloud.Pod, 0, len(w.onNode[node]))
+func (w *world) podsOn(node string) []*demand.Pod {
+	pods := make([]*demand.Pod, 0, len(w.onNode[node]))
 	for key := range w.onNode[node] {
 		if p := w.pods[key]; p.pod != nil {
 			pods = append(pods, p.pod)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -35,7 +36,7 @@ func (r *recorder) node(n *corev1.Node, eventType, reason, note string) {
 	r.writer.Record(corev1.SchemeGroupVersion.WithKind("Node"), n, eventType, reason, note)
 }
 
-func (r *recorder) pod(p *cloud.Pod, reason, note string) {
+func (r *recorder) pod(p *demand.Pod, reason, note string) {
 	about := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
 	r.writer.Record(corev1.SchemeGroupVersion.WithKind("Pod"), about, kube.EventWarning, reason, note)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // TestAReasonIsReportedOnceWhileThePodWaits: the reasons alternate when a pool comes and goes.
@@ -14,12 +14,12 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 	t.Parallel()
 	d := newDemand(&operator{})
 	var notes []string
-	d.report = func(_ *cloud.Pod, _, note string) { notes = append(notes, note) }
-	pod := &cloud.Pod{UID: "u", Name: "huge", Namespace: "team"}
-	fits := func(pools ...string) (r cloud.DemandResult) {
-		u := cloud.Unplaced{Pod: pod}
+	d.report = func(_ *demand.Pod, _, note string) { notes = append(notes, note) }
+	pod := &demand.Pod{UID: "u", Name: "huge", Namespace: "team"}
+	fits := func(pools ...string) (r demand.Result) {
+		u := demand.Unplaced{Pod: pod}
 		for _, pool := range pools {
-			u.Reasons = append(u.Reasons, cloud.Reason{Pool: pool, Message: "needs 100 cpu"})
+			u.Reasons = append(u.Reasons, demand.Reason{Pool: pool, Message: "needs 100 cpu"})
 		}
 		r.Unplaced = append(r.Unplaced, u)
 		return r
@@ -28,7 +28,7 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 		since, notes = notes, nil
 		return since
 	}
-	waits := []*cloud.Pod{pod}
+	waits := []*demand.Pod{pod}
 	d.explain(waits, fits("a"))
 	require.Equal(t, []string{"pool a: needs 100 cpu"}, reported())
 	d.explain(waits, fits("a"))
@@ -36,11 +36,11 @@ func TestAReasonIsReportedOnceWhileThePodWaits(t *testing.T) {
 	d.explain(waits, fits("a", "b"))
 	require.Equal(t, []string{"pool a: needs 100 cpu; pool b: needs 100 cpu"}, reported())
 	d.explain(waits, fits("a"))
-	d.explain(waits, cloud.DemandResult{})
+	d.explain(waits, demand.Result{})
 	d.explain(waits, fits("a", "b"))
 	require.Empty(t, reported(), "it waits all the time")
 
-	d.explain(nil, cloud.DemandResult{})
+	d.explain(nil, demand.Result{})
 	require.Empty(t, d.unplaced, "nothing is kept of a pod that waits no more")
 	d.explain(waits, fits("a"))
 	require.Equal(t, []string{"pool a: needs 100 cpu"}, reported(), "it waits again")

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
@@ -25,9 +26,9 @@ type nodeView struct {
 	// status is the Node for package cloud, without Pods and Drifted.
 	status cloud.NodeStatus
 	// site is what the scheduler sees, without pods.
-	site cloud.Node
+	site demand.Node
 	// bound are the pods that wait for the start of the machine. Only the demand sets it.
-	bound []*cloud.Pod
+	bound []*demand.Pod
 	// attested is what the machine says of its images.
 	attested v1alpha1.Attestation
 	// atStop are the signals of the time when the machine was stopped last.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
@@ -215,9 +216,9 @@ func TestTaintsOfTheClusterGoWithAStart(t *testing.T) {
 		"node.kubernetes.io/out-of-service": false, "node.kubernetes.io/mine": false, "dedicated": false,
 		v1alpha1.TaintStandby: true, v1alpha1.TaintNotReady: true,
 	} {
-		require.Equal(t, want, passing(pool, cloud.Taint{Key: key, Effect: cloud.NoSchedule}), key)
+		require.Equal(t, want, passing(pool, demand.Taint{Key: key, Effect: demand.NoSchedule}), key)
 	}
-	require.True(t, passing(pool, cloud.Taint{Key: "slow", Effect: cloud.NoExecute}))
+	require.True(t, passing(pool, demand.Taint{Key: "slow", Effect: demand.NoExecute}))
 }
 
 // TestAnOlderNodeIsNoNews is what keeps a pass from acting on a state from before its own

@@ -59,7 +59,7 @@ type operator struct {
 	// transitionAge is how old a list of the cloud may be while machines change state.
 	transitionAge time.Duration
 	world         *world
-	demand        *demand
+	demand        *demandLoop
 	buffers       *buffers
 	events        *recorder
 	metrics       *metrics

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 )
@@ -84,7 +85,7 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 			continue
 		}
 		want := cloud.Want{}
-		if i := slices.IndexFunc(result.Pools, func(d cloud.PoolDemand) bool { return d.Pool == pool.Name }); i >= 0 {
+		if i := slices.IndexFunc(result.Pools, func(d demand.PoolDemand) bool { return d.Pool == pool.Name }); i >= 0 {
 			want = result.Pools[i].Want()
 		}
 		want.Standby = o.buffers.standbyOf(pool.Name)

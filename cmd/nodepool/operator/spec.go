@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
@@ -210,7 +211,7 @@ func (o *operator) images(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass) []
 }
 
 // siteOf is a machine of the pool in a zone, as the scheduler will see it once it runs.
-func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zone string) cloud.Node {
+func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zone string) demand.Node {
 	labels := nodeLabels(p, class)
 	labels[v1alpha1.LabelPool] = p.Name
 	labels[corev1.LabelOSStable], labels[corev1.LabelArchStable] = "linux", "amd64"
@@ -222,9 +223,9 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 		labels[corev1.LabelTopologyZone] = zone
 		labels[corev1.LabelTopologyRegion] = cmp.Or(class.Spec.Region, o.clouds.home())
 	}
-	node := cloud.Node{Labels: labels}
+	node := demand.Node{Labels: labels}
 	for _, t := range slices.Concat(templateTaints(p), toTaints(class.Spec.Kubelet.NodeTaints)) {
-		node.Taints = append(node.Taints, cloud.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		node.Taints = append(node.Taints, demand.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	return node
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
@@ -30,7 +31,7 @@ type poolState struct {
 	// executor is nil for a pool that has never had a machine.
 	executor    *cloud.Executor
 	sets        []*appsv1.DaemonSet
-	allocatable cloud.Resources // of a Node of the pool; zero while none has reported it
+	allocatable demand.Resources // of a Node of the pool; zero while none has reported it
 	kept        *poolMemory
 	region      string     // of the next launch
 	foreseen    cloud.Plan // the last one, or what it would be if no pod waited
@@ -234,18 +235,18 @@ func (s *poolState) instanceType(v *nodeView) string {
 
 // capacity returns what pods may use of a machine that has not reported it: what another
 // Node of the pool reports, or else the resources of the type.
-func (s *poolState) capacity(daemons int) cloud.Resources {
+func (s *poolState) capacity(daemons int) demand.Resources {
 	if s.allocatable.Pods > 0 {
 		return s.allocatable
 	}
 	if s.recipe.class == nil {
-		return cloud.Resources{}
+		return demand.Resources{}
 	}
 	return capacity.Of(s.recipe.class.Spec.InstanceType, daemons, s.recipe.class.Spec.Kubelet.MaxPods)
 }
 
 // fresh is a machine that is launched into a zone, as the scheduler will see it.
-func (s *poolState) fresh(zone string) cloud.Node {
+func (s *poolState) fresh(zone string) demand.Node {
 	node := s.op.siteOf(s.pool, s.recipe.class, zone)
 	node.Pods = cloudkube.Daemons(&node, s.sets...)
 	node.Allocatable = s.capacity(len(node.Pods))

@@ -243,7 +243,7 @@ func short(message string) string {
 }
 
 // assignments are the pods that machines of a pool were started for.
-func (d *demand) assignments(w *world, pool string) []v1alpha1.PodAssignment {
+func (d *demandLoop) assignments(w *world, pool string) []v1alpha1.PodAssignment {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []v1alpha1.PodAssignment
@@ -259,7 +259,7 @@ func (d *demand) assignments(w *world, pool string) []v1alpha1.PodAssignment {
 }
 
 // reserved has the machines that pods are on their way to.
-func (d *demand) reserved() map[string]bool {
+func (d *demandLoop) reserved() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := map[string]bool{}
@@ -271,7 +271,7 @@ func (d *demand) reserved() map[string]bool {
 
 // launchesFor returns what pods need of a pool beyond its standby machines, and how many of
 // these are kept for buffers.
-func (d *demand) launchesFor(pool string) cloud.Want {
+func (d *demandLoop) launchesFor(pool string) cloud.Want {
 	standby := d.op.buffers.standbyOf(pool)
 	d.mu.Lock()
 	defer d.mu.Unlock()

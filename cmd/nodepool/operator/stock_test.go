@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
 
 func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) {
 	t.Parallel()
-	o := &operator{now: time.Now, world: newWorld(func([]string, bool) {}), demand: &demand{}}
+	o := &operator{now: time.Now, world: newWorld(func([]string, bool) {}), demand: &demandLoop{}}
 	n := machine()
 	n.Labels[v1alpha1.LabelState] = "warmup"
 	o.world.sawNode(n)
@@ -27,7 +28,7 @@ func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) 
 		spec:     cloud.Pool{Size: 5},
 		foreseen: cloud.Plan{Counts: cloud.Counts{Coming: 1, Total: 1}},
 	}
-	asked := map[types.NamespacedName]bufferAsk{{Name: "b"}: {Asked: buffer.Asked{Pod: &cloud.Pod{}, Units: 1}}}
+	asked := map[types.NamespacedName]bufferAsk{{Name: "b"}: {Asked: buffer.Asked{Pod: &demand.Pod{}, Units: 1}}}
 	in := (&buffers{op: o}).input(asked, map[string]*poolState{"web": state})
 	require.Len(t, in.Pools, 1)
 	require.Len(t, in.Pools[0].Standby, 1)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
@@ -20,7 +21,7 @@ func (s *poolState) starting(v *nodeView, now time.Time) bool {
 		return false
 	}
 	if v.status.Ready {
-		closed := slices.ContainsFunc(v.site.Taints, func(t cloud.Taint) bool { return passing(s.pool, t) })
+		closed := slices.ContainsFunc(v.site.Taints, func(t demand.Taint) bool { return passing(s.pool, t) })
 		return closed && now.Before(v.status.LastStarted.Add(startupTimeout+patience))
 	}
 	return now.Before(v.scaleUpStarted.Add(patience))
@@ -37,10 +38,10 @@ func (s *poolState) settling(v *nodeView) bool {
 func (s *poolState) startGrace() time.Duration { return 2 * s.op.transitionAge }
 
 // site is a machine as the scheduler will see it once it has started.
-func (s *poolState) site(v *nodeView) cloud.Node {
+func (s *poolState) site(v *nodeView) demand.Node {
 	site := v.site
 	site.Unschedulable = false
-	site.Taints = slices.DeleteFunc(slices.Clone(site.Taints), func(t cloud.Taint) bool { return passing(s.pool, t) })
+	site.Taints = slices.DeleteFunc(slices.Clone(site.Taints), func(t demand.Taint) bool { return passing(s.pool, t) })
 	site.Labels = maps.Clone(site.Labels)
 	site.Labels[v1alpha1.LabelPool] = v.pool
 	site.Pods = cloudkube.Daemons(&site, s.sets...)
@@ -54,14 +55,14 @@ func (s *poolState) site(v *nodeView) cloud.Node {
 // passing reports whether a taint disappears by itself once a machine has started: startup
 // taints do, and taints that the cluster puts on a Node that is not up. The taints of the
 // template stay.
-func passing(pool *v1alpha1.NodePool, t cloud.Taint) bool {
+func passing(pool *v1alpha1.NodePool, t demand.Taint) bool {
 	taint := corev1.Taint{Key: t.Key, Effect: corev1.TaintEffect(t.Effect)}
 	return t.Key == v1alpha1.TaintStandby || hasTaint(startupTaints(pool), taint) || t.Passing() && !hasTaint(templateTaints(pool), taint)
 }
 
 // supply is what a pool can add: its standby machines, the best first, and launches.
-func (s *poolState) supply(standby []nodeView, now time.Time) cloud.Supply {
-	supply := cloud.Supply{Pool: s.pool.Name, Coming: s.foreseen.Counts.Coming, DefaultRequests: requestsOf(s.pool)}
+func (s *poolState) supply(standby []nodeView, now time.Time) demand.Supply {
+	supply := demand.Supply{Pool: s.pool.Name, Coming: s.foreseen.Counts.Coming, DefaultRequests: requestsOf(s.pool)}
 	supply.MaxLaunches, supply.Limit = s.room(now)
 	slices.SortStableFunc(standby, func(a, b nodeView) int {
 		return cmp.Or(rank(b)-rank(a), a.status.Since.Compare(b.status.Since))
@@ -72,7 +73,7 @@ func (s *poolState) supply(standby []nodeView, now time.Time) cloud.Supply {
 	}
 	for _, t := range s.recipe.templates {
 		if !s.blocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
-			supply.Templates = append(supply.Templates, cloud.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
+			supply.Templates = append(supply.Templates, demand.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
 		}
 	}
 	return supply
@@ -90,9 +91,9 @@ func rank(v nodeView) int {
 	}
 }
 
-func requestsOf(p *v1alpha1.NodePool) cloud.Resources {
+func requestsOf(p *v1alpha1.NodePool) demand.Resources {
 	if len(p.Spec.ScaleUp.DefaultPodResources.Requests) == 0 {
-		return cloud.Resources{}
+		return demand.Resources{}
 	}
 	pod := cloudkube.Pod(
 		&corev1.Pod{

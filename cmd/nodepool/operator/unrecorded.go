@@ -9,7 +9,7 @@ import (
 // unrecorded keeps the machines that start and whose Nodes say standby: another process
 // has started them, or their Nodes could not be written. Pods wait for them for a while,
 // and a pass of the pool opens them.
-func (d *demand) unrecorded(pools map[string]*poolState, now time.Time) {
+func (d *demandLoop) unrecorded(pools map[string]*poolState, now time.Time) {
 	for id, until := range d.inFlight {
 		if until.IsZero() {
 			continue

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
@@ -68,9 +69,9 @@ func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
 // and during the start of one that a pod is bound to.
 func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 	t.Parallel()
-	for state, sites := range map[cloud.State]func(cloud.DemandInput) []*cloud.Node{
-		cloud.StateStandby: func(in cloud.DemandInput) []*cloud.Node { return in.Supplies[0].Standby },
-		cloud.StateRunning: func(in cloud.DemandInput) []*cloud.Node { return []*cloud.Node{in.Starting[0].Node} },
+	for state, sites := range map[cloud.State]func(demand.Input) []*demand.Node{
+		cloud.StateStandby: func(in demand.Input) []*demand.Node { return in.Supplies[0].Standby },
+		cloud.StateRunning: func(in demand.Input) []*demand.Node { return []*demand.Node{in.Starting[0].Node} },
 	} {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
@@ -125,11 +126,11 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	wait("another")
 	id := o.world.nodes[n.Name].status.ID
 	d := newDemand(o)
-	d.reservations = []cloud.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
 	pools := map[string]*poolState{"web": {op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}}
 	placed := func(now time.Time) string {
 		in, _ := d.input(pools, now)
-		for _, p := range cloud.Demand(in).Placements {
+		for _, p := range demand.Place(in).Placements {
 			if p.Node.Machine == id {
 				return p.Pod.Name
 			}
@@ -141,7 +142,7 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	require.Equal(t, "another", placed(started.Add(time.Second)), "its deadline is over")
 	require.False(t, d.reserved()[id])
 
-	d.reservations = []cloud.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
+	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
 	o.world.sawPod(types.NamespacedName{Name: "later"}, nil)
 	require.Equal(t, "another", placed(started), "its pod is gone")
 	require.False(t, d.reserved()[id])

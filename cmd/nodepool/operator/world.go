@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -41,7 +42,7 @@ type podView struct {
 	uid  types.UID
 	node string
 	// pod decides about a place; nil if the pod has ended.
-	pod *cloud.Pod
+	pod *demand.Pod
 	// waiting is since when the scheduler finds no place, zero if it does not look for one.
 	waiting time.Time
 	// evicted: it has to be evicted before its machine is stopped. Pods of DaemonSets and

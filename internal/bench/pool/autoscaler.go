@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
@@ -36,7 +36,7 @@ func (b *bench) autoscaler(context.Context) error {
 		}}}}
 		pods = append(pods, p)
 	}
-	supply := cloud.Supply{Pool: "template", MaxLaunches: 3000, Templates: []cloud.NodeTemplate{{Node: kube.Node(&corev1.Node{
+	supply := demand.Supply{Pool: "template", MaxLaunches: 3000, Templates: []demand.NodeTemplate{{Node: kube.Node(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: "zone-mars"}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse(
@@ -52,10 +52,10 @@ func (b *bench) autoscaler(context.Context) error {
 		solve func() (int, int, error)
 	}{
 		{"trueup_autoscaler", func() (int, int, error) {
-			r := cloud.Demand(cloud.DemandInput{Pods: read, Supplies: []cloud.Supply{supply}})
+			r := demand.Place(demand.Input{Pods: read, Supplies: []demand.Supply{supply}})
 			return machines(r), len(r.Placements), nil
 		}},
-		{"trueup_autoscaler_reading_pods", demand(pods, supply)},
+		{"trueup_autoscaler_reading_pods", places(pods, supply)},
 	} {
 		s, err := median(len(pods), func() (func() (int, int, error), error) { return c.solve, nil })
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/internal/bench/benchfigures"
 )
 
@@ -60,7 +60,7 @@ func (b *bench) karpenter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ours, err := median(b.pods, func() (func() (int, int, error), error) { return demand(pods, supply(instances)), nil })
+		ours, err := median(b.pods, func() (func() (int, int, error), error) { return places(pods, supply(instances)), nil })
 		if err != nil {
 			return err
 		}
@@ -72,10 +72,10 @@ func (b *bench) karpenter(ctx context.Context) error {
 	return nil
 }
 
-// demand reads the pods and places them.
-func demand(pods []*corev1.Pod, s cloud.Supply) func() (int, int, error) {
+// places reads the pods and places them.
+func places(pods []*corev1.Pod, s demand.Supply) func() (int, int, error) {
 	return func() (int, int, error) {
-		r := cloud.Demand(cloud.DemandInput{Pods: convert(pods), Supplies: []cloud.Supply{s}})
+		r := demand.Place(demand.Input{Pods: convert(pods), Supplies: []demand.Supply{s}})
 		return machines(r), len(r.Placements), nil
 	}
 }

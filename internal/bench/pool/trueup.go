@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
 // convert reads the pods as package cloud takes them.
-func convert(pods []*corev1.Pod) []*cloud.Pod {
-	all := make([]*cloud.Pod, len(pods))
+func convert(pods []*corev1.Pod) []*demand.Pod {
+	all := make([]*demand.Pod, len(pods))
 	for i, p := range pods {
 		pod := kube.Pod(p)
 		all[i] = &pod
@@ -24,15 +24,15 @@ func convert(pods []*corev1.Pod) []*cloud.Pod {
 
 // supply has one template for each instance type and each zone it is offered
 // in, the largest first.
-func supply(types []*cloudprovider.InstanceType) cloud.Supply {
-	s := cloud.Supply{Pool: "default", MaxLaunches: 1 << 20}
+func supply(types []*cloudprovider.InstanceType) demand.Supply {
+	s := demand.Supply{Pool: "default", MaxLaunches: 1 << 20}
 	for _, t := range slices.Backward(types) {
 		zones := map[string]bool{}
 		for _, o := range t.Offerings.Available() {
 			zones[o.Requirements.Get(corev1.LabelTopologyZone).Any()] = true
 		}
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
-			s.Templates = append(s.Templates, cloud.NodeTemplate{Name: t.Name + "/" + zone, Node: kube.Node(&corev1.Node{
+			s.Templates = append(s.Templates, demand.NodeTemplate{Name: t.Name + "/" + zone, Node: kube.Node(&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 					corev1.LabelInstanceTypeStable: t.Name, corev1.LabelTopologyZone: zone, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 				}},
@@ -44,7 +44,7 @@ func supply(types []*cloudprovider.InstanceType) cloud.Supply {
 }
 
 // machines is how many machines a result adds.
-func machines(r cloud.DemandResult) (n int) {
+func machines(r demand.Result) (n int) {
 	for _, d := range r.Pools {
 		n += len(d.Start)
 		for _, l := range d.Launch {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
 
@@ -23,7 +23,7 @@ const zoneLabel = "topology.kubernetes.io/zone"
 
 func TestABufferAsksForANumberOfPods(t *testing.T) {
 	t.Parallel()
-	pod := cloud.Pod{Requests: cloud.Resources{CPU: 1500, Memory: 2 << 30, Extended: map[string]int64{"example.com/gpu": 1}}}
+	pod := demand.Pod{Requests: demand.Resources{CPU: 1500, Memory: 2 << 30, Extended: map[string]int64{"example.com/gpu": 1}}}
 	limits := func(list ...string) corev1.ResourceList {
 		out := corev1.ResourceList{}
 		for i := 0; i < len(list); i += 2 {
@@ -102,23 +102,23 @@ func TestABufferOfAnotherStrategyIsNotOurs(t *testing.T) {
 }
 
 // site is a machine with four cores.
-func site(id, zone string) *cloud.Node {
-	return &cloud.Node{
+func site(id, zone string) *demand.Node {
+	return &demand.Node{
 		Name:        "node-" + id,
 		Machine:     id,
 		Labels:      map[string]string{zoneLabel: "zone-" + zone, "kubernetes.io/hostname": "node-" + id},
-		Allocatable: cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110},
+		Allocatable: demand.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110},
 	}
 }
 
 // pool has machines such as "a" and "b" for the zones they are in, and room for more.
 func pool(name string, room int, machines ...string) buffer.Pool {
-	p := buffer.Pool{Supply: cloud.Supply{Pool: name, MaxLaunches: room}}
+	p := buffer.Pool{Supply: demand.Supply{Pool: name, MaxLaunches: room}}
 	for i, zone := range machines {
 		p.Standby = append(p.Standby, site(fmt.Sprintf("%s-%d", name, i), zone))
 	}
 	for _, zone := range []string{"a", "b"} {
-		p.Templates = append(p.Templates, cloud.NodeTemplate{Name: "subnet-" + zone, Node: *site("", zone)})
+		p.Templates = append(p.Templates, demand.NodeTemplate{Name: "subnet-" + zone, Node: *site("", zone)})
 	}
 	p.Every = p.Templates
 	return p
@@ -128,7 +128,7 @@ func pods(name string, cpu int64, units int32) buffer.Asked {
 	return buffer.Asked{
 		Key:   types.NamespacedName{Namespace: "default", Name: name},
 		Units: units,
-		Pod:   &cloud.Pod{Namespace: "default", Name: name, Requests: cloud.Resources{CPU: cpu}},
+		Pod:   &demand.Pod{Namespace: "default", Name: name, Requests: demand.Resources{CPU: cpu}},
 	}
 }
 
@@ -196,13 +196,13 @@ func TestBuffersTakeMachines(t *testing.T) {
 				Buffers: []buffer.Asked{func() buffer.Asked {
 					a := pods("web", 1000, 1)
 					a.Pod.Labels = map[string]string{"app": "web"}
-					a.Pod.AntiAffinity = []cloud.PodTerm{{TopologyKey: zoneLabel, Selector: cloud.Selector{{Key: "app", Operator: cloud.In, Values: []string{"web"}}}}}
+					a.Pod.AntiAffinity = []demand.PodTerm{{TopologyKey: zoneLabel, Selector: demand.Selector{{Key: "app", Operator: demand.In, Values: []string{"web"}}}}}
 					return a
 				}()},
 				Pools: []buffer.Pool{pool("p", 5, "a")},
-				Nodes: []*cloud.Node{func() *cloud.Node {
+				Nodes: []*demand.Node{func() *demand.Node {
 					n := site("running", "a")
-					n.Pods = []*cloud.Pod{{Namespace: "default", Name: "one", Labels: map[string]string{"app": "web"}}}
+					n.Pods = []*demand.Pod{{Namespace: "default", Name: "one", Labels: map[string]string{"app": "web"}}}
 					return n
 				}()},
 			},

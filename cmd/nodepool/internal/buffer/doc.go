@@ -18,7 +18,7 @@
 //
 // # What it takes
 //
-// [Plan] places these pods by [cloud.Demand], by the rules and the choice of a pool that
+// [Plan] places these pods by [demand.Place], by the rules and the choice of a pool that
 // hold for pods which wait, on the standby machines that the pools have and then on ones
 // that they could launch. The result is a level, not an order: as many good standby
 // machines as its pods are on. The pods of all buffers are placed together, so that no two

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 const (
@@ -23,7 +23,7 @@ const MaxUnits = 20_000
 type Asked struct {
 	Key types.NamespacedName
 	// Pod is the pod of the template.
-	Pod *cloud.Pod
+	Pod *demand.Pod
 	// Units is the number of such pods that must have room.
 	Units int32
 }
@@ -32,10 +32,10 @@ type Asked struct {
 type Pool struct {
 	// Supply has the good standby machines, and those that will be ones, and what can be
 	// launched now. MaxLaunches is for how many more machines the pool has room.
-	cloud.Supply
+	demand.Supply
 
 	// Every has all templates, including ones for which the cloud has no capacity now.
-	Every []cloud.NodeTemplate
+	Every []demand.NodeTemplate
 }
 
 // Input is what a plan is made of. Nothing of it is written.
@@ -44,7 +44,7 @@ type Input struct {
 	Pools   []Pool
 	// Nodes are the others, with their pods. No pod of a buffer is placed on them: they
 	// matter to pods that want to be near others, or away from them.
-	Nodes      []*cloud.Node
+	Nodes      []*demand.Node
 	Namespaces map[string]map[string]string
 	// Ready reports whether the machine of that id is on standby now.
 	Ready func(machine string) bool
@@ -68,7 +68,7 @@ type Outcome struct {
 	// machine may have room for several buffers.
 	Pools map[string]int
 	// Reasons say why pods are missing.
-	Reasons []cloud.Reason
+	Reasons []demand.Reason
 }
 
 // machine is one with pods of buffers: a standby machine, or one to launch.
@@ -81,8 +81,8 @@ type machine struct {
 // same result.
 func Plan(in Input) Result {
 	r := Result{Standby: map[string]map[string]int{}, Outcomes: make([]Outcome, len(in.Buffers))}
-	demand := cloud.DemandInput{Namespaces: in.Namespaces}
-	index := make(map[*cloud.Pod]int, len(in.Buffers))
+	need := demand.Input{Namespaces: in.Namespaces}
+	index := make(map[*demand.Pod]int, len(in.Buffers))
 	order := priorities(in)
 	for i, b := range in.Buffers {
 		pod := *b.Pod // a buffer is known by its pod
@@ -91,27 +91,27 @@ func Plan(in Input) Result {
 		units := min(b.Units, MaxUnits)
 		r.Outcomes[i] = Outcome{Key: b.Key, Missing: b.Units - units, Pools: map[string]int{}}
 		for range units {
-			demand.Pods = append(demand.Pods, &pod)
+			need.Pods = append(need.Pods, &pod)
 		}
 	}
-	if len(demand.Pods) == 0 {
+	if len(need.Pods) == 0 {
 		return r
 	}
 	for i := range in.Pools {
-		demand.Supplies = append(demand.Supplies, in.Pools[i].Supply)
+		need.Supplies = append(need.Supplies, in.Pools[i].Supply)
 	}
 	for _, n := range in.Nodes {
 		closed := *n
-		closed.Allocatable = cloud.Resources{} // it takes no pods
-		demand.Nodes = append(demand.Nodes, &closed)
+		closed.Allocatable = demand.Resources{} // it takes no pods
+		need.Nodes = append(need.Nodes, &closed)
 	}
-	found := cloud.Demand(demand)
+	found := demand.Place(need)
 	on := map[machine]map[int]bool{}
 	zones := map[string]string{}
 	for _, p := range found.Placements {
 		i := index[p.Pod]
 		m := machine{pool: p.Pool, template: p.Template, number: p.Launch}
-		if p.On == cloud.OnStandby {
+		if p.On == demand.OnStandby {
 			m.id = p.Node.Machine
 			zones[m.id] = p.Node.Labels[zone]
 		}
@@ -136,7 +136,7 @@ func Plan(in Input) Result {
 	for _, p := range found.Unmodelled {
 		o := &r.Outcomes[index[p]]
 		o.Missing++
-		o.Reasons = []cloud.Reason{{Message: p.Unmodelled[0]}}
+		o.Reasons = []demand.Reason{{Message: p.Unmodelled[0]}}
 	}
 	pools := map[string]*Pool{}
 	for i := range in.Pools {
@@ -207,15 +207,15 @@ func (p *Pool) templateOf(name string) string {
 
 // bound reports whether it matters to a pod which machine of the pool it is on: its rules
 // do not admit all of them, or concern a whole zone.
-func bound(pod *cloud.Pod, pool *Pool) bool {
+func bound(pod *demand.Pod, pool *Pool) bool {
 	for i := range pool.Every {
 		if !pod.CanRunOn(&pool.Every[i].Node) {
 			return true
 		}
 	}
 	beyond := func(key string) bool { return key != hostname }
-	return slices.ContainsFunc(pod.Spread, func(s cloud.Spread) bool { return beyond(s.TopologyKey) }) ||
-		slices.ContainsFunc(slices.Concat(pod.Affinity, pod.AntiAffinity), func(t cloud.PodTerm) bool { return beyond(t.TopologyKey) })
+	return slices.ContainsFunc(pod.Spread, func(s demand.Spread) bool { return beyond(s.TopologyKey) }) ||
+		slices.ContainsFunc(slices.Concat(pod.Affinity, pod.AntiAffinity), func(t demand.PodTerm) bool { return beyond(t.TopologyKey) })
 }
 
 // ByNodes reports whether pods that run already matter to one of the buffers.

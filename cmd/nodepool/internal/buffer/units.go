@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // Error is why a buffer cannot be served. It becomes a condition.
@@ -52,7 +52,7 @@ func (b *CapacityBuffer) Reference() (*TemplateRef, *ScalableRef, error) {
 // Units returns the number of pods that must have room. The pod comes from the template,
 // and current is the number of replicas of the workload. It returns an *Error if the spec
 // sets no number.
-func (b *CapacityBuffer) Units(pod *cloud.Pod, current int32) (int32, error) {
+func (b *CapacityBuffer) Units(pod *demand.Pod, current int32) (int32, error) {
 	spec := b.Spec
 	units := int32(-1)
 	if spec.Replicas != nil {
@@ -96,7 +96,7 @@ func share(percentage, current int32) int32 {
 
 // limitOf is how many pods with these requests the limits allow, if they bound any of
 // them.
-func limitOf(limits corev1.ResourceList, r *cloud.Resources) (units int32, bounded bool) {
+func limitOf(limits corev1.ResourceList, r *demand.Resources) (units int32, bounded bool) {
 	most := int64(math.MaxInt32)
 	for name, limit := range limits {
 		request, allowed := r.Extended[string(name)], limit.Value()

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // usable is the share of a machine's memory and processors that is planned with while no
@@ -46,13 +46,13 @@ func Known(instanceType string) bool {
 // Of returns the resources that pods may use on a machine, by its type alone, with room for
 // the number of pods that a machine of the size runs. A machine of an unknown type takes
 // one pod, whatever that pod needs, beside the pods of DaemonSets.
-func Of(instanceType string, daemons int, maxPods *int32) cloud.Resources {
+func Of(instanceType string, daemons int, maxPods *int32) demand.Resources {
 	cpu, memory := machine(instanceType)
 	if cpu == 0 {
 		const plenty = 1 << 50
-		return cloud.Resources{CPU: plenty, Memory: plenty, EphemeralStorage: plenty, Pods: int64(daemons) + 1}
+		return demand.Resources{CPU: plenty, Memory: plenty, EphemeralStorage: plenty, Pods: int64(daemons) + 1}
 	}
-	r := cloud.Resources{CPU: int64(float64(cpu) * usable), Memory: int64(float64(memory) * usable), EphemeralStorage: 16 << 30, Pods: 29}
+	r := demand.Resources{CPU: int64(float64(cpu) * usable), Memory: int64(float64(memory) * usable), EphemeralStorage: 16 << 30, Pods: 29}
 	if cpu >= 4000 {
 		r.Pods = 58
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 )
 
@@ -25,14 +25,14 @@ func TestTheCapacityOfAType(t *testing.T) {
 	for _, kind := range []string{"p4d.24xlarge", "m5.metal", "m5", "", "t3.huge"} {
 		got := capacity.Of(kind, 2, nil)
 		require.Equal(t, int64(3), got.Pods, kind)
-		one, two := &cloud.Pod{Name: "a", Requests: cloud.Resources{CPU: 1 << 20}}, &cloud.Pod{Name: "b"}
-		template := cloud.NodeTemplate{Name: "t", Node: cloud.Node{Allocatable: got, Pods: []*cloud.Pod{{Name: "d1"}, {Name: "d2"}}}}
-		result := cloud.Demand(
-			cloud.DemandInput{
-				Pods:     []*cloud.Pod{one, two},
-				Supplies: []cloud.Supply{{Pool: "p", Templates: []cloud.NodeTemplate{template}, MaxLaunches: 5}},
+		one, two := &demand.Pod{Name: "a", Requests: demand.Resources{CPU: 1 << 20}}, &demand.Pod{Name: "b"}
+		template := demand.NodeTemplate{Name: "t", Node: demand.Node{Allocatable: got, Pods: []*demand.Pod{{Name: "d1"}, {Name: "d2"}}}}
+		result := demand.Place(
+			demand.Input{
+				Pods:     []*demand.Pod{one, two},
+				Supplies: []demand.Supply{{Pool: "p", Templates: []demand.NodeTemplate{template}, MaxLaunches: 5}},
 			},
 		)
-		require.Equal(t, []cloud.LaunchCount{{Template: "t", Count: 2}}, result.Pools[0].Launch, kind)
+		require.Equal(t, []demand.LaunchCount{{Template: "t", Count: 2}}, result.Pools[0].Launch, kind)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
@@ -22,7 +23,7 @@ func history(hours int) (pods []replay.Pod) {
 			at := time.Duration(hour)*time.Hour + time.Duration(i)*time.Hour/time.Duration(n)
 			pods = append(pods, replay.Pod{
 				Name: fmt.Sprint(len(pods)), Arrival: at, Duration: 30*time.Second + time.Duration(dice.ExpFloat64()*float64(10*time.Minute)),
-				Requests: cloud.Resources{CPU: 250 * (1 + dice.Int64N(8)), Memory: 1 << 30},
+				Requests: demand.Resources{CPU: 250 * (1 + dice.Int64N(8)), Memory: 1 << 30},
 			})
 		}
 	}
@@ -35,7 +36,7 @@ func BenchmarkReplay(b *testing.B) {
 	pods := history(720)
 	s := replay.Settings{
 		Pool:     cloud.Pool{Size: 400, MinStandby: 20, EmptyTTL: 5 * time.Minute},
-		Capacity: cloud.Resources{CPU: 15500, Memory: 60 << 30, Pods: 58}, Price: 0.7, PriceStopped: 0.01,
+		Capacity: demand.Resources{CPU: 15500, Memory: 60 << 30, Pods: 58}, Price: 0.7, PriceStopped: 0.01,
 	}
 	for b.Loop() {
 		r, err := s.Replay(pods)

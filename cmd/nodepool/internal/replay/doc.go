@@ -6,7 +6,7 @@
 // replays the one against the other, and [Report] shows the results as a table, as JSON
 // and as a picture.
 //
-// The replay decides nothing by itself: [cloud.Demand] says which machines pods need, and
+// The replay decides nothing by itself: [demand.Place] says which machines pods need, and
 // [cloud.Pool.Plan] what the pool does. It carries their actions out in virtual time, in
 // one goroutine and without a clock: the same trace and settings give the same result.
 //

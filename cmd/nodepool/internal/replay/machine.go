@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // machine is one machine, as the cloud and the cluster report it.
@@ -14,9 +15,9 @@ type machine struct {
 	// node is the zero value once the machine is terminated.
 	node cloud.NodeStatus
 	// site is the machine as the scheduler will see it.
-	site *cloud.Node
+	site *demand.Node
 	pods []*pod // that are on it
-	free cloud.Resources
+	free demand.Resources
 	// change numbers the transitions: an older one that is still on its way is void.
 	change int
 }
@@ -71,7 +72,7 @@ func (s *simulation) launch(operation string) *machine {
 		node: cloud.NodeStatus{Name: "node-" + id, ID: id},
 		free: s.Capacity,
 	}
-	m.site = &cloud.Node{Name: m.node.Name, Machine: id, Allocatable: s.Capacity}
+	m.site = &demand.Node{Name: m.node.Name, Machine: id, Allocatable: s.Capacity}
 	s.machines = append(s.machines, m)
 	s.byID[id] = m
 	s.mark(m, cloud.StateWarmup)

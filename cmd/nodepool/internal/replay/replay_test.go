@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
@@ -22,13 +23,13 @@ const (
 // settings are a pool of machines that take four pods of one core each.
 func settings(size, standby int) replay.Settings {
 	return replay.Settings{
-		Pool: cloud.Pool{Size: size, MinStandby: standby}, Capacity: cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20},
+		Pool: cloud.Pool{Size: size, MinStandby: standby}, Capacity: demand.Resources{CPU: 4000, Memory: 16 << 30, Pods: 20},
 		Boot: boot, Warmup: warmup, Stop: 30 * time.Second, Price: 0.2, PriceStopped: 0.01,
 	}
 }
 
 func onePod(name string, at, runs time.Duration) replay.Pod {
-	return replay.Pod{Name: name, Arrival: at, Duration: runs, Requests: cloud.Resources{CPU: 1000, Memory: 1 << 30}}
+	return replay.Pod{Name: name, Arrival: at, Duration: runs, Requests: demand.Resources{CPU: 1000, Memory: 1 << 30}}
 }
 
 func play(t *testing.T, s replay.Settings, pods ...replay.Pod) replay.Result {
@@ -187,7 +188,7 @@ func day(seed uint64, pods int, span time.Duration) []replay.Pod {
 				),
 				Arrival:  at,
 				Duration: time.Minute + time.Duration(random.ExpFloat64()*float64(10*time.Minute)).Truncate(time.Second),
-				Requests: cloud.Resources{CPU: 500 * (1 + random.Int64N(5)), Memory: 1 << 30 * (1 + random.Int64N(4))},
+				Requests: demand.Resources{CPU: 500 * (1 + random.Int64N(5)), Memory: 1 << 30 * (1 + random.Int64N(4))},
 			})
 		}
 	}

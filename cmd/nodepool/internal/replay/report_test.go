@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
@@ -115,7 +116,7 @@ func TestWithoutAChoiceTheLeastThatIsEnoughIsDrawn(t *testing.T) {
 func TestATypeThatIsNotKnownAndPodsThatFitNowhereAreSaid(t *testing.T) {
 	t.Parallel()
 	s := settings(3, 1)
-	s.Capacity, s.InstanceType, s.Price, s.PriceStopped = cloud.Resources{}, "x1.huge", 0, 0
+	s.Capacity, s.InstanceType, s.Price, s.PriceStopped = demand.Resources{}, "x1.huge", 0, 0
 	r, err := replay.NewReport(s, []replay.Pod{onePod("a", 0, time.Minute), onePod("b", 0, time.Minute)}, []int{2}, -1)
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Results[0].Started, "a machine for each pod")
@@ -179,8 +180,8 @@ func TestTheSettingsOfAManifestAreThoseOfItsSpec(t *testing.T) {
 			Size: 24, MinStandby: 3, WarmupTimeout: 6 * time.Minute, KeepEmpty: true, EmptyTTL: 7 * time.Minute,
 			DrainTimeout: 2 * time.Minute, MaxRuntime: 24 * time.Hour, SurplusTTL: 20 * time.Minute,
 		},
-		DefaultRequests: cloud.Resources{CPU: 250, Memory: 1 << 30}, Interval: 15 * time.Second, InstanceType: "m5.large",
-		Capacity: cloud.Resources{CPU: 1600, Memory: 8 << 30 * 8 / 10, EphemeralStorage: 16 << 30, Pods: 17},
+		DefaultRequests: demand.Resources{CPU: 250, Memory: 1 << 30}, Interval: 15 * time.Second, InstanceType: "m5.large",
+		Capacity: demand.Resources{CPU: 1600, Memory: 8 << 30 * 8 / 10, EphemeralStorage: 16 << 30, Pods: 17},
 	}, s)
 	require.NoError(t, s.Validate())
 	for wrong, text := range map[string]string{

@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // placeable reports whether an empty machine has room for requests.
-func (s *simulation) placeable(requests cloud.Resources) bool {
+func (s *simulation) placeable(requests demand.Resources) bool {
 	key := [2]int64{requests.CPU, requests.Memory}
 	fits, known := s.fit[key]
 	if !known {
@@ -18,16 +19,16 @@ func (s *simulation) placeable(requests cloud.Resources) bool {
 }
 
 // fits reports whether a machine of the pool has room for a pod.
-func (s *simulation) fits(requests cloud.Resources) bool {
+func (s *simulation) fits(requests demand.Resources) bool {
 	supply := s.supply(nil)
 	supply.MaxLaunches = 1
-	return len(cloud.Demand(cloud.DemandInput{Pods: []*cloud.Pod{{Requests: requests}}, Supplies: []cloud.Supply{supply}}).Unplaced) == 0
+	return len(demand.Place(demand.Input{Pods: []*demand.Pod{{Requests: requests}}, Supplies: []demand.Supply{supply}}).Unplaced) == 0
 }
 
-func (s *simulation) supply(ready []*cloud.Node) cloud.Supply {
-	return cloud.Supply{
+func (s *simulation) supply(ready []*demand.Node) demand.Supply {
+	return demand.Supply{
 		Pool: poolName, Standby: ready, MaxLaunches: s.Pool.Size, DefaultRequests: s.DefaultRequests,
-		Templates: []cloud.NodeTemplate{{Name: templateName, Node: cloud.Node{Allocatable: s.Capacity}}},
+		Templates: []demand.NodeTemplate{{Name: templateName, Node: demand.Node{Allocatable: s.Capacity}}},
 	}
 }
 
@@ -93,7 +94,7 @@ func (s *simulation) want() cloud.Want {
 		return m != nil && m.node.State == cloud.StateRunning && !m.node.Ready && s.now.Before(m.node.LastStarted.Add(patience))
 	}
 	waits := func(uid string) bool { return s.byUID[uid] != nil }
-	s.reservations = cloud.Settle(s.reservations, waits, begins, s.now)
+	s.reservations = demand.Settle(s.reservations, waits, begins, s.now)
 	var begun, ready []*machine
 	for _, m := range s.machines {
 		switch {
@@ -103,14 +104,14 @@ func (s *simulation) want() cloud.Want {
 			ready = append(ready, m)
 		}
 	}
-	var result cloud.DemandResult
+	var result demand.Result
 	// A pool that is full, with nothing to start, can do nothing for pods.
 	if len(s.pending) > 0 && (len(begun)+len(ready) > 0 || len(s.machines) < s.Pool.Size) {
-		result = cloud.Demand(s.demand(begun, ready))
+		result = demand.Place(s.demand(begun, ready))
 	}
-	s.reservations = cloud.Reserve(s.reservations, result, s.now.Add(patience))
+	s.reservations = demand.Reserve(s.reservations, result, s.now.Add(patience))
 	for _, p := range result.Placements {
-		if one := s.byUID[p.Pod.UID]; !one.decided && (p.On == cloud.OnStarting || p.On == cloud.OnStandby) {
+		if one := s.byUID[p.Pod.UID]; !one.decided && (p.On == demand.OnStarting || p.On == demand.OnStandby) {
 			one.decided = true
 			s.hits++
 		}
@@ -126,8 +127,8 @@ func (s *simulation) want() cloud.Want {
 
 // demand is the input of the decision about the pods that wait. The Nodes that are open are
 // left out: no pod that waits fits on one.
-func (s *simulation) demand(begun, ready []*machine) cloud.DemandInput {
-	in := cloud.DemandInput{Pods: make([]*cloud.Pod, 0, len(s.pending))}
+func (s *simulation) demand(begun, ready []*machine) demand.Input {
+	in := demand.Input{Pods: make([]*demand.Pod, 0, len(s.pending))}
 	for _, p := range s.pending {
 		in.Pods = append(in.Pods, &p.Pod)
 	}
@@ -136,13 +137,13 @@ func (s *simulation) demand(begun, ready []*machine) cloud.DemandInput {
 		reserved[r.Machine] = r.Pods
 	}
 	for _, m := range begun {
-		in.Starting = append(in.Starting, cloud.Starting{Pool: poolName, Node: m.site, Reserved: reserved[m.instance.ID]})
+		in.Starting = append(in.Starting, demand.Starting{Pool: poolName, Node: m.site, Reserved: reserved[m.instance.ID]})
 	}
 	slices.SortStableFunc(ready, func(a, b *machine) int { return a.node.Since.Compare(b.node.Since) })
-	sites := make([]*cloud.Node, len(ready))
+	sites := make([]*demand.Node, len(ready))
 	for i, m := range ready {
 		sites[i] = m.site
 	}
-	in.Supplies = []cloud.Supply{s.supply(sites)}
+	in.Supplies = []demand.Supply{s.supply(sites)}
 	return in
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 )
 
@@ -16,14 +17,14 @@ type Settings struct {
 	Pool cloud.Pool
 	// DefaultRequests are what a pod without requests is taken to need. Zero: a machine of
 	// its own.
-	DefaultRequests cloud.Resources
+	DefaultRequests demand.Resources
 	// Interval is the time between two passes if nothing happens. Default 30s.
 	Interval time.Duration
 	// InstanceType decides what a machine has room for, unless Capacity does. Of an unknown
 	// type a machine takes one pod, whatever that needs.
 	InstanceType string
 	// Capacity is what pods may use of a machine. Its Pods is 0 if InstanceType decides.
-	Capacity cloud.Resources
+	Capacity demand.Resources
 	// Boot is the time from a start to a ready Node. Default 20s.
 	Boot time.Duration
 	// Warmup is the time from a launch to a machine on standby. Default 3m.

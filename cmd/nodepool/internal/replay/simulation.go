@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/chart"
 )
 
@@ -48,7 +49,7 @@ type simulation struct {
 	ready        []*machine       // that pods were last bound to
 	instances    []cloud.Instance // of the last plan, and so are the nodes
 	nodes        []cloud.NodeStatus
-	reservations []cloud.Reservation
+	reservations []demand.Reservation
 	memory       cloud.Memory
 	ordinal      int64
 
@@ -64,7 +65,7 @@ type simulation struct {
 
 // pod is one pod of the trace.
 type pod struct {
-	cloud.Pod
+	demand.Pod
 	since   time.Time // when it began to wait
 	waited  time.Duration
 	left    time.Duration // how long it has to run
@@ -206,7 +207,7 @@ func (s *simulation) happen() (passed, acted bool, err error) {
 	}
 	for len(s.trace) > 0 && !s.next().After(s.now) {
 		uid := fmt.Sprintf("%07d", s.number) // also as the name: in the order of the trace
-		s.wait(&pod{Pod: cloud.Pod{Name: uid, UID: uid, Requests: s.trace[0].Requests}, left: s.trace[0].Duration}, s.next())
+		s.wait(&pod{Pod: demand.Pod{Name: uid, UID: uid, Requests: s.trace[0].Requests}, left: s.trace[0].Duration}, s.next())
 		s.trace, s.number = s.trace[1:], s.number+1
 		s.skip()
 	}

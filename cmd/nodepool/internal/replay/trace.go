@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // A Pod is one pod of a trace.
@@ -25,7 +25,7 @@ type Pod struct {
 	Arrival time.Duration
 	// Duration is how long it runs once it is on a machine. More than 0.
 	Duration time.Duration
-	Requests cloud.Resources
+	Requests demand.Resources
 }
 
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/replay"
 )
 
@@ -20,13 +20,13 @@ func TestATraceIsReadInTheOrderOfArrival(t *testing.T) {
 		"early,2026-03-02T01:00:00+01:00,2,512M,60.5,2\n" +
 		",2026-03-02T00:00:01.5Z,,,1h30m,1\n"))
 	require.NoError(t, err)
-	early := replay.Pod{Duration: 60500 * time.Millisecond, Requests: cloud.Resources{CPU: 2000, Memory: 512e6}}
+	early := replay.Pod{Duration: 60500 * time.Millisecond, Requests: demand.Resources{CPU: 2000, Memory: 512e6}}
 	first, second := early, early
 	first.Name, second.Name = "early/1", "early/2"
 	require.Empty(t, cmp.Diff([]replay.Pod{
 		first, second,
 		{Name: "line-6", Arrival: 1500 * time.Millisecond, Duration: 90 * time.Minute},
-		{Name: "late", Arrival: 90 * time.Second, Duration: 90 * time.Second, Requests: cloud.Resources{CPU: 500, Memory: 1 << 30}},
+		{Name: "late", Arrival: 90 * time.Second, Duration: 90 * time.Second, Requests: demand.Resources{CPU: 500, Memory: 1 << 30}},
 	}, pods))
 
 	pods, err = replay.ReadTrace(strings.NewReader("arrival,duration,cpu,memory\n10,1,1,1Gi\n2.5,1,1,1Gi\n"))

@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 // Resources is an amount of each resource that the scheduler counts. Nodes and pods use
 // the same units.

@@ -1,30 +1,30 @@
-package cloud_test
+package demand_test
 
 import (
 	"fmt"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // Four pods wait, and one of them fits nowhere. One machine of the pool stands
 // by, more can be launched.
-func ExampleDemand() {
-	var waiting []*cloud.Pod
+func ExamplePlace() {
+	var waiting []*demand.Pod
 	for _, name := range []string{"a", "b", "c"} {
-		waiting = append(waiting, &cloud.Pod{Name: name, UID: name, Requests: cloud.Resources{CPU: 2100, Memory: 1 << 30}})
+		waiting = append(waiting, &demand.Pod{Name: name, UID: name, Requests: demand.Resources{CPU: 2100, Memory: 1 << 30}})
 	}
-	waiting = append(waiting, &cloud.Pod{Name: "huge", UID: "huge", Requests: cloud.Resources{CPU: 100_000}})
-	large := cloud.Node{
+	waiting = append(waiting, &demand.Pod{Name: "huge", UID: "huge", Requests: demand.Resources{CPU: 100_000}})
+	large := demand.Node{
 		Name:        "standby-1",
 		Labels:      map[string]string{"zone": "a"},
-		Allocatable: cloud.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110},
+		Allocatable: demand.Resources{CPU: 4000, Memory: 16 << 30, Pods: 110},
 	}
 
-	result := cloud.Demand(cloud.DemandInput{
+	result := demand.Place(demand.Input{
 		Pods: waiting,
-		Supplies: []cloud.Supply{{
-			Pool: "general", Standby: []*cloud.Node{&large},
-			Templates: []cloud.NodeTemplate{{Name: "zone-a", Node: large}}, MaxLaunches: 10,
+		Supplies: []demand.Supply{{
+			Pool: "general", Standby: []*demand.Node{&large},
+			Templates: []demand.NodeTemplate{{Name: "zone-a", Node: large}}, MaxLaunches: 10,
 		}},
 	})
 	for _, pool := range result.Pools {

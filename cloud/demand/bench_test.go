@@ -1,26 +1,26 @@
-package cloud_test
+package demand_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // BenchmarkDemand is the time of one call, for 20,000 pods of 20 groups with
 // constraints of all kinds, and for pods that are all different.
 func BenchmarkDemand(b *testing.B) {
 	random := newBatch(1)
-	in := func(groups, most int, constrained bool) cloud.DemandInput {
-		d := cloud.DemandInput{Pods: random.pods("p", groups, most, constrained)}
+	in := func(groups, most int, constrained bool) demand.Input {
+		d := demand.Input{Pods: random.pods("p", groups, most, constrained)}
 		for i, zone := range []string{"x", "y", "z"} {
 			d.Nodes = append(d.Nodes, random.node(fmt.Sprint("node-", i), zone))
-			d.Supplies = append(d.Supplies, cloud.Supply{Pool: zone, MaxLaunches: 1 << 20, Templates: []cloud.NodeTemplate{{Node: cloud.Node{
+			d.Supplies = append(d.Supplies, demand.Supply{Pool: zone, MaxLaunches: 1 << 20, Templates: []demand.NodeTemplate{{Node: demand.Node{
 				Labels: map[string]string{
 					"zone": zone,
 					"size": "16",
 				},
-				Allocatable: cloud.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
+				Allocatable: demand.Resources{CPU: 16_000, Memory: 64 * gi, EphemeralStorage: 100 * gi, Pods: 110, Extended: map[string]int64{"gpu": 8}},
 			}}}})
 		}
 		return d
@@ -30,7 +30,7 @@ func BenchmarkDemand(b *testing.B) {
 	for i := range 10_000 {
 		different.Pods = append(
 			different.Pods,
-			&cloud.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))},
+			&demand.Pod{Name: fmt.Sprintf("p%05d", i), Requests: asks(int64(100+random.IntN(8000)), int64(random.IntN(32*gi)))},
 		)
 	}
 	// A cluster of 1,000 nodes with 30 pods each, all of which keep away from
@@ -41,7 +41,7 @@ func BenchmarkDemand(b *testing.B) {
 		for j := range 30 {
 			n.Pods = append(
 				n.Pods,
-				&cloud.Pod{
+				&demand.Pod{
 					Namespace:    "one",
 					Labels:       map[string]string{"app": fmt.Sprint(j)},
 					Requests:     asks(100, 1<<27),
@@ -53,7 +53,7 @@ func BenchmarkDemand(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		in   cloud.DemandInput
+		in   demand.Input
 	}{
 		{"large", large},
 		{"equal", in(20, 2000, false)},
@@ -63,7 +63,7 @@ func BenchmarkDemand(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				cloud.Demand(c.in)
+				demand.Place(c.in)
 			}
 			pods := float64(len(c.in.Pods)) * float64(b.N)
 			b.ReportMetric(pods/b.Elapsed().Seconds(), "pods/s")

@@ -1,15 +1,17 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
 // result returns the result of the packing.
-func (p *packing) result() DemandResult {
-	r := DemandResult{Unmodelled: p.model.unmodelled}
+func (p *packing) result() Result {
+	r := Result{Unmodelled: p.model.unmodelled}
 	if placed := len(p.model.pods) - len(p.left); placed > 0 {
 		r.Placements = make([]PlacedPod, 0, placed)
 	}
@@ -79,10 +81,10 @@ func (p *packing) unplacedPods() []Unplaced {
 	return all
 }
 
-// Want returns the demand for [Pool.Plan]. Standby machines are named by
+// Want returns the demand for [cloud.Pool.Plan]. Standby machines are named by
 // [Node].Machine.
-func (d PoolDemand) Want() Want {
-	var w Want
+func (d PoolDemand) Want() cloud.Want {
+	var w cloud.Want
 	for _, n := range d.Start {
 		w.Start = append(w.Start, n.Machine)
 	}

@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 // counter is the state of a tally: how many of its pods are in each domain.
 type counter struct {

@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 // verdict is whether a machine takes a pod.
 type verdict int8

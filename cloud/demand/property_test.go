@@ -1,4 +1,4 @@
-package cloud_test
+package demand_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // batches is how many random batches a test looks at: n, a fifth of it with -short, or
@@ -69,39 +69,39 @@ func (b batch) labels() map[string]string {
 	return l
 }
 
-func (b batch) selector() cloud.Selector {
+func (b batch) selector() demand.Selector {
 	switch b.IntN(12) {
 	case 0:
 		return nil
 	case 1:
-		return cloud.Selector{}
+		return demand.Selector{}
 	case 2:
-		return cloud.Selector{{Key: "tier", Operator: pick(b, cloud.Exists, cloud.DoesNotExist)}}
+		return demand.Selector{{Key: "tier", Operator: pick(b, demand.Exists, demand.DoesNotExist)}}
 	case 3:
-		return cloud.Selector{{Key: "app", Operator: cloud.NotIn, Values: []string{"a"}}}
+		return demand.Selector{{Key: "app", Operator: demand.NotIn, Values: []string{"a"}}}
 	default:
-		return cloud.Selector{{Key: "app", Operator: cloud.In, Values: []string{pick(b, "a", "b", "c")}}}
+		return demand.Selector{{Key: "app", Operator: demand.In, Values: []string{pick(b, "a", "b", "c")}}}
 	}
 }
 
-func (b batch) terms() []cloud.PodTerm {
-	t := cloud.PodTerm{TopologyKey: pick(b, "zone", hostname, hostname, "rack"), Selector: b.selector()}
+func (b batch) terms() []demand.PodTerm {
+	t := demand.PodTerm{TopologyKey: pick(b, "zone", hostname, hostname, "rack"), Selector: b.selector()}
 	switch b.IntN(6) {
 	case 0:
 		t.Namespaces = []string{"two"}
 	case 1:
-		t.NamespaceSelector = cloud.Selector{{Key: "team", Operator: cloud.Exists}}
+		t.NamespaceSelector = demand.Selector{{Key: "team", Operator: demand.Exists}}
 	}
 	if b.one(5) {
 		return append(b.terms(), t)
 	}
-	return []cloud.PodTerm{t}
+	return []demand.PodTerm{t}
 }
 
 // pods are some groups of equal pods.
-func (b batch) pods(prefix string, groups, most int, constrained bool) (all []*cloud.Pod) {
+func (b batch) pods(prefix string, groups, most int, constrained bool) (all []*demand.Pod) {
 	for g := range groups {
-		p := cloud.Pod{Namespace: pick(b, "one", "one", "two"), Labels: b.labels(), Requests: b.requests()}
+		p := demand.Pod{Namespace: pick(b, "one", "one", "two"), Labels: b.labels(), Requests: b.requests()}
 		if constrained {
 			b.constrain(&p)
 		}
@@ -115,8 +115,8 @@ func (b batch) pods(prefix string, groups, most int, constrained bool) (all []*c
 	return all
 }
 
-func (b batch) requests() cloud.Resources {
-	r := cloud.Resources{CPU: pick[int64](b, 0, 100, 500, 1000, 1500, 2100), Memory: pick[int64](b, 0, 256, 1024, 2048) << 20}
+func (b batch) requests() demand.Resources {
+	r := demand.Resources{CPU: pick[int64](b, 0, 100, 500, 1000, 1500, 2100), Memory: pick[int64](b, 0, 256, 1024, 2048) << 20}
 	if b.one(8) {
 		r.EphemeralStorage = 5 << 30
 	}
@@ -126,23 +126,23 @@ func (b batch) requests() cloud.Resources {
 	return r
 }
 
-func (b batch) constrain(p *cloud.Pod) {
+func (b batch) constrain(p *demand.Pod) {
 	if b.one(4) {
 		p.NodeSelector = map[string]string{"zone": pick(b, "x", "y", "z", "nowhere")}
 	}
 	if b.one(6) {
-		p.NodeAffinity = []cloud.NodeTerm{
-			{Labels: []cloud.Requirement{{Key: "zone", Operator: pick(b, cloud.In, cloud.NotIn), Values: []string{"x", "y"}}}},
-			{Labels: []cloud.Requirement{{Key: "size", Operator: pick(b, cloud.Gt, cloud.Lt), Values: []string{"4"}}}},
+		p.NodeAffinity = []demand.NodeTerm{
+			{Labels: []demand.Requirement{{Key: "zone", Operator: pick(b, demand.In, demand.NotIn), Values: []string{"x", "y"}}}},
+			{Labels: []demand.Requirement{{Key: "size", Operator: pick(b, demand.Gt, demand.Lt), Values: []string{"4"}}}},
 		}
 	}
 	if b.one(20) {
-		p.NodeAffinity = []cloud.NodeTerm{
-			{Names: []cloud.Requirement{{Operator: pick(b, cloud.In, cloud.NotIn), Values: []string{"node-0", "a-1"}}}},
+		p.NodeAffinity = []demand.NodeTerm{
+			{Names: []demand.Requirement{{Operator: pick(b, demand.In, demand.NotIn), Values: []string{"node-0", "a-1"}}}},
 		}
 	}
 	if b.one(20) {
-		p.NodeAffinity = append(p.NodeAffinity, cloud.NodeTerm{})
+		p.NodeAffinity = append(p.NodeAffinity, demand.NodeTerm{})
 	}
 	if b.one(5) {
 		p.AntiAffinity = b.terms()
@@ -151,7 +151,7 @@ func (b batch) constrain(p *cloud.Pod) {
 		p.Affinity = b.terms()
 	}
 	for b.one(3) {
-		p.Spread = append(p.Spread, cloud.Spread{
+		p.Spread = append(p.Spread, demand.Spread{
 			TopologyKey: pick(
 				b,
 				"zone",
@@ -168,25 +168,25 @@ func (b batch) constrain(p *cloud.Pod) {
 		})
 	}
 	if b.one(3) {
-		p.Tolerations = []cloud.Toleration{pick(b, cloud.Toleration{Key: "dedicated", Value: "gpu", Effect: cloud.NoSchedule},
-			cloud.Toleration{Exists: true}, cloud.Toleration{Key: "dedicated", Exists: true}, cloud.Toleration{Key: "dedicated", Value: "web"})}
+		p.Tolerations = []demand.Toleration{pick(b, demand.Toleration{Key: "dedicated", Value: "gpu", Effect: demand.NoSchedule},
+			demand.Toleration{Exists: true}, demand.Toleration{Key: "dedicated", Exists: true}, demand.Toleration{Key: "dedicated", Value: "web"})}
 		if p.Tolerations[0].Key == "" {
 			p.Tolerations[0].Key = "other" // tolerating all would include stopped machines
 		}
 	}
 	if b.one(8) {
-		p.HostPorts = []cloud.HostPort{{Port: 80, IP: pick(b, "", "10.0.0.1", "0.0.0.0"), Protocol: pick(b, "", "UDP")}}
+		p.HostPorts = []demand.HostPort{{Port: 80, IP: pick(b, "", "10.0.0.1", "0.0.0.0"), Protocol: pick(b, "", "UDP")}}
 	}
 	if b.one(8) {
 		p.Priority = 10
 	}
 }
 
-func (b batch) node(name, zone string) *cloud.Node {
+func (b batch) node(name, zone string) *demand.Node {
 	size := pick[int64](b, 2, 4, 8)
-	n := &cloud.Node{
+	n := &demand.Node{
 		Name: name, Labels: map[string]string{"zone": zone, "size": strconv.FormatInt(size, 10), hostname: name},
-		Allocatable: cloud.Resources{CPU: size * 1000, Memory: size << 31, EphemeralStorage: 20 << 30, Pods: pick[int64](b, 4, 20)},
+		Allocatable: demand.Resources{CPU: size * 1000, Memory: size << 31, EphemeralStorage: 20 << 30, Pods: pick[int64](b, 4, 20)},
 	}
 	if b.one(4) {
 		n.Labels["rack"] = pick(b, "1", "2")
@@ -195,18 +195,18 @@ func (b batch) node(name, zone string) *cloud.Node {
 		n.Allocatable.Extended = map[string]int64{"gpu": 2}
 	}
 	if b.one(5) {
-		n.Taints = []cloud.Taint{{Key: "dedicated", Value: "gpu", Effect: pick(b, cloud.NoSchedule, cloud.NoExecute, "PreferNoSchedule")}}
+		n.Taints = []demand.Taint{{Key: "dedicated", Value: "gpu", Effect: pick(b, demand.NoSchedule, demand.NoExecute, "PreferNoSchedule")}}
 	}
 	if b.one(3) {
-		n.Pods = []*cloud.Pod{{Namespace: "kube-system", Name: "ds", UID: name + "-ds", Requests: cloud.Resources{CPU: 100}}}
+		n.Pods = []*demand.Pod{{Namespace: "kube-system", Name: "ds", UID: name + "-ds", Requests: demand.Resources{CPU: 100}}}
 	}
 	return n
 }
 
 func (b batch) zone() string { return pick(b, "x", "y", "z") }
 
-func (b batch) input() cloud.DemandInput {
-	in := cloud.DemandInput{
+func (b batch) input() demand.Input {
+	in := demand.Input{
 		Namespaces: map[string]map[string]string{"one": nil, "two": {"team": "t"}},
 		Pods:       b.pods("pod", 1+b.IntN(5), 8, true),
 	}
@@ -228,21 +228,21 @@ func (b batch) input() cloud.DemandInput {
 		}
 	}
 	for i := range b.IntN(3) {
-		s := cloud.Starting{Pool: pick(b, "a", "b"), Node: b.node(fmt.Sprintf("starting-%d", i), b.zone())}
+		s := demand.Starting{Pool: pick(b, "a", "b"), Node: b.node(fmt.Sprintf("starting-%d", i), b.zone())}
 		if p := in.Pods[b.IntN(len(in.Pods))]; b.one(2) {
 			s.Reserved = []string{p.UID}
 		}
 		in.Starting = append(in.Starting, s)
 	}
 	for _, pool := range []string{"a", "b", "c"}[:1+b.IntN(3)] {
-		s := cloud.Supply{Pool: pool, Weight: pick[int32](b, 0, 0, 5), MaxLaunches: b.IntN(8), Coming: pick(b, 0, 0, 1, 3)}
+		s := demand.Supply{Pool: pool, Weight: pick[int32](b, 0, 0, 5), MaxLaunches: b.IntN(8), Coming: pick(b, 0, 0, 1, 3)}
 		for i := range b.IntN(4) {
 			s.Standby = append(s.Standby, b.node(fmt.Sprintf("%s-%d", pool, i), b.zone()))
 		}
 		for i := range 1 + b.IntN(3) {
 			n := b.node("", []string{"x", "y", "z"}[i])
 			delete(n.Labels, hostname)
-			s.Templates = append(s.Templates, cloud.NodeTemplate{Name: fmt.Sprint(i), Node: *n})
+			s.Templates = append(s.Templates, demand.NodeTemplate{Name: fmt.Sprint(i), Node: *n})
 		}
 		in.Supplies = append(in.Supplies, s)
 	}
@@ -250,7 +250,7 @@ func (b batch) input() cloud.DemandInput {
 }
 
 // after is the world when all machines of r have started.
-func after(in cloud.DemandInput, r cloud.DemandResult) (w *world, at map[string]*dumbNode) {
+func after(in demand.Input, r demand.Result) (w *world, at map[string]*dumbNode) {
 	w, at = &world{namespaces: in.Namespaces}, map[string]*dumbNode{}
 	for _, n := range in.Nodes {
 		at[n.Name] = w.add(n)
@@ -259,8 +259,8 @@ func after(in cloud.DemandInput, r cloud.DemandResult) (w *world, at map[string]
 		at[s.Node.Name] = w.add(s.Node)
 	}
 	for _, s := range in.Supplies {
-		var d cloud.PoolDemand
-		if i := slices.IndexFunc(r.Pools, func(d cloud.PoolDemand) bool { return d.Pool == s.Pool }); i >= 0 {
+		var d demand.PoolDemand
+		if i := slices.IndexFunc(r.Pools, func(d demand.PoolDemand) bool { return d.Pool == s.Pool }); i >= 0 {
 			d = r.Pools[i]
 		}
 		for _, n := range s.Standby {
@@ -277,29 +277,29 @@ func after(in cloud.DemandInput, r cloud.DemandResult) (w *world, at map[string]
 	return w, at
 }
 
-func launched(s cloud.Supply, template string, number int) *cloud.Node {
-	t := s.Templates[slices.IndexFunc(s.Templates, func(t cloud.NodeTemplate) bool { return t.Name == template })].Node
+func launched(s demand.Supply, template string, number int) *demand.Node {
+	t := s.Templates[slices.IndexFunc(s.Templates, func(t demand.NodeTemplate) bool { return t.Name == template })].Node
 	t.Name, t.Labels = fmt.Sprintf("%s/%s/%d", s.Pool, template, number), maps.Clone(t.Labels)
 	t.Labels[hostname] = t.Name
 	return &t
 }
 
-func nodeOf(at cloud.PlacedPod) string {
-	if at.On == cloud.OnLaunch {
+func nodeOf(at demand.PlacedPod) string {
+	if at.On == demand.OnLaunch {
 		return fmt.Sprintf("%s/%s/%d", at.Pool, at.Template, at.Launch)
 	}
 	return at.Node.Name
 }
 
-func requestsNothing(p *cloud.Pod) bool {
-	return cmp.Equal(p.Requests, cloud.Resources{})
+func requestsNothing(p *demand.Pod) bool {
+	return cmp.Equal(p.Requests, demand.Resources{})
 }
 
 // settle places pods where placements say, and returns those that the scheduler
 // would refuse in every order that was tried. It always places the first one
 // that can be; pods that others count, but that count none, can be in the way.
-func settle(w *world, at map[string]*dumbNode, placements []cloud.PlacedPod) (refused []string) {
-	before := map[*dumbNode][]*cloud.Pod{}
+func settle(w *world, at map[string]*dumbNode, placements []demand.PlacedPod) (refused []string) {
+	before := map[*dumbNode][]*demand.Pod{}
 	for _, n := range w.nodes {
 		before[n] = slices.Clone(n.pods)
 	}
@@ -313,7 +313,7 @@ func settle(w *world, at map[string]*dumbNode, placements []cloud.PlacedPod) (re
 			b.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		if i%2 == 0 {
-			slices.SortStableFunc(order, func(a, b cloud.PlacedPod) int { return len(b.Pod.Spread) - len(a.Pod.Spread) })
+			slices.SortStableFunc(order, func(a, b demand.PlacedPod) int { return len(b.Pod.Spread) - len(a.Pod.Spread) })
 		}
 		for n, pods := range before {
 			n.pods = slices.Clone(pods)
@@ -322,10 +322,10 @@ func settle(w *world, at map[string]*dumbNode, placements []cloud.PlacedPod) (re
 	return refused
 }
 
-func settleInOrder(w *world, at map[string]*dumbNode, order []cloud.PlacedPod) (refused []string) {
+func settleInOrder(w *world, at map[string]*dumbNode, order []demand.PlacedPod) (refused []string) {
 	left := slices.Clone(order)
 	for {
-		i := slices.IndexFunc(left, func(p cloud.PlacedPod) bool { return w.fits(p.Pod, at[nodeOf(p)]) == "" })
+		i := slices.IndexFunc(left, func(p demand.PlacedPod) bool { return w.fits(p.Pod, at[nodeOf(p)]) == "" })
 		if i < 0 {
 			break
 		}
@@ -344,10 +344,10 @@ func TestEveryPlacementIsOneTheSchedulerWouldMake(t *testing.T) {
 	placed, rest, moved := 0, 0, 0
 	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
-		r := cloud.Demand(in)
+		r := demand.Place(in)
 		w, at := after(in, r)
 		require.Len(t, in.Pods, len(r.Placements)+len(r.Unplaced), "seed %d: each pod is placed or not", seed)
-		refused := settle(w, at, cloud.PlacingOrder(in))
+		refused := settle(w, at, demand.PlacingOrder(in))
 		require.Empty(t, refused, "seed %d", seed)
 		placed, rest, moved = placed+len(r.Placements), rest+len(r.Unplaced), moved+len(r.Pools)
 	})
@@ -359,9 +359,9 @@ func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 	t.Parallel()
 	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
-		r := cloud.Demand(in)
+		r := demand.Place(in)
 		w, at := after(in, r)
-		require.Empty(t, settle(w, at, cloud.PlacingOrder(in)), "seed %d", seed)
+		require.Empty(t, settle(w, at, demand.PlacingOrder(in)), "seed %d", seed)
 		for _, u := range r.Unplaced {
 			for _, n := range w.nodes {
 				if n.stopped {
@@ -392,7 +392,7 @@ func TestAPodIsLeftOutOnlyIfNoMachineWouldTakeIt(t *testing.T) {
 	})
 }
 
-func mayLaunch(s cloud.Supply, r cloud.DemandResult) bool {
+func mayLaunch(s demand.Supply, r demand.Result) bool {
 	n := 0
 	for _, d := range r.Pools {
 		if d.Pool == s.Pool {
@@ -408,7 +408,7 @@ func TestNoMachineIsStartedForNothing(t *testing.T) {
 	t.Parallel()
 	seeds(t, 2000, func(seed uint64) {
 		in := newBatch(seed).input()
-		r := cloud.Demand(in)
+		r := demand.Place(in)
 		used := map[string]bool{}
 		for _, p := range r.Placements {
 			used[nodeOf(p)] = true
@@ -431,10 +431,10 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	seeds(t, 1000, func(seed uint64) {
 		b := newBatch(seed)
 		in := b.input()
-		want := cloud.Demand(in)
+		want := demand.Place(in)
 		b.Shuffle(len(in.Pods), func(i, j int) { in.Pods[i], in.Pods[j] = in.Pods[j], in.Pods[i] })
 		b.Shuffle(len(in.Supplies), func(i, j int) { in.Supplies[i], in.Supplies[j] = in.Supplies[j], in.Supplies[i] })
-		require.Empty(t, cmp.Diff(want, cloud.Demand(in)), "seed %d", seed)
+		require.Empty(t, cmp.Diff(want, demand.Place(in)), "seed %d", seed)
 	})
 }
 
@@ -447,15 +447,15 @@ func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 		b := newBatch(seed)
 		node := b.node("", "x")
 		node.Taints = nil
-		in := cloud.DemandInput{
+		in := demand.Input{
 			Pods: b.pods("pod", 1+b.IntN(8), 20, false),
-			Supplies: []cloud.Supply{
-				{Pool: "a", Templates: []cloud.NodeTemplate{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: cloud.Resources{CPU: 1}},
+			Supplies: []demand.Supply{
+				{Pool: "a", Templates: []demand.NodeTemplate{{Node: *node}}, MaxLaunches: 1000, DefaultRequests: demand.Resources{CPU: 1}},
 			},
 		}
 		in.Pods = slices.DeleteFunc(in.Pods, requestsNothing)
 		got := 0
-		for _, d := range cloud.Demand(in).Pools {
+		for _, d := range demand.Place(in).Pools {
 			got = d.Launch[0].Count
 		}
 		want := firstFitDecreasing(in.Pods, node)
@@ -465,26 +465,26 @@ func TestWithoutConstraintsItIsFirstFitDecreasing(t *testing.T) {
 	fmt.Printf("figure pool_surplus_percent %.2f %%\n", 100*float64(machines-exact)/float64(max(exact, 1)))
 }
 
-func firstFitDecreasing(pods []*cloud.Pod, node *cloud.Node) int {
+func firstFitDecreasing(pods []*demand.Pod, node *demand.Node) int {
 	empty := &dumbNode{Node: node, pods: node.Pods}
 	share := func(n, of int64) float64 { return float64(n) / float64(max(of, 1)) }
 	free := node.Allocatable
 	for _, p := range node.Pods {
 		free.CPU -= p.Requests.CPU
 	}
-	size := func(p *cloud.Pod) float64 {
+	size := func(p *demand.Pod) float64 {
 		return share(p.Requests.CPU, free.CPU) + share(p.Requests.Memory, free.Memory) +
 			share(p.Requests.EphemeralStorage, free.EphemeralStorage) + share(p.Requests.Extended["gpu"], free.Extended["gpu"])
 	}
 	order := slices.Clone(pods)
-	slices.SortStableFunc(order, func(a, b *cloud.Pod) int {
+	slices.SortStableFunc(order, func(a, b *demand.Pod) int {
 		if d := size(b) - size(a); d != 0 {
 			if d > 0 {
 				return 1
 			}
 			return -1
 		}
-		vector := func(p *cloud.Pod) []int64 {
+		vector := func(p *demand.Pod) []int64 {
 			return []int64{p.Requests.CPU, p.Requests.Memory, p.Requests.EphemeralStorage, p.Requests.Extended["gpu"]}
 		}
 		return slices.Compare(vector(b), vector(a))

@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 // Supply is the machines that a pool can add to the cluster.
 type Supply struct {
@@ -18,13 +18,13 @@ type Supply struct {
 	Templates []NodeTemplate
 	// MaxLaunches bounds the launches of all templates together, beyond Coming;
 	// zero means that none may be launched. It is the remaining room, and zero while
-	// the pool may not launch: see [Plan.Room]. If a pool cannot launch, the same
+	// the pool may not launch: see [cloud.Plan.Room]. If a pool cannot launch, the same
 	// decision uses another one.
 	MaxLaunches int
 	// Coming is how many machines of the pool were launched and are not on
-	// standby yet; see [Counts]. Pods that need a launch get these before any pool
+	// standby yet; see [cloud.Counts]. Pods that need a launch get these before any pool
 	// launches another one. They count among the launches of the result, and among
-	// those of [Want.Launch].
+	// those of [cloud.Want.Launch].
 	Coming int
 	// Limit is why MaxLaunches is not larger, for the reasons of pods. It may be
 	// empty.

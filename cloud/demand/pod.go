@@ -1,11 +1,11 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import "slices"
 
 // Pod is the part of a pod that decides where the scheduler places it. A Pod must not
-// be changed while [Demand] runs, which never writes to it.
+// be changed while [Place] runs, which never writes to it.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels               map[string]string
@@ -26,12 +26,12 @@ type Pod struct {
 	HostPorts   []HostPort
 	// Nominated is the name of the node on which the scheduler is making room for this
 	// pod, by evicting others. The pod is placed there if the node is one of
-	// [DemandInput.Nodes], and otherwise as if it had none.
+	// [Input.Nodes], and otherwise as if it had none.
 	Nominated string
 	// Terminating pods on a node use its resources, but no longer count for
 	// Spread.
 	Terminating bool
-	// Unmodelled are the reasons why [Demand] cannot know where this pod fits,
+	// Unmodelled are the reasons why [Place] cannot know where this pod fits,
 	// such as a volume in a zone. A pod that has one is reported and starts no machine.
 	Unmodelled []string
 }

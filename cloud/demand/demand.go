@@ -1,14 +1,14 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import (
 	"cmp"
 	"slices"
 )
 
-// DemandInput is the input of [Demand], which never writes to it.
-type DemandInput struct {
+// Input is the input of [Place], which never writes to it.
+type Input struct {
 	// Pods are the pods that the scheduler could not place.
 	Pods []*Pod
 	// Nodes are the nodes of the cluster, each with all its pods. The
@@ -23,9 +23,9 @@ type DemandInput struct {
 	Supplies []Supply
 }
 
-// DemandResult is the demand of the pods. Equal input gives an equal result, whatever
+// Result is the demand of the pods. Equal input gives an equal result, whatever
 // the order of pods and supplies.
-type DemandResult struct {
+type Result struct {
 	// Pools has an element for each supply with a machine to start or launch, in the
 	// order of names.
 	Pools []PoolDemand
@@ -114,11 +114,11 @@ const maxRepacks = 8
 // All machines of the result together have room for all placed pods. The scheduler may
 // still place them differently and leave one out; that pod is in the input of the next
 // call.
-func Demand(in DemandInput) DemandResult {
+func Place(in Input) Result {
 	return pack(&in).result()
 }
 
-func pack(in *DemandInput) *packing {
+func pack(in *Input) *packing {
 	m := newModel(in)
 	p := newPacking(m, nil)
 	p.run()

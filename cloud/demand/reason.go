@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import (
 	"cmp"

@@ -1,11 +1,11 @@
-package cloud_test
+package demand_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 func TestATaintThatPeopleHavePutStays(t *testing.T) {
@@ -14,6 +14,6 @@ func TestATaintThatPeopleHavePutStays(t *testing.T) {
 		"node.kubernetes.io/not-ready": true, "node.kubernetes.io/unreachable": true, "node.cloudprovider.kubernetes.io/shutdown": true,
 		"node.kubernetes.io/out-of-service": false, "node-role.kubernetes.io/control-plane": false, "dedicated": false,
 	} {
-		require.Equal(t, passing, cloud.Taint{Key: key, Value: "x", Effect: cloud.NoSchedule}.Passing(), key)
+		require.Equal(t, passing, demand.Taint{Key: key, Value: "x", Effect: demand.NoSchedule}.Passing(), key)
 	}
 }

@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 
 const hostname = "kubernetes.io/hostname"
 
-// model is the input of one call of [Demand] in a compact form. It does not change
+// model is the input of one call of [Place] in a compact form. It does not change
 // while pods are packed.
 type model struct {
-	in         *DemandInput
+	in         *Input
 	pods       []*Pod // pods to place, sorted
 	unmodelled []*Pod
 	classes    []*class // in the order in which they are placed
@@ -42,7 +42,7 @@ type supply struct {
 	fallback  []int64 // assumed requests of a pod without requests; nil: a whole machine
 }
 
-func newModel(in *DemandInput) *model {
+func newModel(in *Input) *model {
 	m := &model{in: in, shapes: map[string]int32{}}
 	for _, p := range sortPods(in.Pods) {
 		if len(p.Unmodelled) > 0 {
@@ -72,7 +72,7 @@ func newModel(in *DemandInput) *model {
 }
 
 // namespaceLabels adds the label that every namespace has.
-func namespaceLabels(in *DemandInput) map[string]map[string]string {
+func namespaceLabels(in *Input) map[string]map[string]string {
 	const label = "kubernetes.io/metadata.name"
 	all := make(map[string]map[string]string, len(in.Namespaces))
 	for name, labels := range in.Namespaces {

@@ -1,4 +1,4 @@
-package cloud_test
+package demand_test
 
 import (
 	"maps"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 )
 
 // world is a cluster as plainly as it can be written: what the scheduler would
@@ -17,18 +17,18 @@ type world struct {
 }
 
 type dumbNode struct {
-	*cloud.Node
+	*demand.Node
 	stopped bool // its Node object is there, with a taint, but takes no pods
-	pods    []*cloud.Pod
+	pods    []*demand.Pod
 }
 
-func (w *world) add(n *cloud.Node) *dumbNode {
+func (w *world) add(n *demand.Node) *dumbNode {
 	d := &dumbNode{Node: n, pods: slices.Clone(n.Pods)}
 	w.nodes = append(w.nodes, d)
 	return d
 }
 
-func dumbRequirement(r cloud.Requirement, labels map[string]string) bool {
+func dumbRequirement(r demand.Requirement, labels map[string]string) bool {
 	value, there := labels[r.Key]
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -38,23 +38,23 @@ func dumbRequirement(r cloud.Requirement, labels map[string]string) bool {
 		return n
 	}
 	switch r.Operator {
-	case cloud.In:
+	case demand.In:
 		return there && slices.Contains(r.Values, value)
-	case cloud.NotIn:
+	case demand.NotIn:
 		return !slices.Contains(r.Values, value) || !there
-	case cloud.Exists:
+	case demand.Exists:
 		return there
-	case cloud.DoesNotExist:
+	case demand.DoesNotExist:
 		return !there
-	case cloud.Gt:
+	case demand.Gt:
 		return there && number(value) > number(r.Values[0])
-	case cloud.Lt:
+	case demand.Lt:
 		return there && number(value) != math.MinInt64 && number(value) < number(r.Values[0])
 	}
 	return false
 }
 
-func dumbSelects(s cloud.Selector, labels map[string]string) bool {
+func dumbSelects(s demand.Selector, labels map[string]string) bool {
 	for _, r := range s {
 		if !dumbRequirement(r, labels) {
 			return false
@@ -63,7 +63,7 @@ func dumbSelects(s cloud.Selector, labels map[string]string) bool {
 	return s != nil
 }
 
-func dumbAffinity(p *cloud.Pod, n *cloud.Node) bool {
+func dumbAffinity(p *demand.Pod, n *demand.Node) bool {
 	for k, v := range p.NodeSelector {
 		if have, there := n.Labels[k]; !there || have != v {
 			return false
@@ -85,16 +85,16 @@ func dumbAffinity(p *cloud.Pod, n *cloud.Node) bool {
 	return len(p.NodeAffinity) == 0
 }
 
-func dumbTolerates(p *cloud.Pod, taint cloud.Taint) bool {
-	return slices.ContainsFunc(p.Tolerations, func(t cloud.Toleration) bool {
+func dumbTolerates(p *demand.Pod, taint demand.Taint) bool {
+	return slices.ContainsFunc(p.Tolerations, func(t demand.Toleration) bool {
 		return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == "" || t.Key == taint.Key) && (t.Exists || t.Value == taint.Value)
 	})
 }
 
-func dumbTaints(p *cloud.Pod, n *dumbNode) bool {
+func dumbTaints(p *demand.Pod, n *dumbNode) bool {
 	taints := n.Taints
 	if n.stopped {
-		taints = append(slices.Clone(taints), cloud.Taint{Key: "stopped", Effect: cloud.NoExecute})
+		taints = append(slices.Clone(taints), demand.Taint{Key: "stopped", Effect: demand.NoExecute})
 	}
 	for _, t := range taints {
 		if t.Effect != "PreferNoSchedule" && !dumbTolerates(p, t) {
@@ -104,7 +104,7 @@ func dumbTaints(p *cloud.Pod, n *dumbNode) bool {
 	return true
 }
 
-func (w *world) term(t cloud.PodTerm, owner, other *cloud.Pod) bool {
+func (w *world) term(t demand.PodTerm, owner, other *demand.Pod) bool {
 	in := owner.Namespace == other.Namespace
 	if len(t.Namespaces) > 0 || t.NamespaceSelector != nil {
 		in = slices.Contains(t.Namespaces, other.Namespace) || dumbSelects(t.NamespaceSelector, w.namespaces[other.Namespace])
@@ -112,7 +112,7 @@ func (w *world) term(t cloud.PodTerm, owner, other *cloud.Pod) bool {
 	return in && dumbSelects(t.Selector, other.Labels)
 }
 
-func (w *world) allTerms(ts []cloud.PodTerm, owner, other *cloud.Pod) bool {
+func (w *world) allTerms(ts []demand.PodTerm, owner, other *demand.Pod) bool {
 	for _, t := range ts {
 		if !w.term(t, owner, other) {
 			return false
@@ -122,11 +122,11 @@ func (w *world) allTerms(ts []cloud.PodTerm, owner, other *cloud.Pod) bool {
 }
 
 // fits is the first rule that keeps p off n, or "".
-func (w *world) fits(p *cloud.Pod, n *dumbNode) string {
+func (w *world) fits(p *demand.Pod, n *dumbNode) string {
 	switch {
 	case n.stopped:
 		return "stopped"
-	case n.Unschedulable && !dumbTolerates(p, cloud.Taint{Key: "node.kubernetes.io/unschedulable", Effect: cloud.NoSchedule}):
+	case n.Unschedulable && !dumbTolerates(p, demand.Taint{Key: "node.kubernetes.io/unschedulable", Effect: demand.NoSchedule}):
 		return "cordon"
 	case !dumbAffinity(p, n.Node):
 		return "affinity"
@@ -138,8 +138,8 @@ func (w *world) fits(p *cloud.Pod, n *dumbNode) string {
 	for _, other := range n.pods {
 		for _, a := range p.HostPorts {
 			for _, b := range other.HostPorts {
-				all := func(h cloud.HostPort) bool { return h.IP == "" || h.IP == "0.0.0.0" }
-				protocol := func(h cloud.HostPort) string { return max(h.Protocol, "TCP") }
+				all := func(h demand.HostPort) bool { return h.IP == "" || h.IP == "0.0.0.0" }
+				protocol := func(h demand.HostPort) string { return max(h.Protocol, "TCP") }
 				if a.Port == b.Port && protocol(a) == protocol(b) && (a.IP == b.IP || all(a) || all(b)) {
 					return "port"
 				}
@@ -149,7 +149,7 @@ func (w *world) fits(p *cloud.Pod, n *dumbNode) string {
 	return w.topology(p, n)
 }
 
-func dumbRoom(p *cloud.Pod, n *dumbNode) bool {
+func dumbRoom(p *demand.Pod, n *dumbNode) bool {
 	free := n.Allocatable
 	extended := map[string]int64{}
 	maps.Copy(extended, free.Extended)
@@ -172,8 +172,8 @@ func dumbRoom(p *cloud.Pod, n *dumbNode) bool {
 		(r.EphemeralStorage == 0 || r.EphemeralStorage <= free.EphemeralStorage)
 }
 
-func (w *world) topology(p *cloud.Pod, n *dumbNode) string {
-	sharing := func(key string, do func(other *cloud.Pod)) bool {
+func (w *world) topology(p *demand.Pod, n *dumbNode) string {
+	sharing := func(key string, do func(other *demand.Pod)) bool {
 		value, there := n.Labels[key]
 		for _, m := range w.nodes {
 			if have, has := m.Labels[key]; there && has && have == value {
@@ -186,7 +186,7 @@ func (w *world) topology(p *cloud.Pod, n *dumbNode) string {
 	}
 	for _, t := range p.AntiAffinity {
 		near := false
-		sharing(t.TopologyKey, func(other *cloud.Pod) { near = near || w.term(t, p, other) })
+		sharing(t.TopologyKey, func(other *demand.Pod) { near = near || w.term(t, p, other) })
 		if near {
 			return "anti-affinity"
 		}
@@ -205,7 +205,7 @@ func (w *world) topology(p *cloud.Pod, n *dumbNode) string {
 	near, anywhere := true, false
 	for _, t := range p.Affinity {
 		here := false
-		if !sharing(t.TopologyKey, func(other *cloud.Pod) { here = here || w.allTerms(p.Affinity, p, other) }) {
+		if !sharing(t.TopologyKey, func(other *demand.Pod) { here = here || w.allTerms(p.Affinity, p, other) }) {
 			return "affinity"
 		}
 		near = near && here
@@ -228,7 +228,7 @@ func (w *world) topology(p *cloud.Pod, n *dumbNode) string {
 	return ""
 }
 
-func (w *world) spread(p *cloud.Pod, s cloud.Spread, n *dumbNode) bool {
+func (w *world) spread(p *demand.Pod, s demand.Spread, n *dumbNode) bool {
 	domains := map[string]int32{}
 	for _, m := range w.nodes {
 		all := true

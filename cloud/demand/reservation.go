@@ -1,6 +1,6 @@
 //trueup:pure
 
-package cloud
+package demand
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ type Reservation struct {
 
 // Reserve returns the reservations with one for each standby machine that the
 // result starts, until the deadline. Machines are named by [Node].Machine.
-func Reserve(reservations []Reservation, result DemandResult, deadline time.Time) []Reservation {
+func Reserve(reservations []Reservation, result Result, deadline time.Time) []Reservation {
 	out := slices.Clone(reservations)
 	for _, p := range result.Placements {
 		if p.On != OnStandby {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,6 +69,10 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 			continue // of what was not applied, the live object may be another's
 		}
 		cause, err := w.applier.Why(ctx, id)
+		if refused := apply.CauseOf(err); refused.Outlook == readiness.Lasting {
+			cause = refused // such as a right that is missing
+			cause.Message = strings.TrimPrefix(cause.Message, id.String()+": ")
+		}
 		unread = errors.Join(unread, err)
 		o.notReady(id, r, cause)
 	}

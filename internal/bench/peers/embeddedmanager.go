@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -181,8 +182,7 @@ func embeddedHolder(ctx context.Context, name string, s *side, namespace string,
 		if err := full.operators[name].passed.await(ctx, parents); err != nil {
 			return nil, err
 		}
-		full.quiet(ctx, name)
-		s.net.Reset() // the list of requests is no part of the operator
+		pause(ctx, 5*time.Second) // what the passes began ends
 		return sync.OnceFunc(func() { empty.stop(); full.stop() }), nil
 	}, nil
 }

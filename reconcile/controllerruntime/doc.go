@@ -6,8 +6,8 @@
 // # Readiness
 //
 // The Manager gets a check with the name of the operator at /readyz. It fails while the Manager is
-// elected and a kind of the operator is not seen, and names the kind and the reason. A standby
-// is ready.
+// elected and a kind of the operator is not seen, or a status cannot be written by rights or by its
+// definition, and names the kind or the object, and the reason. A standby is ready.
 //
 // The objects themselves come from the cache of the Manager, if its scheme knows their kind. Why it
 // cannot list them is found out; that its watch fails afterwards is not known here, and is logged by

@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
+// ErrDropped is the error of a status of which the server stored nothing.
+var ErrDropped = errors.New("the server dropped all written fields; its schema may lack them")
+
 // Status writes the status of objects, and only when it changes. It serves the
 // objects of one kind that has a status subresource. T is the type of a
 // [Controller]. Status holds no state, and is safe for concurrent use. It needs get
@@ -69,8 +72,7 @@ type Status[T metav1.Object] struct {
 // status and resourceVersion become those that the server answered or that were
 // read. The rest stays as the caller has read it, also when it was edited meanwhile:
 // a status is about the spec that the pass has seen. The error is the
-// error of a request, or means that the server dropped the changes because its
-// schema lacks the fields.
+// error of a request, or [ErrDropped]: the schema of the server lacks the fields.
 func (s *Status[T]) Update(ctx context.Context, object T, update func(object T)) error {
 	switch {
 	case s.Client == nil:
@@ -156,7 +158,7 @@ func (s *Status[T]) changes(object T, generation int64, update func(T)) (before,
 func (s *Status[T]) wrote(object T, written *unstructured.Unstructured, changes map[string]any) error {
 	if written.GetResourceVersion() == object.GetResourceVersion() {
 		fields, _ := json.Marshal(changes)
-		return s.describe(object, fmt.Errorf("the server dropped all written fields; its schema may lack them: %s", fields))
+		return s.describe(object, fmt.Errorf("%w: %s", ErrDropped, fields))
 	}
 	if err := take(object, written); err != nil {
 		return s.describe(object, err)

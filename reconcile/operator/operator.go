@@ -139,14 +139,15 @@ func (o *Operator[T]) Work(_ context.Context, config *rest.Config) (Work, error)
 var errNotStarted = errors.New("the operator does not run")
 
 // Synced reports whether all kinds are listed, so that objects are worked on: what a check of
-// readiness asks. The error names each kind that cannot be listed or watched, with the reason.
+// readiness asks. The error names each kind that cannot be listed or watched, with the reason, and
+// an object whose status cannot be written, by rights or by its definition.
 func (o *Operator[T]) Synced() (bool, error) {
 	w := o.working.Load()
 	if w == nil {
 		return false, errNotStarted
 	}
 	synced, err := w.controller.Synced()
-	return synced, errors.Join(err, w.live.Unseen())
+	return synced, errors.Join(err, w.live.Unseen(), w.unrecorded.err())
 }
 
 // Lookup returns a referenced object, as [kube.Controller.Lookup] does.
@@ -223,6 +224,7 @@ type work[T metav1.Object] struct {
 	finalizer  kube.Finalizer
 	status     kube.Status[T]
 	events     *kube.Events
+	unrecorded unrecorded
 }
 
 func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {

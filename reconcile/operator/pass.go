@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,8 +22,9 @@ import (
 const askAgain = 30 * time.Second
 
 // reconcile does one pass for one object.
-func (w *work[T]) reconcile(ctx context.Context, _ types.NamespacedName, object T) (reconcile.Result, error) {
+func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
 	if isNil(object) {
+		w.unrecorded.note(key, nil)
 		return reconcile.Result{}, nil // its children went before the finalizer
 	}
 	alive, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (gone bool, err error) {
@@ -68,6 +70,10 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 			continue // of what was not applied, the live object may be another's
 		}
 		cause, err := w.applier.Why(ctx, id)
+		if refused := apply.CauseOf(err); refused.Outlook == readiness.Lasting {
+			cause = refused // such as a right that is missing
+			cause.Message = strings.TrimPrefix(cause.Message, id.String()+": ")
+		}
 		unread = errors.Join(unread, err)
 		o.notReady(id, r, cause)
 	}
@@ -78,9 +84,11 @@ func (w *work[T]) converge(ctx context.Context, object T) (outcome, error) {
 func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
 	before := readyOf(*w.operator.Conditions(object))
 	state, reason, message := found.state()
-	if err := w.status.Update(ctx, object, func(object T) {
+	err := w.status.Update(ctx, object, func(object T) {
 		kube.SetState(w.operator.Conditions(object), state, reason, message)
-	}); err != nil {
+	})
+	w.unrecorded.note(kube.KeyOf(object), err)
+	if err != nil {
 		return err
 	}
 	after := readyOf(*w.operator.Conditions(object))

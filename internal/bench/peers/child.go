@@ -14,7 +14,7 @@ import (
 
 // held has a process hold all objects and reads how much it needs for that.
 func (b *bench) held(ctx context.Context, way, address string) error {
-	if err := b.childHolds(ctx, way, way+".", address); err != nil {
+	if err := b.childHolds(ctx, way, way+".", address, b.watched); err != nil {
 		return err
 	}
 	if way != "trueup" {
@@ -24,12 +24,12 @@ func (b *bench) held(ctx context.Context, way, address string) error {
 }
 
 // childHolds starts the process, and adds its figures with a prefix.
-func (b *bench) childHolds(ctx context.Context, way, prefix, address string) error {
+func (b *bench) childHolds(ctx context.Context, way, prefix, address string, n int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	return b.child(ctx, prefix, self, "-hold", way, "-address", address, "-watched", strconv.Itoa(b.watched))
+	return b.child(ctx, prefix, self, "-hold", way, "-address", address, "-watched", strconv.Itoa(n))
 }
 
 // measureWrangler has the program in the folder wrangler do its part, against the

@@ -36,7 +36,7 @@ func holdObjects(ctx context.Context, way, address string, n int) error {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	config := &rest.Config{Host: "http://" + address, QPS: -1}
-	hold, err := holder(way, n, config, mapper, kind)
+	hold, err := holder(ctx, way, n, config, mapper, kind)
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,7 @@ func holdObjects(ctx context.Context, way, address string, n int) error {
 // holder returns what begins to hold the objects, and what must stay alive for
 // that. What does not grow with them is made before.
 func holder(
+	ctx context.Context,
 	way string,
 	n int,
 	config *rest.Config,
@@ -65,6 +66,8 @@ func holder(
 	kind schema.GroupVersionKind,
 ) (func(context.Context) (any, error), error) {
 	switch way {
+	case "embedded_trueup", "embedded_CreateOrUpdate":
+		return holdEmbedded(ctx, strings.TrimPrefix(way, "embedded_"), strings.TrimPrefix(config.Host, "http://"), n)
 	case "trueup":
 		return trueupHolder(n, config, mapper, kind)
 	case "parts":

@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of which the median is taken")
 	flag.StringVar(&b.operator, "operator", "", "the program built from examples/operator; empty leaves it out")
 	flag.StringVar(&b.wrangler, "wrangler", "", "the program built from internal/bench/wrangler; empty leaves it out")
-	stages := flag.String("stages", "rest,create,drift,parts,operator,wrangler,memory", "what to measure")
+	stages := flag.String("stages", "rest,create,drift,parts,embedded,operator,wrangler,memory", "what to measure")
 	hold := flag.String("hold", "", "for internal use: hold objects in memory and report")
 	address := flag.String("address", "", "for internal use: the server of the objects to hold")
 	flag.Parse()
@@ -110,6 +110,8 @@ func (b *bench) stage(ctx context.Context, name string) error {
 		return b.drift(ctx)
 	case "parts":
 		return b.parts(ctx)
+	case "embedded":
+		return b.embedded(ctx)
 	case "operator":
 		return b.measureOperator(ctx)
 	case "wrangler":

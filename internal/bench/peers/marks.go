@@ -113,7 +113,37 @@ func (b *bench) marks() []benchfigures.Mark {
 			Peers: each("sweep_allocations_per_object", "flux_4", "plain_8", "CreateOrUpdate", "wrangler_canonical"),
 		},
 	}
-	return append(marks, b.partsMarks(each)...)
+	return append(append(marks, b.partsMarks(each)...), b.embeddedMarks(each)...)
+}
+
+// embeddedMarks are those of an operator in a Manager, beside one on CreateOrUpdate there.
+func (b *bench) embeddedMarks(each func(string, ...string) []string) []benchfigures.Mark {
+	n := fmt.Sprintf("%d parents of 10 children", b.parents)
+	zero := func(what, figure string) benchfigures.Mark {
+		return benchfigures.Mark{
+			ID: "E1", What: "in a Manager, " + n + ": requests " + what, Figure: "trueup." + figure, Hard: b.runs("embedded"),
+			Peers: each(figure, "CreateOrUpdate"),
+		}
+	}
+	return []benchfigures.Mark{
+		zero("in "+embeddedIdle.String()+" at rest", "embedded_requests_at_rest"),
+		zero("in a pass for each", "embedded_requests_in_a_pass_for_each"),
+		zero("after a restart, beside lists and watches", "embedded_requests_after_restart"),
+		{
+			ID: "E1", What: "memory of CreateOrUpdate in a Manager for each child, against ours",
+			Figure: "CreateOrUpdate_takes.embedded_resident_bytes_per_object_ratio", Limit: 5, AtLeast: true,
+			Peers: each("embedded_resident_bytes_per_object", "trueup", "CreateOrUpdate"),
+		},
+		{
+			ID: "E1", What: "children created in a second in a Manager, against CreateOrUpdate",
+			Figure: "of_CreateOrUpdate.embedded_create_ratio", Limit: 1, AtLeast: true,
+			Peers: each("embedded_create_rate", "trueup", "CreateOrUpdate"),
+		},
+		{
+			ID: "E1", What: "the same, until the operator sends nothing more", Figure: "of_CreateOrUpdate.embedded_create_until_silent_ratio", NoLimit: true,
+			Peers: each("embedded_create_rate_until_silent", "trueup", "CreateOrUpdate"),
+		},
+	}
 }
 
 // partsMarks are those of operators with a part for each parent.

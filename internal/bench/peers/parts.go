@@ -64,6 +64,12 @@ func (p *passes) note(name string) {
 	p.done[name] = true
 }
 
+func (p *passes) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = nil
+}
+
 func (p *passes) all(parents []*unstructured.Unstructured) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,10 +198,16 @@ func (b *bench) partsCreate(
 // quiet waits until the contender has sent nothing for half a second, and returns when
 // it had sent its last request.
 func (s *side) quiet(ctx context.Context) time.Time {
-	before, _ := s.requests()
-	last := time.Now()
+	return silent(ctx, func() int {
+		n, _ := s.requests()
+		return n
+	})
+}
+
+func silent(ctx context.Context, sent func() int) time.Time {
+	before, last := sent(), time.Now()
 	for time.Since(last) < 500*time.Millisecond && pause(ctx, 10*time.Millisecond) {
-		if now, _ := s.requests(); now != before {
+		if now := sent(); now != before {
 			before, last = now, time.Now()
 		}
 	}

@@ -32,7 +32,7 @@ func (b *bench) partsMemory(ctx context.Context, template *appsv1.Deployment) er
 	}
 	err := serve(ctx, newStore(template, b.watched, partMeta), func(address string) error {
 		for way, whose := range map[string]string{"parts": "trueup", "parts_informer": "informer"} {
-			if err := b.childHolds(ctx, way, whose+".parts_", address); err != nil {
+			if err := b.childHolds(ctx, way, whose+".parts_", address, b.watched); err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
 			if held, ok := b.book.Get(whose + ".parts_resident_bytes_per_object"); ok {

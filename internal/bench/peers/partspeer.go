@@ -28,7 +28,8 @@ type peerParts struct {
 	*createOrUpdate
 	passes
 
-	wanted sync.Map // of *peerPart by UID
+	children func(metav1.Object) []*unstructured.Unstructured
+	wanted   sync.Map // of *peerPart by UID
 }
 
 type peerPart struct {
@@ -48,7 +49,7 @@ func startPartsPeer(ctx context.Context, s *side) (partsOperator, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	p := &peerParts{createOrUpdate: &createOrUpdate{s, mgr, func() {
+	p := &peerParts{children: childrenOf, createOrUpdate: &createOrUpdate{s, mgr, func() {
 		cancel()
 		<-ended
 	}}}
@@ -116,7 +117,7 @@ func (p *peerParts) part(parent metav1.Object) ([]client.Object, error) {
 	if found, ok := p.wanted.Load(parent.GetUID()); ok && found.(*peerPart).generation == parent.GetGeneration() {
 		return found.(*peerPart).objects, nil // the map holds no other type
 	}
-	wanted, err := p.typed(childrenOf(parent))
+	wanted, err := p.typed(p.children(parent))
 	if err == nil {
 		p.wanted.Store(parent.GetUID(), &peerPart{parent.GetGeneration(), wanted})
 	}

@@ -1,7 +1,9 @@
 // Command consumercost measures what importing a package of this module costs:
 // the lines of go.sum that a module ends up with which imports that package and
 // nothing else. It prints a figure for each package, and one for a peer, and
-// fails when a mark is missed.
+// fails when a mark is missed. What it costs to embed an operator in a Manager of
+// controller-runtime is the difference to a module that has a Manager alone, and the size of two
+// programs that do the same.
 //
 // Run it from the root of the repository, or with "make consumer-cost".
 package main
@@ -20,7 +22,15 @@ import (
 
 const trueup = "github.com/seed-9e1ffd66/trueup"
 
-// consumer is a module that imports one package.
+// nested are the folders of modules of this repository that a consumer may require.
+func nested() []string {
+	return []string{"", "/reconcile/controllerruntime", "/reconcile/operatormetrics"}
+}
+
+// manager are the packages that an operator on controller-runtime imports.
+const manager = "sigs.k8s.io/controller-runtime k8s.io/client-go/kubernetes/scheme"
+
+// consumer is a module that imports packages, with spaces between them.
 type consumer struct {
 	name, pkg string
 	// module and version are what it requires; an empty version is this
@@ -49,6 +59,11 @@ func run(ctx context.Context) error {
 		{"reconcile", trueup + "/reconcile", trueup, "", 0},
 		{"diff", trueup + "/diff", trueup, "", -1},
 		{"apply", trueup + "/apply", trueup, "", 227},
+		{"manager", manager, "sigs.k8s.io/controller-runtime", "v0.23.3", -1},
+		{
+			"embedded", manager + " " + trueup + "/reconcile/controllerruntime " + trueup + "/reconcile/operator",
+			trueup + "/reconcile/controllerruntime", "", -1,
+		},
 		{"flux_ssa", "github.com/fluxcd/pkg/ssa", "github.com/fluxcd/pkg/ssa", "v0.78.0", -1},
 	}
 	var failed error
@@ -63,7 +78,35 @@ func run(ctx context.Context) error {
 			failed = errors.Join(failed, fmt.Errorf("%s: %d lines; the mark is at most %d", c.name, lines, c.limit))
 		}
 	}
+	for name, folder := range map[string]string{"createorupdate": "./examples/internal/createorupdate", "embedded": "./examples/embed"} {
+		size, err := programSize(ctx, folder)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", folder, err))
+			continue
+		}
+		fmt.Printf("figure program_size_%s %.1f MB\n", name, float64(size)/1e6)
+	}
 	return failed
+}
+
+// programSize returns the bytes of a program without symbols.
+func programSize(ctx context.Context, folder string) (n int64, err error) {
+	dir, err := os.MkdirTemp("", "program-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder that stays is no reason to fail
+	path := filepath.Join(dir, "program")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, folder)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w: %s", err, out)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // measure returns the lines of the consumer's go.sum after go mod tidy.
@@ -75,11 +118,18 @@ func (c consumer) measure(ctx context.Context, repo string) (int, error) {
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder that stays is no reason to fail
 	mod := "module example.com/consumer\n\ngo 1.26.0\n\n"
 	if c.version == "" {
-		mod += fmt.Sprintf("require %s v0.0.0\n\nreplace %s => %s\n", c.module, c.module, repo)
+		mod += fmt.Sprintf("require %s v0.0.0\n", c.module)
+		for _, folder := range nested() {
+			mod += fmt.Sprintf("replace %s => %s\n", trueup+folder, repo+folder)
+		}
 	} else {
 		mod += fmt.Sprintf("require %s %s\n", c.module, c.version)
 	}
-	program := fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", c.pkg)
+	program := "package main\n"
+	for pkg := range strings.FieldsSeq(c.pkg) {
+		program += fmt.Sprintf("\nimport _ %q\n", pkg)
+	}
+	program += "\nfunc main() {}\n"
 	for name, content := range map[string]string{"go.mod": mod, "main.go": program} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			return 0, err

@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,7 +21,7 @@ import (
 )
 
 // Add adds an operator to a Manager that has not started. The fields Config, HTTPClient, Kind,
-// Scheme, OnEvent and Logger of the operator default to the values of the Manager; the default of
+// Scheme and Logger of the operator default to the values of the Manager; the default of
 // Kind is the kind that the scheme has for T. The objects come from the cache of the Manager,
 // which watches them once for all its users, if Source is not set and the scheme knows their kind;
 // the children never do. Add returns an error if a field is missing or wrong.
@@ -67,9 +65,6 @@ func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 	if kinds, _, err := mgr.GetScheme().ObjectKinds(object[T]()); o.Source == nil && err == nil && slices.Contains(kinds, o.Kind) {
 		o.Source = (&source{mgr.GetCache(), mgr.GetAPIReader(), object[T](), o.Kind, o.Namespace, o.Logger}).deliver
 	}
-	if o.OnEvent == nil {
-		o.OnEvent = record[T](mgr.GetEventRecorder(o.Domain + "/" + o.Name))
-	}
 	return nil
 }
 
@@ -77,17 +72,6 @@ func fill[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 func object[T client.Object]() T {
 	o, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	return o
-}
-
-// maxNote is how many bytes the API server takes as a note.
-const maxNote = 1024
-
-// record hands Events to the recorder of a Manager.
-func record[T client.Object](recorder events.EventRecorder) func(about T, eventType, reason, note string) {
-	return func(about T, eventType, reason, note string) {
-		note = strings.ToValidUTF8(note[:min(len(note), maxNote)], "")
-		recorder.Eventf(about, nil, eventType, reason, "Reconcile", "%s", note)
-	}
 }
 
 // ready is the check of an operator that works once its Manager is elected.

@@ -195,12 +195,10 @@ func TestAddKeepsWhatIsSet(t *testing.T) {
 	var called []string
 	own := newOperator("own")
 	own.Config = &rest.Config{Host: "http://another"}
-	own.OnEvent = func(*Board, string, string, string) { called = append(called, "event") }
 	own.Source = func(context.Context, kube.Sink) { called = append(called, "source") }
 	require.NoError(t, controllerruntime.Add(mgr, own))
-	own.OnEvent(&Board{}, "Normal", "Why", "note")
 	own.Source(t.Context(), nil)
-	require.Equal(t, []string{"event", "source"}, called)
+	require.Equal(t, []string{"source"}, called)
 	require.Equal(t, "http://another", own.Config.Host)
 	require.Nil(t, own.HTTPClient, "it reaches another server")
 }

@@ -1,7 +1,8 @@
 // Package controllerruntime runs an operator of package operator inside a Manager of
 // sigs.k8s.io/controller-runtime, beside the controllers and webhooks that the Manager has: [Add]
 // is the one call. The operator works while the Manager is elected, on its connections, with its
-// scheme, its logger and its recorder of Events.
+// scheme and its logger. Its Events are those of package kube: the recorder of a Manager counts an
+// Event that has the object and the reason of the one before, and drops its note.
 //
 // # Readiness
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -167,22 +164,4 @@ func TestASourceTriesAnInformerAgainThatHasStopped(t *testing.T) {
 		stop()
 		require.Zero(t, i.removed)
 	})
-}
-
-// recorder keeps the notes of Events.
-type recorder struct{ notes []string }
-
-func (r *recorder) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf(note, args...))
-}
-
-var _ events.EventRecorder = (*recorder)(nil)
-
-func TestANoteIsOneThatTheServerTakes(t *testing.T) {
-	t.Parallel()
-	var r recorder
-	say := record[*corev1.ConfigMap](&r)
-	say(configMap("team", "a", "1"), corev1.EventTypeNormal, "Why", "100%d")
-	say(configMap("team", "a", "1"), corev1.EventTypeNormal, "Why", strings.Repeat("x", 1023)+"é")
-	require.Equal(t, []string{"100%d", strings.Repeat("x", 1023)}, r.notes)
 }

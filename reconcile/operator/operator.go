@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -83,9 +84,6 @@ type Operator[T metav1.Object] struct {
 	// Instance is the name of the process in Events, such as the name of its pod. Default
 	// Name.
 	Instance string
-	// OnEvent is called with each Event about an object, in place of its creation on the API
-	// server. It must not block. Default nil.
-	OnEvent func(about T, eventType, reason, note string)
 	// OnPass is called after each pass. Default nil.
 	OnPass func(reconcile.KeyPass[types.NamespacedName])
 	// Logger receives what fails. Default nil, which is silent.
@@ -200,8 +198,22 @@ func (o *Operator[T]) Validate() error {
 			return fmt.Errorf("operator: Operator.%s: is required", field.name)
 		}
 	}
+	if err := o.validateNames(); err != nil {
+		return err
+	}
 	if o.Options.Part != "" {
 		return fmt.Errorf("operator: Operator.Options.Part: is %q, must be empty: it is set for each object", o.Options.Part)
+	}
+	return nil
+}
+
+// validateNames checks what names of labels and finalizers are made of.
+func (o *Operator[T]) validateNames() error {
+	for _, problem := range validation.IsValidLabelValue(o.Name) {
+		return fmt.Errorf("operator: Operator.Name: is %q, must be the value of a label: %s", o.Name, problem)
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(o.Domain) {
+		return fmt.Errorf("operator: Operator.Domain: is %q, must be a domain such as example.com: %s", o.Domain, problem)
 	}
 	return nil
 }
@@ -225,6 +237,7 @@ type work[T metav1.Object] struct {
 	status     kube.Status[T]
 	events     *kube.Events
 	unrecorded unrecorded
+	ending     ending
 }
 
 func newWork[T metav1.Object](o *Operator[T]) (*work[T], error) {
@@ -282,6 +295,7 @@ func (w *work[T]) watchChildren(client metadata.Interface, logger *slog.Logger) 
 	o, mapper := w.operator, meta.NewDefaultRESTMapper(nil)
 	wake := func(child apply.Observed) { w.controller.AddUID(child.Controller, types.UID(child.Part)) }
 	w.live = &apply.Live{Client: client, Mapper: mapper, Owner: w.owner, OnChange: wake, OnDrift: wake, Logger: logger}
+	w.live.OnSynced = func(schema.GroupKind) { w.controller.Add(w.controller.Keys("")...) }
 	if o.Namespace != "" {
 		w.live.Namespaces = []string{o.Namespace}
 	}

@@ -25,6 +25,7 @@ const askAgain = 30 * time.Second
 func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, object T) (reconcile.Result, error) {
 	if isNil(object) {
 		w.unrecorded.note(key, nil)
+		w.ending.forget(key)
 		return reconcile.Result{}, nil // its children went before the finalizer
 	}
 	alive, result, err := w.finalizer.Finalize(ctx, object, func(ctx context.Context) (gone bool, err error) {
@@ -32,7 +33,10 @@ func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, objec
 		if err != nil {
 			return false, errors.Join(err, w.report(ctx, object, stuck(left, err)))
 		}
-		return left.Remaining == 0, nil
+		if left.Remaining > 0 && w.ending.takes(key) {
+			err = w.report(ctx, object, w.held(object))
+		}
+		return left.Remaining == 0, err
 	})
 	if !alive || err != nil {
 		return result, err
@@ -107,11 +111,7 @@ func (w *work[T]) report(ctx context.Context, object T, found outcome) error {
 
 // record records an Event about an object.
 func (w *work[T]) record(object T, eventType, reason, note string) {
-	if w.operator.OnEvent != nil {
-		w.operator.OnEvent(object, eventType, reason, note)
-	} else {
-		w.events.Record(w.operator.Kind, object, eventType, reason, note)
-	}
+	w.events.Record(w.operator.Kind, object, eventType, reason, note)
 }
 
 func readyOf(conditions []metav1.Condition) metav1.Condition {

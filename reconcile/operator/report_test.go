@@ -170,6 +170,7 @@ func TestViewsWakeObjectsAndStatusesDoNot(t *testing.T) {
 	w := worker(t, &rest.Config{})
 	require.NotNil(t, w.live.OnChange)
 	require.NotNil(t, w.live.OnDrift, "a deletion that no watch shows is sent again")
+	require.NotNil(t, w.live.OnSynced, "a kind that comes back is used at once")
 	require.NotNil(t, w.controller.Await, "before that, children are missing that are only not seen yet")
 	require.True(t, w.controller.IgnoreStatus)
 }

@@ -101,6 +101,11 @@ func TestAnOperatorNamesTheFieldThatIsMissing(t *testing.T) {
 	o.Children = children
 	next("Conditions: is required")
 	o.Conditions = func(site *Site) *[]metav1.Condition { return &site.Status.Conditions }
+	o.Domain = "Example.com"
+	require.ErrorContains(t, o.Start(ended), `operator: Operator.Domain: is "Example.com", must be a domain such as example.com: `)
+	o.Domain, o.Name = "example.com", "a b"
+	require.ErrorContains(t, o.Start(ended), `operator: Operator.Name: is "a b", must be the value of a label: `)
+	o.Name = "sites"
 	o.Options = apply.SetOptions{Part: "p"}
 	next(`Options.Part: is "p", must be empty: it is set for each object`)
 }

@@ -145,6 +145,7 @@ func newOperator(config *rest.Config, o Operator, metrics *metrics) (*operator, 
 	mapper := meta.NewDefaultRESTMapper(nil)
 	wake := func(child apply.Observed) { w.jobs.AddUID(types.UID(child.Part)) }
 	w.live = &apply.Live{Client: metadataClient, Mapper: mapper, Owner: owner(), OnChange: wake, OnDrift: wake, Logger: o.Logger}
+	w.live.OnSynced = func(schema.GroupKind) { w.jobs.Add(w.jobs.Keys("")...) }
 	if in != "" {
 		w.live.Namespaces = []string{in}
 	}

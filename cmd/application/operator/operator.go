@@ -217,8 +217,12 @@ func newOperator(ctx context.Context, config *rest.Config, o Operator, m *metric
 		Mapper:   mapper,
 		Owner:    owner(),
 		OnChange: wake,
-		Kinds:    kinds(),
-		Logger:   o.Logger,
+		OnSynced: func(schema.GroupKind) {
+			w.apps.Add(w.apps.Keys("")...)
+			w.previews.Add(w.previews.Keys("")...)
+		},
+		Kinds:  kinds(),
+		Logger: o.Logger,
 		OnDrift: func(child apply.Observed) {
 			if child.ID.Kind == "Secret" {
 				w.checks.forget(types.UID(child.Part)) // the role must have the password that the Secret has now

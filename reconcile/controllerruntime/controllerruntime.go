@@ -35,7 +35,9 @@ func Add[T client.Object](mgr manager.Manager, o *operator.Operator[T]) error {
 	if err := fill(mgr, o); err != nil {
 		return fmt.Errorf("controllerruntime: %w", err)
 	}
-	r := &runnable{start: o.Start, figures: operatormetrics.New(o), logger: o.Logger}
+	p := &pulse{}
+	p.guard(&o.Config, &o.HTTPClient)
+	r := &runnable{start: o.Start, pulse: p, figures: operatormetrics.New(o), logger: o.Logger}
 	if err := mgr.AddReadyzCheck(o.Name, ready(mgr.Elected(), o.Synced)); err != nil {
 		return fmt.Errorf("controllerruntime: %s: %w", o.Name, err)
 	}
@@ -89,6 +91,7 @@ func ready(elected <-chan struct{}, synced func() (bool, error)) func(*http.Requ
 
 // runnable is an operator as a Manager runs it.
 type runnable struct {
+	pulse   *pulse
 	start   func(context.Context) error
 	figures prometheus.Collector
 	logger  *slog.Logger
@@ -107,5 +110,8 @@ func (r *runnable) Start(ctx context.Context) error {
 	} else {
 		defer metrics.Registry.Unregister(r.figures)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go r.pulse.run(ctx)
 	return r.start(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -189,7 +190,9 @@ func TestAddKeepsWhatIsSet(t *testing.T) {
 	require.NoError(t, err)
 	of := newOperator("theirs")
 	require.NoError(t, controllerruntime.Add(mgr, of))
-	require.Same(t, mgr.GetHTTPClient(), of.HTTPClient, "connections are shared")
+	below, ok := of.HTTPClient.Transport.(utilnet.RoundTripperWrapper)
+	require.True(t, ok)
+	require.Same(t, mgr.GetHTTPClient().Transport, below.WrappedRoundTripper(), "connections are shared")
 	require.Equal(t, mgr.GetConfig(), of.Config)
 
 	var called []string

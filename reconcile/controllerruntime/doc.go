@@ -15,6 +15,14 @@
 // controller-runtime. A watch that falls silent is noticed at its end, after five to ten minutes;
 // one of the operator's own is resumed after three.
 //
+// # Election
+//
+// A process that was stopped or suspended for more than five seconds may have lost its election, and a
+// Manager notices that up to its RenewDeadline later. The operator writes nothing for fifteen seconds
+// then; what it would have written is tried again. With other durations of the Manager than its
+// defaults, LeaseDuration must be at least five seconds longer than RenewDeadline, and that at most
+// fifteen.
+//
 // # Metrics
 //
 // The registry of controller-runtime has the metrics of package operatormetrics while the operator

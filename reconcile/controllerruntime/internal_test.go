@@ -36,7 +36,7 @@ func TestASecondOperatorOfANameWorksWithoutMetrics(t *testing.T) {
 			ConstLabels: prometheus.Labels{"operator": "twice"},
 		}, []string{"reason"})
 		figures.WithLabelValues("Ready").Set(float64(objects))
-		return &runnable{start: start, figures: figures, logger: logger}
+		return &runnable{start: start, pulse: &pulse{}, figures: figures, logger: logger}
 	}
 	second := of(2, func(context.Context) error {
 		require.InDelta(t, 1, shown(t, "twice"), 0)

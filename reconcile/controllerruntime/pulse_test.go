@@ -1,0 +1,75 @@
+package controllerruntime //nolint:testpackage // the pulse is not exported
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+)
+
+// counting counts requests by their method.
+type counting map[string]int
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c[r.Method]++
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+// TestAProcessThatWasStoppedWritesNothing: it may have lost the election meanwhile.
+func TestAProcessThatWasStoppedWritesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sent := counting{}
+		p := &pulse{}
+		client := &http.Client{Transport: sent}
+		var config *rest.Config
+		p.guard(&config, &client)
+		send := func(method string) error {
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://server/", strings.NewReader("{}"))
+			require.NoError(t, err)
+			answer, err := client.Do(r)
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			return err
+		}
+		beating := func(d time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			p.run(ctx)
+		}
+		require.NoError(t, send(http.MethodPatch))
+		beating(time.Minute)
+		require.NoError(t, send(http.MethodPatch), "it was not stopped")
+		time.Sleep(4 * time.Second)
+		require.NoError(t, send(http.MethodPatch), "nobody else can be elected by then")
+
+		for _, first := range []func(){func() {}, func() { p.beat() }} { // what runs first after the pause
+			time.Sleep(6 * time.Second)
+			first()
+			require.ErrorContains(t, send(http.MethodPatch), "the process was stopped for a while")
+			require.NoError(t, send(http.MethodGet))
+			beating(14 * time.Second)
+			require.ErrorContains(t, send(http.MethodDelete), "nothing is written for 1s")
+			beating(time.Second)
+			require.NoError(t, send(http.MethodDelete))
+		}
+		require.Equal(t, counting{http.MethodPatch: 3, http.MethodGet: 2, http.MethodDelete: 2}, sent)
+	})
+}
+
+// TestAnotherServerIsGuardedToo: the operator has connections of its own then.
+func TestAnotherServerIsGuardedToo(t *testing.T) {
+	t.Parallel()
+	p, given := &pulse{}, &rest.Config{Host: "http://another"}
+	config, client := given, (*http.Client)(nil)
+	p.guard(&config, &client)
+	require.Nil(t, client)
+	require.Nil(t, given.WrapTransport, "it is the caller's")
+	require.IsType(t, guarded{}, config.WrapTransport(counting{}))
+}

@@ -91,7 +91,11 @@ func (p *pass) repair(ctx context.Context, it *item, look *view.Look, t *write.T
 		return Refused, fight
 	}
 	if force {
-		return p.write(ctx, it, t)
+		action, err := p.write(ctx, it, t)
+		if err != nil {
+			p.live.fights.failed(it.id)
+		}
+		return action, err
 	}
 	// The server's refusal names the other manager.
 	t.Force = false

@@ -95,6 +95,15 @@ func (f *fights) enter(id ID, now time.Time, deleted bool) (force bool, err erro
 	}
 }
 
+// failed takes back a repair that was not made: no other program has undone it.
+func (f *fights) failed(id ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := f.by[id]; at != nil {
+		at.repairs--
+	}
+}
+
 // leave takes the outcome of the repair without force.
 func (f *fights) leave(id ID, now time.Time, err error) error {
 	f.mu.Lock()

@@ -74,6 +74,25 @@ func TestAFightOverWhatNobodyOwnsIsHeldOffToo(t *testing.T) {
 	require.True(t, force)
 }
 
+func TestARepairThatWasNotMadeDoesNotCount(t *testing.T) {
+	t.Parallel()
+	var f fights
+	id, now := ID{Kind: "ConfigMap", Name: "a"}, time.Unix(0, 0)
+	f.failed(id) // it is known of no fight
+	for range 2 * fightLimit {
+		force, err := f.enter(id, now, true)
+		require.NoError(t, err)
+		require.True(t, force)
+		f.failed(id)
+	}
+	for range fightLimit {
+		_, err := f.enter(id, now, true)
+		require.NoError(t, err)
+	}
+	_, err := f.enter(id, now, true)
+	require.EqualError(t, err, "deleted after each of 5 creations")
+}
+
 func TestAFightOverDeletionsNamesWhatMayDelete(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -2,9 +2,11 @@ package apply_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/seed-9e1ffd66/trueup/apply"
+	"github.com/seed-9e1ffd66/trueup/apply/applytest"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
 )
 
@@ -145,6 +148,39 @@ func TestPeersDefect14TwoManagersTakingTurnsAreToldApartAndNamed(t *testing.T) {
 		}
 	}
 	t.Fatalf("the fight was not noticed within %d turns", turns)
+}
+
+// TestARepairThatFailsIsNoTurnOfAFight: while a webhook is down the server refuses the writes. What a
+// person has deleted comes back as soon as it takes them again.
+func TestARepairThatFailsIsNoTurnOfAFight(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	set := b.set(t, configMap("a", "ours"))
+	apply1(t, a, set)
+	var down atomic.Bool
+	a.net.Fault = func(r applytest.Request) applytest.Fault {
+		if down.Load() && r.Writes() {
+			return applytest.Fault{Status: http.StatusInternalServerError}
+		}
+		return applytest.Fault{}
+	}
+	down.Store(true)
+	b.kubectl(t, "delete", "-n", b.ns, "configmap", "a")
+	for refused := 0; refused < 8; {
+		await.Eventually(t, "the write is refused", func() bool {
+			_, err := a.Apply(t.Context(), set)
+			var fight *apply.FightError
+			require.NotErrorAs(t, err, &fight)
+			return err != nil
+		})
+		refused++
+	}
+	down.Store(false)
+	await.Eventually(t, "it is made again", func() bool {
+		report, err := a.Apply(t.Context(), set)
+		return err == nil && report.Count(apply.Created) == 1
+	})
 }
 
 func TestAProgramUnderOurOwnNameIsNoticed(t *testing.T) {

@@ -33,6 +33,9 @@ type Fake struct {
 	// one hour.
 	Retention time.Duration
 
+	// Forgets makes a terminated machine unknown at once, and its token with it.
+	Forgets bool
+
 	// Quota is how many machines may exist that are not terminated. 0 means any
 	// number.
 	Quota int
@@ -116,6 +119,9 @@ func (f *Fake) transition() time.Duration {
 }
 
 func (f *Fake) retention() time.Duration {
+	if f.Forgets {
+		return -1
+	}
 	if f.Retention > 0 {
 		return f.Retention
 	}

@@ -289,7 +289,7 @@ func batchLaunch(ctx context.Context, s *session) error {
 		return err
 	}
 	for id, err := range batch.TerminateInstances(ctx, all[0]) {
-		return fmt.Errorf("terminate %s: %w", id, err)
+		return fmt.Errorf("TerminateInstances %s: %w", id, err)
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func batchBad(ctx context.Context, s *session) error {
 		}
 		return is(what, failed[s.UnknownID], cloud.ErrNotFound)
 	}
-	if err := only("tag", inventory.UpdateInstancesTags(ctx, ids, map[string]string{"batch": "yes"})); err != nil {
+	if err := only("UpdateInstancesTags", inventory.UpdateInstancesTags(ctx, ids, map[string]string{"batch": "yes"})); err != nil {
 		return err
 	}
 	found, err := inventory.GetInstances(ctx, ids)
@@ -321,13 +321,13 @@ func batchBad(ctx context.Context, s *session) error {
 	if len(found) != 1 || found[i.ID].Tags["batch"] != "yes" {
 		return fmt.Errorf("GetInstances: %v, want %s with the tag batch", found, i.ID)
 	}
-	if err := only("stop", power.StopInstances(ctx, ids, false)); err != nil {
+	if err := only("StopInstances", power.StopInstances(ctx, ids, false)); err != nil {
 		return err
 	}
 	if err := s.reaches(ctx, i.ID, cloud.InstanceStopped); err != nil {
 		return err
 	}
-	if err := only("start", power.StartInstances(ctx, ids)); err != nil {
+	if err := only("StartInstances", power.StartInstances(ctx, ids)); err != nil {
 		return err
 	}
 	return s.reaches(ctx, i.ID, cloud.InstanceRunning)

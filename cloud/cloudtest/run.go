@@ -199,6 +199,11 @@ func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 			t.Errorf("machine %s is left behind: %v", id, err)
 		}
 	}
+	for _, id := range s.launched {
+		if err := s.reaches(ctx, id, cloud.InstanceTerminated); err != nil {
+			t.Errorf("machine %s is left behind: %v", id, err)
+		}
+	}
 }
 
 // is returns an error unless err is the wanted one.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +173,58 @@ func TestANewProviderFindsTheMachinesOfTheLast(t *testing.T) {
 	before := pid(t, p, i.ID)
 	require.NoError(t, next.StartInstance(t.Context(), i.ID))
 	require.Equal(t, before, pid(t, p, i.ID), "it was not started again")
+}
+
+// Two processes had the same plan, and each repeats its calls.
+func TestManyProvidersShareAFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	failed := make(chan error, 1000)
+	for n := range 4 {
+		all.Go(func() {
+			p := &local.Provider{Dir: dir}
+			for turn := range 20 {
+				_, err := p.LaunchInstance(t.Context(), config(fmt.Sprint((n+turn)%5), "serve"))
+				failed <- err
+				_, err = p.ListInstances(t.Context(), nil)
+				failed <- err
+			}
+		})
+	}
+	all.Wait()
+	close(failed)
+	for err := range failed {
+		require.NoError(t, err)
+	}
+	p, pids := &local.Provider{Dir: dir}, map[int]bool{}
+	list, err := p.ListInstances(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, list, 5)
+	for _, i := range list {
+		reaches(t, p, i.ID, cloud.InstanceRunning)
+		pids[pid(t, p, i.ID)] = true
+		require.NoError(t, p.StopInstance(t.Context(), i.ID, true))
+		reaches(t, p, i.ID, cloud.InstanceStopped)
+	}
+	require.Len(t, pids, 5)
+}
+
+// The program was killed after it had written the record, and before that in the middle of
+// another.
+func TestALaunchThatWasCutIsContinued(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
+	require.NoError(t, p.StopInstance(t.Context(), i.ID, true))
+	reaches(t, p, i.ID, cloud.InstanceStopped)
+	require.NoError(t, os.Remove(filepath.Join(p.Dir, i.ID+".log")))
+	require.NoError(t, os.WriteFile(filepath.Join(p.Dir, i.ID+".new"), []byte(`{"Insta`), 0o600))
+	again, err := p.LaunchInstance(t.Context(), config("a", "serve"))
+	require.NoError(t, err)
+	require.Equal(t, cloud.InstanceStopped, again.State)
+	require.NoError(t, p.StartInstance(t.Context(), i.ID))
+	reaches(t, p, i.ID, cloud.InstanceRunning)
 }
 
 func TestARecordThatCannotBeReadIsNoMissingMachine(t *testing.T) {

@@ -126,7 +126,8 @@ func TestAMachineIsNotOffWhileAChildOfItsProcessRuns(t *testing.T) {
 	t.Parallel()
 	p := &local.Provider{Dir: t.TempDir(), Grace: time.Second}
 	i := launch(t, p, config("a", "child"), cloud.InstanceRunning)
-	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid(t, p, i.ID), 0), syscall.ESRCH) }, 30*time.Second, 10*time.Millisecond)
+	ended := func() bool { return errors.Is(syscall.Kill(pid(t, p, i.ID), 0), syscall.ESRCH) }
+	require.Eventually(t, ended, 30*time.Second, 10*time.Millisecond)
 	state, err := p.GetInstanceState(t.Context(), i.ID)
 	require.NoError(t, err)
 	require.Equal(t, cloud.InstanceRunning, state)

@@ -10,7 +10,8 @@
 // # Parts
 //
 // A [Provider] is a cloud: eight operations, with batches where the cloud has them.
-// Package aws, a module of its own, is one; cloudtest.Run tests any. [Pool.Plan]
+// Package aws, a module of its own, is one, and package local another, whose machines are
+// processes; cloudtest.Run tests any. [Pool.Plan]
 // decides what to do next. It is pure: it takes the [Observed] state and what pods
 // [Want], and returns a [Plan] that can be printed, reviewed, and carried out by an
 // [Executor]. [Executor.Pass] does both, and avoids zones without capacity within one
@@ -27,7 +28,8 @@
 //     it, and the cloud does not know its id.
 //   - Without a complete list nothing is launched, stopped or terminated. If more
 //     machines are missing from a list than Pool.Budget allows, the list is not
-//     trusted; the plan reports a [Hold], which clears itself.
+//     trusted; the plan reports a [Hold], which clears itself. Machines that the pool
+//     itself has terminated do not count: a cloud may forget them at once.
 //   - Before a machine is terminated, its ownership and state are read again from the
 //     cloud: a machine that has changed since the plan is left alone.
 //   - A machine becomes standby only once the cloud reports it as stopped, and

@@ -50,6 +50,8 @@ type MachineHistory struct {
 	// Listed reports that the machine was in a list once, or has a Node. Otherwise it
 	// may be too young for a list that lags.
 	Listed bool `json:"listed,omitempty"`
+	// Ending reports that the cloud has accepted its termination: it may be in no list.
+	Ending bool `json:"ending,omitempty"`
 	// NoNode is since when it has had no Node, zero if it has one.
 	NoNode time.Time `json:"noNode,omitzero"`
 	// Unready is since when its Node, which was ready since the last start, is not
@@ -111,6 +113,8 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 		switch {
 		case r.Action.Verb == Forget && r.Err == nil:
 			delete(m.Machines, r.Action.Machine)
+		case r.Action.Verb == Terminate && r.Err == nil:
+			m.ending(r.Action.Machine)
 		case r.Action.Verb != Launch:
 		case errors.Is(r.Err, ErrQuotaExceeded):
 			m.refuse(HoldQuota, r.Err, now)
@@ -123,6 +127,13 @@ func (m Memory) Learn(results []Result, now time.Time) Memory {
 		}
 	}
 	return m
+}
+
+func (m *Memory) ending(id string) {
+	if h, known := m.Machines[id]; known {
+		h.Ending = true
+		m.Machines[id] = h
+	}
 }
 
 func (m *Memory) refuse(kind HoldKind, err error, now time.Time) {

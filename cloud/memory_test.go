@@ -173,3 +173,31 @@ func TestTheBudgetOfAnHourEndsWithItAlsoWhenAllIsWell(t *testing.T) {
 	require.Zero(t, plan(time.Hour).Repairs, "or a status would show it for ever")
 	require.Zero(t, plan(time.Hour).Repaired)
 }
+
+// A cloud may forget a machine as soon as it is terminated.
+func TestMachinesThatThePoolHasDeletedDoNotMakeAListShort(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 4, Templates: []cloud.Template{{Name: "subnet-a"}}}
+	var all []cloud.Instance
+	var deleted []cloud.Result
+	for n := range 4 {
+		i := cloud.Instance{
+			ID: fmt.Sprint("i-", n), State: cloud.InstanceRunning, LaunchTime: noon,
+			Tags: scope.LaunchTags("op", nil),
+		}
+		all = append(all, i)
+		deleted = append(deleted, cloud.Result{Action: cloud.Action{Verb: cloud.Terminate, Machine: i.ID}})
+	}
+	memory := pool.Plan(cloud.Observed{Instances: all, Listed: noon}, cloud.Want{}, noon).Memory
+	after := func(m cloud.Memory) cloud.Plan {
+		later := noon.Add(30 * time.Second)
+		return pool.Plan(cloud.Observed{Instances: all[3:], Listed: later, Memory: m}, cloud.Want{}, later)
+	}
+	holds := after(memory).Holds
+	require.Len(t, holds, 1, "others have deleted three")
+	require.Equal(t, cloud.HoldShortList, holds[0].Kind)
+	require.Len(t, after(memory.Learn(deleted[:1], noon)).Holds, 1, "others have deleted two")
+	require.Empty(t, after(memory.Learn(deleted[:3], noon)).Holds)
+	deleted[0].Err = errors.New("503")
+	deleted[1].Err = errors.New("503")
+	require.Len(t, after(memory.Learn(deleted[:3], noon)).Holds, 1, "two were not deleted")
+}

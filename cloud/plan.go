@@ -227,7 +227,7 @@ func (pl *planner) count() {
 			continue
 		}
 		c.Total++
-		if pl.seen.ListError == nil && m.State == "" && pl.plan.Memory.Machines[m.ID].Listed {
+		if pl.seen.ListError == nil && m.State == "" && pl.plan.Memory.Machines[m.ID].Listed && !pl.expected(m) {
 			c.Missing++
 		}
 		switch m.Use {

@@ -195,6 +195,12 @@ func (pl *planner) wakeFor(s sight, r rule) {
 	}
 }
 
+// expected reports whether the pool itself has deleted the machine, which the cloud may
+// then forget at once: that it is missing says nothing against the list.
+func (pl *planner) expected(m Machine) bool {
+	return pl.plan.Memory.Machines[m.ID].Ending || m.Use == StateTerminating && m.intent().Verb == Terminate
+}
+
 // forgetWithinBudget lets a list that is not trusted remove at most the budget, once in
 // budgetWindow.
 func (pl *planner) forgetWithinBudget() {
@@ -206,12 +212,12 @@ func (pl *planner) forgetWithinBudget() {
 		memory.Braked, memory.Spent = pl.now, 0
 	}
 	left := pl.pool.budget(len(pl.machines)) - memory.Spent
-	states := map[string]InstanceState{}
+	free := map[string]bool{}
 	for _, m := range pl.machines {
-		states[m.ID] = m.State
+		free[m.ID] = m.State != "" || pl.expected(m)
 	}
 	pl.plan.Actions = slices.DeleteFunc(pl.plan.Actions, func(a Action) bool {
-		if a.Verb != Forget || states[a.Machine] != "" {
+		if a.Verb != Forget || free[a.Machine] {
 			return false
 		}
 		left--

@@ -18,15 +18,19 @@ type Provider interface {
 // Machines creates and removes machines.
 type Machines interface {
 	// LaunchInstance creates one machine. The same Token with the same config
-	// never creates a second one: then it returns the machine of the first call. If
-	// that is terminated, the result may also be [ErrTokenSpent]. The same Token with
-	// another config is [ErrTokenReused]. The machine carries config.Tags from its
-	// first moment.
+	// never creates a second one, also if two processes call at once: then it returns
+	// the machine of the first call. If that is terminated, the result may also be
+	// [ErrTokenSpent]; a cloud that has forgotten the machine may have forgotten the Token,
+	// too, and create one in its place. The same Token with another config is
+	// [ErrTokenReused]. The machine carries config.Tags from its first moment.
+	//
+	// In a cloud without tokens, a unique name that is made from the Token does the same.
 	LaunchInstance(ctx context.Context, config LaunchConfig) (Instance, error)
 
 	// TerminateInstance removes a machine for good. A machine that is already
 	// shutting down or terminated is not an error, a machine that the cloud
-	// does not know is [ErrNotFound].
+	// does not know is [ErrNotFound]. A cloud may forget a machine as soon as it is
+	// terminated: for an id that existed, ErrNotFound is the proof.
 	TerminateInstance(ctx context.Context, id string) error
 }
 
@@ -59,7 +63,9 @@ type Inventory interface {
 	// error, never a part. A list may lag behind other answers.
 	ListInstances(ctx context.Context, tags map[string]string) ([]Instance, error)
 
-	// UpdateInstanceTags sets these tags and leaves all others as they are.
+	// UpdateInstanceTags sets these tags and leaves all others as they are. Keys have
+	// up to 128 characters and values up to 256, of any case, with "/", ".", ":" and
+	// spaces. A provider whose cloud allows less translates both ways.
 	UpdateInstanceTags(ctx context.Context, id string, tags map[string]string) error
 }
 

@@ -14,13 +14,17 @@ var checks = []check{ //nolint:gochecknoglobals // a table
 	{name: "a launched machine has the requested properties", check: launched},
 	{name: "a token creates one machine", check: tokens},
 	{name: "a token with another config is refused", check: tokenReused},
-	{name: "a token of a terminated machine creates nothing", check: tokenSpent},
+	{name: "two processes with one token create one machine", check: tokenShared},
+	{name: "a token of a terminated machine creates none beside it", check: tokenSpent},
 	{name: "a machine stops, starts and ends", check: lifecycle},
 	{name: "a repeated operation is no error", check: repeated},
 	{name: "a wrong state is refused", check: wrongState},
 	{name: "an unknown machine is not found", check: unknown},
+	{name: "a deleted machine leaves the lists", check: deleted},
 	{name: "a list has the machines with all tags", check: lists},
+	{name: "a list has all of its pages", check: pages},
 	{name: "tags are merged", check: tagsMerged},
+	{name: "tags keep their spelling", check: spelling},
 	{name: "a context that ended calls nothing", check: ended},
 	{name: "a batch of launches shares a token", check: batchLaunch},
 	{name: "one bad machine holds back no other of a batch", check: batchBad},
@@ -46,13 +50,15 @@ func launched(ctx context.Context, s *session) error {
 		return fmt.Errorf("InstanceType %q, want %q", got.InstanceType, c.InstanceType)
 	case c.SubnetID != "" && got.SubnetID != c.SubnetID:
 		return fmt.Errorf("SubnetID %q, want %q", got.SubnetID, c.SubnetID)
-	case got.AvailabilityZone == "" || got.PrivateIP == "" || got.LaunchTime.IsZero():
-		return fmt.Errorf("zone %q, private address %q, launched %s: one is missing", got.AvailabilityZone, got.PrivateIP, got.LaunchTime)
+	case got.AvailabilityZone == "" && !s.NoZone:
+		return errors.New("AvailabilityZone is empty; a Subject of a cloud without zones has NoZone")
+	case got.PrivateIP == "" && !s.NoAddress:
+		return errors.New("PrivateIP is empty; a Subject of a cloud without addresses has NoAddress")
+	case got.LaunchTime.IsZero():
+		return errors.New("LaunchTime is zero")
 	}
-	for k, v := range c.Tags {
-		if got.Tags[k] != v {
-			return fmt.Errorf("tag %s is %q, want %q", k, got.Tags[k], v)
-		}
+	if err := carries(got, c.Tags); err != nil {
+		return err
 	}
 	if !s.scope().Owns(got) {
 		return fmt.Errorf("the scope does not own %v", got.Tags)
@@ -101,20 +107,26 @@ func tokenSpent(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Provider.TerminateInstance(ctx, first.ID); err != nil {
-		return err
-	}
-	if err := s.reaches(ctx, first.ID, cloud.InstanceTerminated); err != nil {
+	forgotten, err := s.ends(ctx, first.ID)
+	if err != nil {
 		return err
 	}
 	again, err := s.launch(ctx, c)
-	if err != nil {
-		return is("launch", err, cloud.ErrTokenSpent)
+	switch {
+	case errors.Is(err, cloud.ErrTokenSpent):
+		return nil
+	case err != nil:
+		return err
+	case !forgotten && (again.ID != first.ID || again.State.Powered()):
+		return fmt.Errorf("the token of %s, which is terminated, created %s %s", first.ID, again.ID, again.State)
+	case !forgotten:
+		return nil
 	}
-	if again.ID != first.ID {
-		return fmt.Errorf("a terminated machine's token created %s", again.ID)
+	third, err := s.launch(ctx, c)
+	if err == nil && third.ID != again.ID {
+		err = fmt.Errorf("the token of %s, which is forgotten, created %s and %s", first.ID, again.ID, third.ID)
 	}
-	return nil
+	return err
 }
 
 func lifecycle(ctx context.Context, s *session) error {
@@ -134,10 +146,8 @@ func lifecycle(ctx context.Context, s *session) error {
 	if err := s.reaches(ctx, i.ID, cloud.InstanceStopped); err != nil {
 		return err
 	}
-	if err := s.Provider.TerminateInstance(ctx, i.ID); err != nil {
-		return fmt.Errorf("terminate: %w", err)
-	}
-	return s.reaches(ctx, i.ID, cloud.InstanceTerminated)
+	_, err = s.ends(ctx, i.ID)
+	return err
 }
 
 func repeated(ctx context.Context, s *session) error {
@@ -157,10 +167,11 @@ func repeated(ctx context.Context, s *session) error {
 	if err := s.reaches(ctx, i.ID, cloud.InstanceStopped); err != nil {
 		return err
 	}
-	for range 2 {
-		if err := s.Provider.TerminateInstance(ctx, i.ID); err != nil {
-			return fmt.Errorf("terminate: %w", err)
-		}
+	if err := s.Provider.TerminateInstance(ctx, i.ID); err != nil {
+		return err
+	}
+	if err := s.Provider.TerminateInstance(ctx, i.ID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
+		return fmt.Errorf("terminate a machine that ends: %w", err)
 	}
 	return nil
 }
@@ -170,15 +181,15 @@ func wrongState(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Provider.TerminateInstance(ctx, i.ID); err != nil {
+	want := cloud.ErrInvalidState
+	if forgotten, err := s.ends(ctx, i.ID); err != nil {
 		return err
-	}
-	if err := s.reaches(ctx, i.ID, cloud.InstanceTerminated); err != nil {
-		return err
+	} else if forgotten {
+		want = cloud.ErrNotFound
 	}
 	return errors.Join(
-		is("start a terminated machine", s.Provider.StartInstance(ctx, i.ID), cloud.ErrInvalidState),
-		is("stop a terminated machine", s.Provider.StopInstance(ctx, i.ID, false), cloud.ErrInvalidState),
+		is("start a terminated machine", s.Provider.StartInstance(ctx, i.ID), want),
+		is("stop a terminated machine", s.Provider.StopInstance(ctx, i.ID, false), want),
 	)
 }
 
@@ -239,12 +250,7 @@ func tagsMerged(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	for k, v := range want {
-		if got.Tags[k] != v {
-			return fmt.Errorf("tag %s is %q, want %q", k, got.Tags[k], v)
-		}
-	}
-	return nil
+	return carries(got, want)
 }
 
 func ended(ctx context.Context, s *session) error {
@@ -259,7 +265,7 @@ func ended(ctx context.Context, s *session) error {
 }
 
 func batchLaunch(ctx context.Context, s *session) error {
-	batch, ok := s.Provider.(cloud.BatchMachines)
+	batch, ok := s.batches.(cloud.BatchMachines)
 	if !ok {
 		return nil
 	}
@@ -272,7 +278,7 @@ func batchLaunch(ctx context.Context, s *session) error {
 		}
 		s.launched = append(s.launched, all[n]...)
 		if err != nil {
-			return err
+			return fmt.Errorf("LaunchInstances: %w", err)
 		}
 		slices.Sort(all[n])
 	}
@@ -283,14 +289,14 @@ func batchLaunch(ctx context.Context, s *session) error {
 		return err
 	}
 	for id, err := range batch.TerminateInstances(ctx, all[0]) {
-		return fmt.Errorf("terminate %s: %w", id, err)
+		return fmt.Errorf("TerminateInstances %s: %w", id, err)
 	}
 	return nil
 }
 
 func batchBad(ctx context.Context, s *session) error {
-	power, hasPower := s.Provider.(cloud.BatchPowerControl)
-	inventory, hasInventory := s.Provider.(cloud.BatchInventory)
+	power, hasPower := s.batches.(cloud.BatchPowerControl)
+	inventory, hasInventory := s.batches.(cloud.BatchInventory)
 	if !hasPower || !hasInventory {
 		return nil
 	}
@@ -305,23 +311,23 @@ func batchBad(ctx context.Context, s *session) error {
 		}
 		return is(what, failed[s.UnknownID], cloud.ErrNotFound)
 	}
-	if err := only("tag", inventory.UpdateInstancesTags(ctx, ids, map[string]string{"batch": "yes"})); err != nil {
+	if err := only("UpdateInstancesTags", inventory.UpdateInstancesTags(ctx, ids, map[string]string{"batch": "yes"})); err != nil {
 		return err
 	}
 	found, err := inventory.GetInstances(ctx, ids)
 	if err != nil {
-		return err
+		return fmt.Errorf("GetInstances: %w", err)
 	}
 	if len(found) != 1 || found[i.ID].Tags["batch"] != "yes" {
-		return fmt.Errorf("got %v", found)
+		return fmt.Errorf("GetInstances: %v, want %s with the tag batch", found, i.ID)
 	}
-	if err := only("stop", power.StopInstances(ctx, ids, false)); err != nil {
+	if err := only("StopInstances", power.StopInstances(ctx, ids, false)); err != nil {
 		return err
 	}
 	if err := s.reaches(ctx, i.ID, cloud.InstanceStopped); err != nil {
 		return err
 	}
-	if err := only("start", power.StartInstances(ctx, ids)); err != nil {
+	if err := only("StartInstances", power.StartInstances(ctx, ids)); err != nil {
 		return err
 	}
 	return s.reaches(ctx, i.ID, cloud.InstanceRunning)

@@ -158,7 +158,7 @@ func (c *Cluster) blame(format string, args ...any) {
 // Step brings the cluster up to the present: machines boot and stop, pods end and
 // are bound.
 func (c *Cluster) Step() {
-	instances := c.Fake.Instances()
+	instances := c.Fake.instances(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes == nil {

@@ -33,6 +33,9 @@ type Fake struct {
 	// one hour.
 	Retention time.Duration
 
+	// Forgets makes a terminated machine unknown at once, and its token with it.
+	Forgets bool
+
 	// Quota is how many machines may exist that are not terminated. 0 means any
 	// number.
 	Quota int
@@ -116,6 +119,9 @@ func (f *Fake) transition() time.Duration {
 }
 
 func (f *Fake) retention() time.Duration {
+	if f.Forgets {
+		return -1
+	}
 	if f.Retention > 0 {
 		return f.Retention
 	}
@@ -214,13 +220,17 @@ func (f *Fake) forgotten(m *machine, now time.Time) bool {
 
 // Instances returns every machine that the cloud reports now, without lag, oldest
 // first, terminated ones included. Their tags must not be changed.
-func (f *Fake) Instances() []cloud.Instance {
+func (f *Fake) Instances() []cloud.Instance { return f.instances(false) }
+
+// instances are Instances, and if so asked the terminated ones that the cloud Forgets: what
+// ran on them has ended as well.
+func (f *Fake) instances(forgotten bool) []cloud.Instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	var out []cloud.Instance
 	for _, id := range f.order {
-		if m := f.machines[id]; !f.forgotten(m, now) {
+		if m := f.machines[id]; forgotten && f.Forgets || !f.forgotten(m, now) {
 			out = append(out, m.at(now))
 		}
 	}

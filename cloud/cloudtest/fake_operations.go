@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
@@ -50,7 +51,7 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 		zone = "zone-a"
 	}
 	asked := fmt.Sprintf("%d %+v", count, config)
-	if earlier, ok := f.tokens[config.Token]; ok {
+	if earlier, ok := f.tokens[config.Token]; ok && !f.tokenForgotten(earlier, now) {
 		if earlier.config != asked {
 			return nil, fmt.Errorf("token %s: %w", config.Token, cloud.ErrTokenReused)
 		}
@@ -99,6 +100,11 @@ func (f *Fake) launch(config cloud.LaunchConfig, count int, now time.Time) ([]cl
 		f.tokens[config.Token] = l
 	}
 	return out, short
+}
+
+// tokenForgotten reports whether the cloud has forgotten a token with its machines.
+func (f *Fake) tokenForgotten(l launch, now time.Time) bool {
+	return f.Forgets && !slices.ContainsFunc(l.ids, func(id string) bool { return !f.forgotten(f.machines[id], now) })
 }
 
 // room returns an error if a place is full.

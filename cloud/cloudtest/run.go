@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,16 @@ type Subject struct {
 	Config cloud.LaunchConfig
 	// Other is one more launch that works, with another InstanceType. Required.
 	Other cloud.LaunchConfig
+	// Second is a provider of the same account that shares nothing else with Provider, as
+	// another process has. Nil means Provider, which cannot show that tokens and machines
+	// outlive the process.
+	Second cloud.Provider
+	// NoZone and NoAddress say that the machines of this cloud have no zone and no private
+	// address.
+	NoZone, NoAddress bool
+	// Many is how many machines are launched to see that a list has all of its pages. A
+	// page must have fewer. Default 7.
+	Many int
 	// UnknownID is an id of the provider's form that belongs to no machine.
 	// Required.
 	UnknownID string
@@ -36,10 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &session{Subject: open(t), name: fmt.Sprintf("%d-%s", time.Now().UnixNano(), c.name)}
-			if s.Limit <= 0 {
-				s.Limit = 45 * time.Second
-			}
+			s := newSession(open(t), c.name)
 			ctx, cancel := context.WithTimeout(t.Context(), 4*s.Limit)
 			defer cancel()
 			defer s.cleanUp(context.WithoutCancel(ctx), t)
@@ -59,9 +67,22 @@ type check struct {
 // session is one subtest with its machines.
 type session struct {
 	Subject
+	batches  any      // the provider, for its batch interfaces
 	name     string   // unique in the account: an earlier run may have left machines
 	launched []string // to be terminated at the end, whatever the check returned
-	tokens   int      // handed out so far
+	mu       sync.Mutex
+	tokens   int // handed out so far
+}
+
+func newSession(subject Subject, name string) *session {
+	s := &session{Subject: subject, batches: subject.Provider, name: fmt.Sprintf("%d-%s", time.Now().UnixNano(), name)}
+	s.Second = steps{cmp.Or(s.Second, s.Provider)}
+	s.Provider = steps{s.Provider}
+	s.Many = cmp.Or(s.Many, 7)
+	if s.Limit <= 0 {
+		s.Limit = 45 * time.Second
+	}
+	return s
 }
 
 // scope keeps the machines of this session apart from all others of the account.
@@ -80,14 +101,17 @@ func (s *session) config() cloud.LaunchConfig {
 
 // launch launches a machine and notes it for the clean-up.
 func (s *session) launch(ctx context.Context, c cloud.LaunchConfig) (cloud.Instance, error) {
-	i, err := s.Provider.LaunchInstance(ctx, c)
+	return s.launchBy(ctx, s.Provider, c)
+}
+
+func (s *session) launchBy(ctx context.Context, p cloud.Provider, c cloud.LaunchConfig) (cloud.Instance, error) {
+	i, err := p.LaunchInstance(ctx, c)
 	if i.ID != "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.launched = append(s.launched, i.ID)
 	}
-	if err != nil {
-		return i, fmt.Errorf("launch: %w", err)
-	}
-	return i, nil
+	return i, err
 }
 
 // running launches a machine and waits until it runs.
@@ -106,7 +130,7 @@ func (s *session) stopped(ctx context.Context) (cloud.Instance, error) {
 		return i, err
 	}
 	if err := s.Provider.StopInstance(ctx, i.ID, false); err != nil {
-		return i, fmt.Errorf("stop: %w", err)
+		return i, err
 	}
 	return i, s.reaches(ctx, i.ID, cloud.InstanceStopped)
 }
@@ -115,25 +139,54 @@ func (s *session) stopped(ctx context.Context) (cloud.Instance, error) {
 func (s *session) reaches(ctx context.Context, id string, state cloud.InstanceState) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
-	return cloud.Wait(ctx, s.Provider, id, state)
+	if err := cloud.Wait(ctx, s.Provider, id, state); err != nil {
+		return fmt.Errorf("until it is %s: %w", state, err)
+	}
+	return nil
+}
+
+// ends terminates a machine and waits until it is. It reports whether the cloud has
+// forgotten it.
+func (s *session) ends(ctx context.Context, id string) (forgotten bool, err error) {
+	if err := s.Provider.TerminateInstance(ctx, id); err != nil {
+		return false, err
+	}
+	if err := s.reaches(ctx, id, cloud.InstanceTerminated); err != nil {
+		return false, err
+	}
+	_, err = s.Provider.GetInstanceState(ctx, id)
+	if errors.Is(err, cloud.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // list lists the machines of the session until it finds as many as wanted: a
 // list may lag behind.
 func (s *session) list(ctx context.Context, tags map[string]string, want int) ([]cloud.Instance, error) {
+	var found []cloud.Instance
+	err := s.until(ctx, func() (err error) {
+		found, err = s.Provider.ListInstances(ctx, tags)
+		if err == nil && len(found) != want {
+			err = fmt.Errorf("ListInstances by %v: %d machines, want %d: %w", tags, len(found), want, errNotYet)
+		}
+		return err
+	})
+	return found, err
+}
+
+// errNotYet is in the error of a look that may succeed later.
+var errNotYet = errors.New("not in time")
+
+// until looks again and again, for Limit at most.
+func (s *session) until(ctx context.Context, look func() error) error {
 	for end := time.Now().Add(s.Limit); ; {
-		found, err := s.Provider.ListInstances(ctx, tags)
-		if err != nil {
-			return nil, fmt.Errorf("list: %w", err)
-		}
-		if len(found) == want {
-			return found, nil
-		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("list by %v: %d machines, want %d", tags, len(found), want)
+		err := look()
+		if !errors.Is(err, errNotYet) || time.Now().After(end) {
+			return err
 		}
 		if !pause.For(ctx, 200*time.Millisecond) {
-			return nil, ctx.Err()
+			return errors.Join(err, ctx.Err())
 		}
 	}
 }
@@ -143,6 +196,11 @@ func (s *session) cleanUp(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, id := range s.launched {
 		if err := s.Provider.TerminateInstance(ctx, id); err != nil && !errors.Is(err, cloud.ErrNotFound) {
+			t.Errorf("machine %s is left behind: %v", id, err)
+		}
+	}
+	for _, id := range s.launched {
+		if err := s.reaches(ctx, id, cloud.InstanceTerminated); err != nil {
 			t.Errorf("machine %s is left behind: %v", id, err)
 		}
 	}

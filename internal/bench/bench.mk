@@ -67,6 +67,7 @@ bench-pool: kube ## Measure package cloud beside karpenter, on the same pods (mi
 	TRUEUP_BATCHES=60000 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'EveryPlacement|FirstFitDecreasing' ./cloud/demand
 	TRUEUP_BATCHES=300 $(WORK) $(GO) test -v -count=1 -timeout 1h -run 'TheScheduler' ./cloud/kube
 	$(WORK) $(GO) test -v -count=1 -run AHundredStarts ./cloud
+	$(WORK) $(GO) test -v -count=1 -run 'Conforms|FewLines' ./cloud/local ./cloud/cloudtest
 	$(WORK) $(GO) test -v -count=1 -timeout 1h -run 'ALife|Planted|NoMachine' ./internal/sim -histories 10000
 
 # 60 histories of two programs are a million steps.

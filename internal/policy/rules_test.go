@@ -40,6 +40,8 @@ var budgets = map[string]budget{
 	"reconcile/external": {like: "apply/readiness"},
 	"cloud":              {},
 	"cloud/demand":       {},
+	// As light as cloud: a provider needs nothing else.
+	"cloud/local": {},
 	// For tests of any provider and any program that uses one.
 	"cloud/cloudtest": {},
 	// Types of core/v1 and apps/v1, and the scheduler's own sum of requests.

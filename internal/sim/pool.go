@@ -88,6 +88,8 @@ func NewPool(seed uint64) *Pool {
 			cloud.Template{Name: "subnet-" + zone, InstanceType: "m5.large", Zone: "zone-" + zone, Hash: "1"},
 		)
 	}
+	// Some clouds forget a machine and its token as soon as it is terminated.
+	s.Fake.Forgets = seed%3 == 0
 	s.largest = size
 	s.Cluster.CloudController = random.IntN(2) == 0
 	if random.IntN(2) == 0 { // clocks are up to ten minutes off, both ways

@@ -91,6 +91,13 @@ func TestARepairThatWasNotMadeDoesNotCount(t *testing.T) {
 	}
 	_, err := f.enter(id, now, true)
 	require.EqualError(t, err, "deleted after each of 5 creations")
+	now = now.Add(firstDelay)
+	force, err := f.enter(id, now, true)
+	require.NoError(t, err)
+	require.True(t, force)
+	f.failed(id)
+	_, err = f.enter(id, now.Add(firstDelay), true)
+	require.EqualError(t, err, "deleted after each of 5 creations", "its pause goes on, and what was fought over counts")
 }
 
 func TestAFightOverDeletionsNamesWhatMayDelete(t *testing.T) {

@@ -197,7 +197,29 @@ func TestMachinesThatThePoolHasDeletedDoNotMakeAListShort(t *testing.T) {
 	require.Equal(t, cloud.HoldShortList, holds[0].Kind)
 	require.Len(t, after(memory.Learn(deleted[:1], noon)).Holds, 1, "others have deleted two")
 	require.Empty(t, after(memory.Learn(deleted[:3], noon)).Holds)
+	was, is := memory.Machines["i-0"], memory.Learn(deleted[:1], noon).Machines["i-0"]
+	was.Ending = true
+	require.Equal(t, was, is, "the rest of its history stays")
 	deleted[0].Err = errors.New("503")
 	deleted[1].Err = errors.New("503")
 	require.Len(t, after(memory.Learn(deleted[:3], noon)).Holds, 1, "two were not deleted")
+}
+
+// A process that starts again has no memory: the Nodes have what it was about to do.
+func TestAfterARestartTheNodesSayWhichMachinesThePoolDeletes(t *testing.T) {
+	pool := cloud.Pool{Scope: scope, Size: 4, Templates: []cloud.Template{{Name: "subnet-a"}}}
+	for verb, held := range map[cloud.Verb]int{cloud.Terminate: 0, cloud.Stop: 1} {
+		var nodes []cloud.NodeStatus
+		var known cloud.Memory
+		known.Machines = map[string]cloud.MachineHistory{}
+		for n := range 3 {
+			id := fmt.Sprint("i-", n)
+			nodes = append(nodes, cloud.NodeStatus{
+				Name: id, ID: id, State: cloud.StateTerminating, Since: noon, Intent: cloud.Intent{Verb: verb, Since: noon},
+			})
+			known.Machines[id] = cloud.MachineHistory{Since: noon, Listed: true}
+		}
+		plan := pool.Plan(cloud.Observed{Nodes: nodes, Listed: noon, Memory: known}, cloud.Want{}, noon)
+		require.Len(t, plan.Holds, held, verb)
+	}
 }

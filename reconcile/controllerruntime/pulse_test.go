@@ -52,7 +52,9 @@ func TestAProcessThatWasStoppedWritesNothing(t *testing.T) {
 		for _, first := range []func(){func() {}, func() { p.beat() }} { // what runs first after the pause
 			time.Sleep(6 * time.Second)
 			first()
-			require.ErrorContains(t, send(http.MethodPatch), "the process was stopped for a while")
+			for _, method := range []string{http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodDelete} {
+				require.ErrorContains(t, send(method), "the process was stopped for a while")
+			}
 			require.NoError(t, send(http.MethodGet))
 			beating(14 * time.Second)
 			require.ErrorContains(t, send(http.MethodDelete), "nothing is written for 1s")
@@ -61,6 +63,30 @@ func TestAProcessThatWasStoppedWritesNothing(t *testing.T) {
 		}
 		require.Equal(t, counting{http.MethodPatch: 3, http.MethodGet: 2, http.MethodDelete: 2}, sent)
 	})
+}
+
+// TestARefusedWriteIsClosed, as a transport must.
+func TestARefusedWriteIsClosed(t *testing.T) {
+	t.Parallel()
+	p := &pulse{last: time.Now().Add(-time.Minute)}
+	body := &closed{}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://server/", body)
+	require.NoError(t, err)
+	_, err = p.over(counting{}).RoundTrip(r) //nolint:bodyclose // there is none
+	require.ErrorContains(t, err, "nothing is written for 15s")
+	require.True(t, body.closed)
+}
+
+// closed is a body that knows whether it was closed.
+type closed struct {
+	strings.Reader
+
+	closed bool
+}
+
+func (c *closed) Close() error {
+	c.closed = true
+	return nil
 }
 
 // TestAnotherServerIsGuardedToo: the operator has connections of its own then.

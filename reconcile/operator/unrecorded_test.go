@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,4 +47,22 @@ func TestADeletedObjectIsNotNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.operator.Synced()
 	require.NotErrorIs(t, err, kube.ErrDropped)
+}
+
+// A deletion that takes long is said, once it does.
+func TestADeletionThatTakesLongIsNoticed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, object := worker(t, &rest.Config{}), shopIn("x")
+		key := kube.KeyOf(object)
+		for range 2 {
+			require.False(t, w.ending.takes(key))
+			time.Sleep(endingLong - 1)
+			require.False(t, w.ending.takes(key))
+			time.Sleep(1)
+			require.True(t, w.ending.takes(key))
+			_, err := w.reconcile(t.Context(), key, nil) // it has gone, and comes again
+			require.NoError(t, err)
+		}
+	})
 }

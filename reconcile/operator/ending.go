@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +51,5 @@ func (w *work[T]) held(object T) outcome {
 			})
 		}
 	}
-	slices.SortFunc(o.causes, func(a, b readiness.Cause) int { return a.Compare(b) })
 	return o
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
@@ -170,7 +173,43 @@ func TestViewsWakeObjectsAndStatusesDoNot(t *testing.T) {
 	w := worker(t, &rest.Config{})
 	require.NotNil(t, w.live.OnChange)
 	require.NotNil(t, w.live.OnDrift, "a deletion that no watch shows is sent again")
-	require.NotNil(t, w.live.OnSynced, "a kind that comes back is used at once")
 	require.NotNil(t, w.controller.Await, "before that, children are missing that are only not seen yet")
 	require.True(t, w.controller.IgnoreStatus)
+}
+
+// A kind of children that comes back is used at once, not when a pass is tried again.
+func TestAKindThatIsSeenStartsPasses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, passes := worker(t, &rest.Config{Host: "http://server", Transport: &server{}}), []string{}
+		w.controller.Await = nil
+		w.controller.Source = func(ctx context.Context, to kube.Sink) {
+			var all []*unstructured.Unstructured
+			for _, namespace := range []string{"x", "y"} {
+				o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shop"}}
+				o.SetNamespace(namespace)
+				o.SetName("s")
+				o.SetUID(types.UID(namespace))
+				o.SetResourceVersion("7")
+				all = append(all, o)
+			}
+			to.List(all)
+			<-ctx.Done()
+		}
+		w.controller.Workers = 1
+		w.controller.Reconcile = func(_ context.Context, key types.NamespacedName, _ *shop) (reconcile.Result, error) {
+			passes = append(passes, key.String())
+			return reconcile.Result{}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.controller.Start(ctx) }()
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"x/s", "y/s"}, passes)
+		w.live.OnSynced(schema.GroupKind{Kind: "ConfigMap"})
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"x/s", "y/s", "x/s", "y/s"}, passes)
+		cancel()
+		require.NoError(t, <-ended)
+	})
 }

@@ -150,6 +150,26 @@ func TestPeersDefect14TwoManagersTakingTurnsAreToldApartAndNamed(t *testing.T) {
 	t.Fatalf("the fight was not noticed within %d turns", turns)
 }
 
+// TestAnObjectThatIsDeletedAgainAndAgainIsLeftAlone for a while, and the error says so.
+func TestAnObjectThatIsDeletedAgainAndAgainIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := serverBench(t)
+	a := b.start(t)
+	set := b.set(t, configMap("a", "ours"))
+	apply1(t, a, set)
+	var err error
+	for created := 0; err == nil && created < 8; {
+		b.kubectl(t, "delete", "-n", b.ns, "configmap", "a")
+		await.Eventually(t, "it is made again, or left alone", func() bool {
+			var report apply.Report
+			report, err = a.Apply(t.Context(), set)
+			return err != nil || report.Count(apply.Created) == 1
+		})
+		created++
+	}
+	require.ErrorContains(t, err, "deleted after each of 5 creations")
+}
+
 // TestARepairThatFailsIsNoTurnOfAFight: while a webhook is down the server refuses the writes. What a
 // person has deleted comes back as soon as it takes them again.
 func TestARepairThatFailsIsNoTurnOfAFight(t *testing.T) {

@@ -2,12 +2,14 @@ package controllerruntime //nolint:testpackage // the pulse is not exported
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 )
@@ -62,6 +64,22 @@ func TestAProcessThatWasStoppedWritesNothing(t *testing.T) {
 			require.NoError(t, send(http.MethodDelete))
 		}
 		require.Equal(t, counting{http.MethodPatch: 3, http.MethodGet: 2, http.MethodDelete: 2}, sent)
+	})
+}
+
+// TestAnOperatorAtRestMayWrite: its pulse beats while it works.
+func TestAnOperatorAtRestMayWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pulse{}
+		figures := prometheus.NewGauge(prometheus.GaugeOpts{Name: "trueup_rest", Help: "Nothing."})
+		r := &runnable{pulse: p, figures: figures, logger: slog.New(slog.DiscardHandler), start: func(context.Context) error {
+			p.beat()
+			time.Sleep(time.Hour)
+			require.LessOrEqual(t, p.beat(), time.Duration(0))
+			return nil
+		}}
+		require.NoError(t, r.Start(t.Context()))
 	})
 }
 

@@ -148,6 +148,8 @@ func TestRemoveTakesTheFinalizerFromALiveObject(t *testing.T) {
 	require.Equal(t, []string{"patch widgets", "get widgets", "patch widgets"}, w.requests())
 	require.NoError(t, f.Remove(t.Context(), outdated), "it has none any more")
 	require.Empty(t, w.requests())
+	gone := &widget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b", UID: "u", ResourceVersion: "1", Finalizers: []string{ours}}}
+	require.NoError(t, f.Remove(t.Context(), gone), "an object that is gone has none")
 	require.ErrorContains(t, (&kube.Finalizer{Client: w, Resource: widgets}).Remove(t.Context(), outdated), "Finalizer.Name: is required")
 }
 

@@ -211,6 +211,13 @@ func ofOneRun(c simtest.Change) error {
 	if ended && phase == string(v1alpha1.Running) || !ended && phase == string(v1alpha1.Succeeded) {
 		return fmt.Errorf("%s is %v, and the outcome of its last run is %v", c.After.Name(), phase, c.After.Field("status", "lastRun", "outcome"))
 	}
+	conditions, _ := c.After.Field("status", "conditions").([]any)
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any)
+		if condition["type"] == "Finished" && !ended && condition["reason"] != "Running" {
+			return fmt.Errorf("the run of %s is under way, and Finished says %v", c.After.Name(), condition["reason"])
+		}
+	}
 	return nil
 }
 

@@ -343,7 +343,7 @@ func (p *pass) requeue() time.Duration {
 // teardown deletes the children of a job. It is over when no child exists any more,
 // rights above all.
 func (w *operator) teardown(ctx context.Context, job *v1alpha1.AgentJob) (gone bool, err error) {
-	p := &pass{op: w, job: job, before: readyOf(job)}
+	p := &pass{op: w, job: job}
 	if err := p.observe(kube.KeyOf(job)); err != nil {
 		return false, err
 	}

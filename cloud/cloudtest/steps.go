@@ -9,8 +9,8 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
-// steps is a provider whose errors name the operation and the machine, and whose answers
-// are those of a provider at all.
+// steps is a provider whose errors name the operation and the machine. An answer that no provider
+// may give, such as an unknown state, is an error.
 type steps struct{ provider cloud.Provider }
 
 var states = []cloud.InstanceState{ //nolint:gochecknoglobals // a table

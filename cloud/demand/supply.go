@@ -23,8 +23,8 @@ type Supply struct {
 	MaxLaunches int
 	// Coming is how many machines of the pool were launched and are not on
 	// standby yet; see [cloud.Counts]. Pods that need a launch get these before any pool
-	// launches another one. They count among the launches of the result, and among
-	// those of [cloud.Want.Launch].
+	// launches another one. They count among the launches of the result, and of
+	// [cloud.Want].Launch.
 	Coming int
 	// Limit is why MaxLaunches is not larger, for the reasons of pods. It may be
 	// empty.

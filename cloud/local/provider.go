@@ -40,7 +40,7 @@ type Provider struct {
 
 // machine is the record of a machine.
 type machine struct {
-	Instance cloud.Instance     // its state is not that of the record: see look
+	Instance cloud.Instance     // without its current state, which look finds
 	Config   cloud.LaunchConfig // as it was launched
 	Want     cloud.InstanceState
 	KillAt   time.Time // when its process is killed, unless Want is running

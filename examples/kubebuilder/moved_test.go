@@ -27,8 +27,8 @@ const (
 	childrenFile             = "internal/controller/site_children.go"
 )
 
-// step is the project on its way: some files are still those of testdata/before, and some are not
-// there yet.
+// step is a state of the project while it is moved over: it has some files of testdata/before, and
+// lacks some new ones.
 type step struct {
 	name            string
 	before, without []string
@@ -169,7 +169,7 @@ func (s *site) start(t *testing.T, path string) {
 	t.Cleanup(func() { require.NoError(t, stop(), s.program.Tail()) })
 }
 
-// requests are those of the program.
+// requests returns what the program has sent to the API server.
 func (s *site) requests() []kubetest.Request {
 	s.Helper()
 	all, err := s.cluster.Requests("system:serviceaccount:sites-system:" + account)

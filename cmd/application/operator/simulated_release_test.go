@@ -41,7 +41,8 @@ func slowly(edits ...func(*simtest.World) error) (all []func(*simtest.World) err
 	return all
 }
 
-// told returns the phase of blue/shop, the reason of its migrations, and the image of its Deployment.
+// told returns the phase of the Application shop in namespace blue, the reason of its migrations, and
+// the image of its Deployment.
 func told(w *simtest.World) string {
 	a, image := app{w.Object(appsKind, "blue", "shop")}, "none"
 	if d := w.Object("deployments.apps", "blue", "shop"); d != nil {

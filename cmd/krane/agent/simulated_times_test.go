@@ -121,8 +121,8 @@ func (p *simulatedRegion) bounds() []within {
 }
 
 // TestADeletionIsReportedInTheEndInASimulatedWorld is C23 where no message has the deletion any
-// more: the row of a deployment, and that of one that is stopped, are removed by hand, and reports
-// are lost until all pods have ended. The instances are gone within ten minutes of the first report
+// more: the rows of a running and of a stopped deployment are removed by hand, and reports are
+// lost until all pods have ended. The instances are gone within ten minutes of the first report
 // that comes through.
 func TestADeletionIsReportedInTheEndInASimulatedWorld(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func TestASiteHasItsChildren(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// The role has what the operator needs, and no more.
+// The role grants exactly the rules of the operator.
 func TestTheMarkersAreTheRightsOfTheOperator(t *testing.T) {
 	data, err := os.ReadFile("../../config/rbac/role.yaml")
 	require.NoError(t, err)

@@ -314,6 +314,7 @@ func (p *pass) fillMigrations(s *v1alpha1.ApplicationStatus) {
 		s.Migrations = v1alpha1.MigrationsStatus{} // the next schema is another one
 	}
 	if m.command == nil {
+		s.Migrations.Image = "" // images are rolled out that are not recorded
 		meta.RemoveStatusCondition(&s.Conditions, kind)
 		return
 	}

@@ -155,6 +155,8 @@ func TestTheStatusRecordsWhichMigrationsHaveRun(t *testing.T) {
 	app.Spec.Database.Migrations.Engine = ""
 	p = w.newPass(w.application(app))
 	require.Equal(t, app.Status.Migrations, record(app.Status).Migrations, "the schema is the same")
+	app.Status.Migrations.Image = "registry.example.com/shop:0"
+	require.Empty(t, record(app.Status).Migrations.Image, "another image may be rolled out meanwhile")
 	app.Spec.Database.Enabled = false
 	p = w.newPass(w.application(app))
 	s = record(s)

@@ -33,8 +33,8 @@ func (w *work[T]) reconcile(ctx context.Context, key types.NamespacedName, objec
 		if err != nil {
 			return false, errors.Join(err, w.report(ctx, object, stuck(left, err)))
 		}
-		if left.Remaining > 0 && w.ending.takes(key) {
-			err = w.report(ctx, object, w.held(object))
+		if held := w.held(object); left.Remaining > 0 && w.ending.takes(key) && len(held.causes) > 0 {
+			err = w.report(ctx, object, held)
 		}
 		return left.Remaining == 0, err
 	})

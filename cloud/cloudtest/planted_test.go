@@ -185,7 +185,10 @@ func TestMistakesOfProvidersAreFound(t *testing.T) {
 			return plant(func(f *cloudtest.Fake, b *bad) {
 				f.Forgets = true
 				first := map[string]string{}
+				var mu sync.Mutex // launches come several at a time
 				b.launch = func(ctx context.Context, c cloud.LaunchConfig) (cloud.Instance, error) {
+					mu.Lock()
+					defer mu.Unlock()
 					token := c.Token
 					if id := first[token]; id != "" {
 						if _, err := f.GetInstance(ctx, id); err != nil {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // Behind returns what the live view does not show as the server has it at the moment,
@@ -28,7 +29,7 @@ func (l *Live) Behind(ctx context.Context, client metadata.Interface) (string, e
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if found := v.Look(view.NameOf(o.Namespace, o.Name)); found.Record.Version() < view.ParseVersion(o.ResourceVersion) {
+			if found := v.Look(view.NameOf(o.Namespace, o.Name)); found.Record.Version() < versions.Parse(o.ResourceVersion) {
 				return fmt.Sprintf("%s %s/%s at %s", mapping.Resource.Resource, o.Namespace, o.Name, o.ResourceVersion), nil
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/apply/internal/view"
 	"github.com/seed-9e1ffd66/trueup/apply/internal/write"
 	"github.com/seed-9e1ffd66/trueup/apply/readiness"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // readiness returns the status of an object of a set. It reads the object, again if it
@@ -72,7 +73,7 @@ func (a *Applier) readiness(ctx context.Context, id ID, it *item) (status, error
 	return found, nil
 }
 
-func versionOf(object metav1.Object) uint64 { return view.ParseVersion(object.GetResourceVersion()) }
+func versionOf(object metav1.Object) uint64 { return versions.Parse(object.GetResourceVersion()) }
 
 // NotReadyError names what [Applier.WaitReady] still waits for.
 type NotReadyError struct {

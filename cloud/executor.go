@@ -69,6 +69,10 @@ type Executor struct {
 	// are extended. Required for launches.
 	Config func(template string) (LaunchConfig, error)
 
+	// Check is called before a machine is stopped or terminated, but not by force, if set:
+	// the last look at what uses it. An error keeps the machine, and is that of its action.
+	Check func(ctx context.Context, action Action) error
+
 	// Parallel is how many calls run at a time where a provider has no batch
 	// call, and how many Nodes are written at a time. Default 16.
 	Parallel int
@@ -182,6 +186,14 @@ func (x *execution) each(ctx context.Context, group []*Result, do func(context.C
 		limit = 16
 	}
 	parallel.Each(len(group), limit, func(i int) { group[i].Err = do(ctx, group[i]) })
+}
+
+// check asks the caller once more for each machine, and returns those that may end.
+func (x *execution) check(ctx context.Context, group []*Result) []*Result {
+	if x.executor.Check != nil {
+		x.each(ctx, group, func(ctx context.Context, r *Result) error { return x.executor.Check(ctx, r.Action) })
+	}
+	return alive(group)
 }
 
 // set stores the errors of a batch call.

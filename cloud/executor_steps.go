@@ -90,6 +90,12 @@ func (x *execution) drain(ctx context.Context, group []*Result) {
 
 func (x *execution) stop(ctx context.Context, group []*Result) {
 	force := group[0].Action.Verb == ForceStop
+	if !force {
+		group = x.check(ctx, group)
+	}
+	if len(group) == 0 {
+		return
+	}
 	if batch, ok := x.executor.Provider.(BatchPowerControl); ok {
 		set(group, batch.StopInstances(ctx, ids(group), force))
 		return
@@ -119,7 +125,7 @@ func (x *execution) terminate(ctx context.Context, group []*Result) {
 		}
 		return x.executor.Nodes.Mark(ctx, Mark{Instance: found[a.Machine], Node: a.Node, From: a.From, To: a.To, Intent: a.Intent})
 	})
-	group = alive(group)
+	group = x.check(ctx, group)
 	if len(group) == 0 {
 		return
 	}

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // kindCache holds the objects of one kind as its watch shows them. A reflector
@@ -114,7 +114,7 @@ func (k *kindCache) Replace(list []any, version string) error {
 		k.set(&found, key, now)
 	}
 	k.synced, k.err = true, nil
-	released := k.advance(parseVersion(version))
+	released := k.advance(versions.Parse(version))
 	k.all.mu.Unlock()
 	k.wakeAll(found.keys)
 	k.all.wake(released...)
@@ -139,7 +139,7 @@ func (k *kindCache) Reduce(seen any) (any, error) {
 // Reached implements kubewatch.Sink.
 func (k *kindCache) Reached(version string) {
 	k.all.mu.Lock()
-	released := k.advance(parseVersion(version))
+	released := k.advance(versions.Parse(version))
 	k.all.mu.Unlock()
 	k.all.wake(released...)
 }
@@ -334,13 +334,4 @@ func digestOf(seen any) (digest [sha256.Size]byte, err error) {
 	delete(metadata, "managedFields")
 	data, err := json.Marshal(metadata)
 	return sha256.Sum256(data), err
-}
-
-// parseVersion returns a resourceVersion as a number, 0 if it is not one.
-func parseVersion(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

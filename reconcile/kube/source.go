@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // Source delivers the objects of a kind until ctx ends, for example from a cache that the process
@@ -34,7 +36,7 @@ func (s sourceSink) List(objects []*unstructured.Unstructured) {
 	for i, object := range objects {
 		s.cache.trim(object)
 		seen[i] = object
-		if version := object.GetResourceVersion(); parseVersion(version) > parseVersion(newest) {
+		if version := object.GetResourceVersion(); versions.Parse(version) > versions.Parse(newest) {
 			newest = version
 		}
 	}
@@ -68,7 +70,7 @@ func (s sourceSink) Failed(err error) { s.cache.Failed(err) }
 func (s sourceSink) reached(object *unstructured.Unstructured) {
 	version := object.GetResourceVersion()
 	s.cache.all.mu.RLock()
-	past := parseVersion(version) <= s.cache.version
+	past := versions.Parse(version) <= s.cache.version
 	s.cache.all.mu.RUnlock()
 	if !past {
 		s.cache.Reached(version)

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // watchLag is how long a key waits at most for the watch to show a write.
@@ -50,7 +52,7 @@ func (c *Controller[T]) WroteChild(key types.NamespacedName, resource schema.Gro
 			slog.Any("key", key), slog.String("kind", resource.GroupResource().String()), slog.Any("object", KeyOf(child)))
 		return
 	}
-	k.expect(key, parseVersion(child.GetResourceVersion()), time.Now())
+	k.expect(key, versions.Parse(child.GetResourceVersion()), time.Now())
 }
 
 // pendingWrites are the writes that the watches have not shown yet, by the key that

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"strconv"
 	"strings"
 	"unique"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/apply/internal/identity"
 	"github.com/seed-9e1ffd66/trueup/diff"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // Record is the memory of one live object, some hundred bytes. There may be a million
@@ -56,7 +56,7 @@ const (
 func newRecord(meta *metav1.PartialObjectMetadata, id *identity.Identity) *Record {
 	r := &Record{
 		uid:        packUID(meta.UID),
-		version:    ParseVersion(meta.ResourceVersion),
+		version:    versions.Parse(meta.ResourceVersion),
 		generation: meta.Generation,
 		labels:     packLabels(meta.Labels, id),
 		observed:   id.Digest(meta),
@@ -196,15 +196,4 @@ func text(h unique.Handle[string]) string {
 		return ""
 	}
 	return h.Value()
-}
-
-// ParseVersion reads a resourceVersion. Kubernetes promises that the versions of one
-// resource are growing decimal numbers. Any other gives 0, and then the state that the
-// server sent last counts.
-func ParseVersion(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/internal/kubewatch"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // sink receives the lists and watch events of one source: of one namespace, or of all.
@@ -110,7 +111,7 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 	k.mu.Lock()
 	old := k.records[n]
 	// A newer state, or a newer object of that name, stays.
-	gone := old != nil && old.uid == packUID(m.UID) && old.version <= ParseVersion(m.ResourceVersion)
+	gone := old != nil && old.uid == packUID(m.UID) && old.version <= versions.Parse(m.ResourceVersion)
 	found := Object{Name: n, Gone: true}
 	w := k.writing[n]
 	touched := false
@@ -140,7 +141,7 @@ func (k *Kind) remove(m *metav1.PartialObjectMetadata) {
 
 // replace takes the result of a list of one source.
 func (k *Kind) replace(source string, objects []*metav1.PartialObjectMetadata, version string) {
-	at, now := ParseVersion(version), time.Now()
+	at, now := versions.Parse(version), time.Now()
 	for _, m := range objects {
 		if !k.overwrote(NameOf(m.Namespace, m.Name), at) {
 			k.seen(m) // before the kind counts as synced

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/buffer"
 )
 
@@ -86,7 +87,7 @@ func (b *buffers) text() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var lines strings.Builder
-	for _, key := range slices.SortedFunc(maps.Keys(b.asked), cmpNames) {
+	for _, key := range slices.SortedFunc(maps.Keys(b.asked), byName) {
 		switch ask, o := b.asked[key], b.outcomes[key]; {
 		case ask.err != nil:
 			fmt.Fprintf(&lines, "buffer %s: %s\n", key, ask.err)
@@ -216,7 +217,7 @@ func sameOutcome(a, b bufferOutcome) bool {
 // input is the cluster as the buffers are planned on.
 func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[string]*poolState) buffer.Input {
 	in := buffer.Input{}
-	for _, key := range slices.SortedFunc(maps.Keys(asked), cmpNames) {
+	for _, key := range slices.SortedFunc(maps.Keys(asked), byName) {
 		if ask := asked[key]; ask.Pod != nil && ask.err == nil {
 			in.Buffers = append(in.Buffers, ask.Asked)
 		}
@@ -229,37 +230,35 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 	ready := map[string]bool{}
 	in.Ready = func(machine string) bool { return ready[machine] }
 	others := buffer.ByNodes(in.Buffers)
-	stock, used := map[string][]nodeView{}, map[string]int{}
-	w := b.op.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	in.Namespaces = maps.Clone(w.namespaces)
-	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		v := w.nodes[name]
-		pool := pools[v.pool]
-		owned := pool != nil && v.owned(v.pool, pool.uid())
-		if owned {
-			used[v.pool]++
-		}
-		switch {
-		case v.deleting:
-		case owned && v.status.State == cloud.StateWarmup:
-			stock[v.pool] = append(stock[v.pool], v)
-		case owned && v.status.State == cloud.StateStandby:
-			if pool.good(&v) && !starting[v.status.ID] {
-				ready[v.status.ID] = true
-				stock[v.pool] = append(stock[v.pool], v)
+	stock, used := map[string][]nodes.View{}, map[string]int{}
+	b.op.cluster.Read(func(c nodes.Snapshot) {
+		in.Namespaces = c.Namespaces()
+		for v := range c.Nodes() {
+			pool := pools[v.Pool]
+			owned := pool != nil && v.Owned(v.Pool, pool.uid())
+			if owned {
+				used[v.Pool]++
 			}
-		case others && (v.pool == "" || v.status.State == cloud.StateRunning):
-			site := v.site
-			site.Pods = w.podsOn(name)
-			in.Nodes = append(in.Nodes, &site)
+			switch {
+			case v.Deleting:
+			case owned && v.Status.State == cloud.StateWarmup:
+				stock[v.Pool] = append(stock[v.Pool], v)
+			case owned && v.Status.State == cloud.StateStandby:
+				if pool.good(&v) && !starting[v.Status.ID] {
+					ready[v.Status.ID] = true
+					stock[v.Pool] = append(stock[v.Pool], v)
+				}
+			case others && (v.Pool == "" || v.Status.State == cloud.StateRunning):
+				site := v.Site
+				site.Pods = c.PodsOn(v.Status.Name)
+				in.Nodes = append(in.Nodes, &site)
+			}
 		}
-	}
+	})
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		s := pools[name]
 		// Those on standby before those that warm up.
-		slices.SortStableFunc(stock[name], func(x, y nodeView) int { return cmp.Compare(x.status.State, y.status.State) })
+		slices.SortStableFunc(stock[name], func(x, y nodes.View) int { return cmp.Compare(x.Status.State, y.Status.State) })
 		p := buffer.Pool{Supply: s.supply(stock[name], now)}
 		p.MaxLaunches, p.Coming = max(0, int(s.pool.Spec.PoolSize)-used[name]), 0 // those that warm up are stock
 		for _, t := range s.recipe.templates {
@@ -271,11 +270,11 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 }
 
 // good reports whether a standby machine counts for what the pool keeps.
-func (s *poolState) good(v *nodeView) bool {
-	if i, ok := s.kept.instance(v.status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
+func (s *poolState) good(v *nodes.View) bool {
+	if i, ok := s.kept.instance(v.Status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
 		return false
 	}
-	return v.status.Attestation == cloud.AttestedReady || v.status.Attestation == cloud.AttestedPartly && s.spec.BestEffortImages
+	return v.Status.Attestation == cloud.AttestedReady || v.Status.Attestation == cloud.AttestedPartly && s.spec.BestEffortImages
 }
 
 // starting has the machines that are being started, and whose Nodes do not say so yet.
@@ -287,4 +286,8 @@ func (d *demandLoop) starting() map[string]bool {
 		out[id] = true
 	}
 	return out
+}
+
+func byName(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

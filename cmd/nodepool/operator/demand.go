@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
@@ -241,85 +241,71 @@ func (d *demandLoop) explain(pods []*demand.Pod, result demand.Result) {
 // input is the cluster as the demand is decided on, and the names of the Nodes of
 // machines.
 func (d *demandLoop) input(pools map[string]*poolState, now time.Time) (in demand.Input, names map[string]string) {
-	w := d.op.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	names = map[string]string{}
-	waits := map[string]bool{}
-	for _, p := range w.pods {
-		if !p.waiting.IsZero() && p.pod != nil {
-			waits[p.pod.UID] = true
-			in.Pods = append(in.Pods, p.pod)
+	d.op.cluster.Read(func(c nodes.Snapshot) {
+		in.Pods = c.Waiting()
+		d.unrecorded(c, pools, now)
+		d.settle(c, in.Pods, pools, now)
+		if len(in.Pods) > 0 {
+			d.supplies(c, &in, names, pools, now)
 		}
+	})
+	return in, names
+}
+
+// settle drops the reservations whose pods or machines are gone.
+func (d *demandLoop) settle(c nodes.Snapshot, pods []*demand.Pod, pools map[string]*poolState, now time.Time) {
+	waits := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		waits[p.UID] = true
 	}
-	d.unrecorded(pools, now)
 	holds := func(id string) bool {
 		if _, ok := d.inFlight[id]; ok {
 			return true
 		}
-		name, ok := w.byMachine[id]
-		if !ok {
-			return false
-		}
-		v := w.nodes[name]
-		return pools[v.pool] != nil && (pools[v.pool].starting(&v, now) || v.status.State == cloud.StateRunning && v.status.Ready)
+		v, ok := c.OfMachine(id)
+		pool := pools[v.Pool]
+		return ok && pool != nil && (pool.starting(&v, now) || v.Status.State == cloud.StateRunning && v.Status.Ready)
 	}
 	d.reservations = demand.Settle(d.reservations, func(uid string) bool { return waits[uid] }, holds, now)
-	if len(in.Pods) == 0 {
-		return in, names
-	}
-	slices.SortFunc(in.Pods, func(a, b *demand.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+}
+
+// supplies adds the Nodes, the machines that start, and what the pools can add.
+func (d *demandLoop) supplies(c nodes.Snapshot, in *demand.Input, names map[string]string, pools map[string]*poolState, now time.Time) {
 	reserved := map[string][]string{}
 	for _, r := range d.reservations {
 		reserved[r.Machine] = r.Pods
 	}
-	in.Namespaces = maps.Clone(w.namespaces)
-	standby := map[string][]nodeView{}
-	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		v := w.nodes[name]
-		v.bound = w.waiting(name)
-		id := v.status.ID
-		names[id] = name
-		pool := pools[v.pool]
+	in.Namespaces = c.Namespaces()
+	standby := map[string][]nodes.View{}
+	for v := range c.Nodes() {
+		id := v.Status.ID
+		names[id] = v.Status.Name
+		pool := pools[v.Pool]
 		_, inFlight := d.inFlight[id]
+		owned := pool != nil && v.Owned(v.Pool, pool.uid())
+		site := v.Site
 		switch {
-		case v.deleting:
-		case pool != nil && v.owned(v.pool, pool.uid()) && (inFlight || pool.starting(&v, now)):
-			site := pool.site(&v)
-			in.Starting = append(in.Starting, demand.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
-		case len(reserved[id]) > 0 && v.status.State == cloud.StateRunning:
+		case v.Deleting:
+		case owned && (inFlight || pool.starting(&v, now)):
+			site = pool.site(&v)
+			in.Starting = append(in.Starting, demand.Starting{Pool: v.Pool, Node: &site, Reserved: reserved[id]})
+		case len(reserved[id]) > 0 && v.Status.State == cloud.StateRunning:
 			// It is ready, and the scheduler has yet to bind the pods that it was started for.
-			site := v.site
-			site.Pods = w.podsOn(name)
-			in.Starting = append(in.Starting, demand.Starting{Pool: v.pool, Node: &site, Reserved: reserved[id]})
-		case v.status.State == cloud.StateStandby:
-			if pool != nil && v.owned(v.pool, pool.uid()) && d.avoid[id].IsZero() &&
-				!pool.blocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.zone}, now) {
-				standby[v.pool] = append(standby[v.pool], v)
+			site.Pods = c.PodsOn(v.Status.Name)
+			in.Starting = append(in.Starting, demand.Starting{Pool: v.Pool, Node: &site, Reserved: reserved[id]})
+		case v.Status.State == cloud.StateStandby:
+			if owned && d.avoid[id].IsZero() && !pool.blocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.Zone}, now) {
+				standby[v.Pool] = append(standby[v.Pool], v)
 			}
-		case v.pool != "" && v.status.State != cloud.StateRunning:
+		case v.Pool != "" && v.Status.State != cloud.StateRunning:
 			// Warming up, or on its way out.
 		default:
-			site := v.site
-			site.Pods = w.podsOn(name)
+			site.Pods = c.PodsOn(v.Status.Name)
 			in.Nodes = append(in.Nodes, &site)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		in.Supplies = append(in.Supplies, pools[name].supply(standby[name], now))
 	}
-	return in, names
-}
-
-// podsOn returns the pods that use a Node.
-func (w *world) podsOn(node string) []*demand.Pod {
-	pods := make([]*demand.Pod, 0, len(w.onNode[node]))
-	for key := range w.onNode[node] {
-		if p := w.pods[key]; p.pod != nil {
-			pods = append(pods, p.pod)
-		}
-	}
-	return pods
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
 // errJournal means that another process has written launches, as after this one has lost the
@@ -40,7 +41,7 @@ func (j *journal) open(pool *v1alpha1.NodePool) {
 	if !j.known {
 		j.known, j.launches, j.ordinal = true, pool.Status.Launches, pool.Status.LastOrdinal
 	}
-	if j.pool == nil || versionOf(j.pool.ResourceVersion) < versionOf(pool.ResourceVersion) {
+	if j.pool == nil || versions.Parse(j.pool.ResourceVersion) < versions.Parse(pool.ResourceVersion) {
 		j.pool = copyOf(pool)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -21,16 +22,16 @@ func TestANodeThatNoEventShowedIsForgotten(t *testing.T) {
 	server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "nodes", Kind: "Node", Cluster: true, Status: true}}}
 	client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: server})
 	require.NoError(t, err)
-	o := &operator{client: client, now: time.Now, world: newWorld(func([]string, bool) {}), metrics: newMetrics(prometheus.NewRegistry())}
-	o.world.sawNode(machine())
-	m := o.marksOf(nil)
-	m.look = func(nodes ...types.NamespacedName) {
+	o := &operator{client: client, now: time.Now, cluster: newCluster(), metrics: newMetrics(prometheus.NewRegistry())}
+	o.cluster.SawNode(machine())
+	m := o.marksOf(&v1alpha1.NodePool{})
+	m.Look = func(nodes ...types.NamespacedName) {
 		for _, key := range nodes {
 			_, err := o.reconcileNode(t.Context(), key, nil) // as with a watch that does not have it
 			require.NoError(t, err)
 		}
 	}
 	require.True(t, apierrors.IsNotFound(m.SetEmpty(t.Context(), "node", true)))
-	_, known := o.world.view("node")
+	_, known := o.cluster.Node("node")
 	require.False(t, known)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 )
 
 // stages are the parts of the time from a pod that waits to one that has a Node: until the
@@ -126,7 +127,7 @@ func (m *metrics) Called(provider, operation string, took time.Duration, err err
 }
 
 // pool sets the gauges of a pool.
-func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodeView, want cloud.Want, now time.Time) {
+func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nodes.View, want cloud.Want, now time.Time) {
 	for state, n := range map[cloud.State]int{
 		cloud.StateWarmup: c.Warmup + c.Launching, cloud.StateStandby: c.Standby,
 		cloud.StateRunning: c.Running, cloud.StateTerminating: c.Terminating,
@@ -135,7 +136,7 @@ func (m *metrics) pool(name string, spec cloud.Pool, c cloud.Counts, views []nod
 	}
 	starting := 0
 	for _, v := range views {
-		if v.status.State == cloud.StateRunning && !v.status.Ready && now.Before(v.scaleUpStarted.Add(patience)) {
+		if v.Status.State == cloud.StateRunning && !v.Status.Ready && now.Before(v.ScaleUpStarted.Add(patience)) {
 			starting++
 		}
 	}

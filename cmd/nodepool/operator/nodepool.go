@@ -1,16 +1,13 @@
 // Package operator is the node-pool operator: it keeps machines that were booted once and
 // stopped, and starts them when pods need them.
 //
-// Package cloud decides what happens to machines, and carries it out. This package shows
-// it the cluster and records its decisions there:
+// Package cloud decides what happens to machines, and carries it out; nodes has what the
+// cluster says of them, and records the decisions there. This package ties the two:
 //
-//	pods, Nodes -> world -> demand  -> starts            (its own loop, never behind a drain)
-//	                     -> a pass of the pool -> cloud.Executor.Pass -> status
-//	                     -> a pass of the Node -> startup taints, labels
-//	CapacityBuffers      -> buffers -> standby machines that a pass of the pool keeps
-//
-// The world holds what was read of each object when it last changed. A write of this
-// program to a Node is in it at once, before the watch shows it.
+//	pods, Nodes -> nodes.Cluster -> demand  -> starts    (its own loop, never behind a drain)
+//	                             -> a pass of the pool -> cloud.Executor.Pass -> status
+//	                             -> nodes.Pass of the Node -> startup taints, labels
+//	CapacityBuffers -> buffers -> standby machines that a pass of the pool keeps
 package operator
 
 import (

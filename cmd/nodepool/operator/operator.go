@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -33,6 +34,9 @@ var (
 	poolsResource      = v1alpha1.GroupVersion().WithResource("nodepools")      //nolint:gochecknoglobals // constant
 	classesResource    = v1alpha1.GroupVersion().WithResource("awsnodeclasses") //nolint:gochecknoglobals // constant
 )
+
+// awsNode are the labels of the pods of AWS's network plugin.
+var awsNode = map[string]string{"k8s-app": "aws-node"} //nolint:gochecknoglobals // constant
 
 // How many objects of a kind are worked on at a time. Nodes have the most workers: a machine
 // that has started waits for its Node's pass before pods may come to it.
@@ -58,7 +62,7 @@ type operator struct {
 	version func(ctx context.Context) (*apiversion.Info, error)
 	// transitionAge is how old a list of the cloud may be while machines change state.
 	transitionAge time.Duration
-	world         *world
+	cluster       *nodes.Cluster
 	demand        *demandLoop
 	buffers       *buffers
 	events        *recorder
@@ -105,7 +109,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		events:        newRecorder(client, o.Instance, o.Logger),
 		metrics:       newMetrics(registry),
 	}
-	w.world, w.demand = newWorld(w.changed), newDemand(w)
+	w.cluster, w.demand = nodes.New(v1alpha1.Group, nodes.Zoned("aws", awsNode), w.changed), newDemand(w)
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
 	w.clouds = &clouds{homeRegion: o.Region, tags: scope.ClusterTags(), open: func(ctx context.Context, region string) (Region, error) {
 		return o.OpenRegion(ctx, region, w.metrics.Called)
@@ -131,7 +135,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 	w.daemons.Client, w.daemons.Logger, w.daemons.IgnoreStatus = client, o.Logger, true
 	w.daemons.Kind = kube.Kind{Resource: daemonsResource, Drop: "status"}
 	w.daemons.Reconcile = func(_ context.Context, key types.NamespacedName, d *appsv1.DaemonSet) (reconcile.Result, error) {
-		w.world.sawDaemon(key, d)
+		w.cluster.SawDaemonSet(key, d)
 		return reconcile.Result{}, nil
 	}
 	w.namespaces.Client, w.namespaces.Logger, w.namespaces.Kind = client, o.Logger, kube.Kind{
@@ -139,11 +143,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		Drop:     "spec,status",
 	}
 	w.namespaces.Reconcile = func(_ context.Context, key types.NamespacedName, n *corev1.Namespace) (reconcile.Result, error) {
-		if n == nil {
-			w.world.sawNamespace(key.Name, nil, false)
-		} else {
-			w.world.sawNamespace(key.Name, n.Labels, true)
-		}
+		w.cluster.SawNamespace(key.Name, n)
 		return reconcile.Result{}, nil
 	}
 	w.buffers = newBuffers(w)
@@ -212,23 +212,23 @@ func (s *poolState) expects() bool {
 
 // reconcilePod takes in a pod.
 func (o *operator) reconcilePod(_ context.Context, key types.NamespacedName, p *corev1.Pod) (reconcile.Result, error) {
-	was, v := o.world.sawPod(key, p)
+	was, v := o.cluster.SawPod(key, p)
 	t := o.metrics.trace
 	switch {
 	case p == nil:
-		t.dropPod(string(was.uid))
-	case !v.waiting.IsZero():
+		t.dropPod(string(was.UID))
+	case !v.Waiting.IsZero():
 		// The condition has no fractions of a second.
 		at := o.now()
-		if at.Sub(v.waiting) > 2*time.Second {
-			at = v.waiting
+		if at.Sub(v.Waiting) > 2*time.Second {
+			at = v.Waiting
 		}
-		t.waits(string(v.uid), at)
-	case v.node != "" && was.node == "":
-		t.bound(string(v.uid), v.node, o.now())
+		t.waits(string(v.UID), at)
+	case v.Node != "" && was.Node == "":
+		t.bound(string(v.UID), v.Node, o.now())
 	}
-	if v.network && was.ready.IsZero() != v.ready.IsZero() {
-		o.nodes.Add(poolKey(v.node))
+	if v.Network && was.Ready.IsZero() != v.Ready.IsZero() {
+		o.nodes.Add(poolKey(v.Node))
 	}
 	return reconcile.Result{}, nil
 }
@@ -287,21 +287,22 @@ func (o *operator) until(ctx context.Context, check func() error) error {
 
 // viewed returns an error until all that is watched was listed and taken in.
 func (o *operator) viewed() error {
+	seenNodes, seenPods, seenSets, seenNamespaces := o.cluster.Seen()
 	for _, c := range []struct {
 		synced func() (bool, error)
 		keys   func(string) []types.NamespacedName
-		seen   func() int
+		seen   int
 	}{
-		{o.nodes.Synced, o.nodes.Keys, o.world.countNodes},
-		{o.pods.Synced, o.pods.Keys, o.world.countPods},
-		{o.daemons.Synced, o.daemons.Keys, o.world.countDaemons},
-		{o.namespaces.Synced, o.namespaces.Keys, o.world.countNamespaces},
-		{o.classOf.Synced, nil, nil},
+		{o.nodes.Synced, o.nodes.Keys, seenNodes},
+		{o.pods.Synced, o.pods.Keys, seenPods},
+		{o.daemons.Synced, o.daemons.Keys, seenSets},
+		{o.namespaces.Synced, o.namespaces.Keys, seenNamespaces},
+		{o.classOf.Synced, nil, 0},
 	} {
 		if ok, err := c.synced(); !ok {
 			return errors.Join(errors.New("not everything is seen yet"), err)
 		}
-		if c.keys != nil && c.seen() < len(c.keys("")) {
+		if c.keys != nil && c.seen < len(c.keys("")) {
 			return errors.New("not everything is read yet")
 		}
 	}

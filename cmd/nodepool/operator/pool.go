@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -33,7 +34,7 @@ type poolPass struct {
 	state   *poolState
 	plan    cloud.Plan
 	results []cloud.Result // of the actions of plan, in order
-	views   []nodeView     // the Nodes of the pool, as read before the plan
+	views   []nodes.View   // the Nodes of the pool, as read before the plan
 	// problem is why nothing can be launched. Existing machines are still handled.
 	problem problem
 	listErr error // of the list of the cloud, without which the plan is then made
@@ -102,7 +103,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 
 // newPass begins a pass from the state that is kept of the pool.
 func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
-	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.world.sets(), kept: o.memoryOf(p)}
+	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.cluster.DaemonSets(), kept: o.memoryOf(p)}
 	s.kept.journal.open(p)
 	return &poolPass{state: s}
 }
@@ -163,10 +164,13 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 	}
 	marks := p.state.op.marksOf(p.state.pool)
 	p.state.executor = &cloud.Executor{
-		Provider: guarded{provider, marks, p.state.kept, p.state.spec},
+		Provider: provider,
 		Nodes:    marks,
-		Journal:  &p.state.kept.journal,
-		Config:   p.state.recipe.launchConfig,
+		Check: nodes.Guard{
+			Marks: marks, Scope: p.state.spec.Scope, DrainTimeout: p.state.spec.DrainTimeout, Instance: p.state.kept.instance,
+		}.Check,
+		Journal: &p.state.kept.journal,
+		Config:  p.state.recipe.launchConfig,
 	}
 	return p.observe(ctx, regions)
 }
@@ -235,12 +239,12 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 		ids[i.ID] = true
 		drifted[i.ID] = p.state.recipe.drifted(p.state.spec.Scope, i)
 	}
-	p.views = p.state.op.world.machines(p.state.name(), p.state.uid(), ids)
+	p.views = p.state.op.cluster.Machines(p.state.name(), p.state.uid(), ids)
 	for i := range p.views {
-		s := p.views[i].status
+		s := p.views[i].Status
 		s.Drifted = drifted[s.ID]
 		seen.Nodes = append(seen.Nodes, s)
-		if a := p.views[i].site.Allocatable; a.Pods > 0 && !s.Drifted {
+		if a := p.views[i].Site.Allocatable; a.Pods > 0 && !s.Drifted {
 			p.state.allocatable = a
 		}
 	}
@@ -248,7 +252,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 	seen.Reserved = p.state.op.demand.reserved()
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {
-			seen.Reserved[p.views[i].status.ID] = true
+			seen.Reserved[p.views[i].Status.ID] = true
 		}
 	}
 	return seen
@@ -279,8 +283,8 @@ func (p *poolPass) regionOfMachine(id string) string {
 	if region := p.state.kept.region(id); region != "" {
 		return region
 	}
-	if v, ok := p.state.op.world.byID(id); ok {
-		if region := regionOf(v.zone, p.state.pool.Status.Regions); region != "" {
+	if v, ok := p.state.op.cluster.OfMachine(id); ok {
+		if region := regionOf(v.Zone, p.state.pool.Status.Regions); region != "" {
 			return region
 		}
 	}
@@ -367,7 +371,7 @@ func (p *poolPass) publish() {
 	p.state.op.buffers.passed(was, &state)
 	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation {
 		for _, v := range p.views {
-			p.state.op.nodes.Add(poolKey(v.status.Name))
+			p.state.op.nodes.Add(poolKey(v.Status.Name))
 		}
 	}
 }

@@ -6,51 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
-
-func TestAKubeletIsHeardOfUnlessTheClusterSaysThatItIsSilent(t *testing.T) {
-	t.Parallel()
-	was := []corev1.NodeCondition{at(corev1.NodeReady, "True", -time.Minute, -time.Minute)}
-	for status, up := range map[corev1.ConditionStatus]bool{"True": true, "False": true, "Unknown": false} {
-		n := restarted(t, newWorld(nil), was, []corev1.NodeCondition{at(corev1.NodeReady, status, time.Second, time.Second)})
-		require.Equal(t, up, viewNode(n).up, status)
-	}
-	require.False(t, viewNode(restarted(t, newWorld(nil), was, nil)).up, "it has said so before the stop")
-}
-
-func TestAMarkThatChangesNoStateKeepsTheSignalsOfTheStop(t *testing.T) {
-	t.Parallel()
-	m := &marks{world: newWorld(nil), pool: &v1alpha1.NodePool{}, now: func() time.Time { return started }}
-	n := machine(at(corev1.NodeReady, "True", -time.Minute, -time.Minute))
-	require.NoError(t, m.apply(n, cloud.Mark{From: cloud.StateRunning, To: cloud.StateStandby}))
-	n.Status.Conditions = []corev1.NodeCondition{at(corev1.NodeReady, "True", time.Second, time.Second)} // it was started meanwhile
-	require.NoError(t, m.apply(n, cloud.Mark{From: cloud.StateStandby, To: cloud.StateStandby}))
-	require.True(t, viewNode(n).status.Ready, "which is news")
-}
-
-func TestANodeIsReadySinceThisProcessSawItBecomeSo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(func([]string, bool) {})
-	see := func(version string, status corev1.ConditionStatus) time.Time {
-		n := machine(at(corev1.NodeReady, status, time.Second, time.Second))
-		n.ResourceVersion = version
-		w.sawNode(n)
-		v, ok := w.view("node")
-		require.True(t, ok)
-		return v.ready
-	}
-	require.Zero(t, see("1", "True"), "it may have been so for long")
-	require.Zero(t, see("2", "False"))
-	ready := see("3", "True")
-	require.WithinDuration(t, time.Now(), ready, time.Minute)
-	require.Equal(t, ready, see("4", "True"))
-	require.Zero(t, see("5", "Unknown"))
-}
 
 func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
 	t.Parallel()
@@ -117,34 +77,6 @@ func TestTheTimesOfAPoolAreThoseOfItsSpec(t *testing.T) {
 		[...]time.Duration{7 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute},
 		[...]time.Duration{pool.UnreadyTimeout, pool.DrainTimeout, pool.EmptyTTL, pool.WarmupTimeout},
 	)
-}
-
-func TestAStandbyNodeThatWasOpenedIsClosedAgain(t *testing.T) {
-	t.Parallel()
-	p := &nodePass{state: &poolState{pool: &v1alpha1.NodePool{}}}
-	for state, closed := range map[cloud.State]bool{cloud.StateStandby: true, cloud.StateRunning: false, cloud.StateWarmup: false} {
-		n := machine()
-		n.Labels[v1alpha1.LabelState], n.Spec.Unschedulable, n.Spec.Taints = string(state), false, nil
-		p.keepClosed(n)
-		require.Equal(t, closed, n.Spec.Unschedulable, state)
-		require.Equal(t, closed, hasTaint(n.Spec.Taints, standbyTaint()), state)
-		again := n.DeepCopy()
-		p.keepClosed(again)
-		require.Equal(t, n, again, "a second time nothing changes")
-	}
-}
-
-func TestAStartPutsItsOwnTaintBack(t *testing.T) {
-	t.Parallel()
-	m := &marks{world: newWorld(nil), pool: &v1alpha1.NodePool{}, now: func() time.Time { return started }}
-	n := machine()
-	n.Labels[v1alpha1.LabelState], n.Spec.Taints = "standby", nil
-	require.NoError(t, m.apply(n, cloud.Mark{From: cloud.StateStandby, To: cloud.StateRunning}))
-	require.NotEmpty(t, removable(m.pool))
-	for _, taint := range removable(m.pool) {
-		require.True(t, hasTaint(n.Spec.Taints, taint), taint.Key)
-	}
-	require.False(t, n.Spec.Unschedulable)
 }
 
 func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
 	"github.com/seed-9e1ffd66/trueup/diff"
@@ -22,10 +22,6 @@ import (
 
 // tagTemplate is the tag with the hash of what a machine was made from.
 const tagTemplate = "template"
-
-func cmpNames(a, b types.NamespacedName) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
 
 // scopeOf returns the scope that marks the machines of the pool.
 func (o *operator) scopeOf(p *v1alpha1.NodePool) cloud.Scope {
@@ -56,6 +52,25 @@ func (o *operator) poolOf(p *v1alpha1.NodePool) cloud.Pool {
 		pool.SurplusTTL = d.Duration.Duration
 	}
 	return pool
+}
+
+// nodesOf is what the Nodes of the pool have.
+func nodesOf(p *v1alpha1.NodePool) nodes.Pool {
+	t := p.Spec.Template
+	return nodes.Pool{
+		Domain: v1alpha1.Group, Name: p.Name, UID: string(p.UID), Labels: t.Labels,
+		Taints: toTaints(t.Taints), StartupTaints: toTaints(t.StartupTaints),
+		RemovedByOthers: t.StartupTaintRemoval == v1alpha1.RemoveExternally,
+		IgnoreNetwork:   t.NetworkReadinessStrategy == v1alpha1.NetworkReadinessNone,
+	}
+}
+
+func toTaints(taints []v1alpha1.Taint) []corev1.Taint {
+	out := make([]corev1.Taint, 0, len(taints))
+	for _, t := range taints {
+		out = append(out, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return out
 }
 
 // interval is the time between two looks at a pool at rest.
@@ -160,6 +175,7 @@ func hashOf(v any) (string, error) {
 
 // userData is what a machine of the pool does at its first boot.
 func (o *operator) userData(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, images []string) userdata.Config {
+	pool := nodesOf(p)
 	return userdata.Config{
 		Bootstrap:   class.Spec.BootstrapTemplate,
 		ClusterName: o.config.ClusterName,
@@ -167,7 +183,7 @@ func (o *operator) userData(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, 
 		CA:          o.config.ClusterCA,
 		CIDR:        o.config.ClusterCIDR,
 		Labels:      nodeLabels(p, class),
-		Taints:      slices.Concat(templateTaints(p), toTaints(class.Spec.Kubelet.NodeTaints), startupTaints(p)),
+		Taints:      slices.Concat(pool.Taints, toTaints(class.Spec.Kubelet.NodeTaints), pool.Startup()),
 		Kubelet:     class.Spec.Kubelet,
 		Custom:      class.Spec.CustomUserData,
 		Images:      images,
@@ -197,7 +213,7 @@ func (o *operator) images(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass) []
 		all[image] = true
 	}
 	node := o.siteOf(p, class, "")
-	for _, set := range o.world.sets() {
+	for _, set := range o.cluster.DaemonSets() {
 		if len(cloudkube.Daemons(&node, set)) == 0 {
 			continue
 		}
@@ -224,7 +240,7 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 		labels[corev1.LabelTopologyRegion] = cmp.Or(class.Spec.Region, o.clouds.home())
 	}
 	node := demand.Node{Labels: labels}
-	for _, t := range slices.Concat(templateTaints(p), toTaints(class.Spec.Kubelet.NodeTaints)) {
+	for _, t := range slices.Concat(toTaints(p.Spec.Template.Taints), toTaints(class.Spec.Kubelet.NodeTaints)) {
 		node.Taints = append(node.Taints, demand.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	return node

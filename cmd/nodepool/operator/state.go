@@ -14,6 +14,7 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/capacity"
 )
@@ -204,8 +205,8 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
 	instances, _ := s.kept.list()
 	seen.Instances = instances
-	for _, v := range s.op.world.machines(s.name(), s.uid(), nil) {
-		seen.Nodes = append(seen.Nodes, v.status)
+	for _, v := range s.op.cluster.Machines(s.name(), s.uid(), nil) {
+		seen.Nodes = append(seen.Nodes, v.Status)
 	}
 	plan := s.spec.Plan(seen, cloud.Want{Start: want.Start}, now)
 	for i := range plan.Actions {
@@ -223,8 +224,8 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 
 // instanceType returns the type of a machine, from its Node or else from the class. It is
 // empty if neither states it.
-func (s *poolState) instanceType(v *nodeView) string {
-	if t := v.site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
+func (s *poolState) instanceType(v *nodes.View) string {
+	if t := v.Site.Labels[corev1.LabelInstanceTypeStable]; t != "" {
 		return t
 	}
 	if s.recipe.class != nil {

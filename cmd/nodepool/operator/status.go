@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -36,7 +37,7 @@ func (p *poolPass) report(ctx context.Context) error {
 	before := p.state.pool.Status
 	wasDegraded := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionDegraded)
 	conditions := p.conditions()
-	assignments := p.state.op.demand.assignments(p.state.op.world, p.state.pool.Name)
+	assignments := p.state.op.demand.assignments(p.state.op.cluster, p.state.pool.Name)
 	now := timeNow(p.state.op.now())
 	err := p.state.op.status.Update(ctx, p.state.pool, func(o *v1alpha1.NodePool) {
 		was := copyOf(o).Status
@@ -127,7 +128,7 @@ func (p *poolPass) keptRegions(regions []string) []string {
 		}
 	}
 	for _, v := range p.views {
-		region := regionOf(v.zone, regions)
+		region := regionOf(v.Zone, regions)
 		if region == "" {
 			return regions
 		}
@@ -166,12 +167,12 @@ func (p *poolPass) conditions() []metav1.Condition {
 		p.progress(
 			v1alpha1.ConditionScaleUpInProgress,
 			"machines are starting for pods",
-			func(v *nodeView) bool { return p.state.starting(v, p.state.op.now()) },
+			func(v *nodes.View) bool { return p.state.starting(v, p.state.op.now()) },
 		),
 		p.progress(
 			v1alpha1.ConditionScaleDownInProgress,
 			"machines are emptied or stopped",
-			func(v *nodeView) bool { return v.status.State == cloud.StateTerminating },
+			func(v *nodes.View) bool { return v.Status.State == cloud.StateTerminating },
 		),
 	}
 	if p.listErr == nil && p.state.executor != nil { // else it is not known, and stays as it was
@@ -218,9 +219,9 @@ func condition(kind string, holds bool, reason, message string) metav1.Condition
 }
 
 // progress is a condition that is true while any Node is on its way.
-func (p *poolPass) progress(kind, message string, underWay func(*nodeView) bool) metav1.Condition {
+func (p *poolPass) progress(kind, message string, underWay func(*nodes.View) bool) metav1.Condition {
 	for i := range p.views {
-		if v, ok := p.state.op.world.view(p.views[i].status.Name); ok && underWay(&v) {
+		if v, ok := p.state.op.cluster.Node(p.views[i].Status.Name); ok && underWay(&v) {
 			return condition(kind, true, "InProgress", message)
 		}
 	}
@@ -243,12 +244,12 @@ func short(message string) string {
 }
 
 // assignments are the pods that machines of a pool were started for.
-func (d *demandLoop) assignments(w *world, pool string) []v1alpha1.PodAssignment {
+func (d *demandLoop) assignments(w *nodes.Cluster, pool string) []v1alpha1.PodAssignment {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []v1alpha1.PodAssignment
 	for _, a := range d.assigned {
-		if v, ok := w.view(a.NodeName); ok && v.pool == pool {
+		if v, ok := w.Node(a.NodeName); ok && v.Pool == pool {
 			out = append(out, a)
 		}
 	}

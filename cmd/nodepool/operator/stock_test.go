@@ -16,10 +16,10 @@ import (
 
 func TestForBuffersAMachineThatWarmsUpIsStockAndDoesNotComeAsWell(t *testing.T) {
 	t.Parallel()
-	o := &operator{now: time.Now, world: newWorld(func([]string, bool) {}), demand: &demandLoop{}}
+	o := &operator{now: time.Now, cluster: newCluster(), demand: &demandLoop{}}
 	n := machine()
 	n.Labels[v1alpha1.LabelState] = "warmup"
-	o.world.sawNode(n)
+	o.cluster.SawNode(n)
 	pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1alpha1.NodePoolSpec{PoolSize: 5}}
 	state := &poolState{
 		op:       o,

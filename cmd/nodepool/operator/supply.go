@@ -11,26 +11,27 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
 // starting reports whether pods may still count on a machine that was started: it is not
 // ready and its time is not over, or it waits for its startup taints to go.
-func (s *poolState) starting(v *nodeView, now time.Time) bool {
-	if v.status.State != cloud.StateRunning {
+func (s *poolState) starting(v *nodes.View, now time.Time) bool {
+	if v.Status.State != cloud.StateRunning {
 		return false
 	}
-	if v.status.Ready {
-		closed := slices.ContainsFunc(v.site.Taints, func(t demand.Taint) bool { return passing(s.pool, t) })
-		return closed && now.Before(v.status.LastStarted.Add(startupTimeout+patience))
+	if v.Status.Ready {
+		pool := nodesOf(s.pool)
+		return slices.ContainsFunc(v.Site.Taints, pool.Passing) && now.Before(v.Status.LastStarted.Add(nodes.StartupTimeout+patience))
 	}
-	return now.Before(v.scaleUpStarted.Add(patience))
+	return now.Before(v.ScaleUpStarted.Add(patience))
 }
 
 // settling reports whether a machine became ready so short a while ago that the pods which
 // it was started for may not be on it yet.
-func (s *poolState) settling(v *nodeView) bool {
-	return v.status.State == cloud.StateRunning && v.status.Ready && s.op.now().Before(v.ready.Add(s.startGrace()))
+func (s *poolState) settling(v *nodes.View) bool {
+	return v.Status.State == cloud.StateRunning && v.Status.Ready && s.op.now().Before(v.Ready.Add(s.startGrace()))
 }
 
 // startGrace is how long a machine that was started is given to get its pods, before it
@@ -38,34 +39,26 @@ func (s *poolState) settling(v *nodeView) bool {
 func (s *poolState) startGrace() time.Duration { return 2 * s.op.transitionAge }
 
 // site is a machine as the scheduler will see it once it has started.
-func (s *poolState) site(v *nodeView) demand.Node {
-	site := v.site
+func (s *poolState) site(v *nodes.View) demand.Node {
+	pool, site := nodesOf(s.pool), v.Site
 	site.Unschedulable = false
-	site.Taints = slices.DeleteFunc(slices.Clone(site.Taints), func(t demand.Taint) bool { return passing(s.pool, t) })
+	site.Taints = slices.DeleteFunc(slices.Clone(site.Taints), pool.Passing)
 	site.Labels = maps.Clone(site.Labels)
-	site.Labels[v1alpha1.LabelPool] = v.pool
+	site.Labels[v1alpha1.LabelPool] = v.Pool
 	site.Pods = cloudkube.Daemons(&site, s.sets...)
 	if site.Allocatable.Pods == 0 {
 		site.Allocatable = s.capacity(len(site.Pods))
 	}
-	site.Pods = append(site.Pods, v.bound...)
+	site.Pods = append(site.Pods, v.Bound...)
 	return site
 }
 
-// passing reports whether a taint disappears by itself once a machine has started: startup
-// taints do, and taints that the cluster puts on a Node that is not up. The taints of the
-// template stay.
-func passing(pool *v1alpha1.NodePool, t demand.Taint) bool {
-	taint := corev1.Taint{Key: t.Key, Effect: corev1.TaintEffect(t.Effect)}
-	return t.Key == v1alpha1.TaintStandby || hasTaint(startupTaints(pool), taint) || t.Passing() && !hasTaint(templateTaints(pool), taint)
-}
-
 // supply is what a pool can add: its standby machines, the best first, and launches.
-func (s *poolState) supply(standby []nodeView, now time.Time) demand.Supply {
+func (s *poolState) supply(standby []nodes.View, now time.Time) demand.Supply {
 	supply := demand.Supply{Pool: s.pool.Name, Coming: s.foreseen.Counts.Coming, DefaultRequests: requestsOf(s.pool)}
 	supply.MaxLaunches, supply.Limit = s.room(now)
-	slices.SortStableFunc(standby, func(a, b nodeView) int {
-		return cmp.Or(rank(b)-rank(a), a.status.Since.Compare(b.status.Since))
+	slices.SortStableFunc(standby, func(a, b nodes.View) int {
+		return cmp.Or(rank(b)-rank(a), a.Status.Since.Compare(b.Status.Since))
 	})
 	for i := range standby {
 		site := s.site(&standby[i])
@@ -80,8 +73,8 @@ func (s *poolState) supply(standby []nodeView, now time.Time) demand.Supply {
 }
 
 // rank orders standby machines: what attested its warm-up first.
-func rank(v nodeView) int {
-	switch v.status.Attestation {
+func rank(v nodes.View) int {
+	switch v.Status.Attestation {
 	case cloud.AttestedReady:
 		return 2
 	case cloud.AttestedPartly:

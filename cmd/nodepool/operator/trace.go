@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 )
 
 // trace follows pods from the moment at which the scheduler finds no place for them to
@@ -99,19 +100,19 @@ func (t *trace) accepted(machine string, at time.Time) {
 }
 
 // node notes what a Node says of its machine.
-func (t *trace) node(v *nodeView) {
+func (t *trace) node(v *nodes.View) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.nodes[v.status.Name] = v.status.ID
-	m := t.machines[v.status.ID]
-	if m == nil || m.accepted.IsZero() || v.status.State != cloud.StateRunning {
+	t.nodes[v.Status.Name] = v.Status.ID
+	m := t.machines[v.Status.ID]
+	if m == nil || m.accepted.IsZero() || v.Status.State != cloud.StateRunning {
 		return
 	}
 	now := time.Now()
-	if m.up.IsZero() && v.up {
+	if m.up.IsZero() && v.Up {
 		m.up = now
 	}
-	if m.ready.IsZero() && v.status.Ready {
+	if m.ready.IsZero() && v.Status.Ready {
 		m.ready = now
 	}
 }

@@ -4,18 +4,19 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 )
 
 // unrecorded keeps the machines that start and whose Nodes say standby: another process
 // has started them, or their Nodes could not be written. Pods wait for them for a while,
 // and a pass of the pool opens them.
-func (d *demandLoop) unrecorded(pools map[string]*poolState, now time.Time) {
+func (d *demandLoop) unrecorded(c nodes.Snapshot, pools map[string]*poolState, now time.Time) {
 	for id, until := range d.inFlight {
 		if until.IsZero() {
 			continue
 		}
-		v := d.op.world.nodes[d.op.world.byMachine[id]]
-		if late := !now.Before(until); late || v.status.State != cloud.StateStandby {
+		v, _ := c.OfMachine(id)
+		if late := !now.Before(until); late || v.Status.State != cloud.StateStandby {
 			delete(d.inFlight, id)
 			if late {
 				d.avoid[id] = now.Add(avoided)
@@ -25,9 +26,9 @@ func (d *demandLoop) unrecorded(pools map[string]*poolState, now time.Time) {
 	for _, s := range pools {
 		instances, listed := s.kept.list()
 		for _, i := range instances {
-			v := d.op.world.nodes[d.op.world.byMachine[i.ID]]
-			if i.State != cloud.InstancePending && i.State != cloud.InstanceRunning || v.status.State != cloud.StateStandby ||
-				!listed.After(v.status.Since) {
+			v, _ := c.OfMachine(i.ID)
+			if i.State != cloud.InstancePending && i.State != cloud.InstanceRunning || v.Status.State != cloud.StateStandby ||
+				!listed.After(v.Status.Since) {
 				continue
 			}
 			if _, ok := d.inFlight[i.ID]; !ok && d.avoid[i.ID].IsZero() {

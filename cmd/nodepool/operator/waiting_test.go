@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 )
 
@@ -28,43 +29,6 @@ func bound(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
-	t.Parallel()
-	tolerates := func(all ...corev1.Toleration) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.Tolerations = all }
-	}
-	owned := func(kind string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}} }
-	}
-	for name, c := range map[string]struct {
-		change func(*corev1.Pod)
-		want   int
-	}{
-		"it tolerates everything":     {nil, 1},
-		"of a Deployment":             {owned("ReplicaSet"), 1},
-		"that is being deleted":       {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, 1},
-		"the taint of a standby Node": {tolerates(corev1.Toleration{Key: v1alpha1.TaintStandby, Operator: corev1.TolerationOpExists}), 1},
-		"the taint and its value":     {tolerates(corev1.Toleration{Key: v1alpha1.TaintStandby, Value: "true", Effect: corev1.TaintEffectNoExecute}), 1},
-		"no taint: it is evicted":     {tolerates(), 0},
-		"another taint":               {tolerates(corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}), 0},
-		"no taint that evicts":        {tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), 0},
-		"of a DaemonSet":              {owned("DaemonSet"), 0},
-		"of a file of the kubelet":    {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, 0},
-		"that has ended":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
-		"on no Node":                  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(func([]string, bool) {})
-			w.sawNode(machine())
-			w.sawPod(types.NamespacedName{Name: "pod"}, bound(c.change))
-			machines := w.machines("web", "", nil)
-			require.Len(t, machines, 1)
-			require.Equal(t, c.want, machines[0].status.Waiting)
-		})
-	}
-}
-
 // TestTheRoomOfABoundPodIsOfferedToNoOther is about other pods that look for a machine, before
 // and during the start of one that a pod is bound to.
 func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
@@ -75,12 +39,12 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 	} {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
-			o := &operator{now: func() time.Time { return started }, world: newWorld(func([]string, bool) {})}
+			o := &operator{now: func() time.Time { return started }, cluster: newCluster()}
 			n := machine()
-			n.Labels[v1alpha1.LabelState], n.Annotations[v1alpha1.AnnotationScaleUpStarted] = string(state), formatTime(started)
-			o.world.sawNode(n)
-			o.world.sawPod(types.NamespacedName{Name: "pod"}, bound(nil))
-			o.world.sawPod(types.NamespacedName{Name: "other"}, &corev1.Pod{
+			n.Labels[v1alpha1.LabelState], n.Annotations[v1alpha1.AnnotationScaleUpStarted] = string(state), started.Format(time.RFC3339)
+			o.cluster.SawNode(n)
+			o.cluster.SawPod(types.NamespacedName{Name: "pod"}, bound(nil))
+			o.cluster.SawPod(types.NamespacedName{Name: "other"}, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"},
 				Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
@@ -101,7 +65,7 @@ func TestTheRoomOfABoundPodIsOfferedToNoOther(t *testing.T) {
 // is ready. Another pod that comes meanwhile gets a machine of its own.
 func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	t.Parallel()
-	o := &operator{now: func() time.Time { return started }, world: newWorld(func([]string, bool) {})}
+	o := &operator{now: func() time.Time { return started }, cluster: newCluster()}
 	n := machine()
 	n.Labels[v1alpha1.LabelState], n.Spec.Taints, n.Spec.Unschedulable = string(cloud.StateRunning), nil, false
 	n.Annotations = nil
@@ -109,9 +73,9 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	n.Status.Allocatable = corev1.ResourceList{
 		"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("20"),
 	}
-	o.world.sawNode(n)
+	o.cluster.SawNode(n)
 	wait := func(name string) {
-		o.world.sawPod(types.NamespacedName{Name: name}, &corev1.Pod{
+		o.cluster.SawPod(types.NamespacedName{Name: name}, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}},
@@ -124,7 +88,8 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	}
 	wait("later")
 	wait("another")
-	id := o.world.nodes[n.Name].status.ID
+	v, _ := o.cluster.Node(n.Name)
+	id := v.Status.ID
 	d := newDemand(o)
 	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
 	pools := map[string]*poolState{"web": {op: o, pool: &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, kept: &poolMemory{}}}
@@ -143,7 +108,26 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 	require.False(t, d.reserved()[id])
 
 	d.reservations = []demand.Reservation{{Machine: id, Pods: []string{"later"}, Deadline: started.Add(time.Second)}}
-	o.world.sawPod(types.NamespacedName{Name: "later"}, nil)
+	o.cluster.SawPod(types.NamespacedName{Name: "later"}, nil)
 	require.Equal(t, "another", placed(started), "its pod is gone")
 	require.False(t, d.reserved()[id])
+}
+
+// newCluster returns a cluster that nothing is told of.
+func newCluster() *nodes.Cluster {
+	return nodes.New(v1alpha1.Group, nodes.Zoned("aws", awsNode), func([]string, bool) {})
+}
+
+// started is when the machine of the tests was started last.
+var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func machine() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "node", UID: "u", ResourceVersion: "1",
+			Labels:      map[string]string{v1alpha1.LabelPool: "web", v1alpha1.LabelState: "running", v1alpha1.LabelStateSince: "1767323045"},
+			Annotations: map[string]string{v1alpha1.AnnotationLastStarted: started.Format(time.RFC3339)},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "aws:///eu-west-1a/i-1"},
+	}
 }

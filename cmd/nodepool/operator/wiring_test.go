@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/crds"
 	"github.com/seed-9e1ffd66/trueup/internal/test/await"
@@ -130,7 +132,7 @@ func (s *site) look(o *operator) {
 	nodes, err := s.kube.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelPool + "=" + s.pool})
 	require.NoError(s, err)
 	for i := range nodes.Items {
-		o.world.sawNode(&nodes.Items[i])
+		o.cluster.SawNode(&nodes.Items[i])
 	}
 	pods, err := s.kube.CoreV1().Pods("default").List(s.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.pool})
 	require.NoError(s, err)
@@ -179,7 +181,7 @@ func (s *site) machine(o *operator, state cloud.State) (id, name string) {
 			Name: name, Annotations: map[string]string{v1alpha1.AnnotationPoolUID: string(p.UID), v1alpha1.AnnotationAttested: `{"bootID":"b"}`},
 			Labels: map[string]string{v1alpha1.LabelPool: s.pool, v1alpha1.LabelState: string(state), v1alpha1.LabelStateSince: "1767323045"},
 		},
-		Spec: corev1.NodeSpec{ProviderID: providerID("zone-a", i.ID), Unschedulable: state == cloud.StateStandby},
+		Spec: corev1.NodeSpec{ProviderID: "aws:///zone-a/" + i.ID, Unschedulable: state == cloud.StateStandby},
 	}, metav1.CreateOptions{})
 	require.NoError(s, err)
 	return i.ID, name
@@ -238,7 +240,7 @@ func closesAStandbyNode(s *site) {
 	_, err = o.reconcileNode(s.Context(), poolKey(name), s.node(name))
 	require.NoError(s, err)
 	require.True(s, s.node(name).Spec.Unschedulable)
-	require.True(s, hasTaint(s.node(name).Spec.Taints, standbyTaint()))
+	require.True(s, slices.ContainsFunc(s.node(name).Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintStandby }))
 }
 
 // keepsTheBudgetOfDrains has machines whose Nodes have lost their readiness: one of them is
@@ -263,7 +265,7 @@ func keepsTheBudgetOfDrains(s *site) {
 	require.WithinDuration(s, time.Now(), recorded.Since.Time, time.Minute)
 
 	// What is drained counts as well. It ends.
-	_, id := instanceOf(drained[0].Spec.ProviderID)
+	_, id := nodes.Zoned("aws", nil).Machine(drained[0].Spec.ProviderID)
 	require.NoError(s, s.cloud.Interrupt(id))
 	require.NoError(s, s.kube.CoreV1().Nodes().Delete(s.Context(), drained[0].Name, metav1.DeleteOptions{}))
 	next := s.process()

@@ -1,4 +1,4 @@
-package operator
+package nodes
 
 import (
 	"encoding/json"
@@ -11,39 +11,38 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
-	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
-	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/internal/versions"
 )
 
-// nodeView is what this program reads of a Node. It is a value that is replaced, never
-// changed.
-type nodeView struct {
-	uid     string
-	version uint64 // the resourceVersion
-	pool    string // the label; empty for a Node of no pool
-	poolUID string
-	zone    string
-	// status is the Node for package cloud, without Pods and Drifted.
-	status cloud.NodeStatus
-	// site is what the scheduler sees, without pods.
-	site demand.Node
-	// bound are the pods that wait for the start of the machine. Only the demand sets it.
-	bound []*demand.Pod
-	// attested is what the machine says of its images.
-	attested v1alpha1.Attestation
-	// atStop are the signals of the time when the machine was stopped last.
-	atStop signals
-	// up reports that the kubelet has reported since the last stop.
-	up bool
-	// ready is when this process saw the Node become ready; zero if it is not, or was so
+// A View is what is read of a Node. It is a value that is replaced, never changed; its slices
+// and maps are shared.
+type View struct {
+	// UID and Zone are of the Node, Pool and PoolUID those that it names: empty for a Node
+	// of no pool, or one that was labelled by hand or has just joined.
+	UID, Zone, Pool, PoolUID string
+	// Status is the Node for package cloud, without Drifted.
+	Status cloud.NodeStatus
+	// Site is what the scheduler sees, without pods.
+	Site demand.Node
+	// Bound are the pods that wait on the Node for the start of the machine. Only
+	// [Snapshot.Nodes] sets them.
+	Bound []*demand.Pod
+	// Up reports that the kubelet has reported since the last stop.
+	Up bool
+	// Ready is when this process saw the Node become ready; zero if it is not, or was so
 	// when it was seen first.
-	ready time.Time
-	// network says whether conditions of the Node decide about its network, and how.
-	network networkSignal
-	// scaleUpStarted is when it was started for pods, zero once its Node is ready.
-	scaleUpStarted time.Time
-	warned         bool // that its runtime is nearly over
-	deleting       bool
+	Ready time.Time
+	// ScaleUpStarted is when it was started for pods, zero once its Node is ready.
+	ScaleUpStarted time.Time
+	// Deleting reports that the Node is being deleted.
+	Deleting bool
+
+	version  uint64 // the resourceVersion
+	attested Attestation
+	atStop   signals // of the time when the machine was stopped last
+	network  networkSignal
+	warned   bool // that its runtime is nearly over
 }
 
 // networkSignal is what the conditions of a Node say of its network.
@@ -55,60 +54,40 @@ const (
 	networkUp
 )
 
-// providerPrefix begins the providerID of a machine of AWS: aws:///<zone>/<id>.
-const providerPrefix = "aws:///"
-
-// providerID returns the providerID of a machine.
-func providerID(zone, id string) string { return providerPrefix + zone + "/" + id }
-
-// instanceOf returns the zone and the id of the machine that a providerID names, and
-// nothing for one of another cloud.
-func instanceOf(provider string) (zone, id string) {
-	rest, ok := strings.CutPrefix(provider, providerPrefix)
-	if !ok {
-		return "", ""
-	}
-	zone, id, ok = strings.Cut(rest, "/")
-	if !ok || strings.Contains(id, "/") {
-		return "", ""
-	}
-	return zone, id
-}
-
 // conditionNetworkingReady is what a network plugin may set on a Node.
 const conditionNetworkingReady corev1.NodeConditionType = "NetworkingReady"
 
-// viewNode reads a Node. A signal counts only if it has changed since the machine was
+// view reads a Node. A signal counts only if it has changed since the machine was
 // stopped last: what a Node said before is no news. The times of a signal are by other
 // clocks than this one: they are compared with nothing but themselves.
-func viewNode(n *corev1.Node) nodeView {
-	zone, id := instanceOf(n.Spec.ProviderID)
-	v := nodeView{
-		uid: string(n.UID), version: versionOf(n.ResourceVersion), zone: zone, deleting: n.DeletionTimestamp != nil,
-		pool: n.Labels[v1alpha1.LabelPool], poolUID: n.Annotations[v1alpha1.AnnotationPoolUID],
-		site:           cloudkube.Node(n),
-		atStop:         parseSignals(n.Annotations[v1alpha1.AnnotationSignalsAtStop]),
-		scaleUpStarted: timeOf(n, v1alpha1.AnnotationScaleUpStarted),
-		warned:         n.Annotations[v1alpha1.AnnotationRuntimeWarned] != "",
+func view(n *corev1.Node, d Domain, platform Platform) View {
+	zone, id := platform.Machine(n.Spec.ProviderID)
+	v := View{
+		UID: string(n.UID), version: versions.Parse(n.ResourceVersion), Zone: zone, Deleting: n.DeletionTimestamp != nil,
+		Pool: n.Labels[d.PoolLabel()], PoolUID: n.Annotations[d.poolUID()],
+		Site:           kube.Node(n),
+		atStop:         parseSignals(n.Annotations[d.signalsAtStop()]),
+		ScaleUpStarted: timeOf(n, d.scaleUpStarted()),
+		warned:         n.Annotations[d.runtimeWarned()] != "",
 	}
-	v.site.Machine = id
-	s := &v.status
-	s.Name, s.ID, s.State = n.Name, id, cloud.State(n.Labels[v1alpha1.LabelState])
-	if at := stateSince(n); !at.IsZero() {
+	v.Site.Machine = id
+	s := &v.Status
+	s.Name, s.ID, s.State = n.Name, id, cloud.State(n.Labels[d.StateLabel()])
+	if at := d.since(n); !at.IsZero() {
 		// The label has no fractions: an observation from earlier in that second is older.
 		s.Since = at.Add(time.Second - 1)
 	}
-	s.LastStarted = timeOf(n, v1alpha1.AnnotationLastStarted)
-	s.EmptySince = timeOf(n, v1alpha1.AnnotationScaleDownCandidate)
-	s.Intent = parseIntent(n.Annotations[v1alpha1.AnnotationIntent])
-	if text := n.Annotations[v1alpha1.AnnotationAttested]; text != "" && json.Unmarshal([]byte(text), &v.attested) == nil &&
+	s.LastStarted = timeOf(n, d.lastStarted())
+	s.EmptySince = timeOf(n, d.scaleDownCandidate())
+	s.Intent = parseIntent(n.Annotations[d.intent()])
+	if text := n.Annotations[d.AttestedAnnotation()]; text != "" && json.Unmarshal([]byte(text), &v.attested) == nil &&
 		v.attested.BootID != "" {
 		s.Attestation = cloud.AttestedReady
 		if len(v.attested.Failed) > 0 {
 			s.Attestation = cloud.AttestedPartly
 		}
 	}
-	s.Starting = s.State == cloud.StateRunning && !v.scaleUpStarted.IsZero()
+	s.Starting = s.State == cloud.StateRunning && !v.ScaleUpStarted.IsZero()
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; signalOf(n, c) != v.atStop[string(c.Type)] {
 			v.hear(c)
@@ -117,9 +96,9 @@ func viewNode(n *corev1.Node) nodeView {
 	return v
 }
 
-// stateSince returns when the state of the Node was written, in whole seconds, or nothing.
-func stateSince(n *corev1.Node) time.Time {
-	seconds, err := strconv.ParseInt(n.Labels[v1alpha1.LabelStateSince], 10, 64)
+// since returns when the state of the Node was written, in whole seconds, or nothing.
+func (d Domain) since(n *corev1.Node) time.Time {
+	seconds, err := strconv.ParseInt(n.Labels[d.stateSince()], 10, 64)
 	if err != nil {
 		return time.Time{}
 	}
@@ -127,12 +106,12 @@ func stateSince(n *corev1.Node) time.Time {
 }
 
 // hear takes in one condition of the Node.
-func (v *nodeView) hear(c *corev1.NodeCondition) {
+func (v *View) hear(c *corev1.NodeCondition) {
 	switch c.Type {
 	case corev1.NodeReady:
 		// Unknown is what the cluster says of a kubelet that is silent.
-		v.up = c.Status != corev1.ConditionUnknown
-		v.status.Ready = c.Status == corev1.ConditionTrue
+		v.Up = c.Status != corev1.ConditionUnknown
+		v.Status.Ready = c.Status == corev1.ConditionTrue
 	case conditionNetworkingReady:
 		v.network = networkDown
 		if c.Status == corev1.ConditionTrue {
@@ -197,10 +176,10 @@ func parseSignals(text string) signals {
 	return all
 }
 
-// owned reports whether the Node is one of the pool. A Node that names no UID was labelled
+// Owned reports whether the Node is one of the pool. A Node that names no UID was labelled
 // by hand, or has just joined.
-func (v *nodeView) owned(pool, uid string) bool {
-	return v.pool == pool && (v.poolUID == "" || v.poolUID == uid)
+func (v *View) Owned(pool, uid string) bool {
+	return v.Pool == pool && (v.PoolUID == "" || v.PoolUID == uid)
 }
 
 // timeOf reads an annotation. One that is no time is as good as none.
@@ -213,15 +192,6 @@ func timeOf(n *corev1.Node, annotation string) time.Time {
 }
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// versionOf returns the number of a resourceVersion, or 0.
-func versionOf(text string) uint64 {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
 
 // intent is the annotation of a Node that is terminating.
 type intent struct {

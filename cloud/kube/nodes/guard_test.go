@@ -1,0 +1,90 @@
+package nodes //nolint:testpackage // what a Node says is not exported
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
+)
+
+// TestAMachineWithPodsIsNotStopped has a pod on the Node of the machine, and one on the Node of
+// another machine. No watch has shown them.
+func TestAMachineWithPodsIsNotStopped(t *testing.T) {
+	t.Parallel()
+	const running, ending = string(cloud.StateRunning), string(cloud.StateTerminating)
+	draining := func(since time.Duration) cloud.Intent {
+		return cloud.Intent{Verb: cloud.Terminate, Since: started.Add(since)}
+	}
+	for name, c := range map[string]struct {
+		verb   cloud.Verb // empty: stop
+		state  string     // of the Node, empty if it was deleted
+		tag    string     // of the machine: the name of its Node
+		intent cloud.Intent
+		stops  bool
+	}{
+		"it runs":                              {state: running, tag: "node"},
+		"it runs, and is stopped by force":     {verb: cloud.ForceStop, state: running, tag: "node", stops: true},
+		"it warms up":                          {state: "warmup", tag: "node", stops: true},
+		"its Node was deleted":                 {tag: "node"},
+		"its Node is not known":                {stops: true},
+		"its tag names that of another":        {tag: "other", stops: true},
+		"its tag names one that has no pods":   {tag: "free", stops: true},
+		"its tag is old, and its Node is ours": {state: running, tag: "free"},
+		"it is drained before its end":         {verb: cloud.Terminate, state: ending, intent: draining(-4 * time.Minute)},
+		"the time of its drain is over":        {verb: cloud.Terminate, state: ending, intent: draining(-5 * time.Minute), stops: true},
+		"it is terminated without a drain":     {verb: cloud.Terminate, state: running, stops: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &simtest.Server{Kinds: []simtest.Kind{{Version: "v1", Resource: "pods", Kind: "Pod", Status: true}}}
+			client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: server})
+			require.NoError(t, err)
+			for _, node := range []string{"node", "other"} {
+				_, err := client.Resource(podsResource).Namespace("team").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "on-" + node}, "spec": map[string]any{"nodeName": node},
+				}}, metav1.CreateOptions{})
+				require.NoError(t, err)
+			}
+			w := New(domain, platform, func([]string, bool) {})
+			other := machine()
+			other.Name, other.UID, other.Spec.ProviderID = "other", "v", "aws:///eu-west-1a/i-2"
+			w.SawNode(other)
+			if c.state != "" {
+				n := machine()
+				n.Labels[domain.StateLabel()] = c.state
+				if c.intent.Verb != "" {
+					n.Annotations[domain.intent()], err = formatIntent(c.intent, cloud.StateRunning)
+					require.NoError(t, err)
+				}
+				w.SawNode(n)
+			}
+			scope := cloud.Scope{Domain: string(domain)}
+			g := Guard{
+				Marks: &Marks{Client: client, Cluster: w, Pool: Pool{Domain: domain}, now: func() time.Time { return started }},
+				Scope: scope, DrainTimeout: 5 * time.Minute,
+				Instance: func(id string) (cloud.Instance, bool) {
+					i := cloud.Instance{ID: "i-1", State: cloud.InstanceRunning, Tags: map[string]string{scope.Key("node"): c.tag}}
+					return i, id == i.ID
+				},
+			}
+			verb := c.verb
+			if verb == "" {
+				verb = cloud.Stop
+			}
+			err = g.Check(t.Context(), cloud.Action{Verb: verb, Machine: "i-1"})
+			if c.stops {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, ErrChanged)
+				require.ErrorContains(t, err, "pod team/on-node is on it")
+			}
+		})
+	}
+}

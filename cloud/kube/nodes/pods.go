@@ -1,0 +1,191 @@
+package nodes
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube"
+)
+
+// A PodView is what is read of a pod. It is a value that is replaced, never changed.
+type PodView struct {
+	// UID is that of the pod; empty for a pod that is deleted.
+	UID types.UID
+	// Node is the Node that the pod is bound to, empty if it is bound to none.
+	Node string
+	// Pod decides about a place; nil if the pod has ended.
+	Pod *demand.Pod
+	// Waiting is since when the scheduler finds no place, zero if it does not look for one.
+	Waiting time.Time
+	// Network reports that the pod belongs to a network plugin. Ready is since when it is
+	// ready, zero if it is not, by the clock of its kubelet.
+	Network bool
+	Ready   time.Time
+
+	// evicted: it has to be evicted before its machine is stopped. Pods of DaemonSets and
+	// static pods stay.
+	evicted     bool
+	terminating bool
+	// stays: it tolerates the taint of standby machines, which evicts others.
+	stays bool
+}
+
+// podOnNode is a pod that has to be evicted.
+type podOnNode struct {
+	key         types.NamespacedName
+	uid         types.UID
+	terminating bool
+}
+
+// SawPod stores a pod, which is nil if it is deleted, and returns its old and its new
+// view.
+func (c *Cluster) SawPod(key types.NamespacedName, p *corev1.Pod) (was, v PodView) {
+	v = c.viewPod(p)
+	c.mu.Lock()
+	was = c.pods[key]
+	nodes := []string{was.Node, v.Node}
+	before := [2]int{c.occupants(was.Node), c.occupants(v.Node)}
+	c.place(key, was.Node, v.Node)
+	if p == nil {
+		delete(c.pods, key)
+	} else {
+		c.pods[key] = v
+	}
+	var pools []string
+	for i, name := range nodes {
+		n, ok := c.nodes[name]
+		if !ok || n.Pool == "" || slices.Contains(pools, n.Pool) {
+			continue
+		}
+		// Of a machine that is being emptied each pod counts, of another one whether there
+		// are any.
+		left := c.occupants(name)
+		if n.Status.State == cloud.StateTerminating && left != before[i] || (left == 0) != (before[i] == 0) ||
+			v.Network && was.Ready.IsZero() != v.Ready.IsZero() {
+			pools = append(pools, n.Pool)
+		}
+	}
+	c.mu.Unlock()
+	demand := !was.Waiting.IsZero() || !v.Waiting.IsZero()
+	if len(pools) > 0 || demand {
+		c.changed(pools, demand)
+	}
+	return was, v
+}
+
+// place moves a pod from one Node to another.
+func (c *Cluster) place(key types.NamespacedName, from, to string) {
+	if from == to {
+		return
+	}
+	delete(c.onNode[from], key)
+	if len(c.onNode[from]) == 0 {
+		delete(c.onNode, from)
+	}
+	if to == "" {
+		return
+	}
+	if c.onNode[to] == nil {
+		c.onNode[to] = map[types.NamespacedName]bool{}
+	}
+	c.onNode[to][key] = true
+}
+
+// occupants is how many pods have to be evicted from a Node.
+func (c *Cluster) occupants(node string) int {
+	n := 0
+	for key := range c.onNode[node] {
+		if c.pods[key].evicted {
+			n++
+		}
+	}
+	return n
+}
+
+// mirrorPod marks a pod that a kubelet has read from a file.
+const mirrorPod = corev1.MirrorPodAnnotationKey
+
+// viewPod reads a pod.
+func (c *Cluster) viewPod(p *corev1.Pod) PodView {
+	if p == nil {
+		return PodView{}
+	}
+	v := PodView{UID: p.UID, Node: p.Spec.NodeName, terminating: p.DeletionTimestamp != nil}
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	daemon := false
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		daemon = owner.Kind == "DaemonSet"
+	}
+	_, mirror := p.Annotations[mirrorPod]
+	v.evicted = v.Node != "" && !ended && !daemon && !mirror
+	v.Network = daemon && c.platform.isNetworkPlugin(p.Labels)
+	for _, condition := range p.Status.Conditions {
+		switch {
+		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue:
+			v.Ready = condition.LastTransitionTime.Time
+		case condition.Type == corev1.PodScheduled && kube.Unschedulable(p):
+			v.Waiting = condition.LastTransitionTime.Time
+			if v.Waiting.IsZero() {
+				v.Waiting = p.CreationTimestamp.Time
+			}
+		}
+	}
+	if !ended {
+		pod := kube.Pod(p)
+		v.Pod, v.stays = &pod, v.evicted && c.staysOnStandby(&pod)
+	}
+	return v
+}
+
+// The DaemonSet of the network plugin of AWS.
+const (
+	networkPluginLabel = "k8s-app"
+	networkPlugin      = "aws-node"
+)
+
+// evictable returns the pods that have to be evicted from a Node, in the order of their
+// names.
+func (c *Cluster) evictable(node string) []podOnNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []podOnNode
+	for key := range c.onNode[node] {
+		if p := c.pods[key]; p.evicted {
+			out = append(out, podOnNode{key, p.UID, p.terminating})
+		}
+	}
+	slices.SortFunc(out, func(a, b podOnNode) int { return compareNames(a.key, b.key) })
+	return out
+}
+
+// staysOnStandby reports whether a pod tolerates the taint of standby machines. The cluster
+// evicts others from their Nodes, and they become demand like any Pending pod.
+func (c *Cluster) staysOnStandby(p *demand.Pod) bool {
+	t := c.domain.StandbyTaint()
+	tolerant := demand.Pod{Tolerations: p.Tolerations}
+	return tolerant.CanRunOn(&demand.Node{Taints: []demand.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}})
+}
+
+// waiting returns the pods that stay bound to the Node of a standby machine: they wait for its
+// start. Pods that are being deleted are among them, because only a kubelet ends these.
+func (c *Cluster) waiting(node string) []*demand.Pod {
+	var out []*demand.Pod
+	for key := range c.onNode[node] {
+		if p := c.pods[key]; p.stays {
+			out = append(out, p.Pod)
+		}
+	}
+	return out
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}

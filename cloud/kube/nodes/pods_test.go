@@ -1,0 +1,98 @@
+package nodes //nolint:testpackage // what is read of a pod is not exported
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// bound returns a pod on the Node of machine() that tolerates every taint.
+func bound(change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "pod"},
+		Spec:       corev1.PodSpec{NodeName: "node", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
+	t.Parallel()
+	tolerates := func(all ...corev1.Toleration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Tolerations = all }
+	}
+	owned := func(kind string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}} }
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"it tolerates everything":     {nil, 1},
+		"of a Deployment":             {owned("ReplicaSet"), 1},
+		"that is being deleted":       {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, 1},
+		"the taint of a standby Node": {tolerates(corev1.Toleration{Key: domain.StandbyTaint().Key, Operator: corev1.TolerationOpExists}), 1},
+		"the taint and its value":     {tolerates(corev1.Toleration{Key: domain.StandbyTaint().Key, Value: "true", Effect: corev1.TaintEffectNoExecute}), 1},
+		"no taint: it is evicted":     {tolerates(), 0},
+		"another taint":               {tolerates(corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}), 0},
+		"no taint that evicts":        {tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), 0},
+		"of a DaemonSet":              {owned("DaemonSet"), 0},
+		"of a file of the kubelet":    {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, 0},
+		"that has ended":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"on no Node":                  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := New(domain, platform, func([]string, bool) {})
+			w.SawNode(machine())
+			w.SawPod(types.NamespacedName{Name: "pod"}, bound(c.change))
+			machines := w.Machines("web", "", nil)
+			require.Len(t, machines, 1)
+			require.Equal(t, c.want, machines[0].Status.Waiting)
+		})
+	}
+}
+
+// TestWhatHasToBeEvicted is B8: neither the pods of DaemonSets, nor mirrors, nor what has
+// ended.
+func TestWhatHasToBeEvicted(t *testing.T) {
+	t.Parallel()
+	var pools []string
+	w := New(domain, platform, func(changed []string, _ bool) { pools = append(pools, changed...) })
+	w.SawNode(machine())
+	pools = nil
+	see := func(name string, change func(*corev1.Pod)) []string {
+		pools = nil
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+			Spec:       corev1.PodSpec{NodeName: "node"},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+		change(p)
+		w.SawPod(types.NamespacedName{Name: name}, p)
+		return pools
+	}
+	require.Empty(t, see("daemon", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+	}))
+	require.Empty(t, see("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }))
+	require.Empty(t, see("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+	require.Equal(t, []string{"web"}, see("a", func(*corev1.Pod) {}), "the machine is no longer empty")
+	require.Empty(t, see("b", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}))
+	require.Equal(
+		t,
+		[]podOnNode{{types.NamespacedName{Name: "a"}, "a", false}, {types.NamespacedName{Name: "b"}, "b", false}},
+		w.evictable("node"),
+	)
+	w.SawPod(types.NamespacedName{Name: "b"}, nil)
+	require.Equal(t, []string{"web"}, see("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
+	require.Empty(t, w.evictable("node"))
+}

@@ -123,6 +123,11 @@ func specHash(p *Pod) uint64 {
 	for i := range p.NodeAffinity {
 		h = hashRequirements(h, p.NodeAffinity[i].Labels)
 	}
+	for i := range p.Volumes {
+		for j := range p.Volumes[i].Nodes {
+			h = hashRequirements(h, p.Volumes[i].Nodes[j].Labels)
+		}
+	}
 	for i := range p.Affinity {
 		h = hashRequirements(hashString(h, p.Affinity[i].TopologyKey), p.Affinity[i].Selector)
 	}
@@ -158,6 +163,7 @@ func sameSpec(a, b *Pod) bool {
 		sameMap(a.Requests.Extended, b.Requests.Extended) &&
 		sameMap(a.NodeSelector, b.NodeSelector) &&
 		slices.EqualFunc(a.NodeAffinity, b.NodeAffinity, sameNodeTerm) &&
+		slices.EqualFunc(a.Volumes, b.Volumes, sameVolume) &&
 		slices.EqualFunc(a.Affinity, b.Affinity, samePodTerm) &&
 		slices.EqualFunc(a.AntiAffinity, b.AntiAffinity, samePodTerm) &&
 		slices.EqualFunc(a.Spread, b.Spread, sameSpread) &&
@@ -180,6 +186,9 @@ func sameSelector(a, b Selector) bool {
 func sameNodeTerm(a, b NodeTerm) bool {
 	return slices.EqualFunc(a.Labels, b.Labels, sameRequirement) && slices.EqualFunc(a.Names, b.Names, sameRequirement)
 }
+
+// sameVolume leaves out the name, which decides nothing.
+func sameVolume(a, b Volume) bool { return slices.EqualFunc(a.Nodes, b.Nodes, sameNodeTerm) }
 
 func samePodTerm(a, b PodTerm) bool {
 	return a.TopologyKey == b.TopologyKey && sameSelector(a.Selector, b.Selector) &&

@@ -99,6 +99,14 @@ func change(p demand.Pod, by func(*demand.Pod)) demand.Pod {
 	return p
 }
 
+// volumeIn adds a volume that is attachable in one zone.
+func volumeIn(p demand.Pod, zone string) demand.Pod {
+	p.Volumes = append(slices.Clip(p.Volumes), demand.Volume{Name: "claim " + zone, Nodes: []demand.NodeTerm{
+		{Labels: []demand.Requirement{{Key: "zone", Operator: demand.In, Values: []string{zone}}}},
+	}})
+	return p
+}
+
 func TestDemand(t *testing.T) {
 	t.Parallel()
 	small := app("web", asks(500, 2*gi))
@@ -138,6 +146,39 @@ func TestDemand(t *testing.T) {
 				p.NodeSelector = map[string]string{"arch": "arm64"}
 			})), Supplies: []demand.Supply{four}},
 			"1 unplaced: [a no machine has label arch=arm64]",
+		},
+		{
+			"a volume decides the zone of a launch",
+			demand.Input{Pods: pods(2, "p", volumeIn(small, "y")), Supplies: []demand.Supply{cold}},
+			"a: launch 1 y; 2 launch ",
+		},
+		{
+			"two volumes in two zones fit nowhere",
+			demand.Input{Pods: pods(1, "p", volumeIn(volumeIn(small, "y"), "x")), Supplies: []demand.Supply{cold}},
+			"1 unplaced: [a claim y is attachable only where zone in y: no machine would be there]",
+		},
+		{
+			"a volume in a zone without machines starts nothing",
+			demand.Input{Pods: pods(1, "p", volumeIn(volumeIn(small, "x"), "w")), Supplies: []demand.Supply{four}},
+			"1 unplaced: [a claim w is attachable only where zone in w: no machine would be there]",
+		},
+		{
+			"a volume of no node starts nothing",
+			demand.Input{Pods: pods(1, "p", change(small, func(p *demand.Pod) { p.Volumes = []demand.Volume{{Name: "claim c"}} })), Supplies: []demand.Supply{four}},
+			"1 unplaced: [a claim c can be attached to no node]",
+		},
+		{
+			"a node takes as many volumes as it says",
+			demand.Input{Pods: pods(3, "p", change(small, func(p *demand.Pod) { p.Requests.Extended = map[string]int64{"volumes": 1} })), Supplies: []demand.Supply{
+				with(four, func(s *demand.Supply) {
+					s.Standby = nil
+					for _, n := range standby("x", "a-1", "a-2") {
+						n.Allocatable.Extended = map[string]int64{"volumes": 2}
+						s.Standby = append(s.Standby, n)
+					}
+				}),
+			}},
+			"a: start a-1 start a-2; 3 standby ",
 		},
 		{
 			"a pod that a node has room for starts nothing",

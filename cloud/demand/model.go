@@ -95,11 +95,9 @@ func (m *model) readKeys(specs []*Pod) {
 		for key := range p.NodeSelector {
 			labels[key] = true
 		}
-		for i := range p.NodeAffinity {
-			for j := range p.NodeAffinity[i].Labels {
-				labels[p.NodeAffinity[i].Labels[j].Key] = true
-			}
-			m.nodeNames = m.nodeNames || len(p.NodeAffinity[i].Names) > 0
+		m.readTerms(p.NodeAffinity, labels)
+		for i := range p.Volumes {
+			m.readTerms(p.Volumes[i].Nodes, labels)
 		}
 		for name := range p.Requests.Extended {
 			extended[name] = true
@@ -114,6 +112,15 @@ func (m *model) readKeys(specs []*Pod) {
 	m.nodeKeys = slices.Sorted(maps.Keys(labels))
 	m.names = slices.Sorted(maps.Keys(extended))
 	m.dims = dimExtended + len(m.names)
+}
+
+func (m *model) readTerms(terms []NodeTerm, labels map[string]bool) {
+	for i := range terms {
+		for j := range terms[i].Labels {
+			labels[terms[i].Labels[j].Key] = true
+		}
+		m.nodeNames = m.nodeNames || len(terms[i].Names) > 0
+	}
 }
 
 func (m *model) readSupplies() {

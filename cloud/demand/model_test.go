@@ -69,7 +69,20 @@ func dumbAffinity(p *demand.Pod, n *demand.Node) bool {
 			return false
 		}
 	}
-	for _, t := range p.NodeAffinity {
+	return dumbTerms(p.NodeAffinity, n) || len(p.NodeAffinity) == 0
+}
+
+func dumbVolumes(p *demand.Pod, n *demand.Node) bool {
+	for _, v := range p.Volumes {
+		if !dumbTerms(v.Nodes, n) {
+			return false
+		}
+	}
+	return true
+}
+
+func dumbTerms(terms []demand.NodeTerm, n *demand.Node) bool {
+	for _, t := range terms {
 		all := len(t.Labels)+len(t.Names) > 0
 		for _, r := range t.Labels {
 			all = all && dumbRequirement(r, n.Labels)
@@ -82,7 +95,7 @@ func dumbAffinity(p *demand.Pod, n *demand.Node) bool {
 			return true
 		}
 	}
-	return len(p.NodeAffinity) == 0
+	return false
 }
 
 func dumbTolerates(p *demand.Pod, taint demand.Taint) bool {
@@ -130,6 +143,8 @@ func (w *world) fits(p *demand.Pod, n *dumbNode) string {
 		return "cordon"
 	case !dumbAffinity(p, n.Node):
 		return "affinity"
+	case !dumbVolumes(p, n.Node):
+		return "volume"
 	case !dumbTaints(p, n):
 		return "taint"
 	case !dumbRoom(p, n):

@@ -18,6 +18,9 @@ type Pod struct {
 	// NodeAffinity one must hold; no term admits every node.
 	NodeSelector map[string]string
 	NodeAffinity []NodeTerm
+	// Volumes must all be attachable to a node. Unlike NodeAffinity, they do not change
+	// which nodes Spread counts.
+	Volumes []Volume
 	// Affinity and AntiAffinity are required, not preferred, terms.
 	Affinity, AntiAffinity []PodTerm
 	// Spread are the constraints that forbid scheduling when violated.
@@ -32,8 +35,17 @@ type Pod struct {
 	// Spread.
 	Terminating bool
 	// Unmodelled are the reasons why [Place] cannot know where this pod fits,
-	// such as a volume in a zone. A pod that has one is reported and starts no machine.
+	// such as a claim for a device. A pod that has one is reported and starts no machine.
 	Unmodelled []string
+}
+
+// Volume is a volume of a pod that is not attachable to every node. How many volumes a node
+// takes is a resource: see [Resources].Extended.
+type Volume struct {
+	// Name is what people know it by, such as "claim data".
+	Name string
+	// Nodes are where it can be attached: of several terms one must hold. Empty: nowhere.
+	Nodes []NodeTerm
 }
 
 // PodTerm is a term of pod affinity or anti-affinity: it applies to the nodes that have

@@ -144,6 +144,15 @@ func (b batch) constrain(p *demand.Pod) {
 	if b.one(20) {
 		p.NodeAffinity = append(p.NodeAffinity, demand.NodeTerm{})
 	}
+	for b.one(6) {
+		v := demand.Volume{Name: "v", Nodes: []demand.NodeTerm{
+			{Labels: []demand.Requirement{{Key: "zone", Operator: demand.In, Values: []string{pick(b, "x", "y", "z", "nowhere")}}}},
+		}}
+		if b.one(4) {
+			v.Nodes = append(v.Nodes, demand.NodeTerm{Names: []demand.Requirement{{Operator: demand.In, Values: []string{pick(b, "node-0", "a-1")}}}})
+		}
+		p.Volumes = append(p.Volumes, v)
+	}
 	if b.one(5) {
 		p.AntiAffinity = b.terms()
 	}

@@ -45,6 +45,10 @@ func (p *packing) reason(c *class, s *supply) (rank int, message string) {
 		return notSelected, unselected(c.pod, s)
 	}
 	remaining := sites
+	if sites = fitting(volumesBit); len(intersect(remaining, sites)) == 0 {
+		return notSelected, detached(c.pod, remaining)
+	}
+	remaining = intersect(remaining, sites)
 	if sites = fitting(toleratesBit); len(intersect(remaining, sites)) == 0 {
 		t := c.pod.untolerated(remaining[0].node)
 		return closed, fmt.Sprintf("its machines have taint %s, which the pod does not tolerate", taintText(t))
@@ -85,6 +89,29 @@ func unselected(pod *Pod, s *supply) string {
 	default:
 		return "no machine matches the node selector and the node affinity"
 	}
+}
+
+// detached returns why a volume of pod can be attached to none of the machines.
+func detached(pod *Pod, machines []*site) string {
+	v := pod.unattachable(machines[0].node)
+	for i := range pod.Volumes { // one that no machine takes is the better reason
+		if !slices.ContainsFunc(machines, func(s *site) bool { return anyMatches(pod.Volumes[i].Nodes, s.node) }) {
+			v = &pod.Volumes[i]
+			break
+		}
+	}
+	if len(v.Nodes) == 0 {
+		return v.Name + " can be attached to no node"
+	}
+	terms := make([]string, 0, len(v.Nodes))
+	for _, t := range v.Nodes {
+		var all []string
+		for _, r := range slices.Concat(t.Labels, t.Names) {
+			all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, strings.ToLower(string(r.Operator)), strings.Join(r.Values, ", "))))
+		}
+		terms = append(terms, strings.Join(all, " and "))
+	}
+	return fmt.Sprintf("%s is attachable only where %s: no machine would be there", v.Name, strings.Join(terms, ", or "))
 }
 
 func taintText(t *Taint) string {

@@ -115,11 +115,22 @@ func (p *Pod) matchesNode(n *Node) bool {
 			return false
 		}
 	}
-	if len(p.NodeAffinity) == 0 {
-		return true
+	return len(p.NodeAffinity) == 0 || anyMatches(p.NodeAffinity, n)
+}
+
+// unattachable returns the first volume of p that cannot be attached to n, or nil.
+func (p *Pod) unattachable(n *Node) *Volume {
+	for i := range p.Volumes {
+		if !anyMatches(p.Volumes[i].Nodes, n) {
+			return &p.Volumes[i]
+		}
 	}
-	for i := range p.NodeAffinity {
-		if p.NodeAffinity[i].matches(n) {
+	return nil
+}
+
+func anyMatches(terms []NodeTerm, n *Node) bool {
+	for i := range terms {
+		if terms[i].matches(n) {
 			return true
 		}
 	}

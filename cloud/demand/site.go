@@ -129,7 +129,8 @@ const (
 	affinityBit              // node selector and affinity admit it
 	toleratesBit             // no taint keeps the pod away
 	cordonBit                // it is schedulable, or the pod tolerates the cordon
-	admitted     = askedBit | affinityBit | toleratesBit | cordonBit
+	volumesBit               // every volume of the pod can be attached to it
+	admitted     = askedBit | affinityBit | toleratesBit | cordonBit | volumesBit
 )
 
 // seen returns the properties of s for p, cached.
@@ -148,6 +149,9 @@ func (m *model) seen(p *Pod, memory *[]uint8, s *site) uint8 {
 		}
 		if !p.refusesCordon(s.node) {
 			*bits |= cordonBit
+		}
+		if p.unattachable(s.node) == nil {
+			*bits |= volumesBit
 		}
 	}
 	return *bits

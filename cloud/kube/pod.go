@@ -24,8 +24,19 @@ func Unschedulable(p *corev1.Pod) bool {
 	})
 }
 
-// Pod converts p.
+// Pod converts p. Where its claims can be attached is not known without [Volumes]: each is a
+// line of Unmodelled.
 func Pod(p *corev1.Pod) demand.Pod {
+	pod := PodWithoutClaims(p)
+	for _, c := range Claims(p) {
+		pod.Unmodelled = append(pod.Unmodelled, fmt.Sprintf("claim %s: where it can be attached is not known", c.Name))
+	}
+	return pod
+}
+
+// PodWithoutClaims converts p as if it had no claims. Give the result and [Claims] of p to
+// [Volumes.Attach].
+func PodWithoutClaims(p *corev1.Pod) demand.Pod {
 	pod := demand.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
 		Labels: maps.Clone(p.Labels), Requests: requests(p),
@@ -149,12 +160,6 @@ func unmodelled(spec *corev1.PodSpec) (all []string) {
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
 		switch {
-		case v.PersistentVolumeClaim != nil:
-			all = append(all, fmt.Sprintf("volume %s: where claim %s can be attached is not known", v.Name, v.PersistentVolumeClaim.ClaimName))
-		case v.Ephemeral != nil:
-			all = append(all, fmt.Sprintf("volume %s: where its claim can be attached is not known", v.Name))
-		case v.CSI != nil:
-			all = append(all, fmt.Sprintf("volume %s: how many volumes of %s a node takes is not known", v.Name, v.CSI.Driver))
 		case v.AWSElasticBlockStore != nil, v.GCEPersistentDisk != nil, v.AzureDisk != nil, v.Cinder != nil, v.ISCSI != nil, v.RBD != nil:
 			all = append(all, fmt.Sprintf("volume %s: where its disk can be attached is not known", v.Name))
 		}

@@ -195,9 +195,8 @@ func TestWhatHasNoCounterpartIsNamed(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
 		{`{schedulingGates: [{name: wait}]}`, "scheduling gate wait: the scheduler does not look at the pod"},
 		{`{resourceClaims: [{name: gpu}]}`, "resource claim gpu: which nodes have the device is not known"},
-		{`{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`, "volume v: where claim data can be attached is not known"},
-		{`{volumes: [{name: v, ephemeral: {}}]}`, "volume v: where its claim can be attached is not known"},
-		{`{volumes: [{name: v, csi: {driver: d.example.com}}]}`, "volume v: how many volumes of d.example.com a node takes is not known"},
+		{`{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`, "claim data: where it can be attached is not known"},
+		{`{volumes: [{name: v, ephemeral: {}}]}`, "claim p-v: where it can be attached is not known"},
 		{`{volumes: [{name: v, awsElasticBlockStore: {volumeID: x}}]}`, "volume v: where its disk can be attached is not known"},
 		{`{tolerations: [{key: k, operator: Gt, value: "3"}]}`, "toleration of k: operator Gt is not known"},
 		{
@@ -211,7 +210,7 @@ func TestWhatHasNoCounterpartIsNamed(t *testing.T) {
 	}
 	harmless := podOf(
 		t,
-		`{volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: d, secret: {secretName: e}}, {name: f, projected: {}}, {name: g, hostPath: {path: /x}}, {name: h, nfs: {server: s, path: /x}}]}`,
+		`{volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: d, secret: {secretName: e}}, {name: f, projected: {}}, {name: g, hostPath: {path: /x}}, {name: h, nfs: {server: s, path: /x}}, {name: i, csi: {driver: d.example.com}}]}`,
 	)
 	require.Empty(t, kube.Pod(harmless).Unmodelled)
 }

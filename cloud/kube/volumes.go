@@ -60,7 +60,7 @@ type Volumes struct {
 //     volume: its allowedTopologies, or the node that the scheduler has chosen already.
 //   - Any other keeps the pod waiting whatever machines there are, and becomes a line of
 //     Unmodelled: one that does not exist, is being deleted or is not bound yet, or that needs a
-//     volume which nobody makes. So does ReadWriteOncePod, because of other pods.
+//     volume that its class does not make. So does ReadWriteOncePod, because of other pods.
 //
 // Each claim counts as one of the resource [AttachLimit] of its CSI driver; a claim that several
 // pods of a node share counts for each of them. Not read: the free capacity of a storage system.

@@ -108,6 +108,8 @@ func TestManifestsAreNarrow(t *testing.T) {
 		"stratos.sh/nodepools/status": {"patch"}, "stratos.sh/awsnodeclasses/status": {"patch"},
 		"apiextensions.k8s.io/customresourcedefinitions": {"list", "watch"}, "podtemplates": {"list", "watch"},
 		"apps/deployments": {"list", "watch"}, "apps/statefulsets": {"list", "watch"},
+		"persistentvolumeclaims": {"list", "watch"}, "persistentvolumes": {"list", "watch"},
+		"storage.k8s.io/storageclasses": {"list", "watch"}, "storage.k8s.io/csinodes": {"list", "watch"},
 		"autoscaling.x-k8s.io/capacitybuffers": {"get", "list", "watch"}, "autoscaling.x-k8s.io/capacitybuffers/status": {"patch"},
 	}, verbs)
 	require.Contains(t, stdout, "image: example.com/nodepool:1")

@@ -71,6 +71,10 @@ type Platform struct {
 	// k8s-app: aws-node. If the cluster has that DaemonSet, the network of a machine is
 	// ready once its pod there is. Empty: conditions of the Node decide alone.
 	NetworkPlugin map[string]string
+	// ZoneLabels are further labels with the zone that a Node gets only once its machine has
+	// joined, such as that of a CSI driver: volumes ask for them, and a machine that does not
+	// exist yet counts as having them.
+	ZoneLabels []string
 }
 
 // isNetworkPlugin reports whether labels are those of the network plugin's pods.

@@ -21,7 +21,7 @@ type PodView struct {
 	UID types.UID
 	// Node is the Node that the pod is bound to, empty if it is bound to none.
 	Node string
-	// Pod decides about a place; nil if the pod has ended.
+	// Pod decides about a place, without the claims of the pod; nil if it has ended.
 	Pod *demand.Pod
 	// Waiting is since when the scheduler finds no place, zero if it does not look for one.
 	Waiting time.Time
@@ -30,12 +30,21 @@ type PodView struct {
 	Network bool
 	Ready   time.Time
 
+	claims []kube.Claim
 	// evicted: it has to be evicted before its machine is stopped. Pods of DaemonSets and
 	// static pods stay.
 	evicted     bool
 	terminating bool
 	// stays: it tolerates the taint of standby machines, which evicts others.
 	stays bool
+}
+
+// waits is 1 for a pod whose claims decide where it may go, else 0.
+func waits(v *PodView) int {
+	if v.Waiting.IsZero() || len(v.claims) == 0 {
+		return 0
+	}
+	return 1
 }
 
 // podOnNode is a pod that has to be evicted.
@@ -54,6 +63,7 @@ func (c *Cluster) SawPod(key types.NamespacedName, p *corev1.Pod) (was, v PodVie
 	nodes := []string{was.Node, v.Node}
 	before := [2]int{c.occupants(was.Node), c.occupants(v.Node)}
 	c.place(key, was.Node, v.Node)
+	c.volumes.waiting += waits(&v) - waits(&was)
 	if p == nil {
 		delete(c.pods, key)
 	} else {
@@ -139,7 +149,8 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 		}
 	}
 	if !ended {
-		pod := kube.Pod(p)
+		pod := kube.PodWithoutClaims(p)
+		v.claims = kube.Claims(p)
 		v.Pod, v.stays = &pod, v.evicted && c.staysOnStandby(&pod)
 	}
 	return v

@@ -5,8 +5,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-9e1ffd66/trueup/cloud/demand"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube"
 )
 
 // Read calls do with what is stored now. Nothing changes during the call: do must be short,
@@ -14,25 +16,41 @@ import (
 func (c *Cluster) Read(do func(Snapshot)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	do(Snapshot{c})
+	do(c.snapshot())
 }
 
 // A Snapshot is what a [Cluster] has during a call of [Cluster.Read].
-type Snapshot struct{ c *Cluster }
+type Snapshot struct {
+	c       *Cluster
+	waiting []*demand.Pod
+	drivers map[string]bool // resources of which the volumes of waiting pods take some
+}
 
-// Waiting returns the pods that look for a place and find none, by namespace and name.
-func (s Snapshot) Waiting() []*demand.Pod {
-	var out []*demand.Pod
-	for _, p := range s.c.pods {
-		if !p.Waiting.IsZero() && p.Pod != nil {
-			out = append(out, p.Pod)
+func (c *Cluster) snapshot() Snapshot {
+	s := Snapshot{c: c, drivers: map[string]bool{}}
+	for _, p := range c.pods {
+		if p.Waiting.IsZero() || p.Pod == nil {
+			continue
+		}
+		pod := c.volumes.attach(&p)
+		s.waiting = append(s.waiting, pod)
+		if len(p.claims) > 0 {
+			for resource := range pod.Requests.Extended {
+				if strings.HasPrefix(resource, kube.AttachLimit("")) {
+					s.drivers[resource] = true
+				}
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *demand.Pod) int {
+	slices.SortFunc(s.waiting, func(a, b *demand.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return out
+	return s
 }
+
+// Waiting returns the pods that look for a place and find none, by namespace and name, with what
+// their claims demand of a node.
+func (s Snapshot) Waiting() []*demand.Pod { return s.waiting }
 
 // Namespaces returns the labels of each namespace. The map is a copy.
 func (s Snapshot) Namespaces() map[string]map[string]string { return maps.Clone(s.c.namespaces) }
@@ -61,7 +79,11 @@ func (s Snapshot) OfMachine(id string) (View, bool) {
 func (s Snapshot) PodsOn(node string) []*demand.Pod {
 	pods := make([]*demand.Pod, 0, len(s.c.onNode[node]))
 	for key := range s.c.onNode[node] {
-		if p := s.c.pods[key]; p.Pod != nil {
+		switch p := s.c.pods[key]; {
+		case p.Pod == nil:
+		case len(s.drivers) > 0: // what is attached counts
+			pods = append(pods, s.c.volumes.attach(&p))
+		default:
 			pods = append(pods, p.Pod)
 		}
 	}

@@ -277,18 +277,23 @@ func (d *demandLoop) supplies(c nodes.Snapshot, in *demand.Input, names map[stri
 		reserved[r.Machine] = r.Pods
 	}
 	in.Namespaces = c.Namespaces()
-	standby := map[string][]nodes.View{}
+	standby, members := map[string][]nodes.View{}, map[string][]string{}
 	for v := range c.Nodes() {
 		id := v.Status.ID
 		names[id] = v.Status.Name
 		pool := pools[v.Pool]
 		_, inFlight := d.inFlight[id]
 		owned := pool != nil && v.Owned(v.Pool, pool.uid())
+		if owned {
+			members[v.Pool] = append(members[v.Pool], v.Status.Name)
+		}
 		site := v.Site
+		c.Limit(&site)
 		switch {
 		case v.Deleting:
 		case owned && (inFlight || pool.starting(&v, now)):
 			site = pool.site(&v)
+			c.Limit(&site, members[v.Pool]...)
 			in.Starting = append(in.Starting, demand.Starting{Pool: v.Pool, Node: &site, Reserved: reserved[id]})
 		case len(reserved[id]) > 0 && v.Status.State == cloud.StateRunning:
 			// It is ready, and the scheduler has yet to bind the pods that it was started for.
@@ -306,6 +311,13 @@ func (d *demandLoop) supplies(c nodes.Snapshot, in *demand.Input, names map[stri
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		in.Supplies = append(in.Supplies, pools[name].supply(standby[name], now))
+		supply := pools[name].supply(standby[name], now)
+		for _, n := range supply.Standby {
+			c.Limit(n, members[name]...)
+		}
+		for i := range supply.Templates {
+			c.Limit(&supply.Templates[i].Node, members[name]...)
+		}
+		in.Supplies = append(in.Supplies, supply)
 	}
 }

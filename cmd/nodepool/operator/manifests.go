@@ -77,6 +77,9 @@ func Rules() []any {
 		installation.Rule("", []any{"pods/eviction"}, []any{"create"}),
 		installation.Rule("policy", []any{"poddisruptionbudgets"}, read),
 		installation.Rule("apps", []any{"daemonsets"}, read),
+		// Where the claims of pods can be attached.
+		installation.Rule("", []any{"persistentvolumeclaims", "persistentvolumes"}, watch),
+		installation.Rule("storage.k8s.io", []any{"storageclasses", "csinodes"}, watch),
 		installation.Rule("events.k8s.io", []any{"events"}, []any{"create", "patch"}),
 		// CapacityBuffers, where the cluster has them: of all definitions only theirs is seen.
 		installation.Object{

@@ -35,9 +35,6 @@ var (
 	classesResource    = v1alpha1.GroupVersion().WithResource("awsnodeclasses") //nolint:gochecknoglobals // constant
 )
 
-// awsNode are the labels of the pods of AWS's network plugin.
-var awsNode = map[string]string{"k8s-app": "aws-node"} //nolint:gochecknoglobals // constant
-
 // How many objects of a kind are worked on at a time. Nodes have the most workers: a machine
 // that has started waits for its Node's pass before pods may come to it.
 const (
@@ -75,6 +72,7 @@ type operator struct {
 	pods        kube.Controller[*corev1.Pod]
 	daemons     kube.Controller[*appsv1.DaemonSet]
 	namespaces  kube.Controller[*corev1.Namespace]
+	storage     storage
 	finalize    kube.Finalizer
 	keepClass   kube.Finalizer
 	keepProfile kube.Finalizer
@@ -109,7 +107,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		events:        newRecorder(client, o.Instance, o.Logger),
 		metrics:       newMetrics(registry),
 	}
-	w.cluster, w.demand = nodes.New(v1alpha1.Group, nodes.Zoned("aws", awsNode), w.changed), newDemand(w)
+	w.cluster, w.demand = nodes.New(v1alpha1.Group, awsPlatform(), w.changed), newDemand(w)
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
 	w.clouds = &clouds{homeRegion: o.Region, tags: scope.ClusterTags(), open: func(ctx context.Context, region string) (Region, error) {
 		return o.OpenRegion(ctx, region, w.metrics.Called)
@@ -146,6 +144,7 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		w.cluster.SawNamespace(key.Name, n)
 		return reconcile.Result{}, nil
 	}
+	w.watchStorage()
 	w.buffers = newBuffers(w)
 	w.finalize = kube.Finalizer{
 		Client:   client,
@@ -263,6 +262,14 @@ func (o *operator) watches() []reconcile.Member {
 		{Name: "pods", Starter: &o.pods},
 		{Name: "classes", Starter: &o.classOf},
 		{Name: "buffers", Starter: reconcile.StarterFunc(o.buffers.start)},
+		{Name: "claims", Starter: &o.storage.claims},
+		{Name: "volumes", Starter: &o.storage.volumes},
+		{Name: "storage classes", Starter: &o.storage.classes},
+		{Name: "volume limits", Starter: &o.storage.limits},
+		{Name: "storage", Starter: reconcile.StarterFunc(func(ctx context.Context) error {
+			_ = o.storageSeen(ctx) // it fails when ctx ends
+			return nil
+		})},
 	}
 }
 
@@ -288,25 +295,11 @@ func (o *operator) until(ctx context.Context, check func() error) error {
 // viewed returns an error until all that is watched was listed and taken in.
 func (o *operator) viewed() error {
 	seenNodes, seenPods, seenSets, seenNamespaces := o.cluster.Seen()
-	for _, c := range []struct {
-		synced func() (bool, error)
-		keys   func(string) []types.NamespacedName
-		seen   int
-	}{
-		{o.nodes.Synced, o.nodes.Keys, seenNodes},
-		{o.pods.Synced, o.pods.Keys, seenPods},
-		{o.daemons.Synced, o.daemons.Keys, seenSets},
-		{o.namespaces.Synced, o.namespaces.Keys, seenNamespaces},
-		{o.classOf.Synced, nil, 0},
-	} {
-		if ok, err := c.synced(); !ok {
-			return errors.Join(errors.New("not everything is seen yet"), err)
-		}
-		if c.keys != nil && c.seen < len(c.keys("")) {
-			return errors.New("not everything is read yet")
-		}
-	}
-	return nil
+	return taken(
+		view{o.nodes.Synced, o.nodes.Keys, seenNodes}, view{o.pods.Synced, o.pods.Keys, seenPods},
+		view{o.daemons.Synced, o.daemons.Keys, seenSets}, view{o.namespaces.Synced, o.namespaces.Keys, seenNamespaces},
+		view{synced: o.classOf.Synced},
+	)
 }
 
 // Synced reports whether all that passes read has been seen.

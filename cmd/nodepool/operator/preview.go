@@ -61,6 +61,10 @@ func (p *Preview) write(ctx context.Context, o *operator, out io.Writer) error {
 	if err := o.until(ctx, o.seen); err != nil {
 		return fmt.Errorf("read the cluster: %w", errors.Join(err, o.seen()))
 	}
+	// Who may not read claims gets a plan, too: pods that have some say what is missing.
+	claims, cancel := context.WithTimeout(ctx, 5*time.Second)
+	_ = o.storageSeen(claims)
+	cancel()
 	pools, err := o.pools.List("")
 	if err != nil {
 		return err

@@ -36,10 +36,11 @@ func TestScenarios(t *testing.T) {
 			"burst":    bursts,
 			"region":   movesToAnotherRegion,
 			"drift":    replacesDrifted,
+			"volumes":  attachesVolumes,
 		} {
 			t.Run(name, func(t *testing.T) {
-				if testing.Short() && name != "up" {
-					t.Skip("long: one scenario of many")
+				if testing.Short() && name != "up" && name != "volumes" {
+					t.Skip("long: two scenarios of many")
 				}
 				t.Parallel()
 				scenario(c.bench(t, "s-"+name))

@@ -238,6 +238,9 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 	if zone != "" {
 		labels[corev1.LabelTopologyZone] = zone
 		labels[corev1.LabelTopologyRegion] = cmp.Or(class.Spec.Region, o.clouds.home())
+		for _, label := range awsPlatform().ZoneLabels {
+			labels[label] = zone
+		}
 	}
 	node := demand.Node{Labels: labels}
 	for _, t := range slices.Concat(toTaints(p.Spec.Template.Taints), toTaints(class.Spec.Kubelet.NodeTaints)) {

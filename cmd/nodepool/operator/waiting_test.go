@@ -115,7 +115,7 @@ func TestAReadyMachineIsKeptForItsPodsUntilTheyAreBound(t *testing.T) {
 
 // newCluster returns a cluster that nothing is told of.
 func newCluster() *nodes.Cluster {
-	return nodes.New(v1alpha1.Group, nodes.Zoned("aws", awsNode), func([]string, bool) {})
+	return nodes.New(v1alpha1.Group, awsPlatform(), func([]string, bool) {})
 }
 
 // started is when the machine of the tests was started last.

@@ -276,6 +276,12 @@ func (pl *planner) checkList() {
 
 // decideAll looks up each machine in the table.
 func (pl *planner) decideAll() {
+	launched := map[string]bool{}
+	for _, l := range pl.seen.Launches {
+		for _, id := range l.IDs {
+			launched[id] = true
+		}
+	}
 	for _, m := range pl.machines {
 		s := sight{
 			Machine:  m,
@@ -286,6 +292,7 @@ func (pl *planner) decideAll() {
 			seen:     pl.plan.Memory.Machines[m.ID].Since,
 			noNode:   pl.plan.Memory.Machines[m.ID].NoNode,
 			reserved: pl.seen.Reserved[m.ID],
+			launched: launched[m.ID],
 		}
 		r := decide(s)
 		if pl.calls(m, r) && pl.throttled() {

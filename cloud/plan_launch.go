@@ -85,6 +85,9 @@ func (pl *planner) resolved(l LaunchIntent) (unsure []string, resolved bool) {
 		case m.ID == "" || m.Node != nil || m.State.Ending():
 		case m.State == "" && after(pl.plan.Memory.Machines[id].Since, absenceAge, pl.seen.Listed):
 			unsure = append(unsure, id)
+		case m.State == "":
+			pl.wake(pl.plan.Memory.Machines[id].Since.Add(absenceAge))
+			return nil, false
 		default:
 			return nil, false
 		}

@@ -165,6 +165,19 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"abandon op: two complete lists have none of its machines"},
 		},
+		"machines of one launch that lists lack since different times are dropped together": {
+			pool: cloud.Pool{Size: 9}, machines: "i-3 standby stopped\ni-4 standby stopped\ni-5 standby stopped", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, IDs: []string{"i-1", "i-2"}, Since: noon.Add(-time.Hour)}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Hour), Listed: true}, "i-2": {Since: noon.Add(-time.Minute)}}
+			},
+			plan: []string{"abandon op: each of its machines has a Node or has ended"},
+		},
+		"and none of them before": {
+			pool: cloud.Pool{Size: 9}, machines: "i-3 standby stopped\ni-4 standby stopped\ni-5 standby stopped", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, IDs: []string{"i-1", "i-2"}, Since: noon.Add(-time.Hour)}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Hour), Listed: true}, "i-2": {Since: noon.Add(-time.Second)}}
+			},
+		},
 		"but not by lists that are not trusted": {
 			pool: cloud.Pool{Size: 4}, machines: "i-1 standby -\ni-2 standby -", change: func(o *cloud.Observed) {
 				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, Since: noon.Add(-time.Hour)}}

@@ -38,6 +38,8 @@ type sight struct {
 	listed time.Time
 	// reserved reports that the machine is reserved for pods.
 	reserved bool
+	// launched reports that a recorded launch names the machine.
+	launched bool
 }
 
 // An order is an action that a plan requests of one machine, beyond the table.
@@ -145,8 +147,9 @@ func newlyEmpty(s sight) bool {
 }
 func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.EmptySince.IsZero() }
 
-// gone: absent from two complete lists, far enough apart.
-func gone(s sight) bool { return after(s.seen, absenceAge, s.listed) }
+// gone: absent from two complete lists, far enough apart. Without a Node, and named by a
+// recorded launch, it is read together with the other machines of that launch.
+func gone(s sight) bool { return after(s.seen, absenceAge, s.listed) && (s.Node != nil || !s.launched) }
 
 // fresh: the list was made after the machine entered its state; an older list shows the
 // state before.

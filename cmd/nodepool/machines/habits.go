@@ -13,6 +13,8 @@ const (
 	Clocks          applytest.Disturbance = "set clocks wrong"
 	LateKubelets    applytest.Disturbance = "register late"
 	ListLag         applytest.Disturbance = "list machines late"
+	ForgetMachines  applytest.Disturbance = "forget terminated machines"
+	RenameKubelets  applytest.Disturbance = "register under another name"
 	FlapMachine     applytest.Disturbance = "silence a kubelet at"
 	FlapMachines    applytest.Disturbance = "silence all kubelets at"
 	VanishMachine   applytest.Disturbance = "lose a machine at"
@@ -31,6 +33,8 @@ func (v *Virtual) Habits() []simtest.Habit {
 		{Name: CloudController, Does: "Nodes of machines that are off are tainted, of machines that are gone deleted.", Always: true},
 		{Name: Clocks, Does: "Clocks of machines are up to ten minutes off.", Always: true},
 		{Name: LateKubelets, Does: "One boot in three takes up to four minutes longer.", Always: true},
+		{Name: ForgetMachines, Does: "A terminated machine is unknown to the cloud at once.", Always: true},
+		{Name: RenameKubelets, Does: "One restart in five has the kubelet register another Node.", Always: true},
 		{Name: ListLag, Does: "The list of machines is up to 30 seconds old.", Always: true},
 		{Name: FlapMachine, Does: "The kubelet of a machine is silent for up to four minutes.", Spell: rare, Act: v.flapOne},
 		{Name: FlapMachines, Does: "The kubelets of all machines are silent for up to four minutes.", Spell: rare, Act: v.flapAll},

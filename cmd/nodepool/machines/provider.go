@@ -38,7 +38,7 @@ func (p *Provider) call(ctx context.Context, c cloudtest.Call, do func() error) 
 	err := simtest.Call(ctx, p.net, name, func(w *simtest.World) error {
 		dice := w.Dice(name)
 		v.Cloud.Transition = time.Second + time.Duration(dice.Int64N(int64(4*time.Second)))
-		v.Cloud.ListLag, v.Cloud.Capacity = 0, nil
+		v.Cloud.ListLag, v.Cloud.Capacity, v.Cloud.Forgets = 0, nil, w.Has(ForgetMachines)
 		if w.Faulty() {
 			v.Cloud.Transition *= 4
 		}

@@ -150,6 +150,10 @@ func (v *Virtual) boot(w *simtest.World, m *virtual) {
 	if w.Has(LateKubelets) && dice.IntN(3) == 0 {
 		boot += time.Duration(dice.Int64N(int64(4 * time.Minute)))
 	}
+	if w.Faulty() && w.Has(RenameKubelets) && m.Boot > 1 && dice.IntN(5) == 0 {
+		m.node = fmt.Sprintf("node-%s-%d", m.ID, m.Boot)
+		w.Log("the kubelet of %s calls itself %s", m.ID, m.node)
+	}
 	v.during(w, m, boot, func() {
 		if m.habit.NeverJoins || !m.launch.joins {
 			return

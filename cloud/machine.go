@@ -68,6 +68,10 @@ type NodeStatus struct {
 	// a plan starts a standby machine that has any.
 	Waiting int
 
+	// DoNotDisrupt reports that a pod on it asks not to be evicted while the machine is good:
+	// the end of Pool.MaxRuntime waits for it.
+	DoNotDisrupt bool
+
 	// LastStarted is when the machine was started last, zero if never.
 	LastStarted time.Time
 

@@ -196,3 +196,10 @@ const (
 
 // String renders the hold as one line.
 func (b Hold) String() string { return fmt.Sprintf("%s: %s", b.Kind, b.Message) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

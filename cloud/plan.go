@@ -276,12 +276,7 @@ func (pl *planner) checkList() {
 
 // decideAll looks up each machine in the table.
 func (pl *planner) decideAll() {
-	launched := map[string]bool{}
-	for _, l := range pl.seen.Launches {
-		for _, id := range l.IDs {
-			launched[id] = true
-		}
-	}
+	launched := pl.launched()
 	for _, m := range pl.machines {
 		s := sight{
 			Machine:  m,
@@ -396,11 +391,4 @@ func (pl *planner) noteFailure(m Machine, r rule) {
 		return
 	}
 	memory.Machines[m.ID] = s
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

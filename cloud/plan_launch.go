@@ -36,6 +36,17 @@ func (pl *planner) outstanding(l LaunchIntent) int {
 	return max(0, left)
 }
 
+// launched has the machines that recorded launches name.
+func (pl *planner) launched() map[string]bool {
+	ids := map[string]bool{}
+	for _, l := range pl.seen.Launches {
+		for _, id := range l.IDs {
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
 // openLaunches looks after the recorded launches: it repeats those without an
 // answer, adopts their machines by tag, and drops those whose machines all have
 // a Node or have ended.

@@ -127,7 +127,7 @@ func (pl *planner) rotate() {
 }
 
 // scaleDown stops machines that were empty for EmptyTTL, and one at a time those
-// that are over MaxRuntime. A drifted machine returns to standby like others, and is
+// that are over MaxRuntime, unless a pod on it asks not to be disrupted. A drifted machine returns to standby like others, and is
 // replaced there.
 func (pl *planner) scaleDown() {
 	recycling := false
@@ -150,7 +150,7 @@ func (pl *planner) scaleDown() {
 			gaveUp := pl.plan.Memory.Machines[m.ID].GaveUp
 			if !after(m.Node.LastStarted, pl.pool.MaxRuntime, pl.now) {
 				pl.wake(m.Node.LastStarted.Add(pl.pool.MaxRuntime))
-			} else if (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) &&
+			} else if !m.Node.DoNotDisrupt && (gaveUp.IsZero() || after(gaveUp, drainRetry, pl.now)) &&
 				(oldest == nil || m.Node.LastStarted.Before(oldest.Node.LastStarted)) {
 				oldest = &pl.machines[i]
 			}

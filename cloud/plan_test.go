@@ -344,6 +344,11 @@ func TestPlans(t *testing.T) {
 			pool: cloud.Pool{Size: 3, MaxRuntime: time.Hour}, machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h\ni-3 running running ready pods=1 started=10m",
 			plan: []string{"drain i-2 (running -> terminating): it is over its runtime"},
 		},
+		"not one with a pod that asks not to be disrupted": {
+			pool: cloud.Pool{Size: 2, MaxRuntime: time.Hour}, machines: "i-1 running running ready pods=1 started=2h\ni-2 running running ready pods=1 started=3h",
+			change: func(o *cloud.Observed) { o.Nodes[1].DoNotDisrupt = true },
+			plan:   []string{"drain i-1 (running -> terminating): it is over its runtime"},
+		},
 		"no second machine is recycled while the first is drained": {
 			pool: cloud.Pool{Size: 2, MaxRuntime: time.Hour}, machines: "i-1 terminating running pods=1 since=1m intent=stop\ni-2 running running ready pods=1 started=2h",
 			change: func(o *cloud.Observed) { o.Nodes[0].Intent.Reason = cloud.ReasonRuntime },

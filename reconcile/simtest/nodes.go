@@ -201,6 +201,9 @@ func replicate(w *World, set Object) {
 				"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.Name(), "uid": set.UID(), "controller": true, "blockOwnerDeletion": true,
 			}},
 		}
+		if annotations := set.Field("spec", "template", "metadata", "annotations"); annotations != nil {
+			pod.Set(annotations, "metadata", "annotations")
+		}
 		_ = w.As(replicaSetController).Create(pod) // a name may be taken: its next look makes another
 	}
 	for i := wanted; i < len(alive); i++ {

@@ -135,7 +135,7 @@ func (c *Cluster) Node(name string) (View, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, ok := c.nodes[name]
-	v.Status.NetworkReady = c.networkReady(name, v)
+	v.Status.NetworkReady, v.Status.DoNotDisrupt = c.networkReady(name, v), c.kept(name)
 	return v, ok
 }
 
@@ -157,7 +157,7 @@ func (c *Cluster) Machines(pool, uid string, ids map[string]bool) []View {
 		v := c.nodes[name]
 		if v.Owned(pool, uid) || v.Pool == "" && ids[v.Status.ID] {
 			v.Status.Pods, v.Status.Waiting = c.occupants(name), len(c.waiting(name))
-			v.Status.NetworkReady = c.networkReady(name, v)
+			v.Status.NetworkReady, v.Status.DoNotDisrupt = c.networkReady(name, v), c.kept(name)
 			out = append(out, v)
 		}
 	}

@@ -35,8 +35,17 @@ type PodView struct {
 	// static pods stay.
 	evicted     bool
 	terminating bool
+	// kept: it asks not to be evicted while its machine is good.
+	kept bool
 	// stays: it tolerates the taint of standby machines, which evicts others.
 	stays bool
+}
+
+// doNotDisrupt reports whether a pod asks not to be evicted without need: by an annotation below
+// the domain, or by those that cluster-autoscaler and Karpenter read.
+func (d Domain) doNotDisrupt(p *corev1.Pod) bool {
+	return p.Annotations[d.key("do-not-disrupt")] == "true" || p.Annotations["karpenter.sh/do-not-disrupt"] == "true" ||
+		p.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
 }
 
 // waits is 1 for a pod whose claims decide where it may go, else 0.
@@ -120,6 +129,16 @@ func (c *Cluster) occupants(node string) int {
 	return n
 }
 
+// kept reports whether a pod on a Node asks not to be evicted.
+func (c *Cluster) kept(node string) bool {
+	for key := range c.onNode[node] {
+		if c.pods[key].kept {
+			return true
+		}
+	}
+	return false
+}
+
 // mirrorPod marks a pod that a kubelet has read from a file.
 const mirrorPod = corev1.MirrorPodAnnotationKey
 
@@ -136,6 +155,7 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	}
 	_, mirror := p.Annotations[mirrorPod]
 	v.evicted = v.Node != "" && !ended && !daemon && !mirror
+	v.kept = v.evicted && c.domain.doNotDisrupt(p)
 	v.Network = daemon && c.platform.isNetworkPlugin(p.Labels)
 	for _, condition := range p.Status.Conditions {
 		switch {
@@ -155,12 +175,6 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	}
 	return v
 }
-
-// The DaemonSet of the network plugin of AWS.
-const (
-	networkPluginLabel = "k8s-app"
-	networkPlugin      = "aws-node"
-)
 
 // evictable returns the pods that have to be evicted from a Node, in the order of their
 // names.

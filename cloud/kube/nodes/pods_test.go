@@ -96,3 +96,36 @@ func TestWhatHasToBeEvicted(t *testing.T) {
 	require.Equal(t, []string{"web"}, see("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
 	require.Empty(t, w.evictable("node"))
 }
+
+func TestAPodMayAskNotToBeDisrupted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		change      func(*corev1.Pod)
+		want        bool
+	}{
+		"no annotation":         {},
+		"of the domain":         {annotations: map[string]string{"stratos.sh/do-not-disrupt": "true"}, want: true},
+		"of Karpenter":          {annotations: map[string]string{"karpenter.sh/do-not-disrupt": "true"}, want: true},
+		"of cluster-autoscaler": {annotations: map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, want: true},
+		"it may be evicted":     {annotations: map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}},
+		"another value":         {annotations: map[string]string{"stratos.sh/do-not-disrupt": "false"}},
+		"it has ended":          {annotations: map[string]string{"stratos.sh/do-not-disrupt": "true"}, change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"it is of another Node": {annotations: map[string]string{"stratos.sh/do-not-disrupt": "true"}, change: func(p *corev1.Pod) { p.Spec.NodeName = "other" }},
+		"a DaemonSet's pod": {annotations: map[string]string{"stratos.sh/do-not-disrupt": "true"}, change: func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+		}},
+	} {
+		w := New(domain, platform, func([]string, bool) {})
+		w.SawNode(machine())
+		w.SawPod(types.NamespacedName{Name: "pod"}, bound(func(p *corev1.Pod) {
+			p.Annotations = c.annotations
+			if c.change != nil {
+				c.change(p)
+			}
+		}))
+		v, _ := w.Node("node")
+		require.Equal(t, c.want, v.Status.DoNotDisrupt, name)
+		require.Equal(t, c.want, w.Machines("web", "", nil)[0].Status.DoNotDisrupt, name)
+	}
+}

@@ -144,10 +144,11 @@ func (s *nodeStep) open(n *corev1.Node) {
 	}
 }
 
-// warnRuntime announces once that a machine is about to be drained.
+// warnRuntime announces once that a machine is about to be drained. It is not while a pod asks not
+// to be disrupted.
 func (s *nodeStep) warnRuntime(n *corev1.Node) {
 	v := s.view.Status
-	if s.pass.MaxRuntime == 0 || v.State != cloud.StateRunning || v.LastStarted.IsZero() || s.view.warned {
+	if s.pass.MaxRuntime == 0 || v.State != cloud.StateRunning || v.LastStarted.IsZero() || s.view.warned || v.DoNotDisrupt {
 		return
 	}
 	end := v.LastStarted.Add(s.pass.MaxRuntime)

@@ -139,3 +139,41 @@ func TestADrainThatABudgetForbidsIsGivenUp(t *testing.T) {
 	require.Contains(t, told, "DrainGivenUp")
 	require.Contains(t, toldNode, "MaxRuntimeApproaching")
 }
+
+// TestAPodThatAsksNotToBeDisruptedOutlivesTheRuntimeOfItsMachine has a pod with the annotation of
+// Karpenter, which loses it after ten minutes.
+func TestAPodThatAsksNotToBeDisruptedOutlivesTheRuntimeOfItsMachine(t *testing.T) {
+	t.Parallel()
+	var stays []stay
+	var told []string
+	var allowed time.Time
+	r := simtest.Simulate(t, func() simtest.Scenario {
+		_, s := calm(func(w *simtest.World) {
+			set := replicas("r0", "p0", 1, "1")
+			set.Set(map[string]any{"karpenter.sh/do-not-disrupt": "true"}, "spec", "template", "metadata", "annotations")
+			w.After(5*time.Minute, func() { _ = w.Create(set) }) // it does not exist
+			w.After(15*time.Minute, func() {
+				allowed, told = time.Now(), eventsAbout(w, stays[len(stays)-1].node)
+				_ = w.Update("replicasets.apps", "team", "r0", func(o simtest.Object) { // it exists
+					o.Set(map[string]any{}, "spec", "template", "metadata", "annotations")
+				})
+				for _, p := range w.Objects("pods") {
+					_ = w.Update("pods", "team", p.Name(), func(o simtest.Object) { o.Set(map[string]any{}, "metadata", "annotations") })
+				}
+			})
+			w.After(17*time.Minute, func() { // else it is drained again and again
+				_ = w.Update(poolsKind, "", "p0", func(o simtest.Object) { o.Set("24h", "spec", "maxNodeRuntime") }) // it exists
+			})
+		}, poolOf(1, 1, map[string]any{"maxNodeRuntime": "7m"}))
+		s.Check = notes(&stays)
+		return s
+	}, 1)
+	require.Empty(t, r.Wrong)
+	i := slices.IndexFunc(stays, func(s stay) bool { return s.state == "running" })
+	require.GreaterOrEqual(t, i, 0, stays)
+	require.Greater(t, len(stays), i+1, stays)
+	require.Equal(t, "terminating", stays[i+1].state)
+	require.False(t, stays[i+1].at.Before(allowed), "the pod asks not to be disrupted")
+	require.Less(t, stays[i+1].at.Sub(allowed), 40*time.Second)
+	require.NotContains(t, told, "MaxRuntimeApproaching")
+}

@@ -52,7 +52,9 @@ type NodePoolSpec struct {
 	// +kubebuilder:default={}
 	ScaleDown ScaleDown `json:"scaleDown,omitzero"`
 	// MaxNodeRuntime is how long a machine may run before it is drained and goes back to
-	// standby, one at a time. Absent: for ever.
+	// standby, one at a time. A machine with a pod that has the annotation
+	// stratos.sh/do-not-disrupt: "true", karpenter.sh/do-not-disrupt: "true" or
+	// cluster-autoscaler.kubernetes.io/safe-to-evict: "false" runs on. Absent: for ever.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	MaxNodeRuntime *Duration `json:"maxNodeRuntime,omitempty"`

@@ -115,8 +115,8 @@ func (s *site) process() *operator {
 	s.Helper()
 	o, err := newOperator(s.access, Operator{
 		ClusterName: "c", Region: "home", Logger: slog.New(slog.NewTextHandler(s.Output(), nil)),
-		OpenRegion: func(_ context.Context, region string, _ Called) (Region, error) {
-			return Region{Provider: s.cloud, Resolver: fakeResolver{region}}, nil
+		OpenRegion: func(context.Context, string, Called) (Region, error) {
+			return Region{Provider: s.cloud, Resolver: fixed{"fake", "zone-a"}}, nil
 		},
 	}, prometheus.NewRegistry())
 	require.NoError(s, err)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
+	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
+)
+
+const localMachine = "local-machine" // the command that is a machine
+
+func (o *options) localFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.directory, "local-directory", "", "folder of the machines of local; default: nodepool in the user's cache")
+	f.StringVar(&o.machines, "local-kubeconfig", "",
+		"kubeconfig file with which machines of local join, with the rights of a kubelet; default: that of --kubeconfig")
+}
+
+// local is the cloud of this machine. Its machines are started again by others than this
+// process, from any folder: every path is absolute.
+func (o options) local() (cloud operator.Local, err error) {
+	dir := o.directory
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return cloud, fmt.Errorf("--local-directory: is not set, must be a folder, as this user has no cache: %w", err)
+		}
+		dir = filepath.Join(cache, "nodepool")
+	}
+	path, err := os.Executable()
+	words := []string{quoted(path), localMachine}
+	if kubeconfig := cmp.Or(o.machines, o.kubeconfig); kubeconfig != "" {
+		if _, unreadable := os.ReadFile(kubeconfig); unreadable != nil {
+			err = errors.Join(err, fmt.Errorf("--local-kubeconfig: %w", program.Unreadable(kubeconfig, unreadable)))
+		}
+		absolute, failed := filepath.Abs(kubeconfig)
+		err = errors.Join(err, failed)
+		words = append(words, "--kubeconfig", quoted(absolute))
+	}
+	return operator.Local{Dir: dir, Command: strings.Join(words, " ")}, err
+}
+
+// quoted is a word of /bin/sh.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// localMachineCommand is a machine of the provider local.
+func localMachineCommand() *cobra.Command {
+	var kubeconfig, level string
+	c := &cobra.Command{
+		Use: localMachine, Short: "Be a machine, which cloud/local has started", Hidden: true, Args: program.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			p, err := thisMachine(os.Getenv)
+			if err != nil {
+				return &program.UsageError{Err: err}
+			}
+			if p.Logger, err = program.NewLogger(c.OutOrStdout(), level); err != nil {
+				return &program.UsageError{Err: err}
+			}
+			if p.Kubernetes, err = kubeaccess.Config(kubeconfig, p.Logger); err != nil {
+				return &program.UsageError{Err: err}
+			}
+			return p.Start(c.Context())
+		},
+	}
+	program.KubeconfigFlag(c.Flags(), &kubeconfig)
+	program.LogLevelFlag(c.Flags(), &level)
+	return c
+}
+
+// thisMachine reads what cloud/local has put into the environment.
+func thisMachine(getenv func(string) string) (p machines.Process, err error) {
+	boot, err := strconv.Atoi(getenv("MACHINE_BOOT"))
+	if err != nil {
+		return p, errors.New("MACHINE_BOOT: must be a number: only cloud/local starts a machine")
+	}
+	p.ID, p.Type, p.UserData, p.Boot = getenv("MACHINE_NAME"), getenv("MACHINE_TYPE"), getenv("MACHINE_USER_DATA"), boot
+	p.Zone = filepath.Base(filepath.Dir(getenv("MACHINE_PROVIDER_ID"))) // local:///<zone>/<id>
+	return p, nil
+}

@@ -1,0 +1,43 @@
+package operator
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/local"
+)
+
+// LocalRegion is the region of local machines whose class names none.
+const LocalRegion = "local-1"
+
+// Local opens regions whose machines are processes of this machine. Each has one zone.
+type Local struct {
+	// Dir is the folder of the machines, with a folder for each region.
+	Dir string
+	// Command is the program that a machine runs, with the words and quotes of /bin/sh.
+	Command string
+}
+
+// Open opens a region.
+func (l Local) Open(_ context.Context, region string, _ Called) (Region, error) {
+	zone := region + "a"
+	return Region{
+		Provider: runs{&local.Provider{Dir: filepath.Join(l.Dir, region), Zone: zone}, l.Command},
+		Resolver: fixed{"local", zone},
+	}, nil
+}
+
+// runs launches the command, whatever the image of the class is: a pool is the same when
+// the program is somewhere else.
+type runs struct {
+	cloud.Provider
+
+	command string
+}
+
+// LaunchInstance implements [cloud.Machines].
+func (r runs) LaunchInstance(ctx context.Context, config cloud.LaunchConfig) (cloud.Instance, error) {
+	config.ImageID = r.command
+	return r.Provider.LaunchInstance(ctx, config)
+}

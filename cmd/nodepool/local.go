@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -48,6 +49,14 @@ func (o options) local() (cloud operator.Local, err error) {
 		words = append(words, "--kubeconfig", quoted(absolute))
 	}
 	return operator.Local{Dir: dir, Command: strings.Join(words, " ")}, err
+}
+
+// joinLocally sets what user data must have and a local machine, which joins with its
+// kubeconfig, does not read.
+func (o *options) joinLocally() {
+	o.endpoint = cmp.Or(o.endpoint, "https://localhost")
+	o.ca = cmp.Or(o.ca, base64.StdEncoding.EncodeToString([]byte("that of the kubeconfig")))
+	o.cidr = cmp.Or(o.cidr, "10.96.0.0/12")
 }
 
 // quoted is a word of /bin/sh.

@@ -88,6 +88,9 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	if err != nil {
 		return nil, err
 	}
+	if o.provider == "local" {
+		o.joinLocally()
+	}
 	open, region, err := o.cloud(ctx)
 	if err != nil {
 		return nil, err

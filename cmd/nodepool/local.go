@@ -41,14 +41,22 @@ func (o options) local() (cloud operator.Local, err error) {
 	path, err := os.Executable()
 	words := []string{quoted(path), localMachine}
 	if kubeconfig := cmp.Or(o.machines, o.kubeconfig); kubeconfig != "" {
-		if _, unreadable := os.ReadFile(kubeconfig); unreadable != nil {
-			err = errors.Join(err, fmt.Errorf("--local-kubeconfig: %w", program.Unreadable(kubeconfig, unreadable)))
-		}
 		absolute, failed := filepath.Abs(kubeconfig)
 		err = errors.Join(err, failed)
 		words = append(words, "--kubeconfig", quoted(absolute))
 	}
 	return operator.Local{Dir: dir, Command: strings.Join(words, " ")}, err
+}
+
+// validateLocal returns an error if the file that machines join with cannot be read.
+func (o options) validateLocal() error {
+	if o.machines == "" {
+		return nil
+	}
+	if _, err := os.ReadFile(o.machines); err != nil {
+		return fmt.Errorf("--local-kubeconfig: %w", program.Unreadable(o.machines, err))
+	}
+	return nil
 }
 
 // joinLocally sets what user data must have and a local machine, which joins with its

@@ -46,6 +46,7 @@ func TestPassesOnAServer(t *testing.T) {
 			"a pod on a machine that warms up holds it back from nothing":   stopsAfterWarmup,
 			"a machine is started for a pod that stays on its Node":         startsForABoundPod,
 			"a process that has not listed the pools frees no class":        keepsClassesBeforePools,
+			"pods that wait are looked at once a process knows the pool":    looksAtPodsWithThePool,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -290,6 +291,21 @@ func startsForABoundPod(s *site) {
 	require.Len(s, s.in(cloud.StateRunning), 1)
 	require.Equal(s, name, s.in(cloud.StateRunning)[0].Name)
 	require.False(s, s.node(name).Spec.Unschedulable)
+}
+
+// looksAtPodsWithThePool has a process begin in which the watches have shown the pods before
+// it knows the pool.
+func looksAtPodsWithThePool(s *site) {
+	before := s.process()
+	s.machine(before, cloud.StateStandby)
+	s.look(before)
+	s.pass(before)
+	o := s.process()
+	for len(o.demand.wake) > 0 {
+		<-o.demand.wake
+	}
+	s.pass(o)
+	require.Len(s, o.demand.wake, 1)
 }
 
 // stopsAfterWarmup has a pod that tolerates every taint on a machine that the operator stops

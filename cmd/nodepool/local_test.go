@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -63,13 +64,12 @@ func newDesk(t *testing.T) *desk {
 	d.children = process.NewGroup(t.TempDir())
 	t.Cleanup(func() { // the machines outlive their operator
 		d.children.Close()
-		ctx := context.WithoutCancel(t.Context())
-		list, err := d.machines.ListInstances(ctx, nil)
+		ctx, end := context.WithoutCancel(t.Context()), &local.Provider{Dir: d.machines.Dir, Grace: 1}
+		list, err := end.ListInstances(ctx, nil)
 		require.NoError(t, err)
 		for _, i := range list {
-			if i.State == cloud.InstanceRunning {
-				require.NoError(t, d.machines.StopInstance(ctx, i.ID, true))
-			}
+			require.NoError(t, end.TerminateInstance(ctx, i.ID))
+			require.NoError(t, cloud.Wait(ctx, end, i.ID, cloud.InstanceTerminated))
 		}
 	})
 	d.start()
@@ -227,6 +227,7 @@ func TestAPoolOnALaptop(t *testing.T) {
 	d.operator.Kill()
 	d.start()
 	d.eventually("its pod runs", func() bool { return slices.Equal(d.running(), []string{first}) })
+	d.keepsItsToken(first)
 	d.eventually("another takes its place", func() bool { return len(d.standby()) == 1 && len(d.list()) == 2 })
 	require.NotContains(t, d.standby(), first)
 
@@ -236,12 +237,31 @@ func TestAPoolOnALaptop(t *testing.T) {
 	d.start()
 	d.eventually("it goes back", func() bool { return len(d.standby()) == 2 && len(d.list()) == 2 })
 	require.Contains(t, d.standby(), first)
+	require.Len(t, d.pids, 3, "one was started twice, the other once: %v", d.pids)
 	d.leave()
+}
+
+// keepsItsToken looks for the token of a machine that runs where others see it.
+func (d *desk) keepsItsToken(id string) {
+	d.Helper()
+	args, err := exec.CommandContext(d.Context(), "ps", "-ww", "-o", "args=", "-p", strconv.Itoa(d.pid(id))).Output()
+	require.NoError(d, err)
+	require.Contains(d, string(args), localMachine)
+	log, err := os.ReadFile(filepath.Join(d.machines.Dir, id+".log"))
+	require.NoError(d, err)
+	operators, err := os.ReadFile(d.operator.Log)
+	require.NoError(d, err)
+	for _, text := range [][]byte{args, log, operators} {
+		require.NotContains(d, string(text), d.cluster.Config.BearerToken)
+	}
 }
 
 // TestAMachineIsKilled has the process of a machine with a pod end at once. The pool sees that
 // the machine is stopped, the cluster replaces the pod, and a machine on standby gets it.
 func TestAMachineIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: a second cluster")
+	}
 	t.Parallel()
 	d := newDesk(t)
 	d.pool("poolSize: 3, minStandby: 1")

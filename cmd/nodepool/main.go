@@ -1,5 +1,6 @@
 // Command nodepool is the node-pool operator: it keeps machines that were booted once and
-// stopped, and starts them when pods need them. "nodepool --help" lists its settings.
+// stopped, and starts them when pods need them. "nodepool --help" lists its settings. With
+// --cloud-provider=local the machines are processes beside it, for trying a pool on a laptop.
 package main
 
 import (

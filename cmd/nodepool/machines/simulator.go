@@ -1,5 +1,5 @@
 // Package machines makes machines of an EC2 without hardware become Nodes, for tests and
-// the demo. A machine that runs joins with the labels and taints of its user data, turns
+// the demo, or this process one of its own (Process). A machine that runs joins with the labels and taints of its user data, turns
 // Ready and runs the pods that are bound to it; at its first boot it does what the script
 // of its user data says. A machine that does not run any more takes its readiness back.
 //

@@ -297,12 +297,12 @@ func TestTheFilesAreOfOneUser(t *testing.T) {
 	p := &local.Provider{Dir: filepath.Join(t.TempDir(), "machines")}
 	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
 	modes := map[string]fs.FileMode{}
-	for name, path := range map[string]string{"folder": p.Dir, "log": p.Dir + "/" + i.ID + ".log", "record": p.Dir + "/" + i.ID + ".json", "lock": p.Dir + "/lock"} {
-		is, err := os.Stat(path)
+	for _, name := range []string{".", "lock", i.ID + ".log", i.ID + ".json"} {
+		is, err := os.Stat(filepath.Join(p.Dir, name))
 		require.NoError(t, err)
 		modes[name] = is.Mode().Perm()
 	}
-	require.Equal(t, map[string]fs.FileMode{"folder": 0o700, "log": 0o600, "record": 0o600, "lock": 0o600}, modes)
+	require.Equal(t, map[string]fs.FileMode{".": 0o700, "lock": 0o600, i.ID + ".log": 0o600, i.ID + ".json": 0o600}, modes)
 }
 
 // The log is that of the last start: it begins with the id of that process.

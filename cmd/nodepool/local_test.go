@@ -152,7 +152,8 @@ func (d *desk) in(state cloud.InstanceState) (ids []string) {
 func (d *desk) standby() (ids []string) {
 	d.Helper()
 	for _, n := range d.nodes() {
-		if id := n.Labels["stratos.sh/instance-id"]; n.Labels[v1alpha1.LabelState] == "standby" && slices.Contains(d.in(cloud.InstanceStopped), id) {
+		id := n.Labels["stratos.sh/instance-id"]
+		if n.Labels[v1alpha1.LabelState] == "standby" && slices.Contains(d.in(cloud.InstanceStopped), id) {
 			ids = append(ids, id)
 		}
 	}
@@ -199,6 +200,11 @@ func (d *desk) leave() {
 		return err != nil && strings.Contains(err.Error(), "NotFound") && len(d.list()) == 0
 	})
 	d.eventually("no Node is left", func() bool { return len(d.nodes()) == 0 })
+	d.eventually("no Lease is left", func() bool {
+		leases, err := d.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(d.Context(), metav1.ListOptions{})
+		require.NoError(d, err)
+		return len(leases.Items) == 0
+	})
 	for pid := range d.pids {
 		d.eventually("no process is left", func() bool { return errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) })
 	}

@@ -138,7 +138,9 @@ func (o options) cloud(ctx context.Context) (open opener, region string, err err
 
 // validate returns an error for each flag that is wrong, joined.
 func (o options) validate() error {
-	errs := []error{o.validateCluster(), o.validateLocal(), program.CheckAddresses(o.health, o.metrics), program.CheckLease(o.namespace, o.elect)}
+	errs := []error{
+		o.validateCluster(), o.validateLocal(), program.CheckAddresses(o.health, o.metrics), program.CheckLease(o.namespace, o.elect),
+	}
 	wrong := func(flag, value, must string) {
 		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, program.Shown(value), must))
 	}

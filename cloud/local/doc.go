@@ -8,8 +8,9 @@
 // [Provider] ends; the next one finds them in its folder.
 //
 // The process has these variables: MACHINE_NAME, the id of the machine, a DNS label;
-// MACHINE_PROVIDER_ID, the same as a Node has it; MACHINE_TYPE, the InstanceType; and
-// MACHINE_USER_DATA. What it does to join a cluster is its own business.
+// MACHINE_PROVIDER_ID, the same as a Node has it; MACHINE_TYPE, the InstanceType;
+// MACHINE_USER_DATA; and MACHINE_BOOT, which counts its starts from 1. What it does to join
+// a cluster is its own business.
 //
 // The package needs flock, Setsid and /bin/sh: it builds on Linux, macOS and the BSDs.
 package local

@@ -44,7 +44,9 @@ type machine struct {
 	Config   cloud.LaunchConfig // as it was launched
 	Want     cloud.InstanceState
 	KillAt   time.Time // when its process is killed, unless Want is running
-	pid      int       // 0: there is no process, or it has not written its id yet
+	// Boots counts its starts. Without a pid there is no process, or it has not written its
+	// id yet.
+	Boots, pid int
 }
 
 // LaunchInstance implements [cloud.Machines]. The token names the machine, and is forgotten
@@ -255,11 +257,11 @@ func (p *Provider) boot(m *machine) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }() // the process has it, and with it the lock
-	m.Want, m.Instance.State = cloud.InstanceRunning, cloud.InstancePending
+	m.Want, m.Instance.State, m.Boots = cloud.InstanceRunning, cloud.InstancePending, m.Boots+1
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", "echo $$ && exec "+m.Config.ImageID)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = log, log, []*os.File{log}, &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append(os.Environ(), "MACHINE_NAME="+m.Instance.ID, "MACHINE_PROVIDER_ID=local:///"+p.Zone+"/"+m.Instance.ID,
-		"MACHINE_TYPE="+m.Config.InstanceType, "MACHINE_USER_DATA="+m.Config.UserData)
+		"MACHINE_TYPE="+m.Config.InstanceType, "MACHINE_USER_DATA="+m.Config.UserData, fmt.Sprint("MACHINE_BOOT=", m.Boots))
 	if err = errors.Join(flock(log, syscall.LOCK_EX), p.save(m)); err == nil {
 		err = cmd.Start()
 	}

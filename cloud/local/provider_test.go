@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
@@ -261,6 +263,106 @@ func TestTheFolderIsEmptyAfterTheLastMachine(t *testing.T) {
 	files, err := os.ReadDir(p.Dir)
 	require.NoError(t, err)
 	require.Len(t, files, 1, "the lock")
+}
+
+// A signal of the terminal, or the end of its session, is none of the machine's.
+func TestAMachineHasASessionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
+	session, err := unix.Getsid(pid(t, p, i.ID))
+	require.NoError(t, err)
+	require.Equal(t, pid(t, p, i.ID), session)
+}
+
+// The order is on record before the process hears of it: one that ends without the record
+// would be a machine that has stopped itself, and one that does not is killed in its time.
+func TestAProcessIsSignalledAfterTheRecord(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
+	blocker := filepath.Join(p.Dir, i.ID+".new")
+	require.NoError(t, os.Mkdir(blocker, 0o700))
+	require.Error(t, p.StopInstance(t.Context(), i.ID, true))
+	require.Error(t, p.TerminateInstance(t.Context(), i.ID))
+	require.NoError(t, os.Remove(blocker))
+	_, err := p.GetInstance(t.Context(), i.ID)
+	require.NoError(t, err)
+	require.NoError(t, p.UpdateInstanceTags(t.Context(), i.ID, map[string]string{"then": "tagged"}), "an answer, after which it had ended")
+	reaches(t, p, i.ID, cloud.InstanceRunning)
+}
+
+func TestTheFilesAreOfOneUser(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: filepath.Join(t.TempDir(), "machines")}
+	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
+	modes := map[string]fs.FileMode{}
+	for _, name := range []string{".", "lock", i.ID + ".log", i.ID + ".json"} {
+		is, err := os.Stat(filepath.Join(p.Dir, name))
+		require.NoError(t, err)
+		modes[name] = is.Mode().Perm()
+	}
+	require.Equal(t, map[string]fs.FileMode{".": 0o700, "lock": 0o600, i.ID + ".log": 0o600, i.ID + ".json": 0o600}, modes)
+}
+
+// The log is that of the last start: it begins with the id of that process.
+func TestAStartHasAnEmptyLog(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	i := launch(t, p, config("a", "print"), cloud.InstanceStopped)
+	path := filepath.Join(p.Dir, i.ID+".log")
+	first := pid(t, p, i.ID)
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(before, strings.Repeat("much\n", 1000)...), 0o600))
+	require.NoError(t, p.StartInstance(t.Context(), i.ID))
+	reaches(t, p, i.ID, cloud.InstanceStopped)
+	require.NotEqual(t, first, pid(t, p, i.ID))
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(after), "\n"), "%s", after)
+}
+
+// A launch and a start return before the process runs its program, which here reads from a
+// pipe that has no writer yet.
+func TestAStartReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	c := config("a", "")
+	c.ImageID = "true < " + fifo
+	for range 2 {
+		i, err := p.LaunchInstance(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, p.StartInstance(t.Context(), i.ID))
+		state, err := p.GetInstanceState(t.Context(), i.ID)
+		require.NoError(t, err)
+		require.NotEqual(t, cloud.InstanceStopped, state)
+		writer, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		require.NoError(t, writer.Close())
+		reaches(t, p, i.ID, cloud.InstanceStopped)
+	}
+}
+
+// Each start has its number: at the first a machine warms up.
+func TestAMachineCountsItsStarts(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	c := config("a", "")
+	c.ImageID = `sh -c 'echo boot $MACHINE_BOOT'`
+	i := launch(t, p, c, cloud.InstanceStopped)
+	for boot := 1; ; boot++ {
+		log, err := os.ReadFile(filepath.Join(p.Dir, i.ID+".log"))
+		require.NoError(t, err)
+		require.Contains(t, string(log), fmt.Sprintf("\nboot %d\n", boot))
+		if boot == 3 {
+			return
+		}
+		require.NoError(t, (&local.Provider{Dir: p.Dir}).StartInstance(t.Context(), i.ID))
+		reaches(t, p, i.ID, cloud.InstanceStopped)
+	}
 }
 
 // A write of the same tags leaves the record as it is.

@@ -124,6 +124,23 @@ func TestARegionOutlivesItsControlPlane(t *testing.T) {
 	}
 }
 
+// TestNodePoolsShowWhatTheyPromise runs the demo of the node-pool operator, as "make
+// demo-nodepool" does.
+func TestNodePoolsShowWhatTheyPromise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: another demo is run")
+	}
+	program := programs.Path(t, "demo")
+	out, err := exec.CommandContext(t.Context(), program, "nodepools").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, want := range []string{
+		"32 machines were launched", "10 pods run on 2 machines that were on standby", "figure nodepool_writes_at_rest 0 writes",
+		"1000 pods have machines", "no machine and no Node is left",
+	} {
+		require.Contains(t, string(out), want)
+	}
+}
+
 // TestAgentJobsShowWhatTheyPromise runs the demo of the agent-run operator, as "make
 // demo-agentjob" does.
 func TestAgentJobsShowWhatTheyPromise(t *testing.T) {

@@ -3,23 +3,29 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed-9e1ffd66/trueup/cloud"
 	ec2cloud "github.com/seed-9e1ffd66/trueup/cloud/aws"
 	cloudkube "github.com/seed-9e1ffd66/trueup/cloud/kube"
+	"github.com/seed-9e1ffd66/trueup/cloud/local"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
+	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
 	"github.com/seed-9e1ffd66/trueup/internal/test/ec2test"
 	"github.com/seed-9e1ffd66/trueup/internal/test/kubetest"
 )
@@ -37,23 +43,25 @@ const (
 // nodePools is the demo of the node-pool operator: pods that nothing has room for get
 // machines, which go back to standby.
 type nodePools struct {
-	demo    *demo
-	ec2     *ec2test.Server
-	client  *ec2.Client
-	user    string // of the operator
-	metrics string // address of the operator's
+	demo     *demo
+	emulated bool // the machines are of an emulated EC2
+	ec2      *ec2test.Server
+	client   *ec2.Client
+	machines cloud.Provider
+	user     string // of the operator
+	metrics  string // address of the operator's
 }
 
 func nodePoolsCommand() *cobra.Command {
 	n := nodePools{demo: newDemo()}
-	return n.demo.command(story{
+	command := n.demo.command(story{
 		use:        "nodepools",
-		short:      "Show the node-pool operator at work on a real Kubernetes, with machines of an emulated EC2",
+		short:      "Show the node-pool operator at work on a real Kubernetes, with machines that are processes",
 		programs:   []string{"nodepool"},
 		kubernetes: kubetest.Options{Controllers: true, Scheduler: true},
 		limit:      6 * time.Minute,
 		stages: []stage{
-			{"EC2", n.startCloud},
+			{"Cloud", n.startCloud},
 			{"Operator", n.start},
 			{"A pool", n.fill},
 			{"Pods", n.scaleUp},
@@ -70,10 +78,36 @@ func nodePoolsCommand() *cobra.Command {
 			}
 		},
 	})
+	command.Flags().BoolVar(&n.emulated, "ec2", false, "have machines of an emulated EC2 (needs Python 3), which take 2 s to boot")
+	return command
 }
 
-// startCloud starts the emulator, and the simulator that makes its machines Nodes.
-func (n *nodePools) startCloud(ctx context.Context) (_ string, err error) {
+func (n *nodePools) startCloud(ctx context.Context) (string, error) {
+	if n.emulated {
+		return n.startEC2(ctx)
+	}
+	n.machines = &local.Provider{Dir: filepath.Join(n.dir(), operator.LocalRegion), Grace: 1}
+	n.demo.ends = append(n.demo.ends, n.endMachines)
+	return "this machine: each of the pool's is a process with a Node", nil
+}
+
+// dir is the folder of machines that are processes.
+func (n *nodePools) dir() string { return filepath.Join(n.demo.dir, "machines") }
+
+// endMachines ends what a demo that was kept or has failed leaves: machines outlive their
+// operator.
+func (n *nodePools) endMachines(ctx context.Context) error {
+	return until(ctx, func() (bool, error) {
+		all, err := n.machines.ListInstances(ctx, nil)
+		for _, i := range all {
+			err = errors.Join(err, n.machines.TerminateInstance(ctx, i.ID))
+		}
+		return len(all) == 0, err
+	})
+}
+
+// startEC2 starts the emulator, and the simulator that makes its machines Nodes.
+func (n *nodePools) startEC2(ctx context.Context) (_ string, err error) {
 	if n.ec2, err = ec2test.Run(ctx, ec2test.Options{Transition: powerOn}); err != nil {
 		return "", err
 	}
@@ -85,6 +119,7 @@ func (n *nodePools) startCloud(ctx context.Context) (_ string, err error) {
 		}),
 	}
 	n.client = ec2cloud.NewClient(config, nil)
+	n.machines = &ec2cloud.Provider{EC2: n.client}
 	if _, err := iam.NewFromConfig(config).
 		CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
 		return "", err
@@ -104,12 +139,21 @@ func (n *nodePools) startCloud(ctx context.Context) (_ string, err error) {
 
 // start runs the operator beside the cluster: as a pod it would wait for a machine.
 func (n *nodePools) start(ctx context.Context) (_ string, err error) {
-	env := []string{
-		"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1",
-		"STRATOS_CLUSTER_NAME=demo",
+	var env []string
+	flags := []string{"--cluster-name", "demo"}
+	if n.emulated {
+		env = []string{"AWS_ENDPOINT_URL=" + n.ec2.URL, "AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_REGION=us-east-1"}
+		authority, err := os.ReadFile(n.demo.config.CAFile)
+		if err != nil {
+			return "", err
+		}
+		flags = append(flags, "--cluster-endpoint", "https://demo.example.com", "--cluster-cidr", "10.100.0.0/16",
+			"--cluster-ca", base64.StdEncoding.EncodeToString(authority))
+	} else {
+		// The machines have the rights of kubelets, which the operator does not need.
+		flags = append(flags, "--cloud-provider", "local", "--local-directory", n.dir(), "--local-kubeconfig", n.demo.cluster.Kubeconfig)
 	}
-	n.user, n.metrics, err = n.demo.operator(ctx, "nodepool", []string{"--cluster-name", "demo"}, env,
-		"--cluster-endpoint", "https://demo.example.com", "--cluster-ca", "Yw==", "--cluster-cidr", "10.100.0.0/16")
+	n.user, n.metrics, err = n.demo.operator(ctx, "nodepool", []string{"--cluster-name", "demo", "--region", "us-east-1"}, env, flags...)
 	return "nodepool runs as " + n.user, err
 }
 
@@ -125,21 +169,30 @@ func (n *nodePools) has(ctx context.Context, standby, running int) error {
 }
 
 func (n *nodePools) fill(ctx context.Context) (string, error) {
-	subnets, err := n.client.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{})
-	if err != nil {
-		return "", err
+	subnets, group := "subnet-a, subnet-b", "sg-a"
+	if n.emulated {
+		var err error
+		if subnets, group, err = n.network(ctx); err != nil {
+			return "", err
+		}
 	}
-	groups, err := n.client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
-	if err != nil {
-		return "", err
-	}
-	manifests := strings.NewReplacer(
-		"SUBNETS", *subnets.Subnets[0].SubnetId+", "+*subnets.Subnets[1].SubnetId, "GROUP", *groups.SecurityGroups[0].GroupId,
-	).Replace(nodePoolManifests)
-	if err := n.demo.cluster.Apply(ctx, manifests); err != nil {
+	if err := n.demo.cluster.Apply(ctx, strings.NewReplacer("SUBNETS", subnets, "GROUP", group).Replace(nodePoolManifests)); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d machines were launched, joined, pulled their images and stopped themselves", standby), n.has(ctx, standby, 0)
+}
+
+// network returns two subnets and a group of the emulated EC2.
+func (n *nodePools) network(ctx context.Context) (subnets, group string, err error) {
+	nets, err := n.client.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{})
+	if err != nil {
+		return "", "", err
+	}
+	groups, err := n.client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
+	if err != nil {
+		return "", "", err
+	}
+	return *nets.Subnets[0].SubnetId + ", " + *nets.Subnets[1].SubnetId, *groups.SecurityGroups[0].GroupId, nil
 }
 
 // pods makes pods, and returns when they were all waiting and when they all had a Node.
@@ -185,7 +238,11 @@ func (n *nodePools) scaleUp(ctx context.Context) (string, error) {
 		return "", err
 	}
 	took := bound.Sub(waiting)
-	n.demo.note("nodepool_pending_to_running_minus_boot_s", max((took-machineBoot-powerOn).Seconds(), 0), "s")
+	if n.emulated {
+		n.demo.note("nodepool_pending_to_running_minus_boot_s", max((took-machineBoot-powerOn).Seconds(), 0), "s")
+	} else {
+		n.demo.note("nodepool_local_pending_to_running_s", took.Seconds(), "s")
+	}
 	return fmt.Sprintf("10 pods run on 2 machines that were on standby, %.2f s after they were found unschedulable", took.Seconds()),
 		n.has(ctx, standby, 2)
 }
@@ -254,13 +311,12 @@ func (n *nodePools) remove(ctx context.Context) (string, error) {
 		}
 	}
 	return "the pool was deleted: no machine and no Node is left", until(ctx, func() (bool, error) {
-		machines, err := n.client.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{{
-			Name: aws.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped", "shutting-down"},
-		}}})
+		all, err := n.machines.ListInstances(ctx, nil)
 		if err != nil {
 			return false, err
 		}
+		left := slices.DeleteFunc(all, func(i cloud.Instance) bool { return i.State == cloud.InstanceTerminated })
 		nodes, err := n.demo.kubectl(ctx, "get nodes -o name")
-		return len(machines.Reservations)+len(strings.Fields(nodes)) == 0, err
+		return len(left)+len(strings.Fields(nodes)) == 0, err
 	})
 }

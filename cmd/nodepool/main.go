@@ -1,5 +1,6 @@
 // Command nodepool is the node-pool operator: it keeps machines that were booted once and
-// stopped, and starts them when pods need them. "nodepool --help" lists its settings.
+// stopped, and starts them when pods need them. "nodepool --help" lists its settings. With
+// --cloud-provider=local the machines are processes beside it, for trying a pool on a laptop.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +34,7 @@ type options struct {
 	metrics, health, kubeconfig, namespace, logLevel string
 	elect                                            bool
 	cluster, endpoint, ca, cidr                      string
-	provider, region                                 string
+	provider, region, directory, machines            string
 	stop                                             time.Duration
 	qps, burst                                       float64
 }
@@ -55,7 +57,7 @@ func command() *cobra.Command {
 	program.LeaderElectFlag(f, &o.elect)
 	f.DurationVar(&o.stop, "graceful-shutdown-timeout", 30*time.Second, "how long the end may take")
 	program.NamespaceFlag(f, &o.namespace, operator.Namespace, "POD_NAMESPACE")
-	root.AddCommand(manifestsCommand(), planCommand(), simulateCommand())
+	root.AddCommand(manifestsCommand(), planCommand(), simulateCommand(), localMachineCommand())
 	program.Bind(root, "STRATOS_", os.LookupEnv)
 	return root
 }
@@ -66,8 +68,9 @@ func (o *options) shared(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "cluster-endpoint", "", "URL of the API server that machines join, with https")
 	f.StringVar(&o.ca, "cluster-ca", "", "certificate of the API server's authority, PEM as base64")
 	f.StringVar(&o.cidr, "cluster-cidr", "", "addresses of the cluster's Services, such as 10.100.0.0/16")
-	f.StringVar(&o.provider, "cloud-provider", "aws", "aws, or fake for a cloud in memory")
-	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment")
+	f.StringVar(&o.provider, "cloud-provider", "aws", "aws, local for machines that are processes of this one, or fake for a cloud in memory")
+	f.StringVar(&o.region, "region", "", "region of classes that name none; default: that of the AWS environment, or "+operator.LocalRegion)
+	o.localFlags(f)
 	f.Float64Var(&o.qps, "aws-rate-limit-qps", 1, "multiplies the rates of EC2 that are kept to; at least 0.1")
 	f.Float64Var(&o.burst, "aws-rate-limit-burst", 1, "multiplies the bursts of EC2 that are kept to; at least 0.1")
 	program.KubeconfigFlag(f, &o.kubeconfig)
@@ -86,15 +89,12 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	if err != nil {
 		return nil, err
 	}
-	open, region := (&operator.Fake{}).Open, cmp.Or(o.region, "fake")
-	if o.provider == "aws" {
-		ec2 := operator.EC2{QPS: o.qps, Burst: o.burst}
-		open = ec2.Open
-		if region = o.region; region == "" {
-			if region, err = ec2.Home(ctx); err != nil {
-				return nil, err
-			}
-		}
+	if o.provider == "local" {
+		o.joinLocally()
+	}
+	open, region, err := o.cloud(ctx)
+	if err != nil {
+		return nil, err
 	}
 	host, _ := os.Hostname() // only a name for people
 	return &operator.Operator{
@@ -115,14 +115,37 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	}, nil
 }
 
+// opener opens a region of a cloud.
+type opener = func(ctx context.Context, region string, called operator.Called) (operator.Region, error)
+
+// cloud returns how the regions of the provider are opened, and its region of classes that
+// name none.
+func (o options) cloud(ctx context.Context) (open opener, region string, err error) {
+	switch o.provider {
+	case "aws":
+		ec2 := operator.EC2{QPS: o.qps, Burst: o.burst}
+		if region = o.region; region == "" {
+			region, err = ec2.Home(ctx)
+		}
+		return ec2.Open, region, err
+	case "local":
+		local, err := o.local()
+		return local.Open, cmp.Or(o.region, operator.LocalRegion), err
+	default:
+		return (&operator.Fake{}).Open, cmp.Or(o.region, "fake"), nil
+	}
+}
+
 // validate returns an error for each flag that is wrong, joined.
 func (o options) validate() error {
-	errs := []error{o.validateCluster(), program.CheckAddresses(o.health, o.metrics), program.CheckLease(o.namespace, o.elect)}
+	errs := []error{
+		o.validateCluster(), o.validateLocal(), program.CheckAddresses(o.health, o.metrics), program.CheckLease(o.namespace, o.elect),
+	}
 	wrong := func(flag, value, must string) {
 		errs = append(errs, fmt.Errorf("--%s: is %q, must be %s", flag, program.Shown(value), must))
 	}
-	if o.provider != "aws" && o.provider != "fake" {
-		wrong("cloud-provider", o.provider, "aws or fake")
+	if !slices.Contains([]string{"aws", "local", "fake"}, o.provider) {
+		wrong("cloud-provider", o.provider, "aws, local or fake")
 	}
 	for flag, value := range map[string]float64{"aws-rate-limit-qps": o.qps, "aws-rate-limit-burst": o.burst} {
 		if value < 0.1 {

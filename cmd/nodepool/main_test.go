@@ -28,7 +28,7 @@ func TestWrongFlagsAreNamedAllAtOnce(t *testing.T) {
 	require.Equal(t, program.ExitUsage, code)
 	for _, want := range []string{
 		`--cluster-name: is not set`, `--cluster-endpoint: is "http://a", must be a URL with https`, `--cluster-ca: is "(hidden)", must be a certificate as PEM`, `STRATOS_CLUSTER_CIDR: is "10.0.0.0"`,
-		`--cloud-provider: is "gcp", must be aws or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
+		`--cloud-provider: is "gcp", must be aws, local or fake`, `--aws-rate-limit-qps: is "0.01", must be at least 0.1`, `--metrics-bind-address: is "8080"`, `--graceful-shutdown-timeout: is "0s"`,
 	} {
 		require.Contains(t, stderr, want)
 	}

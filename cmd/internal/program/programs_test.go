@@ -105,6 +105,7 @@ func habits(t *testing.T) []habit {
 			required:  "--cluster-name",
 			listeners: []string{"health", "metrics"},
 			needed:    []string{"--cluster-name", "example", "--region", "eu-central-1"},
+			free:      []string{"local-directory"}, // a folder that is made
 			args: []string{
 				"--cloud-provider",
 				"fake",

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,16 +44,24 @@ type machine struct {
 	bootID  string
 }
 
-func newMachine(r *run, instance *types.Instance, l launch) *machine {
+// add makes a machine, which gets its pods from then on.
+func (r *run) add(is Machine, l launch, ip string) *machine {
 	m := &machine{
-		run: r, launch: l, arch: "amd64", ip: aws.ToString(instance.PrivateIpAddress),
+		run: r, Machine: is, launch: l, node: "node-" + is.ID, arch: "amd64", ip: ip,
 		changes: make(chan power, 1), wake: make(chan struct{}, 1),
 	}
-	m.ID, m.Type = aws.ToString(instance.InstanceId), string(instance.InstanceType)
-	m.node = "node-" + m.ID
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.machines[m.ID], r.nodes[m.node] = m, m
+	return m
+}
+
+func newMachine(r *run, instance *types.Instance, l launch) *machine {
+	is := Machine{ID: aws.ToString(instance.InstanceId), Type: string(instance.InstanceType)}
 	if instance.Placement != nil {
-		m.Zone = aws.ToString(instance.Placement.AvailabilityZone)
+		is.Zone = aws.ToString(instance.Placement.AvailabilityZone)
 	}
+	m := r.add(is, l, aws.ToString(instance.PrivateIpAddress))
 	if instance.Architecture == types.ArchitectureValuesArm64 {
 		m.arch = "arm64"
 	}
@@ -174,10 +181,7 @@ func (m *machine) warm(ctx context.Context, habit Habit) {
 	if habit.NeverStops || !m.launch.stops {
 		return
 	}
-	m.try(ctx, "stopping itself", func() error {
-		_, err := m.run.simulator.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{m.ID}})
-		return err
-	})
+	m.try(ctx, "stopping itself", func() error { return m.run.stop(ctx, m.ID) })
 }
 
 func (m *machine) attest(ctx context.Context, attestation v1alpha1.Attestation) error {

@@ -147,6 +147,7 @@ func (m *machine) patchStatus(ctx context.Context, status corev1.NodeStatus) err
 	return err
 }
 
+// renewLease keeps the Lease of the Node, which goes with it.
 func (m *machine) renewLease(ctx context.Context) error {
 	leases := m.run.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	seconds, renewed := int32(40), metav1.NewMicroTime(time.Now())
@@ -157,12 +158,19 @@ func (m *machine) renewLease(ctx context.Context) error {
 		return err
 	}
 	_, err = leases.Patch(ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: m.node},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
-		}, metav1.CreateOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
 	}
+	n, err := m.run.client.CoreV1().Nodes().Get(ctx, m.node, metav1.GetOptions{})
+	if err != nil {
+		return ignoreGone(err)
+	}
+	_, err = leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: m.node, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
+		}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &m.node, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
+	}, metav1.CreateOptions{})
 	return err
 }
 

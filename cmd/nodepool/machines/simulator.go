@@ -1,5 +1,5 @@
 // Package machines makes machines of an EC2 without hardware become Nodes, for tests and
-// the demo. A machine that runs joins with the labels and taints of its user data, turns
+// the demo, or this process one of its own (Process). A machine that runs joins with the labels and taints of its user data, turns
 // Ready and runs the pods that are bound to it; at its first boot it does what the script
 // of its user data says. A machine that does not run any more takes its readiness back.
 //
@@ -97,6 +97,8 @@ type run struct {
 	client    *kubernetes.Clientset
 	log       *slog.Logger
 	pods      cache.SharedIndexInformer
+	// stop is how a machine stops itself.
+	stop func(ctx context.Context, id string) error
 
 	mu       sync.Mutex
 	machines map[string]*machine // by id
@@ -110,15 +112,12 @@ func (s *Simulator) Start(ctx context.Context) error {
 	if s.EC2 == nil || s.Kubernetes == nil {
 		return errors.New("machines: EC2 and Kubernetes must be set")
 	}
-	client, err := kubernetes.NewForConfig(s.Kubernetes)
+	r, err := s.newRun(fields.Everything())
 	if err != nil {
 		return err
 	}
-	r := &run{simulator: s, client: client, log: s.Logger, machines: map[string]*machine{}, nodes: map[string]*machine{}}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
-	if err := r.watchPods(); err != nil {
+	r.stop = func(ctx context.Context, id string) error {
+		_, err := s.EC2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{id}})
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -135,10 +134,23 @@ func (s *Simulator) Start(ctx context.Context) error {
 	}
 }
 
+// newRun returns a run whose machines have the selected pods.
+func (s *Simulator) newRun(pods fields.Selector) (*run, error) {
+	client, err := kubernetes.NewForConfig(s.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{simulator: s, client: client, log: s.Logger, machines: map[string]*machine{}, nodes: map[string]*machine{}}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	return r, r.watchPods(pods)
+}
+
 const byNode = "node"
 
-// watchPods prepares the watch of all pods, by their Nodes.
-func (r *run) watchPods() error {
+// watchPods prepares the watch of pods, by their Nodes.
+func (r *run) watchPods(selected fields.Selector) error {
 	nodeOf := func(o any) string {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
@@ -148,7 +160,7 @@ func (r *run) watchPods() error {
 		}
 		return ""
 	}
-	source := cache.NewListWatchFromClient(r.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
+	source := cache.NewListWatchFromClient(r.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, selected)
 	r.pods = cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, cache.Indexers{byNode: func(o any) ([]string, error) {
 		return []string{nodeOf(o)}, nil
 	}})
@@ -197,9 +209,6 @@ func (r *run) tell(ctx context.Context, instance *types.Instance) error {
 			return err
 		}
 		m = newMachine(r, instance, launched)
-		r.mu.Lock()
-		r.machines[id], r.nodes[m.node] = m, m
-		r.mu.Unlock()
 		r.wait.Go(func() { m.live(ctx) })
 	}
 	started := aws.ToTime(instance.LaunchTime)
@@ -229,13 +238,19 @@ func (r *run) launched(ctx context.Context, id string) (launch, error) {
 		encoded = aws.ToString(out.UserData.Value)
 	}
 	text, err := base64.StdEncoding.DecodeString(encoded)
-	if err == nil {
-		var l launch
-		if l, err = parse(string(text)); err == nil {
-			return l, nil
-		}
+	if err != nil {
+		return launch{}, err
 	}
-	// So does a machine whose user data is wrong.
-	r.log.WarnContext(ctx, "a machine that never joins", slog.String("instance", id), slog.Any("err", err))
-	return launch{}, nil
+	return r.read(ctx, id, string(text)), nil
+}
+
+// read returns what the user data of a machine says. A machine whose user data is wrong never
+// joins.
+func (r *run) read(ctx context.Context, id, text string) launch {
+	l, err := parse(text)
+	if err != nil {
+		r.log.WarnContext(ctx, "a machine that never joins", slog.String("instance", id), slog.Any("err", err))
+		return launch{}
+	}
+	return l
 }

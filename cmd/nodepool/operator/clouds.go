@@ -22,8 +22,8 @@ type Provider interface {
 
 // Region is one region of a cloud.
 type Region struct {
-	// Provider makes machines. Required.
-	Provider Provider
+	// Provider makes machines, many with one call if it can. Required.
+	Provider cloud.Provider
 	// Resolver turns classes into ids. Required.
 	Resolver Resolver
 }
@@ -57,8 +57,9 @@ type clouds struct {
 // region is an opened Region with one list of machines for all pools: a pool that looks
 // shortly after another gets the same list.
 type region struct {
-	Region
-	poller *cloud.Poller
+	provider Provider
+	Resolver Resolver
+	poller   *cloud.Poller
 }
 
 func (c *clouds) home() string { return c.homeRegion }
@@ -73,7 +74,7 @@ func (c *clouds) region(ctx context.Context, name string) (*region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("region %s: %w", name, err)
 	}
-	r := &region{Region: opened, poller: &cloud.Poller{Inventory: opened.Provider, Tags: c.tags}}
+	r := &region{batched(opened.Provider), opened.Resolver, &cloud.Poller{Inventory: opened.Provider, Tags: c.tags}}
 	if c.regions == nil {
 		c.regions = map[string]*region{}
 	}
@@ -101,9 +102,9 @@ func (c *clouds) provider(ctx context.Context, names []string, home string, of f
 			return nil, err
 		}
 		if len(names) == 1 {
-			return r.Provider, nil
+			return r.provider, nil
 		}
-		s.regions[name] = r.Provider
+		s.regions[name] = r.provider
 	}
 	return s, nil
 }
@@ -163,11 +164,7 @@ func (s several) each(ids []string, do func(p Provider, ids []string) map[string
 
 // TerminateInstance implements [cloud.Machines].
 func (s several) TerminateInstance(ctx context.Context, id string) error {
-	p, err := s.in(s.of(id))
-	if err != nil {
-		return err
-	}
-	return p.TerminateInstance(ctx, id)
+	return s.TerminateInstances(ctx, []string{id})[id]
 }
 
 // TerminateInstances implements [cloud.BatchMachines].
@@ -177,11 +174,7 @@ func (s several) TerminateInstances(ctx context.Context, ids []string) map[strin
 
 // StartInstance implements [cloud.PowerControl].
 func (s several) StartInstance(ctx context.Context, id string) error {
-	p, err := s.in(s.of(id))
-	if err != nil {
-		return err
-	}
-	return p.StartInstance(ctx, id)
+	return s.StartInstances(ctx, []string{id})[id]
 }
 
 // StartInstances implements [cloud.BatchPowerControl].
@@ -191,11 +184,7 @@ func (s several) StartInstances(ctx context.Context, ids []string) map[string]er
 
 // StopInstance implements [cloud.PowerControl].
 func (s several) StopInstance(ctx context.Context, id string, force bool) error {
-	p, err := s.in(s.of(id))
-	if err != nil {
-		return err
-	}
-	return p.StopInstance(ctx, id, force)
+	return s.StopInstances(ctx, []string{id}, force)[id]
 }
 
 // StopInstances implements [cloud.BatchPowerControl].
@@ -205,11 +194,8 @@ func (s several) StopInstances(ctx context.Context, ids []string, force bool) ma
 
 // GetInstanceState implements [cloud.Inventory].
 func (s several) GetInstanceState(ctx context.Context, id string) (cloud.InstanceState, error) {
-	p, err := s.in(s.of(id))
-	if err != nil {
-		return "", err
-	}
-	return p.GetInstanceState(ctx, id)
+	i, err := s.GetInstance(ctx, id)
+	return i.State, err
 }
 
 // GetInstance implements [cloud.Inventory].
@@ -253,11 +239,7 @@ func (s several) ListInstances(ctx context.Context, tags map[string]string) ([]c
 
 // UpdateInstanceTags implements [cloud.Inventory].
 func (s several) UpdateInstanceTags(ctx context.Context, id string, tags map[string]string) error {
-	p, err := s.in(s.of(id))
-	if err != nil {
-		return err
-	}
-	return p.UpdateInstanceTags(ctx, id, tags)
+	return s.UpdateInstancesTags(ctx, []string{id}, tags)[id]
 }
 
 // UpdateInstancesTags implements [cloud.BatchInventory].

@@ -370,6 +370,7 @@ func (p *poolPass) publish() {
 	p.state.op.mu.Unlock()
 	p.state.op.buffers.passed(was, &state)
 	if was == nil || was.pool.UID != p.state.pool.UID || was.pool.Generation != p.state.pool.Generation {
+		p.state.op.demand.Wake()
 		for _, v := range p.views {
 			p.state.op.nodes.Add(poolKey(v.Status.Name))
 		}

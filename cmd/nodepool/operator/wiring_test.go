@@ -48,6 +48,7 @@ func TestPassesOnAServer(t *testing.T) {
 			"a pod on a machine that warms up holds it back from nothing":   stopsAfterWarmup,
 			"a machine is started for a pod that stays on its Node":         startsForABoundPod,
 			"a process that has not listed the pools frees no class":        keepsClassesBeforePools,
+			"pods that wait are looked at once a process knows the pool":    looksAtPodsWithThePool,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -117,8 +118,8 @@ func (s *site) process() *operator {
 	s.Helper()
 	o, err := newOperator(s.access, Operator{
 		ClusterName: "c", Region: "home", Logger: slog.New(slog.NewTextHandler(s.Output(), nil)),
-		OpenRegion: func(_ context.Context, region string, _ Called) (Region, error) {
-			return Region{Provider: s.cloud, Resolver: fakeResolver{region}}, nil
+		OpenRegion: func(context.Context, string, Called) (Region, error) {
+			return Region{Provider: s.cloud, Resolver: fixed{"fake", "zone-a"}}, nil
 		},
 	}, prometheus.NewRegistry())
 	require.NoError(s, err)
@@ -292,6 +293,21 @@ func startsForABoundPod(s *site) {
 	require.Len(s, s.in(cloud.StateRunning), 1)
 	require.Equal(s, name, s.in(cloud.StateRunning)[0].Name)
 	require.False(s, s.node(name).Spec.Unschedulable)
+}
+
+// looksAtPodsWithThePool has a process begin in which the watches have shown the pods before
+// it knows the pool.
+func looksAtPodsWithThePool(s *site) {
+	before := s.process()
+	s.machine(before, cloud.StateStandby)
+	s.look(before)
+	s.pass(before)
+	o := s.process()
+	for len(o.demand.wake) > 0 {
+		<-o.demand.wake
+	}
+	s.pass(o)
+	require.Len(s, o.demand.wake, 1)
 }
 
 // stopsAfterWarmup has a pod that tolerates every taint on a machine that the operator stops

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/internal/parallel"
@@ -112,7 +111,7 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 	if err := errors.Join(e.validate(), pool.Validate()); err != nil {
 		return nil, err
 	}
-	x := execution{executor: e, pool: pool, results: make([]Result, len(actions))}
+	x := execution{executor: e, provider: Batched(e.Provider, e.Parallel), pool: pool, results: make([]Result, len(actions))}
 	byVerb := map[Verb][]*Result{}
 	for i, a := range actions {
 		x.results[i].Action = a
@@ -155,6 +154,7 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 // execution is one call of Execute.
 type execution struct {
 	executor *Executor
+	provider BatchProvider // that of the Executor
 	pool     Pool
 	results  []Result
 }
@@ -206,29 +206,12 @@ func set(group []*Result, failed map[string]error) {
 // look reads the machines from the cloud, not from a list, and sets an error on each
 // that cannot be read. A machine that the cloud does not know is missing in the result.
 func (x *execution) look(ctx context.Context, group []*Result) map[string]Instance {
-	if batch, ok := x.executor.Provider.(BatchInventory); ok {
-		found, err := batch.GetInstances(ctx, ids(group))
-		if err != nil {
-			for _, r := range group {
-				r.Err = err
-			}
+	found, err := x.provider.GetInstances(ctx, ids(group))
+	for _, r := range group {
+		if _, read := found[r.Action.Machine]; err != nil && !read {
+			r.Err = err
 		}
-		return found
 	}
-	var mu sync.Mutex
-	found := make(map[string]Instance, len(group))
-	x.each(ctx, group, func(ctx context.Context, r *Result) error {
-		i, err := x.executor.Provider.GetInstance(ctx, r.Action.Machine)
-		if errors.Is(err, ErrNotFound) {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			found[i.ID] = i
-		}
-		return err
-	})
 	return found
 }
 
@@ -270,20 +253,13 @@ func (x *execution) mark(ctx context.Context, group []*Result, found map[string]
 // tag writes the state that each action leads to on the machine's tags.
 func (x *execution) tag(ctx context.Context, group []*Result) {
 	group = alive(group)
-	batch, ok := x.executor.Provider.(BatchInventory)
-	if !ok {
-		x.each(ctx, group, func(ctx context.Context, r *Result) error {
-			return x.executor.Provider.UpdateInstanceTags(ctx, r.Action.Machine, x.pool.Scope.StateTags(r.Action.To, ""))
-		})
-		return
-	}
 	byState := map[State][]*Result{}
 	for _, r := range group {
 		byState[r.Action.To] = append(byState[r.Action.To], r)
 	}
 	for _, state := range slices.Sorted(maps.Keys(byState)) {
 		group := byState[state]
-		set(group, batch.UpdateInstancesTags(ctx, ids(group), x.pool.Scope.StateTags(state, "")))
+		set(group, x.provider.UpdateInstancesTags(ctx, ids(group), x.pool.Scope.StateTags(state, "")))
 	}
 }
 

@@ -51,7 +51,7 @@ func (x *execution) launchOne(ctx context.Context, a Action) (*LaunchIntent, err
 	for {
 		config.Token, config.Tags = intent.Operation, x.pool.Scope.LaunchTags(intent.Operation, config.Tags)
 		config.PoolName, config.ClusterName = x.pool.Scope.Pool, x.pool.Scope.Cluster
-		instances, err := x.create(ctx, config, intent.Count)
+		instances, err := x.provider.LaunchInstances(ctx, config, intent.Count)
 		switch {
 		case (errors.Is(err, ErrTokenSpent) || len(instances) > 0 && allEnding(instances)) && intent.Attempt < maxAttempts:
 			// The token belongs to an earlier launch, whose machines are terminated.
@@ -90,23 +90,4 @@ func allEnding(instances []Instance) bool {
 		}
 	}
 	return true
-}
-
-// create calls the provider, once if it can. Otherwise each machine has a token of its
-// own, derived from the launch's.
-func (x *execution) create(ctx context.Context, config LaunchConfig, count int) ([]Instance, error) {
-	if batch, ok := x.executor.Provider.(BatchMachines); ok {
-		return batch.LaunchInstances(ctx, config, count)
-	}
-	token := config.Token
-	var out []Instance
-	for n := range count {
-		config.Token = fmt.Sprintf("%s-%d", token, n)
-		i, err := x.executor.Provider.LaunchInstance(ctx, config)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, i)
-	}
-	return out, nil
 }

@@ -9,13 +9,7 @@ import (
 // start starts standby machines, and opens the Nodes of machines whose start the cloud
 // has accepted.
 func (x *execution) start(ctx context.Context, group []*Result) {
-	if batch, ok := x.executor.Provider.(BatchPowerControl); ok {
-		set(group, batch.StartInstances(ctx, ids(group)))
-	} else {
-		x.each(ctx, group, func(ctx context.Context, r *Result) error {
-			return x.executor.Provider.StartInstance(ctx, r.Action.Machine)
-		})
-	}
+	set(group, x.provider.StartInstances(ctx, ids(group)))
 	for _, r := range alive(group) {
 		r.Accepted = true
 	}
@@ -96,13 +90,7 @@ func (x *execution) stop(ctx context.Context, group []*Result) {
 	if len(group) == 0 {
 		return
 	}
-	if batch, ok := x.executor.Provider.(BatchPowerControl); ok {
-		set(group, batch.StopInstances(ctx, ids(group), force))
-		return
-	}
-	x.each(ctx, group, func(ctx context.Context, r *Result) error {
-		return x.executor.Provider.StopInstance(ctx, r.Action.Machine, force)
-	})
+	set(group, x.provider.StopInstances(ctx, ids(group), force))
 }
 
 // terminate reads the machines once more, the last check that the pool owns them. A
@@ -129,13 +117,7 @@ func (x *execution) terminate(ctx context.Context, group []*Result) {
 	if len(group) == 0 {
 		return
 	}
-	if batch, ok := x.executor.Provider.(BatchMachines); ok {
-		set(group, batch.TerminateInstances(ctx, ids(group)))
-	} else {
-		x.each(ctx, group, func(ctx context.Context, r *Result) error {
-			return x.executor.Provider.TerminateInstance(ctx, r.Action.Machine)
-		})
-	}
+	set(group, x.provider.TerminateInstances(ctx, ids(group)))
 	for _, r := range group {
 		if errors.Is(r.Err, ErrNotFound) {
 			r.Err = nil

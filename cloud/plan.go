@@ -288,6 +288,7 @@ func (pl *planner) decideAll() {
 			noNode:   pl.plan.Memory.Machines[m.ID].NoNode,
 			reserved: pl.seen.Reserved[m.ID],
 			launched: launched[m.ID],
+			ending:   pl.plan.Memory.Machines[m.ID].Ending,
 		}
 		r := decide(s)
 		if pl.calls(m, r) && pl.throttled() {

@@ -91,13 +91,13 @@ func (pl *planner) openLaunches() {
 // of them are only missing from the lists.
 func (pl *planner) resolved(l LaunchIntent) (unsure []string, resolved bool) {
 	for _, id := range l.IDs {
-		m := pl.machine(id)
+		m, h := pl.machine(id), pl.plan.Memory.Machines[id]
 		switch {
 		case m.ID == "" || m.Node != nil || m.State.Ending():
-		case m.State == "" && after(pl.plan.Memory.Machines[id].Since, absenceAge, pl.seen.Listed):
+		case m.State == "" && (h.Ending || after(h.Since, absenceAge, pl.seen.Listed)):
 			unsure = append(unsure, id)
 		case m.State == "":
-			pl.wake(pl.plan.Memory.Machines[id].Since.Add(absenceAge))
+			pl.wake(h.Since.Add(absenceAge))
 			return nil, false
 		default:
 			return nil, false

@@ -265,6 +265,13 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"forget i-1: missing from two complete lists"},
 		},
+		"one that was to end is forgotten by the first list that lacks it": {
+			pool: cloud.Pool{Size: 3}, machines: "i-1 terminating - intent=terminate\ni-2 standby stopped\ni-3 standby stopped",
+			change: func(o *cloud.Observed) {
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Second), Listed: true, Ending: true}}
+			},
+			plan: []string{"forget i-1: it was to end, and is not in the list"},
+		},
 		"at most the budget of a short list is forgotten": {
 			pool: cloud.Pool{Size: 3}, machines: "i-1 standby -\ni-2 standby -\ni-3 standby -",
 			change: func(o *cloud.Observed) {

@@ -99,7 +99,8 @@ type BatchPowerControl interface {
 // with one call to the cloud.
 type BatchInventory interface {
 	// GetInstances returns the machines that the cloud knows, by id. A machine that it
-	// does not know is missing in the result.
+	// does not know is missing in the result. With an error, those that were read may be
+	// returned.
 	GetInstances(ctx context.Context, ids []string) (map[string]Instance, error)
 
 	// UpdateInstancesTags sets the same tags on each machine, and returns the

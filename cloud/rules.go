@@ -38,8 +38,9 @@ type sight struct {
 	listed time.Time
 	// reserved reports that the machine is reserved for pods.
 	reserved bool
-	// launched reports that a recorded launch names the machine.
-	launched bool
+	// launched reports that a recorded launch names the machine, ending that the cloud has
+	// accepted to terminate it.
+	launched, ending bool
 }
 
 // An order is an action that a plan requests of one machine, beyond the table.
@@ -67,6 +68,7 @@ var (
 var table = []rule{
 	// A machine that no longer exists, in whatever state.
 	{cloud: ended, verb: Forget, reason: "the cloud reports it as terminated"},
+	{cloud: absent, when: removed, verb: Forget, reason: "it was to end, and is not in the list"},
 	{cloud: absent, when: gone, verb: Forget, reason: "missing from two complete lists"},
 	{cloud: absent, reason: "missing from the list, not proven to be gone"},
 	{cloud: leaving, reason: "the cloud is terminating it"},
@@ -147,9 +149,16 @@ func newlyEmpty(s sight) bool {
 }
 func noLongerEmpty(s sight) bool { return s.Node != nil && !empty(s) && !s.Node.EmptySince.IsZero() }
 
-// gone: absent from two complete lists, far enough apart. Without a Node, and named by a
-// recorded launch, it is read together with the other machines of that launch.
-func gone(s sight) bool { return after(s.seen, absenceAge, s.listed) && (s.Node != nil || !s.launched) }
+// gone: absent from two complete lists, far enough apart.
+func gone(s sight) bool { return after(s.seen, absenceAge, s.listed) && forgettable(s) }
+
+// removed: absent from a list after the cloud has accepted to terminate it. It is read again
+// before it is forgotten.
+func removed(s sight) bool { return s.ending && forgettable(s) }
+
+// forgettable: it has a Node, or no recorded launch names it. The machines of a launch without
+// Nodes are read together.
+func forgettable(s sight) bool { return s.Node != nil || !s.launched }
 
 // fresh: the list was made after the machine entered its state; an older list shows the
 // state before.

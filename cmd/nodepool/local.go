@@ -101,6 +101,7 @@ func thisMachine(getenv func(string) string) (p machines.Process, err error) {
 		return p, errors.New("MACHINE_BOOT: must be a number: only cloud/local starts a machine")
 	}
 	p.ID, p.Type, p.UserData, p.Boot = getenv("MACHINE_NAME"), getenv("MACHINE_TYPE"), getenv("MACHINE_USER_DATA"), boot
-	p.Zone = filepath.Base(filepath.Dir(getenv("MACHINE_PROVIDER_ID"))) // local:///<zone>/<id>
+	id := getenv("MACHINE_PROVIDER_ID") // local:///<zone>/<id>
+	p.Cloud, p.Zone = operator.LocalCloud, filepath.Base(filepath.Dir(id))
 	return p, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/operator"
@@ -96,8 +97,13 @@ func (o options) operator(ctx context.Context, log io.Writer) (*operator.Operato
 	if err != nil {
 		return nil, err
 	}
+	var platform nodes.Platform // of EC2
+	if o.provider == "local" {
+		platform = nodes.Zoned(operator.LocalCloud, nil)
+	}
 	host, _ := os.Hostname() // only a name for people
 	return &operator.Operator{
+		Platform:        platform,
 		Kubernetes:      config,
 		Namespace:       o.namespace,
 		Alone:           !o.elect,

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -28,7 +29,7 @@ func (m *machine) registration() *corev1.Node {
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: labels},
-		Spec:       corev1.NodeSpec{ProviderID: "aws:///" + m.Zone + "/" + m.ID, Taints: m.launch.taints},
+		Spec:       corev1.NodeSpec{ProviderID: cmp.Or(m.Cloud, "aws") + ":///" + m.Zone + "/" + m.ID, Taints: m.launch.taints},
 	}
 }
 

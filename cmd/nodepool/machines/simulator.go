@@ -60,9 +60,11 @@ type Simulator struct {
 	Logger *slog.Logger
 }
 
-// Machine is a machine of EC2 at a boot.
+// Machine is a machine at a boot.
 type Machine struct {
 	ID, Type, Zone string
+	// Cloud begins the providerID of its Node. Empty: aws.
+	Cloud string
 	// Tags are the tags at the time of the boot.
 	Tags map[string]string
 	// Boot counts the boots, from 1.

@@ -12,14 +12,6 @@ import (
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
 )
 
-// Provider is a cloud that does many things with one call.
-type Provider interface {
-	cloud.Provider
-	cloud.BatchMachines
-	cloud.BatchPowerControl
-	cloud.BatchInventory
-}
-
 // Region is one region of a cloud.
 type Region struct {
 	// Provider makes machines, many with one call if it can. Required.
@@ -57,7 +49,7 @@ type clouds struct {
 // region is an opened Region with one list of machines for all pools: a pool that looks
 // shortly after another gets the same list.
 type region struct {
-	provider Provider
+	provider cloud.BatchProvider
 	Resolver Resolver
 	poller   *cloud.Poller
 }
@@ -74,7 +66,7 @@ func (c *clouds) region(ctx context.Context, name string) (*region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("region %s: %w", name, err)
 	}
-	r := &region{batched(opened.Provider), opened.Resolver, &cloud.Poller{Inventory: opened.Provider, Tags: c.tags}}
+	r := &region{cloud.Batched(opened.Provider, 0), opened.Resolver, &cloud.Poller{Inventory: opened.Provider, Tags: c.tags}}
 	if c.regions == nil {
 		c.regions = map[string]*region{}
 	}
@@ -94,8 +86,8 @@ func (c *clouds) list(ctx context.Context, name string, scope cloud.Scope, age t
 
 // provider returns one provider of all the regions, which launches into the home region.
 // of says which region a machine is in.
-func (c *clouds) provider(ctx context.Context, names []string, home string, of func(id string) string) (Provider, error) {
-	s := several{home: home, of: of, regions: map[string]Provider{}}
+func (c *clouds) provider(ctx context.Context, names []string, home string, of func(id string) string) (cloud.BatchProvider, error) {
+	s := several{home: home, of: of, regions: map[string]cloud.BatchProvider{}}
 	for _, name := range names {
 		r, err := c.region(ctx, name)
 		if err != nil {
@@ -114,11 +106,11 @@ func (c *clouds) provider(ctx context.Context, names []string, home string, of f
 type several struct {
 	home    string
 	of      func(id string) string
-	regions map[string]Provider
+	regions map[string]cloud.BatchProvider
 }
 
 // in returns the provider of a region.
-func (s several) in(region string) (Provider, error) {
+func (s several) in(region string) (cloud.BatchProvider, error) {
 	if p := s.regions[region]; p != nil {
 		return p, nil
 	}
@@ -144,7 +136,7 @@ func (s several) LaunchInstances(ctx context.Context, config cloud.LaunchConfig,
 }
 
 // each calls do for the machines of each region, and joins what it returns.
-func (s several) each(ids []string, do func(p Provider, ids []string) map[string]error) map[string]error {
+func (s several) each(ids []string, do func(p cloud.BatchProvider, ids []string) map[string]error) map[string]error {
 	failed, groups := map[string]error{}, map[string][]string{}
 	for _, id := range ids {
 		groups[s.of(id)] = append(groups[s.of(id)], id)
@@ -169,7 +161,7 @@ func (s several) TerminateInstance(ctx context.Context, id string) error {
 
 // TerminateInstances implements [cloud.BatchMachines].
 func (s several) TerminateInstances(ctx context.Context, ids []string) map[string]error {
-	return s.each(ids, func(p Provider, ids []string) map[string]error { return p.TerminateInstances(ctx, ids) })
+	return s.each(ids, func(p cloud.BatchProvider, ids []string) map[string]error { return p.TerminateInstances(ctx, ids) })
 }
 
 // StartInstance implements [cloud.PowerControl].
@@ -179,7 +171,7 @@ func (s several) StartInstance(ctx context.Context, id string) error {
 
 // StartInstances implements [cloud.BatchPowerControl].
 func (s several) StartInstances(ctx context.Context, ids []string) map[string]error {
-	return s.each(ids, func(p Provider, ids []string) map[string]error { return p.StartInstances(ctx, ids) })
+	return s.each(ids, func(p cloud.BatchProvider, ids []string) map[string]error { return p.StartInstances(ctx, ids) })
 }
 
 // StopInstance implements [cloud.PowerControl].
@@ -189,7 +181,7 @@ func (s several) StopInstance(ctx context.Context, id string, force bool) error 
 
 // StopInstances implements [cloud.BatchPowerControl].
 func (s several) StopInstances(ctx context.Context, ids []string, force bool) map[string]error {
-	return s.each(ids, func(p Provider, ids []string) map[string]error { return p.StopInstances(ctx, ids, force) })
+	return s.each(ids, func(p cloud.BatchProvider, ids []string) map[string]error { return p.StopInstances(ctx, ids, force) })
 }
 
 // GetInstanceState implements [cloud.Inventory].
@@ -210,7 +202,7 @@ func (s several) GetInstance(ctx context.Context, id string) (cloud.Instance, er
 // GetInstances implements [cloud.BatchInventory].
 func (s several) GetInstances(ctx context.Context, ids []string) (map[string]cloud.Instance, error) {
 	all := map[string]cloud.Instance{}
-	failed := s.each(ids, func(p Provider, ids []string) map[string]error {
+	failed := s.each(ids, func(p cloud.BatchProvider, ids []string) map[string]error {
 		found, err := p.GetInstances(ctx, ids)
 		maps.Copy(all, found)
 		if err == nil {
@@ -244,5 +236,7 @@ func (s several) UpdateInstanceTags(ctx context.Context, id string, tags map[str
 
 // UpdateInstancesTags implements [cloud.BatchInventory].
 func (s several) UpdateInstancesTags(ctx context.Context, ids []string, tags map[string]string) map[string]error {
-	return s.each(ids, func(p Provider, ids []string) map[string]error { return p.UpdateInstancesTags(ctx, ids, tags) })
+	return s.each(ids, func(p cloud.BatchProvider, ids []string) map[string]error {
+		return p.UpdateInstancesTags(ctx, ids, tags)
+	})
 }

@@ -1,9 +1,7 @@
 package operator
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,37 +29,8 @@ func TestLocalConforms(t *testing.T) {
 		other := localConfig("")
 		other.InstanceType = "m5.xlarge"
 		return cloudtest.Subject{
-			Provider: batched(localRegion(t, dir)), Second: batched(localRegion(t, dir)), Config: localConfig(""), Other: other,
+			Provider: cloud.Batched(localRegion(t, dir), 0), Second: cloud.Batched(localRegion(t, dir), 0), Config: localConfig(""), Other: other,
 			UnknownID: "local-00000000000000000000000000000000", NoAddress: true,
 		}
 	})
-}
-
-// TestALocalMachineThatWasTerminatedIsListed has another process, which cannot know it.
-func TestALocalMachineThatWasTerminatedIsListed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p, another := localRegion(t, dir), localRegion(t, dir)
-	i, err := p.LaunchInstance(t.Context(), localConfig("a"))
-	require.NoError(t, err)
-	require.NoError(t, p.TerminateInstance(t.Context(), i.ID))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	require.NoError(t, cloud.Wait(ctx, p, i.ID, cloud.InstanceTerminated))
-	list, err := p.ListInstances(t.Context(), i.Tags)
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Equal(t, cloud.InstanceTerminated, list[0].State)
-	require.Equal(t, i.Tags, list[0].Tags)
-	for _, empty := range []func() ([]cloud.Instance, error){
-		func() ([]cloud.Instance, error) {
-			return p.ListInstances(t.Context(), map[string]string{"owner": "another"})
-		},
-		func() ([]cloud.Instance, error) { return another.ListInstances(t.Context(), i.Tags) },
-	} {
-		list, err = empty()
-		require.NoError(t, err)
-		require.Empty(t, list)
-	}
-	require.ErrorIs(t, p.TerminateInstance(t.Context(), i.ID), cloud.ErrNotFound)
 }

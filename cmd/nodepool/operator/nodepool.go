@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/kubeaccess"
 	"github.com/seed-9e1ffd66/trueup/cmd/internal/program"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
@@ -42,6 +43,8 @@ type Operator struct {
 	ClusterName string
 	// ClusterEndpoint, ClusterCA (base64) and ClusterCIDR are what machines join with.
 	ClusterEndpoint, ClusterCA, ClusterCIDR string
+	// Platform is how the machines show on Nodes. Zero: as those of EC2 do.
+	Platform nodes.Platform
 	// Region is the region of classes that name none. Required.
 	Region string
 	// OpenRegion opens a region, once. It must call called after each call to the

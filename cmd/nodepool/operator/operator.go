@@ -107,7 +107,10 @@ func newOperator(config *rest.Config, o Operator, registry prometheus.Registerer
 		events:        newRecorder(client, o.Instance, o.Logger),
 		metrics:       newMetrics(registry),
 	}
-	w.cluster, w.demand = nodes.New(v1alpha1.Group, awsPlatform(), w.changed), newDemand(w)
+	if w.config.Platform.Machine == nil {
+		w.config.Platform = awsPlatform()
+	}
+	w.cluster, w.demand = nodes.New(v1alpha1.Group, w.config.Platform, w.changed), newDemand(w)
 	scope := cloud.Scope{Domain: v1alpha1.Group, Cluster: o.ClusterName}
 	w.clouds = &clouds{homeRegion: o.Region, tags: scope.ClusterTags(), open: func(ctx context.Context, region string) (Region, error) {
 		return o.OpenRegion(ctx, region, w.metrics.Called)

@@ -238,7 +238,7 @@ func (o *operator) siteOf(p *v1alpha1.NodePool, class *v1alpha1.AWSNodeClass, zo
 	if zone != "" {
 		labels[corev1.LabelTopologyZone] = zone
 		labels[corev1.LabelTopologyRegion] = cmp.Or(class.Spec.Region, o.clouds.home())
-		for _, label := range awsPlatform().ZoneLabels {
+		for _, label := range o.config.Platform.ZoneLabels {
 			labels[label] = zone
 		}
 	}

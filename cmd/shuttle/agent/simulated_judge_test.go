@@ -143,7 +143,7 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 		wrong("%s: %s, held: %v", cluster.ReportedErrorClass, cluster.ReportedMessage, cluster.HeldDeletions)
 	}
 	running := map[string]int{}
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.AllStored("pods") {
 		if pod.Field("status", "phase") == "Running" && !pod.Deleting() {
 			running[pod.Label("starform.io/project-id")+pod.Label("starform.io/environment")+pod.Label("starform.io/service-id")]++
 		}

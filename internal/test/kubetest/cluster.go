@@ -242,7 +242,7 @@ func (c *Cluster) startServer() (err error) {
 	c.server, err = c.processes.Run(
 		apiServer,
 		c.programs.path(apiServer),
-		[]string{"GOGC=400"}, // it is small here, and a quarter of its start goes to the collection of garbage
+		nil,
 		"--etcd-servers",
 		fmt.Sprintf("http://127.0.0.1:%d", c.ports.client),
 		"--bind-address",

@@ -49,7 +49,7 @@ const simulated = "(InASimulatedWorld|MayBeKilledAnywhere)$"
 var simulatedTest = regexp.MustCompile(`(?m)^func Test\w*(InASimulatedWorld|MayBeKilledAnywhere)\(`)
 
 // seldomCollected is for simulated worlds above all, which make much garbage and keep little: a
-// third of their time goes to its collection by default. Programs that tests start have the
+// third of their time goes to its collection by default. What package process starts has the
 // default. The race detector needs too much memory for it.
 var seldomCollected = []string{"GOGC=400", "GODEBUG=memprofilerate=0"}
 

@@ -92,7 +92,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		ctx,
 		step{
 			name:     "race",
-			flags:    []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m", "-skip=" + simulated},
+			flags:    []string{"-race", linked, "-p=3", "-parallel=4", "-timeout=30m", "-skip=" + simulated},
 			packages: race,
 		},
 	)
@@ -190,7 +190,8 @@ var slow = []string{
 	"./cmd/application/operator", "./cmd/nodepool/operator", "./internal/sim", "./cmd/e2e/hostile", "./cmd/e2e/regions", "./cmd/krane/agent",
 	"./apply", "./cmd/shuttle/agent", "./cmd/agentjob/operator", "./cmd/e2e/clusters", "./reconcile/controllerruntime", "./cmd/demo",
 	"./cmd/application/internal/auth", "./reconcile/simtest", "./internal/test/podtest", "./cmd/controlplane/internal/state/regions",
-	"./cmd/shuttle", "./examples/kubebuilder", "./examples/operator", "./reconcile/kube", "./reconcile/operator",
+	"./cmd/controlplane/internal/state/clusters", "./cmd/shuttle", "./examples/kubebuilder", "./examples/operator", "./reconcile/kube",
+	"./reconcile/operator", "./statesync/sqlstore",
 }
 
 // slowestFirst has the slow packages begin first, so that none of them runs alone at the end.

@@ -15,7 +15,8 @@ func TestACopyIsNotWhatIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&Scenario{Kinds: []Kind{{Version: "v1", Resource: "configmaps", Kind: "ConfigMap"}}}, plan{beats: new(atomic.Int64)})
 		require.NoError(t, w.Create(Object{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": "web"}, "data": map[string]any{"a": "1"},
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"namespace": "shop", "name": "web"}, "data": map[string]any{"a": "1"},
 		}))
 		seen := w.Stored("configmaps", "shop", "web")
 		for _, copied := range append(w.Objects("configmaps"), w.Object("configmaps", "shop", "web")) {

@@ -138,7 +138,15 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		return err
 	}
 	root = slices.DeleteFunc(root, func(pkg string) bool { return clustered.MatchString(short(pkg)) })
-	r.test(ctx, step{name: "outside the workspace", env: append(alone, seldomCollected...), flags: []string{"-short", linked, "-timeout=10m"}, packages: root})
+	r.test(
+		ctx,
+		step{
+			name:     "outside the workspace",
+			env:      append(alone, seldomCollected...),
+			flags:    []string{"-short", linked, "-timeout=10m"},
+			packages: root,
+		},
+	)
 	for _, module := range []string{"internal/release", "internal/ops", "internal/published", "internal/published/cainjector"} {
 		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})

@@ -65,6 +65,7 @@
 //	}}},
 //	Recovery: 5 * time.Minute,
 //
+// It looks after each write, so it reads by World.Stored and World.AllStored, which copy nothing.
 // The time that requests and events are held up is taken out. After a disturbance it begins again
 // Recovery later, the longest time until the program tries again. So a history without
 // disturbances has the bounds of a contract to the second, and one with them says how soon all is

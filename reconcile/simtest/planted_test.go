@@ -224,8 +224,9 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 func TestASwallowedRefusalIsFoundSoon(t *testing.T) {
 	t.Parallel()
 	both := []applytest.Disturbance{simtest.LoseRights, simtest.FillQuota}
-	wrong := func(c controller, disturbances []applytest.Disturbance) (all []uint64) {
-		for seed := uint64(1); seed <= 20; seed++ {
+	// The seeds among twenty that are wrong, or as many of them as are asked for.
+	wrong := func(c controller, disturbances []applytest.Disturbance, most int) (all []uint64) {
+		for seed := uint64(1); seed <= 20 && len(all) < most; seed++ {
 			s := scenario(c)
 			s.Rest, s.Disturbances = time.Minute, disturbances
 			if len(simtest.Simulate(t, always(s), seed).Wrong) > 0 {
@@ -234,9 +235,9 @@ func TestASwallowedRefusalIsFoundSoon(t *testing.T) {
 		}
 		return all
 	}
-	require.Empty(t, wrong(controller{}, both))
+	require.Empty(t, wrong(controller{}, both, 1))
 	for _, habit := range both {
-		require.Greater(t, len(wrong(controller{forgives: true}, []applytest.Disturbance{habit})), 2, habit)
+		require.Len(t, wrong(controller{forgives: true}, []applytest.Disturbance{habit}, 3), 3, habit)
 	}
-	require.NotEmpty(t, wrong(controller{forgives: true}, nil), "among all habits")
+	require.NotEmpty(t, wrong(controller{forgives: true}, nil, 1), "among all habits")
 }

@@ -180,44 +180,6 @@ func (w *World) faulty() bool {
 	return !w.calm
 }
 
-// Objects returns copies of the objects of a resource, such as "pods" or
-// "widgets.example.com", sorted by namespace and name. A resource that the scenario does not
-// have makes the history wrong.
-func (w *World) Objects(resource string) []Object {
-	w.mustServe(resource)
-	return w.objects(resource)
-}
-
-func (w *World) objects(resource string) []Object {
-	name, group, _ := strings.Cut(resource, ".")
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
-	var all []Object
-	for _, k := range w.server.keys(w.server.objects, selector{group: group, resource: name}) {
-		all = append(all, clone(w.server.objects[k]))
-	}
-	return all
-}
-
-// Object returns a copy of an object, nil if it does not exist. namespace is empty
-// for kinds without one.
-func (w *World) Object(resource, namespace, name string) Object {
-	w.mustServe(resource)
-	return w.object(resource, namespace, name)
-}
-
-func (w *World) object(resource, namespace, name string) Object {
-	k := keyTo(resource, namespace, name)
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
-	return clone(w.server.objects[k])
-}
-
-func keyTo(resource, namespace, name string) key {
-	plural, group, _ := strings.Cut(resource, ".")
-	return key{group, plural, namespace, name}
-}
-
 // After calls a function later, when nothing else happens. It is not called if the
 // history has ended by then.
 func (w *World) After(d time.Duration, act func()) {

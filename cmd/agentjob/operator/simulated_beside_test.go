@@ -42,7 +42,7 @@ func besideSchedule() simtest.Scenario {
 	}
 	s.Check = simtest.Checks(oneRun(), simtest.NeverTwice("jobs.batch", rerunOf))
 	s.Converged = func(w *simtest.World) (err error) {
-		cron := w.Object(simulatedJobs, "team", "cron")
+		cron := w.Stored(simulatedJobs, "team", "cron")
 		rerun := rerunOf(cron)
 		if cron.Field("spec", "suspend") == true || rerun == "" {
 			return nil
@@ -50,7 +50,7 @@ func besideSchedule() simtest.Scenario {
 		if cron.Field("status", "rerun") != rerun {
 			err = fmt.Errorf("%s is asked for, and status.rerun is %v", rerun, cron.Field("status", "rerun"))
 		}
-		for _, run := range w.Objects("jobs.batch") {
+		for _, run := range w.AllStored("jobs.batch") {
 			if rerunOf(run) == rerun {
 				return err
 			}

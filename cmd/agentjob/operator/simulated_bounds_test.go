@@ -16,7 +16,7 @@ import (
 func bounds() []simtest.Bound {
 	late := func(is func(w *simtest.World, job simtest.Object) bool) func(*simtest.World) []string {
 		return func(w *simtest.World) (names []string) {
-			for _, job := range w.Objects(simulatedJobs) {
+			for _, job := range w.AllStored(simulatedJobs) {
 				if !job.Deleting() && is(w, job) {
 					names = append(names, job.Name()+" "+job.UID())
 				}
@@ -40,11 +40,11 @@ func bounds() []simtest.Bound {
 			run := lastJob(w, job)
 			containers, _ := run.Field("spec", "template", "spec", "containers").([]any)
 			return resolves(w) && job.Field("spec", "suspend") != true && job.Field("spec", "schedule") == nil && (len(containers) != 1 ||
-				containers[0].(map[string]any)["image"] != w.Object("agentruntimes.thurkube.thurbeen.eu", "team", "runtime").Field("spec", "image"))
+				containers[0].(map[string]any)["image"] != w.Stored("agentruntimes.thurkube.thurbeen.eu", "team", "runtime").Field("spec", "image"))
 		})},
 		{What: "revoked rights are gone", Within: 10 * time.Second, Late: late(func(w *simtest.World, job simtest.Object) bool {
 			for _, kind := range []string{"clusterroles", "clusterrolebindings"} {
-				for _, o := range w.Objects(kind + ".rbac.authorization.k8s.io") {
+				for _, o := range w.AllStored(kind + ".rbac.authorization.k8s.io") {
 					if o.Label(v1alpha1.LabelOwner) == job.UID() && job.Field("spec", "clusterAccessRef") == nil && resolves(w) {
 						return true
 					}
@@ -58,23 +58,23 @@ func bounds() []simtest.Bound {
 // lastJob returns the Job of the last run of an AgentJob.
 func lastJob(w *simtest.World, job simtest.Object) simtest.Object {
 	name, _ := job.Field("status", "lastRun", "job").(string)
-	return w.Object("jobs.batch", "team", name)
+	return w.Stored("jobs.batch", "team", name)
 }
 
 // resolves reports whether all that an AgentJob refers to is there.
 func resolves(w *simtest.World) bool {
 	for _, each := range []string{"agentroles/role", "agentauths/auth", "agentruntimes/runtime"} {
 		kind, name, _ := strings.Cut(each, "/")
-		if w.Object(kind+".thurkube.thurbeen.eu", "team", name) == nil {
+		if w.Stored(kind+".thurkube.thurbeen.eu", "team", name) == nil {
 			return false
 		}
 	}
-	return w.Object("secrets", "team", "auth") != nil
+	return w.Stored("secrets", "team", "auth") != nil
 }
 
 // configured reports whether an AgentJob has a ConfigMap with its prompt and the tools of its role.
 func configured(w *simtest.World, job simtest.Object) bool {
-	config := w.Object("configmaps", "team", fmt.Sprint(job.Name(), "-config-", job.Field("status", "configHash")))
+	config := w.Stored("configmaps", "team", fmt.Sprint(job.Name(), "-config-", job.Field("status", "configHash")))
 	text, _ := config.Field("data", "agent.json").(string)
 	var says struct {
 		Prompt       any   `json:"prompt"`
@@ -84,7 +84,7 @@ func configured(w *simtest.World, job simtest.Object) bool {
 		return false
 	}
 	return says.Prompt == job.Field("spec", "prompt") &&
-		fmt.Sprint(says.AllowedTools) == fmt.Sprint(w.Object("agentroles.thurkube.thurbeen.eu", "team", "role").Field("spec", "allowedTools"))
+		fmt.Sprint(says.AllowedTools) == fmt.Sprint(w.Stored("agentroles.thurkube.thurbeen.eu", "team", "role").Field("spec", "allowedTools"))
 }
 
 func conditionOf(o simtest.Object, kind string) map[string]any {
@@ -125,7 +125,7 @@ func TestCausesInASimulatedWorld(t *testing.T) {
 				}
 			}
 			must(w.Create(ours("AgentJob", "j0", map[string]any{"runtimeRef": "runtime", "authRef": "auth", "roleRef": "role", "prompt": "work"})))
-			w.After(20*time.Second, func() { must(w.As("job controller").Create(podOf(w.Objects("jobs.batch")[0]))) })
+			w.After(20*time.Second, func() { must(w.As("job controller").Create(podOf(w.AllStored("jobs.batch")[0]))) })
 			at := 30 * time.Second
 			for _, each := range []struct {
 				reason string
@@ -141,15 +141,15 @@ func TestCausesInASimulatedWorld(t *testing.T) {
 				w.After(at, func() {
 					must(w.As("kubelet").Update("pods", "team", "j0-pod", func(o simtest.Object) { o["status"] = each.status }))
 					w.Within(10*time.Second, "Ready says "+each.reason, func(w *simtest.World) bool {
-						return conditionOf(w.Object(simulatedJobs, "team", "j0"), conditionReady)["reason"] == each.reason
+						return conditionOf(w.Stored(simulatedJobs, "team", "j0"), conditionReady)["reason"] == each.reason
 					})
 				})
 				at += 20 * time.Second
 			}
-			w.After(at, func() { complete(w, w.Objects("jobs.batch")[0].Name()) })
+			w.After(at, func() { complete(w, w.AllStored("jobs.batch")[0].Name()) })
 		}
 		s.Converged = func(w *simtest.World) error {
-			if len(w.Objects("pods")) == 0 {
+			if len(w.AllStored("pods")) == 0 {
 				return nil // a world without a user
 			}
 			return allRan(w)

@@ -41,14 +41,14 @@ func (p *platform) bounds() []simtest.Bound {
 				a.condition("IngressReady")["reason"] != "HostTaken"
 		})},
 		{What: "it is Running while its pods are", Within: 10 * time.Second, Late: late(func(w *simtest.World, _ map[string]app, a app) bool {
-			return w.Object("deployments.apps", a.Namespace(), a.Name()) != nil && !rolledOut(w, a) && a.Field("status", "phase") == "Running"
+			return w.Stored("deployments.apps", a.Namespace(), a.Name()) != nil && !rolledOut(w, a) && a.Field("status", "phase") == "Running"
 		})},
 	}
 }
 
 // rolledOut reports whether all pods of an Application are ready, of its newest template.
 func rolledOut(w *simtest.World, a app) bool {
-	d := w.Object("deployments.apps", a.Namespace(), a.Name())
+	d := w.Stored("deployments.apps", a.Namespace(), a.Name())
 	for _, field := range []string{"replicas", "updatedReplicas", "readyReplicas"} {
 		if d.Field("status", field) != d.Field("spec", "replicas") {
 			return false
@@ -81,7 +81,7 @@ func TestBoundsInASimulatedWorld(t *testing.T) {
 			s.Histories = 1
 		}
 		s.Edit = func(w *simtest.World) {
-			pods := w.Objects("pods")
+			pods := w.AllStored("pods")
 			if n := w.Random.IntN(4 * max(1, len(pods))); n < len(pods) {
 				_ = w.As("person").Delete("pods", pods[n].Namespace(), pods[n].Name()) // it exists
 				return
@@ -104,7 +104,7 @@ func TestPodsThatFailShowWhileAPartIsMissing(t *testing.T) {
 			delete(spec, part)
 		}
 		look := func(w *simtest.World) {
-			seen = append(seen, w.Object(appsKind, "blue", "taken").Field("status", "phase"))
+			seen = append(seen, w.Stored(appsKind, "blue", "taken").Field("status", "phase"))
 		}
 		return scripted(p, s,
 			func(w *simtest.World) error { return w.Create(anApp("blue", "taken", spec)) },
@@ -114,7 +114,7 @@ func TestPodsThatFailShowWhileAPartIsMissing(t *testing.T) {
 			func(w *simtest.World) error {
 				look(w)
 				w.After(3*time.Second, func() { look(w) })
-				pod := w.Objects("pods")[0]
+				pod := w.AllStored("pods")[0]
 				return w.As("person").Delete("pods", "blue", pod.Name())
 			},
 			func(w *simtest.World) error {

@@ -76,7 +76,7 @@ func (a app) is(m external.Mark) bool {
 // apps are the Applications that last, by UID.
 func apps(w *simtest.World) map[string]app {
 	all := map[string]app{}
-	for _, o := range w.Objects(appsKind) {
+	for _, o := range w.AllStored(appsKind) {
 		if !o.Deleting() {
 			all[o.UID()] = app{o}
 		}
@@ -120,13 +120,13 @@ var childKinds = []string{ //nolint:gochecknoglobals // constant
 func (p *platform) converged(w *simtest.World) error {
 	var errs []error
 	live := apps(w)
-	for _, o := range w.Objects(appsKind) {
+	for _, o := range w.AllStored(appsKind) {
 		if o.Deleting() {
 			errs = append(errs, fmt.Errorf("%s/%s is still there: %v", o.Namespace(), o.Name(), app{o}.condition("Ready")))
 		}
 	}
 	for _, kind := range childKinds {
-		for _, o := range w.Objects(kind) {
+		for _, o := range w.AllStored(kind) {
 			if _, lasts := live[o.Label(v1alpha1.LabelOwner)]; managed(o) && !lasts {
 				errs = append(errs, fmt.Errorf("%s %s/%s is left of %s", kind, o.Namespace(), o.Name(), o.Label(v1alpha1.LabelOwner)))
 			}
@@ -230,7 +230,7 @@ func (p *platform) atRest(w *simtest.World, live map[string]app, a app) error {
 // a part that is new is not its own.
 func (p *platform) waits(w *simtest.World, a app) bool {
 	stays := a.failed() || a.condition("Ready")["reason"] == external.ReasonOwnedByOther
-	return obstructed(a) || stays && w.Object("deployments.apps", a.Namespace(), a.Name()) != nil
+	return obstructed(a) || stays && w.Stored("deployments.apps", a.Namespace(), a.Name()) != nil
 }
 
 // obstructed reports whether others have an object with the name of a child.

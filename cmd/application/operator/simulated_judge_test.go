@@ -47,7 +47,7 @@ func (p *platform) judgeRemoval(w *simtest.World, name string, t *thing) {
 		if m.Name == retaining {
 			w.Blame("%s is removed, and is to be retained", name)
 		}
-		for _, pod := range w.Objects("pods") {
+		for _, pod := range w.AllStored("pods") {
 			containers, _ := pod.Field("spec", "containers").([]any)
 			uses := pod.Label(v1alpha1.LabelOwner) == m.UID && pod.Field("status", "phase") == "Running" &&
 				(len(containers) == 2 || migrates(pod))
@@ -88,7 +88,7 @@ func (p *platform) note(w *simtest.World, c simtest.Change) {
 		}
 	case "Pod":
 		if c.After.Field("status", "phase") == "Running" && (c.Before == nil || c.Before.Field("status", "phase") != "Running") {
-			if secret := w.Object("secrets", c.After.Namespace(), c.After.Label(v1alpha1.LabelApp)+"-db"); secret != nil {
+			if secret := w.Stored("secrets", c.After.Namespace(), c.After.Label(v1alpha1.LabelApp)+"-db"); secret != nil {
 				p.reads[c.After.UID()] = fmt.Sprint(secret.Field("data", "DB_PASSWORD"))
 			}
 		}

@@ -86,7 +86,7 @@ func runJobs(w *simtest.World, c simtest.Change) {
 		return
 	}
 	w.After(time.Duration(1+w.Dice("job "+name).IntN(1000))*time.Millisecond, func() {
-		if job := w.Object(jobsKind, o.Namespace(), name); job != nil && !job.Deleting() && endOf(job) == "" {
+		if job := w.Stored(jobsKind, o.Namespace(), name); job != nil && !job.Deleting() && endOf(job) == "" {
 			runJob(w, job)
 		}
 	})
@@ -101,7 +101,7 @@ func runJob(w *simtest.World, job simtest.Object) {
 			o.Set([]any{map[string]any{"type": kind, "status": "True", "lastTransitionTime": now, "message": "one pod"}}, "status", "conditions")
 		})
 	}
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.AllStored("pods") {
 		if pod.Owner() != job.UID() {
 			continue
 		}
@@ -178,7 +178,7 @@ func (p *platform) noteMigrations(w *simtest.World, c simtest.Change) {
 		if c.After == nil || !migrates(o) || o.Field("status", "phase") != "Running" {
 			return
 		}
-		for _, other := range w.Objects("pods") {
+		for _, other := range w.AllStored("pods") {
 			if migrates(other) && other.UID() != o.UID() && other.Label(v1alpha1.LabelOwner) == uid && other.Field("status", "phase") == "Running" {
 				w.Blame("pods %s and %s run migrations at once", o.Name(), other.Name())
 			}
@@ -206,7 +206,7 @@ func (p *platform) migrated(w *simtest.World, a app) error {
 	case a.failed() && !strings.Contains(fmt.Sprint(c["message"]), "Job "):
 		return fmt.Errorf("the failure is not explained: %v", c)
 	case a.failed():
-		d, l := w.Object("deployments.apps", a.Namespace(), a.Name()), p.migrations
+		d, l := w.Stored("deployments.apps", a.Namespace(), a.Name()), p.migrations
 		// It may run since before there was a database.
 		if d != nil && imageOf(d, "spec", "template") == image && !l.ran[a.UID()][image] && !l.without[a.UID()] {
 			return errors.New("the image runs, and its migrations have failed")

@@ -40,7 +40,7 @@ func (p *platform) expires(w *simtest.World, c simtest.Change) {
 	}
 	left := max(0, ttl-time.Since(created)) + 30*time.Second
 	w.Within(left, fmt.Sprintf("%s of a ttl of %s is gone", c.After.Name(), text), func(w *simtest.World) bool {
-		live := w.Object(previewsKind, "blue", c.After.Name())
+		live := w.Stored(previewsKind, "blue", c.After.Name())
 		if live != nil {
 			return live.UID() != c.After.UID() || live.Field("spec", "ttl") != text
 		}
@@ -50,7 +50,7 @@ func (p *platform) expires(w *simtest.World, c simtest.Change) {
 
 // copied returns what is there of the preview of a pull request.
 func (p *platform) copied(w *simtest.World, n string) (all []string) {
-	for _, o := range w.Objects("namespaces") {
+	for _, o := range w.AllStored("namespaces") {
 		if strings.HasPrefix(o.Name(), "preview-shop-pr-"+n) {
 			all = append(all, "namespace "+o.Name())
 		}
@@ -91,7 +91,7 @@ func previewed(ran map[string]bool) simtest.Scenario {
 		update := func(value any, field string) {
 			_ = w.Update(previewsKind, "blue", name, func(o simtest.Object) { o.Set(value, "spec", field) }) // it may be going
 		}
-		switch live := w.Object(previewsKind, "blue", name); {
+		switch live := w.Stored(previewsKind, "blue", name); {
 		case act == 0 && w.Delete(appsKind, "blue", "shop") != nil:
 			_ = w.Create(anApp("blue", "shop", withAll(image))) // its name may still be going
 		case act == 0:

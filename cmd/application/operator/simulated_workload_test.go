@@ -15,13 +15,13 @@ func (p *platform) workload(w *simtest.World, a app) error {
 		return nil
 	}
 	errs := []error{p.children(w, a)}
-	secret := w.Object("secrets", a.Namespace(), a.Name()+"-db")
+	secret := w.Stored("secrets", a.Namespace(), a.Name()+"-db")
 	password, _ := secret.Field("data", "DB_PASSWORD").(string)
 	plain, _ := base64.StdEncoding.DecodeString(password)
 	if a.enabled("database") && string(plain) != p.things[a.schema()].fields["password"] {
 		errs = append(errs, errors.New("the role has another password than the Secret"))
 	}
-	if d := w.Object("deployments.apps", a.Namespace(), a.Name()); d != nil {
+	if d := w.Stored("deployments.apps", a.Namespace(), a.Name()); d != nil {
 		errs = append(errs, p.pods(w, a, d, password))
 	}
 	return errors.Join(errs...)
@@ -33,7 +33,7 @@ func (p *platform) children(w *simtest.World, a app) error {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	free := a.condition("IngressReady")["reason"] != "HostTaken"
 	there := func(kind, name string, wanted bool) simtest.Object {
-		o := w.Object(kind, a.Namespace(), name)
+		o := w.Stored(kind, a.Namespace(), name)
 		if (o != nil) != wanted {
 			wrong("%s %s is there: %t", kind, name, o != nil)
 		}
@@ -70,7 +70,7 @@ func (p *platform) pods(w *simtest.World, a app, d simtest.Object, password stri
 		return fmt.Errorf("the autoscaler wants %v replicas, and there are %v", wanted, d.Field("spec", "replicas"))
 	}
 	running := 0.0
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.AllStored("pods") {
 		if pod.Namespace() != a.Namespace() || pod.Label(v1alpha1.LabelOwner) != a.UID() || migrates(pod) || pod.Field("status", "phase") != "Running" {
 			continue
 		}

@@ -45,7 +45,7 @@ func (a Objects) Resource(kind string) string {
 // In returns the agent's objects of a world.
 func (a Objects) In(w *simtest.World) (all []simtest.Object) {
 	for _, k := range a.Kinds {
-		for _, o := range w.Objects(a.Resource(k.Kind)) {
+		for _, o := range w.AllStored(a.Resource(k.Kind)) {
 			if a.Own(o) {
 				all = append(all, o)
 			}
@@ -66,7 +66,7 @@ func (a Objects) Unlike(w *simtest.World, wanted map[string]simtest.Object) erro
 
 func (a Objects) unlike(w *simtest.World, key string, want simtest.Object) error {
 	kind, _ := want["kind"].(string)
-	live := w.Object(a.Resource(kind), want.Namespace(), want.Name())
+	live := w.Stored(a.Resource(kind), want.Namespace(), want.Name())
 	if live == nil || live.Deleting() {
 		return fmt.Errorf("%s is missing", key)
 	}

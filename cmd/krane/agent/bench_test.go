@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,13 +55,18 @@ func TestOnARealKubernetes(t *testing.T) {
 		_, forbidden := used(t, cluster, "system:serviceaccount:"+manifests.Namespace+":"+manifests.Account)
 		require.Empty(t, forbidden, "the agents do only what the manifests allow")
 	})
-	for name, test := range scenarios() {
+	all := scenarios()
+	names := slices.Sorted(maps.Keys(all))
+	// Those that wait for minutes begin first, so that none of them goes on alone.
+	long := []string{"one line for a dead database", "isolation first", "more orphans than the limit", "no write at rest"}
+	require.Subset(t, names, long)
+	for _, name := range append(long, slices.DeleteFunc(names, func(name string) bool { return slices.Contains(long, name) })...) {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "bootstrap resume and stop" {
 				t.Skip("long: one scenario of many")
 			}
 			t.Parallel()
-			test(newBench(t, cluster, access))
+			all[name](newBench(t, cluster, access))
 		})
 	}
 }

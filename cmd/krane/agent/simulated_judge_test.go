@@ -77,7 +77,7 @@ func (p *simulatedRegion) wanted(w *simtest.World) map[string]simtest.Object {
 		if w == nil {
 			return ""
 		}
-		if o := w.Object(objects().Resource(kind), namespace, name); o != nil {
+		if o := w.Stored(objects().Resource(kind), namespace, name); o != nil {
 			return types.UID(o.UID())
 		}
 		return ""
@@ -198,7 +198,7 @@ func (p *simulatedRegion) kept(w *simtest.World) map[string]bool {
 	if len(p.stated().policies) > 0 {
 		return kept
 	}
-	for _, o := range w.Objects("ciliumnetworkpolicies.cilium.io") {
+	for _, o := range w.AllStored("ciliumnetworkpolicies.cilium.io") {
 		if _, vanished := p.vanished[controlplanetest.Key(o)]; vanished && ownObject(o) {
 			kept[o.Namespace()] = true
 		}
@@ -223,12 +223,12 @@ func (p *simulatedRegion) converged(w *simtest.World) error {
 // reported returns what the control plane says that is not so.
 func (p *simulatedRegion) reported(w *simtest.World) error {
 	var is, says []string
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.AllStored("pods") {
 		if id := pod.Label("unkey.com/deployment.id"); id != "" && !pod.Deleting() && pod.Field("status", "phase") == "Running" {
 			is = append(is, fmt.Sprintln(id, pod.Name(), fmt.Sprint(pod.Field("status", "podIP"), ":8080"), "running"))
 		}
 	}
-	for _, d := range w.Objects("deployments.apps") {
+	for _, d := range w.AllStored("deployments.apps") {
 		if id := d.Label("unkey.com/sentinel.id"); id != "" {
 			available, _ := d.Field("status", "availableReplicas").(float64)
 			health := "unhealthy"

@@ -3,10 +3,12 @@ package agent_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/seed-9e1ffd66/trueup/cmd/api/starbase"
 	"github.com/seed-9e1ffd66/trueup/cmd/controlplane/controlplanetest"
 	shuttle "github.com/seed-9e1ffd66/trueup/cmd/shuttle/agent"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
@@ -22,17 +24,35 @@ func objects() controlplanetest.Objects {
 	return controlplanetest.Objects{Kinds: simulatedKinds(), Own: ownObject}
 }
 
-// wanted returns the objects that the database wants.
-func (p *starbaseWorld) wanted() map[string]simtest.Object {
+// rendered are the objects of a desired state. It is asked for after each write, and changes seldom.
+type rendered struct {
+	state          *starbase.DesiredState
+	wanted, stated map[string]simtest.Object
+}
+
+// rendered returns the objects that the database wants.
+func (p *starbaseWorld) rendered() rendered {
 	state, err := p.plane.Clusters.DesiredState(p.t.Context(), clusterID)
 	must(err)
-	all := map[string]simtest.Object{}
+	if reflect.DeepEqual(state, p.last.state) {
+		return p.last
+	}
+	p.last = rendered{state, map[string]simtest.Object{}, map[string]simtest.Object{}}
 	for _, each := range shuttle.Render(state, clusterID, rules).Objects {
 		o := controlplanetest.Wanted(each.Object)
-		all[controlplanetest.Key(o)] = o
+		key := controlplanetest.Key(o)
+		p.last.wanted[key], p.last.stated[key] = o, controlplanetest.Wanted(each.Object)
 	}
-	return all
+	for _, want := range p.last.stated {
+		if want["kind"] == "Deployment" && p.last.stated["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil {
+			delete(want["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is rendered
+		}
+	}
+	return p.last
 }
+
+// wanted returns the objects that the database wants. They may not be changed.
+func (p *starbaseWorld) wanted() map[string]simtest.Object { return p.rendered().wanted }
 
 // note takes in what is wanted now.
 func (p *starbaseWorld) note() {
@@ -107,13 +127,7 @@ func (p *starbaseWorld) stated() map[string]simtest.Object {
 	if p.plane.Clusters == nil {
 		return nil
 	}
-	wanted := p.wanted()
-	for _, want := range wanted {
-		if want["kind"] == "Deployment" && wanted["HorizontalPodAutoscaler "+want.Namespace()+"/"+want.Name()] != nil {
-			delete(want["spec"].(map[string]any), "replicas") //nolint:forcetypeassert // it is rendered
-		}
-	}
-	return wanted
+	return p.rendered().stated
 }
 
 // converged returns what is not as it is to be once all is quiet.
@@ -143,7 +157,7 @@ func (p *starbaseWorld) reported(w *simtest.World) error {
 		wrong("%s: %s, held: %v", cluster.ReportedErrorClass, cluster.ReportedMessage, cluster.HeldDeletions)
 	}
 	running := map[string]int{}
-	for _, pod := range w.Objects("pods") {
+	for _, pod := range w.AllStored("pods") {
 		if pod.Field("status", "phase") == "Running" && !pod.Deleting() {
 			running[pod.Label("starform.io/project-id")+pod.Label("starform.io/environment")+pod.Label("starform.io/service-id")]++
 		}

@@ -24,6 +24,7 @@ type starbaseWorld struct {
 	since, until map[string]time.Time
 	rested       string // the database at the beginning of the rest
 	undisturbed  bool   // no edit begins a habit
+	last         rendered
 }
 
 // must ends the whole test binary: the end of a goroutine would be a deadlock in a bubble.

@@ -37,7 +37,7 @@ func Scenario(program func(context.Context, http.RoundTripper) error) simtest.Sc
 			if w.Random.IntN(2) == 0 {
 				spec["config"] = map[string]any{"COLOR": fmt.Sprint(w.Random.IntN(3))}
 			}
-			switch live := w.Object("webapps.example.com", "shop", name); {
+			switch live := w.Stored("webapps.example.com", "shop", name); {
 			case w.Random.IntN(6) == 0:
 				_ = w.Delete("webapps.example.com", "shop", name) // it may not exist
 			case live == nil:
@@ -52,7 +52,7 @@ func Scenario(program func(context.Context, http.RoundTripper) error) simtest.Sc
 			simtest.NotAnothers("deployments.apps", owned), simtest.NotAnothers("services", owned), simtest.NotAnothers("configmaps", owned),
 		),
 		Converged: func(w *simtest.World) (err error) {
-			for _, app := range w.Objects("webapps.example.com") {
+			for _, app := range w.AllStored("webapps.example.com") {
 				err = errors.Join(err, converged(w, app))
 			}
 			return errors.Join(err, simtest.TrueAtRest("webapps.example.com", "Ready")(w))
@@ -87,8 +87,8 @@ func rollOut(w *simtest.World, c simtest.Change) {
 }
 
 func converged(w *simtest.World, app simtest.Object) error {
-	web := w.Object("deployments.apps", "shop", app.Name())
-	config := w.Object("configmaps", "shop", app.Name()+"-config")
+	web := w.Stored("deployments.apps", "shop", app.Name())
+	config := w.Stored("configmaps", "shop", app.Name()+"-config")
 	switch {
 	case app.Deleting():
 		return fmt.Errorf("%s is still there", app.Name())

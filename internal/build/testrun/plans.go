@@ -35,10 +35,10 @@ var unraced = regexp.MustCompile(`^\./(cloud/aws|reconcile/simtest)(/|$)`)
 
 // clustered are the packages of the root module whose tests start a Kubernetes; outside
 // the workspace they are not run a second time.
-var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|simtest)|cloud/kube|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
+var clustered = regexp.MustCompile(`^\./(apply|reconcile/(kube|operator|simtest)|cloud/kube|internal/(test|sim|bench|build)|diff/internal)(/|$)`)
 
-// linked leaves the symbols of debuggers out, a third of the time that linking takes.
-const linked = "-ldflags=-w"
+// linked leaves all symbols out, a third of the time that linking takes. A panic has its names still.
+const linked = "-ldflags=-s"
 
 // simulated are the tests of a whole program in a simulated world, which does one thing at a
 // time. They run after the others, on one processor, so that what one instant wakes goes on in
@@ -48,8 +48,9 @@ const simulated = "(InASimulatedWorld|MayBeKilledAnywhere)$"
 
 var simulatedTest = regexp.MustCompile(`(?m)^func Test\w*(InASimulatedWorld|MayBeKilledAnywhere)\(`)
 
-// seldomCollected is for worlds, which make much garbage and keep little: a third of their time
-// goes to its collection by default.
+// seldomCollected is for simulated worlds above all, which make much garbage and keep little: a
+// third of their time goes to its collection by default. What package process starts has the
+// default. The race detector needs too much memory for it.
 var seldomCollected = []string{"GOGC=400", "GODEBUG=memprofilerate=0"}
 
 // timed are the tests that judge how long real parts take: nothing else runs beside them.
@@ -61,6 +62,7 @@ func quick(ctx context.Context, r *runner) error {
 			ctx,
 			step{
 				name:     "quick",
+				env:      seldomCollected,
 				flags:    append([]string{"-short", linked, "-p=3", "-parallel=8", "-timeout=20m"}, strings.Fields(os.Getenv("TESTRUN_FLAGS"))...),
 				packages: packages,
 			},
@@ -90,7 +92,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		ctx,
 		step{
 			name:     "race",
-			flags:    []string{"-race", linked, "-p=2", "-parallel=4", "-timeout=30m", "-skip=" + simulated},
+			flags:    []string{"-race", linked, "-p=3", "-parallel=4", "-timeout=30m", "-skip=" + simulated},
 			packages: race,
 		},
 	)
@@ -106,6 +108,7 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		ctx,
 		step{
 			name: "long",
+			env:  seldomCollected,
 			flags: []string{
 				linked, "-p=3", "-parallel=8", "-timeout=30m", "-run=^(" + strings.Join(names, "|") + ")$", "-skip=" + timed + "|" + simulated,
 			},
@@ -135,7 +138,15 @@ func (r *runner) rest(ctx context.Context, packages []string) error {
 		return err
 	}
 	root = slices.DeleteFunc(root, func(pkg string) bool { return clustered.MatchString(short(pkg)) })
-	r.test(ctx, step{name: "outside the workspace", env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: root})
+	r.test(
+		ctx,
+		step{
+			name:     "outside the workspace",
+			env:      append(alone, seldomCollected...),
+			flags:    []string{"-short", linked, "-timeout=10m"},
+			packages: root,
+		},
+	)
 	for _, module := range []string{"internal/release", "internal/ops", "internal/published", "internal/published/cainjector"} {
 		r.command(ctx, "vet "+module, module, alone, "go", "vet", "./...")
 		r.test(ctx, step{name: module, dir: module, env: alone, flags: []string{"-short", linked, "-timeout=10m"}, packages: []string{"./..."}})
@@ -184,8 +195,11 @@ func (r *runner) list(ctx context.Context, env []string, patterns ...string) ([]
 
 // slow are the packages whose tests take longest, the longest first.
 var slow = []string{
-	"./cmd/application/operator", "./cmd/nodepool/operator", "./internal/sim", "./cmd/e2e/hostile", "./cmd/e2e/regions",
-	"./cmd/application/internal/auth", "./apply", "./cmd/krane/agent", "./reconcile/simtest", "./examples/operator", "./reconcile/kube",
+	"./cmd/application/operator", "./cmd/nodepool/operator", "./internal/sim", "./cmd/e2e/hostile", "./cmd/e2e/regions", "./cmd/krane/agent",
+	"./apply", "./cmd/shuttle/agent", "./cmd/agentjob/operator", "./cmd/e2e/clusters", "./reconcile/controllerruntime", "./cmd/demo",
+	"./cmd/application/internal/auth", "./reconcile/simtest", "./internal/test/podtest", "./cmd/controlplane/internal/state/regions",
+	"./cmd/controlplane/internal/state/clusters", "./cmd/shuttle", "./examples/kubebuilder", "./examples/operator", "./reconcile/kube",
+	"./reconcile/operator", "./statesync/sqlstore",
 }
 
 // slowestFirst has the slow packages begin first, so that none of them runs alone at the end.
@@ -290,7 +304,7 @@ func (r *runner) newest(ctx context.Context) (err error) {
 		ctx,
 		step{
 			name:     "with client-go " + newestMinor,
-			env:      env,
+			env:      append(env, seldomCollected...),
 			flags:    []string{modfile, "-mod=mod", "-short", linked, "-parallel=8", "-timeout=20m"},
 			packages: packages,
 		},

@@ -61,7 +61,8 @@ type Process struct {
 }
 
 // Run starts the program at path, with its output appended to <dir>/<name>.log
-// and env added to this process's environment. After Close it is an error.
+// and env added to this process's environment, but for GOGC: the tests may collect their own
+// garbage more seldom than what they start does. After Close it is an error.
 func (g *Group) Run(name, path string, env []string, args ...string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(g.dir, name+".log"), exited: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -71,7 +72,7 @@ func (g *Group) Run(name, path string, env []string, args ...string) (*Process, 
 	defer log.Close()                   //nolint:errcheck // the child has its own descriptor
 	p.cmd = exec.Command(path, args...) //nolint:noctx // ended by Stop, in the group's order
 	p.cmd.Dir = g.dir
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = slices.Concat(os.Environ(), []string{"GOGC=100"}, env)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = childAttributes()
 

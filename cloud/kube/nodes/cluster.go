@@ -56,7 +56,8 @@ func (c *Cluster) SawNode(n *corev1.Node) {
 	v := view(n, c.domain, c.platform)
 	c.mu.Lock()
 	was, known := c.nodes[n.Name]
-	if known && was.UID == v.UID && v.version <= was.version || c.gone[n.Name] == v.UID {
+	gone, deleted := c.gone[n.Name]
+	if known && was.UID == v.UID && v.version <= was.version || deleted && gone == v.UID {
 		c.mu.Unlock()
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/internal/pause"
 )
@@ -164,7 +165,7 @@ func (m *machine) warm(ctx context.Context, habit Habit) {
 	if !pause.For(ctx, m.run.simulator.Warmup) {
 		return
 	}
-	attestation := v1alpha1.Attestation{BootID: m.bootID}
+	attestation := nodes.Attestation{BootID: m.bootID}
 	for _, name := range m.launch.images {
 		if !pause.For(ctx, m.run.simulator.Pull) {
 			return
@@ -184,7 +185,7 @@ func (m *machine) warm(ctx context.Context, habit Habit) {
 	m.try(ctx, "stopping itself", func() error { return m.run.stop(ctx, m.ID) })
 }
 
-func (m *machine) attest(ctx context.Context, attestation v1alpha1.Attestation) error {
+func (m *machine) attest(ctx context.Context, attestation nodes.Attestation) error {
 	value, err := json.Marshal(attestation)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/seed-9e1ffd66/trueup/cloud/aws"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
@@ -161,7 +162,7 @@ func statusOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionSta
 	return ""
 }
 
-func (w *world) attestation(id string) (a v1alpha1.Attestation) {
+func (w *world) attestation(id string) (a nodes.Attestation) {
 	w.t.Helper()
 	if n := w.node(id); n != nil && n.Annotations[v1alpha1.AnnotationAttested] != "" {
 		require.NoError(w.t, json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationAttested]), &a))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
 	"github.com/seed-9e1ffd66/trueup/cloud/cloudtest"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
@@ -232,7 +233,7 @@ func (v *Virtual) warm(w *simtest.World, m *virtual) {
 		if m.habit.NeverAttests {
 			return
 		}
-		attestation := v1alpha1.Attestation{BootID: m.bootID}
+		attestation := nodes.Attestation{BootID: m.bootID}
 		for _, name := range m.launch.images {
 			if slices.Contains(m.habit.BadImages, name) {
 				attestation.Failed = append(attestation.Failed, name)

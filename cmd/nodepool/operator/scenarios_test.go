@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/machines"
 )
@@ -189,7 +190,7 @@ func images(b *bench) {
 	b.class()
 	b.pool("poolSize: 2, minStandby: 1, preWarm: {imagesToPull: ['example.com/typo:3']}")
 	b.eventually("it does not count, and another is tried", func() bool { return len(b.in("standby")) == 2 })
-	var attested v1alpha1.Attestation
+	var attested nodes.Attestation
 	require.NoError(b, json.Unmarshal([]byte(b.in("standby")[0].Annotations[v1alpha1.AnnotationAttested]), &attested))
 	require.Equal(b, []string{"example.com/logs:1", "example.com/mesh:2"}, attested.Images)
 	require.Equal(b, []string{"example.com/typo:3"}, attested.Failed)

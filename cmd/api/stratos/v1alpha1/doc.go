@@ -54,8 +54,8 @@ const (
 	AnnotationSignalsAtStop = Group + "/signals-at-stop"
 	// AnnotationIntent is what a Node in the state terminating is on its way to, as JSON.
 	AnnotationIntent = Group + "/intent"
-	// AnnotationAttested is what the machine recorded about its warm-up, as the JSON of
-	// an [Attestation].
+	// AnnotationAttested is what the machine recorded about its warm-up before its first
+	// stop, as JSON: its bootID, the images that are there, and those that failed.
 	AnnotationAttested = Group + "/warmup-attested"
 	// AnnotationPoolUID is the UID of the pool that the Node belongs to.
 	AnnotationPoolUID = Group + "/pool-uid"
@@ -78,12 +78,3 @@ const (
 	FinalizerInUse           = Group + "/in-use"
 	FinalizerInstanceProfile = Group + "/instance-profile"
 )
-
-// Attestation is what a machine records on its Node before it is stopped the first time.
-type Attestation struct {
-	// BootID is that of the boot which pulled the images.
-	BootID string `json:"bootID"`
-	// Images are those that are there, Failed those that could not be pulled.
-	Images []string `json:"images,omitempty"`
-	Failed []string `json:"failed,omitempty"`
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/cmd/nodepool/internal/userdata"
 )
@@ -130,7 +131,7 @@ func (m *machine) log() []string {
 	return strings.Split(strings.TrimSpace(m.read("log")), "\n")
 }
 
-func (m *machine) attestation() v1alpha1.Attestation {
+func (m *machine) attestation() nodes.Attestation {
 	var text string
 	if patch := m.read("patch"); patch != "" {
 		var body struct {
@@ -144,7 +145,7 @@ func (m *machine) attestation() v1alpha1.Attestation {
 		require.Equal(m.t, v1alpha1.AnnotationAttested, key)
 		text = value
 	}
-	var a v1alpha1.Attestation
+	var a nodes.Attestation
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	require.NoError(m.t, decoder.Decode(&a), text)

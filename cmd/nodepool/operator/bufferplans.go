@@ -271,7 +271,7 @@ func (b *buffers) input(asked map[types.NamespacedName]bufferAsk, pools map[stri
 
 // good reports whether a standby machine counts for what the pool keeps.
 func (s *poolState) good(v *nodes.View) bool {
-	if i, ok := s.kept.instance(v.Status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
+	if i, ok := s.kept.Instance(v.Status.ID); ok && s.recipe.drifted(s.spec.Scope, i) {
 		return false
 	}
 	return v.Status.Attestation == cloud.AttestedReady || v.Status.Attestation == cloud.AttestedPartly && s.spec.BestEffortImages

@@ -300,7 +300,7 @@ func (d *demandLoop) supplies(c nodes.Snapshot, in *demand.Input, names map[stri
 			site.Pods = c.PodsOn(v.Status.Name)
 			in.Starting = append(in.Starting, demand.Starting{Pool: v.Pool, Node: &site, Reserved: reserved[id]})
 		case v.Status.State == cloud.StateStandby:
-			if owned && d.avoid[id].IsZero() && !pool.blocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.Zone}, now) {
+			if owned && d.avoid[id].IsZero() && !pool.kept.IsBlocked(cloud.Placement{InstanceType: pool.instanceType(&v), Zone: v.Zone}, now) {
 				standby[v.Pool] = append(standby[v.Pool], v)
 			}
 		case v.Pool != "" && v.Status.State != cloud.StateRunning:

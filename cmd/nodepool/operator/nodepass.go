@@ -78,7 +78,7 @@ func (s *poolState) recordResults(ctx context.Context, results []cloud.Result) {
 		s.op.logger.InfoContext(ctx, "machine action done", slog.String("pool", s.name()), slog.String("action", r.Action.String()))
 		s.op.events.action(s.pool, r)
 		if r.Action.Verb == cloud.Shelve && r.Action.From == cloud.StateWarmup {
-			if i, ok := s.kept.instance(r.Action.Machine); ok {
+			if i, ok := s.kept.Instance(r.Action.Machine); ok {
 				s.op.metrics.warmedUp(string(s.pool.Spec.PreWarm.CompletionMode), s.op.now().Sub(i.LaunchTime))
 			}
 		}

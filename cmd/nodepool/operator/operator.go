@@ -203,7 +203,7 @@ func (o *operator) changed(pools []string, demand bool) {
 
 // expects reports whether a machine of the pool may be about to join.
 func (s *poolState) expects() bool {
-	instances, _ := s.kept.list()
+	instances, _ := s.kept.List()
 	for _, i := range instances {
 		if i.Tags[s.spec.Scope.Key("node")] == "" {
 			return true

@@ -131,7 +131,7 @@ func (p *poolPass) run(ctx context.Context) {
 		seen,
 		func(cloud.Memory) cloud.Want { return p.state.op.demand.launchesFor(p.state.name()) },
 	)
-	p.state.kept.end(p.plan.Memory, p.results, p.state.op.now())
+	p.state.kept.End(p.plan.Memory, p.results, p.state.op.now())
 	p.state.recordResults(ctx, p.results)
 	if p.err != nil && ctx.Err() == nil {
 		p.state.op.logger.WarnContext(ctx, "pass incomplete", slog.String("pool", p.state.name()), slog.Any("error", p.err))
@@ -167,7 +167,7 @@ func (p *poolPass) look(ctx context.Context) cloud.Observed {
 		Provider: provider,
 		Nodes:    marks,
 		Check: nodes.Guard{
-			Marks: marks, Scope: p.state.spec.Scope, DrainTimeout: p.state.spec.DrainTimeout, Instance: p.state.kept.instance,
+			Marks: marks, Scope: p.state.spec.Scope, DrainTimeout: p.state.spec.DrainTimeout, Instance: p.state.kept.Instance,
 		}.Check,
 		Journal: &p.state.kept.journal,
 		Config:  p.state.recipe.launchConfig,
@@ -261,7 +261,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 // inTransition reports whether machines of the pool were changing state when they were last
 // listed. The pool is then listed more often.
 func (p *poolPass) inTransition() bool {
-	instances, _ := p.state.kept.list()
+	instances, _ := p.state.kept.List()
 	for _, i := range instances {
 		switch i.State {
 		case cloud.InstancePending, cloud.InstanceStopping, cloud.InstanceShuttingDown:

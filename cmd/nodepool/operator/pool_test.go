@@ -22,7 +22,7 @@ func TestMachinesThatComeAreSupplyBesideTheRoom(t *testing.T) {
 	supply := s.supply(nil, now)
 	require.Equal(t, 2, supply.Coming)
 	require.Equal(t, 2, supply.MaxLaunches)
-	s.kept.memory.ThrottledUntil = now.Add(time.Minute) // since the plan was made
+	s.kept.Learn([]cloud.Result{{Err: &cloud.RateLimitError{RetryAfter: time.Minute}}}, now) // since the plan was made
 	supply = s.supply(nil, now)
 	require.Equal(t, 2, supply.Coming)
 	require.Zero(t, supply.MaxLaunches)
@@ -97,7 +97,7 @@ func TestTheBudgetOfDrainsForLostReadinessOutlivesTheProcess(t *testing.T) {
 	memory := next.begin(recorded)
 	require.Equal(t, 2, memory.Repairs)
 	require.Equal(t, since.Truncate(time.Second), memory.Repaired)
-	next.end(cloud.Memory{}, nil, since)
+	next.End(cloud.Memory{}, nil, since)
 	require.Zero(t, next.begin(recorded).Repairs, "the status is read once")
 
 	require.Equal(t, recorded, (&poolPass{state: &poolState{}}).repairs(recorded), "a pass without a machine knows nothing")

@@ -3,8 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,68 +36,26 @@ type poolState struct {
 	foreseen    cloud.Plan // the last one, or what it would be if no pod waited
 }
 
-// poolMemory is the state that is kept of a pool from one pass to the next, by the UID of
-// the pool. Losing it is safe: a new process lists the cloud first, and takes longer over
-// what needs two observations. What must survive is in the status of the pool, such as
-// launches and repairs.
+// poolMemory is what is kept of a pool from one pass to the next, by the UID of the pool. What
+// must survive is in the status of the pool, such as launches and repairs.
 type poolMemory struct {
-	mu     sync.Mutex // of everything below except journal, which has its own
-	memory cloud.Memory
-	// recalled is set once memory has what the status records.
-	recalled bool
-	// passing is set while a pass runs. The pass works on a copy of memory and replaces
-	// it at its end; late has the results of starts in the meantime, which are applied to
-	// the replacement again.
-	passing bool
-	late    []cloud.Result
-	// instances is the last list of the cloud, begun at listed, corrected by asked.
-	instances []cloud.Instance
+	cloud.Keeper
+
+	journal journal
+
+	mu sync.Mutex // of what follows
+	// recalled is set once the Keeper has what the status records.
+	recalled  bool
 	regions   map[string]string // by instance: the region whose list has it
-	listed    time.Time
-	// asked has what the cloud has accepted of each machine: an older list does not show it.
-	asked     map[string]asked
-	journal   journal
-	announced map[string]bool // Events of which a process sends one, such as "created"
+	announced map[string]bool   // Events of which a process sends one, such as "created"
 }
 
-// asked is the state that a machine goes to since a call that the cloud accepted. It is
-// dropped with the first list that was begun after the call.
-type asked struct {
-	state cloud.InstanceState
-	at    time.Time
-}
-
-// note keeps what the cloud has accepted. The caller holds mu.
-func (l *poolMemory) note(results []cloud.Result, now time.Time) {
-	states := map[cloud.Verb]cloud.InstanceState{
-		cloud.Start:     cloud.InstancePending,
-		cloud.Stop:      cloud.InstanceStopping,
-		cloud.ForceStop: cloud.InstanceStopping,
-		cloud.Terminate: cloud.InstanceShuttingDown,
-	}
-	for _, r := range results {
-		if state := states[r.Action.Verb]; state != "" && (r.Err == nil || r.Accepted) {
-			if l.asked == nil {
-				l.asked = map[string]asked{}
-			}
-			l.asked[r.Action.Machine] = asked{state, now}
-		}
-	}
-}
-
-// take keeps a list of the cloud, with what the cloud has accepted since it was made, and which region
-// each machine is in.
+// take keeps a list of the cloud, and which region each machine is in.
 func (l *poolMemory) take(instances []cloud.Instance, regions map[string]string, listed time.Time) []cloud.Instance {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
-	for i := range instances {
-		if a, ok := l.asked[instances[i].ID]; ok && !instances[i].State.Ending() {
-			instances[i].State = a.state
-		}
-	}
-	l.instances, l.regions, l.listed = instances, regions, listed
-	return instances
+	l.regions = regions
+	l.mu.Unlock()
+	return l.Take(instances, listed)
 }
 
 // once reports whether it is called with the text for the first time.
@@ -123,51 +79,13 @@ func (s *poolState) uid() string  { return string(s.pool.UID) }
 // has recorded.
 func (l *poolMemory) begin(recorded *v1alpha1.Repairs) cloud.Memory {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.recalled && recorded != nil {
-		l.memory.Repaired, l.memory.Repairs = recorded.Since.Time, int(recorded.Count)
-	}
+	first := !l.recalled
 	l.recalled = true
-	l.passing, l.late = true, nil
-	return l.memory
-}
-
-// end stores the memory of a pass, and adds the results that came in during the pass.
-func (l *poolMemory) end(memory cloud.Memory, results []cloud.Result, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.note(results, now)
-	l.memory = memory.Learn(l.late, now)
-	l.passing, l.late = false, nil
-}
-
-// learn takes in the results of starts outside of a pass.
-func (l *poolMemory) learn(results []cloud.Result, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.note(results, now)
-	l.memory = l.memory.Learn(results, now)
-	if l.passing {
-		l.late = append(l.late, results...)
+	l.mu.Unlock()
+	if first && recorded != nil {
+		l.Recall(recorded.Since.Time, int(recorded.Count))
 	}
-}
-
-// list returns the last list of the cloud and when it was begun, as the last
-// pass read it: passes alone ask the cloud.
-func (l *poolMemory) list() ([]cloud.Instance, time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.instances, l.listed
-}
-
-// instance returns a machine of the last list.
-func (l *poolMemory) instance(id string) (cloud.Instance, bool) {
-	instances, _ := l.list()
-	i := slices.IndexFunc(instances, func(i cloud.Instance) bool { return i.ID == id })
-	if i < 0 {
-		return cloud.Instance{}, false
-	}
-	return instances[i], true
+	return l.Begin()
 }
 
 // region returns the region of a machine, empty if no list has had it.
@@ -177,20 +95,9 @@ func (l *poolMemory) region(id string) string {
 	return l.regions[id]
 }
 
-// blocked reports whether the cloud had no capacity there a short while ago.
-func (s *poolState) blocked(p cloud.Placement, now time.Time) bool {
-	s.kept.mu.Lock()
-	defer s.kept.mu.Unlock()
-	return s.kept.memory.IsBlocked(p, now)
-}
-
 // room returns how many more machines the pool may launch now, and what limits that.
 func (s *poolState) room(now time.Time) (room int, limit string) {
-	s.kept.mu.Lock()
-	defer s.kept.mu.Unlock()
-	plan := s.foreseen
-	plan.Memory = s.kept.memory
-	room, limit = plan.Room(s.spec, now)
+	room, limit = s.kept.Room(s.foreseen, s.spec, now)
 	return room, short(limit)
 }
 
@@ -203,7 +110,7 @@ var errNotAsked = errors.New("the cloud is not asked before a start")
 func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result, error) {
 	now := s.op.now()
 	seen := cloud.Observed{ListError: errNotAsked, Memory: cloud.Memory{}}
-	instances, _ := s.kept.list()
+	instances, _ := s.kept.List()
 	seen.Instances = instances
 	for _, v := range s.op.cluster.Machines(s.name(), s.uid(), nil) {
 		seen.Nodes = append(seen.Nodes, v.Status)
@@ -218,7 +125,7 @@ func (s *poolState) start(ctx context.Context, want cloud.Want) ([]cloud.Result,
 			s.op.metrics.trace.accepted(r.Action.Machine, s.op.now())
 		}
 	}
-	s.kept.learn(results, s.op.now())
+	s.kept.Learn(results, s.op.now())
 	return results, err
 }
 

@@ -120,7 +120,7 @@ func (p *poolPass) keptRegions(regions []string) []string {
 	if p.state.region == "" || len(p.state.pool.Status.Launches) > 0 || p.plan.Counts.Launching > 0 || p.plan.Counts.Missing > 0 {
 		return regions
 	}
-	instances, _ := p.state.kept.list()
+	instances, _ := p.state.kept.List()
 	used := map[string]bool{p.state.region: true}
 	for _, i := range instances {
 		if i.State != cloud.InstanceTerminated {

@@ -65,7 +65,7 @@ func (s *poolState) supply(standby []nodes.View, now time.Time) demand.Supply {
 		supply.Standby = append(supply.Standby, &site)
 	}
 	for _, t := range s.recipe.templates {
-		if !s.blocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
+		if !s.kept.IsBlocked(cloud.Placement{InstanceType: t.InstanceType, Zone: t.Zone}, now) {
 			supply.Templates = append(supply.Templates, demand.NodeTemplate{Name: t.Name, Node: s.fresh(t.Zone)})
 		}
 	}

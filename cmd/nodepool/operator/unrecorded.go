@@ -24,7 +24,7 @@ func (d *demandLoop) unrecorded(c nodes.Snapshot, pools map[string]*poolState, n
 		}
 	}
 	for _, s := range pools {
-		instances, listed := s.kept.list()
+		instances, listed := s.kept.List()
 		for _, i := range instances {
 			v, _ := c.OfMachine(i.ID)
 			if i.State != cloud.InstancePending && i.State != cloud.InstanceRunning || v.Status.State != cloud.StateStandby ||

@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/seed-9e1ffd66/trueup/cloud"
+	"github.com/seed-9e1ffd66/trueup/cloud/kube/nodes"
 	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/kube"
 )
@@ -54,12 +55,11 @@ func TestNothingIsLaunchedThatIsNotRecorded(t *testing.T) {
 			t.Parallel()
 			pool := &v1alpha1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "pool", UID: "u", Generation: 1, ResourceVersion: "5"}}
 			o := &operator{status: superseded(current)}
-			l := &poolMemory{}
-			l.journal.write = o.status.Update
-			l.journal.open(pool)
+			l := &poolMemory{journal: o.newJournal()}
+			l.journal.Open(pool)
 			err := l.journal.Record(t.Context(), cloud.LaunchIntent{Operation: "o", Ordinal: 1, Count: 1, Since: time.Now()})
-			require.ErrorIs(t, err, errJournal)
-			intents, _ := l.journal.intents()
+			require.ErrorIs(t, err, nodes.ErrJournal)
+			intents, _ := l.journal.Intents()
 			require.Empty(t, intents)
 
 			p := &poolPass{state: &poolState{op: o, pool: copyOf(pool), region: "us-east-1", kept: l}}

@@ -104,7 +104,7 @@ func (o *operator) reconcile(ctx context.Context, key types.NamespacedName, p *v
 // newPass begins a pass from the state that is kept of the pool.
 func (o *operator) newPass(p *v1alpha1.NodePool) *poolPass {
 	s := &poolState{op: o, pool: p, spec: o.poolOf(p), sets: o.cluster.DaemonSets(), kept: o.memoryOf(p)}
-	s.kept.journal.open(p)
+	s.kept.journal.Open(p)
 	return &poolPass{state: s}
 }
 
@@ -248,7 +248,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 			p.state.allocatable = a
 		}
 	}
-	seen.Launches, seen.LastOrdinal = p.state.kept.journal.intents()
+	seen.Launches, seen.LastOrdinal = p.state.kept.journal.Intents()
 	seen.Reserved = p.state.op.demand.reserved()
 	for i := range p.views {
 		if p.state.settling(&p.views[i]) {

@@ -39,12 +39,12 @@ type poolState struct {
 // poolMemory is what is kept of a pool from one pass to the next, by the UID of the pool. What
 // must survive is in the status of the pool, such as launches and repairs.
 type poolMemory struct {
-	cloud.Keeper
+	cloud.SharedMemory
 
 	journal journal
 
 	mu sync.Mutex // of what follows
-	// recalled is set once the Keeper has what the status records.
+	// recalled is set once the SharedMemory has what the status records.
 	recalled  bool
 	regions   map[string]string // by instance: the region whose list has it
 	announced map[string]bool   // Events of which a process sends one, such as "created"
@@ -168,8 +168,7 @@ func (o *operator) memoryOf(p *v1alpha1.NodePool) *poolMemory {
 	defer o.mu.Unlock()
 	l := o.memories[p.UID]
 	if l == nil {
-		l = &poolMemory{}
-		l.journal.write = o.status.Update
+		l = &poolMemory{journal: o.newJournal()}
 		o.memories[p.UID] = l
 	}
 	return l

@@ -110,7 +110,7 @@ func (p *poolPass) recordRegion(ctx context.Context) error {
 	if !slices.Contains(p.state.pool.Status.Regions, p.state.region) {
 		return errors.New("the pool has changed meanwhile")
 	}
-	p.state.kept.journal.open(p.state.pool)
+	p.state.kept.journal.Open(p.state.pool)
 	return nil
 }
 

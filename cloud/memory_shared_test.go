@@ -15,7 +15,7 @@ func TestAListFromBeforeACallDoesNotUndoIt(t *testing.T) {
 		cloud.Start: cloud.InstancePending, cloud.Stop: cloud.InstanceStopping, cloud.ForceStop: cloud.InstanceStopping,
 		cloud.Terminate: cloud.InstanceShuttingDown, cloud.Drain: cloud.InstanceUnknown,
 	} {
-		var k cloud.Keeper
+		var k cloud.SharedMemory
 		list := func(state cloud.InstanceState) []cloud.Instance { return []cloud.Instance{{ID: "i-1", State: state}} }
 		k.Learn([]cloud.Result{{Action: cloud.Action{Verb: verb, Machine: "i-1"}}}, noon)
 		require.Equal(t, want, k.Take(list(cloud.InstanceUnknown), noon.Add(-time.Second))[0].State, "a list that was begun before")
@@ -31,7 +31,7 @@ func TestAListFromBeforeACallDoesNotUndoIt(t *testing.T) {
 func TestAnErrorIsNoStateUnlessTheCloudHasAccepted(t *testing.T) {
 	t.Parallel()
 	for accepted, want := range map[bool]cloud.InstanceState{true: cloud.InstancePending, false: cloud.InstanceStopped} {
-		var k cloud.Keeper
+		var k cloud.SharedMemory
 		k.End(cloud.Memory{}, []cloud.Result{{
 			Action: cloud.Action{Verb: cloud.Start, Machine: "i-1"}, Err: cloud.ErrThrottled, Accepted: accepted,
 		}}, noon)
@@ -40,7 +40,7 @@ func TestAnErrorIsNoStateUnlessTheCloudHasAccepted(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, want, i.State)
 	}
-	var k cloud.Keeper
+	var k cloud.SharedMemory
 	_, ok := k.Instance("i-1")
 	require.False(t, ok)
 }
@@ -53,7 +53,7 @@ func TestAStartBesideAPassIsNotForgottenAtItsEnd(t *testing.T) {
 	full := []cloud.Result{{
 		Action: cloud.Action{Verb: cloud.Start, Machine: "i-1", Placement: place}, Err: &cloud.CapacityError{InstanceType: "m5", Zone: "zone-a"},
 	}}
-	var k cloud.Keeper
+	var k cloud.SharedMemory
 	memory := k.Begin()
 	k.Learn(full, noon)
 	require.True(t, k.IsBlocked(place, noon), "other starts know it at once")
@@ -62,7 +62,7 @@ func TestAStartBesideAPassIsNotForgottenAtItsEnd(t *testing.T) {
 	k.End(k.Begin(), nil, noon.Add(time.Hour))
 	require.False(t, k.IsBlocked(place, noon.Add(time.Hour)), "its time is over")
 
-	var before cloud.Keeper
+	var before cloud.SharedMemory
 	before.Learn(full, noon)
 	before.End(before.Begin(), nil, noon)
 	require.True(t, before.IsBlocked(place, noon), "one before the pass is in its memory")

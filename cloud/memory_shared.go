@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Keeper keeps what a process knows of a pool from one pass to the next: the [Memory] and the
+// SharedMemory keeps what a process knows of a pool from one pass to the next: the [Memory] and the
 // last list. Machines may be started beside a pass, whose results it takes in as they come. It
 // is safe for concurrent use, and its zero value is one that knows nothing.
 //
 // Losing it is safe: a new process lists the cloud first, and takes longer over what needs two
 // observations.
-type Keeper struct {
+type SharedMemory struct {
 	mu     sync.Mutex
 	memory Memory
 	// passing is set while a pass runs. The pass works on a copy of memory and replaces it at
@@ -36,7 +36,7 @@ type asked struct {
 }
 
 // Begin returns the memory for a pass. Of a pool one pass runs at a time.
-func (k *Keeper) Begin() Memory {
+func (k *SharedMemory) Begin() Memory {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.passing, k.late = true, nil
@@ -45,7 +45,7 @@ func (k *Keeper) Begin() Memory {
 
 // Recall adds to the memory the drains for lost readiness that an earlier process has recorded.
 // Call it before the first pass.
-func (k *Keeper) Recall(repaired time.Time, repairs int) {
+func (k *SharedMemory) Recall(repaired time.Time, repairs int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.memory.Repaired, k.memory.Repairs = repaired, repairs
@@ -53,7 +53,7 @@ func (k *Keeper) Recall(repaired time.Time, repairs int) {
 
 // End stores the memory of a pass, with the results of its actions, and adds those that came in
 // during the pass.
-func (k *Keeper) End(memory Memory, results []Result, now time.Time) {
+func (k *SharedMemory) End(memory Memory, results []Result, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(results, now)
@@ -62,7 +62,7 @@ func (k *Keeper) End(memory Memory, results []Result, now time.Time) {
 }
 
 // Learn takes in the results of starts outside of a pass.
-func (k *Keeper) Learn(results []Result, now time.Time) {
+func (k *SharedMemory) Learn(results []Result, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(results, now)
@@ -73,7 +73,7 @@ func (k *Keeper) Learn(results []Result, now time.Time) {
 }
 
 // note keeps what the cloud has accepted. The caller holds mu.
-func (k *Keeper) note(results []Result, now time.Time) {
+func (k *SharedMemory) note(results []Result, now time.Time) {
 	states := map[Verb]InstanceState{
 		Start:     InstancePending,
 		Stop:      InstanceStopping,
@@ -92,7 +92,7 @@ func (k *Keeper) note(results []Result, now time.Time) {
 
 // Take stores a list of the cloud that was begun at listed, and returns it with what the cloud
 // has accepted since then. It changes the instances.
-func (k *Keeper) Take(instances []Instance, listed time.Time) []Instance {
+func (k *SharedMemory) Take(instances []Instance, listed time.Time) []Instance {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.asked, func(_ string, a asked) bool { return a.at.Before(listed) })
@@ -106,14 +106,14 @@ func (k *Keeper) Take(instances []Instance, listed time.Time) []Instance {
 }
 
 // List returns the last list that was taken, and when it was begun. It must not be changed.
-func (k *Keeper) List() ([]Instance, time.Time) {
+func (k *SharedMemory) List() ([]Instance, time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.instances, k.listed
 }
 
 // Instance returns a machine of the last list.
-func (k *Keeper) Instance(id string) (Instance, bool) {
+func (k *SharedMemory) Instance(id string) (Instance, bool) {
 	instances, _ := k.List()
 	i := slices.IndexFunc(instances, func(i Instance) bool { return i.ID == id })
 	if i < 0 {
@@ -123,7 +123,7 @@ func (k *Keeper) Instance(id string) (Instance, bool) {
 }
 
 // IsBlocked reports whether the cloud had no capacity there a short while ago.
-func (k *Keeper) IsBlocked(p Placement, now time.Time) bool {
+func (k *SharedMemory) IsBlocked(p Placement, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memory.IsBlocked(p, now)
@@ -131,7 +131,7 @@ func (k *Keeper) IsBlocked(p Placement, now time.Time) bool {
 
 // Room returns how many more machines the pool may launch now by the last plan, and what limits
 // that, as [Plan.Room].
-func (k *Keeper) Room(plan Plan, pool Pool, now time.Time) (room int, limit string) {
+func (k *SharedMemory) Room(plan Plan, pool Pool, now time.Time) (room int, limit string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	plan.Memory = k.memory

@@ -172,6 +172,28 @@ func TestPlans(t *testing.T) {
 			},
 			plan: []string{"abandon op: each of its machines has a Node or has ended"},
 		},
+		"one that was to end needs no second list": {
+			pool: cloud.Pool{Size: 9}, machines: "i-3 standby stopped\ni-4 standby stopped\ni-5 standby stopped", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 1, IDs: []string{"i-1"}, Since: noon.Add(-time.Hour)}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Second), Listed: true, Ending: true}}
+			},
+			plan: []string{"abandon op: each of its machines has a Node or has ended"},
+		},
+		"but waits for the others of its launch": {
+			pool: cloud.Pool{Size: 9}, machines: "i-3 standby stopped\ni-4 standby stopped\ni-5 standby stopped", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, IDs: []string{"i-1", "i-2"}, Since: noon.Add(-time.Hour)}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{
+					"i-1": {Since: noon.Add(-time.Second), Listed: true, Ending: true}, "i-2": {Since: noon.Add(-time.Second)},
+				}
+			},
+		},
+		"a Node of a machine that is gone is forgotten also while its launch is recorded": {
+			pool: cloud.Pool{Size: 9}, machines: "i-1 standby -\ni-3 standby stopped\ni-4 standby stopped", change: func(o *cloud.Observed) {
+				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 1, IDs: []string{"i-1"}, Since: noon.Add(-time.Hour)}}
+				o.Memory.Machines = map[string]cloud.MachineHistory{"i-1": {Since: noon.Add(-time.Minute), Listed: true}}
+			},
+			plan: []string{"abandon op: each of its machines has a Node or has ended", "forget i-1: missing from two complete lists"},
+		},
 		"and none of them before": {
 			pool: cloud.Pool{Size: 9}, machines: "i-3 standby stopped\ni-4 standby stopped\ni-5 standby stopped", change: func(o *cloud.Observed) {
 				o.Launches = []cloud.LaunchIntent{{Operation: "op", Ordinal: 1, Template: "subnet-a", Hash: "0", Count: 2, IDs: []string{"i-1", "i-2"}, Since: noon.Add(-time.Hour)}}

@@ -107,6 +107,12 @@ func volumeIn(p demand.Pod, zone string) demand.Pod {
 	return p
 }
 
+// volumeOn adds a volume of one node.
+func volumeOn(p demand.Pod, node string) demand.Pod {
+	p.Volumes = []demand.Volume{{Name: "claim", Nodes: []demand.NodeTerm{{Names: []demand.Requirement{{Operator: demand.In, Values: []string{node}}}}}}}
+	return p
+}
+
 func TestDemand(t *testing.T) {
 	t.Parallel()
 	small := app("web", asks(500, 2*gi))
@@ -151,6 +157,29 @@ func TestDemand(t *testing.T) {
 			"a volume decides the zone of a launch",
 			demand.Input{Pods: pods(2, "p", volumeIn(small, "y")), Supplies: []demand.Supply{cold}},
 			"a: launch 1 y; 2 launch ",
+		},
+		{
+			"volumes in two zones are of two machines",
+			demand.Input{Pods: append(pods(1, "p", volumeIn(small, "y")), pods(1, "q", volumeIn(small, "z"))...), Supplies: []demand.Supply{cold}},
+			"a: launch 1 y launch 1 z; 2 launch ",
+		},
+		{
+			"a volume of a node is attached to no other",
+			demand.Input{
+				Pods:  append(pods(1, "p", volumeOn(app("web", asks(900, gi)), "n-1")), pods(1, "q", volumeOn(app("web", asks(900, gi)), "n-2"))...),
+				Nodes: []*demand.Node{machine("n-1", "x", 1), machine("n-2", "x", 1)},
+			},
+			"2 node ",
+		},
+		{
+			"of two volumes the one that no machine takes is named",
+			demand.Input{Pods: pods(1, "p", volumeIn(volumeIn(small, "y"), "w")), Supplies: []demand.Supply{cold}},
+			"1 unplaced: [a claim w is attachable only where zone in w: no machine would be there]",
+		},
+		{
+			"a pool that could help comes before one without the zone",
+			demand.Input{Pods: pods(1, "p", volumeIn(small, "w")), Supplies: []demand.Supply{four, {Pool: "b"}}},
+			"1 unplaced: [b has no machine that can be started or launched a claim w is attachable only where zone in w: no machine would be there]",
 		},
 		{
 			"two volumes in two zones fit nowhere",

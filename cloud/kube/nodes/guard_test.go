@@ -27,6 +27,7 @@ func TestAMachineWithPodsIsNotStopped(t *testing.T) {
 		state  string     // of the Node, empty if it was deleted
 		tag    string     // of the machine: the name of its Node
 		intent cloud.Intent
+		off    bool // the machine does not run
 		stops  bool
 	}{
 		"it runs":                              {state: running, tag: "node"},
@@ -40,6 +41,7 @@ func TestAMachineWithPodsIsNotStopped(t *testing.T) {
 		"it is drained before its end":         {verb: cloud.Terminate, state: ending, intent: draining(-4 * time.Minute)},
 		"the time of its drain is over":        {verb: cloud.Terminate, state: ending, intent: draining(-5 * time.Minute), stops: true},
 		"it is terminated without a drain":     {verb: cloud.Terminate, state: running, stops: true},
+		"it is drained, and is off":            {verb: cloud.Terminate, state: ending, intent: draining(-4 * time.Minute), off: true, stops: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +73,9 @@ func TestAMachineWithPodsIsNotStopped(t *testing.T) {
 				Scope: scope, DrainTimeout: 5 * time.Minute,
 				Instance: func(id string) (cloud.Instance, bool) {
 					i := cloud.Instance{ID: "i-1", State: cloud.InstanceRunning, Tags: map[string]string{scope.Key("node"): c.tag}}
+					if c.off {
+						i.State = cloud.InstanceStopped
+					}
 					return i, id == i.ID
 				},
 			}
@@ -87,4 +92,17 @@ func TestAMachineWithPodsIsNotStopped(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAMachineWhosePodsCannotBeReadIsNotStopped(t *testing.T) {
+	t.Parallel()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: &simtest.Server{}}) // it has no pods
+	require.NoError(t, err)
+	w := New(domain, platform, func([]string, bool) {})
+	w.SawNode(machine())
+	g := Guard{
+		Marks:    &Marks{Client: client, Cluster: w, Pool: Pool{Domain: domain}},
+		Instance: func(string) (cloud.Instance, bool) { return cloud.Instance{}, false },
+	}
+	require.ErrorContains(t, g.Check(t.Context(), cloud.Action{Verb: cloud.Stop, Machine: "i-1"}), "pods of node node")
 }

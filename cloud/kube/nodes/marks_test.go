@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -49,11 +52,12 @@ func TestANodeIsReadySinceThisProcessSawItBecomeSo(t *testing.T) {
 		return v.Ready
 	}
 	require.Zero(t, see("1", "True"), "it may have been so for long")
-	require.Zero(t, see("2", "False"))
-	ready := see("3", "True")
+	require.Zero(t, see("2", "True"), "it still is")
+	require.Zero(t, see("3", "False"))
+	ready := see("4", "True")
 	require.WithinDuration(t, time.Now(), ready, time.Minute)
-	require.Equal(t, ready, see("4", "True"))
-	require.Zero(t, see("5", "Unknown"))
+	require.Equal(t, ready, see("5", "True"))
+	require.Zero(t, see("6", "Unknown"))
 }
 
 func TestAStandbyNodeThatWasOpenedIsClosedAgain(t *testing.T) {
@@ -296,4 +300,127 @@ func TestANodeThatWasDeletedIsMadeAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// server is one with Nodes and pods.
+func server(t *testing.T) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: "http://simtest", Transport: &simtest.Server{Kinds: []simtest.Kind{
+		{Version: "v1", Resource: "nodes", Kind: "Node", Cluster: true, Status: true},
+		{Version: "v1", Resource: "pods", Kind: "Pod", Status: true},
+	}}})
+	require.NoError(t, err)
+	return client
+}
+
+// TestASuccessorOfANodeIsNotRemoved has a Node that was made again under its name since it was seen.
+func TestASuccessorOfANodeIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	client := server(t)
+	_, err := client.Resource(nodesResource).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node"}, "spec": map[string]any{"providerID": "aws:///eu-west-1a/i-1"},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	m := &Marks{Client: client, Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web"}}
+	m.Cluster.SawNode(machine()) // of another UID
+	require.True(t, apierrors.IsConflict(m.Remove(t.Context(), "node", "i-1")))
+	_, err = client.Resource(nodesResource).Get(t.Context(), "node", metav1.GetOptions{})
+	require.NoError(t, err)
+
+	m.Cluster.DropNode("node", "")
+	require.NoError(t, m.Remove(t.Context(), "node", "i-2"), "it is of another machine")
+	_, err = client.Resource(nodesResource).Get(t.Context(), "node", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, m.Remove(t.Context(), "node", "i-1"))
+	_, err = client.Resource(nodesResource).Get(t.Context(), "node", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err))
+	require.NoError(t, m.Remove(t.Context(), "node", "i-1"), "nor is a missing one an error")
+}
+
+// TestAMarkIsDoneOnlyIfTheNodeIsAsItWasSeen has Nodes in other states than the mark begins with.
+func TestAMarkIsDoneOnlyIfTheNodeIsAsItWasSeen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, to cloud.State
+		id       string
+		done     bool
+	}{
+		"a start that a pass has seen already": {from: cloud.StateStandby, to: cloud.StateRunning, id: "i-1", done: true},
+		"the end of a drain":                   {from: cloud.StateTerminating, to: cloud.StateRunning, id: "i-1"},
+		"another machine":                      {from: cloud.StateStandby, to: cloud.StateRunning, id: "i-2"},
+		"a stop of one on standby":             {from: cloud.StateStandby, to: cloud.StateTerminating, id: "i-1"},
+	} {
+		w := New(domain, platform, func([]string, bool) {})
+		w.SawNode(machine()) // it runs
+		m := &Marks{Client: server(t), Cluster: w, Pool: Pool{Domain: domain, Name: "web"}}
+		err := m.Mark(t.Context(), cloud.Mark{Instance: cloud.Instance{ID: c.id}, Node: "node", From: c.from, To: c.to})
+		if c.done {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorIs(t, err, ErrChanged, name)
+		}
+	}
+}
+
+func TestAStartWithoutARecordIsAsOldAsItsState(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Domain: domain, Name: "web"}
+	n := machine(at(corev1.NodeReady, "True", time.Second, time.Second))
+	delete(n.Annotations, domain.lastStarted())
+	n.Spec.Taints = []corev1.Taint{domain.NotReadyTaint()}
+	for after, trigger := range map[time.Duration]string{StartupTimeout - time.Second: "", StartupTimeout + time.Second: TimedOut} {
+		step := &nodeStep{pass: &Pass{}, domain: domain, pool: &pool, view: read(n), now: started.Add(after)}
+		require.NoError(t, step.run(n.DeepCopy()))
+		if trigger == "" {
+			require.Nil(t, step.result.Removed, "it has time left")
+			require.Equal(t, started.Add(time.Second-1).Add(StartupTimeout), step.result.Wake.UTC())
+		} else {
+			require.Equal(t, trigger, step.result.Removed.Trigger)
+		}
+	}
+	require.Equal(t, started.Add(time.Second-1), read(n).Status.Since.UTC(), "an observation from earlier in that second is older")
+}
+
+func TestAPoolChangesTheValueOfItsTaint(t *testing.T) {
+	t.Parallel()
+	pool := Pool{Domain: domain, Name: "web", Taints: []corev1.Taint{{Key: "team", Value: "b", Effect: "NoSchedule"}}}
+	n := machine(at(corev1.NodeReady, "True", time.Second, time.Second))
+	n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "a", Effect: "NoSchedule"}, {Key: "team", Value: "a", Effect: "NoExecute"}}
+	step := &nodeStep{pass: &Pass{}, domain: domain, pool: &pool, view: read(n), now: started}
+	require.NoError(t, step.run(n))
+	require.Equal(t, []corev1.Taint{{Key: "team", Value: "b", Effect: "NoSchedule"}, {Key: "team", Value: "a", Effect: "NoExecute"}}, n.Spec.Taints)
+}
+
+// TestAPodThatWasMadeAgainIsNotEvicted has a pod of the same name as one that was seen.
+func TestAPodThatWasMadeAgainIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	client := server(t)
+	_, err := client.Resource(podsResource).Namespace("team").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "pod"}, "spec": map[string]any{"nodeName": "node"},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	m := &Marks{Client: client, Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web"}}
+	m.Cluster.SawNode(machine())
+	m.Cluster.SawPod(types.NamespacedName{Namespace: "team", Name: "pod"}, bound(func(p *corev1.Pod) { p.Namespace = "team" }))
+	left, err := m.Drain(t.Context(), "node")
+	require.NoError(t, err, "the next look knows more")
+	require.Equal(t, 1, left)
+	p, err := client.Resource(podsResource).Namespace("team").Get(t.Context(), "pod", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Nil(t, p.GetDeletionTimestamp())
+}
+
+func TestANodeThatWasDeletedNamesNoMachine(t *testing.T) {
+	t.Parallel()
+	w := New(domain, platform, func([]string, bool) {})
+	w.SawNode(machine())
+	w.DropNode("node", "u")
+	successor := machine()
+	successor.UID, successor.Spec.ProviderID = "v", "aws:///eu-west-1a/i-2"
+	w.SawNode(successor)
+	_, ok := w.OfMachine("i-1")
+	require.False(t, ok)
+	v, ok := w.OfMachine("i-2")
+	require.True(t, ok)
+	require.Equal(t, "v", v.UID)
 }

@@ -152,6 +152,9 @@ func TestTheNetworkPluginDecidesWithItsPod(t *testing.T) {
 	pod.Status.Conditions[0].Status, pod.Status.Conditions[0].LastTransitionTime = "True", metav1.NewTime(started.Add(-time.Hour))
 	w.SawPod(key, pod)
 	require.True(t, ready(), "it has become ready since, by a clock that is behind")
+	pod.DeletionTimestamp = &metav1.Time{Time: started}
+	w.SawPod(key, pod)
+	require.False(t, ready(), "its pod is on its way out")
 	w.SawPod(key, nil)
 	require.False(t, ready(), "its pod is not there")
 }

@@ -66,7 +66,9 @@ func TestAPodWaitsForWhatItsClaimsSay(t *testing.T) {
 	c.SawClaim(key, nil)
 	c.SawPod(key, mounting("data", ""))
 	require.Equal(t, []string{"the claims of the cluster are not read yet"}, waiting(c)[0].Unmodelled)
+	woken = 0
 	c.SawVolumes()
+	require.Equal(t, 1, woken)
 	require.Equal(t, []string{"claim data does not exist"}, waiting(c)[0].Unmodelled)
 	woken = 0
 	bind(c, "data", "x")
@@ -114,6 +116,8 @@ func TestANodeTakesAsManyVolumesAsItSays(t *testing.T) {
 	resource := kube.AttachLimit(driver)
 	require.Equal(t, map[string]int64{resource: 7}, limit("node"))
 	require.Equal(t, map[string]int64{resource: kube.Unlimited}, limit("another"))
+	c.SawCSINode("young", &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "other"}}}})
+	require.Equal(t, map[string]int64{resource: 7}, limit("young", "node"), "its drivers have not registered yet")
 	require.Equal(t, map[string]int64{resource: 7}, limit("", "another", "node"), "a machine that is launched is like those that are there")
 	require.Equal(t, map[string]int64{resource: 1}, on()[0].Requests.Extended)
 	c.SawCSINode("node", nil)

@@ -73,6 +73,9 @@ func TestTheLastLookKeepsAMachine(t *testing.T) {
 						require.ErrorIs(t, results[0].Err, errUsed)
 						require.Equal(t, cloud.InstanceRunning, state[used])
 						require.ElementsMatch(t, []string{used, actions[1].Machine}, asked)
+						if c.verb == cloud.Terminate {
+							actions[0].From = cloud.StateTerminating // it was marked
+						}
 						_, err = b.executor.Execute(t.Context(), b.pool, actions[:1])
 						require.ErrorIs(t, err, errUsed, "alone, too")
 					} else {

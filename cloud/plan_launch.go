@@ -96,9 +96,6 @@ func (pl *planner) resolved(l LaunchIntent) (unsure []string, resolved bool) {
 		case m.ID == "" || m.Node != nil || m.State.Ending():
 		case m.State == "" && (h.Ending || after(h.Since, absenceAge, pl.seen.Listed)):
 			unsure = append(unsure, id)
-		case m.State == "":
-			pl.wake(h.Since.Add(absenceAge))
-			return nil, false
 		default:
 			return nil, false
 		}

@@ -172,6 +172,14 @@ func TestDemand(t *testing.T) {
 			"2 node ",
 		},
 		{
+			"each of two pods that are alike has the name of its own volume",
+			demand.Input{
+				Pods:     append(pods(1, "p", volumeIn(small, "w")), pods(1, "q", change(volumeIn(small, "w"), func(p *demand.Pod) { p.Volumes[0].Name = "claim v" }))...),
+				Supplies: []demand.Supply{four},
+			},
+			"2 unplaced: [a claim w is attachable only where zone in w: no machine would be there a claim v is attachable only where zone in w: no machine would be there]",
+		},
+		{
 			"of two volumes the one that no machine takes is named",
 			demand.Input{Pods: pods(1, "p", volumeIn(volumeIn(small, "y"), "w")), Supplies: []demand.Supply{cold}},
 			"1 unplaced: [a claim w is attachable only where zone in w: no machine would be there]",

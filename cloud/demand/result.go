@@ -71,8 +71,11 @@ func (p *packing) unplacedPods() []Unplaced {
 			if p.at[pod] != nowhere {
 				continue
 			}
-			if why == nil {
-				why = p.reasons(c)
+			if why == nil || len(c.pod.Volumes) > 0 {
+				// Pods of a class are alike but for what their volumes are called.
+				own := *c
+				own.pod = p.model.pods[pod]
+				why = p.reasons(&own)
 			}
 			all = append(all, Unplaced{Pod: p.model.pods[pod], Reasons: why})
 		}

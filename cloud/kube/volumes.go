@@ -87,6 +87,10 @@ func (v Volumes) Attach(pod demand.Pod, claims ...Claim) demand.Pod {
 	return pod
 }
 
+// SelectedNode is the annotation of a claim with the Node that the scheduler has chosen for a pod,
+// until the volume is made: the pod is not bound before.
+const SelectedNode = "volume.kubernetes.io/selected-node"
+
 // bindCompleted is on a claim that has its volume for good.
 const bindCompleted = "pv.kubernetes.io/bind-completed"
 
@@ -158,8 +162,7 @@ func (v Volumes) unbound(claim *corev1.PersistentVolumeClaim) (nodes [][]demand.
 	case class.Provisioner == "" || class.Provisioner == noProvisioner:
 		return nil, "", fmt.Sprintf("needs a volume that is there already: storage class %s makes none", name)
 	}
-	const selectedNode = "volume.kubernetes.io/selected-node"
-	if node, chosen := claim.Annotations[selectedNode]; chosen {
+	if node, chosen := claim.Annotations[SelectedNode]; chosen {
 		nodes = append(nodes, []demand.NodeTerm{{Names: []demand.Requirement{{
 			Key: metav1.ObjectNameField, Operator: demand.In, Values: []string{node},
 		}}}})

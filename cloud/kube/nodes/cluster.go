@@ -154,15 +154,23 @@ func (c *Cluster) Machines(pool, uid string, ids map[string]bool) []View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []View
+	coming := c.coming()
 	for _, name := range slices.Sorted(maps.Keys(c.raw)) {
 		v := c.nodes[name]
 		if v.Owned(pool, uid) || v.Pool == "" && ids[v.Status.ID] {
-			v.Status.Pods, v.Status.Waiting = c.occupants(name), len(c.waiting(name))
+			v.Status.Pods, v.Status.Waiting = c.occupants(name)+len(coming[name]), len(c.waiting(name))
 			v.Status.NetworkReady, v.Status.DoNotDisrupt = c.networkReady(name, v), c.kept(name)
 			out = append(out, v)
 		}
 	}
 	return out
+}
+
+// expects reports whether the scheduler has chosen a Node for a pod that is not bound yet.
+func (c *Cluster) expects(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.coming()[node]) > 0
 }
 
 // networkReady reports whether the network of a Node works since its last start: by its

@@ -58,6 +58,9 @@ func (g Guard) empty(ctx context.Context, id string) error {
 	if node == "" {
 		return nil
 	}
+	if g.Marks.Cluster.expects(node) {
+		return fmt.Errorf("a pod is on its way to it: %w", ErrChanged)
+	}
 	pods, err := g.Marks.Client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return fmt.Errorf("pods of node %s: %w", node, err)

@@ -154,6 +154,36 @@ func (m *Marks) create(ctx context.Context, mark cloud.Mark) error {
 	return m.wrote(written)
 }
 
+// Reclaim writes the pool on the Nodes of machines that are those of the pool by their tags, and
+// whose Nodes name another pool: a label was changed by hand. Nodes without a pool are adopted by
+// [Marks.Mark]. It returns the Nodes that it has written, also with an error.
+func (m *Marks) Reclaim(ctx context.Context, ids ...string) (names []string, err error) {
+	d := m.Pool.Domain
+	for _, id := range ids {
+		v, ok := m.Cluster.OfMachine(id)
+		if !ok || v.Pool == "" || v.Owned(m.Pool.Name, m.Pool.UID) {
+			continue
+		}
+		failed := m.Change(ctx, v.Status.Name, func(n *corev1.Node) error {
+			if _, is := m.Cluster.platform.Machine(n.Spec.ProviderID); is != id {
+				return fmt.Errorf("its machine is %q, not %s: %w", n.Spec.ProviderID, id, ErrChanged)
+			}
+			n.Labels[d.PoolLabel()], n.Labels[d.instanceID()] = m.Pool.Name, id
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			n.Annotations[d.poolUID()] = m.Pool.UID
+			return nil
+		})
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("node %s of machine %s names pool %q: %w", v.Status.Name, id, v.Pool, failed))
+			continue
+		}
+		names = append(names, v.Status.Name)
+	}
+	return names, err
+}
+
 // SetEmpty implements [cloud.Nodes].
 func (m *Marks) SetEmpty(ctx context.Context, name string, empty bool) error {
 	d := m.Pool.Domain

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -423,4 +424,52 @@ func TestANodeThatWasDeletedNamesNoMachine(t *testing.T) {
 	v, ok := w.OfMachine("i-2")
 	require.True(t, ok)
 	require.Equal(t, "v", v.UID)
+}
+
+// TestANodeThatNamesAnotherPoolIsReclaimed has Nodes of machines that are those of the pool by their tags.
+func TestANodeThatNamesAnotherPoolIsReclaimed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pool, uid, machine string
+		want               bool // it is written
+	}{
+		"its own":                 {pool: "web", uid: "u", machine: "i-1"},
+		"another":                 {pool: "other", uid: "u", machine: "i-1", want: true},
+		"of another UID":          {pool: "web", uid: "old", machine: "i-1", want: true},
+		"none: it is adopted":     {machine: "i-1"},
+		"of a machine of another": {pool: "other", uid: "u", machine: "i-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := server(t)
+			n := machine()
+			n.UID, n.ResourceVersion, n.Labels[domain.PoolLabel()], n.Annotations[domain.poolUID()] = "", "", c.pool, c.uid
+			n.Spec.ProviderID = "aws:///eu-west-1a/" + c.machine
+			if c.pool == "" {
+				delete(n.Labels, domain.PoolLabel())
+			}
+			n.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
+			require.NoError(t, err)
+			created, err := client.Resource(nodesResource).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			m := &Marks{Client: client, Cluster: New(domain, platform, func([]string, bool) {}), Pool: Pool{Domain: domain, Name: "web", UID: "u"}}
+			seen, err := nodeOf(created)
+			require.NoError(t, err)
+			m.Cluster.SawNode(seen)
+			names, err := m.Reclaim(t.Context(), "i-1", "i-3")
+			require.NoError(t, err)
+			is, err := client.Resource(nodesResource).Get(t.Context(), "node", metav1.GetOptions{})
+			require.NoError(t, err)
+			if !c.want {
+				require.Empty(t, names)
+				require.Equal(t, created.GetResourceVersion(), is.GetResourceVersion())
+				return
+			}
+			require.Equal(t, []string{"node"}, names)
+			require.Equal(t, "web", is.GetLabels()[domain.PoolLabel()])
+			require.Equal(t, "u", is.GetAnnotations()[domain.poolUID()])
+			require.Len(t, m.Cluster.Machines("web", "u", nil), 1, "this pass knows it")
+		})
+	}
 }

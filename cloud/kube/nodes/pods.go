@@ -37,7 +37,8 @@ type PodView struct {
 	terminating bool
 	// kept: it asks not to be evicted while its machine is good.
 	kept bool
-	// stays: it tolerates the taint of standby machines, which evicts others.
+	// stays: it tolerates the taint of standby machines, which evicts others, or is being
+	// deleted, which only a kubelet ends.
 	stays bool
 }
 
@@ -171,9 +172,40 @@ func (c *Cluster) viewPod(p *corev1.Pod) PodView {
 	if !ended {
 		pod := kube.PodWithoutClaims(p)
 		v.claims = kube.Claims(p)
-		v.Pod, v.stays = &pod, v.evicted && c.staysOnStandby(&pod)
+		v.Pod, v.stays = &pod, v.evicted && (v.terminating || c.staysOnStandby(&pod))
 	}
 	return v
+}
+
+// coming returns the pods that the scheduler has chosen a Node for and has not bound yet, by that
+// Node: it makes room there, or has a volume made, which may take minutes. Such a pod uses the
+// Node, and cannot be evicted from it.
+func (c *Cluster) coming() map[string][]*PodView {
+	out := map[string][]*PodView{}
+	for _, p := range c.pods {
+		if p.Pod == nil || p.Node != "" || p.terminating {
+			continue
+		}
+		if node := c.chosen(&p); node != "" {
+			out[node] = append(out[node], &p)
+		}
+	}
+	return out
+}
+
+// chosen returns the Node that the scheduler has chosen for a pod, empty if it has none.
+func (c *Cluster) chosen(p *PodView) string {
+	if p.Pod.Nominated != "" {
+		return p.Pod.Nominated
+	}
+	for _, claim := range p.claims {
+		if stored := c.volumes.claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}]; stored != nil {
+			if node := stored.Annotations[kube.SelectedNode]; node != "" && stored.Spec.VolumeName == "" {
+				return node
+			}
+		}
+	}
+	return ""
 }
 
 // evictable returns the pods that have to be evicted from a Node, in the order of their
@@ -200,7 +232,7 @@ func (c *Cluster) staysOnStandby(p *demand.Pod) bool {
 }
 
 // waiting returns the pods that stay bound to the Node of a standby machine: they wait for its
-// start. Pods that are being deleted are among them, because only a kubelet ends these.
+// start.
 func (c *Cluster) waiting(node string) []*demand.Pod {
 	var out []*demand.Pod
 	for key := range c.onNode[node] {

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed-9e1ffd66/trueup/cloud"
 )
 
 // bound returns a pod on the Node of machine() that tolerates every taint.
@@ -40,12 +42,15 @@ func TestAPodWaitsForAStandbyMachineIfNothingElseEndsIt(t *testing.T) {
 		"the taint of a standby Node": {tolerates(corev1.Toleration{Key: domain.StandbyTaint().Key, Operator: corev1.TolerationOpExists}), 1},
 		"the taint and its value":     {tolerates(corev1.Toleration{Key: domain.StandbyTaint().Key, Value: "true", Effect: corev1.TaintEffectNoExecute}), 1},
 		"no taint: it is evicted":     {tolerates(), 0},
-		"another taint":               {tolerates(corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}), 0},
-		"no taint that evicts":        {tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), 0},
-		"of a DaemonSet":              {owned("DaemonSet"), 0},
-		"of a file of the kubelet":    {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, 0},
-		"that has ended":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
-		"on no Node":                  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, 0},
+		"no taint, and it is being deleted": {func(p *corev1.Pod) {
+			p.Spec.Tolerations, p.DeletionTimestamp = nil, new(metav1.Now())
+		}, 1},
+		"another taint":            {tolerates(corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}), 0},
+		"no taint that evicts":     {tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), 0},
+		"of a DaemonSet":           {owned("DaemonSet"), 0},
+		"of a file of the kubelet": {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, 0},
+		"that has ended":           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"on no Node":               {func(p *corev1.Pod) { p.Spec.NodeName = "" }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,5 +132,57 @@ func TestAPodMayAskNotToBeDisrupted(t *testing.T) {
 		v, _ := w.Node("node")
 		require.Equal(t, c.want, v.Status.DoNotDisrupt, name)
 		require.Equal(t, c.want, w.Machines("web", "", nil)[0].Status.DoNotDisrupt, name)
+	}
+}
+
+// TestAPodOnItsWayUsesItsNode has pods that the scheduler has chosen a Node for, and not bound yet: their
+// volumes are made first.
+func TestAPodOnItsWayUsesItsNode(t *testing.T) {
+	t.Parallel()
+	claim := func(node, volume string) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume}}
+		if node != "" {
+			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": node}
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		claim  *corev1.PersistentVolumeClaim
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"nothing is chosen":                  {claim: claim("", "")},
+		"its claim says so":                  {claim: claim("node", ""), want: 1},
+		"its claim names another Node":       {claim: claim("other", "")},
+		"the volume is there":                {claim: claim("node", "pv")},
+		"its claim is gone":                  {},
+		"its status says so":                 {change: func(p *corev1.Pod) { p.Status.NominatedNodeName = "node" }, want: 1},
+		"it is being deleted":                {claim: claim("node", ""), change: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }},
+		"it has ended":                       {claim: claim("node", ""), change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"it is bound to another meanwhile":   {claim: claim("node", ""), change: func(p *corev1.Pod) { p.Spec.NodeName = "other" }},
+		"it looks for a place, with a claim": {claim: claim("node", ""), change: func(p *corev1.Pod) { *p = *mounting("data", "") }, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := New(domain, platform, func([]string, bool) {})
+			w.SawNode(machine())
+			p := mounting("data", "")
+			p.Status.Conditions = nil
+			if c.change != nil {
+				c.change(p)
+			}
+			key := types.NamespacedName{Namespace: "team", Name: "data"}
+			w.SawPod(key, p)
+			w.SawClaim(key, c.claim)
+			require.Equal(t, c.want, w.Machines("web", "", nil)[0].Status.Pods)
+			require.Equal(t, c.want > 0, w.expects("node"))
+			on := 0
+			w.Read(func(s Snapshot) { on = len(s.PodsOn("node")) + len(s.Waiting()) })
+			require.Equal(t, c.want, on, "its room is counted once")
+			require.Empty(t, w.evictable("node"), "it cannot be evicted")
+			g := Guard{Marks: &Marks{Client: server(t), Cluster: w, Pool: Pool{Domain: domain}}}
+			err := g.Check(t.Context(), cloud.Action{Verb: cloud.Stop, Machine: "i-1"})
+			require.Equal(t, c.want > 0, err != nil, err)
+		})
 	}
 }

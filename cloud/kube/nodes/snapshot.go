@@ -23,11 +23,12 @@ func (c *Cluster) Read(do func(Snapshot)) {
 type Snapshot struct {
 	c       *Cluster
 	waiting []*demand.Pod
+	coming  map[string][]*PodView
 	drivers map[string]bool // resources of which the volumes of waiting pods take some
 }
 
 func (c *Cluster) snapshot() Snapshot {
-	s := Snapshot{c: c, drivers: map[string]bool{}}
+	s := Snapshot{c: c, coming: c.coming(), drivers: map[string]bool{}}
 	for _, p := range c.pods {
 		if p.Waiting.IsZero() || p.Pod == nil {
 			continue
@@ -55,8 +56,7 @@ func (s Snapshot) Waiting() []*demand.Pod { return s.waiting }
 // Namespaces returns the labels of each namespace. The map is a copy.
 func (s Snapshot) Namespaces() map[string]map[string]string { return maps.Clone(s.c.namespaces) }
 
-// Nodes returns every Node, by name. Pods that are being deleted are among the Bound, because
-// only a kubelet ends these.
+// Nodes returns every Node, by name.
 func (s Snapshot) Nodes() iter.Seq[View] {
 	return func(yield func(View) bool) {
 		for _, name := range slices.Sorted(maps.Keys(s.c.nodes)) {
@@ -75,16 +75,25 @@ func (s Snapshot) OfMachine(id string) (View, bool) {
 	return v, ok
 }
 
-// PodsOn returns the pods that use a Node.
+// PodsOn returns the pods that use a Node, those on their way to it included.
 func (s Snapshot) PodsOn(node string) []*demand.Pod {
 	pods := make([]*demand.Pod, 0, len(s.c.onNode[node]))
-	for key := range s.c.onNode[node] {
-		switch p := s.c.pods[key]; {
+	add := func(p *PodView) {
+		switch {
 		case p.Pod == nil:
 		case len(s.drivers) > 0: // what is attached counts
-			pods = append(pods, s.c.volumes.attach(&p))
+			pods = append(pods, s.c.volumes.attach(p))
 		default:
 			pods = append(pods, p.Pod)
+		}
+	}
+	for key := range s.c.onNode[node] {
+		p := s.c.pods[key]
+		add(&p)
+	}
+	for _, p := range s.coming[node] {
+		if p.Waiting.IsZero() { // else it is one of Waiting
+			add(p)
 		}
 	}
 	return pods

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-9e1ffd66/trueup/apply/applytest"
+	"github.com/seed-9e1ffd66/trueup/cmd/api/stratos/v1alpha1"
 	"github.com/seed-9e1ffd66/trueup/reconcile/simtest"
 )
 
@@ -20,6 +21,7 @@ const (
 	VanishMachine   applytest.Disturbance = "lose a machine at"
 	StopByHand      applytest.Disturbance = "stop a machine at"
 	EndByHand       applytest.Disturbance = "terminate a machine at"
+	RelabelNode     applytest.Disturbance = "give the Node of a machine another pool at"
 	ThrottleCloud   applytest.Disturbance = "throttle the cloud from"
 	LoseFromCloud   applytest.Disturbance = "lose answers of the cloud from"
 	EndCapacity     applytest.Disturbance = "end the capacity of a zone at"
@@ -41,6 +43,7 @@ func (v *Virtual) Habits() []simtest.Habit {
 		{Name: VanishMachine, Does: "A machine is gone without a trace.", Spell: rare, Act: v.vanish},
 		{Name: StopByHand, Does: "A person stops a machine.", Spell: rare, Act: v.stopByHand},
 		{Name: EndByHand, Does: "A person terminates a machine.", Spell: rare, Act: v.endByHand},
+		{Name: RelabelNode, Does: "A person changes the label of a Node to a pool that does not exist.", Spell: rare, Act: v.relabel},
 		{Name: ThrottleCloud, Does: "The cloud refuses calls for up to a minute.", Spell: time.Minute},
 		{Name: LoseFromCloud, Does: "Half of the answers of the cloud are lost for up to a minute.", Spell: time.Minute},
 		{Name: EndCapacity, Does: "A zone has no capacity for up to ten minutes.", Spell: 10 * time.Minute},
@@ -88,6 +91,15 @@ func (v *Virtual) stopByHand(w *simtest.World, _ applytest.Request) {
 
 func (v *Virtual) endByHand(w *simtest.World, _ applytest.Request) {
 	v.byHand(w, "is terminated by hand", func(id string) { _ = v.Cloud.Interrupt(id) }) // it exists
+}
+
+func (v *Virtual) relabel(w *simtest.World, _ applytest.Request) {
+	m := v.pick(w.Dice("relabel"), func(m *virtual) bool { return w.Object("nodes", "", m.node).Label(v1alpha1.LabelPool) != "" })
+	if m != nil {
+		_ = w.As("administrator").Update("nodes", "", m.node, func(o simtest.Object) { // it exists
+			o.Set("another", "metadata", "labels", v1alpha1.LabelPool)
+		})
+	}
 }
 
 // byHand does something to a machine that runs and joins.

@@ -61,6 +61,26 @@ func (o *operator) marksOf(p *v1alpha1.NodePool) *nodes.Marks {
 	return &nodes.Marks{Client: o.client, Cluster: o.cluster, Pool: nodesOf(p), Look: o.nodes.Add}
 }
 
+// reclaim repairs the label of the pool on the Nodes of its machines.
+func (p *poolPass) reclaim(ctx context.Context, instances []cloud.Instance) {
+	if p.state.op.dry {
+		return
+	}
+	var ids []string
+	for _, i := range instances {
+		if p.state.spec.Scope.Owns(i) {
+			ids = append(ids, i.ID)
+		}
+	}
+	names, err := p.state.op.marksOf(p.state.pool).Reclaim(ctx, ids...)
+	if len(names) > 0 {
+		p.state.op.logger.WarnContext(ctx, "nodes named another pool", slog.String("pool", p.state.name()), slog.Any("nodes", names))
+	}
+	if err != nil && ctx.Err() == nil {
+		p.state.op.logger.WarnContext(ctx, "nodes name another pool", slog.String("pool", p.state.name()), slog.Any("error", err))
+	}
+}
+
 // recordResults reports the results of the actions of a pool.
 func (s *poolState) recordResults(ctx context.Context, results []cloud.Result) {
 	for _, r := range results {

@@ -239,6 +239,7 @@ func (p *poolPass) observe(ctx context.Context, regions []string) cloud.Observed
 		ids[i.ID] = true
 		drifted[i.ID] = p.state.recipe.drifted(p.state.spec.Scope, i)
 	}
+	p.reclaim(ctx, seen.Instances)
 	p.views = p.state.op.cluster.Machines(p.state.name(), p.state.uid(), ids)
 	for i := range p.views {
 		s := p.views[i].Status

@@ -205,13 +205,13 @@ func (p *Provider) change(ctx context.Context, id string, do func(m *machine) er
 // and did not in time, and removes a machine that is terminated.
 func (p *Provider) look(id string) (*machine, error) {
 	data, err := os.ReadFile(p.path(id, ".json"))
-	if errors.Is(err, os.ErrNotExist) || strings.ContainsRune(id, os.PathSeparator) {
+	m := &machine{}
+	err = errors.Join(err, json.Unmarshal(data, m))
+	if errors.Is(err, os.ErrNotExist) || strings.ContainsRune(id, os.PathSeparator) || err == nil && m.Instance.ID != id { // or a copy
 		return nil, fmt.Errorf("machine %s: %w", id, cloud.ErrNotFound)
 	}
-	m := &machine{}
 	held, failed := p.held(id, m)
-	err = errors.Join(err, json.Unmarshal(data, m), failed)
-	switch {
+	switch err = errors.Join(err, failed); {
 	case err != nil:
 	case held && m.Want == cloud.InstanceRunning && m.pid == 0:
 		m.Instance.State = cloud.InstancePending

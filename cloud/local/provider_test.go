@@ -383,6 +383,33 @@ func TestTagsThatAreThereAreNotWritten(t *testing.T) {
 	require.False(t, same(map[string]string{"owner": "another"}))
 }
 
+// TestAFileOfAnotherIsNoMachine has a copy of a record, and a file of another program.
+func TestAFileOfAnotherIsNoMachine(t *testing.T) {
+	t.Parallel()
+	p := &local.Provider{Dir: t.TempDir()}
+	i := launch(t, p, config("a", "serve"), cloud.InstanceRunning)
+	record, err := os.ReadFile(filepath.Join(p.Dir, i.ID+".json"))
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{i.ID + " (copy).json": record, "mine.json": []byte(`{"a":1}`)} {
+		require.NoError(t, os.WriteFile(filepath.Join(p.Dir, name), content, 0o600))
+	}
+	list, err := p.ListInstances(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.NoError(t, p.TerminateInstance(t.Context(), i.ID))
+	reaches(t, p, i.ID, cloud.InstanceTerminated)
+	list, err = p.ListInstances(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	var left []string
+	files, err := os.ReadDir(p.Dir)
+	require.NoError(t, err)
+	for _, file := range files {
+		left = append(left, file.Name())
+	}
+	require.Equal(t, []string{i.ID + " (copy).json", "lock", "mine.json"}, left, "neither used nor touched")
+}
+
 func TestAProviderHasFewLines(t *testing.T) {
 	source, err := os.ReadFile("provider.go")
 	require.NoError(t, err)

@@ -38,6 +38,9 @@ func (o options) local() (cloud operator.Local, err error) {
 		}
 		dir = filepath.Join(cache, "nodepool")
 	}
+	if dir, err = usable(dir); err != nil {
+		return cloud, fmt.Errorf("--local-directory: is %s, must be a folder that this user can write: %w", dir, err)
+	}
 	path, err := os.Executable()
 	words := []string{quoted(path), localMachine}
 	if kubeconfig := cmp.Or(o.machines, o.kubeconfig); kubeconfig != "" {
@@ -46,6 +49,22 @@ func (o options) local() (cloud operator.Local, err error) {
 		words = append(words, "--kubeconfig", quoted(absolute))
 	}
 	return operator.Local{Dir: dir, Command: strings.Join(words, " ")}, err
+}
+
+// usable makes a folder, tries to write to it, and returns its absolute path.
+func usable(dir string) (string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, err
+	}
+	if err := os.MkdirAll(absolute, 0o700); err != nil {
+		return absolute, err
+	}
+	file, err := os.CreateTemp(absolute, ".write-*")
+	if err != nil {
+		return absolute, err
+	}
+	return absolute, errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // validateLocal returns an error if the file that machines join with cannot be read.

@@ -286,3 +286,20 @@ func TestAMachineIsKilled(t *testing.T) {
 	d.pods(0)
 	d.leave()
 }
+
+func TestAFolderThatCannotBeUsedIsNamed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/none"} {
+		_, err := options{directory: dir}.local()
+		require.ErrorContains(t, err, "--local-directory: is "+dir+", must be a folder that this user can write: ")
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	cloud, err := options{directory: dir}.local()
+	require.NoError(t, err)
+	require.Equal(t, dir, cloud.Dir)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, files, "the trial is gone")
+}

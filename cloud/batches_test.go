@@ -105,3 +105,20 @@ func TestAMachineThatCannotBeReadHoldsBackNoOther(t *testing.T) {
 		require.EqualValues(t, 1, s.most.Load(), "Parallel")
 	})
 }
+
+// TestEachLaunchWithoutABatchHasATokenOfItsOwn launches three machines twice, as after a lost answer.
+func TestEachLaunchWithoutABatchHasATokenOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &cloudtest.Fake{}
+		p := cloud.Batched(single{fake}, 0)
+		config := cloud.LaunchConfig{Token: "token", ImageID: "image", InstanceType: "m5", SubnetID: "a"}
+		first, err := p.LaunchInstances(t.Context(), config, 3)
+		require.NoError(t, err)
+		again, err := p.LaunchInstances(t.Context(), config, 3)
+		require.NoError(t, err)
+		require.Len(t, fake.Instances(), 3)
+		for i := range first {
+			require.Equal(t, first[i].ID, again[i].ID)
+		}
+	})
+}

@@ -378,3 +378,30 @@ func TestAClaimThatKeepsItsPodWaitingSaysWhy(t *testing.T) {
 		require.Empty(t, before.Requests.Extended)
 	}
 }
+
+// TestAttachKeepsEachConditionAndItsArgument has a volume with a node affinity and labels, and a pod that
+// requests a device.
+func TestAttachKeepsEachConditionAndItsArgument(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	s.bound("both", func(v *corev1.PersistentVolume) {
+		inZones("x")(v)
+		v.Labels = map[string]string{corev1.LabelTopologyZone: "y", corev1.LabelTopologyRegion: "r"}
+	})
+	p := mounting("p", "node-x", "both")
+	p.Spec.Containers[0].Resources.Requests["example.com/gpu"] = list("", "", "n", "1")["n"]
+	base := kube.PodWithoutClaims(p)
+	for range 2 {
+		pod := s.finder().Attach(base, kube.Claims(p)...)
+		require.Equal(t, map[string]int64{"example.com/gpu": 1, kube.AttachLimit(ebs): 1}, pod.Requests.Extended)
+		var keys []string
+		for _, v := range pod.Volumes {
+			keys = append(keys, v.Nodes[0].Labels[0].Key+"="+v.Nodes[0].Labels[0].Values[0])
+		}
+		require.Equal(t, []string{corev1.LabelTopologyZone + "=x", corev1.LabelTopologyZone + "=y", corev1.LabelTopologyRegion + "=r"}, keys)
+	}
+	require.Equal(t, map[string]int64{"example.com/gpu": 1}, base.Requests.Extended)
+
+	s.claim("old", "now", func(c *corev1.PersistentVolumeClaim) { c.Annotations[corev1.BetaStorageClassAnnotation] = "later" })
+	require.Empty(t, s.finder().Attach(base, kube.Claim{Namespace: "volumes", Name: "old"}).Unmodelled, "the annotation counts")
+}

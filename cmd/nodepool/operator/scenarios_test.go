@@ -38,6 +38,7 @@ func TestScenarios(t *testing.T) {
 			"region":   movesToAnotherRegion,
 			"drift":    replacesDrifted,
 			"volumes":  attachesVolumes,
+			"slow":     provisionsSlowly,
 		} {
 			t.Run(name, func(t *testing.T) {
 				if testing.Short() && name != "up" && name != "volumes" {

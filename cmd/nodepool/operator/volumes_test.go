@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/stretchr/testify/require"
@@ -78,4 +79,31 @@ func (b *bench) zones() (zones []string) {
 		zones = append(zones, *s.AvailabilityZone)
 	}
 	return zones
+}
+
+// provisionsSlowly has a pod whose volume is made only after its machine has been without a pod for
+// longer than an empty machine is kept: the scheduler has chosen it, and binds the pod afterwards.
+func provisionsSlowly(b *bench) {
+	b.class()
+	b.pool("poolSize: 1, minStandby: 1, scaleDown: {emptyNodeTTL: 2s}")
+	b.standby(1)
+	b.apply(fmt.Sprintf(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: %[1]s}, provisioner: ebs.csi.aws.com, volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: slow, namespace: %[1]s}, spec: {accessModes: [ReadWriteOnce], storageClassName: %[1]s, resources: {requests: {storage: 1Gi}}}}
+`, b.name))
+	b.pods(names("slow", 1), "cpu: 1", mounts("slow"))
+	chosen := func() string {
+		c, err := b.kube.CoreV1().PersistentVolumeClaims(b.name).Get(b.Context(), "slow", metav1.GetOptions{})
+		require.NoError(b, err)
+		return c.Annotations["volume.kubernetes.io/selected-node"]
+	}
+	b.eventually("its machine is chosen", func() bool { return chosen() != "" })
+	require.Zero(b, b.bound())
+	require.Never(b, func() bool { return len(b.in("running")) != 1 }, 10*time.Second, 100*time.Millisecond, "it is not empty")
+	b.apply(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %[1]s-slow}, spec: {accessModes: [ReadWriteOnce], storageClassName: %[1]s, persistentVolumeReclaimPolicy: Retain, capacity: {storage: 1Gi}, csi: {driver: ebs.csi.aws.com, volumeHandle: slow}, claimRef: {kind: PersistentVolumeClaim, apiVersion: v1, namespace: %[1]s, name: slow}}}
+`, b.name))
+	b.eventually("it runs", func() bool { return b.bound() == 1 })
+	require.Equal(b, chosen(), b.in("running")[0].Name)
+	b.removePods("slow-00")
+	b.eventually("its machine is stopped", func() bool { return len(b.in("standby")) == 1 })
 }

@@ -122,3 +122,37 @@ func TestEachLaunchWithoutABatchHasATokenOfItsOwn(t *testing.T) {
 		}
 	})
 }
+
+// untagged is a provider that tags nothing.
+type untagged struct{ cloud.Provider }
+
+func (untagged) UpdateInstanceTags(context.Context, string, map[string]string) error { return errUnread }
+
+// marked notes the marks of Nodes.
+type marked struct {
+	cloud.Nodes
+
+	marks int
+}
+
+func (m *marked) Mark(ctx context.Context, mark cloud.Mark) error {
+	m.marks++
+	return m.Nodes.Mark(ctx, mark)
+}
+
+// TestAMachineHasItsNameBeforeItIsUsed adopts a machine that cannot be tagged: without the name of its Node
+// on it, it would be lost together with that.
+func TestAMachineHasItsNameBeforeItIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(cloud.Pool{Size: 1, MinStandby: 1})
+		_, _, err := b.pass(t.Context())
+		require.NoError(t, err)
+		nodes := &marked{Nodes: b.cluster}
+		b.executor.Provider, b.executor.Nodes = untagged{single{b.fake}}, nodes
+		id := b.fake.Instances()[0].ID
+		adopt := []cloud.Action{{Verb: cloud.Adopt, Machine: id, Node: "node-" + id, To: cloud.StateWarmup}}
+		_, err = b.executor.Execute(t.Context(), b.pool, adopt)
+		require.ErrorIs(t, err, errUnread)
+		require.Zero(t, nodes.marks)
+	})
+}

@@ -39,15 +39,15 @@ func (x *execution) shelve(ctx context.Context, group []*Result) {
 	x.mark(ctx, group, x.expect(ctx, group, InstanceStopped))
 }
 
-// adopt records a Node that has joined, and its name on the machine, by which it is
-// found without the Node.
+// adopt records a Node that has joined: first its name on the machine, by which that is found
+// without the Node. Nothing is done with a machine before its Node has a state.
 func (x *execution) adopt(ctx context.Context, group []*Result) {
 	x.each(ctx, group, func(ctx context.Context, r *Result) error {
 		a := r.Action
-		if err := x.executor.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, From: a.From, To: a.To}); err != nil {
+		if err := x.executor.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(a.To, a.Node)); err != nil {
 			return err
 		}
-		return x.executor.Provider.UpdateInstanceTags(ctx, a.Machine, x.pool.Scope.StateTags(a.To, a.Node))
+		return x.executor.Nodes.Mark(ctx, Mark{Instance: Instance{ID: a.Machine}, Node: a.Node, From: a.From, To: a.To})
 	})
 }
 

@@ -220,11 +220,25 @@ func (p *simulatedRegion) converged(w *simtest.World) error {
 	return errors.Join(errs...)
 }
 
+// released are the UIDs of ReplicaSets that a person has taken from the agent, and that are not
+// wanted any more: the agent neither deletes them nor reports their pods.
+func (p *simulatedRegion) released(w *simtest.World) map[string]bool {
+	released, wanted := map[string]bool{}, p.wanted(w)
+	for _, set := range w.AllStored("replicasets.apps") {
+		if !ownObject(set) && wanted[controlplanetest.Key(set)] == nil {
+			released[set.UID()] = true
+		}
+	}
+	return released
+}
+
 // reported returns what the control plane says that is not so.
 func (p *simulatedRegion) reported(w *simtest.World) error {
 	var is, says []string
+	released := p.released(w)
 	for _, pod := range w.AllStored("pods") {
-		if id := pod.Label("unkey.com/deployment.id"); id != "" && !pod.Deleting() && pod.Field("status", "phase") == "Running" {
+		if id := pod.Label("unkey.com/deployment.id"); id != "" && !pod.Deleting() && pod.Field("status", "phase") == "Running" &&
+			!released[pod.Owner()] {
 			is = append(is, fmt.Sprintln(id, pod.Name(), fmt.Sprint(pod.Field("status", "podIP"), ":8080"), "running"))
 		}
 	}

@@ -126,7 +126,9 @@ func TestEachLaunchWithoutABatchHasATokenOfItsOwn(t *testing.T) {
 // untagged is a provider that tags nothing.
 type untagged struct{ cloud.Provider }
 
-func (untagged) UpdateInstanceTags(context.Context, string, map[string]string) error { return errUnread }
+func (untagged) UpdateInstanceTags(context.Context, string, map[string]string) error {
+	return errUnread
+}
 
 // marked notes the marks of Nodes.
 type marked struct {

@@ -68,8 +68,9 @@ type Executor struct {
 	// are extended. Required for launches.
 	Config func(template string) (LaunchConfig, error)
 
-	// Check is called before a machine is stopped or terminated, but not by force, if set:
-	// the last look at what uses it. An error keeps the machine, and is that of its action.
+	// Check, if set, is called before a machine is stopped or terminated, except by force: the
+	// last look at what uses it. An error keeps the machine, and becomes the Err of the Result.
+	// It may be called from several goroutines at once.
 	Check func(ctx context.Context, action Action) error
 
 	// Parallel is how many calls run at a time where a provider has no batch
@@ -154,7 +155,7 @@ func (e *Executor) Execute(ctx context.Context, pool Pool, actions []Action) ([]
 // execution is one call of Execute.
 type execution struct {
 	executor *Executor
-	provider BatchProvider // that of the Executor
+	provider BatchProvider // the Provider of the Executor
 	pool     Pool
 	results  []Result
 }

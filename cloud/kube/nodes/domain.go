@@ -52,7 +52,7 @@ func (d Domain) runtimeWarned() string      { return d.key("max-runtime-warned")
 
 // An Attestation is what a machine records on its Node before it is stopped the first time.
 type Attestation struct {
-	// BootID is that of the boot which pulled the images.
+	// BootID identifies the boot that pulled the images.
 	BootID string `json:"bootID"`
 	// Images are those that are there, Failed those that could not be pulled.
 	Images []string `json:"images,omitempty"`
@@ -71,13 +71,13 @@ type Platform struct {
 	// k8s-app: aws-node. If the cluster has that DaemonSet, the network of a machine is
 	// ready once its pod there is. Empty: conditions of the Node decide alone.
 	NetworkPlugin map[string]string
-	// ZoneLabels are further labels with the zone that a Node gets only once its machine has
-	// joined, such as that of a CSI driver: volumes ask for them, and a machine that does not
-	// exist yet counts as having them.
+	// ZoneLabels are further labels with the zone, such as topology.ebs.csi.aws.com/zone, which
+	// a CSI driver sets once a machine has joined. Volumes ask for them, and a machine that does
+	// not exist yet counts as having them.
 	ZoneLabels []string
 }
 
-// isNetworkPlugin reports whether labels are those of the network plugin's pods.
+// isNetworkPlugin reports whether a pod with these labels belongs to the network plugin.
 func (p Platform) isNetworkPlugin(labels map[string]string) bool {
 	for key, value := range p.NetworkPlugin {
 		if labels[key] != value {

@@ -18,7 +18,7 @@ import (
 // Check is one of [cloud.Executor].
 type Guard struct {
 	Marks *Marks
-	// Scope is that of the pool, DrainTimeout how long pods have to leave a machine that is
+	// Scope marks the machines of the pool. DrainTimeout is how long pods have to leave a machine that is
 	// terminated. Stops are not bounded: a machine with pods is never stopped.
 	Scope        cloud.Scope
 	DrainTimeout time.Duration

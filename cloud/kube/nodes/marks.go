@@ -33,7 +33,7 @@ type Marks struct {
 	// Client and Cluster are required.
 	Client  dynamic.Interface
 	Cluster *Cluster
-	// Pool is that of the machines; its Domain is that of the Cluster.
+	// Pool has the machines. It must have the Domain of the Cluster.
 	Pool Pool
 	// Look starts a pass of Nodes that the server does not have, if set: those that the watch
 	// does not have either are dropped then. A Node that was written here, and deleted while
@@ -52,7 +52,7 @@ func (m *Marks) time() time.Time {
 
 // Mark implements [cloud.Nodes].
 func (m *Marks) Mark(ctx context.Context, mark cloud.Mark) error {
-	err := m.Change(ctx, mark.Node, func(n *corev1.Node) error {
+	err := m.change(ctx, mark.Node, func(n *corev1.Node) error {
 		if _, id := m.Cluster.platform.Machine(n.Spec.ProviderID); id != mark.Instance.ID {
 			return fmt.Errorf("its machine is %q, not %s: %w", n.Spec.ProviderID, mark.Instance.ID, ErrChanged)
 		}
@@ -154,9 +154,10 @@ func (m *Marks) create(ctx context.Context, mark cloud.Mark) error {
 	return m.wrote(written)
 }
 
-// Reclaim writes the pool on the Nodes of machines that are those of the pool by their tags, and
-// whose Nodes name another pool: a label was changed by hand. Nodes without a pool are adopted by
-// [Marks.Mark]. It returns the Nodes that it has written, also with an error.
+// Reclaim writes the pool on Nodes that name another one, because a label was changed by hand. The
+// machines, by id, must belong to the pool by their tags. A Node that names no pool is left to
+// [Marks.Mark], which adopts it. Reclaim returns the names of the Nodes that it has written, also
+// with an error, which joins one for each Node that could not be written.
 func (m *Marks) Reclaim(ctx context.Context, ids ...string) (names []string, err error) {
 	d := m.Pool.Domain
 	for _, id := range ids {
@@ -164,7 +165,7 @@ func (m *Marks) Reclaim(ctx context.Context, ids ...string) (names []string, err
 		if !ok || v.Pool == "" || v.Owned(m.Pool.Name, m.Pool.UID) {
 			continue
 		}
-		failed := m.Change(ctx, v.Status.Name, func(n *corev1.Node) error {
+		failed := m.change(ctx, v.Status.Name, func(n *corev1.Node) error {
 			if _, is := m.Cluster.platform.Machine(n.Spec.ProviderID); is != id {
 				return fmt.Errorf("its machine is %q, not %s: %w", n.Spec.ProviderID, id, ErrChanged)
 			}
@@ -187,7 +188,7 @@ func (m *Marks) Reclaim(ctx context.Context, ids ...string) (names []string, err
 // SetEmpty implements [cloud.Nodes].
 func (m *Marks) SetEmpty(ctx context.Context, name string, empty bool) error {
 	d := m.Pool.Domain
-	return m.Change(ctx, name, func(n *corev1.Node) error {
+	return m.change(ctx, name, func(n *corev1.Node) error {
 		if !empty {
 			delete(n.Annotations, d.scaleDownCandidate())
 		} else if n.Annotations[d.scaleDownCandidate()] == "" {
@@ -221,8 +222,8 @@ func (m *Marks) Remove(ctx context.Context, name, id string) error {
 	return nil
 }
 
-// Change changes a Node, and writes nothing if do changes nothing.
-func (m *Marks) Change(ctx context.Context, name string, do func(*corev1.Node) error) error {
+// change changes a Node, and writes nothing if do changes nothing.
+func (m *Marks) change(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	n, err := m.read(ctx, name)
 	for attempt := 1; ; attempt++ {
 		if err != nil {

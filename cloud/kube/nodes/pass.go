@@ -59,7 +59,7 @@ type Removed struct {
 // Run does one pass for the Node of v. It writes once, and not at all if nothing changed.
 func (p *Pass) Run(ctx context.Context, v View) (PassResult, error) {
 	var step nodeStep
-	err := p.Marks.Change(ctx, v.Status.Name, func(n *corev1.Node) error {
+	err := p.Marks.change(ctx, v.Status.Name, func(n *corev1.Node) error {
 		// After a conflict all steps run again on the newer Node: none acts outside of it.
 		step = nodeStep{pass: p, domain: p.Marks.Pool.Domain, pool: &p.Marks.Pool, view: v, now: p.Marks.time()}
 		return step.run(n)

@@ -17,7 +17,7 @@ import (
 
 // A PodView is what is read of a pod. It is a value that is replaced, never changed.
 type PodView struct {
-	// UID is that of the pod; empty for a pod that is deleted.
+	// UID of the pod; empty for a pod that is deleted.
 	UID types.UID
 	// Node is the Node that the pod is bound to, empty if it is bound to none.
 	Node string

@@ -38,11 +38,10 @@ type View struct {
 	// Deleting reports that the Node is being deleted.
 	Deleting bool
 
-	version  uint64 // the resourceVersion
-	attested Attestation
-	atStop   signals // of the time when the machine was stopped last
-	network  networkSignal
-	warned   bool // that its runtime is nearly over
+	version uint64  // the resourceVersion
+	atStop  signals // of the time when the machine was stopped last
+	network networkSignal
+	warned  bool // that its runtime is nearly over
 }
 
 // networkSignal is what the conditions of a Node say of its network.
@@ -80,10 +79,10 @@ func view(n *corev1.Node, d Domain, platform Platform) View {
 	s.LastStarted = timeOf(n, d.lastStarted())
 	s.EmptySince = timeOf(n, d.scaleDownCandidate())
 	s.Intent = parseIntent(n.Annotations[d.intent()])
-	if text := n.Annotations[d.AttestedAnnotation()]; text != "" && json.Unmarshal([]byte(text), &v.attested) == nil &&
-		v.attested.BootID != "" {
+	var attested Attestation
+	if text := n.Annotations[d.AttestedAnnotation()]; text != "" && json.Unmarshal([]byte(text), &attested) == nil && attested.BootID != "" {
 		s.Attestation = cloud.AttestedReady
-		if len(v.attested.Failed) > 0 {
+		if len(attested.Failed) > 0 {
 			s.Attestation = cloud.AttestedPartly
 		}
 	}
